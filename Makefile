@@ -1,0 +1,57 @@
+# make run   a working copilot with a page to try it, no key needed
+# make test  every check, with the real npm clients and a browser
+
+PYTHON ?= python3
+BIN := .venv/bin
+HOST ?= 127.0.0.1
+PORT ?= 8000
+
+.DEFAULT_GOAL := help
+.PHONY: help setup system run test check format schema lock wheel bench bench-streaming clean
+
+help:  ## Show what there is
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:[^#]*##/ —/' | awk -F' — ' '{printf "  make %-16s %s\n", $$1, $$2}'
+
+setup: .venv/ready  ## Make .venv with everything
+
+.venv/ready: requirements.lock pyproject.toml
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "copilot-runtime needs Python 3.11 or newer; this is " + sys.version.split()[0] + ". Try: make PYTHON=python3.12 ...")'
+	$(PYTHON) -m venv .venv
+	$(BIN)/pip install --quiet --disable-pip-version-check --requirement requirements.lock
+	$(BIN)/pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --editable .
+	@touch $@
+
+system:  ## Install Chromium and nginx for the tests, where we may
+	@scripts/system
+
+run: setup  ## Serve the demo at http://127.0.0.1:8000 (HOST=, PORT=)
+	$(BIN)/copilot-runtime serve --host $(HOST) --port $(PORT)
+
+test: setup system check  ## Run every check and every test
+	$(BIN)/pytest $(ARGS)
+
+check: setup  ## Check format, style and types
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/pyright
+
+format: setup  ## Format the code and repair what can be repaired
+	$(BIN)/ruff format .
+	$(BIN)/ruff check --fix .
+
+schema: setup  ## Write schema.graphql anew
+	$(BIN)/copilot-runtime schema > schema.graphql
+
+lock:  ## Choose versions anew (needs uv)
+	scripts/lock
+
+wheel: setup  ## Build the wheel into dist/
+	$(BIN)/python -m hatchling build -t wheel
+
+bench: bench-streaming  ## Run all benchmarks
+
+bench-streaming: setup  ## Measure streaming beside the Node runtime 1.10.6 (ARGS=--quick)
+	$(BIN)/python benchmarks/streaming/bench.py $(ARGS)
+
+clean:  ## Remove what was made
+	rm -rf .venv dist .pytest_cache .ruff_cache .hypothesis examples/react-v1/node_modules examples/react-v1/dist tests/conformance/v1/node_modules

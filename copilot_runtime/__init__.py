@@ -1,0 +1,72 @@
+"""A self-hosted CopilotKit runtime: one ASGI application for an unchanged React front end.
+
+Importing this package loads no provider and no server; each name is loaded when it is used.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from copilot_runtime.actions import action
+    from copilot_runtime.adapters.demo import DemoAdapter
+    from copilot_runtime.adapters.empty import EmptyAdapter
+    from copilot_runtime.adapters.openai import OpenAIAdapter
+    from copilot_runtime.adapters.scripted import ScriptedAdapter
+    from copilot_runtime.app import CopilotRuntime
+    from copilot_runtime.config import Settings
+    from copilot_runtime.errors import CopilotError
+    from copilot_runtime.interfaces import (
+        Action,
+        ActionContext,
+        Adapter,
+        Agent,
+        ChatRequest,
+        Events,
+        RunInput,
+        Stage,
+    )
+
+__version__ = "0.1.0"
+
+__all__ = [
+    "Action",
+    "ActionContext",
+    "Adapter",
+    "Agent",
+    "ChatRequest",
+    "CopilotError",
+    "CopilotRuntime",
+    "DemoAdapter",
+    "EmptyAdapter",
+    "Events",
+    "OpenAIAdapter",
+    "RunInput",
+    "ScriptedAdapter",
+    "Settings",
+    "Stage",
+    "action",
+]
+
+_WHERE = {
+    "action": "actions",
+    "CopilotError": "errors",
+    "CopilotRuntime": "app",
+    "DemoAdapter": "adapters.demo",
+    "EmptyAdapter": "adapters.empty",
+    "OpenAIAdapter": "adapters.openai",
+    "ScriptedAdapter": "adapters.scripted",
+    "Settings": "config",
+}
+"""The module of each public name; all others are in `interfaces`."""
+
+
+def __getattr__(name: str) -> Any:
+    if name not in __all__:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    value = getattr(import_module(f"{__name__}.{_WHERE.get(name, 'interfaces')}"), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return [*__all__, "__version__"]

@@ -1,0 +1,209 @@
+"""Put the pieces together: from what an operator names to one ASGI application.
+
+Read it from top to bottom to see what there is.
+"""
+
+from collections.abc import AsyncGenerator, Mapping, Sequence
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING, Any
+
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import BaseRoute, Route, WebSocketRoute
+from starlette.types import Lifespan, Receive, Scope, Send
+from starlette.websockets import WebSocket
+
+from copilot_runtime.actions.gather import ActionsLike, as_sources
+from copilot_runtime.agents.direct import DirectAgent
+from copilot_runtime.bus.memory import MemoryBus
+from copilot_runtime.config import Settings, load_settings
+from copilot_runtime.errors import ConfigurationFailed
+from copilot_runtime.hooks import AfterRequest, BeforeRequest, Hooks, OnError, OnStop
+from copilot_runtime.interfaces import Adapter, Agent, Bus, Stage
+from copilot_runtime.runtime import Runtime
+from copilot_runtime.security.cors import Cors
+from copilot_runtime.transports.graphql.endpoint import GraphQLEndpoint
+
+if TYPE_CHECKING:
+    from fastapi import FastAPI
+
+
+class CopilotRuntime:
+    """A CopilotKit runtime: a model, actions and agents behind one URL.
+
+    >>> runtime = CopilotRuntime(adapter=OpenAIAdapter(model="gpt-4o"), actions=[get_time])
+    >>> app = runtime.app()
+
+    `actions` are functions made with `@action`, `Action` values, or functions of the `RunInput`
+    that return such; `agents` answer requests that name them; `guardrails` and `stages` see the
+    events of every run, the first one closest to the client. The `on_` hooks may be async or not.
+    Without `settings`, they come from `copilot.yml` and the environment.
+    """
+
+    def __init__(
+        self,
+        adapter: Adapter | None = None,
+        *,
+        actions: ActionsLike = (),
+        agents: Mapping[str, Agent] | None = None,
+        guardrails: Sequence[Stage] = (),
+        stages: Sequence[Stage] = (),
+        properties: Mapping[str, Any] | None = None,
+        on_before_request: BeforeRequest | None = None,
+        on_after_request: AfterRequest | None = None,
+        on_error: OnError | None = None,
+        on_stop: OnStop | None = None,
+        bus: Bus | None = None,
+        settings: Settings | None = None,
+    ) -> None:
+        self.settings = settings or load_settings()
+        self.adapter = adapter or _empty()
+        self.properties = properties or {}
+        self.runtime = Runtime(
+            DirectAgent(
+                self.adapter,
+                max_turns=self.settings.max_turns,
+                action_timeout=self.settings.action_timeout,
+            ),
+            agents or {},
+            bus
+            or MemoryBus(
+                max_events=self.settings.max_events_per_run,
+                max_bytes=self.settings.max_bytes_per_run,
+                ttl=self.settings.log_ttl,
+            ),
+            sources=as_sources(actions),
+            stages=[*stages, *_guardrails(self.settings), *guardrails],
+            hooks=Hooks(
+                before_request=on_before_request,
+                after_request=on_after_request,
+                error=on_error,
+                stop=on_stop,
+            ),
+            run_timeout=self.settings.run_timeout,
+            max_runs=self.settings.max_concurrent_runs,
+        )
+
+    def app(self, path: str | None = None, *, playground: bool | None = None) -> Starlette:
+        """Return an application: GraphQL at `path`, `/health`, and a page to try it at `/`."""
+        path = _clean(path or self.settings.path)
+        routes = self._routes(path)
+        if playground if playground is not None else self.settings.playground:
+            from copilot_runtime.playground import playground_route
+
+            routes.append(playground_route(path))
+        if path:
+            routes.append(Route("/health", _health))
+        return Starlette(routes=routes, lifespan=self._lifespan)
+
+    def mount(self, app: "FastAPI", path: str, *, dependencies: Sequence[Any] = ()) -> None:
+        """Add the endpoint to an application of yours, under its dependencies.
+
+        Both the dependencies given here and those of the application are asked before every
+        request and every WebSocket; what they raise is what the client gets.
+        """
+        endpoint = self._endpoint()
+
+        async def answer(request: Request) -> Response:  # noqa: ARG001  # FastAPI passes it by name
+            return _Handover(endpoint)
+
+        async def socket(websocket: WebSocket) -> None:
+            await endpoint(websocket.scope, websocket.receive, websocket.send)
+
+        asked = list(dependencies)
+        path = _clean(path)
+        for url in _urls(path):
+            # a preflight carries no login, so no dependency may refuse it
+            app.router.routes.append(Route(url, _Handover(endpoint), methods=["OPTIONS"]))
+            app.add_api_route(
+                url,
+                answer,
+                methods=["GET", "POST", "PUT", "PATCH", "DELETE"],
+                include_in_schema=False,
+                response_model=None,
+                dependencies=asked,
+            )
+            app.add_api_websocket_route(url, socket, dependencies=asked)
+        app.router.routes.append(Route(f"{path}/health", _health))
+        app.router.lifespan_context = _joined(app.router.lifespan_context, self._lifespan)
+
+    async def aclose(self) -> None:
+        """Stop all runs and close connections to upstream services."""
+        await self.runtime.aclose()
+        for part in (self.adapter, *self.runtime.agents.values()):
+            if close := getattr(part, "aclose", None):
+                await close()
+
+    def _endpoint(self) -> GraphQLEndpoint:
+        settings = self.settings
+        return GraphQLEndpoint(
+            self.runtime,
+            properties=self.properties,
+            forwards=settings.forwards,
+            cors=Cors(settings.cors_origins, credentials=settings.cors_credentials),
+            max_body_bytes=settings.max_body_bytes,
+            max_messages=settings.max_messages,
+            max_depth=settings.max_depth,
+            max_aliases=settings.max_aliases,
+            max_tokens=settings.max_tokens_in_document,
+            introspection=settings.introspection,
+            write_timeout=settings.write_timeout,
+        )
+
+    def _routes(self, path: str) -> list[BaseRoute]:
+        endpoint = self._endpoint()
+        return [
+            *(Route(url, endpoint) for url in _urls(path)),
+            *(WebSocketRoute(url, endpoint) for url in _urls(path)),
+            Route(f"{path}/health", _health),
+        ]
+
+    @asynccontextmanager
+    async def _lifespan(self, app: Starlette) -> AsyncGenerator[None, None]:  # noqa: ARG002  # Starlette's signature
+        try:
+            yield
+        finally:
+            await self.aclose()
+
+
+class _Handover(Response):
+    """A response that lets an endpoint write the answer itself."""
+
+    def __init__(self, endpoint: GraphQLEndpoint) -> None:
+        super().__init__()
+        self._endpoint = endpoint
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        await self._endpoint(scope, receive, send)
+
+
+def _joined(outer: Lifespan[Any], inner: Lifespan[Any]) -> Lifespan[Any]:
+    """Nest our lifespan in that of the application we are mounted in."""
+
+    @asynccontextmanager
+    async def lifespan(app: Any) -> AsyncGenerator[Any, None]:
+        async with outer(app) as state, inner(app):
+            yield state
+
+    return lifespan
+
+
+def _urls(path: str) -> list[str]:
+    return [path, f"{path}/"] if path else ["/"]
+
+
+def _clean(path: str) -> str:
+    if not path.startswith("/"):
+        raise ConfigurationFailed(f"The path {path!r} must begin with a slash.")
+    return path.rstrip("/")
+
+
+def _empty() -> Adapter:
+    from copilot_runtime.adapters.empty import EmptyAdapter  # only for those who have no model
+
+    return EmptyAdapter()
+
+
+async def _health(request: Request) -> Response:  # noqa: ARG001  # Starlette's signature
+    return Response()

@@ -1,0 +1,136 @@
+"""Keep the logs of runs in this process."""
+
+import asyncio
+from collections.abc import AsyncGenerator
+
+from copilot_runtime.errors import LimitExceeded, Misuse, NotFound
+from copilot_runtime.events import (
+    LAST,
+    ActionExecutionArgs,
+    ActionExecutionResult,
+    AgentState,
+    Event,
+    TextMessageContent,
+)
+from copilot_runtime.interfaces import START, Batch, Cursor
+
+_EVENT_BYTES = 160
+"""What an event costs beside its text, measured on CPython 3.11."""
+
+
+class MemoryBus:
+    """An append-only list per run, bounded in events and bytes, forgotten `ttl` seconds after its end.
+
+    A slow reader never slows the writer: it finds what it missed in the list. A run that
+    outgrows its list is refused with `LimitExceeded`; its last event is always taken.
+    """
+
+    def __init__(
+        self,
+        *,
+        max_events: int = 200_000,
+        max_bytes: int = 16 * 1024 * 1024,
+        ttl: float = 300.0,
+    ) -> None:
+        self.max_events = max_events
+        self.max_bytes = max_bytes
+        self.ttl = ttl
+        self._logs: dict[str, _Log] = {}
+
+    async def append(self, run_id: str, event: Event) -> None:
+        """Add an event and wake the readers. Raises `LimitExceeded` or, after the end, `Misuse`."""
+        log = self._logs.get(run_id)
+        if log is None:
+            log = self._logs[run_id] = _Log()
+        if log.ended:
+            raise Misuse(f"The run {run_id!r} has ended: its log takes no more events.")
+        log.size += _size(event)
+        if isinstance(event, LAST):
+            log.ended = True
+            loop = asyncio.get_running_loop()
+            log.expiry = loop.call_later(self.ttl, self._logs.pop, run_id, None)
+        elif log.size > self.max_bytes or len(log.events) >= self.max_events:
+            raise LimitExceeded(
+                f"The answer grew beyond {self.max_events} events or {self.max_bytes} bytes.",
+                hint="Raise max_events_per_run or max_bytes_per_run in the settings.",
+            )
+        log.events.append(event)
+        if log.waiters:
+            log.wake()
+
+    def read(self, run_id: str, after: Cursor = START) -> AsyncGenerator[Batch, None]:
+        """Follow a run from a cursor until its last event. Raises `NotFound` or `Misuse` at once."""
+        log = self._logs.get(run_id)
+        if log is None:
+            raise NotFound(
+                f"No run {run_id!r}: it never was, or its log is older than its lifetime."
+            )
+        return _follow(log, _position(after))
+
+    async def drop(self, run_id: str) -> None:
+        """Forget a run. Those who read it at this moment may read on."""
+        log = self._logs.pop(run_id, None)
+        if log is not None and log.expiry is not None:
+            log.expiry.cancel()
+
+    def __len__(self) -> int:
+        return len(self._logs)
+
+
+class _Log:
+    __slots__ = ("ended", "events", "expiry", "size", "waiters")
+
+    def __init__(self) -> None:
+        self.events: list[Event] = []
+        self.size = 0
+        self.ended = False
+        self.expiry: asyncio.TimerHandle | None = None
+        self.waiters: list[asyncio.Future[None]] = []
+
+    def wake(self) -> None:
+        waiters, self.waiters = self.waiters, []
+        for waiter in waiters:
+            if not waiter.done():
+                waiter.set_result(None)
+
+    async def growth(self) -> None:
+        waiter = asyncio.get_running_loop().create_future()
+        self.waiters.append(waiter)
+        try:
+            await waiter
+        finally:
+            if waiter in self.waiters:
+                self.waiters.remove(waiter)
+
+
+async def _follow(log: _Log, position: int) -> AsyncGenerator[Batch, None]:
+    events = log.events
+    while True:
+        if position < len(events):
+            batch = events[position:]
+            position = len(events)
+            yield Batch(str(position), batch)
+        elif log.ended:
+            return
+        else:
+            await log.growth()
+
+
+def _size(event: Event) -> int:
+    match event:
+        case TextMessageContent(content=text) | ActionExecutionArgs(delta=text):
+            return _EVENT_BYTES + len(text)
+        case ActionExecutionResult(result=text):
+            return _EVENT_BYTES + len(text)
+        case AgentState(state=state):
+            return _EVENT_BYTES + len(repr(state))
+        case _:
+            return _EVENT_BYTES
+
+
+def _position(cursor: Cursor) -> int:
+    if not cursor.isascii() or not cursor.isdigit():
+        raise Misuse(
+            f"{cursor[:40]!r} is not a cursor of this bus. Send one that it gave, or {START!r}."
+        )
+    return int(cursor)

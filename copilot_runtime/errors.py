@@ -1,0 +1,289 @@
+"""Everything that can go wrong, with what a person can do about it.
+
+    CopilotError                            UNKNOWN                      500  toast     critical
+    ├── NetworkError                        NETWORK_ERROR                503  banner    critical
+    │   ├── RateLimited                     NETWORK_ERROR                429  banner    warning
+    │   └── RunStalled                      NETWORK_ERROR                504  banner    critical
+    ├── NotFound                            NOT_FOUND                    404  banner    critical
+    │   ├── AgentNotFound                   AGENT_NOT_FOUND              500  banner    critical
+    │   ├── ApiNotFound                     API_NOT_FOUND                404  banner    critical
+    │   └── RemoteEndpointNotFound          REMOTE_ENDPOINT_NOT_FOUND    404  banner    critical
+    ├── AuthenticationFailed                AUTHENTICATION_ERROR         401  banner    critical
+    ├── Misuse                              MISUSE                       400  dev_only  warning
+    ├── VersionMismatch                     VERSION_MISMATCH             400  dev_only  info
+    ├── ConfigurationFailed                 CONFIGURATION_ERROR          400  banner    warning
+    │   ├── UnknownName                     CONFIGURATION_ERROR          400  banner    warning
+    │   └── MissingPackage                  CONFIGURATION_ERROR          400  banner    warning
+    ├── MissingPublicApiKey                 MISSING_PUBLIC_API_KEY_ERROR 400  banner    critical
+    ├── UpgradeRequired                     UPGRADE_REQUIRED_ERROR       402  banner    warning
+    ├── Refused                             GUARDRAILS_VALIDATION_FAILED 403  banner    warning
+    ├── LimitExceeded                       LIMIT_EXCEEDED               413  banner    warning
+    └── Cancelled                           CANCELLED                    499  silent    info
+
+Codes, visibility and severity are those of CopilotKit 1.10.6 (`CopilotKitErrorCode`,
+`ERROR_CONFIG`); the last three and the indented leaves are ours. The message of a
+`CopilotError` is written for the person in front of the browser. Any other exception is
+logged whole and shown as "The run failed".
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from difflib import get_close_matches
+from typing import Literal
+
+Visibility = Literal["banner", "toast", "silent", "dev_only"]
+Severity = Literal["critical", "warning", "info"]
+
+_TROUBLESHOOTING = "https://docs.copilotkit.ai/troubleshooting/common-issues"
+_AGENT_HELP = (
+    "https://docs.copilotkit.ai/coagents/troubleshooting/common-issues"
+    "#i-am-getting-agent-not-found-error"
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ErrorReport:
+    """What a client may know of an error: no stack, no header, no path of the server."""
+
+    code: str
+    message: str
+    status_code: int = 500
+    visibility: Visibility = "toast"
+    severity: Severity = "critical"
+    kind: str = "CopilotError"
+    help_url: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ErrorContext:
+    """Where an error happened: for hooks and logs, never for clients.
+
+    `latency` is in seconds since the request arrived.
+    """
+
+    thread_id: str
+    run_id: str
+    operation: str
+    agent: str | None = None
+    node: str | None = None
+    url: str | None = None
+    latency: float = 0.0
+    source: Literal["runtime", "agent"] = "runtime"
+    cause: BaseException | None = None
+
+
+class CopilotError(Exception):
+    """Anything this package raises on purpose. `hint` says the way out, for logs."""
+
+    code = "UNKNOWN"
+    status_code = 500
+    visibility: Visibility = "toast"
+    severity: Severity = "critical"
+    help_url: str | None = None
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        hint: str | None = None,
+        status_code: int | None = None,
+        kind: str | None = None,
+    ) -> None:
+        super().__init__(message)
+        self.message = message
+        self.hint = hint
+        self.kind = kind or type(self).__name__
+        if status_code is not None:
+            self.status_code = status_code
+
+    def report(self) -> ErrorReport:
+        """Return the part of this error that may leave the server."""
+        return ErrorReport(
+            code=self.code,
+            message=self.message,
+            status_code=self.status_code,
+            visibility=self.visibility,
+            severity=self.severity,
+            kind=self.kind,
+            help_url=self.help_url,
+        )
+
+
+class NetworkError(CopilotError):
+    """An upstream service could not be reached, broke off or failed."""
+
+    code = "NETWORK_ERROR"
+    status_code = 503
+    visibility = "banner"
+    help_url = f"{_TROUBLESHOOTING}#i-am-getting-a-network-errors--api-not-found"
+
+
+class RateLimited(NetworkError):
+    """An upstream service asks for patience. `retry_after` is in seconds, if it said so."""
+
+    status_code = 429
+    severity = "warning"
+
+    def __init__(self, message: str, *, retry_after: float | None = None, **details: str | None):
+        super().__init__(message, hint=details.get("hint"), kind=details.get("kind"))
+        self.retry_after = retry_after
+
+
+class RunStalled(NetworkError):
+    """An upstream service went silent for longer than its time limit."""
+
+    status_code = 504
+
+
+class NotFound(CopilotError):
+    """Something that was asked for by name does not exist."""
+
+    code = "NOT_FOUND"
+    status_code = 404
+    visibility = "banner"
+
+
+class AgentNotFound(NotFound):
+    """No agent has the name the client asked for."""
+
+    code = "AGENT_NOT_FOUND"
+    status_code = 500
+    help_url = _AGENT_HELP
+
+    def __init__(self, name: str, known: Iterable[str]) -> None:
+        names = ", ".join(known)
+        available = (
+            f"Available agents are: {names}. Please verify the agent name in your configuration "
+            "and ensure it matches one of the available agents."
+            if names
+            else "No agents are registered with this runtime. "
+            "Please add one to your configuration or remove the agent from the client."
+        )
+        super().__init__(
+            f"Agent {name!r} was not found. {available}\n\nSee more: [{_AGENT_HELP}]({_AGENT_HELP})"
+        )
+
+
+class ApiNotFound(NotFound):
+    """A CopilotKit API could not be found at its address."""
+
+    code = "API_NOT_FOUND"
+    help_url = f"{_TROUBLESHOOTING}#i-am-getting-a-network-errors--api-not-found"
+
+
+class RemoteEndpointNotFound(NotFound):
+    """A remote endpoint could not be found at its address."""
+
+    code = "REMOTE_ENDPOINT_NOT_FOUND"
+    help_url = f"{_TROUBLESHOOTING}#i-am-getting-copilotkits-remote-endpoint-not-found-error"
+
+
+class AuthenticationFailed(CopilotError):
+    """A key or token was refused."""
+
+    code = "AUTHENTICATION_ERROR"
+    status_code = 401
+    visibility = "banner"
+    help_url = f"{_TROUBLESHOOTING}#authentication-errors"
+
+
+class Misuse(CopilotError):
+    """The runtime was put together or called in a way that cannot work."""
+
+    code = "MISUSE"
+    status_code = 400
+    visibility = "dev_only"
+    severity = "warning"
+
+
+class VersionMismatch(CopilotError):
+    """Client and runtime do not fit together."""
+
+    code = "VERSION_MISMATCH"
+    status_code = 400
+    visibility = "dev_only"
+    severity = "info"
+
+
+class ConfigurationFailed(CopilotError):
+    """A setting, or a request made from one, was refused."""
+
+    code = "CONFIGURATION_ERROR"
+    status_code = 400
+    visibility = "banner"
+    severity = "warning"
+
+
+class UnknownName(ConfigurationFailed):
+    """A name is not in its table."""
+
+    def __init__(self, what: str, name: str, known: Iterable[str]) -> None:
+        names = sorted(known)
+        close = get_close_matches(name, names, n=1)
+        guess = f" Did you mean {close[0]!r}?" if close else ""
+        super().__init__(f"No {what} named {name!r}. Known: {', '.join(names) or 'none'}.{guess}")
+
+
+class MissingPackage(ConfigurationFailed):
+    """A part needs a package that is not installed."""
+
+    def __init__(self, what: str, package: str, extra: str) -> None:
+        super().__init__(
+            f"{what} needs the package {package!r}. "
+            f"Install it with: pip install 'copilot-runtime[{extra}]'"
+        )
+
+
+class MissingPublicApiKey(CopilotError):
+    """A cloud feature was asked for without a public API key."""
+
+    code = "MISSING_PUBLIC_API_KEY_ERROR"
+    status_code = 400
+    visibility = "banner"
+
+
+class UpgradeRequired(CopilotError):
+    """A cloud feature needs another plan."""
+
+    code = "UPGRADE_REQUIRED_ERROR"
+    status_code = 402
+    visibility = "banner"
+    severity = "warning"
+
+
+class Refused(CopilotError):
+    """A guardrail said no; the message is its reason."""
+
+    code = "GUARDRAILS_VALIDATION_FAILED"
+    status_code = 403
+    visibility = "banner"
+    severity = "warning"
+
+
+class LimitExceeded(CopilotError):
+    """A request or a run is larger than the settings allow."""
+
+    code = "LIMIT_EXCEEDED"
+    status_code = 413
+    visibility = "banner"
+    severity = "warning"
+
+
+class Cancelled(CopilotError):
+    """The run was stopped before it ended."""
+
+    code = "CANCELLED"
+    status_code = 499
+    visibility = "silent"
+    severity = "info"
+
+
+RUN_FAILED = ErrorReport(
+    code="UNKNOWN", message="The run failed. The server's log says why.", kind="Error"
+)
+"""What a client sees of an exception nobody expected."""
+
+
+def report_of(error: BaseException) -> ErrorReport:
+    """Return what a client may see of any exception."""
+    return error.report() if isinstance(error, CopilotError) else RUN_FAILED

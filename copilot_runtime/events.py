@@ -1,0 +1,223 @@
+"""The only words spoken between adapters, agents and transports.
+
+A run is an ordered log of these events. Each is a frozen value with a literal
+`type`, so the union can be matched exhaustively and sent over a wire. A `Start`
+event says who speaks; what follows refers to it by id, so two messages or two
+calls may interleave. Snapshots inside, deltas at the edge: `AgentState` is whole.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+from copilot_runtime.errors import ErrorReport
+from copilot_runtime.messages import Message, Role
+
+if TYPE_CHECKING:
+    from pydantic import TypeAdapter
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunStarted:
+    """The first event of every log; written by the runtime only."""
+
+    run_id: str
+    thread_id: str
+    type: Literal["run_started"] = "run_started"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunFinished:
+    """The last event of a run that ended well; written by the runtime only."""
+
+    type: Literal["run_finished"] = "run_finished"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunFailed:
+    """The last event of any other run; `error` holds only what a client may see."""
+
+    error: ErrorReport
+    type: Literal["run_failed"] = "run_failed"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TextMessageStart:
+    message_id: str
+    role: Role = "assistant"
+    parent_id: str | None = None
+    agent: str | None = None
+    type: Literal["text_message_start"] = "text_message_start"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TextMessageContent:
+    """One piece of text, never empty."""
+
+    message_id: str
+    content: str
+    type: Literal["text_message_content"] = "text_message_content"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TextMessageEnd:
+    message_id: str
+    type: Literal["text_message_end"] = "text_message_end"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReasoningStart:
+    message_id: str
+    type: Literal["reasoning_start"] = "reasoning_start"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReasoningContent:
+    message_id: str
+    content: str
+    type: Literal["reasoning_content"] = "reasoning_content"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReasoningEnd:
+    message_id: str
+    type: Literal["reasoning_end"] = "reasoning_end"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ActionExecutionStart:
+    call_id: str
+    name: str
+    parent_id: str | None = None
+    type: Literal["action_execution_start"] = "action_execution_start"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ActionExecutionArgs:
+    """One piece of the call's arguments, as JSON text."""
+
+    call_id: str
+    delta: str
+    type: Literal["action_execution_args"] = "action_execution_args"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ActionExecutionEnd:
+    call_id: str
+    type: Literal["action_execution_end"] = "action_execution_end"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ActionExecutionResult:
+    """What an action returned: text as it is, everything else as JSON text."""
+
+    call_id: str
+    name: str
+    result: str
+    type: Literal["action_execution_result"] = "action_execution_result"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AgentState:
+    """The whole state of an agent at one moment."""
+
+    agent: str
+    state: Mapping[str, Any]
+    node: str = ""
+    thread_id: str = ""
+    run_id: str = ""
+    active: bool = True
+    running: bool = True
+    type: Literal["agent_state"] = "agent_state"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StepStarted:
+    name: str
+    type: Literal["step_started"] = "step_started"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StepFinished:
+    name: str
+    type: Literal["step_finished"] = "step_finished"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Interrupt:
+    """An agent waits for a person; `messages` may say what to show or to do meanwhile."""
+
+    interrupt_id: str
+    value: Any
+    messages: Sequence[Message] = ()
+    type: Literal["interrupt"] = "interrupt"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MessagesSnapshot:
+    messages: Sequence[Message]
+    type: Literal["messages_snapshot"] = "messages_snapshot"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Usage:
+    """Tokens of one model call, as the provider counted them."""
+
+    model: str
+    input_tokens: int = 0
+    output_tokens: int = 0
+    cached_tokens: int = 0
+    reasoning_tokens: int = 0
+    type: Literal["usage"] = "usage"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Custom:
+    name: str
+    value: Any
+    type: Literal["custom"] = "custom"
+
+
+Event = (
+    RunStarted
+    | RunFinished
+    | RunFailed
+    | TextMessageStart
+    | TextMessageContent
+    | TextMessageEnd
+    | ReasoningStart
+    | ReasoningContent
+    | ReasoningEnd
+    | ActionExecutionStart
+    | ActionExecutionArgs
+    | ActionExecutionEnd
+    | ActionExecutionResult
+    | AgentState
+    | StepStarted
+    | StepFinished
+    | Interrupt
+    | MessagesSnapshot
+    | Usage
+    | Custom
+)
+
+LAST = (RunFinished, RunFailed)
+"""The events that end a log."""
+
+
+def dump_event(event: Event) -> bytes:
+    """Write an event as JSON, for a log outside this process."""
+    return _adapter().dump_json(event)
+
+
+def load_event(data: bytes) -> Event:
+    """Read what `dump_event` wrote. Raises `pydantic.ValidationError` for anything else."""
+    return _adapter().validate_json(data)
+
+
+@cache
+def _adapter() -> "TypeAdapter[Event]":
+    from pydantic import Discriminator, TypeAdapter  # building it takes 40 ms: only when used
+
+    return TypeAdapter(Annotated[Event, Discriminator("type")])

@@ -1,0 +1,184 @@
+"""The interfaces everything hangs on. Read this file first."""
+
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal, NamedTuple, Protocol
+
+from copilot_runtime.events import Event
+from copilot_runtime.messages import Message
+
+Events = AsyncGenerator[Event, None]
+
+Cursor = str
+"""A place in a run's log. Opaque: only the bus that made it can read it."""
+
+START: Cursor = "0"
+"""The place before the first event."""
+
+
+@dataclass(frozen=True, slots=True)
+class ContextItem:
+    """Something the application wants the model to know (`useCopilotReadable`)."""
+
+    description: str
+    value: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Parameters:
+    """What the client asks of the model. `None` means not asked; zero is a wish like any other."""
+
+    model: str | None = None
+    temperature: float | None = None
+    max_tokens: int | None = None
+    stop: Sequence[str] | None = None
+    tool_choice: str | None = None
+    """`auto`, `none`, `required`, or `function` together with `tool_choice_name`."""
+    tool_choice_name: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class AgentInput:
+    """The state and configuration the client holds for one agent."""
+
+    state: Mapping[str, Any] = field(default_factory=dict)
+    config: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Resume:
+    """A person's answer to an `Interrupt`."""
+
+    value: str
+    response: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class GuardrailRules:
+    """Topics the client allows and denies for its own requests."""
+
+    allow: Sequence[str] = ()
+    deny: Sequence[str] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ActionContext:
+    """What a running action may know of the request it serves."""
+
+    thread_id: str
+    run_id: str
+    call_id: str
+    properties: Mapping[str, Any]
+    headers: Mapping[str, str]
+
+
+RunAction = Callable[[Mapping[str, Any], ActionContext], Awaitable[Any]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Action:
+    """Something a model may call. `run is None` means that the browser runs it.
+
+    `parameters` is the JSON schema of an object. `timeout` is in seconds; `None` takes
+    the runtime's. With `return_direct`, a text result is also the answer to the person.
+    """
+
+    name: str
+    description: str = ""
+    parameters: Mapping[str, Any] = field(default_factory=lambda: {"type": "object"})
+    run: RunAction | None = None
+    available: Literal["enabled", "remote", "disabled"] = "enabled"
+    """`remote` hides a browser action from the model but not from agents."""
+    timeout: float | None = None
+    return_direct: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunInput:
+    """One request, as every transport decodes it.
+
+    `agent` is None for a plain chat. `follow_up` says who asks the model again after a server
+    action: CopilotKit v1 clients send the results back themselves (`client`), everybody else
+    expects the run to go on (`server`). A `detached` run outlives its reader.
+    """
+
+    thread_id: str
+    run_id: str
+    messages: Sequence[Message]
+    agent: str | None = None
+    actions: Sequence[Action] = ()
+    """The browser's actions; the runtime adds those of the server."""
+    context: Sequence[ContextItem] = ()
+    parameters: Parameters = Parameters()
+    properties: Mapping[str, Any] = field(default_factory=dict)
+    headers: Mapping[str, str] = field(default_factory=dict)
+    agents: Mapping[str, AgentInput] = field(default_factory=dict)
+    resume: Sequence[Resume] = ()
+    rules: GuardrailRules | None = None
+    extensions: Mapping[str, Any] = field(default_factory=dict)
+    node: str | None = None
+    url: str | None = None
+    request_type: str = "Chat"
+    operation: str = "generateCopilotResponse"
+    follow_up: Literal["client", "server"] = "server"
+    detached: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ChatRequest:
+    """What an adapter sends to its provider."""
+
+    messages: Sequence[Message]
+    actions: Sequence[Action] = ()
+    parameters: Parameters = Parameters()
+    thread_id: str = ""
+    run_id: str = ""
+
+
+class Adapter(Protocol):
+    """One LLM provider."""
+
+    def stream(self, request: ChatRequest) -> Events: ...
+
+
+class Agent(Protocol):
+    """One way to answer."""
+
+    def run(self, run: RunInput) -> Events: ...
+
+
+class ActionSource(Protocol):
+    """A place actions come from: server code, a remote endpoint, an MCP server."""
+
+    async def actions(self, run: RunInput) -> Sequence[Action]: ...
+
+
+Stage = Callable[[Events, RunInput], Events]
+"""Wraps the events of a run: watches, changes or refuses them."""
+
+
+class Batch(NamedTuple):
+    """Events that were ready together, and the cursor after the last of them."""
+
+    cursor: Cursor
+    events: Sequence[Event]
+
+
+class Bus(Protocol):
+    """Keeps each run as an append-only log that any number of readers follow from any point."""
+
+    async def append(self, run_id: str, event: Event) -> None: ...
+
+    def read(self, run_id: str, after: Cursor = START) -> AsyncGenerator[Batch, None]: ...
+
+    async def drop(self, run_id: str) -> None: ...
+
+
+class Runs(Protocol):
+    """What a transport may ask of the runtime."""
+
+    async def start(self, run: RunInput) -> None: ...
+
+    def stop(self, run_id: str) -> None: ...
+
+    def follow(self, run_id: str, after: Cursor = START) -> AsyncGenerator[Batch, None]: ...

@@ -1,0 +1,220 @@
+"""Start, stop and follow runs. The only writer of a run's first and last event."""
+
+import asyncio
+import logging
+from collections.abc import AsyncGenerator, Coroutine, Mapping, Sequence
+from contextlib import aclosing
+from dataclasses import replace
+from time import monotonic
+from typing import Any
+
+from copilot_runtime.actions.frontend import gather
+from copilot_runtime.errors import (
+    AgentNotFound,
+    Cancelled,
+    CopilotError,
+    ErrorContext,
+    LimitExceeded,
+    Misuse,
+    RunStalled,
+    report_of,
+)
+from copilot_runtime.events import Event, RunFailed, RunFinished, RunStarted
+from copilot_runtime.hooks import Hooks, call, call_quietly
+from copilot_runtime.interfaces import (
+    START,
+    Action,
+    ActionSource,
+    Agent,
+    Batch,
+    Bus,
+    Cursor,
+    Events,
+    RunInput,
+    Stage,
+)
+from copilot_runtime.transcript import messages_of
+
+logger = logging.getLogger(__name__)
+
+
+class Runtime:
+    """Drives each run in a task of its own, which ends before the runtime does.
+
+    `chat` answers requests that name no agent. Times are in seconds; `max_runs` of zero
+    means any number at once.
+    """
+
+    def __init__(
+        self,
+        chat: Agent,
+        agents: Mapping[str, Agent],
+        bus: Bus,
+        *,
+        sources: Sequence[Sequence[Action] | ActionSource] = (),
+        stages: Sequence[Stage] = (),
+        hooks: Hooks | None = None,
+        run_timeout: float = 600.0,
+        max_runs: int = 0,
+    ) -> None:
+        self.chat = chat
+        self.agents = dict(agents)
+        self.bus = bus
+        self.sources = tuple(sources)
+        self.stages = tuple(stages)
+        self.hooks = hooks or Hooks()
+        self.run_timeout = run_timeout
+        self.max_runs = max_runs
+        self._tasks: dict[str, asyncio.Task[None]] = {}
+        self._attached: set[str] = set()
+        self._background: set[asyncio.Task[Any]] = set()
+
+    def agent(self, name: str | None) -> Agent:
+        """Return the agent of that name, or the plain chat. Raises `AgentNotFound`."""
+        if name is None:
+            return self.chat
+        try:
+            return self.agents[name]
+        except KeyError:
+            raise AgentNotFound(name, self.agents) from None
+
+    async def start(self, run: RunInput) -> None:
+        """Begin a run and return once its log exists.
+
+        Raises what can be known before it starts: an unknown agent, a run too many, an
+        adapter that cannot answer, a refusal of the `before_request` hook.
+        """
+        began = monotonic()
+        try:
+            run, agent = await self._prepare(run)
+        except Exception as error:
+            await self._report(error, run, began)
+            raise
+        await self.bus.append(run.run_id, RunStarted(run_id=run.run_id, thread_id=run.thread_id))
+        if not run.detached:
+            self._attached.add(run.run_id)
+        task = asyncio.create_task(self._drive(run, agent, began), name=f"run:{run.run_id}")
+        self._tasks[run.run_id] = task
+        await asyncio.sleep(0)  # a task cancelled before its first step would end without a word
+
+    def stop(self, run_id: str) -> None:
+        """End a run if it still goes on, and forget the log of an attached one. Never waits."""
+        was_attached = run_id in self._attached
+        self._attached.discard(run_id)
+        task = self._tasks.get(run_id)
+        if task is None:
+            if was_attached:
+                self._spawn(self.bus.drop(run_id))
+        elif not task.cancelling():
+            task.cancel()
+
+    def follow(self, run_id: str, after: Cursor = START) -> AsyncGenerator[Batch, None]:
+        """Read a run's log from a cursor on, until its last event."""
+        return self.bus.read(run_id, after)
+
+    async def aclose(self) -> None:
+        """Stop all runs and wait until each has written its last event."""
+        tasks = [*self._tasks.values()]
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, *self._background, return_exceptions=True)
+
+    async def _prepare(self, run: RunInput) -> tuple[RunInput, Agent]:
+        if run.run_id in self._tasks:
+            raise Misuse(f"The run {run.run_id!r} is already under way.")
+        if self.max_runs and len(self._tasks) >= self.max_runs:
+            raise LimitExceeded(
+                f"All {self.max_runs} places are taken. Please try again in a moment.",
+                hint="Raise max_concurrent_runs in the settings, or add a machine.",
+                status_code=429,
+            )
+        agent = self.agent(run.agent)
+        if check := getattr(agent, "check", None):
+            check(run)
+        run = replace(run, actions=[*await gather(self.sources, run), *run.actions])
+        if self.hooks.before_request is not None:
+            run = await call(self.hooks.before_request, run) or run
+        return run, agent
+
+    async def _drive(self, run: RunInput, agent: Agent, began: float) -> None:
+        last: RunFinished | RunFailed = RunFailed(error=Cancelled("The run was stopped.").report())
+        error: BaseException | None = None
+        deadline = asyncio.timeout(self.run_timeout)
+        try:
+            async with deadline, aclosing(self._events(run, agent)) as events:
+                append, run_id = self.bus.append, run.run_id
+                async for event in events:
+                    await append(run_id, event)
+            last = RunFinished()
+        except TimeoutError as caught:
+            error = caught
+            if deadline.expired():
+                error = RunStalled(f"The answer took longer than {self.run_timeout:g} seconds.")
+            last = RunFailed(error=report_of(error))
+        except Exception as caught:
+            error = caught
+            last = RunFailed(error=report_of(error))
+        finally:
+            await self._end(run, last, error, began)
+
+    def _events(self, run: RunInput, agent: Agent) -> Events:
+        events = agent.run(run)
+        for stage in self.stages:
+            events = stage(events, run)
+        return events
+
+    async def _end(
+        self,
+        run: RunInput,
+        last: RunFinished | RunFailed,
+        error: BaseException | None,
+        began: float,
+    ) -> None:
+        await self.bus.append(run.run_id, last)
+        self._tasks.pop(run.run_id, None)
+        await self._tell(run, last, error, began)
+        if not run.detached and run.run_id not in self._attached:
+            await self.bus.drop(run.run_id)
+
+    async def _tell(
+        self,
+        run: RunInput,
+        last: RunFinished | RunFailed,
+        error: BaseException | None,
+        began: float,
+    ) -> None:
+        """Let the hooks know how a run ended: one of error, stop and after_request."""
+        if error is not None:
+            await self._report(error, run, began)
+        elif isinstance(last, RunFailed):
+            await call_quietly(self.hooks.stop, run)
+        elif self.hooks.after_request is not None:
+            await call_quietly(self.hooks.after_request, run, messages_of(await self._log(run)))
+
+    def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.create_task(work)
+        self._background.add(task)
+        task.add_done_callback(self._background.discard)
+
+    async def _log(self, run: RunInput) -> Sequence[Event]:
+        return [event async for batch in self.bus.read(run.run_id) for event in batch.events]
+
+    async def _report(self, error: BaseException, run: RunInput, began: float) -> None:
+        """Tell the log and the `error` hook everything; the client hears only the report."""
+        context = ErrorContext(
+            thread_id=run.thread_id,
+            run_id=run.run_id,
+            operation=run.operation,
+            agent=run.agent,
+            node=run.node,
+            url=run.url,
+            latency=monotonic() - began,
+            source="agent" if run.agent else "runtime",
+            cause=error.__cause__,
+        )
+        if isinstance(error, CopilotError):
+            hint = f" {error.hint}" if error.hint else ""
+            logger.warning("Run %s: %s%s", run.run_id, error.message, hint)
+        else:
+            logger.error("Run %s failed", run.run_id, exc_info=error)
+        await call_quietly(self.hooks.error, error, context)

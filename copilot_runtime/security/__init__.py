@@ -1,0 +1,1 @@
+"""What keeps requests and answers within bounds."""

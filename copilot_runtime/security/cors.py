@@ -1,0 +1,45 @@
+"""Which browsers may call from another origin (https://fetch.spec.whatwg.org/#http-cors-protocol).
+
+An allowed origin is echoed, never answered with `*`: clients send `credentials: "include"`,
+and custom headers, and neither works with a wildcard.
+"""
+
+from collections.abc import Collection, Mapping
+
+RawHeaders = list[tuple[bytes, bytes]]
+
+
+class Cors:
+    """`origins` of `*` lets every origin in. `credentials` lets cookies and logins come along."""
+
+    def __init__(self, origins: Collection[str] = ("*",), *, credentials: bool = True) -> None:
+        self._origins = {origin.rstrip("/") for origin in origins}
+        self._credentials = credentials
+
+    def allows(self, origin: str) -> bool:
+        return "*" in self._origins or origin in self._origins
+
+    def headers(self, request: Mapping[str, str]) -> RawHeaders:
+        """Return the headers for an answer; none when no browser asks from elsewhere."""
+        origin = request.get("origin")
+        if origin is None:
+            return []
+        if not self.allows(origin):
+            return [(b"vary", b"Origin")]
+        headers = [(b"access-control-allow-origin", origin.encode("latin-1")), (b"vary", b"Origin")]
+        if self._credentials:
+            headers.append((b"access-control-allow-credentials", b"true"))
+        return headers
+
+    def preflight(self, request: Mapping[str, str]) -> RawHeaders:
+        """Return the headers for an OPTIONS request: what was asked for is what is allowed."""
+        origin = request.get("origin")
+        if origin is None or not self.allows(origin):
+            return [(b"vary", b"Origin")]
+        headers = [item for item in self.headers(request) if item[0] != b"vary"]
+        headers.append((b"vary", b"Origin, Access-Control-Request-Headers"))
+        if method := request.get("access-control-request-method"):
+            headers.append((b"access-control-allow-methods", method.encode("latin-1")))
+        if names := request.get("access-control-request-headers"):
+            headers.append((b"access-control-allow-headers", names.encode("latin-1")))
+        return headers

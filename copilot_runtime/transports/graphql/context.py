@@ -1,0 +1,31 @@
+"""What a GraphQL operation may know of the request it came with."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+from copilot_runtime.interfaces import Agent, Runs
+from copilot_runtime.transports.graphql.documents import Documents
+
+
+class Gateway(Runs, Protocol):
+    """The runtime, as this transport sees it."""
+
+    @property
+    def agents(self) -> Mapping[str, Agent]: ...
+
+    def agent(self, name: str | None) -> Agent: ...
+
+
+@dataclass(slots=True)
+class Context:
+    """One request. `started` collects the runs that end with it."""
+
+    runs: Gateway
+    documents: Documents
+    headers: Mapping[str, str]
+    """The client's headers that may be forwarded, lower case."""
+    properties: Mapping[str, Any]
+    """What the operator set for every request; the client's come on top."""
+    max_messages: int
+    started: list[str] = field(default_factory=list[str])

@@ -1,0 +1,206 @@
+"""From the v1 client's input to one `RunInput`."""
+
+import json
+import logging
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+from uuid import uuid4
+
+from copilot_runtime.actions.frontend import frontend_action
+from copilot_runtime.errors import LimitExceeded
+from copilot_runtime.interfaces import (
+    Action,
+    AgentInput,
+    ContextItem,
+    GuardrailRules,
+    Parameters,
+    Resume,
+    RunInput,
+)
+from copilot_runtime.messages import (
+    ActionExecutionMessage,
+    AgentStateMessage,
+    ImageMessage,
+    Message,
+    ResultMessage,
+    TextMessage,
+)
+from copilot_runtime.transports.graphql.inputs import (
+    ActionInput,
+    AgentStateInput,
+    CloudInput,
+    CopilotContextInput,
+    ForwardedParametersInput,
+    GenerateCopilotResponseInput,
+    MessageInput,
+    MetaEventInput,
+)
+
+logger = logging.getLogger(__name__)
+
+
+def run_input(
+    data: GenerateCopilotResponseInput,
+    properties: Mapping[str, Any],
+    headers: Mapping[str, str],
+    *,
+    max_messages: int,
+    detached: bool = False,
+) -> RunInput:
+    """Translate a request. Raises `LimitExceeded` for a conversation that is too long."""
+    if len(data.messages) > max_messages:
+        raise LimitExceeded(
+            f"The conversation has {len(data.messages)} messages; at most {max_messages} are taken.",
+            hint="Raise max_messages in the settings, or start a new thread.",
+        )
+    session = data.agent_session or None
+    return RunInput(
+        thread_id=data.thread_id or str(uuid4()),
+        run_id=f"ck-{uuid4()}",
+        messages=_messages(data.messages),
+        agent=session.agent_name if session else None,
+        node=(session.node_name or None) if session else None,
+        actions=_actions(data.frontend.actions),
+        context=_context(data.context or ()),
+        parameters=_parameters(data.forwarded_parameters or None),
+        properties=properties,
+        headers=headers,
+        agents=_agents(data),
+        resume=_resume(data.meta_events or ()),
+        rules=_rules(data.cloud or None),
+        extensions=_extensions(data),
+        url=data.frontend.url or None,
+        request_type=data.metadata.request_type.value if data.metadata.request_type else "Chat",
+        follow_up="client",
+        detached=detached,
+    )
+
+
+def _messages(items: Iterable[MessageInput]) -> list[Message]:
+    return [message for item in items if (message := _message(item)) is not None]
+
+
+def _message(item: MessageInput) -> Message | None:
+    """Translate one message; one of no known kind is skipped, as Node does."""
+    if text := item.text_message:
+        return TextMessage(
+            id=item.id,
+            role=text.role.value,
+            content=text.content,
+            parent_id=text.parent_message_id or None,
+        )
+    if call := item.action_execution_message:
+        return ActionExecutionMessage(
+            id=item.id,
+            name=call.name,
+            arguments=call.arguments,
+            parent_id=call.parent_message_id or None,
+        )
+    if result := item.result_message:
+        return ResultMessage(
+            id=item.id,
+            call_id=result.action_execution_id,
+            name=result.action_name,
+            result=result.result,
+        )
+    if image := item.image_message:
+        return ImageMessage(
+            id=item.id,
+            role=image.role.value,
+            format=image.format,
+            bytes=image.bytes,
+            parent_id=image.parent_message_id or None,
+        )
+    if state := item.agent_state_message:
+        return AgentStateMessage(
+            id=item.id,
+            agent=state.agent_name,
+            state=_object(state.state, f"the state of agent {state.agent_name!r}"),
+            node=state.node_name,
+            thread_id=state.thread_id,
+            run_id=state.run_id,
+            active=state.active,
+            running=state.running,
+        )
+    return None
+
+
+def _actions(items: Iterable[ActionInput]) -> list[Action]:
+    return [
+        frontend_action(
+            item.name,
+            item.description,
+            item.json_schema,
+            item.available.value if item.available else "enabled",
+        )
+        for item in items
+    ]
+
+
+def _context(items: Iterable[CopilotContextInput]) -> list[ContextItem]:
+    return [ContextItem(item.description, item.value) for item in items]
+
+
+def _parameters(item: ForwardedParametersInput | None) -> Parameters:
+    if item is None:
+        return Parameters()
+    return Parameters(
+        model=item.model or None,
+        temperature=_number(item.temperature),
+        max_tokens=None if (limit := _number(item.max_tokens)) is None else int(limit),
+        stop=item.stop or None,
+        tool_choice=item.tool_choice or None,
+        tool_choice_name=item.tool_choice_function_name or None,
+    )
+
+
+def _number(value: Any) -> float | None:
+    return value if isinstance(value, int | float) else None  # zero is a wish like any other
+
+
+def _agents(data: GenerateCopilotResponseInput) -> dict[str, AgentInput]:
+    states: Sequence[AgentStateInput] = data.agent_states or (
+        [data.agent_state] if data.agent_state else []
+    )
+    return {
+        item.agent_name: AgentInput(
+            state=_object(item.state, f"the state of agent {item.agent_name!r}"),
+            config=_object(item.config or "", f"the config of agent {item.agent_name!r}"),
+        )
+        for item in states
+    }
+
+
+def _resume(items: Iterable[MetaEventInput]) -> list[Resume]:
+    return [Resume(item.value, item.response or None) for item in items]
+
+
+def _rules(cloud: CloudInput | None) -> GuardrailRules | None:
+    if cloud is None or not cloud.guardrails:
+        return None
+    rules = cloud.guardrails.input_validation_rules
+    return GuardrailRules(allow=rules.allow_list or (), deny=rules.deny_list or ())
+
+
+def _extensions(data: GenerateCopilotResponseInput) -> dict[str, Any]:
+    assistant = data.extensions.openai_assistant_api if data.extensions else None
+    if not assistant:
+        return {}
+    return {
+        "openaiAssistantAPI": {
+            "runId": assistant.run_id or None,
+            "threadId": assistant.thread_id or None,
+        }
+    }
+
+
+def _object(text: str, what: str) -> dict[str, Any]:
+    """Read a JSON object that the client sends as text; anything else counts as empty."""
+    if not text:
+        return {}
+    try:
+        value = json.loads(text)
+    except ValueError:
+        logger.warning("Ignored %s: it is not JSON.", what)
+        return {}
+    return value if isinstance(value, dict) else {}

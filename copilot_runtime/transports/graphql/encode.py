@@ -1,0 +1,200 @@
+"""Write the log of a run as the patches of a planned response.
+
+Patches are those of the 2022 draft of incremental delivery, which urql 5 reads: every patch
+carries its whole path, and for list items the path ends with the index of the first one.
+Source: https://github.com/graphql/graphql-wg/blob/main/rfcs/DeferStream.md (as of 2022-08-24).
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import orjson
+
+from copilot_runtime.events import (
+    ActionExecutionArgs,
+    ActionExecutionEnd,
+    Event,
+    Interrupt,
+    RunFailed,
+    RunFinished,
+    TextMessageContent,
+    TextMessageEnd,
+)
+from copilot_runtime.transports.graphql.outputs import (
+    BaseMessageOutput,
+    CopilotResponse,
+    message_output,
+    meta_event,
+)
+from copilot_runtime.transports.graphql.plan import STREAMED, Field, Plan, nested, project
+from copilot_runtime.transports.graphql.statuses import (
+    ACTION_BROKEN,
+    TEXT_BROKEN,
+    message_status,
+    response_status,
+)
+
+
+@dataclass(slots=True)
+class _Open:
+    """A message that may still grow. `tail` is the path of its stream, up to the index."""
+
+    output: BaseMessageOutput
+    path: bytes
+    tail: bytes | None
+    broken: str
+    count: int = 0
+
+
+class Encoder:
+    """Turns batches of events into payloads, as JSON bytes; framing is not its business."""
+
+    def __init__(self, plan: Plan) -> None:
+        self._plan = plan
+        self._root = b'["' + plan.key.encode() + b'"'
+        self._open: dict[str, _Open] = {}
+        self._messages = 0
+        self._meta_events = 0
+        self._patches: list[bytes] = []
+        self._pieces: list[bytes] = []
+        self._growing: _Open | None = None
+        self._response: CopilotResponse | None = None
+        self.ended = False
+
+    def begin(self, response: CopilotResponse) -> bytes:
+        """Return the first payload: the head of the response, with its lists still empty."""
+        self._response = response
+        head = {
+            field.key: []
+            if field in (self._plan.messages, self._plan.meta_events)
+            else project([field], response)[field.key]
+            for field in self._plan.head
+        }
+        return orjson.dumps({"data": {self._plan.key: head}, "hasNext": True})
+
+    def feed(self, events: Sequence[Event]) -> bytes | None:
+        """Return the payload of the events that came together, or None when nothing shows."""
+        for event in events:
+            self._event(event)
+        self._flush()
+        if not self._patches and not self.ended:
+            return None
+        patches, self._patches = self._patches, []
+        more = b"false}" if self.ended else b"true}"
+        if not patches:
+            return b'{"hasNext":' + more
+        return b'{"incremental":[' + b",".join(patches) + b'],"hasNext":' + more
+
+    def _event(self, event: Event) -> None:
+        match event:
+            case TextMessageContent(message_id=key, content=piece):
+                self._grow(key, piece)
+            case ActionExecutionArgs(call_id=key, delta=piece):
+                self._grow(key, piece)
+            case TextMessageEnd(message_id=key):
+                self._close(key, None)
+            case ActionExecutionEnd(call_id=key):
+                self._close(key, None)
+            case Interrupt():
+                self._meta_event(event)
+            case RunFinished() | RunFailed():
+                self._end(event)
+            case _:
+                if (message := message_output(event)) is not None:
+                    self._message(message)
+
+    def _grow(self, key: str, piece: str) -> None:
+        message = self._open.get(key)
+        if message is None or message.tail is None:
+            return
+        if message is not self._growing:
+            self._flush()
+            self._growing = message
+        self._pieces.append(orjson.dumps(piece))
+
+    def _flush(self) -> None:
+        """Make one patch of the pieces that came for one message, each an item of its own."""
+        message, pieces = self._growing, self._pieces
+        if message is None or not pieces:
+            return
+        assert message.tail is not None
+        self._patches.append(
+            b'{"items":[%b],"path":%b%d]}' % (b",".join(pieces), message.tail, message.count)
+        )
+        message.count += len(pieces)
+        self._pieces = []
+        self._growing = None
+
+    def _message(self, output: BaseMessageOutput) -> None:
+        self._flush()
+        field = self._plan.messages
+        if field is None or field.selection is None:
+            return
+        if output.id in self._open:  # an id used again begins a new message
+            self._close(output.id, None)
+        type_name = type(output).__name__
+        path = b'%b,"%b",%d' % (self._root, field.key.encode(), self._messages)
+        self._messages += 1
+        streamed = STREAMED.get(type_name)
+        asked = field.selection.now[type_name]
+        item = {
+            one.key: [] if one.name == streamed else project([one], output)[one.key]
+            for one in asked
+        }
+        self._patches.append(b'{"items":[%b],"path":%b]}' % (orjson.dumps(item), path))
+        key = next((one.key for one in asked if one.name == streamed), None)
+        tail = None if key is None else b'%b,"%b",' % (path, key.encode())
+        broken = ACTION_BROKEN if streamed == "arguments" else TEXT_BROKEN
+        self._open[output.id] = _Open(output, path, tail, broken)
+        if streamed is None:
+            self._close(output.id, None)
+
+    def _close(self, key: str, last: RunFinished | RunFailed | None) -> None:
+        self._flush()
+        message = self._open.pop(key, None)
+        field = self._plan.messages
+        if message is None or field is None or field.selection is None:
+            return
+        later = field.selection.later[type(message.output).__name__]
+        if not later:
+            return
+        data = _deferred(later, message.output, message_status(last, message.broken))
+        self._patches.append(b'{"data":%b,"path":%b]}' % (orjson.dumps(data), message.path))
+
+    def _meta_event(self, event: Interrupt) -> None:
+        self._flush()
+        field = self._plan.meta_events
+        if field is None or field.selection is None:
+            return
+        output = meta_event(event)
+        name = type(output).__name__
+        asked = [*field.selection.now[name], *field.selection.later[name]]
+        self._patches.append(
+            b'{"items":[%b],"path":%b,"%b",%d]}'
+            % (
+                orjson.dumps(project(asked, output)),
+                self._root,
+                field.key.encode(),
+                self._meta_events,
+            )
+        )
+        self._meta_events += 1
+
+    def _end(self, last: RunFinished | RunFailed) -> None:
+        for key in [*self._open]:
+            self._close(key, last)
+        if self._plan.later:
+            data = _deferred(self._plan.later, self._response, response_status(last))
+            self._patches.append(b'{"data":%b,"path":%b]}' % (orjson.dumps(data), self._root))
+        self.ended = True
+
+
+def _deferred(fields: Sequence[Field], owner: object, status: object) -> dict[str, Any]:
+    """Return what was deferred of a message or a response, now that its status is known."""
+    return {
+        field.key: project(nested(field, status), status)
+        if field.name == "status"
+        else project([field], owner)[field.key]
+        for field in fields
+    }

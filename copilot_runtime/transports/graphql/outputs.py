@@ -1,0 +1,343 @@
+"""The output types of the v1 schema, and which event becomes which of them.
+
+The streamed fields read the log of the run, each from a cursor of its own, so that no reader
+waits for another. `encode.py` writes the same objects without resolving them.
+"""
+
+from collections.abc import AsyncGenerator
+from contextlib import aclosing
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any
+from uuid import uuid4
+
+import orjson
+import strawberry
+
+from copilot_runtime.events import (
+    LAST,
+    ActionExecutionArgs,
+    ActionExecutionEnd,
+    ActionExecutionResult,
+    ActionExecutionStart,
+    AgentState,
+    Event,
+    Interrupt,
+    RunFailed,
+    RunFinished,
+    TextMessageContent,
+    TextMessageEnd,
+    TextMessageStart,
+)
+from copilot_runtime.interfaces import START, Cursor, Runs
+from copilot_runtime.messages import ActionExecutionMessage, Message, ResultMessage, TextMessage
+from copilot_runtime.transports.graphql.enums import MessageRole, MetaEventName
+from copilot_runtime.transports.graphql.scalars import DateTimeISO
+from copilot_runtime.transports.graphql.statuses import (
+    ACTION_BROKEN,
+    TEXT_BROKEN,
+    MessageStatus,
+    ResponseStatus,
+    SuccessMessageStatus,
+    message_status,
+    response_status,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """A place in the log of one run."""
+
+    runs: Runs
+    run_id: str
+    cursor: Cursor = START
+
+    async def events(self) -> "AsyncGenerator[tuple[Place, Event], None]":
+        """Yield what follows, each event with a place before it."""
+        before = self.cursor
+        async with aclosing(self.runs.follow(self.run_id, self.cursor)) as batches:
+            async for cursor, events in batches:
+                here = Place(self.runs, self.run_id, before)
+                for event in events:
+                    yield here, event
+                before = cursor
+
+
+def _now() -> DateTimeISO:
+    return DateTimeISO(datetime.now(UTC))
+
+
+@strawberry.interface
+class BaseMessageOutput:
+    id: str
+    created_at: DateTimeISO = strawberry.field(default_factory=_now)
+    place: strawberry.Private[Place | None] = None
+
+    @strawberry.field
+    async def status(self) -> MessageStatus:
+        return SuccessMessageStatus()
+
+
+@strawberry.type
+class TextMessageOutput(BaseMessageOutput):
+    role: MessageRole = MessageRole.assistant
+    parent_message_id: str | None = None
+    whole: strawberry.Private[str | None] = None
+
+    @strawberry.field
+    async def content(self) -> strawberry.Streamable[str]:
+        if self.place is None:
+            yield self.whole or ""
+            return
+        async with aclosing(self.place.events()) as events:
+            async for _, event in events:
+                match event:
+                    case TextMessageContent(message_id=self.id, content=piece):
+                        yield piece
+                    case TextMessageEnd(message_id=self.id) | RunFinished() | RunFailed():
+                        return
+                    case _:
+                        pass
+
+    @strawberry.field
+    async def status(self) -> MessageStatus:
+        return await _status(self, TextMessageEnd, TEXT_BROKEN)
+
+
+@strawberry.type
+class ImageMessageOutput(BaseMessageOutput):
+    format: str = ""
+    bytes: str = ""
+    role: MessageRole = MessageRole.assistant
+    parent_message_id: str | None = None
+
+
+@strawberry.type
+class ActionExecutionMessageOutput(BaseMessageOutput):
+    name: str = ""
+    scope: str | None = strawberry.field(
+        default=None, deprecation_reason="This field will be removed in a future version"
+    )
+    parent_message_id: str | None = None
+    whole: strawberry.Private[str | None] = None
+
+    @strawberry.field
+    async def arguments(self) -> strawberry.Streamable[str]:
+        if self.place is None:
+            yield self.whole or ""
+            return
+        async with aclosing(self.place.events()) as events:
+            async for _, event in events:
+                match event:
+                    case ActionExecutionArgs(call_id=self.id, delta=piece):
+                        yield piece
+                    case ActionExecutionEnd(call_id=self.id) | RunFinished() | RunFailed():
+                        return
+                    case _:
+                        pass
+
+    @strawberry.field
+    async def status(self) -> MessageStatus:
+        return await _status(self, ActionExecutionEnd, ACTION_BROKEN)
+
+
+@strawberry.type
+class ResultMessageOutput(BaseMessageOutput):
+    action_execution_id: str = ""
+    action_name: str = ""
+    result: str = ""
+
+
+@strawberry.type
+class AgentStateMessageOutput(BaseMessageOutput):
+    thread_id: str = ""
+    agent_name: str = ""
+    node_name: str = ""
+    run_id: str = ""
+    active: bool = False
+    role: MessageRole = MessageRole.assistant
+    state: str = "{}"
+    running: bool = False
+
+
+async def _status(
+    message: BaseMessageOutput,
+    end: type[TextMessageEnd] | type[ActionExecutionEnd],
+    broken: str,
+) -> MessageStatus:
+    if message.place is None:
+        return SuccessMessageStatus()
+    async with aclosing(message.place.events()) as events:
+        async for _, event in events:
+            if isinstance(event, LAST):
+                return message_status(event, broken)
+            if isinstance(event, end) and ends(event) == message.id:
+                break
+    return message_status(None, broken)
+
+
+def ends(event: TextMessageEnd | ActionExecutionEnd) -> str:
+    """Return the id of the message an event ends."""
+    return event.message_id if isinstance(event, TextMessageEnd) else event.call_id
+
+
+@strawberry.interface
+class BaseMetaEvent:
+    type: str
+    name: MetaEventName
+
+
+@strawberry.type
+class LangGraphInterruptEvent(BaseMetaEvent):
+    type: str = "MetaEvent"
+    name: MetaEventName = MetaEventName.LangGraphInterruptEvent
+    value: str = ""
+    response: str | None = None
+
+
+@strawberry.type
+class CopilotKitLangGraphInterruptEventData:
+    value: str
+    messages: list[BaseMessageOutput]
+
+
+@strawberry.type
+class CopilotKitLangGraphInterruptEvent(BaseMetaEvent):
+    data: CopilotKitLangGraphInterruptEventData
+    type: str = "MetaEvent"
+    name: MetaEventName = MetaEventName.CopilotKitLangGraphInterruptEvent
+    response: str | None = None
+
+
+@strawberry.type(name="OpenAIApiAssistantAPIResponse")
+class OpenAIApiAssistantAPIResponse:
+    run_id: str | None = None
+    thread_id: str | None = None
+
+
+@strawberry.type
+class ExtensionsResponse:
+    openai_assistant_api: OpenAIApiAssistantAPIResponse | None = None
+
+
+@strawberry.type
+class CopilotResponse:
+    thread_id: str
+    run_id: str | None = None
+    extensions: ExtensionsResponse | None = None
+    place: strawberry.Private[Place | None] = None
+
+    @strawberry.field
+    async def status(self) -> ResponseStatus:
+        assert self.place is not None
+        async with aclosing(self.place.events()) as events:
+            async for _, event in events:
+                if isinstance(event, LAST):
+                    return response_status(event)
+        raise AssertionError("a log ends with its run's last event")
+
+    @strawberry.field
+    async def messages(self) -> strawberry.Streamable[BaseMessageOutput]:
+        assert self.place is not None
+        async with aclosing(self.place.events()) as events:
+            async for place, event in events:
+                if (message := message_output(event, place)) is not None:
+                    yield message
+
+    @strawberry.field
+    async def meta_events(self) -> strawberry.Streamable[BaseMetaEvent] | None:
+        assert self.place is not None
+        async with aclosing(self.place.events()) as events:
+            async for _, event in events:
+                if isinstance(event, Interrupt):
+                    yield meta_event(event)
+
+
+TYPES = (
+    TextMessageOutput,
+    ImageMessageOutput,
+    ActionExecutionMessageOutput,
+    ResultMessageOutput,
+    AgentStateMessageOutput,
+    LangGraphInterruptEvent,
+    CopilotKitLangGraphInterruptEvent,
+)
+"""The types that only an interface leads to."""
+
+
+def message_output(event: Event, place: Place | None = None) -> BaseMessageOutput | None:
+    """Return the message that begins with an event, if one does."""
+    match event:
+        case TextMessageStart():
+            return TextMessageOutput(
+                id=event.message_id,
+                role=MessageRole(event.role),
+                parent_message_id=event.parent_id,
+                place=place,
+            )
+        case ActionExecutionStart():
+            return ActionExecutionMessageOutput(
+                id=event.call_id, name=event.name, parent_message_id=event.parent_id, place=place
+            )
+        case ActionExecutionResult():
+            return ResultMessageOutput(
+                id=f"result-{event.call_id}",
+                action_execution_id=event.call_id,
+                action_name=event.name,
+                result=event.result,
+            )
+        case AgentState():
+            return AgentStateMessageOutput(
+                id=f"ck-{uuid4()}",
+                thread_id=event.thread_id,
+                agent_name=event.agent,
+                node_name=event.node,
+                run_id=event.run_id,
+                active=event.active,
+                state=_json(event.state),
+                running=event.running,
+            )
+        case _:
+            return None
+
+
+def meta_event(event: Interrupt) -> BaseMetaEvent:
+    """Return the interrupt as the v1 client knows it: with messages, or with a value only."""
+    value = event.value if isinstance(event.value, str) else _json(event.value)
+    if not event.messages:
+        return LangGraphInterruptEvent(value=value)
+    messages = [output for item in event.messages if (output := _whole(item)) is not None]
+    return CopilotKitLangGraphInterruptEvent(
+        data=CopilotKitLangGraphInterruptEventData(value=value, messages=messages)
+    )
+
+
+def _whole(message: Message) -> BaseMessageOutput | None:
+    match message:
+        case TextMessage():
+            return TextMessageOutput(
+                id=message.id,
+                role=MessageRole(message.role),
+                parent_message_id=message.parent_id,
+                whole=message.content,
+            )
+        case ActionExecutionMessage():
+            return ActionExecutionMessageOutput(
+                id=message.id,
+                name=message.name,
+                parent_message_id=message.parent_id,
+                whole=message.arguments,
+            )
+        case ResultMessage():
+            return ResultMessageOutput(
+                id=message.id,
+                action_execution_id=message.call_id,
+                action_name=message.name,
+                result=message.result,
+            )
+        case _:
+            return None
+
+
+def _json(value: Any) -> str:
+    return orjson.dumps(value, default=str).decode()

@@ -1,0 +1,111 @@
+"""Read a GraphQL request from HTTP (https://graphql.github.io/graphql-over-http/draft/)."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+from urllib.parse import parse_qsl
+
+import orjson
+from starlette.types import Receive
+
+_PARAMETERS = {"query", "operationName", "variables", "extensions"}
+
+
+@dataclass(frozen=True, slots=True)
+class GraphQLRequest:
+    query: str
+    operation_name: str | None = None
+    variables: dict[str, Any] = field(default_factory=dict[str, Any])
+
+
+class BadRequest(Exception):
+    """The request cannot be read. `status` is the HTTP status for clients that look at it."""
+
+    def __init__(
+        self, message: str, status: int = 400, code: str = "BAD_REQUEST", *, allow: str = ""
+    ) -> None:
+        super().__init__(message)
+        self.message = message
+        self.status = status
+        self.code = code
+        self.allow = allow
+
+
+class ClientGone(Exception):
+    """The client left before it had said what it wants."""
+
+
+async def read_body(receive: Receive, headers: Mapping[str, str], limit: int) -> bytes:
+    """Collect the body. Raises `BadRequest` (413) when it is larger than `limit` bytes."""
+    too_large = BadRequest(f"The request body is larger than {limit} bytes.", 413, "LIMIT_EXCEEDED")
+    length = headers.get("content-length", "")
+    if length.isdigit() and int(length) > limit:
+        raise too_large
+    pieces: list[bytes] = []
+    size = 0
+    while True:
+        message = await receive()
+        if message["type"] == "http.disconnect":
+            raise ClientGone
+        piece: bytes = message.get("body", b"")
+        size += len(piece)
+        if size > limit:
+            raise too_large
+        pieces.append(piece)
+        if not message.get("more_body", False):
+            return pieces[0] if len(pieces) == 1 else b"".join(pieces)
+
+
+def read_post(body: bytes, content_type: str) -> GraphQLRequest:
+    """Read a POST. Raises `BadRequest`."""
+    media_type = content_type.partition(";")[0].strip().lower()
+    match media_type:
+        case "application/json" | "application/graphql+json":
+            return _from_mapping(_json(body))
+        case "application/graphql":
+            return GraphQLRequest(body.decode("utf-8", "replace"))
+        case "application/x-www-form-urlencoded":
+            return _from_text(body.decode("utf-8", "replace"))
+        case _:
+            raise BadRequest(
+                f"Cannot read a body of type {media_type!r}; send application/json.", 415
+            )
+
+
+def read_query_string(query_string: bytes) -> GraphQLRequest:
+    """Read a GET. Raises `BadRequest`."""
+    return _from_text(query_string.decode("latin-1"))
+
+
+def _from_text(text: str) -> GraphQLRequest:
+    fields: dict[str, Any] = dict(parse_qsl(text, keep_blank_values=True, max_num_fields=20))
+    if variables := fields.get("variables"):
+        fields["variables"] = _json(variables.encode())
+    return _from_mapping({key: fields[key] for key in fields if key in _PARAMETERS})
+
+
+def _json(body: bytes) -> Any:
+    try:
+        return orjson.loads(body)
+    except orjson.JSONDecodeError as error:
+        raise BadRequest(f"POST body sent invalid JSON. {error}") from None
+
+
+def _from_mapping(value: Any) -> GraphQLRequest:
+    if isinstance(value, list):
+        raise BadRequest("Batching is not supported.")
+    if not isinstance(value, dict):
+        raise BadRequest("The request body must be a JSON object.")
+    body: dict[str, Any] = value
+    for name in body:
+        if name not in _PARAMETERS:
+            raise BadRequest(f'Unexpected parameter "{name}" in the request body.')
+    query, variables = body.get("query"), body.get("variables")
+    operation_name = body.get("operationName")
+    if not query or not isinstance(query, str):
+        raise BadRequest("Must provide query string.")
+    if variables is not None and not isinstance(variables, dict):
+        raise BadRequest("The variables must be a JSON object.")
+    if operation_name is not None and not isinstance(operation_name, str):
+        raise BadRequest("The operationName must be a string.")
+    return GraphQLRequest(query, operation_name or None, variables or {})

@@ -1,0 +1,147 @@
+"""The roots of the v1 schema, and ours: the subscription."""
+
+from collections.abc import AsyncGenerator, Sequence
+from typing import Any, TypeAlias
+
+import strawberry
+from graphql import GraphQLSchema
+from strawberry import UNSET
+from strawberry.extensions import SchemaExtension
+from strawberry.types import Info
+
+from copilot_runtime.transports.graphql import outputs, statuses
+from copilot_runtime.transports.graphql.context import Context
+from copilot_runtime.transports.graphql.decode import run_input
+from copilot_runtime.transports.graphql.inputs import (
+    GenerateCopilotResponseInput,
+    LoadAgentStateInput,
+)
+from copilot_runtime.transports.graphql.outputs import CopilotResponse, Place
+from copilot_runtime.transports.graphql.scalars import CONFIG, JSONObject
+from copilot_runtime.transports.graphql.state import load_state
+from copilot_runtime.transports.graphql.updates import CopilotResponseUpdate, updates
+
+CopilotInfo: TypeAlias = Info[Context, None]
+
+
+@strawberry.type
+class Agent:
+    id: str
+    name: str
+    description: str
+
+
+@strawberry.type
+class AgentsResponse:
+    agents: list[Agent]
+
+
+@strawberry.type
+class LoadAgentStateResponse:
+    thread_id: str
+    thread_exists: bool
+    state: str
+    messages: str
+
+
+@strawberry.type
+class Query:
+    @strawberry.field
+    async def hello(self) -> str:
+        return "Hello World"
+
+    @strawberry.field
+    async def available_agents(self, info: CopilotInfo) -> AgentsResponse:
+        return AgentsResponse(
+            agents=[
+                Agent(id=name, name=name, description=getattr(agent, "description", "") or "")
+                for name, agent in info.context.runs.agents.items()
+            ]
+        )
+
+    @strawberry.field
+    async def load_agent_state(
+        self, info: CopilotInfo, data: LoadAgentStateInput
+    ) -> LoadAgentStateResponse:
+        found = await load_state(info.context, data.agent_name, data.thread_id)
+        return LoadAgentStateResponse(
+            thread_id=data.thread_id,
+            thread_exists=found.exists,
+            state=found.state,
+            messages=found.messages,
+        )
+
+
+@strawberry.type
+class Mutation:
+    @strawberry.mutation
+    async def generate_copilot_response(
+        self,
+        info: CopilotInfo,
+        data: GenerateCopilotResponseInput,
+        properties: JSONObject | None = UNSET,
+    ) -> CopilotResponse:
+        return await respond(info.context, data, properties or None)
+
+
+@strawberry.type
+class Subscription:
+    @strawberry.subscription(
+        description="Start a run, or follow one from a cursor, and receive its response as it "
+        "grows. Give `data` to start; give `runId` and `after` to go on after a lost connection."
+    )
+    async def generate_copilot_response(
+        self,
+        info: CopilotInfo,
+        data: GenerateCopilotResponseInput | None = UNSET,
+        properties: JSONObject | None = UNSET,
+        run_id: str | None = UNSET,
+        after: str | None = UNSET,
+    ) -> AsyncGenerator[CopilotResponseUpdate, None]:
+        source = updates(
+            info.context, data or None, properties or None, run_id or None, after or None
+        )
+        async for update in source:
+            yield update
+
+
+async def respond(
+    context: Context, data: GenerateCopilotResponseInput, properties: dict[str, Any] | None
+) -> CopilotResponse:
+    """Start the run a request asks for. Raises whatever forbids it to start."""
+    run = run_input(
+        data,
+        {**context.properties, **(properties or {})},
+        context.headers,
+        max_messages=context.max_messages,
+    )
+    context.started.append(run.run_id)
+    await context.runs.start(run)
+    return CopilotResponse(thread_id=run.thread_id, place=Place(context.runs, run.run_id))
+
+
+def make_schema(extensions: Sequence[type[SchemaExtension]] = ()) -> strawberry.Schema:
+    return strawberry.Schema(
+        query=Query,
+        mutation=Mutation,
+        subscription=Subscription,
+        types=[
+            *outputs.TYPES,
+            statuses.PendingResponseStatus,
+            statuses.SuccessResponseStatus,
+            statuses.FailedResponseStatus,
+        ],
+        extensions=extensions,
+        config=CONFIG,
+    )
+
+
+def core_schema() -> GraphQLSchema:
+    """Return graphql-core's view of the schema, which the HTTP endpoint executes itself."""
+    # Strawberry has no public name for it; its own HTTP views use the same attribute
+    return make_schema()._schema  # pyright: ignore[reportPrivateUsage]
+
+
+def sdl() -> str:
+    """Return the schema in GraphQL's own language, as `schema.graphql` holds it."""
+    return make_schema().as_str() + "\n"

@@ -1,0 +1,32 @@
+"""What an agent remembers of a thread, as the v1 client asks for it."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import orjson
+
+from copilot_runtime.transports.graphql.context import Context
+
+
+@dataclass(frozen=True, slots=True)
+class LoadedState:
+    """`state` and `messages` are JSON text, as the v1 schema has them."""
+
+    exists: bool = False
+    state: str = "{}"
+    messages: str = "[]"
+
+
+async def load_state(context: Context, agent_name: str, thread_id: str) -> LoadedState:
+    """Ask the agent for a thread's state. Raises `AgentNotFound` for a name nobody has.
+
+    An agent that keeps threads has `async def load_state(thread_id) -> (state, messages) | None`,
+    both as JSON values; of any other, every thread is new.
+    """
+    agent = context.runs.agent(agent_name)
+    loader = getattr(agent, "load_state", None)
+    found: tuple[dict[str, Any], list[Any]] | None = await loader(thread_id) if loader else None
+    if found is None:
+        return LoadedState()
+    state, messages = found
+    return LoadedState(True, orjson.dumps(state).decode(), orjson.dumps(messages).decode())

@@ -1,0 +1,147 @@
+"""The response of a run as a subscription sees it: what is new since the last update."""
+
+import logging
+from collections.abc import AsyncGenerator, Iterable, Sequence
+from contextlib import aclosing
+from dataclasses import replace
+from typing import Any
+
+import strawberry
+from graphql import GraphQLError
+
+from copilot_runtime.errors import RUN_FAILED, CopilotError, Misuse
+from copilot_runtime.events import (
+    LAST,
+    ActionExecutionArgs,
+    ActionExecutionEnd,
+    Event,
+    Interrupt,
+    TextMessageContent,
+    TextMessageEnd,
+)
+from copilot_runtime.interfaces import START, Cursor
+from copilot_runtime.transports.graphql.context import Context
+from copilot_runtime.transports.graphql.decode import run_input
+from copilot_runtime.transports.graphql.inputs import GenerateCopilotResponseInput
+from copilot_runtime.transports.graphql.outputs import (
+    BaseMessageOutput,
+    BaseMetaEvent,
+    ends,
+    message_output,
+    meta_event,
+)
+from copilot_runtime.transports.graphql.statuses import (
+    PendingResponseStatus,
+    ResponseStatus,
+    error_extensions,
+    response_status,
+)
+
+logger = logging.getLogger(__name__)
+
+
+@strawberry.type(description="A piece of the text or of the arguments of one message.")
+class MessageDelta:
+    message_id: str
+    content: str
+
+
+@strawberry.type(
+    description="What a run brought since the update before. `cursor` is the place to go on from: "
+    "whoever reconnects sends it as `after`."
+)
+class CopilotResponseUpdate:
+    cursor: str
+    thread_id: str
+    run_id: str
+    status: ResponseStatus = strawberry.field(description="Pending until the run has ended.")
+    started: list[BaseMessageOutput] = strawberry.field(
+        description="Messages that began. Ask for their id, type and head; content comes as deltas."
+    )
+    deltas: list[MessageDelta]
+    ended: list[str] = strawberry.field(description="Ids of the messages that are complete.")
+    meta_events: list[BaseMetaEvent]
+
+
+async def updates(
+    context: Context,
+    data: GenerateCopilotResponseInput | None,
+    properties: dict[str, Any] | None,
+    run_id: str | None,
+    after: Cursor | None,
+) -> AsyncGenerator[CopilotResponseUpdate, None]:
+    """Start or follow a run. Raises `GraphQLError`, also when both or neither are asked for.
+
+    The run does not end with its reader, which may come back; its log lives on for a while
+    after its end (setting `log_ttl`).
+    """
+    try:
+        async with aclosing(_updates(context, data, properties, run_id, after)) as found:
+            async for update in found:
+                yield update
+    except CopilotError as error:
+        raise GraphQLError(
+            error.message, extensions=error_extensions(error.report())
+        ) from None  # Strawberry would show any other exception as it is
+    except Exception:
+        logger.exception("A subscription failed")
+        raise GraphQLError(RUN_FAILED.message, extensions=error_extensions(RUN_FAILED)) from None
+
+
+async def _updates(
+    context: Context,
+    data: GenerateCopilotResponseInput | None,
+    properties: dict[str, Any] | None,
+    run_id: str | None,
+    after: Cursor | None,
+) -> AsyncGenerator[CopilotResponseUpdate, None]:
+    if (data is None) == (run_id is None):
+        raise Misuse("Give either `data` to start a run, or `runId` to follow one.")
+    thread_id = (data.thread_id or "") if data else ""
+    if data is not None:
+        run = run_input(
+            data,
+            {**context.properties, **(properties or {})},
+            context.headers,
+            max_messages=context.max_messages,
+            detached=True,
+        )
+        run_id, thread_id = run.run_id, run.thread_id
+        run = replace(run, operation="subscription")
+        await context.runs.start(run)
+    assert run_id is not None
+    async with aclosing(context.runs.follow(run_id, after or START)) as batches:
+        async for cursor, events in batches:
+            yield _update(cursor, thread_id, run_id, events)
+
+
+def _update(
+    cursor: Cursor, thread_id: str, run_id: str, events: Sequence[Event]
+) -> CopilotResponseUpdate:
+    last = events[-1]
+    return CopilotResponseUpdate(
+        cursor=cursor,
+        thread_id=thread_id,
+        run_id=run_id,
+        status=response_status(last) if isinstance(last, LAST) else PendingResponseStatus(),
+        started=[message for event in events if (message := message_output(event)) is not None],
+        deltas=[delta for event in events if (delta := _delta(event)) is not None],
+        ended=list(_ended(events)),
+        meta_events=[meta_event(event) for event in events if isinstance(event, Interrupt)],
+    )
+
+
+def _delta(event: Event) -> MessageDelta | None:
+    match event:
+        case TextMessageContent(message_id=key, content=piece):
+            return MessageDelta(message_id=key, content=piece)
+        case ActionExecutionArgs(call_id=key, delta=piece):
+            return MessageDelta(message_id=key, content=piece)
+        case _:
+            return None
+
+
+def _ended(events: Iterable[Event]) -> Iterable[str]:
+    return (
+        ends(event) for event in events if isinstance(event, TextMessageEnd | ActionExecutionEnd)
+    )

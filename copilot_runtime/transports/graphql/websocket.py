@@ -1,0 +1,66 @@
+"""Subscriptions over graphql-transport-ws (https://github.com/enisdenjo/graphql-ws/blob/master/PROTOCOL.md).
+
+Strawberry speaks the protocol; this only tells it who asks and what the limits are.
+"""
+
+from collections.abc import Callable, Iterator
+from datetime import timedelta
+from typing import Any
+
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.websockets import WebSocket
+from strawberry.asgi import GraphQL
+from strawberry.extensions import SchemaExtension
+from strawberry.subscriptions import GRAPHQL_TRANSPORT_WS_PROTOCOL
+
+from copilot_runtime.security.cors import Cors
+from copilot_runtime.transports.graphql.context import Context
+from copilot_runtime.transports.graphql.schema import make_schema
+
+_INIT_TIMEOUT = timedelta(seconds=10)
+_SUBSCRIPTIONS_PER_CONNECTION = 20
+
+
+class Socket(GraphQL[Context, None]):
+    """Strawberry's view, for WebSockets only, with our context and our limits."""
+
+    def __init__(self, context: Callable[[dict[str, str]], Context], cors: Cors) -> None:
+        super().__init__(
+            make_schema([KnownDocuments]),
+            graphql_ide=None,
+            subscription_protocols=[GRAPHQL_TRANSPORT_WS_PROTOCOL],
+            connection_init_wait_timeout=_INIT_TIMEOUT,
+            max_subscriptions_per_connection=_SUBSCRIPTIONS_PER_CONNECTION,
+        )
+        self._context = context
+        self._cors = cors
+
+    async def get_context(
+        self,
+        request: Request | WebSocket,
+        response: Response | WebSocket,  # noqa: ARG002  # Strawberry's signature
+    ) -> Context:
+        return self._context(dict(request.headers))
+
+    async def run(self, request: Any, context: Any = None, root_value: Any = None) -> Any:
+        """Refuse a page of another origin: browsers send no preflight for WebSockets."""
+        origin = request.headers.get("origin")
+        if origin is not None and not self._cors.allows(origin):
+            await request.close(code=1008, reason="This origin is not allowed.")
+            return request
+        return await super().run(request, context, root_value)
+
+
+class KnownDocuments(SchemaExtension):
+    """Parses through the cache of documents, which also knows the limits."""
+
+    def on_operation(self) -> Iterator[None]:
+        execution = self.execution_context
+        context: Context = execution.context
+        document = context.documents.get(execution.query or "")
+        if document.errors:
+            execution.pre_execution_errors = document.errors
+        else:
+            execution.graphql_document = document.node
+        yield

@@ -51,7 +51,7 @@ wheel: setup  ## Build the wheel into dist/
 bench: bench-streaming  ## Run all benchmarks
 
 bench-streaming: setup  ## Measure streaming beside the Node runtime 1.10.6 (ARGS=--quick)
-	$(BIN)/python benchmarks/streaming/bench.py $(ARGS)
+	$(BIN)/python -m benchmarks.streaming.runner $(ARGS)
 
 clean:  ## Remove what was made
 	rm -rf .venv dist .pytest_cache .ruff_cache .hypothesis examples/react-v1/node_modules examples/react-v1/dist tests/conformance/v1/node_modules

@@ -5,7 +5,7 @@ Read it from top to bottom to see what there is.
 
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from starlette.applications import Starlette
 from starlette.requests import Request
@@ -14,7 +14,8 @@ from starlette.routing import BaseRoute, Route, WebSocketRoute
 from starlette.types import Lifespan, Receive, Scope, Send
 from starlette.websockets import WebSocket
 
-from copilot_runtime.actions.gather import ActionsLike, as_sources
+from copilot_runtime.actions.frontend import Actions, Source
+from copilot_runtime.actions.functions import as_actions
 from copilot_runtime.agents.direct import DirectAgent
 from copilot_runtime.bus.memory import MemoryBus
 from copilot_runtime.config import Settings, load_settings
@@ -23,6 +24,7 @@ from copilot_runtime.hooks import AfterRequest, BeforeRequest, Hooks, OnError, O
 from copilot_runtime.interfaces import Adapter, Agent, Bus, Stage
 from copilot_runtime.runtime import Runtime
 from copilot_runtime.security.cors import Cors
+from copilot_runtime.security.guardrails import from_settings
 from copilot_runtime.transports.graphql.endpoint import GraphQLEndpoint
 
 if TYPE_CHECKING:
@@ -45,7 +47,7 @@ class CopilotRuntime:
         self,
         adapter: Adapter | None = None,
         *,
-        actions: ActionsLike = (),
+        actions: Source = (),
         agents: Mapping[str, Agent] | None = None,
         guardrails: Sequence[Stage] = (),
         stages: Sequence[Stage] = (),
@@ -73,8 +75,8 @@ class CopilotRuntime:
                 max_bytes=self.settings.max_bytes_per_run,
                 ttl=self.settings.log_ttl,
             ),
-            sources=as_sources(actions),
-            stages=[*stages, *_guardrails(self.settings), *guardrails],
+            sources=_sources(actions),
+            stages=[*stages, *guardrails, *from_settings(self.settings)],
             hooks=Hooks(
                 before_request=on_before_request,
                 after_request=on_after_request,
@@ -131,7 +133,7 @@ class CopilotRuntime:
     async def aclose(self) -> None:
         """Stop all runs and close connections to upstream services."""
         await self.runtime.aclose()
-        for part in (self.adapter, *self.runtime.agents.values()):
+        for part in (self.adapter, *self.runtime.agents.values(), *self.runtime.stages):
             if close := getattr(part, "aclose", None):
                 await close()
 
@@ -187,6 +189,15 @@ def _joined(outer: Lifespan[Any], inner: Lifespan[Any]) -> Lifespan[Any]:
             yield state
 
     return lifespan
+
+
+def _sources(actions: Source) -> list[Source]:
+    """Make the actions of a list now, so that a wrong one is an error at the start."""
+    if not isinstance(actions, Sequence):
+        return [actions]
+    own: Actions = [item for item in actions if not hasattr(item, "actions")]
+    others = [cast("Source", item) for item in actions if hasattr(item, "actions")]
+    return [as_actions(own), *others]
 
 
 def _urls(path: str) -> list[str]:

@@ -8,7 +8,7 @@ from dataclasses import replace
 from time import monotonic
 from typing import Any
 
-from copilot_runtime.actions.frontend import gather
+from copilot_runtime.actions.frontend import Source, gather
 from copilot_runtime.errors import (
     AgentNotFound,
     Cancelled,
@@ -23,8 +23,6 @@ from copilot_runtime.events import Event, RunFailed, RunFinished, RunStarted
 from copilot_runtime.hooks import Hooks, call, call_quietly
 from copilot_runtime.interfaces import (
     START,
-    Action,
-    ActionSource,
     Agent,
     Batch,
     Bus,
@@ -51,7 +49,7 @@ class Runtime:
         agents: Mapping[str, Agent],
         bus: Bus,
         *,
-        sources: Sequence[Sequence[Action] | ActionSource] = (),
+        sources: Sequence[Source] = (),
         stages: Sequence[Stage] = (),
         hooks: Hooks | None = None,
         run_timeout: float = 600.0,
@@ -129,8 +127,9 @@ class Runtime:
                 status_code=429,
             )
         agent = self.agent(run.agent)
-        if check := getattr(agent, "check", None):
-            check(run)
+        for part in (*self.stages, agent):
+            if check := getattr(part, "check", None):
+                check(run)
         run = replace(run, actions=[*await gather(self.sources, run), *run.actions])
         if self.hooks.before_request is not None:
             run = await call(self.hooks.before_request, run) or run

@@ -36,6 +36,9 @@ from copilot_runtime.transports.graphql.statuses import (
 )
 
 
+_NO_MORE = b'{"hasNext":false}'
+
+
 @dataclass(slots=True)
 class _Open:
     """A message that may still grow. `tail` is the path of its stream, up to the index."""
@@ -73,18 +76,21 @@ class Encoder:
         }
         return orjson.dumps({"data": {self._plan.key: head}, "hasNext": True})
 
-    def feed(self, events: Sequence[Event]) -> bytes | None:
-        """Return the payload of the events that came together, or None when nothing shows."""
+    def feed(self, events: Sequence[Event]) -> list[bytes]:
+        """Return the payloads of the events that came together, to be sent in one write.
+
+        Every patch is a payload of its own, so that a client shows each step of the answer;
+        only pieces of one message that came together share a patch.
+        """
         for event in events:
             self._event(event)
         self._flush()
-        if not self._patches and not self.ended:
-            return None
         patches, self._patches = self._patches, []
-        more = b"false}" if self.ended else b"true}"
-        if not patches:
-            return b'{"hasNext":' + more
-        return b'{"incremental":[' + b",".join(patches) + b'],"hasNext":' + more
+        payloads = [b'{"incremental":[%b],"hasNext":true}' % patch for patch in patches]
+        if self.ended:
+            last = b'{"incremental":[%b],"hasNext":false}' % patches[-1] if patches else _NO_MORE
+            payloads[-1:] = [last]
+        return payloads
 
     def _event(self, event: Event) -> None:
         match event:

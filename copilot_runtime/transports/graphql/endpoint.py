@@ -195,8 +195,8 @@ class GraphQLEndpoint:
         async with reply.stream() as stream, aclosing(log) as batches:
             await stream.send(encoder.begin(response))
             async for _, events in batches:
-                if (payload := encoder.feed(events)) is not None:
-                    await stream.send(payload, last=encoder.ended)
+                if payloads := encoder.feed(events):
+                    await stream.send(*payloads, last=encoder.ended)
 
     async def _executed(
         self, request: GraphQLRequest, document: Document, context: Context, reply: Reply

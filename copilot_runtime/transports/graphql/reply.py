@@ -110,15 +110,16 @@ class Stream:
         self._framing = framing
         self._opening = framing.opening
 
-    async def send(self, payload: bytes, *, last: bool = False) -> None:
-        """Write one payload of JSON bytes."""
+    async def send(self, *payloads: bytes, last: bool = False) -> None:
+        """Write payloads of JSON bytes at once. With `last`, the body ends after them."""
         framing = self._framing
-        body = framing.part(payload)
+        parts = [framing.part(payload) for payload in payloads]
         if self._opening:
-            body, self._opening = self._opening + body, b""
+            parts.insert(0, self._opening)
+            self._opening = b""
         if last:
-            body += framing.closing
-        await self._writer.write(body, more=not last)
+            parts.append(framing.closing)
+        await self._writer.write(parts[0] if len(parts) == 1 else b"".join(parts), more=not last)
 
     async def send_json(self, payload: Mapping[str, Any], *, last: bool = False) -> None:
         await self.send(orjson.dumps(payload), last=last)

@@ -1,0 +1,17 @@
+"""What a model may call."""
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from copilot_runtime.actions.functions import action as action
+
+SOURCES: dict[str, str] = {}
+"""Name → import string of every action source that the settings may name."""
+
+
+def __getattr__(name: str) -> Any:
+    if name == "action":  # loaded when used: it brings pydantic along
+        from copilot_runtime.actions.functions import action
+
+        return action
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

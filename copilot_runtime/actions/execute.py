@@ -1,0 +1,187 @@
+"""Run a call: validate, limit the time, and turn whatever happens into a text for the model.
+
+The only place where an action's failure becomes a result; the bytes of a failure are those of
+the Node runtime.
+"""
+
+import asyncio
+import inspect
+import logging
+from collections.abc import AsyncGenerator, Mapping, Sequence
+from typing import Any, NamedTuple, Self, cast
+
+import orjson
+
+from copilot_runtime.actions.calling import Returned, call, guarded
+from copilot_runtime.actions.results import clean, to_text
+from copilot_runtime.actions.schema import InvalidArguments
+from copilot_runtime.errors import CopilotError, LimitExceeded
+from copilot_runtime.interfaces import Action, ActionContext
+
+MAX_RESULT = 1024 * 1024
+"""Bytes of the largest result that is passed on."""
+
+GRACE = 0.5
+"""Seconds a cancelled action has to clean up before nobody waits for it any more."""
+
+_MAX_MESSAGE = 1000
+_PARSE_MESSAGE = "Failed to parse action arguments"
+
+_abandoned: set[asyncio.Task[Returned]] = set()  # the loop itself holds tasks only weakly
+
+logger = logging.getLogger(__name__)
+
+
+class Outcome(NamedTuple):
+    """The text for the model, and what went wrong, for hooks and logs."""
+
+    result: str
+    error: BaseException | None = None
+
+    @classmethod
+    def failed(cls, code: str, message: str, error: BaseException | None = None) -> Self:
+        """Return the outcome of a call that came to nothing."""
+        message = _short(message)
+        body = {"error": {"code": code, "message": message}, "result": ""}
+        return cls(orjson.dumps(body).decode(), error or CopilotError(message))
+
+
+class Call(NamedTuple):
+    """A server action that the model wants to run; `arguments` is JSON text of an object."""
+
+    action: Action
+    arguments: str
+    context: ActionContext
+
+
+async def execute(
+    action: Action,
+    arguments: str,
+    context: ActionContext,
+    *,
+    timeout: float,
+    max_result: int = MAX_RESULT,
+) -> Outcome:
+    """Run an action and return its outcome. Raises nothing but `CancelledError`.
+
+    `timeout` is in seconds; the action's own, if it has one, wins.
+    """
+    try:
+        values = _parse(arguments)
+    except InvalidArguments as error:
+        return _refused(action, error)
+    limit = action.timeout or timeout
+    task = asyncio.create_task(guarded(_run(action, values, context)), name=f"run:{action.name}")
+    try:
+        await asyncio.wait([task], timeout=limit)
+    except asyncio.CancelledError:
+        await _end(task, action.name)
+        raise
+    if not task.done():
+        await _end(task, action.name)
+        message = f"The action {action.name!r} did not finish within {limit:g} s."
+        logger.warning("%s thread=%s run=%s", message, context.thread_id, context.run_id)
+        return Outcome.failed("HANDLER_ERROR", message, TimeoutError(message))
+    return _outcome(action, task, max_result)
+
+
+async def execute_all(
+    calls: Sequence[Call], *, timeout: float, max_result: int = MAX_RESULT
+) -> AsyncGenerator[tuple[Call, Outcome], None]:
+    """Run the calls of one turn at the same time; yield in call order, each as soon as it may.
+
+    Closing early cancels the rest. A sync action goes on in its thread; its result is dropped.
+    """
+    tasks = [
+        asyncio.create_task(execute(*item, timeout=timeout, max_result=max_result))
+        for item in calls
+    ]
+    try:
+        for item, task in zip(calls, tasks, strict=True):
+            yield item, await task
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+
+def _parse(text: str) -> Mapping[str, Any]:
+    """Read the arguments; no text means none."""
+    if not text.strip():
+        return {}
+    try:
+        values = orjson.loads(text)
+    except ValueError:
+        raise InvalidArguments(_PARSE_MESSAGE) from None
+    if values is None:  # what some models send for a call without arguments
+        return {}
+    if not isinstance(values, dict):
+        kind = type(values).__name__
+        raise InvalidArguments(f"{_PARSE_MESSAGE}: expected an object, got a {kind}")
+    return cast("dict[str, Any]", values)
+
+
+async def _run(action: Action, values: Mapping[str, Any], context: ActionContext) -> Any:
+    if action.run is None:
+        raise CopilotError(f"The action {action.name!r} runs in the browser, not here.")
+    value = await call(action.run, values, context)
+    if inspect.isasyncgen(value) or inspect.isgenerator(value):
+        raise TypeError(f"{action.name} yields values; an action returns one.")
+    return value
+
+
+async def _end(task: "asyncio.Task[Returned]", name: str) -> None:
+    """Cancel an action and give it a moment. One that refuses to end is left behind."""
+    task.cancel()
+    _abandoned.add(task)
+    task.add_done_callback(_abandoned.discard)
+    await asyncio.wait([task], timeout=GRACE)
+    if not task.done():
+        logger.warning("The action %r does not end although it was cancelled.", name)
+
+
+def _outcome(action: Action, task: "asyncio.Task[Returned]", max_result: int) -> Outcome:
+    if task.cancelled():  # by something inside the action: this call was not
+        message = f"The action {action.name!r} was cancelled."
+        return _broken(action, CopilotError(message))
+    value, error = task.result()
+    if isinstance(error, InvalidArguments):
+        return _refused(action, error)
+    if error is not None:
+        return _broken(action, error)
+    try:
+        text = to_text(value)
+    except Exception as failure:  # a value's own methods may raise anything
+        return _broken(action, failure)
+    size = len(text.encode())
+    if size > max_result:
+        return _broken(
+            action,
+            LimitExceeded(
+                f"The result of {action.name!r} has {size} bytes; at most {max_result} are taken."
+                " Ask for less."
+            ),
+        )
+    return Outcome(text)
+
+
+def _refused(action: Action, error: InvalidArguments) -> Outcome:
+    logger.warning("The model called %r with wrong arguments: %s", action.name, error)
+    return Outcome.failed("INVALID_ARGUMENTS", str(error), error)
+
+
+def _broken(action: Action, error: BaseException) -> Outcome:
+    logger.error("The action %r failed.", action.name, exc_info=error)
+    return Outcome.failed("HANDLER_ERROR", _message_of(error), error)
+
+
+def _message_of(error: BaseException) -> str:
+    try:
+        return str(error) or type(error).__name__
+    except Exception:  # its __str__ is somebody else's code
+        return type(error).__name__
+
+
+def _short(message: str) -> str:
+    message = clean(message)
+    return message if len(message) <= _MAX_MESSAGE else message[: _MAX_MESSAGE - 1] + "…"

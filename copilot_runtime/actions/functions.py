@@ -1,0 +1,143 @@
+"""Make an action of a Python function."""
+
+import inspect
+import re
+from collections.abc import Callable, Iterable, Mapping
+from functools import partial
+from typing import Any, cast, overload
+
+from copilot_runtime.actions.calling import call
+from copilot_runtime.actions.docstring import read_docstring
+from copilot_runtime.actions.schema import Arguments, read_arguments
+from copilot_runtime.errors import ConfigurationFailed
+from copilot_runtime.interfaces import Action, ActionContext
+
+_NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
+
+
+@overload
+def action(function: Callable[..., Any], /) -> Action: ...
+
+
+@overload
+def action(
+    *,
+    name: str | None = None,
+    description: str | None = None,
+    parameters: Mapping[str, Any] | None = None,
+    timeout: float | None = None,
+    return_direct: bool = False,
+) -> Callable[[Callable[..., Any]], Action]: ...
+
+
+def action(
+    function: Callable[..., Any] | None = None,
+    /,
+    *,
+    name: str | None = None,
+    description: str | None = None,
+    parameters: Mapping[str, Any] | None = None,
+    timeout: float | None = None,
+    return_direct: bool = False,
+) -> Action | Callable[[Callable[..., Any]], Action]:
+    """Let a model call a function: `@action` or `@action(name=…, timeout=…)`.
+
+    Description and parameters come from the signature and the docstring. `parameters` is a
+    JSON schema to send instead. `timeout` is in seconds. A parameter annotated
+    `ActionContext` gets the context of the call. A sync function runs in a thread.
+    """
+    if function is None:
+        return lambda function: _make(
+            function, name, description, parameters, timeout, return_direct
+        )
+    return _make(function, name, description, parameters, timeout, return_direct)
+
+
+def as_actions(items: Iterable[Action | Callable[..., Any]]) -> list[Action]:
+    """Return an action for each item. Raises `ConfigurationFailed` when two have one name."""
+    actions: dict[str, Action] = {}
+    for item in items:
+        made = item if isinstance(item, Action) else action(item)
+        if other := actions.get(made.name):
+            raise ConfigurationFailed(
+                f"Two actions are named {made.name!r}: {_origin(other)} and {_origin(made)}.",
+                hint="Give one of them another name: @action(name=...).",
+            )
+        actions[made.name] = made
+    return [*actions.values()]
+
+
+class _Function:
+    """Runs a function with validated arguments."""
+
+    def __init__(self, function: Callable[..., Any], arguments: Arguments) -> None:
+        self.function = function
+        self.arguments = arguments
+
+    async def __call__(self, values: Mapping[str, Any], context: ActionContext) -> Any:
+        return await call(self.function, **self.arguments.validate(values, context))
+
+
+def _make(
+    function: Callable[..., Any],
+    name: str | None,
+    description: str | None,
+    parameters: Mapping[str, Any] | None,
+    timeout: float | None,
+    return_direct: bool,
+) -> Action:
+    where = place_of(function)
+    if not callable(cast("Any", function)):
+        raise ConfigurationFailed(f"An action is a function; {where} is not.")
+    name = _name_of(function) if name is None else name
+    if not _NAME.fullmatch(name):
+        raise ConfigurationFailed(
+            f"{name!r} cannot be the name of an action ({where}): models take letters, digits,"
+            " _ and -, at most 64 of them.",
+            hint="Give it a name: @action(name=...).",
+        )
+    if timeout is not None and not timeout > 0:
+        raise ConfigurationFailed(f"The timeout of {where} must be more than 0 s, not {timeout!r}.")
+    doc = read_docstring(_doc_of(function))
+    arguments = read_arguments(function, where, doc.parameters, parameters)
+    return Action(
+        name=name,
+        description=doc.description if description is None else description,
+        parameters=arguments.schema,
+        run=_Function(function, arguments),
+        timeout=timeout,
+        return_direct=return_direct,
+    )
+
+
+def place_of(function: Any) -> str:
+    """Return where a function is from, for a person who looks for it."""
+    function = _bare(function)
+    if not hasattr(function, "__qualname__"):
+        function = cast("Any", type(function))
+    return f"{getattr(function, '__module__', None)}.{function.__qualname__}"
+
+
+def _origin(action: Action) -> str:
+    run = action.run
+    if run is None:
+        return "an Action without run"
+    return place_of(run.function) if isinstance(run, _Function) else f"an Action ({place_of(run)})"
+
+
+def _bare(function: Any) -> Any:
+    while isinstance(function, partial):
+        function = cast("partial[Any]", function).func
+    return inspect.unwrap(function) if callable(function) else function
+
+
+def _name_of(function: Any) -> str:
+    function = _bare(function)
+    return getattr(function, "__name__", type(function).__name__)
+
+
+def _doc_of(function: Any) -> str | None:
+    function = _bare(function)
+    if inspect.isroutine(function) or inspect.isclass(function):
+        return function.__doc__
+    return type(function).__call__.__doc__ or type(function).__doc__

@@ -1,0 +1,55 @@
+"""What an action returned, as text: a string as it is, everything else as JSON."""
+
+from typing import Any
+
+
+def to_text(value: Any) -> str:
+    """Return the text a model reads. Raises `TypeError` for what has no JSON form."""
+    if isinstance(value, str):
+        return clean(str.__str__(value))  # the text of a StrEnum, not its name
+    return "" if value is None else clean(_to_json(value))
+
+
+def clean(text: str) -> str:
+    """Replace lone surrogates, which no transport can encode."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
+    return text
+
+
+def _to_json(value: Any) -> str:
+    # knows pydantic models, dataclasses, dates, sets, Decimal, and integers of any size
+    from pydantic_core import PydanticSerializationError, to_json
+
+    try:
+        return to_json(_plain_bytes(value), inf_nan_mode="null", fallback=_fallback).decode()
+    except PydanticSerializationError as error:
+        if isinstance(value, dict | list | tuple | set | frozenset):
+            cause = f"A value in the returned {type(value).__name__}"
+        else:
+            cause = f"The returned {type(value).__name__}"
+        raise TypeError(f"{cause} cannot be written as JSON: {error}") from error
+
+
+def _plain_bytes(value: Any) -> Any:
+    if isinstance(value, bytes | bytearray):
+        try:
+            return value.decode()
+        except UnicodeDecodeError:
+            return _base64(bytes(value))
+    return value
+
+
+def _base64(value: bytes) -> str:
+    from base64 import b64encode
+
+    return b64encode(value).decode()
+
+
+def _fallback(value: Any) -> Any:
+    """Help with types of other packages by what they offer; numpy and pandas have `tolist`."""
+    if callable(tolist := getattr(value, "tolist", None)):
+        return tolist()
+    raise TypeError(f"a {type(value).__qualname__} has no JSON form")

@@ -1,0 +1,255 @@
+"""From a function's signature to a JSON schema, and from a model's arguments to values."""
+
+import inspect
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from typing import Annotated, Any, NamedTuple, cast, get_args, get_origin, get_type_hints
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, create_model
+from pydantic.errors import PydanticUserError
+from pydantic.fields import FieldInfo
+from pydantic.json_schema import GenerateJsonSchema
+
+from copilot_runtime.actions.simplify import simplify
+from copilot_runtime.errors import ConfigurationFailed
+from copilot_runtime.interfaces import ActionContext
+
+_MAX_PROBLEMS = 10
+
+
+class InvalidArguments(ValueError):
+    """The model's arguments do not fit; the message tells it why."""
+
+
+class Arguments:
+    """What a function takes: `schema` for the model, `validate` for what it sends."""
+
+    def __init__(
+        self,
+        model: type[BaseModel],
+        parameters: Sequence["_Parameter"],
+        contexts: Sequence[str],
+        schema: Mapping[str, Any],
+        *,
+        takes_any: bool,
+    ) -> None:
+        self.schema = schema
+        self._model = model
+        self._parameters = parameters
+        self._contexts = contexts
+        self._takes_any = takes_any
+
+    def validate(self, values: Mapping[str, Any], context: ActionContext) -> dict[str, Any]:
+        """Return keyword arguments. Raises `InvalidArguments` naming every wrong field."""
+        known = {parameter.key for parameter in self._parameters}
+        try:
+            checked = self._model.model_validate({k: v for k, v in values.items() if k in known})
+            problems: list[str] = []
+        except ValidationError as error:
+            checked, problems = None, [*map(_problem, error.errors(include_url=False))]
+        extra = {key: value for key, value in values.items() if key not in known}
+        if extra and known and not self._takes_any:
+            problems += [f"{key}: there is no such argument" for key in extra]
+        if checked is None or problems:
+            raise InvalidArguments(_explain(problems, known))
+        # what was left out keeps the function's own default
+        keywords = {
+            parameter.name: getattr(checked, parameter.field)
+            for parameter in self._parameters
+            if parameter.pass_default or parameter.field in checked.model_fields_set
+        }
+        keywords |= dict.fromkeys(self._contexts, context)
+        return {**extra, **keywords} if self._takes_any else keywords
+
+
+def read_arguments(
+    function: Callable[..., Any],
+    where: str,
+    descriptions: Mapping[str, str],
+    schema: Mapping[str, Any] | None = None,
+) -> Arguments:
+    """Read a signature; `schema` takes the place of the one made from it.
+
+    Raises `ConfigurationFailed` naming the function and the parameter that cannot be.
+    """
+    hints = _hints(function, where)
+    parameters: list[_Parameter] = []
+    contexts: list[str] = []
+    takes_any = False
+    for parameter in _signature(function, where):
+        hint = hints.get(parameter.name, Any)
+        if parameter.kind is parameter.VAR_KEYWORD and schema is not None:
+            takes_any = True
+        elif problem := _unfit(parameter):
+            raise ConfigurationFailed(
+                f"{where} cannot be an action: its parameter {parameter.name!r} {problem}."
+            )
+        elif _is_context(hint):
+            contexts.append(parameter.name)
+        else:
+            field = f"argument_{len(parameters)}"
+            parameters.append(_parameter(parameter, hint, field, descriptions))
+    model = _model(parameters, where)
+    if schema is None:
+        sent = simplify(_schema_of(model, parameters, where))
+    else:
+        sent = _complete(schema, parameters, where, takes_any)
+    return Arguments(model, parameters, contexts, sent, takes_any=takes_any)
+
+
+class _Parameter(NamedTuple):
+    name: str
+    """As the function calls it."""
+    key: str
+    """As the model calls it: its alias, if it has one."""
+    field: str
+    """As pydantic calls it: it reserves names such as `json` and `_private` for itself."""
+    definition: Any
+    """As `create_model` takes it: a type, or a type and a default."""
+    needed: bool
+    pass_default: bool
+    """True when pydantic, not the function, knows the default."""
+
+
+def _signature(function: Callable[..., Any], where: str) -> Sequence[inspect.Parameter]:
+    if inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
+        raise ConfigurationFailed(f"{where} cannot be an action: it yields instead of returning.")
+    try:
+        signature = inspect.signature(function)
+    except (TypeError, ValueError) as error:
+        raise ConfigurationFailed(f"{where} cannot be an action: {error}.") from error
+    # what a partial has bound is the programmer's, not the model's
+    bound = cast("partial[Any]", function).keywords if isinstance(function, partial) else {}
+    return [item for item in signature.parameters.values() if item.name not in bound]
+
+
+def _hints(function: Any, where: str) -> Mapping[str, Any]:
+    while isinstance(function, partial):
+        function = cast("partial[Any]", function).func
+    if inspect.isclass(function):
+        function = function.__init__
+    elif not inspect.isroutine(function):
+        function = type(function).__call__
+    try:
+        return get_type_hints(inspect.unwrap(function), include_extras=True)
+    except (NameError, TypeError, SyntaxError, AttributeError) as error:
+        raise ConfigurationFailed(
+            f"{where} cannot be an action: an annotation of it is unknown ({error}).",
+            hint="Import the type at the top of the module, outside `if TYPE_CHECKING`.",
+        ) from error
+
+
+def _unfit(parameter: inspect.Parameter) -> str | None:
+    """Say why a model cannot give this parameter; it knows nothing but names and JSON."""
+    if parameter.name == "self" and parameter.annotation is parameter.empty:
+        return "has no object; make the action from a bound method: action(thing.method)"
+    match parameter.kind:
+        case parameter.POSITIONAL_ONLY:
+            return "is positional-only, and models name their arguments; remove the '/'"
+        case parameter.VAR_POSITIONAL:
+            return "takes any number of values; use one parameter that is a list"
+        case parameter.VAR_KEYWORD:
+            return "takes any name; name the parameters, or give a JSON schema as parameters="
+        case _:
+            return None
+
+
+def _is_context(hint: Any) -> bool:
+    if get_origin(hint) is Annotated:
+        return _is_context(get_args(hint)[0])
+    return hint is ActionContext or ActionContext in get_args(hint)
+
+
+def _parameter(
+    parameter: inspect.Parameter, hint: Any, field: str, descriptions: Mapping[str, str]
+) -> _Parameter:
+    default: Any = parameter.default
+    has_field = isinstance(default, FieldInfo)
+    if has_field:  # it carries limits as well, which belong to the type
+        hint = Annotated[hint, default]
+    extras = get_args(hint)[1:] if get_origin(hint) is Annotated else ()
+    given = [item for item in reversed(extras) if isinstance(item, FieldInfo)]
+    key = next((item.alias for item in given if item.alias), parameter.name)
+    words = next((item.description for item in given if item.description), None)
+    if words is None and parameter.name in descriptions:
+        annotation = Annotated[hint, Field(alias=key, description=descriptions[parameter.name])]
+    else:
+        annotation = Annotated[hint, Field(alias=key)]
+    definition: Any = annotation
+    if not has_field:
+        definition = (annotation, ... if default is parameter.empty else default)
+    needed = default.is_required() if has_field else default is parameter.empty
+    return _Parameter(parameter.name, key, field, definition, needed, has_field)
+
+
+def _model(parameters: Sequence[_Parameter], where: str) -> type[BaseModel]:
+    fields = {parameter.field: parameter.definition for parameter in parameters}
+    try:
+        return create_model("Arguments", __config__=_CONFIG, **fields)
+    except Exception as error:  # an annotation is code, and may raise anything
+        raise _culprit(parameters, where, error) from error
+
+
+def _schema_of(
+    model: type[BaseModel], parameters: Sequence[_Parameter], where: str
+) -> dict[str, Any]:
+    try:
+        return model.model_json_schema(schema_generator=_Generator)
+    except PydanticUserError as error:
+        raise _culprit(parameters, where, error) from error
+
+
+def _culprit(parameters: Sequence[_Parameter], where: str, error: Exception) -> ConfigurationFailed:
+    """Find the parameter whose type cannot be described."""
+    for parameter in parameters:
+        fields: dict[str, Any] = {parameter.field: parameter.definition}
+        try:
+            one = create_model("Arguments", __config__=_CONFIG, **fields)
+            one.model_json_schema(schema_generator=_Generator)
+        except Exception as cause:  # as above
+            reason = str(cause).partition("\n")[0]
+            return ConfigurationFailed(
+                f"{where} cannot be an action: the type of its parameter {parameter.name!r}"
+                f" has no JSON schema. {reason}"
+            )
+    return ConfigurationFailed(f"{where} cannot be an action: {error}")
+
+
+def _complete(
+    schema: Mapping[str, Any], parameters: Sequence[_Parameter], where: str, takes_any: bool
+) -> dict[str, Any]:
+    """Check a hand-written schema against the function it is for."""
+    schema = {"type": "object", "properties": {}, "required": [], **schema}
+    properties = schema["properties"]
+    if schema["type"] != "object" or not isinstance(properties, Mapping):
+        raise ConfigurationFailed(
+            f"The parameters of {where} must be the JSON schema of an object."
+        )
+    known = {parameter.key for parameter in parameters}
+    names = {str(name) for name in cast("Mapping[Any, Any]", properties)}
+    if (unknown := sorted(names - known)) and not takes_any:
+        raise ConfigurationFailed(f"{where} has no parameter {unknown[0]!r}; its schema has.")
+    required = [item.key for item in parameters if item.needed and item.key not in names]
+    if required:
+        raise ConfigurationFailed(f"{where} needs {required[0]!r}, which its schema leaves out.")
+    return schema
+
+
+def _problem(error: Any) -> str:
+    place = ".".join(map(str, error["loc"]))
+    return f"{place}: {error['msg']}" if place else str(error["msg"])
+
+
+def _explain(problems: Sequence[str], known: set[str]) -> str:
+    shown = "; ".join(problems[:_MAX_PROBLEMS])
+    more = f"; and {left} more" if (left := len(problems) - _MAX_PROBLEMS) > 0 else ""
+    return f"Invalid arguments: {shown}{more}. Known: {', '.join(sorted(known))}."
+
+
+class _Generator(GenerateJsonSchema):
+    """A default that is not JSON is the function's own business: left out without a word."""
+
+    ignored_warning_kinds = {"skipped-choice", "non-serializable-default"}  # noqa: RUF012
+
+
+_CONFIG = ConfigDict(extra="ignore", protected_namespaces=(), title="Arguments")

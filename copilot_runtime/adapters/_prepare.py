@@ -1,0 +1,170 @@
+"""Conversations as providers accept them: nothing unpaired, nothing empty, not too long.
+
+- A call and its result are one `Exchange`, wherever in the history the result stands. Results of
+  no known call and second results are dropped.
+- A call without a result (an action that only draws, a turn that was stopped) keeps its place
+  and gets a result that says so: providers refuse a call without one, and a model that does not
+  see its own call makes it again.
+- Arguments that are no JSON object are wrapped in one, so that the model sees what it wrote.
+- Empty texts of the model and of the system are dropped, and so are agent states.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import assert_never
+
+import orjson
+
+from copilot_runtime.messages import (
+    ActionExecutionMessage,
+    AgentStateMessage,
+    ImageMessage,
+    Message,
+    ResultMessage,
+    TextMessage,
+)
+
+NO_RESULT = "This action returned no result."
+CHARACTERS_PER_TOKEN = 3
+IMAGE_TOKENS = 1_500
+"""About what a large image costs; its base64 text says nothing about it."""
+
+_LEAST_RESULT = 2_000
+_INSTRUCTIONS = ("system", "developer")
+
+
+@dataclass(frozen=True, slots=True)
+class Exchange:
+    """A call of the model and what came of it."""
+
+    call: ActionExecutionMessage
+    result: ResultMessage
+
+
+Item = TextMessage | ImageMessage | Exchange
+"""What a prepared conversation is made of."""
+
+
+def prepared(messages: Sequence[Message]) -> list[Item]:
+    """Return the conversation with every call beside its result and nothing a provider refuses."""
+    results = _first_results(messages)
+    seen: set[str] = set()
+    items: list[Item] = []
+    for message in messages:
+        match message:
+            case TextMessage():
+                if _says_something(message):
+                    items.append(message)
+            case ImageMessage():
+                if message.bytes:
+                    items.append(message)
+            case ActionExecutionMessage():
+                if message.id and message.name and message.id not in seen:
+                    seen.add(message.id)
+                    items.append(_exchange(message, results))
+            case ResultMessage() | AgentStateMessage():
+                pass
+            case _:
+                assert_never(message)
+    return items
+
+
+def fitted(items: Sequence[Item], tokens: int) -> list[Item]:
+    """Return the part of a conversation that fits, by a cautious estimate.
+
+    What stays in any case: instructions, the last message of the user and all after it. The rest
+    is dropped from its oldest end on, a call never without its result. If what stays is too long
+    already, the longest results are shortened, for a model that does not see its own call makes
+    it again. If it is too long even then, it is sent as it is: the provider knows its limits.
+    """
+    limit = tokens * CHARACTERS_PER_TOKEN
+    sizes = [_size(item) for item in items]
+    if sum(sizes) <= limit:
+        return list(items)
+    turn = _last_turn(items)
+    kept = {at for at, item in enumerate(items) if at >= turn or _instructs(item)}
+    left = limit - sum(sizes[at] for at in kept)
+    if left < 0:
+        return _shortened([items[at] for at in sorted(kept)], -left)
+    for at in reversed(range(turn)):
+        if at in kept:
+            continue
+        left -= sizes[at]
+        if left < 0:
+            break
+        kept.add(at)
+    return [items[at] for at in sorted(kept)]
+
+
+def _first_results(messages: Iterable[Message]) -> Mapping[str, ResultMessage]:
+    results: dict[str, ResultMessage] = {}
+    for message in messages:
+        if isinstance(message, ResultMessage):
+            results.setdefault(message.call_id, message)
+    return results
+
+
+def _says_something(message: TextMessage) -> bool:
+    if message.role == "tool":  # a text answers no call
+        return False
+    return message.role == "user" or bool(message.content.strip())
+
+
+def _exchange(call: ActionExecutionMessage, results: Mapping[str, ResultMessage]) -> Exchange:
+    arguments = _json_object(call.arguments)
+    if arguments != call.arguments:
+        call = replace(call, arguments=arguments)
+    result = results.get(call.id) or ResultMessage(
+        id=f"result-{call.id}", call_id=call.id, name=call.name, result=NO_RESULT
+    )
+    return Exchange(call, result)
+
+
+def _json_object(arguments: str) -> str:
+    if not arguments.strip():
+        return "{}"
+    try:
+        if isinstance(orjson.loads(arguments), dict):
+            return arguments
+    except (orjson.JSONDecodeError, UnicodeEncodeError):
+        arguments = arguments.encode(errors="replace").decode()
+    return orjson.dumps({"unreadable": arguments}).decode()
+
+
+def _size(item: Item) -> int:
+    match item:
+        case TextMessage():
+            return len(item.content)
+        case ImageMessage():
+            return IMAGE_TOKENS * CHARACTERS_PER_TOKEN
+        case Exchange():
+            return len(item.call.name) + len(item.call.arguments) + len(item.result.result)
+        case _:
+            assert_never(item)
+
+
+def _last_turn(items: Sequence[Item]) -> int:
+    """Return where the last message of the user is, or the last item of all."""
+    for at in reversed(range(len(items))):
+        item = items[at]
+        if not isinstance(item, Exchange) and item.role == "user":
+            return at
+    return len(items) - 1
+
+
+def _instructs(item: Item) -> bool:
+    return isinstance(item, TextMessage) and item.role in _INSTRUCTIONS
+
+
+def _shortened(items: list[Item], excess: int) -> list[Item]:
+    """Take `excess` characters out of the results, from the longest first."""
+    exchanges = [(at, item) for at, item in enumerate(items) if isinstance(item, Exchange)]
+    for at, exchange in sorted(exchanges, key=lambda pair: -len(pair[1].result.result)):
+        text = exchange.result.result
+        cut = min(excess, len(text) - _LEAST_RESULT)
+        if cut <= 0:
+            break
+        note = f"… ({cut} characters left out)"
+        items[at] = replace(exchange, result=replace(exchange.result, result=text[:-cut] + note))
+        excess -= cut
+    return items

@@ -1,0 +1,29 @@
+"""No model: for applications that only talk to agents."""
+
+from copilot_runtime.errors import Misuse
+from copilot_runtime.interfaces import ChatRequest, Events, RunInput
+
+_MESSAGE = (
+    "Invalid adapter configuration: EmptyAdapter is only meant to be used with agent lock mode. \n"
+    "For non-agent components like useCopilotChatSuggestions, CopilotTextarea, or CopilotTask, \n"
+    "please use an LLM adapter instead."
+)
+
+
+class EmptyAdapter:
+    """Refuses plain chats, in the words of the Node runtime."""
+
+    def check(self, run: RunInput) -> None:
+        """Raise before the answer begins if the run needs a model."""
+        if run.agent is None:
+            raise _misuse()
+
+    async def stream(self, request: ChatRequest) -> Events:
+        """Raise: there is no model to ask."""
+        del request
+        raise _misuse()
+        yield  # makes this a generator
+
+
+def _misuse() -> Misuse:
+    return Misuse(_MESSAGE, hint="Give CopilotRuntime an adapter such as OpenAIAdapter.")

@@ -1,0 +1,208 @@
+"""OpenAI, and every server that speaks its chat completions API."""
+
+import inspect
+import os
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from contextlib import AbstractAsyncContextManager, suppress
+from typing import TYPE_CHECKING, Any, Literal, Protocol
+from urllib.parse import urlsplit, urlunsplit
+
+from copilot_runtime.adapters._failures import failure
+from copilot_runtime.adapters._openai_chunks import Completion
+from copilot_runtime.adapters._openai_request import body_of, dumped
+from copilot_runtime.adapters._profiles import profile_of
+from copilot_runtime.adapters._sse import Frames
+from copilot_runtime.errors import ConfigurationFailed, CopilotError, NetworkError
+from copilot_runtime.interfaces import ChatRequest, Events
+from copilot_runtime.upstream import Upstream
+
+if TYPE_CHECKING:
+    from openai import AsyncOpenAI
+
+OPENAI_URL = "https://api.openai.com/v1"
+NAME = "OpenAI"
+
+ApiKey = str | Callable[[], str | Awaitable[str]]
+
+
+class Reply(Protocol):
+    """An answer under way. `finished` says that nothing of interest follows."""
+
+    status: int
+    headers: Mapping[str, str]
+    finished: bool
+
+    def __aiter__(self) -> AsyncIterator[bytes]: ...
+
+    async def text(self) -> bytes: ...
+
+
+class OpenAIAdapter:
+    """Asks a model of OpenAI, or of any server with the same API at `base_url`.
+
+    Without `api_key` and `base_url`, `OPENAI_API_KEY` and `OPENAI_BASE_URL` count. `client`, an
+    `openai.AsyncOpenAI`, then does addresses, authentication and retries instead of us.
+    `context_tokens` overrides what is known of the model; `max_tokens_name="max_tokens"` suits
+    older servers. Times are in seconds; `idle_timeout` is how long the model may be silent.
+    """
+
+    def __init__(
+        self,
+        model: str = "gpt-4o",
+        *,
+        api_key: ApiKey | None = None,
+        base_url: str | None = None,
+        organization: str | None = None,
+        project: str | None = None,
+        headers: Mapping[str, str] | None = None,
+        client: "AsyncOpenAI | None" = None,
+        parallel_tool_calls: bool | None = None,
+        keep_system_role: bool = False,
+        include_usage: bool = False,
+        max_tokens_name: Literal["max_completion_tokens", "max_tokens"] = "max_completion_tokens",
+        context_tokens: int | None = None,
+        connect_timeout: float = 10.0,
+        idle_timeout: float = 120.0,
+        max_retries: int = 2,
+    ) -> None:
+        self.model = model
+        self.parallel_tool_calls = parallel_tool_calls
+        self.keep_system_role = keep_system_role
+        self.include_usage = include_usage
+        self.max_tokens_name = max_tokens_name
+        self.context_tokens = context_tokens
+        self._client = client
+        self._api_key = api_key or os.environ.get("OPENAI_API_KEY") or None
+        base_url = base_url or os.environ.get("OPENAI_BASE_URL") or OPENAI_URL
+        self._official = base_url.rstrip("/") == OPENAI_URL
+        self._url = _endpoint(base_url)
+        self._headers = _headers(organization, project, headers or {})
+        self._upstream = Upstream(
+            NAME,
+            connect_timeout=connect_timeout,
+            idle_timeout=idle_timeout,
+            max_retries=max_retries,
+        )
+
+    async def stream(self, request: ChatRequest) -> Events:
+        """Ask the model; yield its answer as it comes."""
+        secret = None if self._client else await self._key()
+        completion = Completion(request, NAME, secret=secret)
+        frames = Frames()
+        async with self._open(self._body(request), secret) as reply:
+            if not 200 <= reply.status < 300:
+                body = await _text_of_failure(reply)
+                raise failure(NAME, reply.status, body, reply.headers, secret=secret)
+            first = True
+            async for block in reply:
+                if first:
+                    first = False
+                    if block.lstrip()[:1] in (b"{", b"[", b"<"):
+                        for event in completion.read([block + await reply.text()]):
+                            yield event
+                        break
+                for event in completion.read(frames.feed(block)):
+                    yield event
+                if completion.done or completion.failure:
+                    break
+            else:
+                for event in completion.read(frames.finish()):
+                    yield event
+            reply.finished = completion.done
+        if error := completion.failure or _unfinished(completion, frames):
+            raise error
+
+    async def aclose(self) -> None:
+        """Close the connections. A `client` of your own stays open."""
+        await self._upstream.aclose()
+
+    def _body(self, request: ChatRequest) -> dict[str, Any]:
+        model = request.parameters.model or self.model
+        profile = profile_of(model)
+        return body_of(
+            request,
+            model,
+            context_tokens=self.context_tokens or profile.context_tokens,
+            developer_role=not self.keep_system_role and (self._official or profile.developer_role),
+            max_tokens_name=self.max_tokens_name,
+            parallel_tool_calls=self.parallel_tool_calls,
+            include_usage=self.include_usage,
+        )
+
+    def _open(
+        self, body: dict[str, Any], secret: str | None
+    ) -> AbstractAsyncContextManager[Reply, bool | None]:
+        if self._client is not None:
+            from copilot_runtime.adapters._openai_client import asked_with
+
+            return asked_with(self._client, body, NAME)
+        headers = self._headers
+        if secret:
+            headers = {**headers, "authorization": f"Bearer {secret}"}
+        return self._upstream.post(self._url, dumped(body), headers)
+
+    async def _key(self) -> str | None:
+        key = self._api_key() if callable(self._api_key) else self._api_key
+        if inspect.isawaitable(key):
+            key = await key
+        key = (key or "").strip()  # keys from files end in a newline
+        if not key and self._official:
+            raise ConfigurationFailed(
+                "There is no API key for OpenAI.",
+                hint="Set OPENAI_API_KEY, or pass api_key or base_url to OpenAIAdapter.",
+            )
+        if not key.isascii() or not key.isprintable():
+            raise ConfigurationFailed(
+                "The API key for OpenAI holds characters no key has.",
+                hint="Look at OPENAI_API_KEY or api_key: was something else pasted there?",
+            )
+        return key or None
+
+
+def _endpoint(base_url: str) -> str:
+    parts = urlsplit(base_url)
+    if parts.scheme not in ("http", "https") or not parts.hostname:
+        raise ConfigurationFailed(
+            f"The base URL {base_url!r} is not an address.",
+            hint="It looks like https://api.openai.com/v1 (OPENAI_BASE_URL or base_url).",
+        )
+    return urlunsplit(parts._replace(path=f"{parts.path.rstrip('/')}/chat/completions"))
+
+
+def _headers(
+    organization: str | None, project: str | None, others: Mapping[str, str]
+) -> dict[str, str]:
+    headers = {
+        "content-type": "application/json",
+        "accept": "text/event-stream, application/json",
+        "accept-encoding": "identity",  # a compressing proxy would hold chunks back
+        "user-agent": "copilot-runtime",
+    }
+    if organization:
+        headers["openai-organization"] = organization
+    if project:
+        headers["openai-project"] = project
+    return {**headers, **{name.lower(): value for name, value in others.items()}}
+
+
+async def _text_of_failure(reply: Reply) -> bytes:
+    with suppress(CopilotError):  # the status says enough when the text cannot be had
+        return await reply.text()
+    return b""
+
+
+def _unfinished(completion: Completion, frames: Frames) -> CopilotError | None:
+    """Return the error of an answer that ended too early, if it did."""
+    if completion.finished:
+        return None
+    if not frames.understood:
+        return NetworkError(
+            f"{NAME} API error: The answer is not a stream of chat completion chunks.",
+            kind=f"{NAME}Error",
+            hint="Is the base URL right? It answered with something else.",
+        )
+    return NetworkError(
+        f"{NAME} API error: Premature close",
+        kind=f"{NAME}Error",
+        hint="The answer ended before the model had finished.",
+    )

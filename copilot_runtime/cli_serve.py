@@ -1,0 +1,195 @@
+"""`copilot-runtime serve`: choose what to serve, listen, and say where."""
+
+import errno
+import inspect
+import logging
+import random
+import socket
+from collections.abc import Callable, Mapping
+from datetime import datetime
+from typing import Any
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
+
+import typer
+import uvicorn
+from starlette.types import ASGIApp
+
+from copilot_runtime import __version__, action
+from copilot_runtime.adapters import ADAPTERS
+from copilot_runtime.app import CopilotRuntime
+from copilot_runtime.cli_target import load_app
+from copilot_runtime.config import Settings, adapter_name
+from copilot_runtime.errors import ConfigurationFailed
+from copilot_runtime.registry import Registry
+
+_GRACE = 5
+"""Seconds that open streams get to end after the server was told to stop."""
+
+
+def serve(target: str | None, settings: Settings) -> None:
+    """Serve until told to stop."""
+    if settings.workers > 1:
+        raise ConfigurationFailed(
+            f"{settings.workers} workers cannot share runs: the bus in memory belongs to one "
+            "process, and a client that reconnects could reach another.",
+            hint="Use one worker; it serves thousands of streams.",
+        )
+    _log(settings.log_level)
+    if target is None:
+        name = adapter_name(settings)
+        app, shown = _built_in(name, settings), name
+    else:
+        app, shown = load_app(target, settings.path), target
+    listener = _listen(settings.host, settings.port)
+    config = uvicorn.Config(
+        app,
+        access_log=False,
+        log_config=None,
+        server_header=False,
+        timeout_graceful_shutdown=_GRACE,
+        ws_max_size=settings.max_body_bytes,
+    )
+    with listener:
+        port = listener.getsockname()[1]
+        server = _Server(config, _banner(shown, settings, port, own=target is not None))
+        try:
+            server.run(sockets=[listener])
+        except KeyboardInterrupt:
+            return
+    if not server.started:
+        raise ConfigurationFailed("The application did not start; the log above says why.")
+
+
+class _Server(uvicorn.Server):
+    """Says where it is once it listens, not before."""
+
+    def __init__(self, config: uvicorn.Config, banner: str) -> None:
+        super().__init__(config)
+        self._banner = banner
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        await super().startup(sockets)
+        if self.started:
+            typer.echo(self._banner)
+
+
+def _log(level: str) -> None:
+    logging.basicConfig(
+        level=level.upper(), format="%(asctime)s %(levelname)s %(name)s: %(message)s"
+    )
+    if level != "debug":  # its every word about itself is for those who ask
+        logging.getLogger("uvicorn").setLevel(max(logging.WARNING, logging.root.level))
+
+
+def _built_in(name: str, settings: Settings) -> ASGIApp:
+    """Return the application of a runtime made from settings alone."""
+    make = Registry("copilot_runtime.adapters", ADAPTERS)[name]
+    adapter = _make(make, name, settings.adapter.options)
+    actions = [roll_dice, tell_time] if name == "demo" else []
+    return CopilotRuntime(adapter=adapter, actions=actions, settings=settings).app()
+
+
+def _make(make: Callable[..., Any], name: str, options: Mapping[str, Any]) -> Any:
+    try:
+        inspect.signature(make).bind(**options)
+    except TypeError as error:
+        known = ", ".join(inspect.signature(make).parameters) or "none"
+        raise ConfigurationFailed(
+            f"The options of the adapter {name!r} do not fit: {error}. Known: {known}.",
+            hint="They stand under adapter.options in copilot.yml.",
+        ) from error
+    return make(**options)
+
+
+@action
+def roll_dice(sides: int = 6, count: int = 1) -> list[int]:
+    """Roll dice.
+
+    Args:
+        sides: How many sides each dice has.
+        count: How many dice to roll.
+    """
+    return [random.randint(1, max(sides, 1)) for _ in range(min(count, 100))]  # noqa: S311 - a game
+
+
+@action
+def tell_time(zone: str = "UTC") -> str:
+    """Tell the time.
+
+    Args:
+        zone: A time zone, such as Europe/Paris.
+    """
+    try:
+        return f"{datetime.now(ZoneInfo(zone)):%H:%M:%S} in {zone}"
+    except (ZoneInfoNotFoundError, ValueError, OSError):
+        raise ConfigurationFailed(f"There is no time zone {zone!r}.") from None
+
+
+def _banner(shown: str, settings: Settings, port: int, *, own: bool) -> str:
+    host = settings.host
+    if host in ("0.0.0.0", "::", ""):  # noqa: S104 - compared, not listened on
+        host = "localhost"
+    origin = f"http://{f'[{host}]' if ':' in host else host}:{port}"
+    lines = [f"copilot-runtime {__version__} serves {shown}", ""]
+    if own:
+        lines.append(f"  {origin}")
+    else:
+        if settings.playground:
+            lines.append(f"  try it      {origin}/")
+        lines.append(f"  runtimeUrl  {origin}{settings.path}")
+        if shown == "demo":
+            lines += [
+                "",
+                "The demo is no language model: it answers by rules. "
+                "Set OPENAI_API_KEY for a model.",
+            ]
+    return "\n".join([*lines, "", "Ctrl-C stops it."])
+
+
+def _listen(host: str, port: int) -> socket.socket:
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    try:
+        return socket.create_server((host, port), family=family, backlog=2048)
+    except OSError as error:
+        raise ConfigurationFailed(
+            _why_not(error, host, port), hint=_way_out(error, host, port)
+        ) from (error)
+
+
+def _why_not(error: OSError, host: str, port: int) -> str:
+    match error.errno:
+        case errno.EADDRINUSE:
+            return f"Port {port} on {host} is in use."
+        case errno.EACCES:
+            return f"This user may not listen on port {port}."
+        case errno.EADDRNOTAVAIL:
+            return f"{host} is not an address of this machine."
+        case _ if isinstance(error, socket.gaierror):
+            return f"There is no host {host!r}."
+        case _:
+            return f"Cannot listen on {host}:{port}: {error.strerror or error}."
+
+
+def _way_out(error: OSError, host: str, port: int) -> str | None:
+    match error.errno:
+        case errno.EADDRINUSE:
+            return (
+                f"Stop who has it (lsof -i :{port} names the process), "
+                f"or take another: --port {_free_port(host, port)}"
+            )
+        case errno.EACCES:
+            return "Ports below 1024 need privileges. Try --port 8000."
+        case _:
+            return "Try --host 127.0.0.1, or 0.0.0.0 for every network."
+
+
+def _free_port(host: str, taken: int) -> int:
+    """Return a free port, near the taken one if there is one."""
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    for port in [*range(taken + 1, min(taken + 20, 65536)), 0]:
+        try:
+            with socket.create_server((host, port), family=family) as listener:
+                return listener.getsockname()[1]
+        except OSError:
+            continue
+    return 0

@@ -1,0 +1,69 @@
+"""What `copilot-runtime plugins` and `settings` show."""
+
+from collections.abc import Iterator, Sequence
+from importlib import import_module
+from operator import attrgetter
+
+from copilot_runtime.config import Settings
+from copilot_runtime.errors import CopilotError
+from copilot_runtime.registry import Registry
+
+TABLES = (
+    ("adapter", "copilot_runtime.adapters", "ADAPTERS"),
+    ("agent", "copilot_runtime.agents", "AGENTS"),
+    ("action source", "copilot_runtime.actions", "SOURCES"),
+    ("bus", "copilot_runtime.bus", "BUSES"),
+    ("transport", "copilot_runtime.transports", "TRANSPORTS"),
+)
+"""Every table of names: what an entry is called, the module it is in, and its name there."""
+
+Row = Sequence[str]
+
+
+def registries() -> Iterator[Registry]:
+    """Yield every table with the entry points that add to it."""
+    for noun, module, name in TABLES:
+        built_in = getattr(import_module(module), name, {})
+        group = "copilot_runtime.sources" if name == "SOURCES" else module
+        yield Registry(group, built_in, noun=noun)
+
+
+def plugin_rows() -> Iterator[tuple[str, Sequence[Row]]]:
+    """Yield each table's title and its rows. Each part is imported to see whether it can be."""
+    for registry in registries():
+        rows = [
+            (entry.name, entry.origin, entry.target, _state(registry, entry.name))
+            for entry in registry.entries.values()
+        ]
+        yield registry.group, rows or [("(none)", "", "", "")]
+
+
+def setting_rows(settings: Settings) -> Sequence[Row]:
+    """Return a row per setting, with a head."""
+    head = ("SETTING", "VARIABLE", "VALUE", "MEANING")
+    rows = [
+        (row.name, row.variable, _shown(row.name, settings), row.description)
+        for row in Settings.describe()
+    ]
+    return [head, *rows]
+
+
+def _state(registry: Registry, name: str) -> str:
+    try:
+        registry[name]
+    except CopilotError as error:
+        return error.message
+    except Exception as error:  # one broken part must not hide the others
+        return f"broken: {type(error).__name__}: {error}"
+    return "ready"
+
+
+def _shown(name: str, settings: Settings) -> str:
+    value = attrgetter(name)(settings)
+    if name == "adapter.options":  # somebody may keep a key there
+        return ", ".join(value) or "-"
+    if isinstance(value, tuple):
+        return ", ".join(map(str, value)) or "-"  # pyright: ignore[reportUnknownArgumentType, reportUnknownVariableType]
+    if isinstance(value, bool):
+        return str(value).lower()
+    return "-" if value in (None, "") else f"{value:g}" if isinstance(value, float) else str(value)

@@ -1,0 +1,142 @@
+"""Find what `copilot-runtime serve module:name` means, or say why it cannot be found."""
+
+import inspect
+import sys
+from collections.abc import Callable, Iterator
+from difflib import get_close_matches
+from importlib import import_module
+from pathlib import Path
+from types import ModuleType
+from typing import Any, cast
+
+from starlette.applications import Starlette
+from starlette.types import ASGIApp
+
+from copilot_runtime.app import CopilotRuntime
+from copilot_runtime.errors import ConfigurationFailed, CopilotError
+
+_USUAL_NAMES = ("runtime", "app")
+
+
+def load_app(target: str, path: str | None) -> ASGIApp:
+    """Return the ASGI application behind `module:name`, `folder/file.py:name`, or either alone."""
+    where, _, name = target.partition(":")
+    module = _import(where)
+    found = _attribute(module, name, target)
+    return _as_app(found, f"{target!r}", path)
+
+
+def _import(where: str) -> ModuleType:
+    file = Path(where.removesuffix(".py") + ".py")
+    folder, module = Path.cwd(), where
+    if len(file.parts) > 1 or where.endswith(".py"):
+        if not file.is_file():
+            raise ConfigurationFailed(f"There is no file '{file}' in {folder}.{_closest(file)}")
+        folder, module = file.parent.resolve(), file.stem
+    if str(folder) not in sys.path:
+        sys.path.insert(0, str(folder))
+    try:
+        return import_module(module)
+    except ModuleNotFoundError as error:
+        missing = error.name or ""
+        if module != missing and not module.startswith(f"{missing}."):
+            raise ConfigurationFailed(
+                f"{where!r} imports {missing!r}, which is not installed.",
+                hint=f"Install it in the environment of {sys.executable}.",
+            ) from error
+        raise ConfigurationFailed(
+            f"No module named {missing!r}. Looked in {folder} and in the installed packages."
+            f"{_closest(file)}",
+            hint="Run this where your module is, as in: copilot-runtime serve main:runtime",
+        ) from error
+    except CopilotError:
+        raise
+    except (Exception, SystemExit) as error:  # it is the user's code: anything may come
+        raise ConfigurationFailed(
+            f"Importing {where!r} failed: {type(error).__name__}: {error}",
+            hint="--debug shows where.",
+        ) from error
+
+
+def _closest(file: Path) -> str:
+    """Return a guess at the file that was meant."""
+    names = {
+        str(other): other for other in sorted(file.parent.glob("*.py"))[:1000] if other.is_file()
+    }
+    close = get_close_matches(str(file), names, n=1, cutoff=0.5)
+    if close:
+        return f" Did you mean '{close[0]}'?"
+    return f" Files there: {', '.join(list(names)[:8])}." if names else ""
+
+
+def _attribute(module: ModuleType, name: str, target: str) -> Any:
+    candidates = list(_candidates(module))
+    if name:
+        found: Any = module
+        for part in name.split("."):
+            if not hasattr(found, part):
+                close = get_close_matches(name, [*vars(module)], n=1)
+                known = ", ".join(candidates) or "none"
+                guess = f" Did you mean {close[0]!r}?" if close else ""
+                raise ConfigurationFailed(
+                    f"{module.__name__!r} has no {name!r}. "
+                    f"What could be served there: {known}.{guess}"
+                )
+            found = getattr(found, part)
+        return found
+    usual = [name for name in _USUAL_NAMES if name in candidates]
+    choices = usual or candidates
+    if not choices:
+        raise ConfigurationFailed(
+            f"{module.__name__!r} has nothing to serve: no CopilotRuntime and no ASGI application.",
+            hint="Add `runtime = CopilotRuntime(...)`, or name a function that returns one.",
+        )
+    if len(choices) > 1 and not usual:
+        raise ConfigurationFailed(
+            f"{module.__name__!r} has several things to serve: {', '.join(choices)}.",
+            hint=f"Name one: copilot-runtime serve {target}:{choices[0]}",
+        )
+    return getattr(module, choices[0])
+
+
+def _candidates(module: ModuleType) -> Iterator[str]:
+    for name, value in vars(module).items():
+        if not name.startswith("_") and isinstance(value, CopilotRuntime | Starlette):
+            yield name
+
+
+def _as_app(found: Any, what: str, path: str | None) -> ASGIApp:
+    if isinstance(found, CopilotRuntime):
+        return found.app(path)
+    if isinstance(found, Starlette):
+        return found
+    if not callable(found):
+        raise ConfigurationFailed(
+            f"{what} is a {type(found).__name__}: not a CopilotRuntime, an ASGI application or a "
+            "function that returns one."
+        )
+    if _takes(found, 3):
+        return cast(ASGIApp, found)
+    if _takes(found, 0):
+        made = cast("Callable[[], Any]", found)()
+        if inspect.iscoroutine(made):
+            made.close()
+            raise ConfigurationFailed(f"{what} is async: a function to serve must be a plain one.")
+        if _takes(made, 0):
+            raise ConfigurationFailed(f"{what} returned another function, not an application.")
+        return _as_app(made, f"What {what} returned", path)
+    raise ConfigurationFailed(
+        f"{what} takes arguments: it is neither an ASGI application (scope, receive, send) nor a "
+        "function without arguments that returns one."
+    )
+
+
+def _takes(found: Any, count: int) -> bool:
+    """Say whether something can be called with so many positional arguments."""
+    if not callable(found):
+        return False
+    try:
+        inspect.signature(found).bind(*range(count))
+    except (TypeError, ValueError):
+        return False
+    return True

@@ -1,0 +1,300 @@
+"""Everything that can be set, and where it is read: defaults < copilot.yml < environment.
+
+Nothing else in this package reads the environment, except adapters that look for their API key.
+"""
+
+import json
+import os
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Annotated, Any, Literal, NamedTuple, get_args, get_origin
+
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    ModelWrapValidatorHandler,
+    ValidationError,
+    ValidationInfo,
+    field_validator,
+    model_validator,
+)
+
+from copilot_runtime.config_file import Document, read_document
+from copilot_runtime.config_problems import Places, explain, misspelt_variable
+
+PREFIX = "COPILOT_"
+DEFAULT_FILE = "copilot.yml"
+FILE_VARIABLE = "COPILOT_CONFIG"
+
+NEVER_FORWARDED = frozenset(
+    {"connection", "content-length", "cookie", "host", "set-cookie", "te", "transfer-encoding"}
+)
+"""Headers that stay here whatever `forward_headers` says."""
+
+
+def _split(value: Any) -> Any:
+    """Read `a, b` as a list: the environment knows nothing but text."""
+    if isinstance(value, str):
+        return tuple(part.strip() for part in value.split(",") if part.strip())
+    return value
+
+
+def _object(value: Any) -> Any:
+    """Read JSON text as a mapping: the environment knows nothing but text."""
+    return json.loads(value) if isinstance(value, str) else value
+
+
+Words = Annotated[tuple[str, ...], BeforeValidator(_split)]
+Seconds = Annotated[float, Field(gt=0, allow_inf_nan=False)]
+Count = Annotated[int, Field(gt=0)]
+
+
+class _Section(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid", validate_default=True)
+
+
+class AdapterSettings(_Section):
+    """The model `copilot-runtime serve` talks to when it is not given a module."""
+
+    name: str = Field(
+        default="",
+        description="Name in the table of adapters. Empty: openai if it has a key, else demo.",
+    )
+    options: Annotated[Mapping[str, Any], BeforeValidator(_object)] = Field(
+        default={},
+        description="Arguments of the adapter, such as model; as JSON in the environment.",
+        repr=False,  # somebody may keep a key here
+    )
+
+
+class GuardrailSettings(_Section):
+    """What people may ask about; empty lists mean no rule."""
+
+    allow: Words = Field(
+        default=(), description="Topics of which a question must name at least one."
+    )
+    deny: Words = Field(default=(), description="Topics that a question must not name.")
+    words: Words = Field(
+        default=(), description="Words that neither question nor answer may contain."
+    )
+    message: str = Field(
+        default="I cannot help with that topic.",
+        min_length=1,
+        description="What the person reads instead of an answer.",
+    )
+
+
+class Settings(_Section):
+    """All settings of a runtime. Times are in seconds, sizes in bytes."""
+
+    host: str = Field(
+        default="127.0.0.1",
+        min_length=1,
+        description="Address to listen on; 0.0.0.0 for every network.",
+    )
+    port: int = Field(
+        default=8000, ge=0, le=65535, description="Port to listen on; 0 picks a free one."
+    )
+    path: str = Field(
+        default="/graphql", pattern=r"^/", description="Where the GraphQL endpoint is."
+    )
+    playground: bool = Field(default=True, description="Serve a page to try the runtime at /.")
+    log_level: Literal["critical", "error", "warning", "info", "debug"] = Field(
+        default="info", description="How much is logged."
+    )
+    workers: Count = Field(
+        default=1, description="Server processes. The bus in memory allows only one."
+    )
+
+    cors_origins: Words = Field(
+        default=("*",), description="Origins of browsers that may call; * echoes whichever asks."
+    )
+    cors_credentials: bool = Field(
+        default=True, description="Whether those browsers may send cookies."
+    )
+    forward_headers: Words = Field(
+        default=("authorization", "x-*"),
+        description="Request headers given on to actions and agents: names, or x-*. Never cookies.",
+    )
+    introspection: bool = Field(
+        default=True, description="Whether GraphQL clients may ask for the schema."
+    )
+
+    max_body_bytes: Count = Field(default=16 * 1024 * 1024, description="Largest request body.")
+    max_messages: Count = Field(default=2000, description="Most messages in one request.")
+    max_depth: Count = Field(default=15, description="Deepest nesting of a GraphQL document.")
+    max_aliases: int = Field(default=50, ge=0, description="Most aliases in a GraphQL document.")
+    max_tokens_in_document: Count = Field(
+        default=2000, description="Longest GraphQL document, in lexical tokens (not the model's)."
+    )
+
+    action_timeout: Seconds = Field(
+        default=60, description="Seconds a server action may take, unless it says otherwise."
+    )
+    run_timeout: Seconds = Field(default=600, description="Seconds a whole run may take.")
+    idle_timeout: Seconds = Field(
+        default=60, description="Seconds an upstream service may be silent."
+    )
+    connect_timeout: Seconds = Field(
+        default=10, description="Seconds a connection to an upstream service may take."
+    )
+    write_timeout: Seconds = Field(
+        default=60, description="Seconds a client may take nothing before it is cut off."
+    )
+    max_events_per_run: Count = Field(
+        default=200_000, description="Most events in the log of one run."
+    )
+    max_bytes_per_run: Count = Field(
+        default=16 * 1024 * 1024, description="Largest log of one run, in bytes."
+    )
+    log_ttl: float = Field(
+        default=300,
+        ge=0,
+        allow_inf_nan=False,
+        description="Seconds the log of a finished run is kept.",
+    )
+    max_concurrent_runs: int = Field(
+        default=0, ge=0, description="Most runs at one time; 0 for any number."
+    )
+    max_turns: Count = Field(default=8, description="Most turns of the model in one run.")
+
+    cloud_base_url: str | None = Field(
+        default=None,
+        pattern=r"^https?://",
+        description="Base URL of a cloud-compatible guardrails service. Empty: none.",
+    )
+    adapter: AdapterSettings = AdapterSettings()
+    guardrails: GuardrailSettings = GuardrailSettings()
+
+    @field_validator("path")
+    @classmethod
+    def _without_last_slash(cls, path: str) -> str:
+        return path.rstrip("/") or "/"
+
+    @field_validator("forward_headers")
+    @classmethod
+    def _lower_case(cls, names: tuple[str, ...]) -> tuple[str, ...]:
+        names = tuple(name.lower() for name in names)
+        if refused := NEVER_FORWARDED.intersection(names):
+            raise ValueError(f"{', '.join(sorted(refused))} cannot be forwarded")
+        if odd := [name for name in names if "*" in name[:-1]]:
+            raise ValueError(f"{odd[0]!r} has a * that is not its last character")
+        return names
+
+    @model_validator(mode="wrap")
+    @classmethod
+    def _teach(
+        cls, data: Any, handler: ModelWrapValidatorHandler["Settings"], info: ValidationInfo
+    ) -> "Settings":
+        """Turn pydantic's complaint into ours, which names the place and the way out."""
+        try:
+            return handler(data)
+        except ValidationError as error:
+            names = [row.name for row in cls.describe()]
+            raise explain(error, names, info.context or Places()) from None
+
+    def forwards(self, header: str) -> bool:
+        """Say whether a request header may leave this process."""
+        header = header.lower()
+        return header not in NEVER_FORWARDED and any(
+            header.startswith(name[:-1]) if name.endswith("*") else header == name
+            for name in self.forward_headers
+        )
+
+    @staticmethod
+    def describe() -> "list[SettingRow]":
+        """Return one row for every setting, in the order of this file."""
+        return [*_rows(Settings)]
+
+
+class SettingRow(NamedTuple):
+    """One setting, for people: `name` as in the file, with a dot between section and key."""
+
+    name: str
+    variable: str
+    type: str
+    default: Any
+    description: str
+
+
+def load_settings(
+    path: str | Path | None = None,
+    environ: Mapping[str, str] | None = None,
+    *,
+    overrides: Mapping[str, Any] | None = None,
+) -> Settings:
+    """Read the settings: defaults, then the file, then the environment, then `overrides`.
+
+    The file is `path`, else what COPILOT_CONFIG names, else copilot.yml if it exists.
+    Raises `ConfigurationFailed` with the file, the line and the key that is wrong.
+    """
+    environ = os.environ if environ is None else environ
+    document = _document(path, environ)
+    values = {key: value for key, value in document.values.items() if value is not None}
+    places = Places(document.path, document.lines)
+    rows = {row.variable: row.name for row in Settings.describe()}
+    for variable, text in environ.items():
+        if variable in rows:
+            section, _, key = rows[variable].rpartition(".")
+            _put(values, section, key, text)
+            places.named[rows[variable]] = f"The environment variable {variable}"
+        elif variable.startswith(PREFIX) and variable != FILE_VARIABLE:
+            misspelt_variable(variable, rows)
+    for name, value in (overrides or {}).items():
+        values[name] = value
+        places.named[name] = f"The option --{name}"
+    return Settings.model_validate(values, context=places)
+
+
+def adapter_name(settings: Settings, environ: Mapping[str, str] | None = None) -> str:
+    """Return the adapter to use: the one set, else OpenAI if it has a key, else the demo."""
+    environ = os.environ if environ is None else environ
+    return settings.adapter.name or ("openai" if environ.get("OPENAI_API_KEY") else "demo")
+
+
+def _document(path: str | Path | None, environ: Mapping[str, str]) -> Document:
+    named = path or environ.get(FILE_VARIABLE)
+    file = Path(named or DEFAULT_FILE)
+    if not named and not file.is_file():
+        return Document(None, {}, {})
+    return read_document(file, environ)
+
+
+def _put(values: dict[str, Any], section: str, key: str, text: str) -> None:
+    if not section:
+        values[key] = text or None if key == "cloud_base_url" else text
+    elif isinstance(inner := values.get(section, {}), Mapping):
+        values[section] = {**inner, key: text}
+
+
+def _rows(section: type[_Section], prefix: str = "") -> Iterator[SettingRow]:
+    for name, field in section.model_fields.items():
+        annotation = field.annotation
+        if isinstance(annotation, type) and issubclass(annotation, _Section):
+            yield from _rows(annotation, f"{prefix}{name}.")
+            continue
+        variable = PREFIX + f"{prefix}{name}".replace(".", "_").upper()
+        yield SettingRow(
+            f"{prefix}{name}",
+            variable,
+            _type_name(annotation),
+            field.default,
+            field.description or "",
+        )
+
+
+def _type_name(annotation: Any) -> str:
+    if get_origin(annotation) is Literal:
+        return " | ".join(get_args(annotation))
+    names = {
+        str: "text",
+        int: "number",
+        float: "seconds",
+        bool: "true | false",
+        tuple[str, ...]: "list",
+        Mapping[str, Any]: "mapping",
+        str | None: "text",
+    }
+    return names[annotation]

@@ -1,0 +1,83 @@
+"""Say what is wrong with a setting, where it stands, and what it could be."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from difflib import get_close_matches
+from pathlib import Path
+
+from pydantic import ValidationError
+
+from copilot_runtime.errors import ConfigurationFailed
+
+UNSHOWN = "adapter.options"
+"""The setting whose value no message may repeat: somebody may keep a key in it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Places:
+    """Where each setting came from, by its dotted name; `named` is what no file says."""
+
+    path: Path | None = None
+    lines: Mapping[str, int] = field(default_factory=dict[str, int])
+    named: dict[str, str] = field(default_factory=dict[str, str])
+
+    def of(self, name: str) -> str:
+        """Return a phrase that says where to look."""
+        if name in self.named:
+            return self.named[name]
+        if self.path is not None:
+            line = f", line {self.lines[name]}" if name in self.lines else ""
+            return f"{self.path}{line}"
+        return "Settings"
+
+
+def explain(error: ValidationError, names: Sequence[str], places: Places) -> ConfigurationFailed:
+    """Return one error that names every wrong setting; `names` are the ones there are."""
+    sentences: list[str] = []
+    for problem in error.errors(include_url=False):
+        name = _name(problem["loc"], names)
+        place = places.of(name)
+        if problem["type"] == "extra_forbidden":
+            sentences.append(f"{place}: there is no setting {name!r}.{_suggest(name, names)}")
+        else:
+            shown = "not valid" if name == UNSHOWN else _shown(problem["input"])
+            reason = problem["msg"].removeprefix("Value error, ").removeprefix("Input ")
+            sentences.append(f"{place}: {name!r} is {shown}; it {_worded(reason)}.")
+    return ConfigurationFailed(
+        "\n".join(sentences), hint="`copilot-runtime settings` lists every setting."
+    )
+
+
+def misspelt_variable(variable: str, known: Iterable[str]) -> None:
+    """Refuse a variable that looks like one of ours. Others are somebody else's."""
+    close = get_close_matches(variable, [*known], n=1, cutoff=0.88)
+    if close:
+        raise ConfigurationFailed(
+            f"The environment variable {variable} sets nothing. Did you mean {close[0]}?",
+            hint="`copilot-runtime settings` lists every variable.",
+        )
+
+
+def _name(location: tuple[int | str, ...], names: Sequence[str]) -> str:
+    """Return the dotted name of a setting, without positions inside its value."""
+    parts = [str(part) for part in location]
+    dotted = ".".join(parts)
+    return next((".".join(parts[:n]) for n in (1, 2) if ".".join(parts[:n]) in names), dotted)
+
+
+def _suggest(name: str, names: Sequence[str]) -> str:
+    close = get_close_matches(name, names, n=1)
+    if close:
+        return f" Did you mean {close[0]!r}?"
+    section, dot, _ = name.rpartition(".")
+    known = [other for other in names if other.rpartition(".")[0] == section]
+    return f" Known{' there' if dot else ''}: {', '.join(known)}."
+
+
+def _shown(value: object) -> str:
+    text = repr(value)
+    return text if len(text) <= 80 else f"{text[:77]}..."
+
+
+def _worded(reason: str) -> str:
+    return reason if reason.startswith("should") else f"is refused because {reason}"

@@ -1,0 +1,67 @@
+"""The page to try a runtime at: one HTML document that talks to the GraphQL endpoint."""
+
+import re
+from base64 import b64encode
+from functools import cache
+from hashlib import sha256
+from html import escape
+from importlib import resources
+
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+_ENDPOINT = "__GRAPHQL_ENDPOINT__"
+
+
+def playground_route(graphql_path: str, path: str = "/") -> Route:
+    """Return the route of a page that chats with the endpoint at `graphql_path`.
+
+    Both paths are those inside the app; where it is mounted comes from the request.
+    """
+
+    async def page(request: Request) -> Response:
+        endpoint = request.scope.get("root_path", "").rstrip("/") + graphql_path or "/"
+        document = _template().replace(_ENDPOINT, escape(endpoint)).encode()
+        headers = {
+            "content-security-policy": _policy(),
+            "x-content-type-options": "nosniff",
+            "referrer-policy": "no-referrer",
+            "cache-control": "no-cache",  # keep it, but ask whether it changed
+            "etag": f'"{sha256(document).hexdigest()[:32]}"',
+        }
+        known = request.headers.get("if-none-match", "").replace("W/", "")
+        if headers["etag"] in [tag.strip() for tag in known.split(",")]:
+            return Response(status_code=304, headers=headers)
+        return Response(document, media_type="text/html", headers=headers)
+
+    return Route(path, page, methods=["GET"], name="playground")
+
+
+@cache
+def _template() -> str:
+    return resources.files(__name__).joinpath("page.html").read_text(encoding="utf-8")
+
+
+@cache
+def _policy() -> str:
+    """Allow the page's own style and script by their hashes, its own server, and nothing else."""
+    return "; ".join(
+        [
+            "default-src 'none'",
+            f"script-src {_hash_of('script')}",
+            f"style-src {_hash_of('style')}",
+            "connect-src 'self'",
+            "img-src data:",
+            "base-uri 'none'",
+            "form-action 'none'",
+            "frame-ancestors 'none'",
+        ]
+    )
+
+
+def _hash_of(element: str) -> str:
+    found = re.search(rf"<{element}>(.*?)</{element}>", _template(), re.DOTALL)
+    if found is None:
+        raise ValueError(f"page.html has no <{element}>")
+    return f"'sha256-{b64encode(sha256(found[1].encode()).digest()).decode()}'"

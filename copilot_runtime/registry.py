@@ -1,0 +1,110 @@
+"""Find a part by its name: first the ones we ship, then installed entry points."""
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from importlib import import_module, metadata
+from typing import Any
+
+from copilot_runtime.errors import ConfigurationFailed, MissingPackage, UnknownName
+
+PACKAGE = "copilot-runtime"
+"""The name this package is installed under."""
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One line of a table: what the name stands for and who brought it."""
+
+    name: str
+    target: str
+    """Where the object is, as `module:attribute`."""
+    origin: str = PACKAGE
+    """The installed package that the line comes from."""
+
+
+class Registry(Mapping[str, Any]):
+    """Imports an object only when somebody asks for it by name.
+
+    Listing names imports nothing, so that a broken plugin hurts only those who use it.
+    `noun` is what one entry is called in errors; by default the group's last word without its s.
+    """
+
+    def __init__(self, group: str, built_in: Mapping[str, str], *, noun: str | None = None) -> None:
+        self.group = group
+        self.noun = noun or group.rpartition(".")[2].removesuffix("s")
+        self._built_in = dict(built_in)
+
+    def __getitem__(self, name: str) -> Any:
+        """Import what the name stands for. Raises `UnknownName`, `MissingPackage` or their base."""
+        entry = self.entries.get(name)
+        if entry is None:
+            raise UnknownName(self.noun, name, self.entries)
+        return self._load(entry)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.entries)
+
+    def __len__(self) -> int:
+        return len(self.entries)
+
+    def __contains__(self, name: object) -> bool:
+        return name in self.entries
+
+    def get(self, key: str, default: Any = None, /) -> Any:
+        """Import what the name stands for, or return `default` for a name nobody knows."""
+        entry = self.entries.get(key)
+        return default if entry is None else self._load(entry)
+
+    @cached_property
+    def entries(self) -> Mapping[str, Entry]:
+        """Every name with its line, in order of the names. A name we ship cannot be taken over."""
+        entries = {
+            point.name: Entry(point.name, point.value, point.dist.name if point.dist else "?")
+            for point in metadata.entry_points(group=self.group)
+        }
+        entries |= {name: Entry(name, target) for name, target in self._built_in.items()}
+        return dict(sorted(entries.items()))
+
+    def _load(self, entry: Entry) -> Any:
+        what = f"The {self.noun} {entry.name!r}"
+        module, _, attribute = entry.target.partition(":")
+        try:
+            return getattr(import_module(module), attribute)
+        except ModuleNotFoundError as error:
+            missing = error.name or module
+            if entry.origin != PACKAGE:
+                raise _broken(what, entry, error) from error
+            if missing.partition(".")[0] == __name__.partition(".")[0]:
+                raise  # a mistake in this package: the traceback says where
+            raise MissingPackage(what, missing, _extra_with(missing) or entry.name) from error
+        except Exception as error:  # a plugin may do anything while it is imported
+            if entry.origin == PACKAGE:
+                raise
+            raise _broken(what, entry, error) from error
+
+
+def _broken(what: str, entry: Entry, error: Exception) -> ConfigurationFailed:
+    return ConfigurationFailed(
+        f"{what} of the package {entry.origin!r} could not be loaded from {entry.target!r}: "
+        f"{type(error).__name__}: {error}",
+        hint=f"Update or remove the package {entry.origin!r}, or install what it needs.",
+    )
+
+
+def _extra_with(module: str) -> str | None:
+    """Return our smallest extra that brings a module along, judged by the requirement's name."""
+    try:
+        requirements = metadata.requires(PACKAGE) or []
+    except metadata.PackageNotFoundError:  # run from a source tree
+        return None
+    parts = module.replace("_", "-").lower().split(".")
+    names = ["-".join(parts[:length]) for length in range(len(parts), 0, -1)]
+    for wanted in names:
+        for requirement in requirements:
+            name = re.split(r"[^\w.-]", requirement, maxsplit=1)[0].replace("_", "-").lower()
+            extra = re.search(r"""extra\s*==\s*['"]([^'"]+)['"]""", requirement)
+            if extra and name == wanted:
+                return extra[1]
+    return None

@@ -1,0 +1,176 @@
+"""Ask a service whether a question is allowed, while the model already works on the answer."""
+
+import asyncio
+import logging
+from collections.abc import Mapping
+from contextlib import aclosing
+from typing import Any, cast
+
+from copilot_runtime.errors import (
+    AuthenticationFailed,
+    CopilotError,
+    MissingPublicApiKey,
+    NetworkError,
+    Refused,
+    RunStalled,
+)
+from copilot_runtime.events import ActionExecutionStart, Event
+from copilot_runtime.interfaces import Events, GuardrailRules, RunInput
+from copilot_runtime.messages import TextMessage
+from copilot_runtime.upstream import JsonReply, Upstream
+
+logger = logging.getLogger(__name__)
+
+KEY_HEADER = "X-CopilotCloud-Public-API-Key"
+
+_MOST_HELD = 1000
+_DENIED = "The guardrails do not allow this request."
+
+
+class HttpGuardrail:
+    """A stage that lets `<base_url>/guardrails/validate` judge the topics the client allows.
+
+    It speaks the protocol of Copilot Cloud: only requests that bring rules and end with words
+    of the user are judged. Until the verdict nothing reaches the client and no action starts.
+    A service that is down, slower than `timeout` seconds or incomprehensible refuses the
+    request, or with `fail_open` lets it pass.
+    """
+
+    def __init__(
+        self,
+        base_url: str,
+        *,
+        headers: Mapping[str, str] | None = None,
+        timeout: float = 10.0,
+        fail_open: bool = False,
+    ) -> None:
+        self.url = f"{base_url.rstrip('/')}/guardrails/validate"
+        self.headers = {name.lower(): value for name, value in (headers or {}).items()}
+        self.timeout = timeout
+        self.fail_open = fail_open
+        self._upstream = Upstream("Guardrails", idle_timeout=timeout, max_retries=0)
+
+    def __call__(self, events: Events, run: RunInput) -> Events:
+        question = _body(run)
+        return events if question is None else self._judged(events, run, question)
+
+    def check(self, run: RunInput) -> None:
+        """Raise `MissingPublicApiKey` for a request with rules and nobody to account them to."""
+        if run.rules is not None:
+            self._headers(run)
+
+    async def aclose(self) -> None:
+        """Close the connections to the service."""
+        await self._upstream.aclose()
+
+    async def _judged(self, events: Events, run: RunInput, question: dict[str, Any]) -> Events:
+        """Hold what the agent says until the verdict is there; then let it flow."""
+        async with aclosing(events):
+            verdict = asyncio.create_task(self._ask(run, question), name="guardrails")
+            step = asyncio.create_task(_next(events))
+            held: list[Event] = []
+            try:
+                while not verdict.done():
+                    await asyncio.wait({verdict, step}, return_when="FIRST_COMPLETED")
+                    if not step.done() or not _may_go_on(step, held):
+                        break
+                    held.append(cast(Event, step.result()))
+                    step = asyncio.create_task(_next(events))
+                await verdict
+                for event in held:
+                    yield event
+                last = await step
+            finally:
+                verdict.cancel()
+                step.cancel()
+                # the agent must have let go before its generator can be closed
+                await asyncio.gather(verdict, step, return_exceptions=True)
+            if last is not None:
+                yield last
+                async for event in events:
+                    yield event
+
+    async def _ask(self, run: RunInput, question: dict[str, Any]) -> None:
+        """Raise `Refused` for a denied question, or what is wrong with the service."""
+        headers = self._headers(run)
+        try:
+            async with asyncio.timeout(self.timeout):
+                reply = await self._upstream.request_json("POST", self.url, question, headers)
+            if (reason := _reason(reply)) is not None:
+                raise Refused(reason)
+        except Refused:
+            raise
+        except TimeoutError:
+            stalled = RunStalled(
+                f"The guardrails did not answer within {self.timeout:g} seconds.",
+                hint=f"Check {self.url}, or give the guardrail more time.",
+            )
+            self._excuse(stalled)
+        except CopilotError as error:
+            self._excuse(error)
+
+    def _excuse(self, error: CopilotError) -> None:
+        if not self.fail_open:
+            raise error
+        logger.warning("The guardrails were skipped: %s %s", error.message, error.hint or "")
+
+    def _headers(self, run: RunInput) -> Mapping[str, str]:
+        name = KEY_HEADER.lower()
+        key = run.headers.get(name) or self.headers.get(name)
+        if not key:
+            raise MissingPublicApiKey(
+                f"{KEY_HEADER} header is required",
+                hint="Give <CopilotKit> a publicApiKey, or no guardrails.",
+            )
+        return {**self.headers, name: key}
+
+
+async def _next(events: Events) -> Event | None:
+    return await anext(events, None)
+
+
+def _may_go_on(step: "asyncio.Task[Event | None]", held: list[Event]) -> bool:
+    """Say whether the agent may do its next step before the verdict."""
+    if step.exception() is not None or step.result() is None or len(held) >= _MOST_HELD:
+        return False
+    # an action must not run for a question that may yet be denied
+    return not isinstance(step.result(), ActionExecutionStart)
+
+
+def _body(run: RunInput) -> dict[str, Any] | None:
+    """Return the question in the words of the cloud, or None if there is nothing to judge."""
+    last = run.messages[-1] if run.messages else None
+    if run.rules is None or not isinstance(last, TextMessage) or last.role != "user":
+        return None
+    rules: GuardrailRules = run.rules
+    return {
+        "input": last.content,
+        "validTopics": list(rules.allow),
+        "invalidTopics": list(rules.deny),
+        "messages": [
+            {"role": message.role, "content": message.content}
+            for message in run.messages[:-1]
+            if isinstance(message, TextMessage) and message.role in ("user", "assistant")
+        ],
+    }
+
+
+def _reason(reply: JsonReply) -> str | None:
+    """Return why the question is denied, or None when it is allowed."""
+    if reply.status in (401, 403):
+        raise AuthenticationFailed(
+            "The guardrails refused the public API key.",
+            hint=f"The service answered {reply.status}.",
+        )
+    match reply.status, reply.body:
+        case 200, {"status": "allowed"}:
+            return None
+        case 200, {"status": "denied", "reason": str(reason)} if reason:
+            return reason
+        case 200, {"status": "denied"}:
+            return _DENIED
+        case status, body:
+            raise NetworkError(
+                "The guardrails gave no verdict.",
+                hint=f"The service answered {status}: {str(cast(object, body))[:200]!r}.",
+            )

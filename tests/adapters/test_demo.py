@@ -1,0 +1,301 @@
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from copilot_runtime.adapters.demo import DemoAdapter
+from copilot_runtime.adapters.demo_arguments import arguments
+from copilot_runtime.errors import AuthenticationFailed, Misuse, NetworkError
+from copilot_runtime.events import (
+    ActionExecutionArgs,
+    ActionExecutionStart,
+    Event,
+    ReasoningContent,
+    TextMessageContent,
+    TextMessageEnd,
+    TextMessageStart,
+    Usage,
+)
+from copilot_runtime.interfaces import Action, ChatRequest, Parameters
+from copilot_runtime.messages import (
+    ActionExecutionMessage,
+    ImageMessage,
+    Message,
+    ResultMessage,
+    TextMessage,
+)
+
+pytestmark = pytest.mark.anyio
+
+
+def action(name: str, description: str = "", **properties: Mapping[str, Any]) -> Action:
+    schema = {"type": "object", "properties": properties, "required": list(properties)}
+    return Action(name=name, description=description, parameters=schema)
+
+
+GET_TIME = action("get_time", "Tell the time in a city.", city={"type": "string"})
+SET_COLOR = action("set_accent_color", "Change the colour.", color={"type": "string"})
+SET_THEME = action("setTheme", "Change the look.", mode={"enum": ["light", "dark"]})
+ADD_NOTE = action("add_note", "Put a note on the page.", text={"type": "string"})
+ROLL = action("roll_dice", "Roll.", sides={"type": "integer", "minimum": 2})
+ALL = (GET_TIME, SET_COLOR, SET_THEME, ADD_NOTE, ROLL)
+
+SUGGESTIONS = action(
+    "extract",
+    "Suggest what the user could say next.",
+    suggestions={
+        "type": "array",
+        "items": {
+            "type": "object",
+            "properties": {"title": {"type": "string"}, "message": {"type": "string"}},
+            "required": ["title", "message"],
+        },
+    },
+)
+
+
+def said(text: str, role: Any = "user") -> TextMessage:
+    return TextMessage(id="m", role=role, content=text)
+
+
+async def answer(
+    *messages: Message, actions: Sequence[Action] = ALL, parameters: Parameters | None = None
+) -> list[Event]:
+    request = ChatRequest(messages=messages, actions=actions, parameters=parameters or Parameters())
+    return [event async for event in DemoAdapter(pace=0).stream(request)]
+
+
+def text_of(events: Sequence[Event]) -> str:
+    return "".join(event.content for event in events if isinstance(event, TextMessageContent))
+
+
+def calls_of(events: Sequence[Event]) -> list[tuple[str, Any]]:
+    args: dict[str, str] = {}
+    for event in events:
+        if isinstance(event, ActionExecutionArgs):
+            args[event.call_id] = args.get(event.call_id, "") + event.delta
+    return [
+        (event.name, json.loads(args[event.call_id]))
+        for event in events
+        if isinstance(event, ActionExecutionStart)
+    ]
+
+
+async def test_it_says_that_it_is_no_language_model_and_how_to_get_one():
+    text = text_of(await answer(said("hello")))
+
+    assert "not a language model" in text
+    assert "OPENAI_API_KEY" in text
+    assert "Get time in Paris" in text
+
+
+async def test_a_text_comes_word_by_word_between_its_start_and_its_end():
+    events = await answer(said("hello"))
+
+    assert isinstance(events[0], TextMessageStart)
+    assert isinstance(events[-2], TextMessageEnd)
+    assert isinstance(events[-1], Usage)
+    assert len(events) > 40
+    assert all(len(event.content.split()) == 1 for event in events[1:-2])  # type: ignore[union-attr]
+
+
+@pytest.mark.parametrize(
+    ("sentence", "calls"),
+    [
+        ("What time is it in New York?", [("get_time", {"city": "New York"})]),
+        ("time", [("get_time", {"city": "Berlin"})]),
+        ("Make it #ff00aa", [("set_accent_color", {"color": "#ff00aa"})]),
+        ("Make the theme blue", [("set_accent_color", {"color": "blue"})]),
+        ("dark theme please", [("setTheme", {"mode": "dark"})]),
+        ("Add a note: buy milk and eggs", [("add_note", {"text": "buy milk and eggs"})]),
+        ('Note "this and that"', [("add_note", {"text": "this and that"})]),
+        ("Roll a dice with 20 sides", [("roll_dice", {"sides": 20})]),
+        ("Roll a dice with 1 side", [("roll_dice", {"sides": 2})]),
+    ],
+)
+async def test_a_sentence_calls_the_action_it_speaks_of(
+    sentence: str, calls: list[tuple[str, Any]]
+):
+    assert calls_of(await answer(said(sentence))) == calls
+
+
+async def test_actions_on_the_same_thing_are_told_apart_by_their_verbs():
+    title = {"title": {"type": "string"}}
+    column = {"column": {"enum": ["to do", "done"]}}
+    board = [
+        action("addTask", "Add a task.", **title),
+        action("moveTask", "Move a task.", **title, **column),
+        action("removeTask", "Remove a task.", **title),
+    ]
+
+    for sentence, call in [
+        ('Add task "tea"', ("addTask", {"title": "tea"})),
+        ('Move the task "tea" to done', ("moveTask", {"title": "tea", "column": "done"})),
+        ('Remove task "tea"', ("removeTask", {"title": "tea"})),
+    ]:
+        assert calls_of(await answer(said(sentence), actions=board)) == [call]
+
+
+async def test_two_wishes_in_one_sentence_are_two_calls():
+    events = await answer(said('What time is it in Oslo and add a note "hi, and bye"'))
+
+    assert calls_of(events) == [
+        ("get_time", {"city": "Oslo"}),
+        ("add_note", {"text": "hi, and bye"}),
+    ]
+
+
+async def test_an_action_is_found_by_its_description_too():
+    weather = action("forecast", "Says how much rain to expect.", days={"type": "integer"})
+
+    events = await answer(said("how much rain do I have to expect"), actions=[weather])
+
+    assert calls_of(events) == [("forecast", {"days": 1})]
+
+
+async def test_nothing_is_called_when_the_client_forbids_it():
+    events = await answer(said("time"), parameters=Parameters(tool_choice="none"))
+
+    assert calls_of(events) == []
+
+
+async def test_something_is_called_when_the_client_requires_it():
+    events = await answer(said("so what"), parameters=Parameters(tool_choice="required"))
+
+    assert calls_of(events) == [("get_time", {"city": "Berlin"})]
+
+
+async def test_results_are_reported_and_not_asked_for_again():
+    events = await answer(
+        said("time in Rome"),
+        ActionExecutionMessage(id="c1", name="get_time", arguments='{"city": "Rome"}'),
+        ResultMessage(id="r1", call_id="c1", name="get_time", result="12:00 in Rome"),
+        ActionExecutionMessage(id="c2", name="explode", arguments="{}"),
+        ResultMessage(
+            id="r2",
+            call_id="c2",
+            name="explode",
+            result='{"error": {"code": "HANDLER_ERROR", "message": "kaboom"}, "result": ""}',
+        ),
+    )
+
+    assert calls_of(events) == []
+    assert text_of(events) == (
+        "The action `get_time` answered: 12:00 in Rome\n\nThe action `explode` failed: kaboom"
+    )
+
+
+async def test_chat_suggestions_of_react_core_are_made_from_its_tools():
+    tools = [
+        {"name": each.name, "description": "", "jsonSchema": json.dumps(each.parameters)}
+        for each in (SET_COLOR, GET_TIME)
+    ]
+    events = await answer(
+        said(f"Context:\n```\nBe nice\n\nAvailable tools: {json.dumps(tools)}\n\n```", "system"),
+        said("The user has given you the following task to complete: …"),
+        actions=[SUGGESTIONS],
+        parameters=Parameters(tool_choice="function", tool_choice_name="extract"),
+    )
+
+    assert calls_of(events) == [
+        (
+            "extract",
+            {
+                "suggestions": [
+                    {"title": "Set accent color", "message": "Set accent color to teal"},
+                    {"title": "Get time", "message": "Get time in Paris"},
+                    {"title": "Think about the sea", "message": "Think about the sea"},
+                ]
+            },
+        )
+    ]
+
+
+async def test_insisting_on_an_action_that_is_not_offered_is_an_error_that_names_it():
+    wish = Parameters(tool_choice="function", tool_choice_name="fly")
+
+    with pytest.raises(Misuse, match="'fly'"):
+        await answer(said("go"), parameters=wish)
+
+
+async def test_thinking_comes_before_the_answer():
+    events = await answer(said("think about it"))
+    kinds = [type(event) for event in events]
+
+    assert kinds.index(ReasoningContent) < kinds.index(TextMessageContent)
+
+
+async def test_an_error_breaks_off_a_sentence():
+    heard: list[Event] = []
+    with pytest.raises(NetworkError, match="because you asked"):
+        async for event in DemoAdapter(pace=0).stream(ChatRequest(messages=[said("error")])):
+            heard.append(event)
+
+    assert text_of(heard)
+    assert not any(isinstance(event, TextMessageEnd) for event in heard)
+
+
+async def test_an_error_can_be_a_refused_key():
+    with pytest.raises(AuthenticationFailed):
+        await answer(said("show me error 401"))
+
+
+async def test_an_image_is_acknowledged():
+    image = ImageMessage(id="i", role="user", format="png", bytes="iVBORw0KGgo=")
+
+    assert "an image (png, 9 bytes)" in text_of(await answer(said("look"), image))
+
+
+async def test_an_empty_conversation_gets_the_introduction():
+    assert "Hello!" in text_of(await answer())
+
+
+KEYS = st.sampled_from(
+    [
+        *("type", "properties", "items", "enum", "const", "anyOf", "allOf", "$ref", "required"),
+        *("default", "minimum", "maximum", "minItems", "format", "description", "city", "color"),
+    ]
+)
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=5),
+    lambda children: st.lists(children, max_size=3) | st.dictionaries(KEYS, children, max_size=4),
+    max_leaves=12,
+)
+ODD = st.sampled_from(["object", "array", "string", "integer", "number", "boolean", "null", "#/x"])
+
+
+@settings(max_examples=200, deadline=None)
+@given(st.dictionaries(KEYS, JSON | ODD, max_size=5), st.text(max_size=30))
+def test_no_schema_is_too_odd_to_fill(schema: dict[str, Any], text: str):
+    json.dumps(arguments(schema, text))
+
+
+def test_a_schema_that_contains_itself_is_filled_to_a_limit():
+    schema = {
+        "$defs": {"Node": {"properties": {"next": {"$ref": "#/$defs/Node"}}, "required": ["next"]}},
+        "$ref": "#/$defs/Node",
+    }
+
+    assert json.dumps(arguments(schema, "go")).count("next") < 10
+
+
+def test_optional_properties_are_left_out_unless_the_sentence_names_them():
+    schema = {
+        "type": "object",
+        "properties": {
+            "to": {"type": "string", "format": "email"},
+            "count": {"anyOf": [{"type": "integer"}, {"type": "null"}]},
+            "urgent": {"type": "boolean"},
+        },
+        "required": ["to"],
+    }
+
+    assert arguments(schema, "write to a@b.org") == {"to": "a@b.org"}
+    assert arguments(schema, "write 3 urgent letters") == {
+        "to": "someone@example.com",
+        "count": 3,
+        "urgent": True,
+    }

@@ -1,0 +1,121 @@
+"""What a browser test needs: Chromium, the built page, a runtime and a model that is told."""
+
+import asyncio
+import os
+import shlex
+import shutil
+import socket
+import sys
+from collections.abc import AsyncGenerator
+from pathlib import Path
+
+import pytest
+from playwright.async_api import Browser, async_playwright
+
+from tests.browser.build import built_page
+from tests.browser.chat import Chat
+from tests.browser.fake_model import FakeModel, running_model
+
+ROOT = Path(__file__).parents[2]
+
+# a browser that talks to nobody but the page under test
+FLAGS = [
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-quic",
+    "--no-first-run",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+]
+
+# another runtime can be put in our place, to see whether both do the same
+SERVE = os.environ.get("BROWSER_TESTS_SERVE", f"{sys.executable} -m tests.browser.serve")
+
+
+@pytest.fixture(scope="module")
+def anyio_backend() -> str:
+    """Share one event loop among the tests of a module: browser and servers live in it."""
+    return "asyncio"
+
+
+@pytest.fixture(scope="session")
+def chromium() -> str:
+    """Return the path of Chromium; without one there is nothing to test."""
+    path = shutil.which("chromium")
+    if path is None and os.environ.get("CI"):
+        pytest.fail("No Chromium on this machine: in CI the browser tests must run.")
+    if path is None:
+        pytest.skip("No Chromium on this machine: install Debian's package 'chromium'.")
+    return path
+
+
+@pytest.fixture(scope="session")
+def page_folder(chromium: str) -> Path:
+    """Return the built page; where there is no browser, nothing is built."""
+    return built_page()
+
+
+@pytest.fixture(scope="session")
+def artifacts() -> Path:
+    """Return the folder for screenshots."""
+    folder = Path(os.environ.get("BROWSER_TESTS_ARTIFACTS", Path(__file__).parent / "screenshots"))
+    folder.mkdir(parents=True, exist_ok=True)
+    return folder
+
+
+@pytest.fixture(scope="module")
+async def browser(anyio_backend: str, chromium: str) -> AsyncGenerator[Browser, None]:
+    async with async_playwright() as playwright:
+        browser = await playwright.chromium.launch(executable_path=chromium, args=FLAGS)
+        yield browser
+        await browser.close()
+
+
+@pytest.fixture
+async def model(anyio_backend: str) -> AsyncGenerator[FakeModel, None]:
+    async with running_model() as model:
+        yield model
+
+
+@pytest.fixture
+async def runtime(
+    anyio_backend: str, page_folder: Path, model: FakeModel
+) -> AsyncGenerator[str, None]:
+    """Run the runtime and the page in a process of their own; return their address.
+
+    It inherits a socket that listens already, so whoever connects early waits instead of failing.
+    """
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        address = f"http://127.0.0.1:{listener.getsockname()[1]}"
+        server = await asyncio.create_subprocess_exec(
+            *shlex.split(SERVE),
+            *("--fd", str(listener.fileno()), "--page", page_folder, "--model", model.url),
+            pass_fds=[listener.fileno()],
+            cwd=ROOT,
+        )
+    yield address
+    if server.returncode is None:
+        server.terminate()
+    await server.wait()
+
+
+@pytest.fixture
+async def chat(
+    anyio_backend: str,
+    browser: Browser,
+    runtime: str,
+    artifacts: Path,
+    request: pytest.FixtureRequest,
+) -> AsyncGenerator[Chat, None]:
+    """Return an open page in a fresh profile; keep a picture of how each test left it.
+
+    Whatever a test does, the page may not ask anything of another host.
+    """
+    context = await browser.new_context(viewport={"width": 1280, "height": 760})
+    chat = Chat(await context.new_page(), artifacts)
+    await chat.open(runtime)
+    yield chat
+    await chat.keep(request.node.name.removeprefix("test_"))
+    await context.close()
+    assert chat.foreign_requests() == []

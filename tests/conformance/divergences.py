@@ -1,0 +1,19 @@
+"""Read DIVERGENCES.md: which scenarios differ from Node on purpose, and why."""
+
+import re
+from pathlib import Path
+
+FILE = Path(__file__).parent / "DIVERGENCES.md"
+ANSWERS = "What the client ends up with"
+REQUESTS = "What the model is asked"
+
+_ROW = re.compile(r"^\| (`[^|]+`) \| (.+) \|$", re.MULTILINE)
+_NAME = re.compile(r"`(\w+)`")
+
+
+def reasons(title: str) -> dict[str, str]:
+    """Return scenario → reason of the section with that title."""
+    section = FILE.read_text().split(f"## {title}\n", 1)[1].split("\n## ", 1)[0]
+    return {
+        name: reason for names, reason in _ROW.findall(section) for name in _NAME.findall(names)
+    }

@@ -1,0 +1,112 @@
+"""The npm client 1.10.6 ends up with the same as on the Node runtime, or with something better."""
+
+import json
+import subprocess
+import urllib.error
+import urllib.request
+from collections.abc import Generator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.conformance.divergences import ANSWERS, REQUESTS, reasons
+from tests.conformance.v1.node import HERE, install, need_node, served, started
+from tests.conformance.v1.server import PENDING
+
+EXPECTED, OURS, UPSTREAM = HERE / "expected", HERE / "divergences", HERE / "upstream"
+SCENARIOS = json.loads((HERE / "scenarios.json").read_text())
+"""Scenario → the path it is run against."""
+
+SERVED = sorted(name for name, path in SCENARIOS.items() if path not in PENDING)
+WAITING = {name: path for name, path in SCENARIOS.items() if path in PENDING}
+DIVERGENT = reasons(ANSWERS)
+DIVERGENT_UPSTREAM = reasons(REQUESTS)
+
+
+@pytest.fixture(scope="session")
+def driven(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Run the driver once over every scenario that is served; return the folder of its results."""
+    need_node()
+    install()
+    out = tmp_path_factory.mktemp("driven")
+    with (
+        started("node", "mock-llm.mjs") as llm,
+        started("node", "fake-remote.mjs") as remote,
+        served(llm, remote) as ours,
+    ):
+        options = ["--out", out, "--mock", llm, "--upstream", out / "upstream"]
+        command = ["node", "drive.mjs", f"{ours}/copilotkit", ",".join(SERVED), *options]
+        done = subprocess.run(command, cwd=HERE, capture_output=True, text=True, timeout=110)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return out
+
+
+def load(path: Path) -> Any:
+    return json.loads(path.read_text())
+
+
+def test_the_table_of_scenarios_is_the_one_of_the_driver() -> None:
+    need_node()
+    script = """
+        import("./scenarios.mjs").then(({ scenarios }) => {
+          const path = ([name, s]) => [name, "/copilotkit" + (s.endpoint ?? "")];
+          console.log(JSON.stringify(Object.fromEntries(Object.entries(scenarios).map(path))));
+        });
+    """
+    done = subprocess.run(
+        ["node", "-e", script], cwd=HERE, capture_output=True, text=True, check=True
+    )
+
+    assert json.loads(done.stdout) == SCENARIOS
+
+
+@pytest.mark.parametrize("name", SERVED)
+def test_the_client_ends_up_with_what_is_expected(driven: Path, name: str) -> None:
+    folder = OURS if name in DIVERGENT else EXPECTED
+
+    assert load(driven / f"{name}.json") == load(folder / f"{name}.json")
+
+
+@pytest.mark.parametrize("name", [n for n in SERVED if (UPSTREAM / f"{n}.json").exists()])
+def test_the_model_is_asked_what_node_asks_it(driven: Path, name: str) -> None:
+    folder = OURS / "upstream" if name in DIVERGENT_UPSTREAM else UPSTREAM
+
+    assert load(driven / "upstream" / f"{name}.json") == load(folder / f"{name}.json")
+
+
+def test_stop_in_the_browser_closes_the_call_to_the_model(driven: Path) -> None:
+    [request] = load(driven / "upstream" / "abort.json")
+
+    assert request["aborted"] is True
+
+
+def test_every_divergence_has_a_reason_and_really_differs() -> None:
+    assert {path.stem for path in OURS.glob("*.json")} == set(DIVERGENT)
+    assert {path.stem for path in OURS.glob("upstream/*.json")} == set(DIVERGENT_UPSTREAM)
+    for name in DIVERGENT:
+        assert load(OURS / f"{name}.json") != load(EXPECTED / f"{name}.json"), name
+    for name in DIVERGENT_UPSTREAM:
+        assert load(OURS / "upstream" / f"{name}.json") != load(UPSTREAM / f"{name}.json"), name
+
+
+@pytest.mark.parametrize("name", sorted(WAITING))
+def test_a_scenario_that_waits_for_another_part_names_it(name: str) -> None:
+    assert PENDING[WAITING[name]][:3] in {"C (", "D ("}
+
+
+@pytest.fixture(scope="session")
+def ours() -> Generator[str, None, None]:
+    nowhere = "http://localhost:9"
+    with served(nowhere, nowhere) as address:
+        yield address
+
+
+@pytest.mark.parametrize("path", sorted(PENDING))
+def test_a_path_that_waits_for_another_part_says_which(ours: str, path: str) -> None:
+    with pytest.raises(urllib.error.HTTPError) as refused:
+        urllib.request.urlopen(f"{ours}{path}", data=b"{}")
+
+    assert refused.value.code == 501
+    assert PENDING[path] in json.load(refused.value)["errors"][0]["message"]
+    refused.value.close()

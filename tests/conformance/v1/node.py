@@ -1,0 +1,59 @@
+"""Start the Node programs and the server module the driver needs, each on a free port."""
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Generator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+HERE = Path(__file__).parent
+ROOT = HERE.parents[2]
+ADDRESS = re.compile(r"http://localhost:\d+$")
+
+
+def need_node() -> None:
+    """Skip the test without Node, or fail where tests must not be skipped."""
+    if shutil.which("node") and shutil.which("npm"):
+        return
+    reason = "These tests drive the runtime with the npm client: install Node 20 or newer."
+    if os.environ.get("CI"):
+        pytest.fail(reason)
+    pytest.skip(reason)
+
+
+def install() -> None:
+    """Install the npm client once; a changed lock file installs it anew."""
+    lock, done = HERE / "package-lock.json", HERE / "node_modules" / ".package-lock.json"
+    if done.exists() and done.stat().st_mtime >= lock.stat().st_mtime:
+        return
+    subprocess.run(["npm", "ci"], cwd=HERE, check=True, capture_output=True, text=True)
+
+
+@contextmanager
+def started(*command: str | Path, cwd: Path = HERE) -> Generator[str, None, None]:
+    """Run a program that prints its address, and end it afterwards."""
+    env = {**os.environ, "PORT": "0", "PYTHONPATH": str(ROOT)}
+    with subprocess.Popen(command, cwd=cwd, env=env, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout
+        try:
+            for line in process.stdout:
+                if found := ADDRESS.search(line.strip()):
+                    yield found[0]
+                    return
+            pytest.fail(f"{command} ended without printing its address")
+        finally:
+            process.terminate()
+
+
+@contextmanager
+def served(llm: str, remote: str) -> Generator[str, None, None]:
+    """Run our server module against the given upstreams."""
+    module = "tests.conformance.v1.server"
+    options = ["--port", "0", "--llm", llm, "--remote", remote]
+    with started(sys.executable, "-m", module, *options, cwd=ROOT) as address:
+        yield address

@@ -1,0 +1,64 @@
+"""What every test gets: asyncio, and no way out of this machine."""
+
+import socket
+from collections.abc import Iterator
+from ipaddress import ip_address
+from typing import Any
+
+import pytest
+
+
+@pytest.fixture
+def anyio_backend() -> str:
+    return "asyncio"
+
+
+@pytest.fixture(scope="session", autouse=True)
+def only_loopback() -> Iterator[None]:
+    """Fail every connection that would leave this machine; unix sockets are fine."""
+    connect, connect_ex, resolve = (
+        socket.socket.connect,
+        socket.socket.connect_ex,
+        socket.getaddrinfo,
+    )
+
+    def guarded_connect(self: socket.socket, address: Any) -> None:
+        _check(self, address)
+        connect(self, address)
+
+    def guarded_connect_ex(self: socket.socket, address: Any) -> int:
+        _check(self, address)
+        return connect_ex(self, address)
+
+    def guarded_resolve(host: Any, *args: Any, **kwargs: Any) -> Any:
+        name = host.decode() if isinstance(host, bytes) else host
+        if name and not _is_local(name) and not _is_address(name):
+            # as if there were no such host: a test may well ask for one that does not exist
+            raise socket.gaierror(socket.EAI_NONAME, f"tests do not look up {name!r}")
+        return resolve(host, *args, **kwargs)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(socket.socket, "connect", guarded_connect)
+        patch.setattr(socket.socket, "connect_ex", guarded_connect_ex)
+        patch.setattr(socket, "getaddrinfo", guarded_resolve)
+        yield
+
+
+def _check(sock: socket.socket, address: Any) -> None:
+    if sock.family in (socket.AF_INET, socket.AF_INET6) and not _is_local(address[0]):
+        raise AssertionError(f"A test wanted to connect to {address!r}; only loopback is allowed.")
+
+
+def _is_local(host: str) -> bool:
+    if _is_address(host):
+        address = ip_address(host)
+        return address.is_loopback or address.is_unspecified
+    return host == "localhost" or host.endswith(".localhost")
+
+
+def _is_address(host: str) -> bool:
+    try:
+        ip_address(host)
+    except ValueError:
+        return False
+    return True

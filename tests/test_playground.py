@@ -1,0 +1,83 @@
+import re
+from base64 import b64encode
+from hashlib import sha256
+
+import pytest
+from starlette.applications import Starlette
+from starlette.routing import Mount
+from starlette.testclient import TestClient
+
+from copilot_runtime.playground import playground_route
+
+
+@pytest.fixture
+def client() -> TestClient:
+    return TestClient(Starlette(routes=[playground_route("/graphql")]))
+
+
+def test_the_page_knows_where_its_endpoint_is(client: TestClient):
+    answer = client.get("/")
+
+    assert answer.headers["content-type"] == "text/html; charset=utf-8"
+    assert 'data-endpoint="/graphql"' in answer.text
+
+
+def test_a_mounted_page_adds_where_it_is_mounted():
+    app = Starlette(routes=[Mount("/api/copilot", routes=[playground_route("/graphql")])])
+
+    assert 'data-endpoint="/api/copilot/graphql"' in TestClient(app).get("/api/copilot/").text
+
+
+def test_a_page_behind_a_proxy_adds_the_path_the_proxy_took_away():
+    app = Starlette(routes=[playground_route("/graphql")])
+
+    page = TestClient(app, root_path="/behind/").get("/").text
+
+    assert 'data-endpoint="/behind/graphql"' in page
+
+
+def test_a_strange_path_cannot_leave_its_attribute():
+    app = Starlette(routes=[playground_route('/"><script>alert(1)</script>')])
+
+    assert "<script>alert" not in TestClient(app).get("/").text
+
+
+def test_the_policy_allows_exactly_the_script_and_the_style_of_the_page(client: TestClient):
+    answer = client.get("/")
+    policy = dict(
+        rule.split(" ", 1) for rule in answer.headers["content-security-policy"].split("; ")
+    )
+
+    assert policy["default-src"] == "'none'"
+    assert policy["connect-src"] == "'self'"
+    assert policy["script-src"] == hash_of("script", answer.text)
+    assert policy["style-src"] == hash_of("style", answer.text)
+
+
+def test_the_page_needs_nothing_from_anywhere_else(client: TestClient):
+    page = client.get("/").text
+
+    assert set(re.findall(r"https?://[\w.]+", page)) == {
+        "http://www.w3.org"
+    }  # the icon's namespace
+    assert "innerHTML" not in page
+    assert not re.search(r"\s(style|onclick|onload)=", page)
+
+
+def test_a_browser_that_has_the_page_is_not_sent_it_again(client: TestClient):
+    first = client.get("/")
+    again = client.get("/", headers={"if-none-match": f'"other", W/{first.headers["etag"]}'})
+
+    assert first.headers["cache-control"] == "no-cache"
+    assert (again.status_code, again.content) == (304, b"")
+
+
+def test_the_page_is_only_read(client: TestClient):
+    assert client.head("/").status_code == 200
+    assert client.post("/").status_code == 405
+
+
+def hash_of(element: str, page: str) -> str:
+    found = re.search(rf"<{element}>(.*?)</{element}>", page, re.DOTALL)
+    assert found
+    return f"'sha256-{b64encode(sha256(found[1].encode()).digest()).decode()}'"

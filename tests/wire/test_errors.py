@@ -1,0 +1,149 @@
+"""Both error channels: before the first payload, and in the status of the response."""
+
+from typing import Any
+
+import pytest
+
+from copilot_runtime import CopilotRuntime, EmptyAdapter, action
+from copilot_runtime.errors import CopilotError
+from copilot_runtime.interfaces import RunInput
+from tests.wire.client import Answer, Client, client_of
+from tests.wire.documents import chat
+from tests.wire.merge import merge
+from tests.wire.upstream import HEAD, Upstream, call, finish, refusing
+
+pytestmark = pytest.mark.anyio
+
+SECRET = "sk-secret-1234"
+RETRY_SOON = "retry-after-ms: 1"
+
+
+def failure(answer: Answer) -> dict[str, Any]:
+    """Return the error of a failed response."""
+    status = merge(answer.payloads())["generateCopilotResponse"]["status"]
+    assert (status["code"], status["reason"]) == ("Failed", "UNKNOWN_ERROR")
+    return status["details"]
+
+
+async def test_before_the_first_payload_an_error_is_json_with_status_200() -> None:
+    async with client_of(CopilotRuntime(adapter=EmptyAdapter())) as client:
+        answer = await client.ask(chat())
+
+    [error] = answer.json()["errors"]
+    assert answer.status == 200
+    assert answer.headers["content-type"] == "application/graphql-response+json; charset=utf-8"
+    assert answer.json()["data"] is None
+    assert error["path"] == ["generateCopilotResponse"]
+    extensions = {k: v for k, v in error["extensions"].items() if k != "originalError"}
+    assert extensions == {
+        "name": "CopilotError",
+        "statusCode": 400,
+        "code": "MISUSE",
+        "visibility": "dev_only",
+        "severity": "warning",
+        "troubleshootingUrl": None,
+    }
+
+
+async def test_an_unknown_agent_is_named_together_with_the_known_ones(client: Client) -> None:
+    answer = await client.ask(chat(agentSession={"agentName": "nobody"}))
+
+    [error] = answer.json()["errors"]
+    assert answer.status == 200
+    assert "nobody" in error["message"]
+    assert error["extensions"]["code"] == "AGENT_NOT_FOUND"
+    assert error["extensions"]["visibility"] == "banner"
+
+
+async def test_a_hook_that_raises_on_purpose_speaks_to_the_person(provider: Upstream) -> None:
+    def before(run: RunInput) -> None:
+        raise CopilotError("Not on Sundays.")
+
+    async with client_of(
+        CopilotRuntime(adapter=provider.adapter(), on_before_request=before)
+    ) as client:
+        answer = await client.ask(chat())
+
+    assert answer.json()["errors"][0]["message"] == "Not on Sundays."
+    assert provider.requests == []
+
+
+async def test_a_hook_that_breaks_tells_the_person_nothing(provider: Upstream) -> None:
+    def before(run: RunInput) -> None:
+        raise KeyError(SECRET)
+
+    async with client_of(
+        CopilotRuntime(adapter=provider.adapter(), on_before_request=before)
+    ) as client:
+        answer = await client.ask(chat())
+
+    assert answer.status == 200
+    assert answer.json()["errors"][0]["message"]
+    assert SECRET.encode() not in answer.body
+    assert b"Traceback" not in answer.body
+
+
+@pytest.mark.parametrize(
+    ("status", "code"),
+    [
+        (400, "CONFIGURATION_ERROR"),
+        (401, "AUTHENTICATION_ERROR"),
+        (404, "CONFIGURATION_ERROR"),
+        (429, "NETWORK_ERROR"),
+        (500, "NETWORK_ERROR"),
+        (503, "NETWORK_ERROR"),
+    ],
+)
+async def test_a_refusal_of_the_model_is_the_status_of_the_response(
+    client: Client, provider: Upstream, status: int, code: str
+) -> None:
+    provider.plays(refusing(status, "The model says no.", RETRY_SOON))
+
+    answer = await client.ask(chat())
+
+    details = failure(answer)
+    original = details["originalError"]
+    assert (original["code"], original["statusCode"]) == (code, status)
+    assert original["visibility"] == "banner"
+    assert details["description"] == f"OpenAI API error: {status} The model says no."
+    assert b"stack" not in answer.body
+
+
+async def test_a_key_echoed_by_the_provider_does_not_reach_the_browser(provider: Upstream) -> None:
+    provider.plays(refusing(401, f"Incorrect API key provided: {SECRET}."))
+    async with client_of(CopilotRuntime(adapter=provider.adapter(api_key=SECRET))) as client:
+        answer = await client.ask(chat())
+
+    assert failure(answer)["originalError"]["code"] == "AUTHENTICATION_ERROR"
+    assert SECRET.encode() not in answer.body
+
+
+async def test_an_action_that_raises_is_a_result_and_the_chat_goes_on(provider: Upstream) -> None:
+    @action
+    def explode() -> None:
+        """Always raise."""
+        raise CopilotError("kaboom")
+
+    provider.plays([HEAD, call("{}", id="call_1", name="explode"), finish("tool_calls")])
+    async with client_of(CopilotRuntime(adapter=provider.adapter(), actions=[explode])) as client:
+        response = merge((await client.ask(chat())).payloads())["generateCopilotResponse"]
+
+    assert response["status"]["code"] == "Success"
+    assert response["messages"][1]["result"] == (
+        '{"error":{"code":"HANDLER_ERROR","message":"kaboom"},"result":""}'
+    )
+
+
+@pytest.mark.parametrize("arguments", ['{"name":', "", "[]", "5", '"x"', "{} {}", '{"name": 5}'])
+async def test_malformed_arguments_end_in_a_result(provider: Upstream, arguments: str) -> None:
+    @action
+    def greet(name: str) -> str:
+        """Greet somebody."""
+        return f"Hello {name}"
+
+    provider.plays([HEAD, call(arguments, id="call_1", name="greet"), finish("tool_calls")])
+    async with client_of(CopilotRuntime(adapter=provider.adapter(), actions=[greet])) as client:
+        response = merge((await client.ask(chat())).payloads())["generateCopilotResponse"]
+
+    assert response["status"]["code"] == "Success"
+    assert '"code":"INVALID_ARGUMENTS"' in response["messages"][1]["result"]

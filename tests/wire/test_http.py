@@ -1,0 +1,174 @@
+"""The endpoint answers plain HTTP as the Node runtime 1.10.6 was recorded to."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.wire.client import HEADERS, PATH, Client
+from tests.wire.documents import chat
+
+pytestmark = pytest.mark.anyio
+
+RECORDED: dict[str, Any] = json.loads(
+    (Path(__file__).parent / "node" / "exchanges.json").read_text()
+)
+OUR_WORDS = {"invalid_json", "empty_body", "no_query"}
+"""Recordings whose message we say differently; status and headers are the same."""
+
+
+@pytest.mark.parametrize("name", RECORDED)
+async def test_a_recorded_request_is_answered_as_recorded(client: Client, name: str) -> None:
+    request, expected = RECORDED[name]["request"], RECORDED[name]["response"]
+    body = (request["body"] or "").encode()
+
+    answer = await client.ask(
+        body, method=request["method"], path=request["path"], headers=request["headers"]
+    )
+
+    headers = {key: answer.headers.get(key) for key in expected["headers"]}
+    assert (answer.status, headers) == (expected["status"], expected["headers"])
+    if name in OUR_WORDS:
+        assert answer.json()["errors"][0]["extensions"]["code"] == "BAD_REQUEST"
+    elif expected["body"]:
+        assert answer.json() == json.loads(expected["body"])
+
+
+async def test_without_origin_there_are_no_cors_headers(client: Client) -> None:
+    answer = await client.ask({"query": "{ hello }"})
+
+    assert not [name for name in answer.headers if name.startswith("access-control-")]
+
+
+async def test_a_stream_carries_cors_headers(client: Client) -> None:
+    headers = {**HEADERS, "origin": "http://app.example"}
+
+    answer = await client.ask(chat(), headers=headers)
+
+    assert answer.headers["access-control-allow-origin"] == "http://app.example"
+    assert answer.headers["access-control-allow-credentials"] == "true"
+    assert "Origin" in answer.headers["vary"]
+
+
+async def test_a_refusal_carries_cors_headers(client: Client) -> None:
+    headers = {**HEADERS, "origin": "http://app.example"}
+
+    answer = await client.ask(b"{", headers=headers)
+
+    assert answer.status == 400
+    assert answer.headers["access-control-allow-origin"] == "http://app.example"
+
+
+@pytest.mark.parametrize(
+    "body", [chat(), {"query": "{ hello }"}, b"{"], ids=["stream", "query", "error"]
+)
+async def test_the_version_header_echoes_the_client(client: Client, body: object) -> None:
+    headers = {**HEADERS, "x-copilotkit-runtime-client-gql-version": "1.10.6"}
+
+    answer = await client.ask(body, headers=headers)
+
+    assert answer.headers["x-copilotkit-runtime-version"] == "1.10.6"
+
+
+async def test_a_client_without_version_gets_no_version_header(client: Client) -> None:
+    answer = await client.ask({"query": "{ hello }"})
+
+    assert "x-copilotkit-runtime-version" not in answer.headers
+
+
+@pytest.mark.parametrize("version", ["1\r\nset-cookie: a=b", "x" * 5000, "1.10.6\x00", "é"])
+async def test_a_malicious_version_is_not_echoed(client: Client, version: str) -> None:
+    headers = {**HEADERS, "x-copilotkit-runtime-client-gql-version": version}
+
+    answer = await client.ask({"query": "{ hello }"}, headers=headers)
+
+    assert answer.status == 200
+    assert answer.headers.get("x-copilotkit-runtime-version", "") in {"", "1"}
+
+
+async def test_a_charset_in_the_content_type_is_fine(client: Client) -> None:
+    headers = {**HEADERS, "content-type": "application/json; charset=utf-8"}
+
+    answer = await client.ask({"query": "{ hello }"}, headers=headers)
+
+    assert answer.json() == {"data": {"hello": "Hello World"}}
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b"\xff\xfe",
+        b'"text"',
+        b"null",
+        b"5",
+        b'{"query": 5}',
+        b'{"query": null}',
+        b'{"query": ""}',
+        b'{"query": "{ hello }", "variables": []}',
+        b'{"query": "{ hello }", "variables": "x"}',
+        b'{"query": "{ hello }", "operationName": 5}',
+        b"[" * 100_000,
+        b'{"query": "{ hello }", "variables": ' + b'{"a":' * 50_000 + b"1" + b"}" * 50_001,
+    ],
+    ids=lambda body: body[:40].decode("latin-1"),
+)
+async def test_a_body_that_is_no_request_is_refused_with_a_sentence(
+    client: Client, body: bytes
+) -> None:
+    answer = await client.ask(body)
+
+    assert answer.status == 400
+    assert answer.json()["errors"][0]["message"]
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"metadata": {"requestType": "Nope"}}, "CopilotRequestType"),
+        ({"messages": None}, "messages"),
+        ({"surprise": 1}, "surprise"),
+        ({"threadId": {"a": 1}}, "threadId"),
+        ({"messages": [{"id": "1", "createdAt": "no date"}]}, "createdAt"),
+    ],
+)
+async def test_wrong_variables_are_named(
+    client: Client, change: dict[str, Any], words: str
+) -> None:
+    answer = await client.ask(chat(**change))
+
+    assert answer.status == 400
+    assert words in answer.json()["errors"][0]["message"]
+    assert "extensions" not in answer.json()["errors"][0]
+
+
+async def test_a_missing_variable_is_named(client: Client) -> None:
+    body = chat()
+    del body["variables"]["data"]
+
+    answer = await client.ask(body)
+
+    assert answer.status == 400
+    assert answer.json()["errors"][0]["message"] == (
+        'Variable "$data" of required type "GenerateCopilotResponseInput!" was not provided.'
+    )
+
+
+async def test_an_unknown_operation_name_is_refused(client: Client) -> None:
+    answer = await client.ask({**chat(), "operationName": "other"})
+
+    assert answer.status == 400
+    assert answer.json()["errors"][0]["extensions"] == {"code": "OPERATION_RESOLUTION_FAILURE"}
+
+
+@pytest.mark.parametrize("method", ["DELETE", "PATCH", "PUT"])
+async def test_other_methods_are_not_allowed(client: Client, method: str) -> None:
+    answer = await client.ask({"query": "{ hello }"}, method=method)
+
+    assert (answer.status, answer.headers["allow"]) == (405, "GET, POST")
+
+
+async def test_a_query_string_is_tolerated(client: Client) -> None:
+    answer = await client.ask({"query": "{ hello }"}, path=f"{PATH}?trace=1")
+
+    assert answer.json() == {"data": {"hello": "Hello World"}}

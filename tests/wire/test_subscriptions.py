@@ -1,0 +1,281 @@
+"""The same response over graphql-transport-ws, and again from a cursor after a lost connection."""
+
+import asyncio
+import json
+from collections.abc import AsyncGenerator, Sequence
+from contextlib import asynccontextmanager
+from typing import Any
+
+import pytest
+from websockets.asyncio.client import ClientConnection, connect
+from websockets.exceptions import ConnectionClosed, InvalidStatus
+from websockets.typing import Subprotocol
+
+from copilot_runtime import CopilotRuntime, Settings
+from tests.wire.client import PATH
+from tests.wire.documents import data
+from tests.wire.server import listening
+from tests.wire.upstream import HEAD, SILENCE, Upstream, finish, refusing, saying, text
+
+pytestmark = pytest.mark.anyio
+
+PROTOCOL = Subprotocol("graphql-transport-ws")
+QUERY = """
+subscription ($data: GenerateCopilotResponseInput, $runId: String, $after: String) {
+  generateCopilotResponse(data: $data, runId: $runId, after: $after) {
+    cursor threadId runId ended
+    started { __typename id }
+    deltas { messageId content }
+    status { __typename ... on FailedResponseStatus { reason details } }
+  }
+}
+"""
+
+
+class Socket:
+    """One connection that speaks the protocol."""
+
+    def __init__(self, connection: ClientConnection) -> None:
+        self.connection = connection
+
+    async def say(self, message: object) -> None:
+        await self.connection.send(json.dumps(message))
+
+    async def hear(self) -> Any:
+        async with asyncio.timeout(10):
+            return json.loads(await self.connection.recv())
+
+    async def subscribe(self, query: str = QUERY, **variables: Any) -> None:
+        payload = {"query": query, "variables": variables}
+        await self.say({"id": "1", "type": "subscribe", "payload": payload})
+
+    async def update(self) -> Any:
+        """Return the next update, or None at the end."""
+        message = await self.hear()
+        if message["type"] == "complete":
+            return None
+        assert message["type"] == "next", message
+        assert "errors" not in message["payload"], message
+        return message["payload"]["data"]["generateCopilotResponse"]
+
+    async def rest(self) -> list[Any]:
+        found: list[Any] = []
+        while (update := await self.update()) is not None:
+            found.append(update)
+        return found
+
+    async def error(self) -> Any:
+        message = await self.hear()
+        payload = message["payload"]
+        return (payload["errors"] if message["type"] == "next" else payload)[0]
+
+
+@asynccontextmanager
+async def opened(port: int, origin: str | None = None) -> AsyncGenerator[Socket, None]:
+    """Connect and say hello."""
+    headers = {"origin": origin} if origin else {}
+    url = f"ws://127.0.0.1:{port}{PATH}"
+    async with connect(
+        url, subprotocols=[PROTOCOL], additional_headers=headers, proxy=None
+    ) as connection:
+        socket = Socket(connection)
+        await socket.say({"type": "connection_init"})
+        assert await socket.hear() == {"type": "connection_ack"}
+        yield socket
+
+
+def runtime(provider: Upstream, **settings: Any) -> CopilotRuntime:
+    return CopilotRuntime(adapter=provider.adapter(), settings=Settings(**settings))
+
+
+@pytest.fixture
+async def port(provider: Upstream) -> AsyncGenerator[int, None]:
+    async with listening(runtime(provider)) as port:
+        yield port
+
+
+def words(updates: Sequence[Any]) -> list[str]:
+    return [delta["content"] for update in updates for delta in update["deltas"]]
+
+
+async def test_a_subscriber_sees_a_whole_response(port: int, provider: Upstream) -> None:
+    provider.plays(saying("Hel", "lo"))
+    async with opened(port) as socket:
+        await socket.subscribe(data=data())
+        updates = await socket.rest()
+
+    started = [message for update in updates for message in update["started"]]
+    assert words(updates) == ["Hel", "lo"]
+    assert started == [{"__typename": "TextMessageOutput", "id": "chatcmpl-1"}]
+    assert [message for update in updates for message in update["ended"]] == ["chatcmpl-1"]
+    assert {update["threadId"] for update in updates} == {"thread-1"}
+    assert updates[-1]["status"] == {"__typename": "SuccessResponseStatus"}
+
+
+async def test_a_subscriber_sees_each_word_before_the_next_is_said(
+    port: int, provider: Upstream
+) -> None:
+    first, second = asyncio.Event(), asyncio.Event()
+    provider.plays([HEAD, first, text("one"), second, text("two"), finish()])
+    async with opened(port) as socket:
+        await socket.subscribe(data=data())
+        first.set()
+        seen: list[Any] = []
+        while "one" not in words(seen):
+            seen.append(await socket.update())
+        second.set()
+        seen += await socket.rest()
+
+    assert words(seen) == ["one", "two"]
+
+
+async def test_a_lost_connection_goes_on_from_its_cursor(port: int, provider: Upstream) -> None:
+    held = asyncio.Event()
+    provider.plays([HEAD, text("one"), text("two"), held, text("three"), finish()])
+    before: list[Any] = []
+    async with opened(port) as socket:
+        await socket.subscribe(data=data())
+        while "two" not in words(before):
+            before.append(await socket.update())
+    held.set()
+    last = before[-1]
+
+    async with opened(port) as socket:
+        await socket.subscribe(runId=last["runId"], after=last["cursor"])
+        after = await socket.rest()
+
+    assert words(before + after) == ["one", "two", "three"]
+    assert after[-1]["status"] == {"__typename": "SuccessResponseStatus"}
+    assert len(provider.requests) == 1
+
+
+async def test_a_late_reader_sees_everything_again(port: int, provider: Upstream) -> None:
+    provider.plays(saying("Hel", "lo"))
+    async with opened(port) as socket:
+        await socket.subscribe(data=data())
+        live = await socket.rest()
+        await socket.subscribe(runId=live[0]["runId"])
+        again = await socket.rest()
+
+    assert words(again) == words(live)
+    assert len(provider.requests) == 1
+
+
+async def test_a_failure_is_the_status_of_the_last_update(port: int, provider: Upstream) -> None:
+    provider.plays(refusing(401, "No such key."))
+    async with opened(port) as socket:
+        await socket.subscribe(data=data())
+        updates = await socket.rest()
+
+    status = updates[-1]["status"]
+    assert status["__typename"] == "FailedResponseStatus"
+    assert status["details"]["originalError"]["code"] == "AUTHENTICATION_ERROR"
+
+
+@pytest.mark.parametrize(
+    ("variables", "code"),
+    [
+        ({}, "MISUSE"),
+        ({"data": data(), "runId": "r"}, "MISUSE"),
+        ({"runId": "nobody"}, "NOT_FOUND"),
+        ({"data": data(agentSession={"agentName": "nobody"})}, "AGENT_NOT_FOUND"),
+    ],
+    ids=["nothing", "both", "an unknown run", "an unknown agent"],
+)
+async def test_a_wrong_question_is_an_error_with_a_code(
+    port: int, variables: dict[str, Any], code: str
+) -> None:
+    async with opened(port) as socket:
+        await socket.subscribe(**variables)
+        error = await socket.error()
+
+    assert error["extensions"]["code"] == code
+
+
+@pytest.mark.parametrize("after", ["x", "-1", "1e3", "999999999", "²"])
+async def test_a_cursor_that_is_none_ends_the_subscription(
+    port: int, provider: Upstream, after: str
+) -> None:
+    async with opened(port) as socket:
+        await socket.subscribe(data=data())
+        run_id = (await socket.rest())[0]["runId"]
+        await socket.subscribe(runId=run_id, after=after)
+        message = await socket.hear()
+
+    assert message["type"] in {"next", "error", "complete"}
+    assert not message.get("payload", {}) or "Hello" not in json.dumps(message)
+
+
+async def test_documents_have_the_same_limits_as_over_http(port: int, provider: Upstream) -> None:
+    many = " ".join(f"a{number}: hello" for number in range(1000))
+    async with opened(port) as socket:
+        await socket.subscribe(f"{{ {many} }}")
+        error = await socket.error()
+
+    assert error["message"]
+
+
+async def test_other_operations_work_over_the_socket_too(port: int, provider: Upstream) -> None:
+    async with opened(port) as socket:
+        await socket.subscribe("{ hello }")
+        answer, end = await socket.hear(), await socket.hear()
+
+    assert answer["payload"]["data"] == {"hello": "Hello World"}
+    assert end["type"] == "complete"
+
+
+async def test_several_subscriptions_share_one_connection(port: int, provider: Upstream) -> None:
+    held = asyncio.Event()
+    provider.plays([HEAD, held, text("Hello"), finish()])
+    async with opened(port) as socket:
+        for number in range(5):
+            payload = {"query": QUERY, "variables": {"data": data(threadId=f"t{number}")}}
+            await socket.say({"id": str(number), "type": "subscribe", "payload": payload})
+        await provider.until(open=5)
+        held.set()
+        ends: set[str] = set()
+        while len(ends) < 5:
+            message = await socket.hear()
+            if message["type"] == "complete":
+                ends.add(message["id"])
+
+    assert ends == {"0", "1", "2", "3", "4"}
+
+
+@pytest.mark.parametrize("nonsense", ["no json", "[]", "{}", '{"type":"nope"}', "5"])
+async def test_nonsense_closes_the_connection_and_nothing_else(
+    port: int, provider: Upstream, nonsense: str
+) -> None:
+    async with opened(port) as broken:
+        await broken.connection.send(nonsense)
+        with pytest.raises(ConnectionClosed) as closed:
+            await broken.hear()
+    async with opened(port) as fine:
+        await fine.subscribe(data=data())
+        updates = await fine.rest()
+
+    assert closed.value.rcvd is not None
+    assert closed.value.rcvd.code == 4400
+    assert words(updates) == ["Hello"]
+
+
+async def test_a_page_of_another_origin_is_refused(provider: Upstream) -> None:
+    strict = runtime(provider, cors_origins=("http://ours.example",))
+    async with listening(strict) as port:
+        with pytest.raises((InvalidStatus, ConnectionClosed)):
+            async with opened(port, origin="http://theirs.example"):
+                pass
+        async with opened(port, origin="http://ours.example") as socket:
+            await socket.subscribe("{ hello }")
+            answer = await socket.hear()
+
+    assert answer["payload"]["data"] == {"hello": "Hello World"}
+
+
+async def test_stopping_the_server_ends_detached_runs(provider: Upstream) -> None:
+    provider.plays([HEAD, text("Hello"), SILENCE])
+    async with listening(runtime(provider)) as port, opened(port) as socket:
+        await socket.subscribe(data=data())
+        await socket.update()
+
+    await provider.until(open=0, hung_up=1)

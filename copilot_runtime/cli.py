@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any, NoReturn
 
-import click
 import typer
 
 from copilot_runtime import __version__
@@ -32,21 +31,12 @@ def main() -> NoReturn:
     debug = "--debug" in sys.argv[1:]
     arguments = [argument for argument in sys.argv[1:] if argument != "--debug"]
     try:
-        code = cli(arguments, standalone_mode=False)
-    except click.ClickException as error:
-        error.show()
-        sys.exit(error.exit_code)
-    except (click.Abort, KeyboardInterrupt):
-        sys.exit(130)
-    except BrokenPipeError:
-        # the reader of a pipe, such as head, has seen enough; nothing more may be flushed to it
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        sys.exit(0)
+        cli(arguments)
     except Exception as error:  # the last place where an error can become a sentence
         if debug:
             raise
         sys.exit(_sentence(error))
-    sys.exit(code if isinstance(code, int) else 0)
+    sys.exit(0)
 
 
 def _version(wanted: bool) -> None:
@@ -152,10 +142,10 @@ def schema() -> None:
 
 @cli.command()
 def plugins() -> None:
-    """List what can be named in settings and code: ours, then what is installed.
+    """List adapters, agents and other parts by name.
 
-    A package adds a line with an entry point, for instance in the group
-    copilot_runtime.adapters.
+    With each the package it comes from, where it is, and whether it can be used. A package
+    adds a line with an entry point, for instance in the group copilot_runtime.adapters.
     """
     from copilot_runtime.cli_tables import plugin_rows
 
@@ -165,7 +155,10 @@ def plugins() -> None:
 
 @cli.command()
 def settings(config: ConfigOption = None) -> None:
-    """List every setting, its variable in the environment, and its value now."""
+    """List every setting.
+
+    With each its variable in the environment, its value now, and what it means.
+    """
     from copilot_runtime.cli_tables import setting_rows
     from copilot_runtime.config import load_settings
 

@@ -8,6 +8,7 @@ import sys
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import aclosing
 from datetime import UTC, datetime
+from importlib import import_module
 from typing import Any
 from urllib.parse import urlsplit
 from uuid import uuid4
@@ -56,7 +57,7 @@ mutation generateCopilotResponse($data: GenerateCopilotResponseInput!, $properti
 def converse(
     url: str, *, message: str | None = None, agent: str | None = None, headers: Sequence[str] = ()
 ) -> int:
-    """Hold a conversation, or with a message (or a pipe) a single exchange. Return the exit code."""
+    """Hold a conversation, or with a message or a pipe one exchange. Return the exit code."""
     chat = Chat(_address(url), agent=agent, headers=dict(map(_header, headers)))
     with asyncio.Runner() as runner:
         try:
@@ -77,7 +78,7 @@ def converse(
 
 def _loop(runner: asyncio.Runner, chat: "Chat") -> None:
     with contextlib.suppress(ImportError):
-        import readline  # noqa: F401 - gives `input` a history and editing
+        import_module("readline")  # gives `input` a history and editing
     typer.echo(f"Talking to {chat.url}. Ctrl-C stops an answer, Ctrl-D ends.")
     while True:
         try:

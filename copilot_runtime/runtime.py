@@ -212,7 +212,7 @@ class Runtime:
             cause=error.__cause__,
         )
         if isinstance(error, CopilotError):
-            hint = f" {error.hint}" if error.hint else ""
+            hint = f" ({error.hint})" if error.hint else ""
             logger.warning("Run %s: %s%s", run.run_id, error.message, hint)
         else:
             logger.error("Run %s failed", run.run_id, exc_info=error)

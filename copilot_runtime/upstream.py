@@ -112,7 +112,12 @@ class Upstream:
         """Read the last bytes of a finished answer, so that its connection can be used again."""
         task = asyncio.create_task(_drain(response))
         self._draining.add(task)
-        task.add_done_callback(self._draining.discard)
+
+        def let_go(task: asyncio.Task[None]) -> None:
+            self._draining.discard(task)
+            _let_go(response)  # here, because a task cancelled before its first step has no finally
+
+        task.add_done_callback(let_go)
 
     async def _attempt(
         self, method: str, url: str, body: bytes | None, headers: Mapping[str, str]
@@ -170,7 +175,8 @@ class Upstream:
         """Say what went wrong before the answer, without telling clients where we asked."""
         import aiohttp
 
-        origin = "{0.scheme}://{0.netloc}".format(urlsplit(url)).rpartition("@")[2]
+        parts = urlsplit(url)
+        origin = f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}"
         match error:
             case aiohttp.ConnectionTimeoutError():
                 return NetworkError(
@@ -319,12 +325,10 @@ class Reply:
     def let_go(self) -> None:
         """Give the connection back if the answer is at its end, else close it at once."""
         self._timer.cancel()
-        if self._response.content.at_eof():
-            self._response.release()
-        elif self.finished:
+        if self.finished and not self._response.content.at_eof():
             self._upstream.drain(self._response)
         else:
-            self._response.close()
+            _let_go(self._response)
 
     def _watch(self) -> None:
         now = self._loop.time()
@@ -341,16 +345,18 @@ class Reply:
 async def _drain(response: "ClientResponse") -> None:
     from aiohttp import ClientError
 
-    try:
-        with suppress(ClientError, OSError, TimeoutError):
-            async with asyncio.timeout(_DRAIN_TIME):
-                while await response.content.readany():
-                    pass
-    finally:
-        if response.content.at_eof():
-            response.release()
-        else:
-            response.close()
+    with suppress(ClientError, OSError, TimeoutError):
+        async with asyncio.timeout(_DRAIN_TIME):
+            while await response.content.readany():
+                pass
+
+
+def _let_go(response: "ClientResponse") -> None:
+    """Keep the connection for others if the answer was read to its end, else close it."""
+    if response.content.at_eof():
+        response.release()
+    else:
+        response.close()
 
 
 def _was_closed(error: NetworkError) -> bool:

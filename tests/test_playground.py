@@ -7,7 +7,12 @@ from starlette.applications import Starlette
 from starlette.routing import Mount
 from starlette.testclient import TestClient
 
+from copilot_runtime.interfaces import ActionContext
 from copilot_runtime.playground import playground_route
+from copilot_runtime.playground.clock import get_time
+
+pytestmark = pytest.mark.anyio
+CALL = ActionContext(thread_id="t", run_id="r", call_id="c", properties={}, headers={})
 
 
 @pytest.fixture
@@ -75,6 +80,17 @@ def test_a_browser_that_has_the_page_is_not_sent_it_again(client: TestClient):
 def test_the_page_is_only_read(client: TestClient):
     assert client.head("/").status_code == 200
     assert client.post("/").status_code == 405
+
+
+async def test_the_clock_knows_large_cities():
+    assert get_time.run
+    assert re.fullmatch(r"\d\d:\d\d in New York", await get_time.run({"city": "New York"}, CALL))
+
+
+async def test_the_clock_says_which_city_it_does_not_know():
+    assert get_time.run
+    with pytest.raises(ValueError, match="'Atlantis'"):
+        await get_time.run({"city": "Atlantis"}, CALL)
 
 
 def hash_of(element: str, page: str) -> str:

@@ -6,7 +6,9 @@ from inspect import cleandoc
 from typing import NamedTuple
 
 _GOOGLE_PARAMETERS = re.compile(r"(?:Args|Arguments|Parameters|Params|Keyword Args)\s*:\s*$")
-_GOOGLE_SECTION = re.compile(r"[A-Z][A-Za-z ]*:\s*$")
+_GOOGLE_SECTION = re.compile(
+    r"(?:Returns?|Yields?|Raises|Examples?|Notes?|Warnings?|See Also)\s*:\s*$"
+)
 _GOOGLE_ENTRY = re.compile(r"\*{0,2}(\w+)\s*(?:\([^)]*\))?\s*:(?:\s+(.*))?$")
 _REST_ENTRY = re.compile(
     r":(?:param|parameter|arg|argument|key)\s+(?:[^:]*\s)?\*{0,2}(\w+)\s*:\s*(.*)$"
@@ -47,6 +49,7 @@ def _starts_section(lines: list[str], number: int) -> bool:
     line = lines[number]
     return bool(
         _GOOGLE_PARAMETERS.match(line)
+        or _GOOGLE_SECTION.match(line)
         or _REST_FIELD.match(line)
         or (number + 1 < len(lines) and _UNDERLINE.match(lines[number + 1]))
     )
@@ -87,7 +90,7 @@ def _body(lines: list[str], *, indented: bool) -> list[str]:
     body: list[str] = []
     for number, line in enumerate(lines):
         outside = bool(line.strip()) and not line[0].isspace()
-        if outside and (indented or _GOOGLE_SECTION.match(line) or _starts_section(lines, number)):
+        if outside and (indented or _starts_section(lines, number)):
             break
         body.append(line)
     return cleandoc("\n" + "\n".join(body)).splitlines()

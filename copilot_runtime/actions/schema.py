@@ -167,7 +167,7 @@ def _parameter(
     has_field = isinstance(default, FieldInfo)
     if has_field:  # it carries limits as well, which belong to the type
         hint = Annotated[hint, default]
-    extras = get_args(hint)[1:] if get_origin(hint) is Annotated else ()
+    extras: tuple[Any, ...] = get_args(hint)[1:] if get_origin(hint) is Annotated else ()
     given = [item for item in reversed(extras) if isinstance(item, FieldInfo)]
     key = next((item.alias for item in given if item.alias), parameter.name)
     words = next((item.description for item in given if item.description), None)

@@ -3,6 +3,7 @@
 import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import takewhile
 from typing import Any
 
 from copilot_runtime.adapters.demo_arguments import arguments, words
@@ -15,7 +16,13 @@ from copilot_runtime.errors import (
     RateLimited,
 )
 from copilot_runtime.interfaces import Action, ChatRequest
-from copilot_runtime.messages import ImageMessage, Message, ResultMessage, TextMessage
+from copilot_runtime.messages import (
+    ActionExecutionMessage,
+    ImageMessage,
+    Message,
+    ResultMessage,
+    TextMessage,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,9 +53,10 @@ Part = Say | Think | Call | Fail
 
 _NOT_A_MODEL = "I am the demo model: a handful of rules, not a language model."
 _REAL_MODEL = (
-    "For a real model, set `OPENAI_API_KEY` and start the runtime again. A model on your own "
-    "machine (Ollama, vLLM, llama.cpp) works too: set `OPENAI_BASE_URL` to its address, such as "
-    "`http://localhost:11434/v1`."
+    "For a real model, set `OPENAI_API_KEY` and start the runtime again. For a model on your own "
+    "machine (Ollama, vLLM, llama.cpp), set `OPENAI_BASE_URL` to an address such as "
+    "`http://localhost:11434/v1` as well; any key will do then, and `COPILOT_ADAPTER_OPTIONS` "
+    'says which model: `{"model": "llama3.2"}`.'
 )
 _ALWAYS = ("Think about the sea", "Tell me a long story", "Show me an error")
 _THOUGHT = (
@@ -198,14 +206,11 @@ def _last_user_text(messages: Sequence[Message]) -> str:
 
 
 def _fresh_results(messages: Sequence[Message]) -> list[ResultMessage]:
-    """Return the results that came after the person's last message."""
-    fresh: list[ResultMessage] = []
-    for message in reversed(messages):
-        if isinstance(message, TextMessage | ImageMessage):
-            break
-        if isinstance(message, ResultMessage):
-            fresh.insert(0, message)
-    return fresh
+    """Return the results since the person's last message, in the order of their calls."""
+    fresh = [*takewhile(lambda m: not isinstance(m, TextMessage | ImageMessage), messages[::-1])]
+    calls = [m.id for m in reversed(fresh) if isinstance(m, ActionExecutionMessage)]
+    results = [m for m in reversed(fresh) if isinstance(m, ResultMessage)]
+    return sorted(results, key=lambda m: calls.index(m.call_id) if m.call_id in calls else -1)
 
 
 def _report(result: ResultMessage) -> str:

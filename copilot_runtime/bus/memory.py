@@ -19,7 +19,7 @@ _EVENT_BYTES = 160
 
 
 class MemoryBus:
-    """An append-only list per run, bounded in events and bytes, forgotten `ttl` seconds after its end.
+    """An append-only list per run, bounded in size, forgotten `ttl` seconds after its end.
 
     A slow reader never slows the writer: it finds what it missed in the list. A run that
     outgrows its list is refused with `LimitExceeded`; its last event is always taken.
@@ -59,7 +59,7 @@ class MemoryBus:
             log.wake()
 
     def read(self, run_id: str, after: Cursor = START) -> AsyncGenerator[Batch, None]:
-        """Follow a run from a cursor until its last event. Raises `NotFound` or `Misuse` at once."""
+        """Follow a run from a cursor to its last event. Raises `NotFound` or `Misuse` at once."""
         log = self._logs.get(run_id)
         if log is None:
             raise NotFound(

@@ -29,15 +29,15 @@ _MOST_CLIENT_RULES = 1000
 
 
 def from_settings(settings: Settings) -> Sequence[Stage]:
-    """Return the guardrails that the settings ask for, the cheapest first."""
+    """Return the guardrails that the settings ask for. The last, and cheapest, judges first."""
     rules = settings.guardrails
     stages: list[Stage] = []
-    if rules.allow or rules.deny:
-        stages.append(topics(allow=rules.allow, deny=rules.deny, message=rules.message))
-    if rules.words:
-        stages.append(words(rules.words, message=rules.message, output=True))
     if settings.cloud_base_url:
         stages.append(HttpGuardrail(settings.cloud_base_url))
+    if rules.words:
+        stages.append(words(rules.words, message=rules.message, output=True))
+    if rules.allow or rules.deny:
+        stages.append(topics(allow=rules.allow, deny=rules.deny, message=rules.message))
     return stages
 
 

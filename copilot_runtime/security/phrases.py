@@ -102,7 +102,7 @@ class Sieve:
         return held
 
 
-class Found(Exception):  # noqa: N818 -- finding something is what a sieve is for
+class Found(Exception):
     """A text contains a phrase that was looked for."""
 
     def __init__(self, phrase: str) -> None:

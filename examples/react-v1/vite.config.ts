@@ -3,8 +3,6 @@ import { defineConfig } from "vite";
 export default defineConfig({
   base: "./", // the built page works below any path
   esbuild: { jsx: "automatic" },
-  // some dependencies read process.env, which browsers do not have
-  define: { "process.env": {} },
   server: {
     // in development the page comes from Vite, everything the copilot says from Python
     proxy: { "/graphql": "http://localhost:8000" },

@@ -168,11 +168,10 @@ async def test_something_is_called_when_the_client_requires_it():
     assert calls_of(events) == [("get_time", {"city": "Berlin"})]
 
 
-async def test_results_are_reported_and_not_asked_for_again():
+async def test_results_are_reported_in_the_order_of_their_calls_and_not_asked_for_again():
     events = await answer(
         said("time in Rome"),
         ActionExecutionMessage(id="c1", name="get_time", arguments='{"city": "Rome"}'),
-        ResultMessage(id="r1", call_id="c1", name="get_time", result="12:00 in Rome"),
         ActionExecutionMessage(id="c2", name="explode", arguments="{}"),
         ResultMessage(
             id="r2",
@@ -180,6 +179,7 @@ async def test_results_are_reported_and_not_asked_for_again():
             name="explode",
             result='{"error": {"code": "HANDLER_ERROR", "message": "kaboom"}, "result": ""}',
         ),
+        ResultMessage(id="r1", call_id="c1", name="get_time", result="12:00 in Rome"),
     )
 
     assert calls_of(events) == []

@@ -1,6 +1,7 @@
 """Builds `examples/react-v1`, unless the build at hand is newer than its sources."""
 
 import hashlib
+import os
 import shutil
 import subprocess
 from pathlib import Path
@@ -25,7 +26,11 @@ def _npm(purpose: str, *arguments: str) -> None:
         _mark(modules, _digest("package-lock.json"))
     npm = shutil.which("npm")
     assert npm, "npm was not found: the example is built with Node 20 or newer"
-    done = subprocess.run([npm, *arguments], cwd=EXAMPLE, capture_output=True, text=True)
+    # VITE_RUNTIME_URL would point the page away from the runtime under test
+    environment = {name: value for name, value in os.environ.items() if "VITE_" not in name}
+    done = subprocess.run(
+        [npm, *arguments], cwd=EXAMPLE, env=environment, capture_output=True, text=True
+    )
     assert done.returncode == 0, f"npm {' '.join(arguments)} failed:\n{done.stdout}{done.stderr}"
 
 

@@ -152,6 +152,61 @@ async def test_an_error_in_the_middle_keeps_the_words_before_it(browser: Browser
         await expect(answer(page)).to_have_text("Here it comes: I start a sentence and")
 
 
+@pytest.mark.parametrize(
+    ("status", "kind", "body", "said"),
+    [
+        (401, "application/json", '{"detail": "Log in first."}', ["HTTP 401", "Log in first."]),
+        (502, "text/html", "<h1>Bad gateway</h1>", ["HTTP 502", "<h1>Bad gateway</h1>"]),
+        (
+            200,
+            "application/json",
+            '{"errors": [{"message": "No such agent."}]}',
+            ["No such agent."],
+        ),
+        (200, 'multipart/mixed; boundary="-"', "\r\n---\r\n\r\n{}", ["Connection lost"]),
+        (200, 'multipart/mixed; boundary="-"', "\r\n---\r\n\r\n{\r\n---", ["Connection lost"]),
+    ],
+)
+async def test_an_answer_that_is_none_says_what_it_was(
+    browser: Browser, status: int, kind: str, body: str, said: list[str]
+):
+    async with playground(browser, DemoAdapter(pace=0)) as page:
+        headers = {"content-type": kind}
+        await page.route(
+            "**/graphql", lambda route: route.fulfill(status=status, headers=headers, body=body)
+        )
+        await say(page, "hello")
+
+        for words in said:
+            await expect(page.get_by_role("alert")).to_contain_text(words)
+
+
+async def test_a_server_that_is_gone_is_said_and_can_be_tried_again(browser: Browser):
+    async with playground(browser, DemoAdapter(pace=0)) as page:
+        await page.route("**/graphql", lambda route: route.abort("connectionrefused"))
+        await say(page, "think")
+        await expect(page.get_by_role("alert")).to_contain_text("could not be reached")
+
+        await page.unroute("**/graphql")
+        await page.get_by_role("button", name="Try again").click()
+
+        await expect(answer(page)).to_have_text("I have thought about it. (I cannot really think.)")
+        await expect(page.get_by_role("alert")).to_have_count(0)
+
+
+async def test_a_new_chat_forgets_the_old_one_even_in_the_middle_of_it(browser: Browser):
+    model = HeldAdapter("One", " two")
+    async with playground(browser, model) as page:
+        await say(page, "count")
+        model.say_one()
+        await expect(answer(page)).to_have_text("One")
+        await page.get_by_role("button", name="New chat").click()
+
+        await asyncio.wait_for(model.left.wait(), 5)
+        await expect(page.get_by_role("button", name="Send")).to_be_visible()
+        await expect(page.locator(".user, .assistant, .stopped")).to_have_count(0)
+
+
 async def test_what_a_model_says_is_never_markup(browser: Browser):
     model = HeldAdapter('<img src=x onerror="document.title=1"> **bold** `<b>`')
     async with playground(browser, model) as page:

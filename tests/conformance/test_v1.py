@@ -95,7 +95,7 @@ def test_a_scenario_that_waits_for_another_part_names_it(name: str) -> None:
     assert PENDING[WAITING[name]][:3] in {"C (", "D ("}
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def ours() -> Generator[str, None, None]:
     nowhere = "http://localhost:9"
     with served(nowhere, nowhere) as address:

@@ -19,8 +19,3 @@ async def client(provider: Upstream) -> AsyncGenerator[Client, None]:
     """The browser's end of the wire."""
     async with client_of(CopilotRuntime(adapter=provider.adapter())) as client:
         yield client
-
-
-@pytest.fixture
-def anyio_backend() -> str:
-    return "asyncio"

@@ -24,6 +24,7 @@ async def listening(runtime: CopilotRuntime) -> AsyncGenerator[int, None]:
     )
     server = uvicorn.Server(config)
     with config.bind_socket() as sock:
+        sock.listen()  # a client may come before the server has started; it waits
         task = asyncio.create_task(server.serve(sockets=[sock]))
         try:
             yield sock.getsockname()[1]

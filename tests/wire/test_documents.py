@@ -193,7 +193,8 @@ async def test_explicit_nulls_are_the_same_as_nothing(client: Client, provider: 
     absent = chat()
     for name in optional:
         absent["variables"]["data"].pop(name, None)
-    nulls = chat(**dict.fromkeys([*optional, "cloud", "forwardedParameters"]))
+    nulls = chat()
+    nulls["variables"]["data"] |= dict.fromkeys([*optional, "cloud", "forwardedParameters"])
     nulls["variables"]["data"]["messages"][0] |= {
         "actionExecutionMessage": None,
         "resultMessage": None,

@@ -1,13 +1,14 @@
 """What is too large, too deep or too slow is refused in time, with a sentence."""
 
 import asyncio
+import json
 from typing import Any
 
 import pytest
 
 from copilot_runtime import CopilotRuntime, Settings
 from copilot_runtime.errors import ErrorContext
-from tests.wire.client import HEADERS, Answer, Client, client_of
+from tests.wire.client import HEADERS, Answer, Client, client_of, parts
 from tests.wire.documents import AGENTS, PLAIN, chat, user
 from tests.wire.merge import merge
 from tests.wire.upstream import HEAD, SILENCE, Upstream, finish, saying, text
@@ -18,13 +19,13 @@ pytestmark = pytest.mark.anyio
 def runtime(
     provider: Upstream, *, on_error: Any = None, idle_timeout: float = 60, **settings: Any
 ) -> CopilotRuntime:
-    adapter = provider.adapter(idle_timeout=idle_timeout)
+    adapter = provider.adapter(idle_timeout=idle_timeout, connect_timeout=0.3)
     return CopilotRuntime(adapter=adapter, settings=Settings(**settings), on_error=on_error)
 
 
 def refusal(answer: Answer) -> str:
     """Return the sentence of a refusal before anything was started."""
-    [error] = answer.json()["errors"]
+    error = answer.json()["errors"][0]
     assert answer.headers["content-type"].endswith("json; charset=utf-8")
     return error["message"]
 
@@ -75,7 +76,7 @@ async def test_a_query_over_the_limit_in_the_address_is_refused(client: Client) 
         method="GET", path="/copilotkit?query=%7B" + "hello%20" * 5000 + "%7D", headers={}
     )
 
-    assert answer.status in {400, 413, 414}
+    assert refusal(answer)
 
 
 async def test_a_document_too_deep_is_refused(client: Client) -> None:
@@ -238,9 +239,12 @@ async def test_reading_again_goes_on_where_it_stopped(client: Client, provider: 
         await provider.until(open=0)
         exchange.reading.set()
 
-        body = await exchange.until(b"-----")
+        body = b"\r\n---" + (await exchange.until(b"-----\r\n")).removeprefix(b"\r\n---")
 
-    assert [body.count(f'["{word}"]'.encode()) for word in words] == [1] * 50
+    [message] = merge([json.loads(part) for part in parts(body)])["generateCopilotResponse"][
+        "messages"
+    ]
+    assert message["content"] == words
 
 
 async def test_introspection_can_be_switched_off(provider: Upstream) -> None:

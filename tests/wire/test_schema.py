@@ -34,7 +34,7 @@ NAMES = sorted(
 
 @pytest.fixture
 async def ours(client: Client) -> GraphQLSchema:
-    answer = await client.ask({"query": get_introspection_query(descriptions=False)})
+    answer = await client.ask({"query": get_introspection_query(input_value_deprecation=True)})
     return build_client_schema(answer.json()["data"])
 
 
@@ -55,7 +55,7 @@ def facts(kind: GraphQLNamedType) -> set[str]:
         case GraphQLObjectType() | GraphQLInterfaceType():
             found = {f"is {interface.name}" for interface in kind.interfaces}
             for name, field in kind.fields.items():
-                arguments = ", ".join(f"{arg}: {it.type}" for arg, it in field.args.items())
+                arguments = ", ".join(sorted(f"{arg}: {it.type}" for arg, it in field.args.items()))
                 found.add(f"{name}({arguments}): {field.type}")
             return found
         case _:

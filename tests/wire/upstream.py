@@ -82,7 +82,8 @@ class Upstream:
 
     def adapter(self, **options: Any) -> OpenAIAdapter:
         """Return an adapter that talks to this provider, and does not try twice."""
-        return OpenAIAdapter(**{"base_url": self.url, "api_key": "k", "max_retries": 0, **options})
+        options = {"api_key": "k", "max_retries": 0, **options}
+        return OpenAIAdapter(base_url=self.url, **options)
 
     def plays(self, *scripts: Sequence[Step]) -> None:
         """Set what is answered to the next requests."""

@@ -50,7 +50,7 @@ def run_input(
     """Translate a request. Raises `LimitExceeded` for a conversation that is too long."""
     if len(data.messages) > max_messages:
         raise LimitExceeded(
-            f"The conversation has {len(data.messages)} messages; at most {max_messages} are taken.",
+            f"The conversation has {len(data.messages)} messages; {max_messages} are allowed.",
             hint="Raise max_messages in the settings, or start a new thread.",
         )
     session = data.agent_session or None

@@ -35,7 +35,6 @@ from copilot_runtime.transports.graphql.statuses import (
     response_status,
 )
 
-
 _NO_MORE = b'{"hasNext":false}'
 
 

@@ -13,6 +13,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from graphql import (
+    DocumentNode,
     ExecutionResult,
     ExperimentalIncrementalExecutionResults,
     OperationType,
@@ -65,7 +66,7 @@ class GraphQLEndpoint:
         runs: Gateway,
         *,
         properties: Mapping[str, Any] | None = None,
-        forwards: Callable[[str], bool] = lambda name: False,
+        forwards: Callable[[str], bool] = frozenset().__contains__,
         cors: Cors | None = None,
         max_body_bytes: int = 16 * 1024 * 1024,
         max_messages: int = 2000,
@@ -138,24 +139,14 @@ class GraphQLEndpoint:
         reads_only: bool = False,
     ) -> None:
         document = self._documents.get(request.query)
-        if document.errors or document.node is None:
+        if document.node is None:
             code = "GRAPHQL_VALIDATION_FAILED" if document.parsed else "GRAPHQL_PARSE_FAILED"
             await reply.json(coded(document.errors, code), bad=True)
             return
-        operation = get_operation_ast(document.node, request.operation_name)
-        if operation is None:
-            raise BadRequest(
-                "Could not determine what operation to execute.",
-                code="OPERATION_RESOLUTION_FAILURE",
-            )
-        if operation.operation is OperationType.SUBSCRIPTION:
-            raise BadRequest(
-                "Subscriptions are answered over WebSockets (graphql-transport-ws) at this URL."
-            )
-        if reads_only and operation.operation is not OperationType.QUERY:
-            raise BadRequest(
-                "Can only perform a mutation operation from a POST request.", 405, allow="POST"
-            )
+        _check_operation(document.node, request.operation_name, reads_only=reads_only)
+        if document.errors:
+            await reply.json(coded(document.errors, "GRAPHQL_VALIDATION_FAILED"), bad=True)
+            return
         context = self._context(headers)
         try:
             async with Presence(receive, lambda: self._stop(context)):
@@ -251,6 +242,23 @@ class GraphQLEndpoint:
         from copilot_runtime.transports.graphql.websocket import Socket  # only for subscriptions
 
         return Socket(self._context, self._cors)
+
+
+def _check_operation(document: DocumentNode, name: str | None, *, reads_only: bool) -> None:
+    """Raise `BadRequest` for an operation that is not there, or not to be had this way."""
+    operation = get_operation_ast(document, name)
+    if operation is None:
+        raise BadRequest(
+            "Could not determine what operation to execute.", code="OPERATION_RESOLUTION_FAILURE"
+        )
+    if operation.operation is OperationType.SUBSCRIPTION:
+        raise BadRequest(
+            "Subscriptions are answered over WebSockets (graphql-transport-ws) at this URL."
+        )
+    if reads_only and operation.operation is not OperationType.QUERY:
+        raise BadRequest(
+            "Can only perform a mutation operation from a POST request.", 405, allow="POST"
+        )
 
 
 def _body(result: ExecutionResult) -> tuple[Mapping[str, Any], bool]:

@@ -24,6 +24,7 @@ class PathDialect:
     def __init__(self) -> None:
         self._paths: dict[str, Path] = {}
         self._sent: dict[str, int] = {}
+        self._labels: dict[str, str] = {}
 
     def first(self, result: InitialIncrementalExecutionResult) -> dict[str, Any]:
         """Return the payload of the first result."""
@@ -49,6 +50,8 @@ class PathDialect:
             else:
                 patch = {"data": change.data, "path": path}  # pyright: ignore[reportAttributeAccessIssue]  # as above
                 delivered.append((path, patch["data"]))
+            if label := self._labels.get(change.id):
+                patch["label"] = label
             if change.errors:
                 patch["errors"] = [formatted(error) for error in change.errors]
             patches.append(patch)
@@ -61,6 +64,8 @@ class PathDialect:
         for stream in pending:
             self._paths[stream.id] = stream.path
             self._sent[stream.id] = _length(stream.path, delivered)
+            if stream.label:
+                self._labels[stream.id] = stream.label
 
     def _failures(self, result: SubsequentIncrementalExecutionResult) -> list[dict[str, Any]]:
         return [

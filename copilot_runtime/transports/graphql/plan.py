@@ -61,7 +61,7 @@ class Selection:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """One `generateCopilotResponse`: which variables it takes and what it answers under which key."""
+    """One `generateCopilotResponse`: the variables it takes, and what it answers by which key."""
 
     key: str
     data: str

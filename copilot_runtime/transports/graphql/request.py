@@ -74,6 +74,8 @@ def read_post(body: bytes, content_type: str) -> GraphQLRequest:
 
 def read_query_string(query_string: bytes) -> GraphQLRequest:
     """Read a GET. Raises `BadRequest`."""
+    if not query_string:
+        raise BadRequest("Must provide query string.", allow="GET, POST")
     return _from_text(query_string.decode("latin-1"))
 
 

@@ -5,7 +5,6 @@ Strawberry speaks the protocol; this only tells it who asks and what the limits 
 
 from collections.abc import Callable, Iterator
 from datetime import timedelta
-from typing import Any
 
 from starlette.requests import Request
 from starlette.responses import Response
@@ -43,13 +42,9 @@ class Socket(GraphQL[Context, None]):
     ) -> Context:
         return self._context(dict(request.headers))
 
-    async def run(self, request: Any, context: Any = None, root_value: Any = None) -> Any:
-        """Refuse a page of another origin: browsers send no preflight for WebSockets."""
-        origin = request.headers.get("origin")
-        if origin is not None and not self._cors.allows(origin):
-            await request.close(code=1008, reason="This origin is not allowed.")
-            return request
-        return await super().run(request, context, root_value)
+    def is_websocket_origin_allowed(self, request: WebSocket, origin: str) -> bool:  # noqa: ARG002  # Strawberry's signature
+        """Judge a page of another origin: browsers send no preflight for WebSockets."""
+        return self._cors.allows(origin)
 
 
 class KnownDocuments(SchemaExtension):

@@ -182,6 +182,7 @@ def main() -> None:
     app = build(options.llm, options.remote)
     config = uvicorn.Config(app, host="127.0.0.1", port=options.port, log_level="warning")
     with config.bind_socket() as sock:
+        sock.listen()  # whoever reads the address below may come before the server has started
         print(f"python runtime on http://localhost:{sock.getsockname()[1]}", flush=True)  # noqa: T201
         uvicorn.Server(config).run(sockets=[sock])
 

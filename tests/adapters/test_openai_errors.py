@@ -1,0 +1,280 @@
+"""What a provider that refuses, or is not there, becomes for the person in front of the browser."""
+
+import asyncio
+import logging
+import socket
+from collections.abc import AsyncGenerator
+from contextlib import aclosing
+from typing import Any
+
+import pytest
+
+from copilot_runtime.adapters.openai import OpenAIAdapter
+from copilot_runtime.errors import (
+    AuthenticationFailed,
+    ConfigurationFailed,
+    CopilotError,
+    NetworkError,
+    RateLimited,
+    RunStalled,
+)
+from copilot_runtime.events import Event
+from copilot_runtime.interfaces import ChatRequest
+from copilot_runtime.messages import TextMessage
+from tests.adapters.provider import HANG, HEAD, Provider, Step, piece, saying, text, whole
+
+pytestmark = pytest.mark.anyio
+
+REQUEST = ChatRequest(messages=[TextMessage(id="u1", role="user", content="Hello")])
+SECRET = "sk-very-secret"
+
+
+@pytest.fixture
+async def adapter(provider: Provider) -> AsyncGenerator[OpenAIAdapter, None]:
+    adapter = OpenAIAdapter(base_url=f"{provider.url}/v1", api_key=SECRET, max_retries=0)
+    yield adapter
+    await adapter.aclose()
+
+
+async def answer_to(adapter: OpenAIAdapter) -> list[Event]:
+    async with aclosing(adapter.stream(REQUEST)) as events:
+        return [event async for event in events]
+
+
+async def error_of(adapter: OpenAIAdapter) -> CopilotError:
+    with pytest.raises(CopilotError) as caught:
+        await answer_to(adapter)
+    return caught.value
+
+
+def refusal(message: str, **more: Any) -> dict[str, Any]:
+    return {"error": {"message": message, "type": "invalid_request_error", "param": None, **more}}
+
+
+STATUSES: dict[str, tuple[type[CopilotError], str, int, str, str]] = {
+    "400 Bad Request": (
+        ConfigurationFailed,
+        "CONFIGURATION_ERROR",
+        400,
+        "BadRequestError",
+        "critical",
+    ),
+    "401 Unauthorized": (
+        AuthenticationFailed,
+        "AUTHENTICATION_ERROR",
+        401,
+        "AuthenticationError",
+        "critical",
+    ),
+    "403 Forbidden": (
+        ConfigurationFailed,
+        "CONFIGURATION_ERROR",
+        403,
+        "PermissionDeniedError",
+        "critical",
+    ),
+    "404 Not Found": (ConfigurationFailed, "CONFIGURATION_ERROR", 404, "NotFoundError", "critical"),
+    "409 Conflict": (ConfigurationFailed, "CONFIGURATION_ERROR", 409, "ConflictError", "critical"),
+    "422 Unprocessable": (
+        ConfigurationFailed,
+        "CONFIGURATION_ERROR",
+        422,
+        "UnprocessableEntityError",
+        "critical",
+    ),
+    "429 Too Many Requests": (RateLimited, "NETWORK_ERROR", 429, "RateLimitError", "warning"),
+    "500 Internal Server Error": (
+        NetworkError,
+        "NETWORK_ERROR",
+        500,
+        "InternalServerError",
+        "critical",
+    ),
+    "503 Service Unavailable": (
+        NetworkError,
+        "NETWORK_ERROR",
+        503,
+        "InternalServerError",
+        "critical",
+    ),
+}
+
+
+@pytest.mark.parametrize("status", STATUSES)
+async def test_a_status_becomes_the_error_the_node_runtime_makes_of_it(
+    provider: Provider, adapter: OpenAIAdapter, status: str
+):
+    provider.answer([whole(refusal("No, from mock."), status=status)])
+
+    error = await error_of(adapter)
+
+    report = error.report()
+    seen = (type(error), report.code, report.status_code, report.kind, report.severity)
+    assert (seen, report.message, report.visibility) == (
+        STATUSES[status],
+        f"OpenAI API error: {status[:3]} No, from mock.",
+        "banner",
+    )
+
+
+BODIES: dict[str, tuple[bytes | dict[str, Any], str]] = {
+    "OpenAI": (refusal("No."), "500 No."),
+    "a text as error": ({"error": "No."}, "500 No."),
+    "FastAPI": ({"detail": "No."}, "500 No."),
+    "FastAPI's validation": ({"detail": [{"loc": ["body"], "msg": "No."}]}, "500 No."),
+    "Gemini": (b'[{"error": {"code": 500, "message": "No."}}]', "500 No."),
+    "vLLM": ({"object": "error", "message": "No."}, "500 No."),
+    "JSON of another kind": ({"a": 1}, '500 {"a":1}'),
+    "text": (b"Bad\n gateway", "500 Bad gateway"),
+    "a page": (b"<html><style>p{}</style><h1>Bad</h1>gateway</html>", "500 Bad gateway"),
+    "bytes": (b"\xff", "500 \N{REPLACEMENT CHARACTER}"),
+    "nothing": (b"", "500 status code (no body)"),
+    "a novel": (b"x" * 5_000, "500 " + "x" * 500 + "…"),
+}
+
+
+@pytest.mark.parametrize("case", BODIES)
+async def test_the_reason_is_found_in_any_body(
+    provider: Provider, adapter: OpenAIAdapter, case: str
+):
+    body, message = BODIES[case]
+    provider.answer([whole(body, status="500 Oh")])
+    assert (await error_of(adapter)).message == f"OpenAI API error: {message}"
+
+
+async def test_a_status_without_its_body_is_still_that_status(
+    provider: Provider, adapter: OpenAIAdapter
+):
+    provider.answer([b"HTTP/1.1 401 No\r\ncontent-length: 99\r\n\r\n{", "reset"])
+    assert (await error_of(adapter)).status_code == 401
+
+
+async def test_the_request_id_is_for_the_log(provider: Provider, adapter: OpenAIAdapter):
+    provider.answer([whole(refusal("No."), status="400 No", x_request_id="req_7")])
+    error = await error_of(adapter)
+    assert error.hint == "Request id: req_7."
+    assert "req_7" not in error.message
+
+
+async def test_the_key_is_in_no_message_and_no_log(
+    provider: Provider, adapter: OpenAIAdapter, caplog: pytest.LogCaptureFixture
+):
+    caplog.set_level(logging.DEBUG)
+    provider.answer([whole(refusal(f"Wrong key: {SECRET}."), status="401 No")])
+
+    error = await error_of(adapter)
+
+    assert error.message == "OpenAI API error: 401 Wrong key: ***."
+    assert SECRET not in f"{error!r} {error.hint} {adapter!r} {caplog.text}"
+    assert provider.requests[0].headers["authorization"] == f"bearer {SECRET}"
+
+
+async def test_a_redirect_is_explained_and_the_key_not_sent_on(
+    provider: Provider, adapter: OpenAIAdapter
+):
+    provider.answer([whole(b"", status="308 Moved", location="http://elsewhere.test/v1")])
+    error = await error_of(adapter)
+    assert error.message == "OpenAI API error: 308 redirects are not followed"
+    assert error.hint == "It redirects to 'http://elsewhere.test/v1': is the base URL right?"
+
+
+async def test_a_rate_limit_says_how_long_to_wait(provider: Provider, adapter: OpenAIAdapter):
+    provider.answer([whole(refusal("Slow down."), status="429 No", retry_after="120")])
+    error = await error_of(adapter)
+    assert isinstance(error, RateLimited)
+    assert error.retry_after == 120
+
+
+async def test_a_failure_that_may_pass_is_tried_again(provider: Provider):
+    provider.answer([whole(b"", status="503 Busy", retry_after_ms="1")], saying(text("Hi")))
+    adapter = OpenAIAdapter(base_url=f"{provider.url}/v1")
+    assert len(await answer_to(adapter)) == 3
+    await adapter.aclose()
+
+
+async def test_a_key_is_needed_where_openai_answers_itself(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.delenv("OPENAI_API_KEY", raising=False)
+    monkeypatch.delenv("OPENAI_BASE_URL", raising=False)
+
+    error = await error_of(OpenAIAdapter())
+
+    assert isinstance(error, ConfigurationFailed)
+    assert error.message == "There is no API key for OpenAI."
+    assert error.hint is not None
+    assert "OPENAI_API_KEY" in error.hint
+
+
+async def test_elsewhere_no_key_is_needed(provider: Provider, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.delenv("OPENAI_API_KEY", raising=False)
+    monkeypatch.setenv("OPENAI_BASE_URL", f"{provider.url}/v1/")
+    provider.answer(saying(text("Hi")))
+    adapter = OpenAIAdapter("llama3")
+
+    await answer_to(adapter)
+    await adapter.aclose()
+
+    assert provider.requests[0].line == "POST /v1/chat/completions HTTP/1.1"
+    assert "authorization" not in provider.requests[0].headers
+
+
+@pytest.mark.parametrize("key", ["sk-ü", "sk-a\r\nx-evil: 1"])
+async def test_a_key_that_cannot_be_one_is_refused_without_repeating_it(key: str):
+    error = await error_of(OpenAIAdapter(api_key=key))
+    assert error.message == "The API key for OpenAI holds characters no key has."
+
+
+@pytest.mark.parametrize("address", ["api.openai.com/v1", "ftp://x/v1", "https://", "nonsense"])
+def test_a_base_url_that_is_none_is_refused_at_once(address: str):
+    with pytest.raises(ConfigurationFailed, match="is not an address"):
+        OpenAIAdapter(base_url=address)
+
+
+async def test_nobody_listening_is_explained():
+    with socket.socket() as unused:
+        unused.bind(("127.0.0.1", 0))
+        address = f"http://127.0.0.1:{unused.getsockname()[1]}"
+        adapter = OpenAIAdapter(base_url=address, max_retries=0)
+        error = await error_of(adapter)
+    await adapter.aclose()
+
+    assert error.message == "OpenAI API error: Connection error. The connection was refused."
+    assert error.hint is not None
+    assert address in error.hint
+    assert (error.kind, error.code) == ("APIConnectionError", "NETWORK_ERROR")
+
+
+SILENCES: dict[str, list[Step]] = {
+    "before the answer": [HANG],
+    "before the first word": [HEAD, HANG],
+    "in the middle": [HEAD, piece(text("Hi")), HANG],
+}
+
+
+@pytest.mark.parametrize("case", SILENCES)
+async def test_a_silence_ends_in_an_error(provider: Provider, case: str):
+    provider.answer(SILENCES[case])
+    adapter = OpenAIAdapter(base_url=f"{provider.url}/v1", connect_timeout=0.05, idle_timeout=0.05)
+
+    error = await error_of(adapter)
+    await provider.until_open(0)
+    await adapter.aclose()
+
+    assert isinstance(error, RunStalled)
+    assert error.message == "OpenAI API error: No answer for 0.05 seconds."
+    assert len(provider.requests) == 1
+
+
+async def test_a_slow_reader_is_not_a_silent_model(provider: Provider):
+    provider.answer(saying(text("Hi"), text("!")))
+    adapter = OpenAIAdapter(base_url=f"{provider.url}/v1", idle_timeout=0.01)
+    over = asyncio.Event()
+    asyncio.get_running_loop().call_later(0.05, over.set)
+
+    seen: list[Event] = []
+    async with aclosing(adapter.stream(REQUEST)) as events:
+        async for event in events:
+            await over.wait()
+            seen.append(event)
+    await adapter.aclose()
+
+    assert len(seen) == 4

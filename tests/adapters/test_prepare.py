@@ -1,0 +1,194 @@
+"""Conversations of any kind, as providers accept them."""
+
+from collections.abc import Sequence
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from copilot_runtime.adapters._prepare import (
+    IMAGE_TOKENS,
+    NO_RESULT,
+    Exchange,
+    Item,
+    fitted,
+    prepared,
+)
+from copilot_runtime.messages import (
+    ActionExecutionMessage,
+    AgentStateMessage,
+    ImageMessage,
+    Message,
+    ResultMessage,
+    Role,
+    TextMessage,
+)
+
+IDS = st.sampled_from(["", "a", "b", "c", "d"])
+ROLES: st.SearchStrategy[Role] = st.sampled_from(
+    ["user", "assistant", "system", "developer", "tool"]
+)
+TEXTS = st.text(max_size=40)
+MESSAGES: st.SearchStrategy[list[Message]] = st.lists(
+    st.one_of(
+        st.builds(TextMessage, id=IDS, role=ROLES, content=TEXTS),
+        st.builds(ImageMessage, id=IDS, role=ROLES, format=TEXTS, bytes=TEXTS),
+        st.builds(ActionExecutionMessage, id=IDS, name=IDS, arguments=TEXTS),
+        st.builds(ResultMessage, id=IDS, call_id=IDS, name=IDS, result=TEXTS),
+        st.builds(AgentStateMessage, id=IDS, agent=IDS, state=st.just({})),
+    ),
+    max_size=20,
+)
+
+
+def said(text: str, role: Role = "user") -> TextMessage:
+    return TextMessage(id=text[:3], role=role, content=text)
+
+
+def call(id: str, arguments: str = "{}") -> ActionExecutionMessage:
+    return ActionExecutionMessage(id=id, name="act", arguments=arguments)
+
+
+def result(id: str, text: str = "done") -> ResultMessage:
+    return ResultMessage(id=f"result-{id}", call_id=id, name="act", result=text)
+
+
+def size(items: Sequence[Item]) -> int:
+    """Return the characters of texts and exchanges."""
+    return sum(
+        len(item.content)
+        if isinstance(item, TextMessage)
+        else len(item.call.name) + len(item.call.arguments) + len(item.result.result)
+        if isinstance(item, Exchange)
+        else IMAGE_TOKENS * 3
+        for item in items
+    )
+
+
+@given(MESSAGES)
+def test_every_call_stands_once_and_with_its_first_result(messages: list[Message]):
+    exchanges = [item for item in prepared(messages) if isinstance(item, Exchange)]
+
+    ids = [exchange.call.id for exchange in exchanges]
+    assert len(ids) == len(set(ids))
+    for exchange in exchanges:
+        results = [
+            message
+            for message in messages
+            if isinstance(message, ResultMessage) and message.call_id == exchange.call.id
+        ]
+        assert exchange.result == results[0] if results else exchange.result.result == NO_RESULT
+
+
+@given(MESSAGES)
+def test_what_a_user_says_is_kept_in_order(messages: list[Message]):
+    def of_user(items: Sequence[Message | Item]) -> list[TextMessage]:
+        return [item for item in items if isinstance(item, TextMessage) and item.role == "user"]
+
+    assert of_user(prepared(messages)) == of_user(messages)
+
+
+@given(MESSAGES, st.integers(min_value=-10, max_value=100))
+def test_a_conversation_that_was_cut_is_a_part_of_it_and_keeps_what_matters(
+    messages: list[Message], tokens: int
+):
+    items = prepared(messages)
+    kept = fitted(items, tokens)
+
+    places = iter(items)
+    assert all(any(item == place for place in places) for item in kept)
+    texts = [item for item in items if isinstance(item, TextMessage)]
+    for item in texts:
+        assert item in kept or item.role not in ("system", "developer")
+    of_user = [item for item in items if not isinstance(item, Exchange) and item.role == "user"]
+    assert not of_user or of_user[-1] in kept
+    assert fitted(kept, tokens) == kept
+
+
+def test_results_out_of_order_find_their_calls():
+    messages = [result("b"), said("Hi"), call("a"), call("b"), said("Hm", "assistant"), result("a")]
+    assert prepared(messages) == [
+        said("Hi"),
+        Exchange(call("a"), result("a")),
+        Exchange(call("b"), result("b")),
+        said("Hm", "assistant"),
+    ]
+
+
+def test_results_without_a_call_and_second_results_are_dropped():
+    messages = [call("a"), result("a"), result("a", "again"), result("nobody's")]
+    assert prepared(messages) == [Exchange(call("a"), result("a"))]
+
+
+def test_a_call_without_a_result_says_so():
+    assert prepared([call("a"), said("Go on")]) == [
+        Exchange(call("a"), result("a", NO_RESULT)),
+        said("Go on"),
+    ]
+
+
+def test_empty_texts_of_the_model_and_agent_states_are_dropped():
+    messages: list[Message] = [
+        said("", "assistant"),
+        said(" \n", "system"),
+        said("result", "tool"),
+        AgentStateMessage(id="s", agent="a", state={}),
+        said(""),
+    ]
+    assert prepared(messages) == [said("")]
+
+
+def test_arguments_are_always_an_object():
+    texts = ["", '{"a": 1}', "[1]", '{"a":', "\ud83d"]
+    exchanges = prepared([call(str(number), text) for number, text in enumerate(texts)])
+    assert [item.call.arguments for item in exchanges if isinstance(item, Exchange)] == [
+        "{}",
+        '{"a": 1}',
+        '{"unreadable":"[1]"}',
+        '{"unreadable":"{\\"a\\":"}',
+        '{"unreadable":"?"}',
+    ]
+
+
+def test_the_oldest_messages_go_first_and_instructions_never():
+    items: list[Item] = [said("sys", "system"), said("1" * 90), said("2" * 90), said("3" * 90)]
+    assert fitted(items, 62) == [items[0], items[2], items[3]]
+
+
+def test_a_message_that_does_not_fit_hides_all_before_it():
+    items: list[Item] = [said("1"), said("2" * 900), said("3")]
+    assert fitted(items, 100) == [said("3")]
+
+
+def test_a_call_goes_together_with_its_result():
+    exchange = Exchange(call("a"), result("a", "x" * 300))
+    assert fitted([said("1"), exchange, said("2")], 90) == [said("2")]
+
+
+def test_an_image_costs_what_an_image_costs():
+    image = ImageMessage(id="i", role="user", format="png", bytes="A" * 10_000_000)
+    assert fitted([image, said("What is this?")], IMAGE_TOKENS + 10) == [
+        image,
+        said("What is this?"),
+    ]
+
+
+def test_huge_results_of_this_turn_are_shortened_and_never_dropped():
+    items: list[Item] = [
+        said("old"),
+        said("Go"),
+        Exchange(call("a"), result("a", "a" * 50_000)),
+        Exchange(call("b"), result("b", "b" * 100)),
+    ]
+    kept = fitted(items, 1_500)
+
+    assert [type(item) for item in kept] == [TextMessage, Exchange, Exchange]
+    assert kept[2] == items[3]
+    assert size(kept) < 4_600
+    shortened = kept[1]
+    assert isinstance(shortened, Exchange)
+    assert "characters left out" in shortened.result.result
+
+
+def test_one_huge_question_is_sent_as_it_is():
+    items: list[Item] = [said("old"), said("x" * 1_000_000)]
+    assert fitted(items, 1_000) == [items[1]]

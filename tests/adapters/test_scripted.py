@@ -1,0 +1,98 @@
+import asyncio
+from contextlib import aclosing
+
+import pytest
+
+from copilot_runtime.adapters.scripted import Gate, ScriptedAdapter, call, say
+from copilot_runtime.errors import Misuse, NetworkError
+from copilot_runtime.events import (
+    ActionExecutionArgs,
+    ActionExecutionEnd,
+    ActionExecutionStart,
+    Event,
+    TextMessageContent,
+    TextMessageEnd,
+    TextMessageStart,
+)
+from copilot_runtime.interfaces import ChatRequest
+from copilot_runtime.messages import TextMessage
+
+pytestmark = pytest.mark.anyio
+
+REQUEST = ChatRequest(messages=[TextMessage(id="u1", role="user", content="Hello")])
+
+
+async def answer_to(adapter: ScriptedAdapter, request: ChatRequest = REQUEST) -> list[Event]:
+    async with aclosing(adapter.stream(request)) as events:
+        return [event async for event in events]
+
+
+async def test_a_turn_is_said_for_each_request():
+    adapter = ScriptedAdapter(call("add", {"a": 1}), say(["It ", "", "is 1."], id="m"))
+
+    assert [await answer_to(adapter), await answer_to(adapter)] == [
+        [
+            ActionExecutionStart(call_id="call-add", name="add"),
+            ActionExecutionArgs(call_id="call-add", delta='{"a":1}'),
+            ActionExecutionEnd(call_id="call-add"),
+        ],
+        [
+            TextMessageStart(message_id="m"),
+            TextMessageContent(message_id="m", content="It "),
+            TextMessageContent(message_id="m", content="is 1."),
+            TextMessageEnd(message_id="m"),
+        ],
+    ]
+    assert adapter.requests == [REQUEST, REQUEST]
+
+
+async def test_a_turn_may_depend_on_the_request():
+    adapter = ScriptedAdapter(lambda request: say(f"You said {request.messages[0].id}."))
+    assert TextMessageContent(message_id="message-1", content="You said u1.") in await answer_to(
+        adapter
+    )
+
+
+async def test_an_exception_is_raised_where_it_stands():
+    adapter = ScriptedAdapter([*say("Hi")[:2], NetworkError("gone")], ValueError("now"))
+    seen: list[Event] = []
+    with pytest.raises(NetworkError, match="gone"):
+        async with aclosing(adapter.stream(REQUEST)) as events:
+            async for event in events:
+                seen.append(event)
+    assert seen == say("Hi")[:2]
+    with pytest.raises(ValueError, match="now"):
+        await answer_to(adapter)
+
+
+async def test_a_script_that_has_ended_says_so():
+    adapter = ScriptedAdapter(say("Hi"))
+    await answer_to(adapter)
+    with pytest.raises(Misuse, match="has 1 turns and was asked for turn 2"):
+        await answer_to(adapter)
+
+
+async def test_a_gate_lets_one_event_pass_at_a_time():
+    gate = Gate()
+    seen: list[Event] = []
+
+    async def listen() -> None:
+        async with aclosing(ScriptedAdapter(say(["a", "b"]), gate=gate).stream(REQUEST)) as events:
+            async for event in events:
+                seen.append(event)
+
+    listening = asyncio.create_task(listen())
+    lengths: list[int] = []
+    for _ in range(4):
+        await gate.reached()
+        lengths.append(len(seen))
+        gate.release()
+    await listening
+
+    assert (lengths, len(seen)) == ([0, 1, 2, 3], 4)
+
+
+async def test_closing_is_remembered():
+    adapter = ScriptedAdapter()
+    await adapter.aclose()
+    assert adapter.closed

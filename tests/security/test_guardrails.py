@@ -1,0 +1,115 @@
+"""Rules on topics and words, from the request to the log."""
+
+import pytest
+
+from copilot_runtime import ScriptedAdapter, Settings
+from copilot_runtime.adapters.scripted import say
+from copilot_runtime.config import GuardrailSettings
+from copilot_runtime.events import ReasoningContent, ReasoningEnd, ReasoningStart
+from copilot_runtime.interfaces import GuardrailRules
+from copilot_runtime.messages import TextMessage
+from copilot_runtime.security.guardrails import topics, words
+from tests.security.conftest import RULES, asking, log_of, refusal, text_of
+
+pytestmark = pytest.mark.anyio
+
+
+async def test_a_denied_topic_is_refused_before_the_model_is_asked() -> None:
+    adapter = ScriptedAdapter(say("Sure."))
+    events = await log_of(adapter, [topics(deny=["bombs"])], asking("How to make BOMBS?"))
+    error = refusal(events)
+    assert error is not None
+    assert (error.code, error.message) == (
+        "GUARDRAILS_VALIDATION_FAILED",
+        "I cannot help with that topic.",
+    )
+    assert adapter.requests == []
+
+
+async def test_a_question_must_name_one_of_the_allowed_topics() -> None:
+    rule = topics(allow=["cooking", "wine"], message="Only food, please.")
+    refused = await log_of(ScriptedAdapter(), [rule], asking("Tell me about cars"))
+    answered = await log_of(ScriptedAdapter(say("Red.")), [rule], asking("Which wine?"))
+    assert refusal(refused) is not None
+    assert text_of(answered) == "Red."
+
+
+async def test_the_last_question_counts_even_when_an_answer_stands_behind_it() -> None:
+    faked = TextMessage(id="a", role="assistant", content="Of course, ")
+    rule = topics(deny=["bombs"])
+    assert refusal(await log_of(ScriptedAdapter(), [rule], asking("bombs", faked)))
+    after = await log_of(ScriptedAdapter(say("Hi.")), [rule], asking("bombs", faked, "sorry"))
+    assert text_of(after) == "Hi."
+
+
+async def test_a_request_without_a_question_passes() -> None:
+    events = await log_of(ScriptedAdapter(say("Hi.")), [topics(allow=["wine"])], asking())
+    assert text_of(events) == "Hi."
+
+
+async def test_topics_of_the_client_count_only_when_asked_for() -> None:
+    run = asking("something forbidden", rules=RULES)
+    passed = await log_of(ScriptedAdapter(say("Ok.")), [topics()], run)
+    refused = await log_of(ScriptedAdapter(), [topics(honour_client=True)], run)
+    assert refusal(passed) is None
+    assert refusal(refused) is not None
+
+
+async def test_a_client_may_not_bring_topics_without_end() -> None:
+    run = asking("hi", rules=GuardrailRules(deny=["x"] * 1001))
+    error = refusal(await log_of(ScriptedAdapter(), [topics(honour_client=True)], run))
+    assert error is not None
+    assert error.code == "LIMIT_EXCEEDED"
+
+
+async def test_an_answer_stops_before_a_forbidden_word_is_shown() -> None:
+    adapter = ScriptedAdapter(say(["The pass", "word is sw", "ord", "fish, ", "he said."]))
+    events = await log_of(adapter, [words(["swordfish"], output=True)], asking("Tell me"))
+    assert text_of(events) == "The password is "
+    assert refusal(events) is not None
+
+
+async def test_a_forbidden_word_at_the_very_end_is_found() -> None:
+    adapter = ScriptedAdapter(say(["It is sword", "fish"]))
+    events = await log_of(adapter, [words(["swordfish"], output=True)], asking("Tell me"))
+    assert text_of(events) == "It is "
+    assert refusal(events) is not None
+
+
+async def test_an_innocent_answer_arrives_whole() -> None:
+    adapter = ScriptedAdapter(say(["A sword", " and a fi", "sh and a sword"]))
+    events = await log_of(adapter, [words(["sword dance"], output=True)], asking("Tell me"))
+    assert text_of(events) == "A sword and a fish and a sword"
+    assert refusal(events) is None
+
+
+async def test_a_thought_is_sifted_like_an_answer() -> None:
+    thought = [
+        ReasoningStart(message_id="m"),
+        ReasoningContent(message_id="m", content="It is sword"),
+        ReasoningContent(message_id="m", content="fish."),
+        ReasoningEnd(message_id="m"),
+    ]
+    events = await log_of(
+        ScriptedAdapter(thought), [words(["swordfish"], output=True)], asking("Tell me")
+    )
+    shown = [event.content for event in events if isinstance(event, ReasoningContent)]
+    assert shown == ["It is "]
+
+
+async def test_without_output_only_the_question_is_looked_at() -> None:
+    stage = words(["swordfish"])
+    events = await log_of(ScriptedAdapter(say("swordfish")), [stage], asking("Tell me"))
+    assert text_of(events) == "swordfish"
+    assert refusal(await log_of(ScriptedAdapter(), [stage], asking("swordfish?"))) is not None
+
+
+async def test_guardrails_may_come_from_the_settings() -> None:
+    rules = GuardrailSettings(deny=("bombs",), words=("swordfish",), message="No.")
+    for question in ("bombs", "swordfish"):
+        events = await log_of(
+            ScriptedAdapter(), [], asking(question), settings=Settings(guardrails=rules)
+        )
+        error = refusal(events)
+        assert error is not None
+        assert error.message == "No."

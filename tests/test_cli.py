@@ -1,0 +1,368 @@
+"""The command line, as a person meets it: in a process of its own."""
+
+import contextlib
+import os
+import pty
+import re
+import signal
+import socket
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+
+import pytest
+
+from copilot_runtime import __version__
+
+ROOT = Path(__file__).parent.parent
+CLEAN = {
+    name: value
+    for name, value in os.environ.items()
+    if not name.startswith(("COPILOT", "OPENAI", "PYTEST"))
+} | {"PYTHONPATH": str(ROOT), "PYTHONWARNINGS": "error", "COLUMNS": "100"}
+COMMAND = [sys.executable, "-m", "copilot_runtime"]
+
+Start = Callable[..., str]
+
+
+@pytest.fixture
+def start(tmp_path: Path) -> Iterator[Start]:
+    """Start servers on free ports; each call returns the banner. End them with the test."""
+    with contextlib.ExitStack() as stack:
+
+        def begin(*arguments: str, cwd: Path = tmp_path, **environ: str) -> str:
+            process = stack.enter_context(
+                subprocess.Popen(
+                    [*COMMAND, "serve", "--port", "0", *arguments],
+                    cwd=cwd,
+                    env=CLEAN | environ,
+                    stdout=subprocess.PIPE,
+                    stderr=subprocess.PIPE,
+                    text=True,
+                )
+            )
+            stack.callback(process.kill)
+            assert process.stdout is not None
+            assert process.stderr is not None
+            banner = ""
+            for line in process.stdout:
+                banner += line
+                if line.startswith("Ctrl-C"):
+                    return banner
+            raise AssertionError(f"It did not start: {banner}{process.stderr.read()}")
+
+        yield begin
+
+
+def run(
+    *arguments: str, cwd: Path = ROOT, given: str = "", **environ: str
+) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [*COMMAND, *arguments],
+        cwd=cwd,
+        env=CLEAN | environ,
+        input=given,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+
+
+def url_in(banner: str) -> str:
+    found = re.search(r"http://\S+", banner)
+    assert found is not None
+    return found[0].rstrip("/")
+
+
+def complaint(*arguments: str, cwd: Path = ROOT, **environ: str) -> str:
+    """Return what a command that fails says; it must be an error and no traceback."""
+    done = run(*arguments, cwd=cwd, **environ)
+    assert done.returncode != 0
+    assert "Traceback" not in done.stderr
+    return done.stderr
+
+
+# --- what there is
+
+
+def test_the_version_is_shown() -> None:
+    assert run("--version").stdout == f"copilot-runtime {__version__}\n"
+
+
+@pytest.mark.parametrize("command", ["", "serve", "chat", "schema", "plugins", "settings"])
+def test_help_comes_with_examples_or_an_explanation(command: str) -> None:
+    done = run(*command.split(), "--help")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert len(done.stdout.splitlines()) > 6
+
+
+def test_the_schema_is_printed_as_it_is() -> None:
+    from copilot_runtime.transports.graphql.schema import sdl
+
+    assert run("schema").stdout.strip() == sdl().strip()
+
+
+def test_plugins_are_listed_with_what_keeps_them_from_working(tmp_path: Path) -> None:
+    info = tmp_path / "acme-1.0.dist-info"
+    info.mkdir()
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: acme\nVersion: 1.0\n")
+    (info / "entry_points.txt").write_text("[copilot_runtime.adapters]\nacme = acme:Adapter\n")
+    done = run("plugins", PYTHONPATH=f"{tmp_path}{os.pathsep}{ROOT}")
+    assert re.search(r"demo +copilot-runtime +\S+:DemoAdapter +ready", done.stdout)
+    assert re.search(r"acme +acme +acme:Adapter +The adapter 'acme' .* No module", done.stdout)
+
+
+def test_settings_are_listed_with_their_value_now() -> None:
+    done = run("settings", COPILOT_PORT="1234")
+    assert re.search(r"port +COPILOT_PORT +1234 +Port to listen on", done.stdout)
+
+
+def test_a_pipe_that_ends_early_is_no_error() -> None:
+    shell = f"'{sys.executable}' -m copilot_runtime schema | head -1"
+    done = subprocess.run(
+        ["bash", "-c", shell], cwd=ROOT, env=CLEAN, capture_output=True, text=True, check=False
+    )
+    assert done.stderr == ""
+
+
+# --- serve
+
+
+def test_without_a_key_the_demo_is_served_and_says_so(start: Start) -> None:
+    banner = start()
+    assert "serves demo" in banner
+    assert "no language model" in banner
+    assert re.search(r"runtimeUrl  http://127\.0\.0\.1:\d+/graphql", banner)
+
+
+def test_the_settings_file_chooses_the_adapter_and_the_path(start: Start, tmp_path: Path) -> None:
+    (tmp_path / "copilot.yml").write_text(
+        "path: /api/copilotkit\nadapter: {name: demo, options: {pace: 0}}\n"
+    )
+    assert "/api/copilotkit" in start()
+
+
+@pytest.mark.parametrize(
+    ("code", "target"),
+    [
+        ("runtime = CopilotRuntime(adapter=DemoAdapter(pace=0))", "mine:runtime"),
+        ("runtime = CopilotRuntime(adapter=DemoAdapter(pace=0))", "mine"),
+        ("app = CopilotRuntime(adapter=DemoAdapter(pace=0)).app()", "mine:app"),
+        ("def make(): return CopilotRuntime(adapter=DemoAdapter(pace=0))", "mine:make"),
+        ("def make(): return CopilotRuntime(adapter=DemoAdapter(pace=0)).app()", "./mine.py:make"),
+        (
+            "inner = CopilotRuntime(adapter=DemoAdapter(pace=0)).app()\n"
+            "async def asgi(scope, receive, send): await inner(scope, receive, send)",
+            "mine:asgi",
+        ),
+    ],
+)
+def test_a_runtime_an_app_or_a_function_can_be_served(
+    start: Start, tmp_path: Path, code: str, target: str
+) -> None:
+    imports = "from copilot_runtime import CopilotRuntime, DemoAdapter\n"
+    (tmp_path / "mine.py").write_text(imports + code)
+    done = run("chat", url_in(start(target)), "-m", "hello")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "Hello" in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("target", "sentence"),
+    [
+        ("mien:runtime", r"No module named 'mien'\. Looked in .* Did you mean 'mine\.py'\?"),
+        ("./mien.py:runtime", r"There is no file 'mien\.py'.* Did you mean 'mine\.py'\?"),
+        ("mine:runtim", "has no 'runtim'. What could be served there: one, two"),
+        ("mine", "has several things to serve: one, two"),
+        ("mine:number", "is a int: not a CopilotRuntime"),
+        ("mine:wrong", "takes arguments"),
+        ("mine:late", "is async"),
+        ("lacking:app", "'lacking' imports 'no_such_package', which is not installed"),
+        ("failing:app", "Importing 'failing' failed: ZeroDivisionError"),
+        ("leaving:app", "Importing 'leaving' failed: SystemExit"),
+        ("nothing", "has nothing to serve"),
+    ],
+)
+def test_a_wrong_target_is_answered_with_a_way_out(
+    tmp_path: Path, target: str, sentence: str
+) -> None:
+    (tmp_path / "mine.py").write_text(
+        "from copilot_runtime import CopilotRuntime\n"
+        "one = CopilotRuntime()\ntwo = CopilotRuntime()\nnumber = 5\n"
+        "def wrong(a): ...\nasync def late(): ...\n"
+    )
+    (tmp_path / "lacking.py").write_text("import no_such_package\n")
+    (tmp_path / "failing.py").write_text("1 / 0\n")
+    (tmp_path / "leaving.py").write_text("raise SystemExit(3)\n")
+    (tmp_path / "nothing.py").write_text("")
+    assert re.search(sentence, complaint("serve", target, cwd=tmp_path))
+
+
+def test_a_port_in_use_is_answered_with_another() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        said = complaint("serve", "--port", str(port))
+    assert f"Port {port} on 127.0.0.1 is in use." in said
+    assert re.search(r"--port \d+", said)
+
+
+def test_an_address_of_another_machine_is_refused() -> None:
+    assert "is not an address of this machine" in complaint("serve", "--host", "192.0.2.1")
+
+
+def test_several_workers_are_refused_with_the_reason() -> None:
+    assert "the bus in memory belongs to one process" in complaint("serve", "--workers", "2")
+
+
+@pytest.mark.parametrize(
+    ("environ", "sentence"),
+    [
+        ({"COPILOT_ADAPTER_NAME": "opnai"}, "No adapter named 'opnai'.*Did you mean 'openai'"),
+        (
+            {"COPILOT_ADAPTER_NAME": "demo", "COPILOT_ADAPTER_OPTIONS": '{"speed": 1}'},
+            "options of the adapter 'demo' do not fit: .*'speed'.* Known: pace",
+        ),
+        ({"COPILOT_PORT": "x"}, "COPILOT_PORT: 'port' is 'x'"),
+        ({"COPILOT_PATH": "x"}, "COPILOT_PATH: 'path' is 'x'"),
+    ],
+)
+def test_wrong_settings_stop_the_server_with_a_sentence(
+    environ: dict[str, str], sentence: str
+) -> None:
+    assert re.search(sentence, complaint("serve", **environ))
+
+
+def test_debug_shows_the_traceback() -> None:
+    assert "Traceback" in run("serve", "--workers", "2", "--debug").stderr
+
+
+# --- chat
+
+
+def test_one_message_shows_text_actions_and_their_results(start: Start) -> None:
+    done = run("chat", url_in(start()), "--message", "roll dice")
+    assert (done.returncode, done.stderr) == (0, "")
+    shown = done.stdout.splitlines()
+    assert shown[0].startswith("  → roll_dice({")
+    assert re.fullmatch(r"  ← roll_dice: \[\d\]", shown[1])
+    assert shown[2].startswith("The action `roll_dice` answered")
+
+
+def test_a_pipe_is_one_message(start: Start) -> None:
+    done = run("chat", url_in(start()), given="tell time\n")
+    assert done.returncode == 0
+    assert "→ tell_time" in done.stdout
+
+
+def test_a_failure_is_shown_and_is_the_exit_code(start: Start) -> None:
+    done = run("chat", url_in(start()), "-m", "show me an error")
+    assert done.returncode == 1
+    assert "because you asked for an error. [NETWORK_ERROR]" in done.stderr
+
+
+def test_an_unknown_agent_is_named(start: Start) -> None:
+    said = complaint("chat", url_in(start()), "-m", "hi", "--agent", "nobody")
+    assert "Agent 'nobody' was not found" in said
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        (["http://127.0.0.1:9", "-m", "hi"], "The connection was refused"),
+        (["ftp://127.0.0.1", "-m", "hi"], "is no URL of a runtime"),
+        (["http://127.0.0.1:9", "-m", "hi", "-H", "nonsense"], "is no header"),
+        (["http://127.0.0.1:9"], "the input is empty"),
+    ],
+)
+def test_what_cannot_be_talked_to_is_said(arguments: list[str], sentence: str) -> None:
+    assert sentence in complaint("chat", *arguments)
+
+
+FIRST = b'data: {"data":{"generateCopilotResponse":{"messages":[]}},"hasNext":true}\n\n'
+STREAM = "text/event-stream"
+
+
+@pytest.mark.parametrize(
+    ("kind", "body", "sentence"),
+    [
+        (STREAM, FIRST, "broke off in the middle"),
+        (STREAM, b"data: {nonsense\n\n", "no JSON object"),
+        (STREAM, b"", "broke off in the middle"),
+        ("text/html", b"<html>", "does not speak the protocol of CopilotKit"),
+        ("application/json", b'{"errors":[{"message":"No."}]}', "No."),
+    ],
+)
+def test_an_answer_that_is_none_is_an_error(kind: str, body: bytes, sentence: str) -> None:
+    with _answering(kind, body) as url:
+        assert sentence in complaint("chat", url, "-m", "hi")
+
+
+def test_what_would_command_the_terminal_is_not_shown() -> None:
+    message = b'{"__typename":"TextMessageOutput","id":"m","role":"assistant","content":["%s"]}'
+    body = b'{"data":{"generateCopilotResponse":{"messages":[%s],"status":{"code":"Success"}}}}'
+    with _answering("application/json", body % (message % b"\\u001b[2Jbare")) as url:
+        assert run("chat", url, "-m", "hi").stdout == "[2Jbare\n"
+
+
+def test_ctrl_c_stops_the_answer_and_ctrl_d_ends_the_program(start: Start) -> None:
+    url = url_in(start())
+    master, slave = pty.openpty()
+    with subprocess.Popen(
+        [*COMMAND, "chat", url], cwd=ROOT, env=CLEAN, stdin=slave, stdout=slave, stderr=slave
+    ) as process:
+        os.close(slave)
+        screen = _Screen(master)
+        screen.until("> ")
+        os.write(master, b"tell me a long story\n")
+        screen.until("story\r\n")
+        screen.until(r"\w+ \w+ \w+")
+        process.send_signal(signal.SIGINT)
+        screen.until(r"\(stopped\)")
+        screen.until("> ")
+        os.write(master, b"hello\n")
+        screen.until("Hello")
+        screen.until("\n> ")
+        os.write(master, b"\x04")
+        assert process.wait(20) == 0
+    os.close(master)
+
+
+class _Screen:
+    """What a terminal has shown and nobody has looked at yet."""
+
+    def __init__(self, terminal: int) -> None:
+        self._terminal = terminal
+        self._unread = ""
+
+    def until(self, pattern: str) -> None:
+        """Read on until the pattern is there, and forget everything up to its end."""
+        while (found := re.search(pattern, self._unread)) is None:
+            self._unread += os.read(self._terminal, 4096).decode(errors="replace")
+        self._unread = self._unread[found.end() :]
+
+
+@contextlib.contextmanager
+def _answering(kind: str, body: bytes) -> Iterator[str]:
+    """Serve one answer to everything."""
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            self.rfile.read(int(self.headers["content-length"]))
+            self.send_response(200)
+            self.send_header("content-type", kind)
+            self.end_headers()
+            self.wfile.write(body)
+
+        def log_message(self, format: str, *args: object) -> None:
+            pass
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+        yield f"http://127.0.0.1:{server.server_port}/graphql"
+        server.shutdown()
+        thread.join()

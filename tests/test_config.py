@@ -1,0 +1,181 @@
+"""Where settings come from, and what is said about wrong ones."""
+
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+
+from copilot_runtime.config import Settings, adapter_name, load_settings
+from copilot_runtime.errors import ConfigurationFailed
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    return tmp_path / "copilot.yml"
+
+
+def complaint(file: Path, text: str, environ: Mapping[str, str] | None = None) -> str:
+    file.write_text(text)
+    with pytest.raises(ConfigurationFailed) as caught:
+        load_settings(file, environ or {})
+    return caught.value.message.replace(str(file), "copilot.yml")
+
+
+def test_the_environment_wins_over_the_file_and_the_file_over_the_defaults(file: Path) -> None:
+    file.write_text("port: 1\nmax_turns: 2\nadapter:\n  name: openai\n  options: {model: m}\n")
+    settings = load_settings(file, {"COPILOT_PORT": "9", "COPILOT_GUARDRAILS_DENY": "a b, c"})
+    assert settings.model_dump(exclude_defaults=True) == {
+        "port": 9,
+        "max_turns": 2,
+        "adapter": {"name": "openai", "options": {"model": "m"}},
+        "guardrails": {"deny": ("a b", "c")},
+    }
+
+
+def test_what_the_command_line_says_wins_over_everything(file: Path) -> None:
+    file.write_text("port: 1")
+    assert load_settings(file, {"COPILOT_PORT": "2"}, overrides={"port": 3}).port == 3
+
+
+def test_the_file_may_be_named_by_the_environment(file: Path) -> None:
+    file.write_text("port: 1")
+    assert load_settings(environ={"COPILOT_CONFIG": str(file)}).port == 1
+
+
+def test_without_a_file_there_are_defaults(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert load_settings(environ={}) == Settings()
+
+
+def test_copilot_yml_is_found_where_the_program_runs(
+    file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file.write_text("port: 1")
+    monkeypatch.chdir(file.parent)
+    assert load_settings(environ={}).port == 1
+
+
+@pytest.mark.parametrize("text", ["", "# nothing yet\n", "adapter:\nport:\n", "{}"])
+def test_an_empty_file_or_key_means_the_default(file: Path, text: str) -> None:
+    file.write_text(text)
+    assert load_settings(file, {}) == Settings()
+
+
+def test_variables_of_the_environment_stand_for_themselves_in_texts(file: Path) -> None:
+    file.write_text("host: ${NAME}.local\nport: ${PORT:-99}\npath: /$${NAME}\n")
+    settings = load_settings(file, {"NAME": "me"})
+    assert (settings.host, settings.port, settings.path) == ("me.local", 99, "/${NAME}")
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("\nprot: 1", "copilot.yml, line 2: there is no setting 'prot'. Did you mean 'port'?"),
+        (
+            "adapter:\n  nmae: x",
+            "copilot.yml, line 2: there is no setting 'adapter.nmae'. Did you mean 'adapter.name'?",
+        ),
+        (
+            "log_level: loud",
+            "copilot.yml, line 1: 'log_level' is 'loud'; "
+            "it should be 'critical', 'error', 'warning', 'info' or 'debug'.",
+        ),
+        (
+            "max_turns: 0",
+            "copilot.yml, line 1: 'max_turns' is 0; it should be greater than 0.",
+        ),
+        (
+            "forward_headers: [Cookie]",
+            "copilot.yml, line 1: 'forward_headers' is ['Cookie']; "
+            "it is refused because cookie cannot be forwarded.",
+        ),
+        ("port: 1\nport: 2", "copilot.yml, line 2: 'port' was set before, on line 1."),
+        (
+            "host: ${NOPE}",
+            "copilot.yml, line 1: 'host' needs the environment variable 'NOPE', which is not set.",
+        ),
+        ("- port", "copilot.yml: expected settings such as 'port: 8000', found a list."),
+        ("port: [", "copilot.yml, line 1: not YAML: expected the node content, but found "),
+    ],
+)
+def test_a_wrong_file_is_answered_with_line_key_and_way_out(
+    file: Path, text: str, message: str
+) -> None:
+    assert complaint(file, text).startswith(message)
+
+
+def test_every_wrong_setting_is_named_at_once(file: Path) -> None:
+    message = complaint(file, "port: x\nmax_depth: -1\n")
+    assert "line 1: 'port'" in message
+    assert "line 2: 'max_depth'" in message
+
+
+@pytest.mark.parametrize("text", ["a: &a [*a]", "a: " + "[" * 10_000, "a: 2026-99-99", "\x00"])
+def test_a_malicious_file_is_an_error_and_no_crash(file: Path, text: str) -> None:
+    assert "copilot.yml" in complaint(file, text)
+
+
+def test_a_file_that_is_not_there_or_no_text_is_named(tmp_path: Path) -> None:
+    with pytest.raises(ConfigurationFailed, match=r"nope\.yml' cannot be read: No such file"):
+        load_settings(tmp_path / "nope.yml", {})
+    (tmp_path / "binary.yml").write_bytes(b"\xff\xfe\x00")
+    with pytest.raises(ConfigurationFailed, match="not UTF-8"):
+        load_settings(tmp_path / "binary.yml", {})
+
+
+def test_a_wrong_variable_is_named(file: Path) -> None:
+    assert complaint(file, "port: 1", {"COPILOT_PORT": "many"}).startswith(
+        "The environment variable COPILOT_PORT: 'port' is 'many'"
+    )
+
+
+def test_a_misspelt_variable_is_named_but_a_strangers_is_not_ours(file: Path) -> None:
+    stranger = {"COPILOT_ENVIRONMENT_NAME": "prod", "COPILOT_SERVICE_NAME": "web"}
+    file.write_text("")
+    assert load_settings(file, stranger) == Settings()
+    assert complaint(file, "", {"COPILOT_MAX_MESAGES": "2"}) == (
+        "The environment variable COPILOT_MAX_MESAGES sets nothing. "
+        "Did you mean COPILOT_MAX_MESSAGES?"
+    )
+
+
+def test_a_key_in_the_options_is_never_repeated(file: Path) -> None:
+    secret = "sk-very-secret"
+    settings = load_settings(environ={"COPILOT_ADAPTER_OPTIONS": f'{{"api_key": "{secret}"}}'})
+    assert secret not in repr(settings)
+    assert secret not in complaint(file, "", {"COPILOT_ADAPTER_OPTIONS": secret})
+
+
+def test_settings_made_in_code_are_checked_as_well() -> None:
+    with pytest.raises(ConfigurationFailed, match="Settings: 'port' is -1"):
+        Settings(port=-1)
+
+
+def test_settings_do_not_change() -> None:
+    with pytest.raises(ValueError, match="frozen"):
+        Settings().port = 1  # type: ignore[misc]
+
+
+def test_every_setting_says_what_it_is_for() -> None:
+    rows = Settings.describe()
+    assert [row.name for row in rows if not row.description.endswith(".")] == []
+    assert len({row.variable for row in rows}) == len(rows)
+
+
+@pytest.mark.parametrize(
+    ("header", "forwarded"),
+    [("Authorization", True), ("x-tenant", True), ("cookie", False), ("host", False)],
+)
+def test_only_named_headers_are_forwarded(header: str, forwarded: bool) -> None:
+    assert Settings().forwards(header) is forwarded
+
+
+def test_a_star_forwards_everything_but_cookies_and_what_belongs_to_the_connection() -> None:
+    everything = Settings(forward_headers=("*",))
+    assert everything.forwards("anything")
+    assert not everything.forwards("Cookie")
+
+
+def test_without_a_name_the_adapter_is_openai_if_there_is_a_key() -> None:
+    assert adapter_name(Settings(), {}) == "demo"
+    assert adapter_name(Settings(), {"OPENAI_API_KEY": "sk"}) == "openai"

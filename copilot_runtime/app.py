@@ -38,8 +38,8 @@ class CopilotRuntime:
     >>> app = runtime.app()
 
     `actions` are functions made with `@action`, `Action` values, or functions of the `RunInput`
-    that return such; `agents` answer requests that name them; `guardrails` and `stages` see the
-    events of every run, the first one closest to the client. The `on_` hooks may be async or not.
+    that return such; `agents` answer requests that name them. The events of every run pass the
+    `stages`, then the `guardrails`, each around the one before. The `on_` hooks may be async.
     Without `settings`, they come from `copilot.yml` and the environment.
     """
 

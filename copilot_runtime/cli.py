@@ -99,7 +99,7 @@ def serve(
     if config is not None:
         os.environ["COPILOT_CONFIG"] = str(config)  # a module that is served reads the same file
     settings = load_settings(overrides=options)
-    run(target, settings)
+    run(target, settings, settings.path if path else None)
 
 
 @cli.command()

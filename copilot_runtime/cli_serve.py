@@ -1,12 +1,14 @@
 """`copilot-runtime serve`: choose what to serve, listen, and say where."""
 
+import asyncio
 import errno
 import inspect
 import logging
 import random
 import socket
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
+from math import ceil
 from typing import Any
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
@@ -17,17 +19,18 @@ from starlette.types import ASGIApp
 from copilot_runtime import __version__, action
 from copilot_runtime.adapters import ADAPTERS
 from copilot_runtime.app import CopilotRuntime
-from copilot_runtime.cli_target import load_app
+from copilot_runtime.cli_target import find_target
 from copilot_runtime.config import Settings, adapter_name
 from copilot_runtime.errors import ConfigurationFailed
 from copilot_runtime.registry import Registry
+from copilot_runtime.runtime import Runtime
 
-_GRACE = 5
-"""Seconds that open streams get to end after the server was told to stop."""
+_LAST_WORDS = 2
+"""Seconds for the clients to hear that their runs were stopped."""
 
 
-def serve(target: str | None, settings: Settings) -> None:
-    """Serve until told to stop."""
+def serve(target: str | None, settings: Settings, path: str | None = None) -> None:
+    """Serve until told to stop. `path` moves the endpoint of a runtime that chose another."""
     if settings.workers > 1:
         raise ConfigurationFailed(
             f"{settings.workers} workers cannot share runs: the bus in memory belongs to one "
@@ -35,23 +38,23 @@ def serve(target: str | None, settings: Settings) -> None:
             hint="Use one worker; it serves thousands of streams.",
         )
     _log(settings.log_level)
-    if target is None:
-        name = adapter_name(settings)
-        app, shown = _built_in(name, settings), name
-    else:
-        app, shown = load_app(target, settings.path), target
+    shown = target or adapter_name(settings)
+    found = find_target(target) if target else _built_in(shown, settings)
+    app = found.app(path) if isinstance(found, CopilotRuntime) else found
     listener = _listen(settings.host, settings.port)
     config = uvicorn.Config(
         app,
         access_log=False,
         log_config=None,
         server_header=False,
-        timeout_graceful_shutdown=_GRACE,
+        timeout_graceful_shutdown=ceil(settings.stop_timeout) + _LAST_WORDS,
         ws_max_size=settings.max_body_bytes,
     )
     with listener:
-        port = listener.getsockname()[1]
-        server = _Server(config, _banner(shown, settings, port, own=target is not None))
+        origin = _origin(settings.host, listener.getsockname()[1])
+        banner = _banner(shown, _addresses(found, origin, path))
+        runs = found.runtime if isinstance(found, CopilotRuntime) else None
+        server = _Server(config, banner, runs, settings.stop_timeout)
         try:
             server.run(sockets=[listener])
         except KeyboardInterrupt:
@@ -61,16 +64,32 @@ def serve(target: str | None, settings: Settings) -> None:
 
 
 class _Server(uvicorn.Server):
-    """Says where it is once it listens, not before."""
+    """Says where it is once it listens, and ends open streams with a word when it stops."""
 
-    def __init__(self, config: uvicorn.Config, banner: str) -> None:
+    def __init__(
+        self, config: uvicorn.Config, banner: str, runs: Runtime | None, stop_timeout: float
+    ) -> None:
         super().__init__(config)
         self._banner = banner
+        self._runs = runs
+        self._stop_timeout = stop_timeout
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         await super().startup(sockets)
         if self.started:
             typer.echo(self._banner)
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        ending = asyncio.create_task(self._end_runs())
+        try:
+            await super().shutdown(sockets)
+        finally:
+            ending.cancel()
+
+    async def _end_runs(self) -> None:
+        await asyncio.sleep(self._stop_timeout)
+        if self._runs is not None:
+            await self._runs.aclose()
 
 
 def _log(level: str) -> None:
@@ -81,12 +100,12 @@ def _log(level: str) -> None:
         logging.getLogger("uvicorn").setLevel(max(logging.WARNING, logging.root.level))
 
 
-def _built_in(name: str, settings: Settings) -> ASGIApp:
-    """Return the application of a runtime made from settings alone."""
+def _built_in(name: str, settings: Settings) -> CopilotRuntime:
+    """Return a runtime made from settings alone."""
     make = Registry("copilot_runtime.adapters", ADAPTERS)[name]
     adapter = _make(make, name, settings.adapter.options)
     actions = [roll_dice, tell_time] if name == "demo" else []
-    return CopilotRuntime(adapter=adapter, actions=actions, settings=settings).app()
+    return CopilotRuntime(adapter=adapter, actions=actions, settings=settings)
 
 
 def _make(make: Callable[..., Any], name: str, options: Mapping[str, Any]) -> Any:
@@ -125,24 +144,26 @@ def tell_time(zone: str = "UTC") -> str:
         raise ConfigurationFailed(f"There is no time zone {zone!r}.") from None
 
 
-def _banner(shown: str, settings: Settings, port: int, *, own: bool) -> str:
-    host = settings.host
-    if host in ("0.0.0.0", "::", ""):  # noqa: S104 - compared, not listened on
+def _origin(host: str, port: int) -> str:
+    if host in ("0.0.0.0", "::"):  # noqa: S104 - compared, not listened on
         host = "localhost"
-    origin = f"http://{f'[{host}]' if ':' in host else host}:{port}"
-    lines = [f"copilot-runtime {__version__} serves {shown}", ""]
-    if own:
-        lines.append(f"  {origin}")
-    else:
-        if settings.playground:
-            lines.append(f"  try it      {origin}/")
-        lines.append(f"  runtimeUrl  {origin}{settings.path}")
-        if shown == "demo":
-            lines += [
-                "",
-                "The demo is no language model: it answers by rules. "
-                "Set OPENAI_API_KEY for a model.",
-            ]
+    return f"http://{f'[{host}]' if ':' in host else host}:{port}"
+
+
+def _addresses(found: CopilotRuntime | ASGIApp, origin: str, path: str | None) -> Sequence[str]:
+    if not isinstance(found, CopilotRuntime):
+        return [origin]
+    endpoint = f"runtimeUrl  {origin}{path or found.settings.path}"
+    return [f"try it      {origin}/", endpoint] if found.settings.playground else [endpoint]
+
+
+def _banner(shown: str, addresses: Sequence[str]) -> str:
+    lines = [f"copilot-runtime {__version__} serves {shown}", "", *(f"  {it}" for it in addresses)]
+    if shown == "demo":
+        lines += [
+            "",
+            "The demo is no language model: it answers by rules. Set OPENAI_API_KEY for a model.",
+        ]
     return "\n".join([*lines, "", "Ctrl-C stops it."])
 
 

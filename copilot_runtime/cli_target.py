@@ -18,12 +18,12 @@ from copilot_runtime.errors import ConfigurationFailed, CopilotError
 _USUAL_NAMES = ("runtime", "app")
 
 
-def load_app(target: str, path: str | None) -> ASGIApp:
-    """Return the ASGI application behind `module:name`, `folder/file.py:name`, or either alone."""
+def find_target(target: str) -> CopilotRuntime | ASGIApp:
+    """Return the runtime or application behind `module:name` or `folder/file.py:name`."""
     where, _, name = target.partition(":")
     module = _import(where)
     found = _attribute(module, name, target)
-    return _as_app(found, f"{target!r}", path)
+    return _servable(found, repr(target))
 
 
 def _import(where: str) -> ModuleType:
@@ -105,15 +105,13 @@ def _candidates(module: ModuleType) -> Iterator[str]:
             yield name
 
 
-def _as_app(found: Any, what: str, path: str | None) -> ASGIApp:
-    if isinstance(found, CopilotRuntime):
-        return found.app(path)
-    if isinstance(found, Starlette):
+def _servable(found: Any, what: str) -> CopilotRuntime | ASGIApp:
+    if isinstance(found, CopilotRuntime | Starlette):
         return found
     if not callable(found):
         raise ConfigurationFailed(
-            f"{what} is a {type(found).__name__}: not a CopilotRuntime, an ASGI application or a "
-            "function that returns one."
+            f"{what} is of type {type(found).__name__}: not a CopilotRuntime, "
+            "an ASGI application or a function that returns one."
         )
     if _takes(found, 3):
         return cast(ASGIApp, found)
@@ -124,7 +122,7 @@ def _as_app(found: Any, what: str, path: str | None) -> ASGIApp:
             raise ConfigurationFailed(f"{what} is async: a function to serve must be a plain one.")
         if _takes(made, 0):
             raise ConfigurationFailed(f"{what} returned another function, not an application.")
-        return _as_app(made, f"What {what} returned", path)
+        return _servable(made, f"What {what} returned")
     raise ConfigurationFailed(
         f"{what} takes arguments: it is neither an ASGI application (scope, receive, send) nor a "
         "function without arguments that returns one."

@@ -143,6 +143,9 @@ class Settings(_Section):
     write_timeout: Seconds = Field(
         default=60, description="Seconds a client may take nothing before it is cut off."
     )
+    stop_timeout: Seconds = Field(
+        default=5, description="Seconds that answers get to end when the server is told to stop."
+    )
     max_events_per_run: Count = Field(
         default=200_000, description="Most events in the log of one run."
     )

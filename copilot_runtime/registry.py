@@ -5,6 +5,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from importlib import import_module, metadata
+from operator import attrgetter
 from typing import Any
 
 from copilot_runtime.errors import ConfigurationFailed, MissingPackage, UnknownName
@@ -61,7 +62,11 @@ class Registry(Mapping[str, Any]):
     def entries(self) -> Mapping[str, Entry]:
         """Every name with its line, in order of the names. A name we ship cannot be taken over."""
         entries = {
-            point.name: Entry(point.name, point.value, point.dist.name if point.dist else "?")
+            point.name: Entry(
+                point.name,
+                point.value.partition("[")[0].strip(),
+                (point.dist and point.dist.name) or "an unnamed package",
+            )
             for point in metadata.entry_points(group=self.group)
         }
         entries |= {name: Entry(name, target) for name, target in self._built_in.items()}
@@ -71,7 +76,8 @@ class Registry(Mapping[str, Any]):
         what = f"The {self.noun} {entry.name!r}"
         module, _, attribute = entry.target.partition(":")
         try:
-            return getattr(import_module(module), attribute)
+            found = import_module(module)
+            return attrgetter(attribute)(found) if attribute else found
         except ModuleNotFoundError as error:
             missing = error.name or module
             if entry.origin != PACKAGE:

@@ -63,9 +63,10 @@ class Runtime:
         self.hooks = hooks or Hooks()
         self.run_timeout = run_timeout
         self.max_runs = max_runs
+        self._starting: set[str] = set()
         self._tasks: dict[str, asyncio.Task[None]] = {}
         self._attached: set[str] = set()
-        self._background: set[asyncio.Task[Any]] = set()
+        self._spawned: set[asyncio.Task[None]] = set()
 
     def agent(self, name: str | None) -> Agent:
         """Return the agent of that name, or the plain chat. Raises `AgentNotFound`."""
@@ -83,26 +84,32 @@ class Runtime:
         adapter that cannot answer, a refusal of the `before_request` hook.
         """
         began = monotonic()
+        self._starting.add(run.run_id)
         try:
             run, agent = await self._prepare(run)
+            if run.run_id not in self._starting:
+                raise Cancelled("The run was stopped before it began.")
         except Exception as error:
             await self._report(error, run, began)
             raise
+        finally:
+            self._starting.discard(run.run_id)
         await self.bus.append(run.run_id, RunStarted(run_id=run.run_id, thread_id=run.thread_id))
         if not run.detached:
             self._attached.add(run.run_id)
-        task = asyncio.create_task(self._drive(run, agent, began), name=f"run:{run.run_id}")
-        self._tasks[run.run_id] = task
+        work = self._drive(run, agent, began)
+        self._tasks[run.run_id] = self._spawn(work, f"run:{run.run_id}")
         await asyncio.sleep(0)  # a task cancelled before its first step would end without a word
 
     def stop(self, run_id: str) -> None:
         """End a run if it still goes on, and forget the log of an attached one. Never waits."""
+        self._starting.discard(run_id)
         was_attached = run_id in self._attached
         self._attached.discard(run_id)
         task = self._tasks.get(run_id)
         if task is None:
             if was_attached:
-                self._spawn(self.bus.drop(run_id))
+                self._spawn(self.bus.drop(run_id), f"drop:{run_id}")
         elif not task.cancelling():
             task.cancel()
 
@@ -111,16 +118,15 @@ class Runtime:
         return self.bus.read(run_id, after)
 
     async def aclose(self) -> None:
-        """Stop all runs and wait until each has written its last event."""
-        tasks = [*self._tasks.values()]
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, *self._background, return_exceptions=True)
+        """Stop all runs; wait until each has written its last event and told the hooks."""
+        for run_id in [*self._tasks]:
+            self.stop(run_id)
+        await asyncio.gather(*self._spawned, return_exceptions=True)
 
     async def _prepare(self, run: RunInput) -> tuple[RunInput, Agent]:
         if run.run_id in self._tasks:
             raise Misuse(f"The run {run.run_id!r} is already under way.")
-        if self.max_runs and len(self._tasks) >= self.max_runs:
+        if self.max_runs and len(self._tasks) + len(self._starting) > self.max_runs:
             raise LimitExceeded(
                 f"All {self.max_runs} places are taken. Please try again in a moment.",
                 hint="Raise max_concurrent_runs in the settings, or add a machine.",
@@ -130,9 +136,11 @@ class Runtime:
         for part in (*self.stages, agent):
             if check := getattr(part, "check", None):
                 check(run)
-        run = replace(run, actions=[*await gather(self.sources, run), *run.actions])
+        if self.sources and (actions := await gather(self.sources, run)):
+            run = replace(run, actions=[*actions, *run.actions])
         if self.hooks.before_request is not None:
-            run = await call(self.hooks.before_request, run) or run
+            changed: RunInput = await call(self.hooks.before_request, run) or run
+            run = replace(changed, run_id=run.run_id)  # by which the transport knows it
         return run, agent
 
     async def _drive(self, run: RunInput, agent: Agent, began: float) -> None:
@@ -190,10 +198,11 @@ class Runtime:
         elif self.hooks.after_request is not None:
             await call_quietly(self.hooks.after_request, run, messages_of(await self._log(run)))
 
-    def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
-        task = asyncio.create_task(work)
-        self._background.add(task)
-        task.add_done_callback(self._background.discard)
+    def _spawn(self, work: Coroutine[Any, Any, None], name: str) -> asyncio.Task[None]:
+        task = asyncio.create_task(work, name=name)
+        self._spawned.add(task)
+        task.add_done_callback(self._spawned.discard)
+        return task
 
     async def _log(self, run: RunInput) -> Sequence[Event]:
         return [event async for batch in self.bus.read(run.run_id) for event in batch.events]

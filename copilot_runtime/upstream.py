@@ -5,12 +5,10 @@ pool; any other is closed at once, so that nobody pays for tokens nobody reads.
 """
 
 import asyncio
-import random
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
-from email.utils import parsedate_to_datetime
-from time import time
+from io import BytesIO
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
@@ -18,16 +16,16 @@ from urllib.parse import urlsplit
 import orjson
 
 from copilot_runtime.errors import ConfigurationFailed, CopilotError, NetworkError, RunStalled
+from copilot_runtime.upstream_faults import Faults, was_closed
+from copilot_runtime.upstream_retries import asked_wait, backoff, may_pass
 
 if TYPE_CHECKING:
     from aiohttp import ClientResponse, ClientSession
 
-RETRIED = frozenset({408, 409, 429})
-"""Statuses that may be different next time, besides everything from 500 on."""
-
 _LONGEST_WAIT = 30.0
 _LONGEST_BODY = 16 * 1024 * 1024
 _DRAIN_TIME = 1.0
+_ONE_PIECE = 512 * 1024
 
 
 class Upstream:
@@ -48,6 +46,7 @@ class Upstream:
         self.connect_timeout = connect_timeout
         self.idle_timeout = idle_timeout
         self.max_retries = max_retries
+        self.faults = Faults(name, connect_timeout, idle_timeout)
         self._session: ClientSession | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
         self._proxies: dict[str, str | None] = {}
@@ -97,11 +96,11 @@ class Upstream:
                 if attempt >= self.max_retries or isinstance(error, RunStalled):
                     raise
                 # a pooled connection the server had closed meanwhile says nothing about the server
-                wait = 0.0 if attempt == 0 and _was_closed(error) else _backoff(attempt)
+                wait = 0.0 if attempt == 0 and was_closed(error) else backoff(attempt)
             else:
-                if attempt < self.max_retries and _may_pass(response):
+                if attempt < self.max_retries and may_pass(response.status, response.headers):
                     wait = asked_wait(response.headers)
-                    wait = _backoff(attempt) if wait is None else wait
+                    wait = backoff(attempt) if wait is None else wait
                 if wait is None or wait > _LONGEST_WAIT:
                     return response
                 response.close()
@@ -130,7 +129,8 @@ class Upstream:
                 return await session.request(
                     method,
                     url,
-                    data=body,
+                    # in one piece, aiohttp warns, a large body would hold up the event loop
+                    data=BytesIO(body) if body and len(body) > _ONE_PIECE else body,
                     headers=headers,
                     proxy=self._proxy(url),
                     allow_redirects=False,
@@ -141,7 +141,7 @@ class Upstream:
                 hint="A base URL looks like https://api.example.com/v1.",
             ) from error
         except (ClientError, OSError, TimeoutError) as error:
-            raise self._fault(error, url) from error
+            raise self.faults.before_answer(error, url) from error
 
     def _open(self) -> "ClientSession":
         loop = asyncio.get_running_loop()
@@ -170,63 +170,6 @@ class Upstream:
             bypassed = proxy_bypass(parts.hostname or "")
             self._proxies[origin] = None if bypassed else getproxies().get(parts.scheme)
         return self._proxies[origin]
-
-    def _fault(self, error: Exception, url: str) -> NetworkError:
-        """Say what went wrong before the answer, without telling clients where we asked."""
-        import aiohttp
-
-        parts = urlsplit(url)
-        origin = f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}"
-        match error:
-            case aiohttp.ConnectionTimeoutError():
-                return NetworkError(
-                    f"{self.name} API error: Connection timed out.",
-                    status_code=504,
-                    kind="APIConnectionTimeoutError",
-                    hint=f"{origin} took longer than {self.connect_timeout:g} s to accept a "
-                    "connection. Check the base URL, the firewall and the proxy settings.",
-                )
-            case TimeoutError():
-                return self.stalled()
-            case aiohttp.ClientConnectorDNSError():
-                reason = "Its host name was not found."
-                hint = f"No address is known for {origin}. Check the base URL and the DNS."
-            case aiohttp.ClientSSLError():
-                reason = "No secure connection could be made."
-                hint = (
-                    f"TLS with {origin} failed: {error}. Check the certificate and the date, and "
-                    "that https is right; SSL_CERT_FILE names a file with further authorities."
-                )
-            case aiohttp.ClientConnectorError() if isinstance(
-                error.os_error, ConnectionRefusedError
-            ):
-                reason = "The connection was refused."
-                hint = f"Nothing listens at {origin}. Check the base URL and that the server runs."
-            case aiohttp.ClientConnectorError() | aiohttp.ClientHttpProxyError():
-                reason = "It could not be reached."
-                hint = f"Connecting to {origin} failed: {error}."
-            case _:
-                reason = "The server hung up without an answer."
-                hint = f"{origin} closed the connection: {error}."
-        return NetworkError(
-            f"{self.name} API error: Connection error. {reason}",
-            kind="APIConnectionError",
-            hint=hint,
-        )
-
-    def stalled(self) -> RunStalled:
-        """Return the error for a silence that took too long."""
-        return RunStalled(
-            f"{self.name} API error: No answer for {self.idle_timeout:g} seconds.",
-            kind="APIConnectionTimeoutError",
-            hint="The upstream went silent. Raise idle_timeout if the model may think that long.",
-        )
-
-    def cut(self, hint: str) -> NetworkError:
-        """Return the error for an answer that ended before its end."""
-        return NetworkError(
-            f"{self.name} API error: Premature close", kind=f"{self.name}Error", hint=hint
-        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -300,8 +243,8 @@ class Reply:
             block = await self._read()
         except self._faults as error:
             if self._stalled:
-                raise self._upstream.stalled() from None
-            raise self._upstream.cut(f"The connection broke off: {error}.") from error
+                raise self._upstream.faults.silence() from None
+            raise self._upstream.faults.cut(f"The connection broke off: {error}.") from error
         if not block:
             raise StopAsyncIteration
         self._waiting = False
@@ -357,40 +300,3 @@ def _let_go(response: "ClientResponse") -> None:
         response.release()
     else:
         response.close()
-
-
-def _was_closed(error: NetworkError) -> bool:
-    from aiohttp import ServerDisconnectedError
-
-    return isinstance(error.__cause__, ServerDisconnectedError)
-
-
-def _may_pass(response: "ClientResponse") -> bool:
-    wish = response.headers.get("x-should-retry")
-    if wish in ("true", "false"):
-        return wish == "true"
-    return response.status in RETRIED or response.status >= 500
-
-
-def _backoff(attempt: int) -> float:
-    longest = min(0.5 * 2**attempt, 8.0)
-    return longest * random.uniform(0.75, 1.0)  # noqa: S311 - spreads retries, guards nothing
-
-
-def asked_wait(headers: Mapping[str, str]) -> float | None:
-    """Return how many seconds the server asks us to wait, if it does."""
-    if milliseconds := _number(headers.get("retry-after-ms")):
-        return milliseconds / 1000
-    asked = headers.get("retry-after", "")
-    seconds = _number(asked)
-    if seconds is None and asked:
-        with suppress(ValueError, TypeError):
-            seconds = parsedate_to_datetime(asked).timestamp() - time()
-    return None if seconds is None or not seconds >= 0 else seconds
-
-
-def _number(text: str | None) -> float | None:
-    try:
-        return float(text) if text else None
-    except ValueError:
-        return None

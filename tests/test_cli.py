@@ -9,7 +9,7 @@ import socket
 import subprocess
 import sys
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Generator, Iterator, Mapping
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
@@ -25,36 +25,42 @@ CLEAN = {
 } | {"PYTHONPATH": str(ROOT), "PYTHONWARNINGS": "error", "COLUMNS": "100"}
 COMMAND = [sys.executable, "-m", "copilot_runtime"]
 
-Start = Callable[..., str]
+
+class Start:
+    """Starts servers on free ports; each call returns the banner."""
+
+    def __init__(self, folder: Path, stack: contextlib.ExitStack) -> None:
+        self.processes: list[subprocess.Popen[str]] = []
+        self._folder = folder
+        self._stack = stack
+
+    def __call__(self, *arguments: str, **environ: str) -> str:
+        process = self._stack.enter_context(
+            subprocess.Popen(
+                [*COMMAND, "serve", "--port", "0", *arguments],
+                cwd=self._folder,
+                env=CLEAN | environ,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+                text=True,
+            )
+        )
+        self._stack.callback(process.kill)
+        self.processes.append(process)
+        assert process.stdout is not None
+        assert process.stderr is not None
+        banner = ""
+        for line in process.stdout:
+            banner += line
+            if line.startswith("Ctrl-C"):
+                return banner
+        raise AssertionError(f"It did not start: {banner}{process.stderr.read()}")
 
 
 @pytest.fixture
 def start(tmp_path: Path) -> Iterator[Start]:
-    """Start servers on free ports; each call returns the banner. End them with the test."""
     with contextlib.ExitStack() as stack:
-
-        def begin(*arguments: str, cwd: Path = tmp_path, **environ: str) -> str:
-            process = stack.enter_context(
-                subprocess.Popen(
-                    [*COMMAND, "serve", "--port", "0", *arguments],
-                    cwd=cwd,
-                    env=CLEAN | environ,
-                    stdout=subprocess.PIPE,
-                    stderr=subprocess.PIPE,
-                    text=True,
-                )
-            )
-            stack.callback(process.kill)
-            assert process.stdout is not None
-            assert process.stderr is not None
-            banner = ""
-            for line in process.stdout:
-                banner += line
-                if line.startswith("Ctrl-C"):
-                    return banner
-            raise AssertionError(f"It did not start: {banner}{process.stderr.read()}")
-
-        yield begin
+        yield Start(tmp_path, stack)
 
 
 def run(
@@ -78,15 +84,12 @@ def url_in(banner: str) -> str:
     return found[0].rstrip("/")
 
 
-def complaint(*arguments: str, cwd: Path = ROOT, **environ: str) -> str:
+def complaint(*arguments: str, cwd: Path = ROOT, environ: Mapping[str, str] | None = None) -> str:
     """Return what a command that fails says; it must be an error and no traceback."""
-    done = run(*arguments, cwd=cwd, **environ)
+    done = run(*arguments, cwd=cwd, **(environ or {}))
     assert done.returncode != 0
     assert "Traceback" not in done.stderr
     return done.stderr
-
-
-# --- what there is
 
 
 def test_the_version_is_shown() -> None:
@@ -129,9 +132,6 @@ def test_a_pipe_that_ends_early_is_no_error() -> None:
     assert done.stderr == ""
 
 
-# --- serve
-
-
 def test_without_a_key_the_demo_is_served_and_says_so(start: Start) -> None:
     banner = start()
     assert "serves demo" in banner
@@ -171,6 +171,17 @@ def test_a_runtime_an_app_or_a_function_can_be_served(
     assert "Hello" in done.stdout
 
 
+def test_a_runtime_keeps_the_path_it_chose_unless_told_otherwise(
+    start: Start, tmp_path: Path
+) -> None:
+    (tmp_path / "mine.py").write_text(
+        "from copilot_runtime import CopilotRuntime, Settings\n"
+        "runtime = CopilotRuntime(settings=Settings(path='/own', playground=False))\n"
+    )
+    assert url_in(start("mine")).endswith("/own")
+    assert url_in(start("mine", "--path", "/other")).endswith("/other")
+
+
 @pytest.mark.parametrize(
     ("target", "sentence"),
     [
@@ -178,7 +189,7 @@ def test_a_runtime_an_app_or_a_function_can_be_served(
         ("./mien.py:runtime", r"There is no file 'mien\.py'.* Did you mean 'mine\.py'\?"),
         ("mine:runtim", "has no 'runtim'. What could be served there: one, two"),
         ("mine", "has several things to serve: one, two"),
-        ("mine:number", "is a int: not a CopilotRuntime"),
+        ("mine:number", "is of type int: not a CopilotRuntime"),
         ("mine:wrong", "takes arguments"),
         ("mine:late", "is async"),
         ("lacking:app", "'lacking' imports 'no_such_package', which is not installed"),
@@ -200,6 +211,25 @@ def test_a_wrong_target_is_answered_with_a_way_out(
     (tmp_path / "leaving.py").write_text("raise SystemExit(3)\n")
     (tmp_path / "nothing.py").write_text("")
     assert re.search(sentence, complaint("serve", target, cwd=tmp_path))
+
+
+def test_a_server_told_to_stop_ends_open_answers_with_a_word(start: Start) -> None:
+    url = url_in(start(COPILOT_STOP_TIMEOUT="0.1"))
+    with subprocess.Popen(
+        [*COMMAND, "chat", url, "-m", "tell me a long story"],
+        env=CLEAN,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    ) as chat:
+        assert chat.stdout is not None
+        assert chat.stdout.read(20)
+        server = start.processes[-1]
+        server.terminate()
+        _, said = chat.communicate()
+    assert "The run was stopped. [CANCELLED]" in said
+    _, logged = server.communicate()
+    assert "Traceback" not in logged
 
 
 def test_a_port_in_use_is_answered_with_another() -> None:
@@ -233,14 +263,11 @@ def test_several_workers_are_refused_with_the_reason() -> None:
 def test_wrong_settings_stop_the_server_with_a_sentence(
     environ: dict[str, str], sentence: str
 ) -> None:
-    assert re.search(sentence, complaint("serve", **environ))
+    assert re.search(sentence, complaint("serve", environ=environ))
 
 
 def test_debug_shows_the_traceback() -> None:
     assert "Traceback" in run("serve", "--workers", "2", "--debug").stderr
-
-
-# --- chat
 
 
 def test_one_message_shows_text_actions_and_their_results(start: Start) -> None:
@@ -346,7 +373,7 @@ class _Screen:
 
 
 @contextlib.contextmanager
-def _answering(kind: str, body: bytes) -> Iterator[str]:
+def _answering(kind: str, body: bytes) -> Generator[str, None, None]:
     """Serve one answer to everything."""
 
     class Handler(BaseHTTPRequestHandler):

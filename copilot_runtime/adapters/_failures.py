@@ -17,7 +17,7 @@ from copilot_runtime.errors import (
     NetworkError,
     RateLimited,
 )
-from copilot_runtime.upstream import asked_wait
+from copilot_runtime.upstream_retries import asked_wait
 
 KINDS = {
     400: "BadRequestError",
@@ -50,6 +50,7 @@ _STATUSES = {
 
 _TAG = re.compile(r"<(script|style)\b.*?</\1>|<[^>]*>", re.DOTALL | re.IGNORECASE)
 _LONGEST = 500
+_SHORTEST_SECRET = 8  # shorter keys are for servers that want none, and words contain them
 
 
 def failure(
@@ -104,7 +105,7 @@ def failed(
 ) -> CopilotError:
     """Return the error of that status, without the key should the server have repeated it."""
     message = f"{name} API error: {reason}"
-    if secret:
+    if secret and len(secret) >= _SHORTEST_SECRET:
         message = message.replace(secret, "***")
     kind = KINDS.get(status, "InternalServerError" if status >= 500 else "APIError")
     error: CopilotError

@@ -61,7 +61,7 @@ async def _asked(
     try:
         entered = await response.__aenter__()
     except openai.APIError as error:
-        raise _failure(error, name) from error
+        raise _failure(error, name, client.api_key) from error
     except openai.OpenAIError as error:
         raise CopilotError(f"{name} API error: {error}", kind=type(error).__name__) from error
     reply = ClientReply(entered, name)
@@ -75,13 +75,14 @@ async def _asked(
         await response.__aexit__(None, None, None)
 
 
-def _failure(error: Any, name: str) -> CopilotError:
+def _failure(error: Any, name: str, secret: str) -> CopilotError:
     import openai
 
     if isinstance(error, openai.APIStatusError):
         hint = f"Request id: {error.request_id}." if error.request_id else None
         reason = message_in(error.response.content) or error.message
-        return failed(name, f"{error.status_code} {reason}", error.status_code, hint=hint)
+        status = error.status_code
+        return failed(name, f"{status} {reason}", status, hint=hint, secret=secret)
     kind = type(error).__name__
     if isinstance(error, openai.APITimeoutError):
         return RunStalled(f"{name} API error: {error.message}", kind=kind, hint="See its timeout.")

@@ -86,7 +86,7 @@ class OpenAIAdapter:
 
     async def stream(self, request: ChatRequest) -> Events:
         """Ask the model; yield its answer as it comes."""
-        secret = None if self._client else await self._key()
+        secret = self._client.api_key if self._client else await self._key()
         completion = Completion(request, NAME, secret=secret)
         frames = Frames()
         async with self._open(self._body(request), secret) as reply:

@@ -4,7 +4,8 @@ A rule on the question refuses before the agent starts. A list of words for the 
 it before the word is shown. Both look at text only, never into images, arguments or results.
 """
 
-from collections.abc import Sequence
+import asyncio
+from collections.abc import Callable, Sequence
 from contextlib import aclosing
 from dataclasses import replace
 
@@ -26,6 +27,7 @@ __all__ = ["HttpGuardrail", "from_settings", "topics", "words"]
 MESSAGE = "I cannot help with that topic."
 
 _MOST_CLIENT_RULES = 1000
+_LONG = 50_000
 
 
 def from_settings(settings: Settings) -> Sequence[Stage]:
@@ -59,10 +61,14 @@ def topics(
         question = _question(run)
         if question is None:
             return events
-        ours = _permits(allowed, denied, question)
-        if ours and honour_client and run.rules is not None:
-            ours = _permits(_clients(run.rules.allow), _clients(run.rules.deny), question)
-        return events if ours else _refuse(events, message)
+        rules = [(allowed, denied)]
+        if honour_client and run.rules is not None:
+            rules.append((_clients(run.rules.allow), _clients(run.rules.deny)))
+
+        def permitted() -> bool:
+            return all(_permit(allow, deny, question) for allow, deny in rules)
+
+        return _judged(events, message, permitted, len(question))
 
     return stage
 
@@ -75,10 +81,10 @@ def words(forbidden: Sequence[str], *, message: str = MESSAGE, output: bool = Fa
     phrases = Phrases(forbidden)
 
     def stage(events: Events, run: RunInput) -> Events:
-        question = _question(run)
-        if question is not None and phrases.find(question) is not None:
-            return _refuse(events, message)
-        return _sifted(events, phrases, message) if output and phrases else events
+        question = _question(run) or ""
+        if output and phrases:
+            events = _sifted(events, phrases, message)
+        return _judged(events, message, lambda: phrases.find(question) is None, len(question))
 
     return stage
 
@@ -92,7 +98,7 @@ def _question(run: RunInput) -> str | None:
     return next(texts, None)
 
 
-def _permits(allowed: Phrases, denied: Phrases, question: str) -> bool:
+def _permit(allowed: Phrases, denied: Phrases, question: str) -> bool:
     if denied.find(question) is not None:
         return False
     return not allowed or allowed.find(question) is not None
@@ -104,10 +110,16 @@ def _clients(names: Sequence[str]) -> Phrases:
     return Phrases(names)
 
 
-async def _refuse(events: Events, message: str) -> Events:
-    await events.aclose()
-    raise Refused(message)
-    yield  # makes this a generator, so that the run fails when it begins and not before
+async def _judged(
+    events: Events, message: str, permitted: Callable[[], bool], length: int
+) -> Events:
+    async with aclosing(events):
+        # megabytes take seconds to search: in a thread, nobody else waits for them
+        fine = permitted() if length < _LONG else await asyncio.to_thread(permitted)
+        if not fine:
+            raise Refused(message)
+        async for event in events:
+            yield event
 
 
 async def _sifted(events: Events, phrases: Phrases, message: str) -> Events:

@@ -2,6 +2,7 @@ from collections.abc import AsyncGenerator
 
 import pytest
 
+from copilot_runtime.adapters.openai import OpenAIAdapter
 from tests.adapters.provider import Provider, serving
 
 
@@ -9,3 +10,10 @@ from tests.adapters.provider import Provider, serving
 async def provider(anyio_backend: str) -> AsyncGenerator[Provider, None]:
     async with serving() as provider:
         yield provider
+
+
+@pytest.fixture
+async def adapter(provider: Provider) -> AsyncGenerator[OpenAIAdapter, None]:
+    adapter = OpenAIAdapter(base_url=f"{provider.url}/v1", api_key="sk-mock")
+    yield adapter
+    await adapter.aclose()

@@ -53,7 +53,9 @@ HI = [
 
 @pytest.fixture
 async def client(provider: Provider) -> "AsyncGenerator[AsyncOpenAI, None]":
-    client = openai.AsyncOpenAI(base_url=f"{provider.url}/v1", api_key="sk-own", max_retries=0)
+    client = openai.AsyncOpenAI(
+        base_url=f"{provider.url}/v1", api_key="sk-of-its-own", max_retries=0
+    )
     yield client
     await client.close()
 
@@ -77,7 +79,7 @@ async def test_its_key_and_address_count(provider: Provider, client: "AsyncOpenA
     await adapter.aclose()
 
     assert events == [[*HI, TextMessageEnd(message_id="chatcmpl-1")]] * 2
-    assert provider.requests[0].headers["authorization"] == "bearer sk-own"
+    assert provider.requests[0].headers["authorization"] == "bearer sk-of-its-own"
     assert provider.requests[0].body == {
         "model": "gpt-4o",
         "stream": True,
@@ -108,13 +110,18 @@ async def test_leaving_an_answer_closes_its_connection(provider: Provider, clien
 
 
 async def test_a_refusal_is_the_same_error_as_without_it(provider: Provider, client: "AsyncOpenAI"):
-    body = {"error": {"message": "Incorrect API key provided: mock.", "code": "invalid_api_key"}}
+    body = {
+        "error": {
+            "message": "Incorrect API key provided: sk-of-its-own.",
+            "code": "invalid_api_key",
+        }
+    }
     provider.answer([whole(body, status="401 No", x_request_id="req_7")])
 
     error = await error_of(OpenAIAdapter(client=client))
 
     assert isinstance(error, AuthenticationFailed)
-    assert error.message == "OpenAI API error: 401 Incorrect API key provided: mock."
+    assert error.message == "OpenAI API error: 401 Incorrect API key provided: ***."
     assert (error.kind, error.hint) == ("AuthenticationError", "Request id: req_7.")
 
 

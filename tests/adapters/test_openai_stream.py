@@ -1,8 +1,6 @@
 """What becomes of the chunks of a chat completions stream, over a real connection."""
 
-import asyncio
-from collections.abc import AsyncGenerator, Sequence
-from contextlib import aclosing
+from collections.abc import Sequence
 from itertools import count
 from typing import Any
 
@@ -10,7 +8,6 @@ import pytest
 
 from copilot_runtime.adapters import _assemble
 from copilot_runtime.adapters.openai import OpenAIAdapter
-from copilot_runtime.errors import CopilotError, NetworkError, RateLimited, Refused
 from copilot_runtime.events import (
     ActionExecutionArgs,
     ActionExecutionEnd,
@@ -20,20 +17,15 @@ from copilot_runtime.events import (
     ReasoningContent,
     ReasoningEnd,
     ReasoningStart,
-    TextMessageContent,
-    TextMessageEnd,
-    TextMessageStart,
     Usage,
 )
-from copilot_runtime.interfaces import Action, ChatRequest
+from copilot_runtime.interfaces import ChatRequest
 from copilot_runtime.messages import TextMessage
+from tests.adapters.asking import ACTIONS, HELLO, RED, SEVEN, answer_to, called, said
 from tests.adapters.provider import (
-    CLOSE,
     DONE,
     END,
-    HANG,
     HEAD,
-    RESET,
     Provider,
     Step,
     chunk,
@@ -49,63 +41,11 @@ from tests.adapters.provider import (
 
 pytestmark = pytest.mark.anyio
 
-HELLO = TextMessage(id="u1", role="user", content="Hello")
-ACTIONS = [Action(name="setColor"), Action(name="setSize"), Action(name="set")]
-REQUEST = ChatRequest(messages=[HELLO], actions=ACTIONS)
-PREMATURE = "OpenAI API error: Premature close"
-NO_STREAM = "OpenAI API error: The answer is not a stream of chat completion chunks."
-
-
-@pytest.fixture(params=[False, True], ids=["asyncio", "uvloop"])
-def anyio_backend(request: pytest.FixtureRequest) -> tuple[str, dict[str, bool]]:
-    return "asyncio", {"use_uvloop": request.param}
-
-
-@pytest.fixture
-async def adapter(provider: Provider) -> AsyncGenerator[OpenAIAdapter, None]:
-    adapter = OpenAIAdapter(base_url=f"{provider.url}/v1", api_key="sk-mock")
-    yield adapter
-    await adapter.aclose()
-
 
 @pytest.fixture(autouse=True)
 def ids(monkeypatch: pytest.MonkeyPatch) -> None:
     numbers = count(1)
     monkeypatch.setattr(_assemble, "_new_id", lambda: f"ck-{next(numbers)}")
-
-
-async def answer_to(adapter: OpenAIAdapter, request: ChatRequest = REQUEST) -> list[Event]:
-    async with aclosing(adapter.stream(request)) as events:
-        return [event async for event in events]
-
-
-async def failure_of(adapter: OpenAIAdapter) -> tuple[list[Event], CopilotError]:
-    """Return the events before the error, and the error."""
-    seen: list[Event] = []
-    with pytest.raises(CopilotError) as caught:
-        async with aclosing(adapter.stream(REQUEST)) as events:
-            async for event in events:
-                seen.append(event)
-    return seen, caught.value
-
-
-def said(*pieces: str, id: str = "chatcmpl-1", ended: bool = True) -> list[Event]:
-    return [
-        TextMessageStart(message_id=id),
-        *(TextMessageContent(message_id=id, content=piece) for piece in pieces),
-        *([TextMessageEnd(message_id=id)] if ended else []),
-    ]
-
-
-def called(name: str, *pieces: str, id: str = "call_1", parent: str = "chatcmpl-1") -> list[Event]:
-    return [
-        ActionExecutionStart(call_id=id, name=name, parent_id=parent),
-        *(ActionExecutionArgs(call_id=id, delta=piece) for piece in pieces),
-        ActionExecutionEnd(call_id=id),
-    ]
-
-
-RED, SEVEN = '{"color":"red"}', '{"size":7}'
 
 
 ANSWERS: dict[str, tuple[Sequence[Step], Sequence[Event]]] = {
@@ -366,170 +306,6 @@ async def test_an_answer_becomes_events(provider: Provider, adapter: OpenAIAdapt
     assert await answer_to(adapter) == events
 
 
-FAILURES: dict[str, tuple[Sequence[Step], Sequence[Event], type[CopilotError], str]] = {
-    "cut in mid-text": (
-        [HEAD, piece(text("Par")), RESET],
-        said("Par", ended=False),
-        NetworkError,
-        PREMATURE,
-    ),
-    "closed in mid-text": (
-        [HEAD, piece(text("Par")), CLOSE],
-        said("Par", ended=False),
-        NetworkError,
-        PREMATURE,
-    ),
-    "ended without a reason": (
-        streamed(text("Par")),
-        said("Par", ended=False),
-        NetworkError,
-        PREMATURE,
-    ),
-    "done without a reason": (
-        streamed(text("Par"), DONE),
-        said("Par", ended=False),
-        NetworkError,
-        PREMATURE,
-    ),
-    "cut in mid-call": (
-        [HEAD, piece(tools(tool('{"col', id="call_1", name="setColor"))), RESET],
-        called("setColor", '{"col')[:-1],
-        NetworkError,
-        PREMATURE,
-    ),
-    "nothing at all": (streamed(), [], NetworkError, NO_STREAM),
-    "garbage": (
-        [whole(b"\x00\xff\x17 what?", content_type="text/event-stream")],
-        [],
-        NetworkError,
-        NO_STREAM,
-    ),
-    "a web page": (
-        [whole(b"<!doctype html><h1>Welcome", content_type="text/html")],
-        [],
-        NetworkError,
-        NO_STREAM,
-    ),
-    "events that are no JSON": (
-        streamed(text("Par"), b"data: {nope\n\n"),
-        said("Par", ended=False),
-        NetworkError,
-        NO_STREAM,
-    ),
-    "JSON of another kind": (streamed(b"data: [1]\n\n"), [], NetworkError, NO_STREAM),
-    "JSON of an odd shape": (
-        streamed(b'data: {"choices":[{"delta":{"tool_calls":[3]}}]}\n\n'),
-        [],
-        NetworkError,
-        NO_STREAM,
-    ),
-    "JSON that is very deep": (
-        streamed(b"data: " + b"[" * 100_000 + b"\n\n"),
-        [],
-        NetworkError,
-        NO_STREAM,
-    ),
-    "stopped by the content filter": (
-        saying(text("How to"), reason="content_filter"),
-        said("How to", ended=False),
-        Refused,
-        "The content filter of OpenAI stopped the answer. Please put the question differently.",
-    ),
-    "an error in mid-stream": (
-        streamed(
-            text("Par"), b'data: {"error":{"message":"Overloaded.","type":"server_error"}}\n\n'
-        ),
-        said("Par", ended=False),
-        NetworkError,
-        "OpenAI API error: Overloaded.",
-    ),
-    "a rate limit in mid-stream": (
-        streamed(b'data: {"error":{"message":"Slow down.","code":"rate_limit_exceeded"}}\n\n'),
-        [],
-        RateLimited,
-        "OpenAI API error: Slow down.",
-    ),
-    "an error by number, beside choices": (
-        streamed(
-            b'data: {"choices":[{"delta":{}}],"error":{"message":"Slow down.","code":429}}\n\n'
-        ),
-        [],
-        RateLimited,
-        "OpenAI API error: Slow down.",
-    ),
-    "an error of vLLM": (
-        streamed(b'data: {"object":"error","message":"Too long.","code":500}\n\n'),
-        [],
-        NetworkError,
-        "OpenAI API error: Too long.",
-    ),
-    "an error that says nothing": (
-        streamed(b'data: {"choices":[{"delta":{},"finish_reason":"error"}]}\n\n'),
-        [],
-        NetworkError,
-        "OpenAI API error: The answer broke off with an error.",
-    ),
-    "an error with status 200": (
-        [whole({"error": {"message": "No.", "type": "server_error"}})],
-        [],
-        NetworkError,
-        "OpenAI API error: No.",
-    ),
-}
-
-
-@pytest.mark.parametrize("case", FAILURES)
-async def test_what_came_before_an_error_is_kept(
-    provider: Provider, adapter: OpenAIAdapter, case: str
-):
-    script, events, kind, message = FAILURES[case]
-    provider.answer(script)
-
-    seen, error = await failure_of(adapter)
-
-    assert (seen, type(error), error.message) == (events, kind, message)
-
-
-async def test_a_premature_close_is_reported_as_the_node_runtime_does(
-    provider: Provider, adapter: OpenAIAdapter
-):
-    provider.answer([HEAD, piece(text("Par")), RESET])
-    report = (await failure_of(adapter))[1].report()
-    assert (report.code, report.status_code, report.severity, report.visibility, report.kind) == (
-        "NETWORK_ERROR",
-        503,
-        "critical",
-        "banner",
-        "OpenAIError",
-    )
-
-
-async def test_an_endless_event_is_an_error(provider: Provider, adapter: OpenAIAdapter):
-    provider.answer([HEAD, *[piece(b"x" * 2**20)] * 10, HANG])
-    assert "larger than" in (await failure_of(adapter))[1].message
-
-
-async def test_each_chunk_is_delivered_before_the_next_one_is_sent(
-    provider: Provider, adapter: OpenAIAdapter
-):
-    gates = [asyncio.Event() for _ in range(5)]
-    pieces: list[Step] = [HEAD]
-    for number, gate in enumerate(gates):
-        pieces += [gate, piece(text(str(number)))]
-    provider.answer([*pieces, piece(finish() + DONE), END])
-    seen: list[str] = []
-
-    gates[0].set()
-    async with aclosing(adapter.stream(REQUEST)) as events:
-        async for event in events:
-            if isinstance(event, TextMessageContent):
-                seen.append(event.content)
-                if len(seen) < 5:
-                    gates[len(seen)].set()
-
-    assert seen == ["0", "1", "2", "3", "4"]
-
-
 async def test_ids_the_conversation_already_has_are_not_used_again(
     provider: Provider, adapter: OpenAIAdapter
 ):
@@ -548,61 +324,3 @@ async def test_ids_the_conversation_already_has_are_not_used_again(
         *said("Hi", id="ck-1"),
         *called("setColor", RED, id="ck-2", parent="ck-1"),
     ]
-
-
-async def test_a_finished_answer_leaves_its_connection_for_the_next(
-    provider: Provider, adapter: OpenAIAdapter
-):
-    provider.answer(saying(text("Hi")))
-    for _ in range(3):
-        await answer_to(adapter)
-    assert provider.connections == 1
-
-
-async def test_the_end_of_the_body_may_come_after_the_end_of_the_answer(
-    provider: Provider, adapter: OpenAIAdapter
-):
-    late = asyncio.Event()
-    provider.answer([HEAD, piece(text("Hi") + finish() + DONE), late, END])
-
-    assert await answer_to(adapter) == said("Hi")
-    late.set()
-    await provider.until_open(1)
-    await adapter.aclose()
-    await provider.until_open(0)
-
-
-async def test_a_hundred_cancelled_answers_close_a_hundred_connections(
-    provider: Provider, adapter: OpenAIAdapter
-):
-    provider.answer([HEAD, piece(text("Hi")), HANG])
-    tasks = [asyncio.create_task(answer_to(adapter)) for _ in range(100)]
-    await provider.until_open(100)
-    await provider.until_asked(100)
-
-    for task in tasks:
-        task.cancel()
-    await asyncio.gather(*tasks, return_exceptions=True)
-
-    async with asyncio.timeout(0.2):
-        await provider.until_open(0)
-
-
-async def test_leaving_an_answer_closes_its_connection(provider: Provider, adapter: OpenAIAdapter):
-    provider.answer([HEAD, piece(text("Hi")), HANG])
-    async with aclosing(adapter.stream(REQUEST)) as events:
-        async for _ in events:
-            break
-    async with asyncio.timeout(0.2):
-        await provider.until_open(0)
-
-
-async def test_a_request_cancelled_before_its_answer_closes_its_connection(
-    provider: Provider, adapter: OpenAIAdapter
-):
-    provider.answer([HANG])
-    task = asyncio.create_task(answer_to(adapter))
-    await provider.until_asked(1)
-    task.cancel()
-    async with asyncio.timeout(0.2):
-        await provider.until_open(0)

@@ -42,6 +42,16 @@ async def test_the_last_question_counts_even_when_an_answer_stands_behind_it() -
     assert text_of(after) == "Hi."
 
 
+async def test_a_very_long_question_is_judged_like_any_other() -> None:
+    padding = "word " * 20_000
+    refused = await log_of(ScriptedAdapter(), [topics(deny=["bombs"])], asking(f"{padding} bombs"))
+    answered = await log_of(
+        ScriptedAdapter(say("Ok.")), [topics(deny=["bombs"]), words(["guns"])], asking(padding)
+    )
+    assert refusal(refused) is not None
+    assert text_of(answered) == "Ok."
+
+
 async def test_a_request_without_a_question_passes() -> None:
     events = await log_of(ScriptedAdapter(say("Hi.")), [topics(allow=["wine"])], asking())
     assert text_of(events) == "Hi."

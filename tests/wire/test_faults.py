@@ -158,3 +158,18 @@ async def test_characters_and_lines_may_be_split_anywhere(
     [message] = (await response_of(client))["messages"]
 
     assert message["content"] == ["é🙂", "漢"]
+
+
+async def test_half_a_character_in_an_escape_does_not_break_the_answer(
+    client: Client, provider: Upstream
+) -> None:
+    halves = [
+        b'{"choices":[{"index":0,"delta":{"content":"\\ud83d"}}]}',
+        b'{"choices":[{"index":0,"delta":{"content":"\\ude42 ok"}}]}',
+    ]
+    provider.plays([HEAD, *(piece(b"data: " + half + b"\n\n") for half in halves), finish()])
+
+    response = await response_of(client)
+
+    assert response["status"]["code"] == "Success"
+    assert "".join(response["messages"][0]["content"]).endswith(" ok")

@@ -8,7 +8,7 @@ from urllib.parse import quote
 import pytest
 
 from tests.wire.client import HEADERS, PATH, Client
-from tests.wire.documents import chat
+from tests.wire.documents import chat, user
 from tests.wire.upstream import Upstream
 
 pytestmark = pytest.mark.anyio
@@ -186,3 +186,14 @@ async def test_a_query_string_is_tolerated(client: Client) -> None:
     answer = await client.ask({"query": "{ hello }"}, path=f"{PATH}?trace=1")
 
     assert answer.json() == {"data": {"hello": "Hello World"}}
+
+
+async def test_half_an_emoji_in_a_message_is_no_reason_to_refuse_it(
+    client: Client, provider: Upstream
+) -> None:
+    body = json.dumps(chat(user("cut off \ud83d"))).encode()
+
+    answer = await client.ask(body)
+
+    assert answer.status == 200
+    assert provider.requests[0]["messages"][0]["content"].startswith("cut off ")

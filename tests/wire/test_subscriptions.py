@@ -12,7 +12,7 @@ from websockets.exceptions import ConnectionClosed, InvalidStatus
 from websockets.typing import Subprotocol
 
 from copilot_runtime import CopilotRuntime, Settings
-from tests.wire.client import PATH
+from tests.wire.client import PATH, Client
 from tests.wire.documents import data
 from tests.wire.server import listening
 from tests.wire.upstream import HEAD, SILENCE, Upstream, finish, refusing, saying, text
@@ -278,3 +278,37 @@ async def test_stopping_the_server_ends_detached_runs(provider: Upstream) -> Non
         await socket.update()
 
     await provider.until(open=0, hung_up=1)
+
+
+async def test_who_does_not_say_hello_first_is_not_heard(port: int, provider: Upstream) -> None:
+    url = f"ws://127.0.0.1:{port}{PATH}"
+    async with connect(url, subprotocols=[PROTOCOL], proxy=None) as connection:
+        socket = Socket(connection)
+        await socket.subscribe(data=data())
+        with pytest.raises(ConnectionClosed) as closed:
+            await socket.hear()
+
+    assert closed.value.rcvd and closed.value.rcvd.code == 4401
+    assert provider.requests == []
+
+
+async def test_one_connection_cannot_start_any_number_of_runs(
+    port: int, provider: Upstream
+) -> None:
+    provider.plays([HEAD, SILENCE])
+    async with opened(port) as socket:
+        for number in range(100):
+            payload = {"query": QUERY, "variables": {"data": data()}}
+            await socket.say({"id": str(number), "type": "subscribe", "payload": payload})
+        refused = 0
+        while refused < 80:
+            refused += (await socket.hear())["type"] == "error"
+
+    assert len(provider.requests) <= 20
+
+
+async def test_a_subscription_over_http_is_told_where_to_go(client: Client) -> None:
+    answer = await client.ask({"query": QUERY, "variables": {"data": data()}})
+
+    assert answer.status == 400
+    assert "WebSocket" in answer.json()["errors"][0]["message"]

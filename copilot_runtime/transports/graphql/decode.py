@@ -81,7 +81,7 @@ def _messages(items: Iterable[MessageInput]) -> list[Message]:
 
 
 def _message(item: MessageInput) -> Message | None:
-    """Translate one message; one of no known kind is skipped, as Node does."""
+    """Translate one message; one that nobody can read is skipped, as Node does."""
     if text := item.text_message:
         return TextMessage(
             id=item.id,
@@ -90,6 +90,9 @@ def _message(item: MessageInput) -> Message | None:
             parent_id=text.parent_message_id or None,
         )
     if call := item.action_execution_message:
+        if not _is_json(call.arguments):
+            logger.warning("Skipped a call of %r: its arguments are not JSON.", call.name)
+            return None
         return ActionExecutionMessage(
             id=item.id,
             name=call.name,
@@ -194,13 +197,21 @@ def _extensions(data: GenerateCopilotResponseInput) -> dict[str, Any]:
     }
 
 
+def _is_json(text: str) -> bool:
+    try:
+        json.loads(text or "{}")
+    except (ValueError, RecursionError):
+        return False
+    return True
+
+
 def _object(text: str, what: str) -> dict[str, Any]:
     """Read a JSON object that the client sends as text; anything else counts as empty."""
     if not text:
         return {}
     try:
         value = json.loads(text)
-    except ValueError:
+    except (ValueError, RecursionError):
         logger.warning("Ignored %s: it is not JSON.", what)
         return {}
     return value if isinstance(value, dict) else {}

@@ -31,11 +31,16 @@ from copilot_runtime.transports.graphql.plan import STREAMED, Field, Plan, neste
 from copilot_runtime.transports.graphql.statuses import (
     ACTION_BROKEN,
     TEXT_BROKEN,
+    SuccessMessageStatus,
+    SuccessResponseStatus,
     message_status,
     response_status,
 )
 
 _NO_MORE = b'{"hasNext":false}'
+
+_CONSTANT = {"status", "__typename"}
+"""The deferred fields that depend on nothing but the status."""
 
 
 @dataclass(slots=True)
@@ -161,11 +166,9 @@ class Encoder:
         field = self._plan.messages
         if message is None or field is None or field.selection is None:
             return
-        later = field.selection.later[type(message.output).__name__]
-        if not later:
-            return
-        data = _deferred(later, message.output, message_status(last, message.broken))
-        self._patches.append(b'{"data":%b,"path":%b]}' % (orjson.dumps(data), message.path))
+        if later := field.selection.later[type(message.output).__name__]:
+            status = message_status(last, message.broken)
+            self._later(later, message.output, status, message.path)
 
     def _meta_event(self, event: Interrupt) -> None:
         self._flush()
@@ -190,9 +193,23 @@ class Encoder:
         for key in [*self._open]:
             self._close(key, last)
         if self._plan.later:
-            data = _deferred(self._plan.later, self._response, response_status(last))
-            self._patches.append(b'{"data":%b,"path":%b]}' % (orjson.dumps(data), self._root))
+            self._later(self._plan.later, self._response, response_status(last), self._root)
         self.ended = True
+
+    def _later(self, fields: Sequence[Field], owner: object, status: object, path: bytes) -> None:
+        """Add the patch of what was deferred. A success looks the same every time: it is kept."""
+        kept = self._plan.successes
+        name = type(owner).__name__
+        data = kept.get(name) if _succeeded(status) else None
+        if data is None:
+            data = orjson.dumps(_deferred(fields, owner, status))
+            if _succeeded(status) and all(field.name in _CONSTANT for field in fields):
+                kept[name] = data
+        self._patches.append(b'{"data":%b,"path":%b]}' % (data, path))
+
+
+def _succeeded(status: object) -> bool:
+    return isinstance(status, SuccessMessageStatus | SuccessResponseStatus)
 
 
 def _deferred(fields: Sequence[Field], owner: object, status: object) -> dict[str, Any]:

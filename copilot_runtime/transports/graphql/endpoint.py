@@ -9,7 +9,7 @@ import inspect
 import re
 from collections.abc import Callable, Mapping
 from contextlib import aclosing
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import TYPE_CHECKING, Any
 
 from graphql import (
@@ -78,7 +78,7 @@ class GraphQLEndpoint:
     ) -> None:
         self.runs = runs
         self._properties = properties or {}
-        self._forwards = forwards
+        self._forwards = lru_cache(maxsize=256)(forwards)  # clients send the same few names
         self._cors = cors or Cors()
         self._max_body_bytes = max_body_bytes
         self._max_messages = max_messages

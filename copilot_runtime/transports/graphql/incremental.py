@@ -28,7 +28,8 @@ class PathDialect:
 
     def first(self, result: InitialIncrementalExecutionResult) -> dict[str, Any]:
         """Return the payload of the first result."""
-        self._announce(result.pending, [((), result.data)])
+        self._announce(result.pending)
+        self._measure(result.pending, [((), result.data)])
         payload: dict[str, Any] = {"data": result.data}
         if result.errors:
             payload["errors"] = [formatted(error) for error in result.errors]
@@ -37,14 +38,15 @@ class PathDialect:
 
     def next(self, result: SubsequentIncrementalExecutionResult) -> dict[str, Any]:
         """Return the payload of a later result."""
+        self._announce(result.pending or ())  # what is announced may be delivered along with it
         patches: list[dict[str, Any]] = []
         delivered: list[tuple[Path, Any]] = []
         for change in result.incremental or ():
             path = [*self._paths[change.id], *(change.sub_path or ())]
             if hasattr(change, "items"):
                 items: Sequence[Any] = change.items  # pyright: ignore[reportAttributeAccessIssue]  # a union told apart by its field
-                start = self._sent[change.id]
-                self._sent[change.id] += len(items)
+                start = self._begun(change.id, delivered)
+                self._sent[change.id] = start + len(items)
                 delivered += [([*path, start + at], item) for at, item in enumerate(items)]
                 patch: dict[str, Any] = {"items": items, "path": [*path, start]}
             else:
@@ -55,17 +57,26 @@ class PathDialect:
             if change.errors:
                 patch["errors"] = [formatted(error) for error in change.errors]
             patches.append(patch)
-        self._announce(result.pending or (), delivered)
+        self._measure(result.pending or (), delivered)
         patches += self._failures(result)
         payload: dict[str, Any] = {"incremental": patches} if patches else {}
         return {**payload, "hasNext": result.has_next}
 
-    def _announce(self, pending: Iterable[Any], delivered: Sequence[tuple[Path, Any]]) -> None:
+    def _announce(self, pending: Iterable[Any]) -> None:
         for stream in pending:
             self._paths[stream.id] = stream.path
-            self._sent[stream.id] = _length(stream.path, delivered)
             if stream.label:
                 self._labels[stream.id] = stream.label
+
+    def _measure(self, pending: Iterable[Any], delivered: Sequence[tuple[Path, Any]]) -> None:
+        for stream in pending:
+            self._sent[stream.id] = self._begun(stream.id, delivered)
+
+    def _begun(self, stream_id: str, delivered: Sequence[tuple[Path, Any]]) -> int:
+        """Return how many items a stream has brought, those that came with its parent too."""
+        if (known := self._sent.get(stream_id)) is not None:
+            return known
+        return _length(self._paths[stream_id], delivered)
 
     def _failures(self, result: SubsequentIncrementalExecutionResult) -> list[dict[str, Any]]:
         return [

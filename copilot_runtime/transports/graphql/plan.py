@@ -9,6 +9,7 @@ arrangement of @stream and @defer) has no plan and runs on graphql-core, in the 
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from dataclasses import field as dataclass_field
 from datetime import datetime
 from enum import Enum
 from functools import cache
@@ -70,6 +71,8 @@ class Plan:
     later: Sequence[Field]
     messages: Field | None
     meta_events: Field | None
+    successes: dict[str, bytes] = dataclass_field(default_factory=dict[str, bytes])
+    """The deferred part of each type after a success, as JSON, once it has been written."""
 
 
 def plan(schema: GraphQLSchema, document: DocumentNode, operation_name: str | None) -> Plan | None:

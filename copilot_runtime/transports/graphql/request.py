@@ -1,5 +1,6 @@
 """Read a GraphQL request from HTTP (https://graphql.github.io/graphql-over-http/draft/)."""
 
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -90,7 +91,18 @@ def _json(body: bytes) -> Any:
     try:
         return orjson.loads(body)
     except orjson.JSONDecodeError as error:
+        if b"\\u" in body and (mended := _mended(body)) is not None:
+            return mended
         raise BadRequest(f"POST body sent invalid JSON. {error}") from None
+
+
+def _mended(body: bytes) -> Any:
+    """Read JSON with half a character in it: a browser may cut a text in the middle of an emoji."""
+    try:
+        text = json.dumps(json.loads(body), ensure_ascii=False)
+    except (ValueError, RecursionError):
+        return None
+    return orjson.loads(text.encode("utf-16", "surrogatepass").decode("utf-16", "replace"))
 
 
 def _from_mapping(value: Any) -> GraphQLRequest:

@@ -31,7 +31,7 @@ def _parse_object(value: object) -> object:
 
 def iso(moment: datetime) -> str:
     """Write a moment as JavaScript does: UTC, milliseconds, `Z`."""
-    return moment.strftime("%Y-%m-%dT%H:%M:%S.") + f"{moment.microsecond // 1000:03d}Z"
+    return f"{moment.replace(tzinfo=None).isoformat(timespec='milliseconds')}Z"
 
 
 CONFIG = StrawberryConfig(

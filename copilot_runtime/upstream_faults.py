@@ -1,0 +1,83 @@
+"""What can go wrong on the way to a service, in sentences.
+
+Messages are for the person in front of the browser, so no address of ours is in them; hints are
+for the log and say the way out.
+"""
+
+from dataclasses import dataclass
+from urllib.parse import urlsplit
+
+from copilot_runtime.errors import NetworkError, RunStalled
+
+
+@dataclass(frozen=True, slots=True)
+class Faults:
+    """The errors of the service `name`. Kinds are those of the official clients of providers."""
+
+    name: str
+    connect_timeout: float
+    idle_timeout: float
+
+    def before_answer(self, error: Exception, url: str) -> NetworkError:
+        """Say what went wrong before the answer, without telling clients where we asked."""
+        import aiohttp  # here, because importing it takes a quarter of a second
+
+        parts = urlsplit(url)
+        origin = f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}"
+        match error:
+            case aiohttp.ConnectionTimeoutError():
+                return NetworkError(
+                    f"{self.name} API error: Connection timed out.",
+                    status_code=504,
+                    kind="APIConnectionTimeoutError",
+                    hint=f"{origin} took longer than {self.connect_timeout:g} s to accept a "
+                    "connection. Check the base URL, the firewall and the proxy settings.",
+                )
+            case TimeoutError():
+                return self.silence()
+            case aiohttp.ClientConnectorDNSError():
+                reason = "Its host name was not found."
+                hint = f"No address is known for {origin}. Check the base URL and the DNS."
+            case aiohttp.ClientSSLError():
+                reason = "No secure connection could be made."
+                hint = (
+                    f"TLS with {origin} failed: {error}. Check the certificate and the date, and "
+                    "that https is right; SSL_CERT_FILE names a file with further authorities."
+                )
+            case aiohttp.ClientConnectorError() if isinstance(
+                error.os_error, ConnectionRefusedError
+            ):
+                reason = "The connection was refused."
+                hint = f"Nothing listens at {origin}. Check the base URL and that the server runs."
+            case aiohttp.ClientConnectorError() | aiohttp.ClientHttpProxyError():
+                reason = "It could not be reached."
+                hint = f"Connecting to {origin} failed: {error}."
+            case _:
+                reason = "The server hung up without an answer."
+                hint = f"{origin} closed the connection: {error}."
+        return NetworkError(
+            f"{self.name} API error: Connection error. {reason}",
+            kind="APIConnectionError",
+            hint=hint,
+        )
+
+    def silence(self) -> RunStalled:
+        """Return the error for a silence that took too long."""
+        return RunStalled(
+            f"{self.name} API error: No answer for {self.idle_timeout:g} seconds.",
+            kind="APIConnectionTimeoutError",
+            hint="The upstream went silent. Raise idle_timeout if the model may think that long.",
+        )
+
+    def cut(self, hint: str) -> NetworkError:
+        """Return the error for an answer that ended before its end."""
+        return NetworkError(
+            f"{self.name} API error: Premature close", kind=f"{self.name}Error", hint=hint
+        )
+
+
+def was_closed(error: NetworkError) -> bool:
+    """Return whether the server had closed the connection before it read the request."""
+    from aiohttp import ServerDisconnectedError
+
+    return isinstance(error.__cause__, ServerDisconnectedError)

@@ -1,0 +1,48 @@
+"""When to ask a service again, and how long to wait before."""
+
+import random
+from collections.abc import Mapping
+from contextlib import suppress
+from email.utils import parsedate_to_datetime
+from math import isfinite
+from time import time
+
+RETRIED = frozenset({408, 409, 429})
+"""Statuses that may be different next time, besides everything from 500 on."""
+
+
+def may_pass(status: int, headers: Mapping[str, str]) -> bool:
+    """Return whether the same request may succeed later."""
+    if status < 400:
+        return False
+    wish = headers.get("x-should-retry")
+    if wish in ("true", "false"):
+        return wish == "true"
+    return status in RETRIED or status >= 500
+
+
+def backoff(attempt: int) -> float:
+    """Return a pause that doubles with each attempt, a little different each time."""
+    longest = min(0.5 * 2**attempt, 8.0)
+    return longest * random.uniform(0.75, 1.0)  # noqa: S311 - spreads retries, guards nothing
+
+
+def asked_wait(headers: Mapping[str, str]) -> float | None:
+    """Return how many seconds the server asks us to wait, if it does."""
+    milliseconds = _number(headers.get("retry-after-ms"))
+    if milliseconds is not None:
+        return milliseconds / 1000
+    asked = headers.get("retry-after")
+    seconds = _number(asked)
+    if seconds is None and asked:
+        with suppress(ValueError, TypeError, OverflowError):
+            seconds = parsedate_to_datetime(asked).timestamp() - time()
+    return None if seconds is None else max(seconds, 0.0)
+
+
+def _number(text: str | None) -> float | None:
+    try:
+        number = float(text) if text else -1.0
+    except ValueError:
+        return None
+    return number if isfinite(number) and number >= 0 else None

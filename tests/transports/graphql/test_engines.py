@@ -1,0 +1,82 @@
+"""The planned engine and graphql-core give every document the same answer, on every log."""
+
+import asyncio
+import re
+from functools import cache
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+
+from copilot_runtime import CopilotRuntime, Events, RunInput, Settings
+from copilot_runtime.transports.graphql.documents import Documents
+from tests.transports.graphql.generated import SCHEMA, Log, documents, logs
+from tests.wire.client import PATH, Client
+from tests.wire.documents import chat
+from tests.wire.merge import merge
+
+pytestmark = pytest.mark.anyio
+
+OURS = re.compile(r"\d{4}-\d\d-\d\dT[\d:.]+Z|ck-[0-9a-f-]{36}")
+"""Times and ids that differ from run to run."""
+
+
+class Replay:
+    """Says again what a log holds."""
+
+    log: Log = ()
+
+    async def run(self, run: RunInput) -> Events:
+        for event in self.log:
+            if isinstance(event, Exception):
+                raise event.with_traceback(None)
+            if isinstance(event, str):
+                await asyncio.sleep(0)
+            else:
+                yield event
+
+
+@cache
+def setting() -> tuple[Client, Replay]:
+    """Return a client and the agent it talks to; one schema serves all examples."""
+    wide = Settings(max_aliases=1000, max_depth=100, max_tokens_in_document=100_000)
+    agent = Replay()
+    return Client(CopilotRuntime(agents={"replay": agent}, settings=wide).app(path=PATH)), agent
+
+
+async def ask(query: str, log: Log) -> dict[str, Any]:
+    client, agent = setting()
+    agent.log = log
+    body = chat(query=query, agentSession={"agentName": "replay"})
+    answer = await client.ask({**body, "operationName": None})
+    in_parts = answer.headers["content-type"].startswith("multipart")
+    return comparable(merge(answer.payloads() if in_parts else [answer.json()]))
+
+
+def comparable(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: comparable(item) for key, item in value.items()}  # pyright: ignore[reportUnknownVariableType]
+    if isinstance(value, list):
+        return [comparable(item) for item in value]  # pyright: ignore[reportUnknownVariableType]
+    return OURS.sub("ours", value) if isinstance(value, str) else value
+
+
+@given(query=documents(), log=logs())
+@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+async def test_planned_or_executed_the_answer_is_the_same(query: str, log: Log) -> None:
+    planned = await ask(query, log)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Documents, "plan", lambda *_: None)  # pyright: ignore[reportUnknownLambdaType]
+        executed = await ask(query, log)
+
+    assert planned == executed
+
+
+@given(query=documents())
+@settings(max_examples=50, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+def test_what_the_comparison_generates_is_valid_and_has_a_plan(query: str) -> None:
+    known = Documents(SCHEMA, max_depth=100, max_aliases=1000, max_tokens=100_000)
+    document = known.get(query)
+
+    assert document.errors == []
+    assert known.plan(document, None) is not None

@@ -4,24 +4,22 @@ import asyncio
 import errno
 import inspect
 import logging
-import random
 import socket
 from collections.abc import Callable, Mapping, Sequence
-from datetime import datetime
 from math import ceil
 from typing import Any
-from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 import typer
 import uvicorn
 from starlette.types import ASGIApp
 
-from copilot_runtime import __version__, action
+from copilot_runtime import __version__
 from copilot_runtime.adapters import ADAPTERS
 from copilot_runtime.app import CopilotRuntime
 from copilot_runtime.cli_target import find_target
 from copilot_runtime.config import Settings, adapter_name
 from copilot_runtime.errors import ConfigurationFailed
+from copilot_runtime.playground.clock import get_time
 from copilot_runtime.registry import Registry
 from copilot_runtime.runtime import Runtime
 
@@ -104,8 +102,7 @@ def _built_in(name: str, settings: Settings) -> CopilotRuntime:
     """Return a runtime made from settings alone."""
     make = Registry("copilot_runtime.adapters", ADAPTERS)[name]
     adapter = _make(make, name, settings.adapter.options)
-    actions = [roll_dice, tell_time] if name == "demo" else []
-    return CopilotRuntime(adapter=adapter, actions=actions, settings=settings)
+    return CopilotRuntime(adapter=adapter, actions=[get_time], settings=settings)
 
 
 def _make(make: Callable[..., Any], name: str, options: Mapping[str, Any]) -> Any:
@@ -118,30 +115,6 @@ def _make(make: Callable[..., Any], name: str, options: Mapping[str, Any]) -> An
             hint="They stand under adapter.options in copilot.yml.",
         ) from error
     return make(**options)
-
-
-@action
-def roll_dice(sides: int = 6, count: int = 1) -> list[int]:
-    """Roll dice.
-
-    Args:
-        sides: How many sides each dice has.
-        count: How many dice to roll.
-    """
-    return [random.randint(1, max(sides, 1)) for _ in range(min(count, 100))]  # noqa: S311 - a game
-
-
-@action
-def tell_time(zone: str = "UTC") -> str:
-    """Tell the time.
-
-    Args:
-        zone: A time zone, such as Europe/Paris.
-    """
-    try:
-        return f"{datetime.now(ZoneInfo(zone)):%H:%M:%S} in {zone}"
-    except (ZoneInfoNotFoundError, ValueError, OSError):
-        raise ConfigurationFailed(f"There is no time zone {zone!r}.") from None
 
 
 def _origin(host: str, port: int) -> str:

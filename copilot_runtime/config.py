@@ -134,12 +134,6 @@ class Settings(_Section):
         default=60, description="Seconds a server action may take, unless it says otherwise."
     )
     run_timeout: Seconds = Field(default=600, description="Seconds a whole run may take.")
-    idle_timeout: Seconds = Field(
-        default=60, description="Seconds an upstream service may be silent."
-    )
-    connect_timeout: Seconds = Field(
-        default=10, description="Seconds a connection to an upstream service may take."
-    )
     write_timeout: Seconds = Field(
         default=60, description="Seconds a client may take nothing before it is cut off."
     )

@@ -35,8 +35,8 @@ class Turn:
     @property
     def results(self) -> list[str]:
         """The results of actions, if those are what is to be answered."""
-        ended = takewhile(lambda m: m["role"] == "tool", reversed(self.body["messages"]))
-        return [message["content"] for message in ended][::-1]
+        fresh = takewhile(lambda m: m["role"] != "user", reversed(self.body["messages"]))
+        return [message["content"] for message in fresh if message["role"] == "tool"][::-1]
 
     @property
     def wants_suggestions(self) -> bool:
@@ -123,21 +123,28 @@ class FakeModel:
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         with suppress(ConnectionError, asyncio.IncompleteReadError):
-            head = (await reader.readuntil(b"\r\n\r\n")).decode().lower()
-            length = int(head.split("content-length:")[1].split("\r\n")[0])
-            turn = Turn(json.loads(await reader.readexactly(length)), writer)
-            self.turns.append(turn)
-            answering = asyncio.create_task(self._answer(turn))
-            leaving = asyncio.create_task(reader.read())
             try:
-                await asyncio.wait({answering, leaving}, return_when=asyncio.FIRST_COMPLETED)
-                if not answering.done():
-                    turn.left.set()
+                head = (await reader.readuntil(b"\r\n\r\n")).decode().lower()
+                length = int(head.split("content-length:")[1].split("\r\n")[0])
+                turn = Turn(json.loads(await reader.readexactly(length)), writer)
+                self.turns.append(turn)
+                await self._answer_or_notice(turn, reader)
             finally:
-                answering.cancel()
-                leaving.cancel()
-                await asyncio.gather(answering, leaving, return_exceptions=True)
                 writer.close()
+                await writer.wait_closed()
+
+    async def _answer_or_notice(self, turn: Turn, reader: asyncio.StreamReader) -> None:
+        """Answer, unless the runtime leaves first."""
+        answering = asyncio.create_task(self._answer(turn))
+        leaving = asyncio.create_task(reader.read())
+        try:
+            await asyncio.wait({answering, leaving}, return_when=asyncio.FIRST_COMPLETED)
+            if not answering.done():
+                turn.left.set()
+        finally:
+            answering.cancel()
+            leaving.cancel()
+            await asyncio.gather(answering, leaving, return_exceptions=True)
 
     async def _answer(self, turn: Turn) -> None:
         if turn.wants_suggestions:

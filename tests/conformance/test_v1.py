@@ -4,6 +4,7 @@ import json
 import subprocess
 import urllib.error
 import urllib.request
+from collections import Counter
 from collections.abc import Generator
 from pathlib import Path
 from typing import Any
@@ -38,6 +39,8 @@ def driven(tmp_path_factory: pytest.TempPathFactory) -> Path:
         options = ["--out", out, "--mock", llm, "--upstream", out / "upstream"]
         command = ["node", "drive.mjs", f"{ours}/copilotkit", ",".join(SERVED), *options]
         done = subprocess.run(command, cwd=HERE, capture_output=True, text=True, timeout=110)
+        with urllib.request.urlopen(f"{ours}/__log") as log:
+            (out / "log.json").write_bytes(log.read())
     assert done.returncode == 0, done.stdout + done.stderr
     return out
 
@@ -79,6 +82,17 @@ def test_stop_in_the_browser_closes_the_call_to_the_model(driven: Path) -> None:
     [request] = load(driven / "upstream" / "abort.json")
 
     assert request["aborted"] is True
+
+
+def test_each_turn_is_seen_by_the_hooks_once_before_and_once_at_its_end(driven: Path) -> None:
+    seen = Counter(entry["hook"] for entry in load(driven / "log.json"))
+    names = [name for name in SERVED if SCENARIOS[name] == "/copilotkit"]
+    results = [load(driven / f"{name}.json") for name in names]
+    turns = sum(len(result.get("turns", [])) for result in results)
+
+    assert seen["before"] == turns - 1  # an unknown agent is refused before any hook
+    assert seen["stop"] == 1
+    assert seen["after"] + seen["stop"] + seen["onError"] == turns
 
 
 def test_every_divergence_has_a_reason_and_really_differs() -> None:

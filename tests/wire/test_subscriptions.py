@@ -13,7 +13,7 @@ from websockets.typing import Subprotocol
 
 from copilot_runtime import CopilotRuntime, Settings
 from tests.wire.client import PATH, Client
-from tests.wire.documents import data
+from tests.wire.documents import PLAIN, data
 from tests.wire.server import listening
 from tests.wire.upstream import HEAD, SILENCE, Upstream, finish, refusing, saying, text
 
@@ -222,6 +222,15 @@ async def test_other_operations_work_over_the_socket_too(port: int, provider: Up
 
     assert answer["payload"]["data"] == {"hello": "Hello World"}
     assert end["type"] == "complete"
+
+
+async def test_a_mutation_ends_with_its_connection(port: int, provider: Upstream) -> None:
+    provider.plays([HEAD, text("Hello"), SILENCE])
+    async with opened(port) as socket:
+        await socket.subscribe(PLAIN, data=data())
+        await provider.until(asked=1)
+
+    await provider.until(open=0, hung_up=1)
 
 
 async def test_several_subscriptions_share_one_connection(port: int, provider: Upstream) -> None:

@@ -5,7 +5,7 @@ The Node runtime it is compared with is `node-runtime/node-runtime.mjs`.
 
 import argparse
 from collections.abc import AsyncGenerator, Mapping, Sequence
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import asdict
 from typing import Annotated, Any
 
@@ -184,7 +184,8 @@ def main() -> None:
     with config.bind_socket() as sock:
         sock.listen()  # whoever reads the address below may come before the server has started
         print(f"python runtime on http://localhost:{sock.getsockname()[1]}", flush=True)  # noqa: T201
-        uvicorn.Server(config).run(sockets=[sock])
+        with suppress(KeyboardInterrupt):
+            uvicorn.Server(config).run(sockets=[sock])
 
 
 if __name__ == "__main__":

@@ -116,7 +116,7 @@ class Author:
         text, path = name if key == name else f"{key}: {name}", f"{zone.path}.{key}"
         if must_stream or (_is_list(kind, name) and name in self.streamed_inside):
             if path in self.streams:  # a stream may be asked for in one place only
-                return "__typename"
+                return f"also_{self.keys['__typename']}: __typename"
             self.streams.add(path)
             text += " @stream"
         inner = _inner(kind, name)

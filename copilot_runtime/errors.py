@@ -151,17 +151,15 @@ class AgentNotFound(NotFound):
     help_url = _AGENT_HELP
 
     def __init__(self, name: str, known: Iterable[str]) -> None:
-        names = ", ".join(known)
-        available = (
-            f"Available agents are: {names}. Please verify the agent name in your configuration "
-            "and ensure it matches one of the available agents."
-            if names
-            else "No agents are registered with this runtime. "
-            "Please add one to your configuration or remove the agent from the client."
-        )
-        super().__init__(
-            f"Agent {name!r} was not found. {available}\n\nSee more: [{_AGENT_HELP}]({_AGENT_HELP})"
-        )
+        more = f"See more: [{_AGENT_HELP}]({_AGENT_HELP})"
+        if names := ", ".join(known):
+            way_out = (
+                f"Available agents are: {names}. Please verify the agent name in your "
+                "configuration and ensure it matches one of the available agents.\n\n"
+            )
+        else:
+            way_out = "Please set up at least one agent before proceeding. "
+        super().__init__(f"Agent {name!r} was not found. {way_out}{more}")
 
 
 class ApiNotFound(NotFound):

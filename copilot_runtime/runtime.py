@@ -101,8 +101,11 @@ class Runtime:
         self._tasks[run.run_id] = self._spawn(work, f"run:{run.run_id}")
         await asyncio.sleep(0)  # a task cancelled before its first step would end without a word
 
-    def stop(self, run_id: str) -> None:
-        """End a run if it still goes on, and forget the log of an attached one. Never waits."""
+    def stop(self, run_id: str) -> bool:
+        """End a run, and forget the log of an attached one. Never waits.
+
+        Returns whether the run still went on.
+        """
         self._starting.discard(run_id)
         was_attached = run_id in self._attached
         self._attached.discard(run_id)
@@ -110,8 +113,10 @@ class Runtime:
         if task is None:
             if was_attached:
                 self._spawn(self.bus.drop(run_id), f"drop:{run_id}")
-        elif not task.cancelling():
+            return False
+        if not task.cancelling():
             task.cancel()
+        return True
 
     def follow(self, run_id: str, after: Cursor = START) -> AsyncGenerator[Batch, None]:
         """Read a run's log from a cursor on, until its last event."""

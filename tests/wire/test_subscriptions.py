@@ -233,6 +233,32 @@ async def test_a_mutation_ends_with_its_connection(port: int, provider: Upstream
     await provider.until(open=0, hung_up=1)
 
 
+async def test_a_detached_run_can_be_stopped_by_its_id(port: int, provider: Upstream) -> None:
+    provider.plays([HEAD, text("Hel"), SILENCE])
+    async with opened(port) as socket:
+        await socket.subscribe(data=data())
+        run_id = (await socket.update())["runId"]
+    stop = "mutation ($runId: String!) { stopCopilotResponse(runId: $runId) }"
+    async with opened(port) as socket:
+        await socket.subscribe(stop, runId=run_id)
+        answer = await socket.hear()
+        await provider.until(open=0, hung_up=1)
+
+    assert answer["payload"]["data"] == {"stopCopilotResponse": True}
+
+
+async def test_who_comes_back_is_told_the_thread_too(port: int, provider: Upstream) -> None:
+    provider.plays(saying("Hel", "lo"))
+    async with opened(port) as socket:
+        await socket.subscribe(data=data())
+        first = (await socket.rest())[0]
+    async with opened(port) as socket:
+        await socket.subscribe(runId=first["runId"], after=first["cursor"])
+        again = await socket.rest()
+
+    assert {update["threadId"] for update in again} == {"thread-1"}
+
+
 async def test_several_subscriptions_share_one_connection(port: int, provider: Upstream) -> None:
     held = asyncio.Event()
     provider.plays([HEAD, held, text("Hello"), finish()])

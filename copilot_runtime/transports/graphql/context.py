@@ -7,6 +7,9 @@ from typing import Any, Protocol
 from copilot_runtime.interfaces import Agent, Runs
 from copilot_runtime.transports.graphql.documents import Documents
 
+CONTEXT = "copilot_runtime.context"
+"""The key of a WebSocket's context in its ASGI scope."""
+
 
 class Gateway(Runs, Protocol):
     """The runtime, as this transport sees it."""

@@ -176,12 +176,10 @@ class Encoder:
         if field is None or field.selection is None:
             return
         output = meta_event(event)
-        name = type(output).__name__
-        asked = [*field.selection.now[name], *field.selection.later[name]]
         self._patches.append(
             b'{"items":[%b],"path":%b,"%b",%d]}'
             % (
-                orjson.dumps(project(asked, output)),
+                orjson.dumps(project(nested(field, output), output)),
                 self._root,
                 field.key.encode(),
                 self._meta_events,

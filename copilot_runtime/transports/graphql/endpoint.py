@@ -23,7 +23,7 @@ from graphql.execution import experimental_execute_incrementally
 from starlette.types import Receive, Scope, Send
 
 from copilot_runtime.security.cors import Cors
-from copilot_runtime.transports.graphql.context import Context, Gateway
+from copilot_runtime.transports.graphql.context import CONTEXT, Context, Gateway
 from copilot_runtime.transports.graphql.documents import Document, Documents
 from copilot_runtime.transports.graphql.encode import Encoder
 from copilot_runtime.transports.graphql.failures import (
@@ -93,12 +93,12 @@ class GraphQLEndpoint:
         )
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] == "websocket":
-            await self._socket(scope, receive, send)
-            return
         headers = {
             name.decode("latin-1"): value.decode("latin-1") for name, value in scope["headers"]
         }
+        if scope["type"] == "websocket":
+            await self._connection(scope, receive, send, headers)
+            return
         reply = Reply(
             send,
             accept=headers.get("accept", ""),
@@ -111,6 +111,16 @@ class GraphQLEndpoint:
             await reply.refuse(error)
         except (ClientGone, Stalled):
             pass  # nobody is left to be told
+
+    async def _connection(
+        self, scope: Scope, receive: Receive, send: Send, headers: Mapping[str, str]
+    ) -> None:
+        """Serve a WebSocket. What its mutations started ends with it; subscriptions go on."""
+        context = self._context(headers)
+        try:
+            await self._socket({**scope, CONTEXT: context}, receive, send)
+        finally:
+            self._stop(context)
 
     async def _answer(
         self, scope: Scope, receive: Receive, headers: Mapping[str, str], reply: Reply
@@ -241,7 +251,7 @@ class GraphQLEndpoint:
     def _socket(self) -> "Socket":
         from copilot_runtime.transports.graphql.websocket import Socket  # only for subscriptions
 
-        return Socket(self._context, self._cors)
+        return Socket(self._cors)
 
 
 def _check_operation(document: DocumentNode, name: str | None, *, reads_only: bool) -> None:

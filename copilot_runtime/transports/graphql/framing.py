@@ -10,6 +10,8 @@ from typing import Protocol
 GRAPHQL_JSON = b"application/graphql-response+json; charset=utf-8"
 JSON = b"application/json; charset=utf-8"
 
+_ANY_MULTIPART = ("multipart/mixed", "multipart/*", "*/*")
+
 
 class Framing(Protocol):
     """A way to send a sequence of JSON payloads."""
@@ -46,7 +48,7 @@ class EventStream:
 
 def framing_for(accept: str) -> Framing | None:
     """Choose how to stream: multipart wherever it is welcome, events where only they are."""
-    if not accept or "multipart/mixed" in accept or "*/*" in accept:
+    if not accept or any(name in accept for name in _ANY_MULTIPART):
         return Multipart()
     return EventStream() if "text/event-stream" in accept else None
 

@@ -46,21 +46,21 @@ from copilot_runtime.transports.graphql.statuses import (
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """A place in the log of one run."""
+    """A place in the log of one run: so many events after a cursor."""
 
     runs: Runs
     run_id: str
     cursor: Cursor = START
+    skip: int = 0
 
     async def events(self) -> "AsyncGenerator[tuple[Place, Event], None]":
-        """Yield what follows, each event with a place before it."""
-        before = self.cursor
+        """Yield what follows, each event with the place before it."""
+        before, skip = self.cursor, self.skip
         async with aclosing(self.runs.follow(self.run_id, self.cursor)) as batches:
             async for cursor, events in batches:
-                here = Place(self.runs, self.run_id, before)
-                for event in events:
-                    yield here, event
-                before = cursor
+                for number in range(skip, len(events)):
+                    yield Place(self.runs, self.run_id, before, number), events[number]
+                before, skip = cursor, max(0, skip - len(events))
 
 
 def _now() -> DateTimeISO:

@@ -120,8 +120,7 @@ def _value(field: Field, owner: Any) -> Any:
 def nested(field: Field, value: object) -> Sequence[Field]:
     """Return what is asked of a field's value. It is complete, so nothing of it is deferred."""
     assert field.selection is not None
-    name = type(value).__name__
-    return [*field.selection.now[name], *field.selection.later[name]]
+    return field.selection.now[type(value).__name__]
 
 
 @cache
@@ -175,6 +174,9 @@ class _Compiler:
             found: _Found = ({}, {})
             for item in sets:
                 self._collect(item, name, found, deferred=False)
+            if not streams:  # it is written whole, so what is deferred of it comes at once
+                found = (_merged(*found), {})
+            _check_split(*found)
             now[name] = self._fields(found[0], name, streams=streams)
             later[name] = [
                 field
@@ -251,8 +253,19 @@ class _Compiler:
         return True
 
 
-_Found = tuple[dict[str, list[FieldNode]], dict[str, list[FieldNode]]]
+_Nodes = dict[str, list[FieldNode]]
+_Found = tuple[_Nodes, _Nodes]
 """The nodes under each key: at once, and deferred."""
+
+def _merged(now: _Nodes, later: _Nodes) -> _Nodes:
+    return {key: [*now.get(key, ()), *later.get(key, ())] for key in {**now, **later}}
+
+
+def _check_split(now: _Nodes, later: _Nodes) -> None:
+    """Refuse an object of which a part is asked for at once and another part deferred."""
+    if any(node.selection_set for key in now.keys() & later.keys() for node in later[key]):
+        raise _NoPlan
+
 
 _STREAMS: Mapping[str, Sequence[str]] = {
     "CopilotResponse": ("messages", "metaEvents"),

@@ -1,6 +1,7 @@
 """The roots of the v1 schema, and ours: the subscription."""
 
 from collections.abc import AsyncGenerator, Sequence
+from contextlib import aclosing
 from typing import Any, TypeAlias
 
 import strawberry
@@ -83,6 +84,12 @@ class Mutation:
     ) -> CopilotResponse:
         return await respond(info.context, data, properties or None)
 
+    @strawberry.mutation(
+        description="Stop a run that a subscription started. True when it was still going on."
+    )
+    async def stop_copilot_response(self, info: CopilotInfo, run_id: str) -> bool:
+        return info.context.runs.stop(run_id)
+
 
 @strawberry.type
 class Subscription:
@@ -98,11 +105,10 @@ class Subscription:
         run_id: str | None = UNSET,
         after: str | None = UNSET,
     ) -> AsyncGenerator[CopilotResponseUpdate, None]:
-        source = updates(
-            info.context, data or None, properties or None, run_id or None, after or None
-        )
-        async for update in source:
-            yield update
+        asked = (data or None, properties or None, run_id or None, after or None)
+        async with aclosing(updates(info.context, *asked)) as found:
+            async for update in found:
+                yield update
 
 
 async def respond(

@@ -16,6 +16,7 @@ from copilot_runtime.events import (
     ActionExecutionEnd,
     Event,
     Interrupt,
+    RunStarted,
     TextMessageContent,
     TextMessageEnd,
 )
@@ -97,7 +98,6 @@ async def _updates(
 ) -> AsyncGenerator[CopilotResponseUpdate, None]:
     if (data is None) == (run_id is None):
         raise Misuse("Give either `data` to start a run, or `runId` to follow one.")
-    thread_id = (data.thread_id or "") if data else ""
     if data is not None:
         run = run_input(
             data,
@@ -106,13 +106,24 @@ async def _updates(
             max_messages=context.max_messages,
             detached=True,
         )
-        run_id, thread_id = run.run_id, run.thread_id
         run = replace(run, operation="subscription")
+        run_id = run.run_id
         await context.runs.start(run)
     assert run_id is not None
+    thread_id = await _thread(context, run_id)
     async with aclosing(context.runs.follow(run_id, after or START)) as batches:
         async for cursor, events in batches:
             yield _update(cursor, thread_id, run_id, events)
+
+
+async def _thread(context: Context, run_id: str) -> str:
+    """Return the thread of a run, which the first event of its log tells."""
+    async with aclosing(context.runs.follow(run_id)) as batches:
+        async for batch in batches:
+            first = batch.events[0]
+            assert isinstance(first, RunStarted), "the runtime writes the first event of every log"
+            return first.thread_id
+    raise AssertionError("a run that has begun has a first event")
 
 
 def _update(

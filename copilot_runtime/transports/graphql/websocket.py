@@ -3,8 +3,9 @@
 Strawberry speaks the protocol; this only tells it who asks and what the limits are.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from datetime import timedelta
+from json import JSONDecodeError
 
 from starlette.requests import Request
 from starlette.responses import Response
@@ -14,7 +15,7 @@ from strawberry.extensions import SchemaExtension
 from strawberry.subscriptions import GRAPHQL_TRANSPORT_WS_PROTOCOL
 
 from copilot_runtime.security.cors import Cors
-from copilot_runtime.transports.graphql.context import Context
+from copilot_runtime.transports.graphql.context import CONTEXT, Context
 from copilot_runtime.transports.graphql.schema import make_schema
 
 _INIT_TIMEOUT = timedelta(seconds=10)
@@ -24,7 +25,7 @@ _SUBSCRIPTIONS_PER_CONNECTION = 20
 class Socket(GraphQL[Context, None]):
     """Strawberry's view, for WebSockets only, with our context and our limits."""
 
-    def __init__(self, context: Callable[[dict[str, str]], Context], cors: Cors) -> None:
+    def __init__(self, cors: Cors) -> None:
         super().__init__(
             make_schema([KnownDocuments]),
             graphql_ide=None,
@@ -32,7 +33,6 @@ class Socket(GraphQL[Context, None]):
             connection_init_wait_timeout=_INIT_TIMEOUT,
             max_subscriptions_per_connection=_SUBSCRIPTIONS_PER_CONNECTION,
         )
-        self._context = context
         self._cors = cors
 
     async def get_context(
@@ -40,7 +40,14 @@ class Socket(GraphQL[Context, None]):
         request: Request | WebSocket,
         response: Response | WebSocket,  # noqa: ARG002  # Strawberry's signature
     ) -> Context:
-        return self._context(dict(request.headers))
+        return request.scope[CONTEXT]
+
+    def decode_json(self, data: str | bytes) -> object:
+        """Read one message. The protocol knows objects only; Strawberry would trip over others."""
+        value = super().decode_json(data)
+        if not isinstance(value, dict):
+            raise JSONDecodeError("not an object", str(data)[:40], 0)
+        return value
 
     def is_websocket_origin_allowed(self, request: WebSocket, origin: str) -> bool:  # noqa: ARG002  # Strawberry's signature
         """Judge a page of another origin: browsers send no preflight for WebSockets."""

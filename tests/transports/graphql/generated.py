@@ -45,6 +45,7 @@ COMPOSITE = {
     else {name}
     for name, kind in SCHEMA.type_map.items()
     if isinstance(kind, GraphQLObjectType | GraphQLInterfaceType | GraphQLUnionType)
+    and not name.startswith("__")
 }
 """The object types that a value of each type may have."""
 
@@ -70,7 +71,7 @@ class Zone:
         """Tell whether a field may stand here in a document that can be planned."""
         if not self.live:
             return True
-        return field not in STREAMED if self.late else field != "status"
+        return field not in {*STREAMED, "extensions"} if self.late else field != "status"
 
 
 class Author:
@@ -83,6 +84,7 @@ class Author:
         keys = draw(st.one_of(st.just(names), st.permutations(names)))
         self.keys = dict(zip(names, keys, strict=True))  # no two fields under one key
         self.streams: set[str] = set()
+        self.length = 0
         self.streamed_inside = draw(st.sets(st.sampled_from(sorted(STREAMED))))
 
     def document(self) -> str:
@@ -97,9 +99,12 @@ class Author:
 
     def selection(self, kind: str, zone: Zone, depth: int) -> str:
         fields = [name for name in _fields(kind) if zone.allows(name)]
+        fields += 3 * [name for name in fields if name in {"messages", "metaEvents", "data"}]
         parts: list[str] = []
         for _ in range(self.draw(st.integers(1, 4))):
-            choices = ["field", "field", *(["inline", "spread"] if depth else [])]
+            self.length += 1
+            nest = depth and self.length < 40
+            choices = ["field", "field", *(["inline", "spread"] if nest else [])]
             match self.draw(st.sampled_from(choices)):
                 case "inline":
                     parts.append(self.inline(kind, zone, depth - 1))
@@ -126,14 +131,16 @@ class Author:
         return f"{text} {self.selection(inner, below, max(depth, 1))}"
 
     def inline(self, kind: str, zone: Zone, depth: int) -> str:
-        condition = self.draw(st.sampled_from([None, *_overlapping(kind)]))
+        condition = self.draw(
+            st.sampled_from([None, *_overlapping(kind), *sorted(COMPOSITE[kind])])
+        )
         defer, zone = self.deferred(zone)
         on = f" on {condition}" if condition else ""
         return f"...{on}{defer} {self.selection(condition or kind, zone, depth)}"
 
     def spread(self, kind: str, zone: Zone, depth: int) -> str:
         defer, zone = self.deferred(zone)
-        condition = self.draw(st.sampled_from(_overlapping(kind)))
+        condition = self.draw(st.sampled_from([*_overlapping(kind), *sorted(COMPOSITE[kind])]))
         known = [
             name
             for name, (on, where, text) in self.fragments.items()
@@ -166,20 +173,37 @@ MESSAGES: st.SearchStrategy[Message] = st.one_of(
     st.builds(ResultMessage, id=TEXT, call_id=TEXT, name=TEXT, result=TEXT),
     st.just(ImageMessage(id="image", role="user", format="png", bytes="AA==")),
 )
+INTERRUPTS = st.builds(
+    Interrupt,
+    interrupt_id=TEXT,
+    value=st.one_of(TEXT, st.dictionaries(TEXT, st.booleans(), max_size=2)),
+    messages=st.lists(MESSAGES, max_size=3),
+)
 ALONE: st.SearchStrategy[Event | str] = st.one_of(
     st.just(PAUSE),
+    INTERRUPTS,
+    INTERRUPTS,
     st.builds(AgentState, agent=TEXT, state=st.dictionaries(TEXT, st.integers(-9, 9), max_size=2)),
-    st.builds(
-        Interrupt,
-        interrupt_id=TEXT,
-        value=st.one_of(TEXT, st.dictionaries(TEXT, st.booleans(), max_size=2)),
-        messages=st.lists(MESSAGES, max_size=3),
-    ),
     st.just(Usage(model="m", input_tokens=1)),
     st.builds(Custom, name=TEXT, value=st.none()),
     st.just(TextMessageContent(message_id="nobody", content="lost")),
     st.just(ActionExecutionEnd(call_id="nobody")),
 )
+EVERYTHING: Sequence[Event] = [
+    TextMessageStart(message_id="open"),
+    TextMessageContent(message_id="open", content="left open"),
+    AgentState(agent="a", state={"a": 1}),
+    Interrupt(interrupt_id="i", value="why?"),
+    Interrupt(
+        interrupt_id="i",
+        value={"why": None},
+        messages=[
+            TextMessage(id="m1", role="user", content="x"),
+            ActionExecutionMessage(id="m2", name="act", arguments="{}"),
+            ResultMessage(id="m3", call_id="m2", name="act", result="done"),
+        ],
+    ),
+]
 ENDS = st.sampled_from(
     [None, None, RuntimeError("secret"), NetworkError("The model is gone."), Refused("Not that.")]
 )
@@ -188,7 +212,7 @@ ENDS = st.sampled_from(
 @st.composite
 def logs(draw: st.DrawFn) -> Log:
     """What an agent yields: messages that interleave, may stay open, and may use an id again."""
-    log: list[Event | Exception | str] = []
+    log: list[Event | Exception | str] = [*EVERYTHING] if draw(st.booleans()) else []
     texts: set[str] = set()
     calls: set[str] = set()
     for _ in range(draw(st.integers(0, 14))):

@@ -6,7 +6,7 @@ from functools import cache
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, Phase, given, settings
 
 from copilot_runtime import CopilotRuntime, Events, RunInput, Settings
 from copilot_runtime.transports.graphql.documents import Documents
@@ -39,7 +39,7 @@ class Replay:
 @cache
 def setting() -> tuple[Client, Replay]:
     """Return a client and the agent it talks to; one schema serves all examples."""
-    wide = Settings(max_aliases=1000, max_depth=100, max_tokens_in_document=100_000)
+    wide = Settings(max_aliases=10_000, max_depth=100, max_tokens_in_document=100_000)
     agent = Replay()
     return Client(CopilotRuntime(agents={"replay": agent}, settings=wide).app(path=PATH)), agent
 
@@ -62,7 +62,12 @@ def comparable(value: Any) -> Any:
 
 
 @given(query=documents(), log=logs())
-@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(
+    max_examples=1500,
+    phases=[Phase.generate],
+    deadline=None,
+    suppress_health_check=[HealthCheck.too_slow],
+)
 async def test_planned_or_executed_the_answer_is_the_same(query: str, log: Log) -> None:
     planned = await ask(query, log)
     with pytest.MonkeyPatch.context() as patch:
@@ -75,7 +80,7 @@ async def test_planned_or_executed_the_answer_is_the_same(query: str, log: Log) 
 @given(query=documents())
 @settings(max_examples=50, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 def test_what_the_comparison_generates_is_valid_and_has_a_plan(query: str) -> None:
-    known = Documents(SCHEMA, max_depth=100, max_aliases=1000, max_tokens=100_000)
+    known = Documents(SCHEMA, max_depth=100, max_aliases=10_000, max_tokens=100_000)
     document = known.get(query)
 
     assert document.errors == []

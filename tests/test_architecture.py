@@ -1,0 +1,80 @@
+"""What our documents say about the tree, and about each other, is so."""
+
+import re
+from pathlib import Path
+from typing import get_args
+
+import pytest
+
+from copilot_runtime import __version__
+from copilot_runtime.events import Event
+from tests.documents import ARCHITECTURE, README, ROOT, between
+from tests.test_layers import LAYERS
+
+DOCUMENTS = [
+    *sorted(ROOT.glob("*.md")),
+    *sorted(ROOT.glob("examples/*/*.md")),
+    ROOT / "benchmarks" / "README.md",
+    ROOT / "tests" / "conformance" / "DIVERGENCES.md",
+]
+_PATH = re.compile(r"`([\w.-]+/[\w./-]*|[\w-]+\.(?:py|md|yml|toml|graphql))`")
+_MODULE = re.compile(r"(?:transports|agents|adapters|actions|bus|security)/[\w/]+\.py|runtime\.py")
+_LINK = re.compile(r"\]\(([^)\s]+)\)")
+
+
+def test_every_path_named_in_the_architecture_exists() -> None:
+    text = ARCHITECTURE.read_text(encoding="utf-8")
+    named = {path for path in _PATH.findall(text) if not (ROOT / path).exists()}
+    drawing = text.partition("```\n")[2].partition("```")[0]
+    drawn = {path for path in _MODULE.findall(drawing) if not _in_package(path)}
+    assert (named, drawn) == (set(), set())
+    assert len(_PATH.findall(text)) > 40
+    assert len(_MODULE.findall(drawing)) > 10
+
+
+def _in_package(path: str) -> bool:
+    return (ROOT / "copilot_runtime" / path).exists()
+
+
+def test_the_layers_are_those_the_imports_are_held_to() -> None:
+    table = between(ARCHITECTURE.read_text(encoding="utf-8"), "layers")
+    rows = re.findall(r"^ *(\d+)  (.+?)(?:   .*)?$", table, re.MULTILINE)
+    assert [set(names.split()) for _, names in rows] == LAYERS
+    assert [int(number) for number, _ in rows] == [*reversed(range(len(LAYERS)))]
+
+
+def test_the_words_are_the_events_of_the_code() -> None:
+    table = between(ARCHITECTURE.read_text(encoding="utf-8"), "events")
+    events = [event.__name__ for event in get_args(Event)]
+    assert sorted(re.findall(r"`(\w+)`", table)) == sorted(events)
+    assert len(events) == 20
+
+
+@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: str(path.relative_to(ROOT)))
+def test_every_link_leads_somewhere(document: Path) -> None:
+    text = re.sub(r"```.*?```", "", document.read_text(encoding="utf-8"), flags=re.DOTALL)
+    local = [link for link in _LINK.findall(text) if not re.match(r"\w+:", link)]
+    assert [link for link in local if not _leads_somewhere(document, link)] == []
+
+
+def _leads_somewhere(document: Path, link: str) -> bool:
+    path, _, anchor = link.partition("#")
+    target = (document.parent / path).resolve() if path else document
+    return target.exists() and (not anchor or anchor in _anchors(target))
+
+
+def _anchors(document: Path) -> set[str]:
+    """Return the names GitHub gives to the headings of a document."""
+    headings = re.findall(r"^#+ (.+)$", document.read_text(encoding="utf-8"), re.MULTILINE)
+    return {re.sub(r"[^\w -]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
+def test_the_changelog_begins_with_this_version() -> None:
+    text = (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
+    assert re.findall(r"^## ([\d.]+)", text, re.MULTILINE)[0] == __version__
+
+
+def test_the_readme_shows_every_example() -> None:
+    text = README.read_text(encoding="utf-8")
+    examples = [path.name for path in sorted((ROOT / "examples").iterdir()) if path.is_dir()]
+    assert [name for name in examples if f"(examples/{name}/" not in text] == []

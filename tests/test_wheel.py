@@ -1,0 +1,135 @@
+"""The wheel alone, in an environment of its own, is the whole program."""
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import sysconfig
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+from urllib.request import ProxyHandler, Request, build_opener
+from zipfile import ZipFile
+
+import pytest
+
+from copilot_runtime import __version__
+from tests.wire.documents import PLAIN, chat, user
+
+ROOT = Path(__file__).parent.parent
+CLEAN = {
+    name: value
+    for name, value in os.environ.items()
+    if not name.startswith(("COPILOT", "OPENAI", "PYTHON", "VIRTUAL_ENV", "PIP_"))
+}
+OFFLINE = ["--disable-pip-version-check", "install", "--quiet", "--no-deps", "--no-index"]
+
+
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("dist")
+    _do(sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", folder, cwd=ROOT)
+    [wheel] = folder.iterdir()
+    return wheel
+
+
+@pytest.fixture(scope="module")
+def environment(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Install the wheel into a fresh environment that sees the dependencies of this one."""
+    folder = tmp_path_factory.mktemp("environment")
+    _do(sys.executable, "-m", "venv", "--without-pip", folder, cwd=folder)
+    python = folder / "bin" / "python"
+    _do(sys.executable, "-m", "pip", "--python", python, *OFFLINE, wheel, cwd=folder)
+    [packages] = folder.glob("lib/python*/site-packages")
+    # a .pth file adds a folder, but not what .pth files in there add: not our source tree
+    (packages / "dependencies.pth").write_text(sysconfig.get_path("purelib"))
+    return folder
+
+
+@pytest.fixture
+def server(environment: Path, tmp_path: Path) -> Iterator[tuple[str, subprocess.Popen[str]]]:
+    """Serve the demo from an empty folder; yield the address, and the process to end."""
+    with subprocess.Popen(
+        [environment / "bin" / "copilot-runtime", "serve", "--port", "0"],
+        cwd=tmp_path,
+        env=CLEAN,
+        stdout=subprocess.PIPE,
+        text=True,
+    ) as process:
+        try:
+            assert process.stdout is not None
+            banner = ""
+            for line in process.stdout:
+                banner += line
+                if line.startswith("Ctrl-C"):
+                    break
+            found = re.search(r"http://[\w.:]+", banner)
+            assert found, banner
+            yield found[0], process
+        finally:
+            process.kill()
+
+
+def test_the_wheel_holds_what_is_served_and_no_tests(wheel: Path) -> None:
+    names = ZipFile(wheel).namelist()
+    folders = {name.partition("/")[0] for name in names}
+
+    assert wheel.name == f"copilot_runtime-{__version__}-py3-none-any.whl"
+    assert folders == {"copilot_runtime", f"copilot_runtime-{__version__}.dist-info"}
+    assert {"copilot_runtime/playground/page.html", "copilot_runtime/py.typed"} <= {*names}
+    assert [name for name in names if name.endswith("licenses/LICENSE")]
+    assert [name for name in names if "test" in name] == []
+
+
+def test_the_wheel_holds_every_module(wheel: Path) -> None:
+    package = ROOT / "copilot_runtime"
+    modules = {str(path.relative_to(ROOT)) for path in package.rglob("*.py")}
+
+    assert modules - {*ZipFile(wheel).namelist()} == set()
+
+
+def test_the_installed_package_is_the_one_that_runs(environment: Path, tmp_path: Path) -> None:
+    code = "import copilot_runtime; print(copilot_runtime.__file__)"
+    file = _do(environment / "bin" / "python", "-c", code, cwd=tmp_path)
+
+    assert Path(file.strip()).is_relative_to(environment)
+
+
+def test_the_installed_program_serves_the_page_and_a_chat(
+    server: tuple[str, subprocess.Popen[str]],
+) -> None:
+    url, process = server
+
+    page = _fetch(f"{url}/")
+    answer = json.loads(_fetch(f"{url}/graphql", chat(user("think"), query=PLAIN)))
+    process.send_signal(signal.SIGINT)
+
+    response = answer["data"]["generateCopilotResponse"]
+    assert 'data-endpoint="/graphql"' in page
+    assert response["status"]["code"] == "Success"
+    assert response["messages"][-1]["content"]
+    assert process.wait(20) == 0
+
+
+def _do(*command: Any, cwd: Path) -> str:
+    """Run a command to its end, and return what it said."""
+    done = subprocess.run(
+        [str(word) for word in command],
+        cwd=cwd,
+        env=CLEAN,
+        capture_output=True,
+        text=True,
+        timeout=100,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def _fetch(url: str, body: Any = None) -> str:
+    data = None if body is None else json.dumps(body).encode()
+    asked = Request(url, data, {"content-type": "application/json"})
+    with build_opener(ProxyHandler({})).open(asked, timeout=20) as answer:
+        return answer.read().decode()

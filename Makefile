@@ -7,7 +7,7 @@ HOST ?= 127.0.0.1
 PORT ?= 8000
 
 .DEFAULT_GOAL := help
-.PHONY: help setup system run test check format schema lock wheel bench bench-streaming clean
+.PHONY: help setup system run test check format docs lock wheel bench bench-streaming clean
 
 help:  ## Show what there is
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:[^#]*##/ —/' | awk -F' — ' '{printf "  make %-16s %s\n", $$1, $$2}'
@@ -39,8 +39,9 @@ format: setup  ## Format the code and repair what can be repaired
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
 
-schema: setup  ## Write schema.graphql anew
+docs: setup  ## Write anew what is generated: schema.graphql, the settings in README and copilot.example.yml
 	$(BIN)/copilot-runtime schema > schema.graphql
+	$(BIN)/python -m tests.documents
 
 lock:  ## Choose versions anew (needs uv)
 	scripts/lock

@@ -12,6 +12,7 @@ from copilot_runtime.actions.frontend import Source, gather
 from copilot_runtime.errors import (
     AgentNotFound,
     Cancelled,
+    ConfigurationFailed,
     CopilotError,
     ErrorContext,
     LimitExceeded,
@@ -137,16 +138,28 @@ class Runtime:
                 hint="Raise max_concurrent_runs in the settings, or add a machine.",
                 status_code=429,
             )
+        if self.hooks.before_request is not None:
+            run = await self._asked(run)
         agent = self.agent(run.agent)
         for part in (*self.stages, agent):
             if check := getattr(part, "check", None):
                 check(run)
+        # after the hook, so that actions may depend on what it verified
         if self.sources and (actions := await gather(self.sources, run)):
             run = replace(run, actions=[*actions, *run.actions])
-        if self.hooks.before_request is not None:
-            changed: RunInput = await call(self.hooks.before_request, run) or run
-            run = replace(changed, run_id=run.run_id)  # by which the transport knows it
         return run, agent
+
+    async def _asked(self, run: RunInput) -> RunInput:
+        """Return the run as the `before_request` hook wants it."""
+        changed = await call(self.hooks.before_request, run)
+        if changed is None:
+            return run
+        if not isinstance(changed, RunInput):
+            raise ConfigurationFailed(
+                f"The before_request hook returned a {type(changed).__name__}.",
+                hint="It returns None, or a RunInput: dataclasses.replace(run, ...).",
+            )
+        return replace(changed, run_id=run.run_id)  # by which the transport knows it
 
     async def _drive(self, run: RunInput, agent: Agent, began: float) -> None:
         last: RunFinished | RunFailed = RunFailed(error=Cancelled("The run was stopped.").report())

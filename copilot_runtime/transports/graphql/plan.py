@@ -257,16 +257,6 @@ _Nodes = dict[str, list[FieldNode]]
 _Found = tuple[_Nodes, _Nodes]
 """The nodes under each key: at once, and deferred."""
 
-def _merged(now: _Nodes, later: _Nodes) -> _Nodes:
-    return {key: [*now.get(key, ()), *later.get(key, ())] for key in {**now, **later}}
-
-
-def _check_split(now: _Nodes, later: _Nodes) -> None:
-    """Refuse an object of which a part is asked for at once and another part deferred."""
-    if any(node.selection_set for key in now.keys() & later.keys() for node in later[key]):
-        raise _NoPlan
-
-
 _STREAMS: Mapping[str, Sequence[str]] = {
     "CopilotResponse": ("messages", "metaEvents"),
     **{type_name: (field,) for type_name, field in STREAMED.items()},
@@ -306,3 +296,13 @@ def _check_messages(selection: Selection) -> None:
             raise _NoPlan
         if sum(item.name == streamed for item in selection.now[type_name]) > 1:
             raise _NoPlan
+
+
+def _merged(now: _Nodes, later: _Nodes) -> _Nodes:
+    return {key: [*now.get(key, ()), *later.get(key, ())] for key in {**now, **later}}
+
+
+def _check_split(now: _Nodes, later: _Nodes) -> None:
+    """Refuse an object of which a part is asked for at once and another part deferred."""
+    if any(node.selection_set for key in now.keys() & later.keys() for node in later[key]):
+        raise _NoPlan

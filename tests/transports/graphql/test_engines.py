@@ -61,6 +61,7 @@ def comparable(value: Any) -> Any:
     return OURS.sub("ours", value) if isinstance(value, str) else value
 
 
+# a failing example is shown as it was found: to shrink one takes minutes
 @given(query=documents(), log=logs())
 @settings(
     max_examples=1500,
@@ -78,7 +79,9 @@ async def test_planned_or_executed_the_answer_is_the_same(query: str, log: Log) 
 
 
 @given(query=documents())
-@settings(max_examples=50, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(
+    max_examples=50, deadline=None, database=None, suppress_health_check=[HealthCheck.too_slow]
+)
 def test_what_the_comparison_generates_is_valid_and_has_a_plan(query: str) -> None:
     known = Documents(SCHEMA, max_depth=100, max_aliases=10_000, max_tokens=100_000)
     document = known.get(query)

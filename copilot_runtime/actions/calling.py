@@ -56,6 +56,7 @@ def _in_thread(work: Callable[[], Any]) -> "asyncio.Future[Returned]":
     """
     loop = asyncio.get_running_loop()
     future: asyncio.Future[Returned] = loop.create_future()
+    places = _places
 
     def finish(returned: Returned) -> None:
         if not future.done():  # nobody waits any more: the late result is dropped
@@ -67,20 +68,20 @@ def _in_thread(work: Callable[[], Any]) -> "asyncio.Future[Returned]":
         except BaseException as error:  # whatever it is, it must not stay in this thread
             returned = Returned(error=_tame(error))
         finally:
-            _places.release()
+            places.release()
         if not loop.is_closed():
             try:
                 loop.call_soon_threadsafe(finish, returned)
             except RuntimeError:  # closed between the question and the call
                 return
 
-    if not _places.acquire(blocking=False):
+    if not places.acquire(blocking=False):
         raise RuntimeError(f"{MAX_THREADS} sync calls are running already.")
     context = copy_context()
     try:
         threading.Thread(target=context.run, args=(run,), name="action", daemon=True).start()
     except BaseException:
-        _places.release()
+        places.release()
         raise
     return future
 

@@ -70,7 +70,8 @@ class CopilotRuntime:
             ),
             agents or {},
             bus
-            or MemoryBus(
+            if bus is not None  # an empty one is false
+            else MemoryBus(
                 max_events=self.settings.max_events_per_run,
                 max_bytes=self.settings.max_bytes_per_run,
                 ttl=self.settings.log_ttl,

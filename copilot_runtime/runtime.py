@@ -84,29 +84,31 @@ class Runtime:
         Raises what can be known before it starts: an unknown agent, a run too many, an
         adapter that cannot answer, a refusal of the `before_request` hook.
         """
-        began = monotonic()
-        self._starting.add(run.run_id)
+        began, run_id = monotonic(), run.run_id
         try:
-            run, agent = await self._prepare(run)
-            if run.run_id not in self._starting:
-                raise Cancelled("The run was stopped before it began.")
-        except Exception as error:
+            self._admit(run_id)
+        except CopilotError as error:
             await self._report(error, run, began)
             raise
+        try:
+            run, agent = await self._prepared(run, began)
+            await self.bus.append(run_id, RunStarted(run_id=run_id, thread_id=run.thread_id))
+            if not run.detached:
+                self._attached.add(run_id)
+            task = self._spawn(self._drive(run, agent, began), f"run:{run_id}")
+            self._tasks[run_id] = task
+            await asyncio.sleep(0)  # a task cancelled before its first step ends without a word
+            if run_id not in self._starting:
+                task.cancel()
         finally:
-            self._starting.discard(run.run_id)
-        await self.bus.append(run.run_id, RunStarted(run_id=run.run_id, thread_id=run.thread_id))
-        if not run.detached:
-            self._attached.add(run.run_id)
-        work = self._drive(run, agent, began)
-        self._tasks[run.run_id] = self._spawn(work, f"run:{run.run_id}")
-        await asyncio.sleep(0)  # a task cancelled before its first step would end without a word
+            self._starting.discard(run_id)
 
     def stop(self, run_id: str) -> bool:
         """End a run, and forget the log of an attached one. Never waits.
 
         Returns whether the run still went on.
         """
+        was_starting = run_id in self._starting  # then `start` ends it, once it can
         self._starting.discard(run_id)
         was_attached = run_id in self._attached
         self._attached.discard(run_id)
@@ -115,7 +117,7 @@ class Runtime:
             if was_attached:
                 self._spawn(self.bus.drop(run_id), f"drop:{run_id}")
             return False
-        if not task.cancelling():
+        if not was_starting and not task.cancelling():
             task.cancel()
         return True
 
@@ -129,15 +131,29 @@ class Runtime:
             self.stop(run_id)
         await asyncio.gather(*self._spawned, return_exceptions=True)
 
-    async def _prepare(self, run: RunInput) -> tuple[RunInput, Agent]:
-        if run.run_id in self._tasks:
-            raise Misuse(f"The run {run.run_id!r} is already under way.")
-        if self.max_runs and len(self._tasks) + len(self._starting) > self.max_runs:
+    def _admit(self, run_id: str) -> None:
+        """Take a place for a run. Raises when there is none, or the run has one."""
+        if run_id in self._tasks or run_id in self._starting:
+            raise Misuse(f"The run {run_id!r} is already under way.")
+        if self.max_runs and len({*self._tasks, *self._starting}) >= self.max_runs:
             raise LimitExceeded(
                 f"All {self.max_runs} places are taken. Please try again in a moment.",
                 hint="Raise max_concurrent_runs in the settings, or add a machine.",
                 status_code=429,
             )
+        self._starting.add(run_id)
+
+    async def _prepared(self, run: RunInput, began: float) -> tuple[RunInput, Agent]:
+        try:
+            prepared, agent = await self._prepare(run)
+            if run.run_id not in self._starting:
+                raise Cancelled("The run was stopped before it began.")
+        except Exception as error:
+            await self._report(error, run, began)
+            raise
+        return prepared, agent
+
+    async def _prepare(self, run: RunInput) -> tuple[RunInput, Agent]:
         if self.hooks.before_request is not None:
             run = await self._asked(run)
         agent = self.agent(run.agent)

@@ -19,27 +19,29 @@ from copilot_runtime.messages import (
     TextMessage,
 )
 
+_Start = TextMessageStart | ActionExecutionStart | ResultMessage | AgentStateMessage
+
 
 def messages_of(events: Iterable[Event]) -> list[Message]:
     """Return the messages in the order in which they began, whole or as far as they came."""
-    starts: list[TextMessageStart | ActionExecutionStart | ResultMessage | AgentStateMessage] = []
-    pieces: dict[str, list[str]] = {}
+    begun: list[tuple[_Start, list[str]]] = []
+    growing: dict[str, list[str]] = {}
     for event in events:
         match event:
             case TextMessageStart(message_id=key) | ActionExecutionStart(call_id=key):
-                starts.append(event)
-                pieces[key] = []
+                growing[key] = []  # an id used again begins a new message
+                begun.append((event, growing[key]))
             case TextMessageContent(message_id=key, content=piece):
-                pieces[key].append(piece)
+                growing.get(key, []).append(piece)
             case ActionExecutionArgs(call_id=key, delta=piece):
-                pieces[key].append(piece)
+                growing.get(key, []).append(piece)
             case ActionExecutionResult():
-                starts.append(result_message(event))
+                begun.append((result_message(event), []))
             case AgentState():
-                starts.append(_state(event, len(starts)))
+                begun.append((_state(event, len(begun)), []))
             case _:
                 pass
-    return [_whole(start, pieces) for start in starts]
+    return [_whole(start, "".join(pieces)) for start, pieces in begun]
 
 
 def result_message(event: ActionExecutionResult) -> ResultMessage:
@@ -49,24 +51,15 @@ def result_message(event: ActionExecutionResult) -> ResultMessage:
     )
 
 
-def _whole(
-    start: TextMessageStart | ActionExecutionStart | ResultMessage | AgentStateMessage,
-    pieces: dict[str, list[str]],
-) -> Message:
+def _whole(start: _Start, text: str) -> Message:
     match start:
         case TextMessageStart():
             return TextMessage(
-                id=start.message_id,
-                role=start.role,
-                content="".join(pieces[start.message_id]),
-                parent_id=start.parent_id,
+                id=start.message_id, role=start.role, content=text, parent_id=start.parent_id
             )
         case ActionExecutionStart():
             return ActionExecutionMessage(
-                id=start.call_id,
-                name=start.name,
-                arguments="".join(pieces[start.call_id]),
-                parent_id=start.parent_id,
+                id=start.call_id, name=start.name, arguments=text, parent_id=start.parent_id
             )
         case _:
             return start

@@ -17,6 +17,9 @@ from copilot_runtime.interfaces import START, Batch, Cursor
 _EVENT_BYTES = 160
 """What an event costs beside its text, measured on CPython 3.11."""
 
+_LONGEST_CURSOR = 18
+"""Digits; reading thousands of them takes long, and Python refuses at last."""
+
 
 class MemoryBus:
     """An append-only list per run, bounded in size, forgotten `ttl` seconds after its end.
@@ -129,7 +132,7 @@ def _size(event: Event) -> int:
 
 
 def _position(cursor: Cursor) -> int:
-    if not cursor.isascii() or not cursor.isdigit():
+    if not cursor.isascii() or not cursor.isdigit() or len(cursor) > _LONGEST_CURSOR:
         raise Misuse(
             f"{cursor[:40]!r} is not a cursor of this bus. Send one that it gave, or {START!r}."
         )

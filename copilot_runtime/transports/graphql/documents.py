@@ -119,7 +119,7 @@ class Documents:
                 )
             if (
                 operation.operation is OperationType.MUTATION
-                and len(operation.selection_set.selections) > _MAX_ROOT_FIELDS
+                and measure.fields(operation.selection_set, ()) > _MAX_ROOT_FIELDS
             ):
                 errors.append(
                     GraphQLError(f"A mutation may have {_MAX_ROOT_FIELDS} fields at its root.")
@@ -133,6 +133,7 @@ class _Measure:
     def __init__(self, fragments: dict[str, FragmentDefinitionNode]) -> None:
         self._fragments = fragments
         self._known: dict[str, tuple[int, int]] = {}
+        self._fields: dict[str, int] = {}
 
     def of(
         self, selection_set: SelectionSetNode | None, inside: tuple[str, ...]
@@ -143,6 +144,25 @@ class _Measure:
             depth = max(depth, below[0])
             aliases += below[1]
         return depth, aliases
+
+    def fields(self, selection_set: SelectionSetNode, inside: tuple[str, ...]) -> int:
+        """Return the number of fields at the top of a selection."""
+        return sum(self._top(node, inside) for node in selection_set.selections)
+
+    def _top(self, node: object, inside: tuple[str, ...]) -> int:
+        match node:
+            case InlineFragmentNode():
+                return self.fields(node.selection_set, inside)
+            case FragmentSpreadNode():
+                name = node.name.value
+                if name in inside or name not in self._fragments:  # validation will say so
+                    return 0
+                if name not in self._fields:
+                    fragment = self._fragments[name].selection_set
+                    self._fields[name] = self.fields(fragment, (*inside, name))
+                return self._fields[name]
+            case _:
+                return 1
 
     def _below(self, node: object, inside: tuple[str, ...]) -> tuple[int, int]:
         match node:

@@ -226,7 +226,7 @@ def read_input(value: Any) -> GenerateCopilotResponseInput | None:
     """Read the `data` variable; None when it is not what the schema asks for."""
     try:
         return _reader().validate_json(orjson.dumps(value))
-    except ValueError:  # pydantic's ValidationError is one; graphql-core will explain
+    except (ValueError, TypeError):  # of pydantic and of orjson; graphql-core will explain
         return None
 
 

@@ -6,11 +6,12 @@ from functools import cache
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, Phase, given, settings
+from hypothesis import HealthCheck, Phase, example, given, settings
 
 from copilot_runtime import CopilotRuntime, Events, RunInput, Settings
+from copilot_runtime.adapters.scripted import say
 from copilot_runtime.transports.graphql.documents import Documents
-from tests.transports.graphql.generated import SCHEMA, Log, documents, logs
+from tests.transports.graphql.generated import EVERYTHING, SCHEMA, Log, documents, logs
 from tests.wire.client import PATH, Client
 from tests.wire.documents import chat
 from tests.wire.merge import merge
@@ -19,6 +20,15 @@ pytestmark = pytest.mark.anyio
 
 OURS = re.compile(r"\d{4}-\d\d-\d\dT[\d:.]+Z|ck-[0-9a-f-]{36}")
 """Times and ids that differ from run to run."""
+
+ASK = "mutation ($data: GenerateCopilotResponseInput!) { generateCopilotResponse(data: $data) "
+NESTED = ASK + "{ ... @defer { status { ... @defer { __typename } } } } }"
+LATE = ASK + "{ messages @stream { id ... @defer { status { __typename } } } } }"
+SPLIT = (
+    ASK
+    + """{ metaEvents @stream { ... on CopilotKitLangGraphInterruptEvent {
+    data { value } ... @defer { data { messages { id } } } } } } }"""
+)
 
 
 class Replay:
@@ -63,10 +73,14 @@ def comparable(value: Any) -> Any:
 
 # a failing example is shown as it was found: to shrink one takes minutes
 @given(query=documents(), log=logs())
+@example(query=NESTED, log=[])
+@example(query=SPLIT, log=EVERYTHING)
+@example(query=LATE, log=[*say("one"), *say("two")[:2], RuntimeError("cut off")])
 @settings(
-    max_examples=1500,
-    phases=[Phase.generate],
+    max_examples=150,
+    phases=[Phase.explicit, Phase.generate],
     deadline=None,
+    database=None,
     suppress_health_check=[HealthCheck.too_slow],
 )
 async def test_planned_or_executed_the_answer_is_the_same(query: str, log: Log) -> None:

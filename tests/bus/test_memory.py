@@ -1,0 +1,192 @@
+"""The log of a run in this process: any number of readers, each at its own place."""
+
+import asyncio
+from collections.abc import Sequence
+from contextlib import aclosing
+
+import pytest
+
+from copilot_runtime.adapters.scripted import say
+from copilot_runtime.bus.memory import MemoryBus
+from copilot_runtime.errors import LimitExceeded, Misuse, NotFound
+from copilot_runtime.events import AgentState, Event, RunFinished, RunStarted, TextMessageContent
+from copilot_runtime.interfaces import START
+
+pytestmark = pytest.mark.anyio
+
+WORDS: Sequence[Event] = [RunStarted(run_id="r", thread_id="t"), *say(["one", "two"])]
+
+
+async def written(*events: Event, bus: MemoryBus | None = None) -> MemoryBus:
+    bus = MemoryBus() if bus is None else bus
+    for event in events:
+        await bus.append("r", event)
+    return bus
+
+
+async def read(bus: MemoryBus, after: str = START) -> list[Event]:
+    return [event async for batch in bus.read("r", after) for event in batch.events]
+
+
+def piece(size: int) -> TextMessageContent:
+    return TextMessageContent(message_id="m", content="x" * size)
+
+
+async def test_a_late_reader_sees_the_whole_run_at_once() -> None:
+    bus = await written(*WORDS, RunFinished())
+
+    batches = [batch async for batch in bus.read("r")]
+
+    assert [batch.events for batch in batches] == [[*WORDS, RunFinished()]]
+
+
+async def test_readers_at_different_places_see_the_same_log() -> None:
+    bus = await written(*WORDS)
+    early = asyncio.create_task(read(bus))
+    await asyncio.sleep(0)  # it has read what there is and waits
+    late = bus.read("r")
+    head = await anext(late)
+    await written(RunFinished(), bus=bus)
+
+    tail = [event async for batch in late for event in batch.events]
+    assert await early == [*head.events, *tail] == [*WORDS, RunFinished()]
+
+
+async def test_every_cursor_is_a_place_to_go_on_from() -> None:
+    bus = await written()
+    cursors: list[str] = []
+    for event in [*WORDS, RunFinished()]:
+        await written(event, bus=bus)
+        async with aclosing(bus.read("r")) as reader:
+            cursors.append((await anext(reader)).cursor)
+
+    whole = [*WORDS, RunFinished()]
+    assert [await read(bus, cursor) for cursor in [START, *cursors]] == [
+        whole[place:] for place in range(len(whole) + 1)
+    ]
+
+
+async def test_what_was_appended_while_a_reader_was_busy_comes_as_one_batch() -> None:
+    bus = await written(WORDS[0])
+    reader = bus.read("r")
+    await anext(reader)
+    await written(*WORDS[1:], RunFinished(), bus=bus)
+
+    assert (await anext(reader)).events == [*WORDS[1:], RunFinished()]
+    await reader.aclose()
+
+
+async def test_a_reader_that_is_cancelled_leaves_nothing_behind() -> None:
+    bus = await written(*WORDS)
+    waiting = [asyncio.create_task(read(bus)) for _ in range(3)]
+    await asyncio.sleep(0)
+    waiting[1].cancel()
+    await asyncio.wait([waiting[1]])
+
+    assert len(bus._logs["r"].waiters) == 2  # pyright: ignore[reportPrivateUsage]  # nothing public shows it
+    await written(RunFinished(), bus=bus)
+    assert await waiting[0] == await waiting[2] == [*WORDS, RunFinished()]
+
+
+async def test_runs_do_not_mix() -> None:
+    bus = await written(*WORDS, RunFinished())
+    await bus.append("other", RunFinished())
+
+    assert await read(bus) == [*WORDS, RunFinished()]
+
+
+@pytest.mark.parametrize(
+    ("limits", "event"),
+    [
+        ({"max_events": 2}, piece(1)),
+        ({"max_bytes": 5000}, piece(5000)),
+        ({"max_bytes": 5000}, AgentState(agent="a", state={"big": "x" * 5000})),
+    ],
+    ids=["events", "bytes of text", "bytes of state"],
+)
+async def test_a_log_that_grows_too_large_is_refused_and_still_ends(
+    limits: dict[str, int], event: Event
+) -> None:
+    bus = await written(piece(1), piece(1), bus=MemoryBus(**limits))
+
+    with pytest.raises(LimitExceeded, match="grew beyond"):
+        await written(event, bus=bus)
+    await written(RunFinished(), bus=bus)
+
+    assert await read(bus) == [piece(1), piece(1), RunFinished()]
+
+
+async def test_nothing_follows_the_last_event() -> None:
+    bus = await written(RunFinished())
+
+    with pytest.raises(Misuse, match="'r' has ended"):
+        await written(piece(1), bus=bus)
+
+
+async def test_an_ended_log_is_forgotten_after_its_time() -> None:
+    bus = await written(RunFinished(), bus=MemoryBus(ttl=0.001))
+    forgotten = asyncio.Event()
+    asyncio.get_running_loop().call_later(0.002, forgotten.set)  # timers ring in order
+    await forgotten.wait()
+
+    assert len(bus) == 0
+    with pytest.raises(NotFound):
+        bus.read("r")
+
+
+async def test_a_log_that_goes_on_is_not_forgotten() -> None:
+    bus = await written(*WORDS, bus=MemoryBus(ttl=0))
+    turns = asyncio.Event()
+    asyncio.get_running_loop().call_later(0.001, turns.set)
+    await turns.wait()
+
+    assert len(bus) == 1
+
+
+async def test_a_reader_of_a_dropped_run_reads_on() -> None:
+    bus = await written(*WORDS, RunFinished())
+    reader = bus.read("r")
+    await bus.drop("r")
+
+    assert len(bus) == 0
+    assert [event async for batch in reader for event in batch.events] == [*WORDS, RunFinished()]
+
+
+async def test_dropping_what_is_not_there_is_nothing() -> None:
+    bus = await written(RunFinished())
+
+    await bus.drop("nobody")
+    await bus.drop("r")
+    await bus.drop("r")
+
+    assert len(bus) == 0
+
+
+async def test_the_id_of_a_dropped_run_may_be_used_again() -> None:
+    bus = await written(RunFinished(), bus=MemoryBus(ttl=0.001))
+    await bus.drop("r")
+    await written(*WORDS, bus=bus)
+    rang = asyncio.Event()
+    asyncio.get_running_loop().call_later(0.002, rang.set)  # the first run's time is over
+    await rang.wait()
+
+    assert len(bus) == 1
+
+
+def test_an_unknown_run_is_refused_at_once() -> None:
+    with pytest.raises(NotFound, match="No run 'nobody'"):
+        MemoryBus().read("nobody")
+
+
+@pytest.mark.parametrize("cursor", ["", "x", "-1", "1.0", "²", "٣", " 1", "1" * 5000])
+async def test_a_cursor_of_no_bus_is_refused_at_once(cursor: str) -> None:
+    bus = await written(*WORDS)
+
+    with pytest.raises(Misuse, match="is not a cursor of this bus"):
+        bus.read("r", cursor)
+
+
+async def test_a_cursor_beyond_the_end_of_an_ended_run_gives_nothing() -> None:
+    bus = await written(*WORDS, RunFinished())
+
+    assert await read(bus, "999") == []

@@ -1,0 +1,134 @@
+"""The application a runtime makes: its routes, its settings, its end."""
+
+import asyncio
+
+import pytest
+from starlette.testclient import TestClient
+
+from copilot_runtime import CopilotRuntime, ScriptedAdapter, Settings
+from copilot_runtime.adapters.scripted import say
+from copilot_runtime.bus.memory import MemoryBus
+from copilot_runtime.errors import ConfigurationFailed
+from tests.runs import Says, forever
+from tests.wire.client import Client
+from tests.wire.documents import chat
+from tests.wire.merge import merge
+
+pytestmark = pytest.mark.anyio
+HELLO = {"query": "{ hello }"}
+ANSWER = {"data": {"hello": "Hello World"}}
+
+
+def runtime(**settings: object) -> CopilotRuntime:
+    return CopilotRuntime(ScriptedAdapter(say("Hello")), settings=Settings.model_validate(settings))
+
+
+@pytest.mark.parametrize(
+    ("path", "url"),
+    [
+        (None, "/graphql"),
+        (None, "/graphql/"),
+        ("/api/copilot", "/api/copilot"),
+        ("/api/copilot/", "/api/copilot"),
+        ("/", "/"),
+    ],
+)
+def test_the_endpoint_is_at_its_path_with_and_without_a_slash(path: str | None, url: str) -> None:
+    answer = TestClient(runtime().app(path, playground=False)).post(
+        url, json=HELLO, follow_redirects=False
+    )
+
+    assert (answer.status_code, answer.json()) == (200, ANSWER)
+
+
+def test_the_path_may_come_from_the_settings() -> None:
+    client = TestClient(runtime(path="/elsewhere").app())
+
+    assert client.post("/elsewhere", json=HELLO).json() == ANSWER
+    assert client.post("/graphql", json=HELLO).status_code == 404
+
+
+@pytest.mark.parametrize("url", ["/health", "/graphql/health"])
+def test_its_health_can_be_asked(url: str) -> None:
+    answer = TestClient(runtime().app()).get(url)
+
+    assert (answer.status_code, answer.content) == (200, b"")
+
+
+def test_there_is_a_page_to_try_it_at_the_root() -> None:
+    page = TestClient(runtime().app(path="/api")).get("/")
+
+    assert page.headers["content-type"].startswith("text/html")
+    assert 'data-endpoint="/api"' in page.text
+
+
+def test_the_page_can_be_left_out() -> None:
+    silent = runtime(playground=False)
+
+    assert TestClient(silent.app()).get("/").status_code == 404
+    assert TestClient(runtime().app(playground=False)).get("/").status_code == 404
+    assert TestClient(silent.app(playground=True)).get("/").status_code == 200
+
+
+@pytest.mark.parametrize("path", ["graphql", "http://x/graphql", " "])
+def test_a_path_without_a_slash_at_its_head_is_refused(path: str) -> None:
+    with pytest.raises(ConfigurationFailed, match="must begin with a slash"):
+        runtime().app(path)
+
+
+def test_an_action_nobody_can_call_is_an_error_at_the_start() -> None:
+    with pytest.raises(ConfigurationFailed):
+        CopilotRuntime(actions=[5], settings=Settings())  # type: ignore[list-item]
+
+
+async def test_the_limits_of_the_settings_are_those_of_the_endpoint() -> None:
+    small = runtime(max_body_bytes=10)
+    answer = await Client(small.app("/copilotkit")).ask(HELLO)
+
+    assert answer.status == 413
+
+
+async def test_the_limits_of_the_settings_are_those_of_its_runs() -> None:
+    brief = CopilotRuntime(
+        agents={"slow": Says(forever)}, settings=Settings(run_timeout=0.01, log_ttl=0)
+    )
+    answer = await Client(brief.app("/copilotkit")).ask(chat(agentSession={"agentName": "slow"}))
+
+    status = merge(answer.payloads())["generateCopilotResponse"]["status"]
+    assert status["details"]["description"] == "The answer took longer than 0.01 seconds."
+
+
+async def test_a_bus_of_ones_own_is_used() -> None:
+    bus = MemoryBus(max_events=1)
+    answer = await Client(
+        CopilotRuntime(ScriptedAdapter(say("Hi")), bus=bus, settings=Settings()).app("/copilotkit")
+    ).ask(chat())
+
+    status = merge(answer.payloads())["generateCopilotResponse"]["status"]
+    assert status["details"]["originalError"]["code"] == "LIMIT_EXCEEDED"
+
+
+async def test_the_end_of_the_application_ends_its_runs_and_closes_its_adapter() -> None:
+    adapter, begun = ScriptedAdapter(), asyncio.Event()
+
+    async def begin() -> None:
+        begun.set()
+        await forever()
+
+    agent = Says(begin)
+    app = CopilotRuntime(adapter, agents={"slow": agent}, settings=Settings()).app("/copilotkit")
+    async with app.router.lifespan_context(app):
+        request = asyncio.create_task(Client(app).ask(chat(agentSession={"agentName": "slow"})))
+        await begun.wait()
+        assert not adapter.closed
+    status = merge((await request).payloads())["generateCopilotResponse"]["status"]
+
+    assert adapter.closed
+    assert agent.ended.is_set()
+    assert status["details"]["originalError"]["code"] == "CANCELLED"
+
+
+async def test_without_an_adapter_a_chat_is_told_so() -> None:
+    answer = await Client(CopilotRuntime(settings=Settings()).app("/copilotkit")).ask(chat())
+
+    assert answer.json()["errors"][0]["message"]

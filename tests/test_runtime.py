@@ -1,0 +1,295 @@
+"""Runs start, end and are stopped, each on its own; every log has a first and a last event."""
+
+import asyncio
+from contextlib import aclosing
+
+import pytest
+
+from copilot_runtime.adapters.scripted import Gate, ScriptedAdapter, say
+from copilot_runtime.agents.direct import DirectAgent
+from copilot_runtime.bus.memory import MemoryBus
+from copilot_runtime.errors import (
+    RUN_FAILED,
+    AgentNotFound,
+    Cancelled,
+    LimitExceeded,
+    Misuse,
+    NetworkError,
+    NotFound,
+    Refused,
+    RunStalled,
+)
+from copilot_runtime.events import Custom, RunFailed, RunFinished, RunStarted
+from copilot_runtime.hooks import Hooks
+from copilot_runtime.interfaces import Events, RunInput
+from copilot_runtime.runtime import Runtime
+from tests.runs import Says, forever, log_of, run_input, runtime_of, runtime_with, told
+
+pytestmark = pytest.mark.anyio
+
+STOPPED = RunFailed(error=Cancelled("The run was stopped.").report())
+
+
+def seen(name: str) -> Custom:
+    return Custom(name=name, value=None)
+
+
+async def test_a_run_is_a_log_with_a_first_and_a_last_event() -> None:
+    runtime = runtime_of(say(["Hel", "lo"]))
+    await runtime.start(run_input())
+
+    assert await log_of(runtime) == [
+        RunStarted(run_id="r", thread_id="t"),
+        *say(["Hel", "lo"]),
+        RunFinished(),
+    ]
+
+
+async def test_events_can_be_read_before_the_run_has_ended() -> None:
+    gate = Gate()
+    runtime = Runtime(DirectAgent(ScriptedAdapter(say("Hello"), gate=gate)), {}, MemoryBus())
+    await runtime.start(run_input())
+    async with asyncio.timeout(10), aclosing(runtime.follow("r")) as reader:
+        first = await anext(reader)
+        gate.release()
+        second = await anext(reader)
+    await runtime.aclose()
+
+    assert first.events == [RunStarted(run_id="r", thread_id="t")]
+    assert second.events == say("Hello")[:1]
+
+
+async def test_a_run_stopped_on_its_way_ends_its_agent_and_its_log() -> None:
+    agent = Says(seen("begun"), forever)
+    runtime = runtime_with(agent)
+    await runtime.start(run_input(detached=True))
+    runtime.stop("r")
+
+    assert (await log_of(runtime))[-1] == STOPPED
+    assert agent.ended.is_set()
+
+
+async def test_a_run_stopped_before_its_first_step_still_has_an_end() -> None:
+    runtime = runtime_with(Says(forever))
+    start = asyncio.create_task(runtime.start(run_input(detached=True)))
+    await asyncio.sleep(0)  # its task exists, and has not been run
+    runtime.stop("r")
+    await start
+
+    assert await log_of(runtime) == [RunStarted(run_id="r", thread_id="t"), STOPPED]
+
+
+async def test_stopping_twice_is_stopping_once() -> None:
+    runtime = runtime_with(Says(forever))
+    await runtime.start(run_input(detached=True))
+    runtime.stop("r")
+    runtime.stop("r")
+    log = await log_of(runtime)
+    runtime.stop("r")
+
+    assert log.count(STOPPED) == 1
+
+
+async def test_stopping_a_run_that_never_was_is_nothing() -> None:
+    runtime_of().stop("nobody")
+
+
+async def test_runs_at_one_time_do_not_mix() -> None:
+    runtime = runtime_of(*(say(str(number)) for number in range(10)))
+    runs = [run_input(str(number)) for number in range(10)]
+
+    logs = await asyncio.gather(*(told(runtime, run) for run in runs))
+
+    assert logs == [[*say(str(number)), RunFinished()] for number in range(10)]
+
+
+async def test_one_id_cannot_run_twice_at_a_time() -> None:
+    runtime = runtime_with(Says(forever))
+    await runtime.start(run_input())
+
+    with pytest.raises(Misuse, match="'r' is already under way"):
+        await runtime.start(run_input())
+    await runtime.aclose()
+
+
+async def test_one_id_started_twice_at_the_same_moment_runs_once() -> None:
+    async def slow(run: RunInput) -> RunInput:
+        await asyncio.sleep(0)
+        return run
+
+    agent = Says(seen("done"))
+    runtime = runtime_with(agent, hooks=Hooks(before_request=slow))
+    starts = [runtime.start(run_input(detached=True)) for _ in range(2)]
+    results = await asyncio.gather(*starts, return_exceptions=True)
+
+    assert await log_of(runtime) == [
+        RunStarted(run_id="r", thread_id="t"),
+        seen("done"),
+        RunFinished(),
+    ]
+    assert [type(result) for result in results] == [type(None), Misuse]
+    assert agent.began == 1
+
+
+async def test_an_id_whose_log_still_exists_is_refused() -> None:
+    runtime = runtime_of(say("one"), say("two"))
+    await told(runtime, run_input(detached=True))
+
+    with pytest.raises(Misuse):
+        await runtime.start(run_input(detached=True))
+
+
+async def test_a_run_too_many_is_refused_until_a_place_is_free() -> None:
+    runtime = runtime_with(Says(forever), max_runs=1)
+    await runtime.start(run_input("first"))
+    with pytest.raises(LimitExceeded, match="All 1 places are taken") as refused:
+        await runtime.start(run_input("second"))
+    runtime.stop("first")
+    await log_of(runtime, "first")
+    await runtime.start(run_input("second"))
+    await runtime.aclose()
+
+    assert refused.value.status_code == 429
+
+
+async def test_runs_started_at_one_moment_count_too() -> None:
+    runtime = runtime_with(Says(forever), max_runs=2, sources=[asyncio_sources])
+    starts = [runtime.start(run_input(str(number))) for number in range(5)]
+    results = await asyncio.gather(*starts, return_exceptions=True)
+    await runtime.aclose()
+
+    assert sum(isinstance(result, LimitExceeded) for result in results) == 3
+
+
+async def asyncio_sources(run: RunInput) -> list[object]:
+    await asyncio.sleep(0)
+    return []
+
+
+async def test_a_run_that_takes_too_long_is_ended_and_says_so() -> None:
+    agent = Says(seen("begun"), forever)
+    runtime = runtime_with(agent, run_timeout=0.01)
+
+    error = RunStalled("The answer took longer than 0.01 seconds.")
+    assert await told(runtime, run_input()) == [seen("begun"), RunFailed(error=error.report())]
+    assert agent.ended.is_set()
+
+
+@pytest.mark.parametrize(
+    ("error", "report"),
+    [
+        (NetworkError("The model is gone."), NetworkError("The model is gone.").report()),
+        (ValueError("password=hunter2"), RUN_FAILED),
+        (TimeoutError("10.0.0.7 was silent"), RUN_FAILED),
+        (StopIteration("odd"), RUN_FAILED),
+    ],
+    ids=lambda value: type(value).__name__,
+)
+async def test_a_failure_ends_the_log_with_what_a_client_may_see(
+    error: Exception, report: object
+) -> None:
+    runtime = runtime_with(Says(*say("Hel"), error))
+
+    assert await told(runtime, run_input()) == [*say("Hel"), RunFailed(error=report)]  # type: ignore[arg-type]
+
+
+async def test_one_failing_run_does_not_hurt_the_next() -> None:
+    runtime = runtime_of(RuntimeError("boom"), say("fine"))
+
+    failed = await told(runtime, run_input("a"))
+    fine = await told(runtime, run_input("b"))
+
+    assert isinstance(failed[-1], RunFailed)
+    assert fine == [*say("fine"), RunFinished()]
+
+
+async def test_an_agent_that_floods_its_log_is_ended() -> None:
+    agent = Says(*[seen("again")] * 50)
+    runtime = Runtime(agent, {}, MemoryBus(max_events=10))
+
+    last = (await told(runtime, run_input()))[-1]
+
+    assert isinstance(last, RunFailed)
+    assert last.error.code == "LIMIT_EXCEEDED"
+
+
+async def test_an_agent_nobody_has_is_refused_before_there_is_a_log() -> None:
+    runtime = Runtime(Says(), {"known": Says()}, MemoryBus())
+
+    with pytest.raises(AgentNotFound, match=r"'nobody' was not found.*known"):
+        await runtime.start(run_input(agent="nobody"))
+    with pytest.raises(NotFound):
+        runtime.follow("r")
+
+
+async def test_a_stage_that_refuses_keeps_the_agent_from_starting() -> None:
+    async def refuse(events: Events, run: RunInput) -> Events:
+        raise Refused("Not about that.")
+        yield  # makes it a generator
+
+    agent = Says(seen("never"))
+    runtime = runtime_with(agent, stages=[refuse])
+
+    log = await told(runtime, run_input())
+    assert log == [RunFailed(error=Refused("Not about that.").report())]
+    assert agent.began == 0
+
+
+async def test_the_first_stage_is_the_innermost() -> None:
+    def tagging(tag: str):
+        async def stage(events: Events, run: RunInput) -> Events:
+            async with aclosing(events):
+                async for event in events:
+                    yield seen(f"{event.name}{tag}") if isinstance(event, Custom) else event
+
+        return stage
+
+    runtime = runtime_with(Says(seen("")), stages=[tagging("a"), tagging("b")])
+
+    assert await told(runtime, run_input()) == [seen("ab"), RunFinished()]
+
+
+async def test_the_log_of_an_attached_run_goes_with_its_reader() -> None:
+    bus = MemoryBus()
+    runtime = Runtime(Says(seen("done")), {}, bus)
+    await told(runtime, run_input("attached"))
+    await told(runtime, run_input("detached", detached=True))
+    runtime.stop("attached")
+    runtime.stop("detached")
+    await runtime.aclose()
+
+    assert [event async for batch in bus.read("detached") for event in batch.events]
+    assert len(bus) == 1
+
+
+async def test_the_log_of_an_attached_run_that_is_stopped_goes_too() -> None:
+    bus = MemoryBus()
+    runtime = Runtime(Says(forever), {}, bus)
+    await runtime.start(run_input())
+    runtime.stop("r")
+    await runtime.aclose()
+
+    assert len(bus) == 0
+
+
+async def test_closing_ends_all_runs_with_a_last_event() -> None:
+    agent = Says(forever)
+    runtime = runtime_with(agent)
+    for number in range(3):
+        await runtime.start(run_input(str(number), detached=True))
+    await runtime.aclose()
+
+    assert [(await log_of(runtime, str(number)))[-1] for number in range(3)] == [STOPPED] * 3
+
+
+async def test_closing_twice_and_closing_nothing_is_fine() -> None:
+    runtime = runtime_of()
+    await runtime.aclose()
+    await runtime.aclose()
+
+
+async def test_two_runtimes_share_nothing() -> None:
+    one, two = runtime_of(say("one")), runtime_of(say("two"))
+    logs = await asyncio.gather(told(one, run_input()), told(two, run_input()))
+
+    assert logs == [[*say("one"), RunFinished()], [*say("two"), RunFinished()]]

@@ -18,6 +18,7 @@ from copilot_runtime.actions.frontend import Actions, Source
 from copilot_runtime.actions.functions import as_actions
 from copilot_runtime.agents.direct import DirectAgent
 from copilot_runtime.bus.memory import MemoryBus
+from copilot_runtime.collector import tuned_collector
 from copilot_runtime.config import Settings, load_settings
 from copilot_runtime.errors import ConfigurationFailed
 from copilot_runtime.hooks import AfterRequest, BeforeRequest, Hooks, OnError, OnStop
@@ -98,7 +99,7 @@ class CopilotRuntime:
             routes.append(playground_route(path))
         if path:
             routes.append(Route("/health", _health))
-        return Starlette(routes=routes, lifespan=self._lifespan)
+        return Starlette(routes=routes, lifespan=_joined(tuned_collector, self._lifespan))
 
     def mount(self, app: "FastAPI", path: str, *, dependencies: Sequence[Any] = ()) -> None:
         """Add the endpoint to an application of yours, under its dependencies.

@@ -15,7 +15,7 @@ LAYERS = [
     {"agents"},
     {"adapters", "actions", "knowledge"},
     {"bus", "threads", "security", "telemetry"},
-    {"hooks", "transcript", "upstream"},
+    {"collector", "hooks", "transcript", "upstream"},
     {"interfaces", "registry", "config"},
     {"events"},
     {"messages", "errors"},

@@ -53,7 +53,7 @@ class DirectAgent:
         if check := getattr(self.adapter, "check", None):
             check(run)
 
-    async def run(self, run: RunInput) -> Events:
+    def run(self, run: RunInput) -> Events:
         server = [action for action in run.actions if action.run is not None]
         browser = [action for action in run.actions if action.run is None]
         request = ChatRequest(
@@ -63,12 +63,17 @@ class DirectAgent:
             thread_id=run.thread_id,
             run_id=run.run_id,
         )
+        if run.follow_up == "client":
+            return self._turn(request, _Turn(run, server, self.action_timeout))
+        return self._turns(request, run, server)
+
+    async def _turns(self, request: ChatRequest, run: RunInput, server: Sequence[Action]) -> Events:
         for _ in range(self.max_turns):
             turn = _Turn(run, server, self.action_timeout)
             async with aclosing(self._turn(request, turn)) as events:
                 async for event in events:
                     yield event
-            if turn.done or run.follow_up == "client":
+            if turn.done:
                 return
             request = _next(request, turn)
         raise LimitExceeded(

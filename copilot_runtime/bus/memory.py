@@ -96,14 +96,11 @@ class _Log:
             if not waiter.done():
                 waiter.set_result(None)
 
-    async def growth(self) -> None:
+    def growth(self) -> asyncio.Future[None]:
+        """Return what is done when the log has grown."""
         waiter = asyncio.get_running_loop().create_future()
         self.waiters.append(waiter)
-        try:
-            await waiter
-        finally:
-            if waiter in self.waiters:
-                self.waiters.remove(waiter)
+        return waiter
 
 
 async def _follow(log: _Log, position: int) -> AsyncGenerator[Batch, None]:
@@ -116,7 +113,13 @@ async def _follow(log: _Log, position: int) -> AsyncGenerator[Batch, None]:
         elif log.ended:
             return
         else:
-            await log.growth()
+            waiter = log.growth()
+            try:
+                await waiter
+            except asyncio.CancelledError:
+                if waiter in log.waiters:
+                    log.waiters.remove(waiter)
+                raise
 
 
 def _size(event: Event) -> int:

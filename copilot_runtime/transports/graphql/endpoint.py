@@ -45,7 +45,7 @@ from copilot_runtime.transports.graphql.request import (
     read_query_string,
 )
 from copilot_runtime.transports.graphql.schema import core_schema, respond
-from copilot_runtime.transports.graphql.writer import Presence, Stalled
+from copilot_runtime.transports.graphql.stream import Stalled, attended
 
 if TYPE_CHECKING:
     from copilot_runtime.transports.graphql.websocket import Socket
@@ -159,8 +159,8 @@ class GraphQLEndpoint:
             return
         context = self._context(headers)
         try:
-            async with Presence(receive, lambda: self._stop(context)):
-                await self._execute(request, document, context, reply)
+            work = self._execute(request, document, context, reply)
+            await attended(work, receive, lambda: self._stop(context))
         finally:
             self._stop(context)
 

@@ -10,12 +10,11 @@ from starlette.types import Send
 from copilot_runtime.transports.graphql.failures import refusal
 from copilot_runtime.transports.graphql.framing import (
     GRAPHQL_JSON,
-    Framing,
     framing_for,
     json_type_for,
 )
 from copilot_runtime.transports.graphql.request import BadRequest
-from copilot_runtime.transports.graphql.writer import Writer
+from copilot_runtime.transports.graphql.stream import Stream
 
 RawHeaders = list[tuple[bytes, bytes]]
 
@@ -69,7 +68,7 @@ class Reply:
         await self._whole(status, b"", [])
 
     @asynccontextmanager
-    async def stream(self) -> "AsyncGenerator[Stream, None]":
+    async def stream(self) -> AsyncGenerator[Stream, None]:
         """Begin a streamed answer, and end it well or not at all."""
         framing = self._framing
         assert framing is not None, "require_stream comes first"
@@ -84,11 +83,11 @@ class Reply:
                 ],
             }
         )
-        writer = Writer(self._send, self._write_timeout)
+        stream = Stream(self._send, framing, self._write_timeout)
         try:
-            yield Stream(writer, framing)
+            yield stream
         finally:
-            writer.close()
+            stream.close()
 
     async def _whole(self, status: int, body: bytes, headers: RawHeaders) -> None:
         length = (b"content-length", str(len(body)).encode())
@@ -100,26 +99,3 @@ class Reply:
             }
         )
         await self._send({"type": "http.response.body", "body": body})
-
-
-class Stream:
-    """Payloads on their way to a client. The first opens the body, the last closes it."""
-
-    def __init__(self, writer: Writer, framing: Framing) -> None:
-        self._writer = writer
-        self._framing = framing
-        self._opening = framing.opening
-
-    async def send(self, *payloads: bytes, last: bool = False) -> None:
-        """Write payloads of JSON bytes at once. With `last`, the body ends after them."""
-        framing = self._framing
-        parts = [framing.part(payload) for payload in payloads]
-        if self._opening:
-            parts.insert(0, self._opening)
-            self._opening = b""
-        if last:
-            parts.append(framing.closing)
-        await self._writer.write(parts[0] if len(parts) == 1 else b"".join(parts), more=not last)
-
-    async def send_json(self, payload: Mapping[str, Any], *, last: bool = False) -> None:
-        await self.send(orjson.dumps(payload), last=last)

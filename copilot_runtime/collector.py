@@ -1,0 +1,26 @@
+"""Keep Python's cyclic garbage collector out of the way of a server.
+
+Every request makes some thousand objects that are freed by reference counting, and each few
+hundred of them set the collector off on everything that was ever imported. Measured with 200
+messages in a conversation, that was a third of the CPU of a chat.
+"""
+
+import gc
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+
+_THRESHOLDS = (10_000, 50, 50)
+
+
+@asynccontextmanager
+async def tuned_collector(_app: object) -> AsyncGenerator[None, None]:
+    """A lifespan for a process that does nothing but serve: collect less often, and less."""
+    before = gc.get_threshold()
+    gc.collect()
+    gc.freeze()  # what is here now stays: never look at it again
+    gc.set_threshold(*_THRESHOLDS)
+    try:
+        yield
+    finally:
+        gc.set_threshold(*before)
+        gc.unfreeze()

@@ -11,7 +11,7 @@ from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import BaseRoute, Route, WebSocketRoute
-from starlette.types import Lifespan, Receive, Scope, Send
+from starlette.types import ASGIApp, Lifespan, Receive, Scope, Send
 from starlette.websockets import WebSocket
 
 from copilot_runtime.actions.frontend import Actions, Source
@@ -92,14 +92,19 @@ class CopilotRuntime:
     def app(self, path: str | None = None, *, playground: bool | None = None) -> Starlette:
         """Return an application: GraphQL at `path`, `/health`, and a page to try it at `/`."""
         path = _clean(path or self.settings.path)
-        routes = self._routes(path)
+        endpoint = self._endpoint()
+        routes: list[BaseRoute] = [
+            *(WebSocketRoute(url, endpoint) for url in _urls(path)),
+            Route(f"{path}/health", _health),
+        ]
         if playground if playground is not None else self.settings.playground:
             from copilot_runtime.playground import playground_route
 
             routes.append(playground_route(path))
         if path:
             routes.append(Route("/health", _health))
-        return Starlette(routes=routes, lifespan=_joined(tuned_collector, self._lifespan))
+        lifespan = _joined(tuned_collector, self._lifespan)
+        return _App(_urls(path), endpoint, routes=routes, lifespan=lifespan)
 
     def mount(self, app: "FastAPI", path: str, *, dependencies: Sequence[Any] = ()) -> None:
         """Add the endpoint to an application of yours, under its dependencies.
@@ -155,20 +160,38 @@ class CopilotRuntime:
             write_timeout=settings.write_timeout,
         )
 
-    def _routes(self, path: str) -> list[BaseRoute]:
-        endpoint = self._endpoint()
-        return [
-            *(Route(url, endpoint) for url in _urls(path)),
-            *(WebSocketRoute(url, endpoint) for url in _urls(path)),
-            Route(f"{path}/health", _health),
-        ]
-
     @asynccontextmanager
     async def _lifespan(self, app: Starlette) -> AsyncGenerator[None, None]:  # noqa: ARG002  # Starlette's signature
         try:
             yield
         finally:
             await self.aclose()
+
+
+class _App(Starlette):
+    """Starlette, with a short way to one endpoint.
+
+    Middleware that an operator adds is passed by every request. Starlette's own, for errors,
+    wraps each chunk twice and has nothing to do for an endpoint that answers its errors itself.
+    """
+
+    def __init__(self, urls: Sequence[str], endpoint: GraphQLEndpoint, **options: Any) -> None:
+        self._urls = frozenset(urls)
+        self._endpoint = endpoint
+        super().__init__(**options)
+
+    def build_middleware_stack(self) -> ASGIApp:
+        others = super().build_middleware_stack()
+        ours: ASGIApp = self._endpoint
+        for wrap, args, options in reversed(self.user_middleware):
+            ours = wrap(ours, *args, **options)
+
+        async def choose(scope: Scope, receive: Receive, send: Send) -> None:
+            path: str = scope["path"] if scope["type"] == "http" else ""
+            short = path.removeprefix(scope.get("root_path", "")) in self._urls
+            await (ours if short else others)(scope, receive, send)
+
+        return choose
 
 
 class _Handover(Response):

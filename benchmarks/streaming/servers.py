@@ -43,13 +43,17 @@ def _uvicorn(app: str) -> list[str]:
     ]
 
 
+_OURS = [
+    *(sys.executable, "-m", "copilot_runtime", "serve"),
+    *(f"{_HERE / 'targets' / 'ours.py'}:runtime", "--path", "/copilotkit", "--port", "{PORT}"),
+]
 _COMPLETIONS = "/v1/chat/completions"
 TARGETS = {
     "direct": Target("openai", _COMPLETIONS),
     "nginx": Target("openai", _COMPLETIONS, ["sh", str(_HERE / "targets" / "nginx.sh")]),
     "py-aiohttp": Target("openai", _COMPLETIONS, _uvicorn("py_aiohttp:app")),
     "node-v1": Target("v1", "/copilotkit", ["node", str(_NODE_V1 / "server.mjs")]),
-    "ours": Target("v1", "/copilotkit", _uvicorn("ours:app")),
+    "ours": Target("v1", "/copilotkit", _OURS),
 }
 
 

@@ -7,4 +7,4 @@ from copilot_runtime import CopilotRuntime, OpenAIAdapter
 MOCK_URL = os.environ["MOCK_URL"]
 
 adapter = OpenAIAdapter(model="gpt-4o", api_key="sk-mock", base_url=f"{MOCK_URL}/v1")
-app = CopilotRuntime(adapter=adapter).app(path="/copilotkit")
+runtime = CopilotRuntime(adapter=adapter)

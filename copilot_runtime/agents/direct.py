@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 
 from copilot_runtime.actions.execute import Outcome, execute
 from copilot_runtime.actions.frontend import offered
-from copilot_runtime.errors import LimitExceeded
+from copilot_runtime.errors import LimitExceeded, Misuse
 from copilot_runtime.events import (
     ActionExecutionArgs,
     ActionExecutionEnd,
@@ -130,11 +130,11 @@ class _Turn:
             case TextMessageContent():
                 pass
             case ActionExecutionArgs(call_id=call_id, delta=delta):
-                self.calls[call_id].arguments.append(delta)
+                self._call(call_id).arguments.append(delta)
             case ActionExecutionStart(call_id=call_id, name=name):
                 self.calls[call_id] = _Call(name)
             case ActionExecutionEnd(call_id=call_id):
-                self._begin(call_id, self.calls[call_id])
+                self._begin(call_id, self._call(call_id))
             case _:
                 pass
         if self.run.follow_up == "server":
@@ -167,6 +167,12 @@ class _Turn:
     def cancel(self) -> None:
         for _, task in self.waiting:
             task.cancel()
+
+    def _call(self, call_id: str) -> "_Call":
+        try:
+            return self.calls[call_id]
+        except KeyError:
+            raise Misuse(f"The adapter spoke of a call {call_id!r} that it never began.") from None
 
     def _begin(self, call_id: str, call: _Call) -> None:
         action = self.server.get(call.name)

@@ -9,8 +9,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import orjson
-
 from copilot_runtime.events import (
     ActionExecutionArgs,
     ActionExecutionEnd,
@@ -36,6 +34,7 @@ from copilot_runtime.transports.graphql.statuses import (
     message_status,
     response_status,
 )
+from copilot_runtime.transports.graphql.wirejson import dumps
 
 _NO_MORE = b'{"hasNext":false}'
 
@@ -78,7 +77,7 @@ class Encoder:
             else project([field], response)[field.key]
             for field in self._plan.head
         }
-        return orjson.dumps({"data": {self._plan.key: head}, "hasNext": True})
+        return dumps({"data": {self._plan.key: head}, "hasNext": True})
 
     def feed(self, events: Sequence[Event]) -> list[bytes]:
         """Return the payloads of the events that came together, to be sent in one write.
@@ -121,7 +120,7 @@ class Encoder:
         if message is not self._growing:
             self._flush()
             self._growing = message
-        self._pieces.append(orjson.dumps(piece))
+        self._pieces.append(dumps(piece))
 
     def _flush(self) -> None:
         """Make one patch of the pieces that came for one message, each an item of its own."""
@@ -152,7 +151,7 @@ class Encoder:
             one.key: [] if one.name == streamed else project([one], output)[one.key]
             for one in asked
         }
-        self._patches.append(b'{"items":[%b],"path":%b]}' % (orjson.dumps(item), path))
+        self._patches.append(b'{"items":[%b],"path":%b]}' % (dumps(item), path))
         key = next((one.key for one in asked if one.name == streamed), None)
         tail = None if key is None else b'%b,"%b",' % (path, key.encode())
         broken = ACTION_BROKEN if streamed == "arguments" else TEXT_BROKEN
@@ -179,7 +178,7 @@ class Encoder:
         self._patches.append(
             b'{"items":[%b],"path":%b,"%b",%d]}'
             % (
-                orjson.dumps(project(nested(field, output), output)),
+                dumps(project(nested(field, output), output)),
                 self._root,
                 field.key.encode(),
                 self._meta_events,
@@ -200,7 +199,7 @@ class Encoder:
         name = type(owner).__name__
         data = kept.get(name) if _succeeded(status) else None
         if data is None:
-            data = orjson.dumps(_deferred(fields, owner, status))
+            data = dumps(_deferred(fields, owner, status))
             if _succeeded(status) and all(field.name in _CONSTANT for field in fields):
                 kept[name] = data
         self._patches.append(b'{"data":%b,"path":%b]}' % (data, path))

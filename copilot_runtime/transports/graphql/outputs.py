@@ -11,7 +11,6 @@ from datetime import UTC, datetime
 from typing import Any
 from uuid import uuid4
 
-import orjson
 import strawberry
 
 from copilot_runtime.events import (
@@ -42,6 +41,7 @@ from copilot_runtime.transports.graphql.statuses import (
     message_status,
     response_status,
 )
+from copilot_runtime.transports.graphql.wirejson import dumps
 
 
 @dataclass(frozen=True, slots=True)
@@ -340,4 +340,4 @@ def _whole(message: Message) -> BaseMessageOutput | None:
 
 
 def _json(value: Any) -> str:
-    return orjson.dumps(value, default=str).decode()
+    return dumps(value).decode()

@@ -4,7 +4,6 @@ from collections.abc import AsyncGenerator, Mapping
 from contextlib import asynccontextmanager
 from typing import Any
 
-import orjson
 from starlette.types import Send
 
 from copilot_runtime.transports.graphql.failures import refusal
@@ -15,6 +14,7 @@ from copilot_runtime.transports.graphql.framing import (
 )
 from copilot_runtime.transports.graphql.request import BadRequest
 from copilot_runtime.transports.graphql.stream import Stream
+from copilot_runtime.transports.graphql.wirejson import dumps
 
 RawHeaders = list[tuple[bytes, bytes]]
 
@@ -50,7 +50,7 @@ class Reply:
     async def json(self, payload: Mapping[str, Any], bad: bool = False) -> None:
         """Answer in one body; a bad request is 400 only to clients that expect such a status."""
         status = 400 if bad and self._json_type == GRAPHQL_JSON else 200
-        await self._whole(status, orjson.dumps(payload), [(b"content-type", self._json_type)])
+        await self._whole(status, dumps(payload), [(b"content-type", self._json_type)])
 
     async def refuse(self, error: BadRequest) -> None:
         """Answer a request that cannot be read."""
@@ -60,7 +60,7 @@ class Reply:
         status = error.status
         if status == 400 and self._json_type != GRAPHQL_JSON:
             status = 200
-        body = orjson.dumps(refusal(error.message, error.code))
+        body = dumps(refusal(error.message, error.code))
         await self._whole(status, body, extra)
 
     async def empty(self, status: int, headers: RawHeaders) -> None:

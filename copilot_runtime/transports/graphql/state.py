@@ -3,9 +3,8 @@
 from dataclasses import dataclass
 from typing import Any
 
-import orjson
-
 from copilot_runtime.transports.graphql.context import Context
+from copilot_runtime.transports.graphql.wirejson import dumps
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,4 +28,4 @@ async def load_state(context: Context, agent_name: str, thread_id: str) -> Loade
     if found is None:
         return LoadedState()
     state, messages = found
-    return LoadedState(True, orjson.dumps(state).decode(), orjson.dumps(messages).decode())
+    return LoadedState(True, dumps(state).decode(), dumps(messages).decode())

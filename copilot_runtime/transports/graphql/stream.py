@@ -5,10 +5,10 @@ import logging
 from collections.abc import Callable, Coroutine, Mapping
 from typing import Any
 
-import orjson
 from starlette.types import Receive, Send
 
 from copilot_runtime.transports.graphql.framing import Framing
+from copilot_runtime.transports.graphql.wirejson import dumps
 
 logger = logging.getLogger(__name__)
 
@@ -56,7 +56,7 @@ class Stream:
         self._since = None
 
     async def send_json(self, payload: Mapping[str, Any], *, last: bool = False) -> None:
-        await self.send(orjson.dumps(payload), last=last)
+        await self.send(dumps(payload), last=last)
 
     def close(self) -> None:
         """Stop watching."""

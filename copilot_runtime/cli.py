@@ -9,6 +9,7 @@ from typing import Annotated, Any, NoReturn
 import typer
 
 from copilot_runtime import __version__
+from copilot_runtime.collector import quiet_start
 from copilot_runtime.errors import CopilotError
 
 cli = typer.Typer(
@@ -28,6 +29,7 @@ ConfigOption = Annotated[
 
 def main() -> NoReturn:
     """Run the command line. An error is one sentence; `--debug` shows the traceback."""
+    quiet_start()
     debug = "--debug" in sys.argv[1:]
     arguments = [argument for argument in sys.argv[1:] if argument != "--debug"]
     try:

@@ -11,6 +11,13 @@ from contextlib import asynccontextmanager
 
 _THRESHOLDS = (10_000, 50, 50)
 
+_AT_START = (50_000, 10, 10)
+
+
+def quiet_start() -> None:
+    """Let a program that only just begins import in peace: nothing of it is garbage yet."""
+    gc.set_threshold(*_AT_START)
+
 
 @asynccontextmanager
 async def tuned_collector(_app: object) -> AsyncGenerator[None, None]:

@@ -94,6 +94,7 @@ class CopilotRuntime:
         path = _clean(path or self.settings.path)
         endpoint = self._endpoint()
         routes: list[BaseRoute] = [
+            *(Route(url, endpoint) for url in _urls(path)),
             *(WebSocketRoute(url, endpoint) for url in _urls(path)),
             Route(f"{path}/health", _health),
         ]
@@ -171,8 +172,8 @@ class CopilotRuntime:
 class _App(Starlette):
     """Starlette, with a short way to one endpoint.
 
-    Middleware that an operator adds is passed by every request. Starlette's own, for errors,
-    wraps each chunk twice and has nothing to do for an endpoint that answers its errors itself.
+    Starlette's own middleware, for errors, wraps each chunk twice and has nothing to do for an
+    endpoint that answers its errors itself. There is no short way past middleware of an operator.
     """
 
     def __init__(self, urls: Sequence[str], endpoint: GraphQLEndpoint, **options: Any) -> None:
@@ -182,14 +183,13 @@ class _App(Starlette):
 
     def build_middleware_stack(self) -> ASGIApp:
         others = super().build_middleware_stack()
-        ours: ASGIApp = self._endpoint
-        for wrap, args, options in reversed(self.user_middleware):
-            ours = wrap(ours, *args, **options)
+        if self.user_middleware:  # each is made only once, and sees every request
+            return others
 
         async def choose(scope: Scope, receive: Receive, send: Send) -> None:
             path: str = scope["path"] if scope["type"] == "http" else ""
             short = path.removeprefix(scope.get("root_path", "")) in self._urls
-            await (ours if short else others)(scope, receive, send)
+            await (self._endpoint if short else others)(scope, receive, send)
 
         return choose
 
@@ -206,7 +206,7 @@ class _Handover(Response):
 
 
 def _joined(outer: Lifespan[Any], inner: Lifespan[Any]) -> Lifespan[Any]:
-    """Nest our lifespan in that of the application we are mounted in."""
+    """Return a lifespan that has `inner` within `outer`, whose state is the application's."""
 
     @asynccontextmanager
     async def lifespan(app: Any) -> AsyncGenerator[Any, None]:

@@ -26,8 +26,8 @@ from copilot_runtime.runtime import Runtime
 _DOORS = 16
 """How often the loop looks at the one socket we listen on.
 
-libuv accepts one connection for each look in a turn of the loop. When thousand streams keep the
-loop busy, a turn takes long, and whoever arrives would wait for seconds (measured: 4 s).
+libuv accepts one connection for each look in a turn of the loop. When a thousand streams keep
+the loop busy, a turn takes long, and whoever arrives would wait for seconds (measured: 4 s).
 """
 
 _LAST_WORDS = 2
@@ -152,9 +152,8 @@ def _listen(host: str, port: int) -> socket.socket:
     try:
         return socket.create_server((host, port), family=family, backlog=2048)
     except OSError as error:
-        raise ConfigurationFailed(
-            _why_not(error, host, port), hint=_way_out(error, host, port)
-        ) from (error)
+        reason, way_out = _why_not(error, host, port), _way_out(error, host, port)
+        raise ConfigurationFailed(reason, hint=way_out) from error
 
 
 def _why_not(error: OSError, host: str, port: int) -> str:
@@ -165,7 +164,7 @@ def _why_not(error: OSError, host: str, port: int) -> str:
             return f"This user may not listen on port {port}."
         case errno.EADDRNOTAVAIL:
             return f"{host} is not an address of this machine."
-        case _ if isinstance(error, socket.gaierror):
+        case socket.EAI_NONAME:
             return f"There is no host {host!r}."
         case _:
             return f"Cannot listen on {host}:{port}: {error.strerror or error}."

@@ -63,7 +63,7 @@ def _shown(name: str, settings: Settings) -> str:
     if name == "adapter.options":  # somebody may keep a key there
         return ", ".join(value) or "-"
     if isinstance(value, tuple):
-        return ", ".join(map(str, value)) or "-"  # pyright: ignore[reportUnknownArgumentType, reportUnknownVariableType]
+        return ", ".join(map(str, value)) or "-"
     if isinstance(value, bool):
         return str(value).lower()
     return "-" if value in (None, "") else f"{value:g}" if isinstance(value, float) else str(value)

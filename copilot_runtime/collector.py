@@ -9,14 +9,18 @@ import gc
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 
-_THRESHOLDS = (10_000, 50, 50)
+_SERVING = (10_000, 50, 50)
+"""Objects more than freed ones before a look at the young, the older and the old.
 
-_AT_START = (50_000, 10, 10)
+Python 3.11 begins with (700, 10, 10).
+"""
+
+_STARTING = (50_000, 10, 10)
 
 
 def quiet_start() -> None:
     """Let a program that only just begins import in peace: nothing of it is garbage yet."""
-    gc.set_threshold(*_AT_START)
+    gc.set_threshold(*_STARTING)
 
 
 @asynccontextmanager
@@ -25,7 +29,7 @@ async def tuned_collector(_app: object) -> AsyncGenerator[None, None]:
     before = gc.get_threshold()
     gc.collect()
     gc.freeze()  # what is here now stays: never look at it again
-    gc.set_threshold(*_THRESHOLDS)
+    gc.set_threshold(*_SERVING)
     try:
         yield
     finally:

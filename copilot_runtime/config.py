@@ -1,6 +1,7 @@
 """Everything that can be set, and where it is read: defaults < copilot.yml < environment.
 
-Nothing else in this package reads the environment, except adapters that look for their API key.
+Nothing else in this package reads the environment, except adapters that look for their API key
+and address, `upstream.py` for proxies, and `copilot-runtime chat` for COPILOT_URL.
 """
 
 import json
@@ -31,7 +32,7 @@ FILE_VARIABLE = "COPILOT_CONFIG"
 NEVER_FORWARDED = frozenset(
     {"connection", "content-length", "cookie", "host", "set-cookie", "te", "transfer-encoding"}
 )
-"""Headers that stay here whatever `forward_headers` says."""
+"""Headers that no action, agent or hook sees, whatever `forward_headers` says."""
 
 
 def _split(value: Any) -> Any:
@@ -193,7 +194,7 @@ class Settings(_Section):
             raise explain(error, names, info.context or Places()) from None
 
     def forwards(self, header: str) -> bool:
-        """Say whether a request header may leave this process."""
+        """Say whether actions, agents and hooks may see a request header."""
         header = header.lower()
         return header not in NEVER_FORWARDED and any(
             header.startswith(name[:-1]) if name.endswith("*") else header == name

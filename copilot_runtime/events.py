@@ -44,6 +44,8 @@ class RunFailed:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TextMessageStart:
+    """A text begins; `parent_id` is the message it belongs to, `agent` who speaks."""
+
     message_id: str
     role: Role = "assistant"
     parent_id: str | None = None
@@ -68,6 +70,8 @@ class TextMessageEnd:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReasoningStart:
+    """The model begins to think, before it answers or calls."""
+
     message_id: str
     type: Literal["reasoning_start"] = "reasoning_start"
 
@@ -87,6 +91,8 @@ class ReasoningEnd:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ActionExecutionStart:
+    """A call begins; `parent_id` is the message it belongs to."""
+
     call_id: str
     name: str
     parent_id: str | None = None
@@ -134,6 +140,8 @@ class AgentState:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StepStarted:
+    """An agent enters a part of its work that has a name."""
+
     name: str
     type: Literal["step_started"] = "step_started"
 
@@ -156,6 +164,8 @@ class Interrupt:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MessagesSnapshot:
+    """The whole conversation, as the agent knows it at this moment."""
+
     messages: Sequence[Message]
     type: Literal["messages_snapshot"] = "messages_snapshot"
 
@@ -174,6 +184,8 @@ class Usage:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Custom:
+    """Whatever has no event of its own; transports that do not know the name leave it out."""
+
     name: str
     value: Any
     type: Literal["custom"] = "custom"

@@ -8,12 +8,13 @@ from copilot_runtime.events import Event
 from copilot_runtime.messages import Message
 
 Events = AsyncGenerator[Event, None]
+"""What agents and adapters make. Whoever may leave one early closes it: `aclosing(events)`."""
 
 Cursor = str
 """A place in a run's log. Opaque: only the bus that made it can read it."""
 
 START: Cursor = "0"
-"""The place before the first event."""
+"""The place before the first event; every bus takes it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,7 +100,10 @@ class RunInput:
 
     `agent` is None for a plain chat. `follow_up` says who asks the model again after a server
     action: CopilotKit v1 clients send the results back themselves (`client`), everybody else
-    expects the run to go on (`server`). A `detached` run outlives its reader.
+    expects the run to go on (`server`). A `detached` run outlives its reader. `properties` are
+    the client's word, on top of the operator's; `headers` are those that may be forwarded, by
+    names in lower case. `agents` holds what the client remembers of each agent. `node` is where
+    in an agent it is, `url` the page it is on.
     """
 
     thread_id: str
@@ -136,13 +140,21 @@ class ChatRequest:
 
 
 class Adapter(Protocol):
-    """One LLM provider."""
+    """One LLM provider.
+
+    An adapter may also have `check(run)`, which raises before a run that cannot go well, and
+    `async aclose()`, which is awaited when the server ends.
+    """
 
     def stream(self, request: ChatRequest) -> Events: ...
 
 
 class Agent(Protocol):
-    """One way to answer."""
+    """One way to answer.
+
+    An agent may also have a `description`, `check(run)` and `async aclose()` as adapters have,
+    and `async load_state(thread_id)`, which returns state and messages of a thread, or None.
+    """
 
     def run(self, run: RunInput) -> Events: ...
 
@@ -167,18 +179,30 @@ class Batch(NamedTuple):
 class Bus(Protocol):
     """Keeps each run as an append-only log that any number of readers follow from any point."""
 
-    async def append(self, run_id: str, event: Event) -> None: ...
+    async def append(self, run_id: str, event: Event) -> None:
+        """Add an event; one of `events.LAST` ends the log. Raises `LimitExceeded`."""
+        ...
 
-    def read(self, run_id: str, after: Cursor = START) -> AsyncGenerator[Batch, None]: ...
+    def read(self, run_id: str, after: Cursor = START) -> AsyncGenerator[Batch, None]:
+        """Follow a log to its last event. Raises `NotFound`, or `Misuse` for a wrong cursor."""
+        ...
 
-    async def drop(self, run_id: str) -> None: ...
+    async def drop(self, run_id: str) -> None:
+        """Forget a log, if there is one."""
+        ...
 
 
 class Runs(Protocol):
     """What a transport may ask of the runtime."""
 
-    async def start(self, run: RunInput) -> None: ...
+    async def start(self, run: RunInput) -> None:
+        """Begin a run; return once its log exists. Raises what forbids it to begin."""
+        ...
 
-    def stop(self, run_id: str) -> bool: ...
+    def stop(self, run_id: str) -> bool:
+        """End a run, without waiting. Returns whether it still went on."""
+        ...
 
-    def follow(self, run_id: str, after: Cursor = START) -> AsyncGenerator[Batch, None]: ...
+    def follow(self, run_id: str, after: Cursor = START) -> AsyncGenerator[Batch, None]:
+        """Read a run's log, as `Bus.read` does."""
+        ...

@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
+from uuid import uuid4
 
 Role = Literal["user", "assistant", "system", "tool", "developer"]
 
@@ -52,6 +53,8 @@ class ResultMessage:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AgentStateMessage:
+    """The state of an agent, as the client remembers or shows it."""
+
     id: str
     agent: str
     state: Mapping[str, Any]
@@ -64,3 +67,8 @@ class AgentStateMessage:
 
 
 Message = TextMessage | ImageMessage | ActionExecutionMessage | ResultMessage | AgentStateMessage
+
+
+def new_id() -> str:
+    """Return an id that looks like those of CopilotKit's clients (`randomId`)."""
+    return f"ck-{uuid4()}"

@@ -134,7 +134,10 @@ class Runtime:
     def _admit(self, run_id: str) -> None:
         """Take a place for a run. Raises when there is none, or the run has one."""
         if run_id in self._tasks or run_id in self._starting:
-            raise Misuse(f"The run {run_id!r} is already under way.")
+            raise Misuse(
+                f"The run {run_id!r} is already under way.",
+                hint="Give each run an id of its own.",
+            )
         if self.max_runs and len({*self._tasks, *self._starting}) >= self.max_runs:
             raise LimitExceeded(
                 f"All {self.max_runs} places are taken. Please try again in a moment.",

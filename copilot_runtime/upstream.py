@@ -262,6 +262,7 @@ class Reply:
                 raise CopilotError(
                     f"{self._upstream.name} API error: The answer is larger than {limit} bytes.",
                     status_code=502,
+                    hint="Is the base URL right? No such answer was expected.",
                 )
         return b"".join(blocks)
 

@@ -1,9 +1,11 @@
 """The application a runtime makes: its routes, its settings, its end."""
 
 import asyncio
+import gc
 
 import pytest
 from starlette.testclient import TestClient
+from starlette.types import ASGIApp, Receive, Scope, Send
 
 from copilot_runtime import CopilotRuntime, ScriptedAdapter, Settings
 from copilot_runtime.adapters.scripted import say
@@ -17,6 +19,19 @@ from tests.wire.merge import merge
 pytestmark = pytest.mark.anyio
 HELLO = {"query": "{ hello }"}
 ANSWER = {"data": {"hello": "Hello World"}}
+
+
+class Seen:
+    """Middleware that remembers the paths it was asked for."""
+
+    def __init__(self, app: ASGIApp, made: list["Seen"]) -> None:
+        self.app = app
+        self.paths: list[str] = []
+        made.append(self)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        self.paths.append(scope["path"])
+        await self.app(scope, receive, send)
 
 
 def runtime(**settings: object) -> CopilotRuntime:
@@ -126,6 +141,26 @@ async def test_the_end_of_the_application_ends_its_runs_and_closes_its_adapter()
     assert adapter.closed
     assert agent.ended.is_set()
     assert status["details"]["originalError"]["code"] == "CANCELLED"
+
+
+def test_middleware_of_an_operator_is_made_once_and_sees_every_request() -> None:
+    made: list[Seen] = []
+    app = runtime().app()
+    app.add_middleware(Seen, made)
+    client = TestClient(app)
+
+    assert client.post("/graphql", json=HELLO).json() == ANSWER
+    assert client.get("/health").status_code == 200
+    assert [each.paths for each in made] == [["/graphql", "/health"]]
+
+
+async def test_garbage_is_collected_less_while_it_serves_and_as_before_afterwards() -> None:
+    app, before = runtime().app(), gc.get_threshold()
+    async with app.router.lifespan_context(app):
+        while_serving = gc.get_threshold()
+
+    assert while_serving[0] > before[0]
+    assert (gc.get_threshold(), gc.get_freeze_count()) == (before, 0)
 
 
 async def test_without_an_adapter_a_chat_is_told_so() -> None:

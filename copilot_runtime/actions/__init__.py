@@ -6,7 +6,7 @@ if TYPE_CHECKING:
     from copilot_runtime.actions.functions import action as action
 
 SOURCES: dict[str, str] = {}
-"""Name → import string of every action source that the settings may name."""
+"""Name → import string of every kind of action source in this package."""
 
 
 def __getattr__(name: str) -> Any:

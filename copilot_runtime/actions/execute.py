@@ -7,7 +7,7 @@ the Node runtime.
 import asyncio
 import inspect
 import logging
-from collections.abc import AsyncGenerator, Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any, NamedTuple, Self, cast
 
 import orjson
@@ -46,14 +46,6 @@ class Outcome(NamedTuple):
         return cls(orjson.dumps(body).decode(), error or CopilotError(message))
 
 
-class Call(NamedTuple):
-    """A server action that the model wants to run; `arguments` is JSON text of an object."""
-
-    action: Action
-    arguments: str
-    context: ActionContext
-
-
 async def execute(
     action: Action,
     arguments: str,
@@ -83,26 +75,6 @@ async def execute(
         logger.warning("%s thread=%s run=%s", message, context.thread_id, context.run_id)
         return Outcome.failed("HANDLER_ERROR", message, TimeoutError(message))
     return _outcome(action, task, max_result)
-
-
-async def execute_all(
-    calls: Sequence[Call], *, timeout: float, max_result: int = MAX_RESULT
-) -> AsyncGenerator[tuple[Call, Outcome], None]:
-    """Run the calls of one turn at the same time; yield in call order, each as soon as it may.
-
-    Closing early cancels the rest. A sync action goes on in its thread; its result is dropped.
-    """
-    tasks = [
-        asyncio.create_task(execute(*item, timeout=timeout, max_result=max_result))
-        for item in calls
-    ]
-    try:
-        for item, task in zip(calls, tasks, strict=True):
-            yield item, await task
-    finally:
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
 
 
 def _parse(text: str) -> Mapping[str, Any]:

@@ -249,7 +249,7 @@ def _explain(problems: Sequence[str], known: set[str]) -> str:
 class _Generator(GenerateJsonSchema):
     """A default that is not JSON is the function's own business: left out without a word."""
 
-    ignored_warning_kinds = {"skipped-choice", "non-serializable-default"}  # noqa: RUF012
+    ignored_warning_kinds = {"skipped-choice", "non-serializable-default"}  # noqa: RUF012 - pydantic declares it
 
 
 _CONFIG = ConfigDict(extra="ignore", protected_namespaces=(), title="Arguments")

@@ -6,7 +6,6 @@ out here. One text or reasoning is open at a time; calls may interleave.
 
 from collections.abc import Collection
 from dataclasses import dataclass, field
-from uuid import uuid4
 
 import orjson
 
@@ -22,6 +21,7 @@ from copilot_runtime.events import (
     TextMessageEnd,
     TextMessageStart,
 )
+from copilot_runtime.messages import new_id
 
 
 class Assembly:
@@ -45,7 +45,7 @@ class Assembly:
 
     def begin(self, answer_id: str) -> None:
         """Give the answer its provider's id, before its first piece."""
-        self.answer_id = answer_id if answer_id and answer_id not in self._taken else _new_id()
+        self.answer_id = answer_id if answer_id and answer_id not in self._taken else new_id()
 
     def text(self, content: str) -> None:
         """Add a piece of text."""
@@ -128,7 +128,7 @@ class Assembly:
 
     def _start(self, call: "_Call") -> None:
         if not call.id or call.id in self._used or call.id in self._taken:
-            call.id = _new_id()
+            call.id = new_id()
         self._used.add(call.id)
         call.started = True
         self.events.append(
@@ -164,7 +164,7 @@ class Assembly:
 
     def _message_id(self, suffix: str) -> str:
         """Return the answer's id, with a number if it has named a message before."""
-        self.answer_id = self.answer_id or _new_id()
+        self.answer_id = self.answer_id or new_id()
         wanted = new = self.answer_id + suffix
         number = 1
         while new in self._used:
@@ -207,7 +207,3 @@ class _Call:
         except orjson.JSONDecodeError:
             return False
         return True
-
-
-def _new_id() -> str:
-    return f"ck-{uuid4()}"

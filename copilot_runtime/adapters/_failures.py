@@ -146,4 +146,5 @@ def _sentence(value: Any) -> str:
 
 def _shortened(text: str) -> str:
     text = " ".join(text.split())
-    return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}…"
+    # three dots: react-core 1.10.6 calls btoa on messages, which throws beyond Latin-1
+    return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}..."

@@ -78,7 +78,10 @@ class Completion:
         if thought and type(thought) is str:
             assembly.reasoning(thought)
         if content := delta.get("content"):
-            assembly.text(content) if type(content) is str else self._take_parts(content)
+            if type(content) is str:
+                assembly.text(content)
+            else:
+                self._take_parts(content)
         if refusal := delta.get("refusal"):
             assembly.text(str(refusal))
         if calls := delta.get("tool_calls"):

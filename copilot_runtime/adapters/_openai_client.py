@@ -17,13 +17,6 @@ if TYPE_CHECKING:
 _DRAIN_TIME = 1.0
 
 
-def asked_with(
-    client: "AsyncOpenAI", body: dict[str, Any], name: str
-) -> "AbstractAsyncContextManager[ClientReply, bool | None]":
-    """Return the answer to enter, asked for with the application's client."""
-    return _asked(client, body, name)
-
-
 class ClientReply:
     """The bytes of the SDK's answer, with our errors."""
 
@@ -51,9 +44,10 @@ class ClientReply:
 
 
 @asynccontextmanager
-async def _asked(
+async def asked_with(
     client: "AsyncOpenAI", body: dict[str, Any], name: str
 ) -> AsyncGenerator[ClientReply, None]:
+    """Ask with the application's client; leaving lets go of the answer."""
     import openai
 
     create: Any = client.chat.completions.with_streaming_response.create

@@ -139,5 +139,5 @@ def _plain(value: Any) -> Any:
     if isinstance(value, Mapping):
         return {**value}
     if isinstance(value, Sequence | set | frozenset):
-        return list(value)  # pyright: ignore[reportUnknownArgumentType, reportUnknownVariableType]
+        return list(value)
     raise TypeError(f"{value!r} cannot be written as JSON.")

@@ -1,5 +1,6 @@
 """OpenAI, and every server that speaks its chat completions API."""
 
+import asyncio
 import inspect
 import os
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
@@ -21,6 +22,9 @@ if TYPE_CHECKING:
 
 OPENAI_URL = "https://api.openai.com/v1"
 NAME = "OpenAI"
+
+_FAILURE_TIME = 5.0
+"""Seconds to read what an error says; its status is known before."""
 
 ApiKey = str | Callable[[], str | Awaitable[str]]
 
@@ -94,20 +98,25 @@ class OpenAIAdapter:
                 body = await _text_of_failure(reply)
                 raise failure(NAME, reply.status, body, reply.headers, secret=secret)
             first = True
-            async for block in reply:
-                if first:
-                    first = False
-                    if block.lstrip()[:1] in (b"{", b"[", b"<"):
-                        for event in completion.read([block + await reply.text()]):
-                            yield event
+            try:
+                async for block in reply:
+                    if first:
+                        first = False
+                        # no stream: some proxies answer whole, and a wrong base URL with HTML
+                        if block.lstrip()[:1] in (b"{", b"[", b"<"):
+                            for event in completion.read([block + await reply.text()]):
+                                yield event
+                            break
+                    for event in completion.read(frames.feed(block)):
+                        yield event
+                    if completion.done or completion.failure:
                         break
-                for event in completion.read(frames.feed(block)):
-                    yield event
-                if completion.done or completion.failure:
-                    break
-            else:
-                for event in completion.read(frames.finish()):
-                    yield event
+                else:
+                    for event in completion.read(frames.finish()):
+                        yield event
+            except NetworkError:
+                if not completion.finished:  # then the answer is whole, whatever follows
+                    raise
             reply.finished = completion.done
         if error := completion.failure or _unfinished(completion, frames):
             raise error
@@ -186,8 +195,9 @@ def _headers(
 
 
 async def _text_of_failure(reply: Reply) -> bytes:
-    with suppress(CopilotError):  # the status says enough when the text cannot be had
-        return await reply.text()
+    with suppress(CopilotError, TimeoutError):  # the status says enough without the text
+        async with asyncio.timeout(_FAILURE_TIME):
+            return await reply.text()
     return b""
 
 

@@ -188,7 +188,7 @@ class _Turn:
         )
         arguments = "".join(call.arguments)
         work = (
-            execute(action, arguments, context, timeout=action.timeout or self.timeout)
+            execute(action, arguments, context, timeout=self.timeout)
             if action is not None
             else _unknown(call.name, self.server, self.browser)
         )

@@ -9,13 +9,17 @@ from copilot_runtime.events import (
     ActionExecutionArgs,
     ActionExecutionResult,
     AgentState,
+    Custom,
     Event,
+    Interrupt,
+    MessagesSnapshot,
+    ReasoningContent,
     TextMessageContent,
 )
 from copilot_runtime.interfaces import START, Batch, Cursor
 
 _EVENT_BYTES = 160
-"""What an event costs beside its text, measured on CPython 3.11."""
+"""What an event costs beside its text, measured on CPython 3.11. Texts count by characters."""
 
 _LONGEST_CURSOR = 18
 """Digits; reading thousands of them takes long, and Python refuses at last."""
@@ -66,7 +70,8 @@ class MemoryBus:
         log = self._logs.get(run_id)
         if log is None:
             raise NotFound(
-                f"No run {run_id!r}: it never was, or its log is older than its lifetime."
+                f"No run {run_id!r}: it never was, or its log is older than its lifetime.",
+                hint="Raise log_ttl in the settings if clients come back later.",
             )
         return _follow(log, _position(after))
 
@@ -126,10 +131,14 @@ def _size(event: Event) -> int:
     match event:
         case TextMessageContent(content=text) | ActionExecutionArgs(delta=text):
             return _EVENT_BYTES + len(text)
+        case ReasoningContent(content=text):
+            return _EVENT_BYTES + len(text)
         case ActionExecutionResult(result=text):
             return _EVENT_BYTES + len(text)
-        case AgentState(state=state):
-            return _EVENT_BYTES + len(repr(state))
+        case AgentState(state=value) | Custom(value=value) | Interrupt(value=value):
+            return _EVENT_BYTES + len(repr(value))
+        case MessagesSnapshot(messages=messages):
+            return _EVENT_BYTES + len(repr(messages))
         case _:
             return _EVENT_BYTES
 

@@ -71,7 +71,7 @@ class HttpGuardrail:
             held: list[Event] = []
             try:
                 while not verdict.done():
-                    await asyncio.wait({verdict, step}, return_when="FIRST_COMPLETED")
+                    await asyncio.wait({verdict, step}, return_when=asyncio.FIRST_COMPLETED)
                     if not step.done() or not _may_go_on(step, held):
                         break
                     held.append(cast(Event, step.result()))

@@ -3,8 +3,7 @@
 import asyncio
 import json
 import threading
-from collections.abc import AsyncGenerator, Callable
-from contextlib import aclosing
+from collections.abc import Callable
 from contextvars import ContextVar
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -20,7 +19,7 @@ from hypothesis import strategies as st
 from pydantic import BaseModel
 
 from copilot_runtime.actions import action
-from copilot_runtime.actions.execute import Call, Outcome, execute, execute_all
+from copilot_runtime.actions.execute import Outcome, execute
 from copilot_runtime.errors import LimitExceeded
 from copilot_runtime.interfaces import Action, ActionContext
 
@@ -329,55 +328,6 @@ async def test_cancelling_the_call_cancels_the_action() -> None:
 
     with pytest.raises(asyncio.CancelledError):
         await task
-    assert stopped.is_set()
-
-
-async def test_several_calls_run_together_and_answer_in_call_order() -> None:
-    second_done = anyio.Event()
-    order: list[str] = []
-
-    async def first() -> str:
-        await second_done.wait()
-        order.append("first")
-        return "1"
-
-    async def second() -> str:
-        order.append("second")
-        second_done.set()
-        return "2"
-
-    calls = [Call(action(first), "{}", CONTEXT), Call(action(second), "", CONTEXT)]
-    results = [outcome.result async for _, outcome in execute_all(calls, timeout=30)]
-
-    assert (order, results) == (["second", "first"], ["1", "2"])
-
-
-async def test_a_result_does_not_wait_for_the_calls_after_it() -> None:
-    calls = [
-        Call(returning("now"), "{}", CONTEXT),
-        Call(action(forever), "{}", CONTEXT),
-    ]
-    results: AsyncGenerator[tuple[Call, Outcome], None] = execute_all(calls, timeout=30)
-    async with aclosing(results):
-        _, outcome = await anext(results)
-
-    assert outcome.result == "now"
-
-
-async def test_closing_early_cancels_the_other_calls() -> None:
-    stopped = anyio.Event()
-
-    async def wait() -> None:
-        try:
-            await anyio.sleep_forever()
-        finally:
-            stopped.set()
-
-    calls = [Call(returning("now"), "{}", CONTEXT), Call(action(wait), "{}", CONTEXT)]
-    async with aclosing(execute_all(calls, timeout=30)) as results:
-        await anext(results)
-        await asyncio.sleep(0)
-
     assert stopped.is_set()
 
 

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from copilot_runtime.adapters import openai
 from copilot_runtime.adapters.openai import OpenAIAdapter
 from copilot_runtime.errors import (
     AuthenticationFailed,
@@ -140,7 +141,7 @@ BODIES: dict[str, tuple[bytes | dict[str, Any], str]] = {
     "a page": (b"<html><style>p{}</style><h1>Bad</h1>gateway</html>", "500 Bad gateway"),
     "bytes": (b"\xff", "500 \N{REPLACEMENT CHARACTER}"),
     "nothing": (b"", "500 status code (no body)"),
-    "a novel": (b"x" * 5_000, "500 " + "x" * 500 + "…"),
+    "a novel": (b"x" * 5_000, "500 " + "x" * 500 + "..."),
 }
 
 
@@ -273,6 +274,32 @@ async def test_a_silence_ends_in_an_error(provider: Provider, case: str):
     assert isinstance(error, RunStalled)
     assert error.message == "OpenAI API error: No answer for 0.05 seconds."
     assert len(provider.requests) == 1
+
+
+async def test_an_error_that_never_ends_is_told_by_its_status(
+    provider: Provider, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(openai, "_FAILURE_TIME", 0.05)
+    head = HEAD.replace(b"200 OK", b"400 Bad Request")
+    provider.answer([head, piece(b"One moment"), HANG])
+    adapter = OpenAIAdapter(base_url=f"{provider.url}/v1")
+
+    error = await error_of(adapter)
+    await provider.until_open(0)
+    await adapter.aclose()
+
+    assert error.message == "OpenAI API error: 400 status code (no body)"
+
+
+async def test_silence_after_the_reason_takes_nothing_from_the_answer(provider: Provider):
+    provider.answer([HEAD, piece(text("Hi") + finish()), HANG])
+    adapter = OpenAIAdapter(base_url=f"{provider.url}/v1", idle_timeout=0.05)
+
+    events = await answer_to(adapter)
+    await provider.until_open(0)
+    await adapter.aclose()
+
+    assert len(events) == 3  # start, content, end; and no error
 
 
 async def test_a_slow_reader_is_not_a_silent_model(provider: Provider):

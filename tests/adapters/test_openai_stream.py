@@ -26,6 +26,7 @@ from tests.adapters.provider import (
     DONE,
     END,
     HEAD,
+    RESET,
     Provider,
     Step,
     chunk,
@@ -45,7 +46,7 @@ pytestmark = pytest.mark.anyio
 @pytest.fixture(autouse=True)
 def ids(monkeypatch: pytest.MonkeyPatch) -> None:
     numbers = count(1)
-    monkeypatch.setattr(_assemble, "_new_id", lambda: f"ck-{next(numbers)}")
+    monkeypatch.setattr(_assemble, "new_id", lambda: f"ck-{next(numbers)}")
 
 
 ANSWERS: dict[str, tuple[Sequence[Step], Sequence[Event]]] = {
@@ -255,6 +256,7 @@ ANSWERS: dict[str, tuple[Sequence[Step], Sequence[Event]]] = {
         said("Yes", id="ck-1"),
     ),
     "no [DONE]": (streamed(text("Hi"), finish()), said("Hi")),
+    "cut after the reason": ([HEAD, piece(text("Hi") + finish()), RESET], said("Hi")),
     "CRLF, and the last line unfinished": (
         streamed(text("Hi").replace(b"\n", b"\r\n"), finish().rstrip()),
         said("Hi"),

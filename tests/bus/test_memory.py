@@ -9,7 +9,15 @@ import pytest
 from copilot_runtime.adapters.scripted import say
 from copilot_runtime.bus.memory import MemoryBus
 from copilot_runtime.errors import LimitExceeded, Misuse, NotFound
-from copilot_runtime.events import AgentState, Event, RunFinished, RunStarted, TextMessageContent
+from copilot_runtime.events import (
+    AgentState,
+    Custom,
+    Event,
+    ReasoningContent,
+    RunFinished,
+    RunStarted,
+    TextMessageContent,
+)
 from copilot_runtime.interfaces import START
 
 pytestmark = pytest.mark.anyio
@@ -100,9 +108,11 @@ async def test_runs_do_not_mix() -> None:
     [
         ({"max_events": 2}, piece(1)),
         ({"max_bytes": 5000}, piece(5000)),
+        ({"max_bytes": 5000}, ReasoningContent(message_id="m", content="x" * 5000)),
         ({"max_bytes": 5000}, AgentState(agent="a", state={"big": "x" * 5000})),
+        ({"max_bytes": 5000}, Custom(name="big", value="x" * 5000)),
     ],
-    ids=["events", "bytes of text", "bytes of state"],
+    ids=["events", "bytes of text", "bytes of reasoning", "bytes of state", "bytes of a value"],
 )
 async def test_a_log_that_grows_too_large_is_refused_and_still_ends(
     limits: dict[str, int], event: Event

@@ -93,8 +93,8 @@ def greet(name: str) -> str:
 
 def timeless(value: Any) -> Any:
     if isinstance(value, dict):
-        return {k: timeless(v) for k, v in value.items() if k != "createdAt"}  # pyright: ignore[reportUnknownVariableType]
-    return [timeless(v) for v in value] if isinstance(value, list) else value  # pyright: ignore[reportUnknownVariableType]
+        return {k: timeless(v) for k, v in value.items() if k != "createdAt"}
+    return [timeless(v) for v in value] if isinstance(value, list) else value
 
 
 def without_directives(query: str) -> str:

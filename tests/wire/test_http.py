@@ -197,3 +197,25 @@ async def test_half_an_emoji_in_a_message_is_no_reason_to_refuse_it(
 
     assert answer.status == 200
     assert provider.requests[0]["messages"][0]["content"].startswith("cut off ")
+
+
+@pytest.mark.parametrize(
+    "body",
+    [b'{"query": "{ hello }", "variables": {"cut": "\\ud83d", "number": NaN}}', b'"\\ud83d" NaN'],
+)
+async def test_half_an_emoji_does_not_excuse_what_else_is_wrong(
+    client: Client, body: bytes
+) -> None:
+    answer = await client.ask(body)
+
+    assert (answer.status, answer.json()["errors"][0]["extensions"]) == (
+        400,
+        {"code": "BAD_REQUEST"},
+    )
+
+
+async def test_a_query_string_of_many_fields_is_refused(client: Client) -> None:
+    answer = await client.ask(method="GET", path=f"{PATH}?query={{hello}}" + "&more=1" * 30)
+
+    assert answer.status == 400
+    assert answer.json()["errors"][0]["message"] == "Too many fields; a request has four."

@@ -11,7 +11,8 @@ from websockets.asyncio.client import ClientConnection, connect
 from websockets.exceptions import ConnectionClosed, InvalidStatus
 from websockets.typing import Subprotocol
 
-from copilot_runtime import CopilotRuntime, Settings
+from copilot_runtime import CopilotRuntime, RunInput, Settings
+from copilot_runtime.errors import RUN_FAILED
 from tests.wire.client import PATH, Client
 from tests.wire.documents import PLAIN, data
 from tests.wire.server import listening
@@ -277,7 +278,20 @@ async def test_several_subscriptions_share_one_connection(port: int, provider: U
     assert ends == {"0", "1", "2", "3", "4"}
 
 
-@pytest.mark.parametrize("nonsense", ["no json", "[]", "{}", '{"type":"nope"}', "5"])
+@pytest.mark.parametrize(
+    "nonsense",
+    [
+        "no json",
+        "[]",
+        "{}",
+        '{"type":"nope"}',
+        "5",
+        '{"type":"subscribe","id":["1"],"payload":{"query":"{ hello }"}}',
+        '{"type":"subscribe","id":"1","payload":"{ hello }"}',
+        '{"type":"subscribe","id":"1","payload":{"query":5}}',
+        pytest.param("[" * 100_000, id="very deep"),
+    ],
+)
 async def test_nonsense_closes_the_connection_and_nothing_else(
     port: int, provider: Upstream, nonsense: str
 ) -> None:
@@ -289,8 +303,36 @@ async def test_nonsense_closes_the_connection_and_nothing_else(
         await fine.subscribe(data=data())
         updates = await fine.rest()
 
-    assert closed.value.rcvd is None or closed.value.rcvd.code == 4400
+    assert closed.value.rcvd and closed.value.rcvd.code == 4400
     assert words(updates) == ["Hello"]
+
+
+async def test_what_fails_within_is_logged_and_not_shown(
+    provider: Upstream, caplog: pytest.LogCaptureFixture
+) -> None:
+    def before(run: RunInput) -> None:
+        raise ValueError(f"the password of the database, in {run.operation}")
+
+    mutation = "mutation ($data: GenerateCopilotResponseInput!) { %s { threadId } }"
+    failing = CopilotRuntime(adapter=provider.adapter(), on_before_request=before)
+    async with listening(failing) as port, opened(port) as socket:
+        await socket.subscribe(mutation % "generateCopilotResponse(data: $data)", data=data())
+        error = await socket.error()
+
+    assert error["message"] == RUN_FAILED.message
+    assert error["extensions"]["code"] == RUN_FAILED.code
+    assert "the password of the database" in caplog.text
+
+
+async def test_a_mistake_of_a_client_is_no_error_in_the_log(
+    port: int, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with opened(port) as socket:
+        await socket.subscribe(runId="nobody")
+        error = await socket.error()
+
+    assert error["extensions"]["code"] == "NOT_FOUND"
+    assert [record for record in caplog.records if record.levelname == "ERROR"] == []
 
 
 async def test_a_page_of_another_origin_is_refused(provider: Upstream) -> None:

@@ -24,6 +24,7 @@ from copilot_runtime.messages import (
     Message,
     ResultMessage,
     TextMessage,
+    new_id,
 )
 from copilot_runtime.transports.graphql.inputs import (
     ActionInput,
@@ -56,7 +57,7 @@ def run_input(
     session = data.agent_session or None
     return RunInput(
         thread_id=data.thread_id or str(uuid4()),
-        run_id=f"ck-{uuid4()}",
+        run_id=new_id(),
         messages=_messages(data.messages),
         agent=session.agent_name if session else None,
         node=(session.node_name or None) if session else None,

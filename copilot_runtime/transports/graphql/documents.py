@@ -52,7 +52,7 @@ class Documents:
         *,
         max_depth: int = 15,
         max_aliases: int = 50,
-        max_tokens: int = 5_000,
+        max_tokens: int = 2_000,
         introspection: bool = True,
     ) -> None:
         self.schema = schema

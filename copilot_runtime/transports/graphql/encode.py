@@ -25,7 +25,7 @@ from copilot_runtime.transports.graphql.outputs import (
     message_output,
     meta_event,
 )
-from copilot_runtime.transports.graphql.plan import STREAMED, Field, Plan, nested, project
+from copilot_runtime.transports.graphql.plan import STREAMED, Field, Plan, nested, project, value_of
 from copilot_runtime.transports.graphql.statuses import (
     ACTION_BROKEN,
     TEXT_BROKEN,
@@ -74,7 +74,7 @@ class Encoder:
         head = {
             field.key: []
             if field in (self._plan.messages, self._plan.meta_events)
-            else project([field], response)[field.key]
+            else value_of(field, response)
             for field in self._plan.head
         }
         return dumps({"data": {self._plan.key: head}, "hasNext": True})
@@ -147,10 +147,7 @@ class Encoder:
         self._messages += 1
         streamed = STREAMED.get(type_name)
         asked = field.selection.now[type_name]
-        item = {
-            one.key: [] if one.name == streamed else project([one], output)[one.key]
-            for one in asked
-        }
+        item = {one.key: [] if one.name == streamed else value_of(one, output) for one in asked}
         self._patches.append(b'{"items":[%b],"path":%b]}' % (dumps(item), path))
         key = next((one.key for one in asked if one.name == streamed), None)
         tail = None if key is None else b'%b,"%b",' % (path, key.encode())
@@ -214,6 +211,6 @@ def _deferred(fields: Sequence[Field], owner: object, status: object) -> dict[st
     return {
         field.key: project(nested(field, status), status)
         if field.name == "status"
-        else project([field], owner)[field.key]
+        else value_of(field, owner)
         for field in fields
     }

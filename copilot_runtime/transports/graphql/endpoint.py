@@ -22,7 +22,7 @@ from graphql import (
 from graphql.execution import experimental_execute_incrementally
 from starlette.types import Receive, Scope, Send
 
-from copilot_runtime.security.cors import Cors
+from copilot_runtime.security.cors import Cors, RawHeaders
 from copilot_runtime.transports.graphql.context import CONTEXT, Context, Gateway
 from copilot_runtime.transports.graphql.documents import Document, Documents
 from copilot_runtime.transports.graphql.encode import Encoder
@@ -240,7 +240,7 @@ class GraphQLEndpoint:
         for run_id in context.started:
             self.runs.stop(run_id)
 
-    def _version(self, headers: Mapping[str, str]) -> list[tuple[bytes, bytes]]:
+    def _version(self, headers: Mapping[str, str]) -> RawHeaders:
         """Echo the client's version: with any other, v1 clients show a banner of mismatch."""
         version = headers.get(_CLIENT_VERSION, "")
         if not _VERSION.fullmatch(version):

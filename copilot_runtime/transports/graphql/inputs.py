@@ -232,6 +232,6 @@ def read_input(value: Any) -> GenerateCopilotResponseInput | None:
 
 @cache
 def _reader() -> "TypeAdapter[GenerateCopilotResponseInput]":
-    from pydantic import TypeAdapter  # 150 ms of import that other transports do not need
+    from pydantic import TypeAdapter  # building it takes time: only for a first request
 
     return TypeAdapter(GenerateCopilotResponseInput)

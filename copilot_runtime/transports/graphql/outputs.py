@@ -9,7 +9,6 @@ from contextlib import aclosing
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
-from uuid import uuid4
 
 import strawberry
 
@@ -29,7 +28,14 @@ from copilot_runtime.events import (
     TextMessageStart,
 )
 from copilot_runtime.interfaces import START, Cursor, Runs
-from copilot_runtime.messages import ActionExecutionMessage, Message, ResultMessage, TextMessage
+from copilot_runtime.messages import (
+    ActionExecutionMessage,
+    Message,
+    ResultMessage,
+    TextMessage,
+    new_id,
+)
+from copilot_runtime.transcript import result_message
 from copilot_runtime.transports.graphql.enums import MessageRole, MetaEventName
 from copilot_runtime.transports.graphql.scalars import DateTimeISO
 from copilot_runtime.transports.graphql.statuses import (
@@ -280,15 +286,10 @@ def message_output(event: Event, place: Place | None = None) -> BaseMessageOutpu
                 id=event.call_id, name=event.name, parent_message_id=event.parent_id, place=place
             )
         case ActionExecutionResult():
-            return ResultMessageOutput(
-                id=f"result-{event.call_id}",
-                action_execution_id=event.call_id,
-                action_name=event.name,
-                result=event.result,
-            )
+            return _whole(result_message(event))
         case AgentState():
             return AgentStateMessageOutput(
-                id=f"ck-{uuid4()}",
+                id=new_id(),
                 thread_id=event.thread_id,
                 agent_name=event.agent,
                 node_name=event.node,

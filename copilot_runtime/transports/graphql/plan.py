@@ -93,10 +93,11 @@ def plan(schema: GraphQLSchema, document: DocumentNode, operation_name: str | No
 
 def project(fields: Iterable[Field], value: Any) -> dict[str, Any]:
     """Return what is asked of an object of `outputs.py` or `statuses.py`."""
-    return {field.key: _value(field, value) for field in fields}
+    return {field.key: value_of(field, value) for field in fields}
 
 
-def _value(field: Field, owner: Any) -> Any:
+def value_of(field: Field, owner: Any) -> Any:
+    """Return the value of one field of such an object."""
     if field.name == "__typename":
         return type(owner).__name__
     if field.name in {"content", "arguments"}:

@@ -81,7 +81,10 @@ def read_query_string(query_string: bytes) -> GraphQLRequest:
 
 
 def _from_text(text: str) -> GraphQLRequest:
-    fields: dict[str, Any] = dict(parse_qsl(text, keep_blank_values=True, max_num_fields=20))
+    try:
+        fields: dict[str, Any] = dict(parse_qsl(text, keep_blank_values=True, max_num_fields=20))
+    except ValueError as error:
+        raise BadRequest("Too many fields; a request has four.") from error
     if variables := fields.get("variables"):
         fields["variables"] = _json(variables.encode())
     return _from_mapping({key: fields[key] for key in fields if key in _PARAMETERS})
@@ -100,9 +103,9 @@ def _mended(body: bytes) -> Any:
     """Read JSON with half a character in it: a browser may cut a text in the middle of an emoji."""
     try:
         text = json.dumps(json.loads(body), ensure_ascii=False)
+        return orjson.loads(text.encode("utf-16", "surrogatepass").decode("utf-16", "replace"))
     except (ValueError, RecursionError):
         return None
-    return orjson.loads(text.encode("utf-16", "surrogatepass").decode("utf-16", "replace"))
 
 
 def _from_mapping(value: Any) -> GraphQLRequest:

@@ -26,7 +26,7 @@ def _parse_date(value: object) -> datetime:
 def _parse_object(value: object) -> object:
     if not isinstance(value, dict):
         raise ValueError(f"JSONObject cannot represent non-object value: {value!r}")
-    return value  # pyright: ignore[reportUnknownVariableType]  # a client's JSON has no type
+    return value
 
 
 def iso(moment: datetime) -> str:

@@ -5,10 +5,10 @@ from contextlib import aclosing
 from typing import Any, TypeAlias
 
 import strawberry
-from graphql import GraphQLSchema
+from graphql import GraphQLError, GraphQLSchema
 from strawberry import UNSET
 from strawberry.extensions import SchemaExtension
-from strawberry.types import Info
+from strawberry.types import ExecutionContext, Info
 
 from copilot_runtime.transports.graphql import outputs, statuses
 from copilot_runtime.transports.graphql.context import Context
@@ -126,8 +126,17 @@ async def respond(
     return CopilotResponse(thread_id=run.thread_id, place=Place(context.runs, run.run_id))
 
 
+class _Schema(strawberry.Schema):
+    def process_errors(
+        self,
+        errors: list[GraphQLError],
+        execution_context: ExecutionContext | None = None,
+    ) -> None:
+        """Log nothing: clients make mistakes, and what fails in here is logged where it fails."""
+
+
 def make_schema(extensions: Sequence[type[SchemaExtension]] = ()) -> strawberry.Schema:
-    return strawberry.Schema(
+    return _Schema(
         query=Query,
         mutation=Mutation,
         subscription=Subscription,

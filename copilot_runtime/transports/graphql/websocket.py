@@ -6,16 +6,20 @@ Strawberry speaks the protocol; this only tells it who asks and what the limits 
 from collections.abc import Iterator
 from datetime import timedelta
 from json import JSONDecodeError
+from typing import Any, cast
 
+from graphql import GraphQLError
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.websockets import WebSocket
 from strawberry.asgi import GraphQL
 from strawberry.extensions import SchemaExtension
 from strawberry.subscriptions import GRAPHQL_TRANSPORT_WS_PROTOCOL
+from strawberry.types.execution import ExecutionResult, StreamExecutionResult
 
 from copilot_runtime.security.cors import Cors
 from copilot_runtime.transports.graphql.context import CONTEXT, Context
+from copilot_runtime.transports.graphql.failures import formatted
 from copilot_runtime.transports.graphql.schema import make_schema
 
 _INIT_TIMEOUT = timedelta(seconds=10)
@@ -27,7 +31,7 @@ class Socket(GraphQL[Context, None]):
 
     def __init__(self, cors: Cors) -> None:
         super().__init__(
-            make_schema([KnownDocuments]),
+            make_schema([KnownDocuments, SafeErrors]),
             graphql_ide=None,
             subscription_protocols=[GRAPHQL_TRANSPORT_WS_PROTOCOL],
             connection_init_wait_timeout=_INIT_TIMEOUT,
@@ -43,15 +47,29 @@ class Socket(GraphQL[Context, None]):
         return request.scope[CONTEXT]
 
     def decode_json(self, data: str | bytes) -> object:
-        """Read one message. The protocol knows objects only; Strawberry would trip over others."""
-        value = super().decode_json(data)
-        if not isinstance(value, dict):
-            raise JSONDecodeError("not an object", str(data)[:40], 0)
+        """Read one message. Strawberry would trip over what is none by the protocol."""
+        try:
+            value = super().decode_json(data)
+        except RecursionError:
+            value = None
+        if not _is_message(value):
+            raise JSONDecodeError("not a message", str(data)[:40], 0)
         return value
 
     def is_websocket_origin_allowed(self, request: WebSocket, origin: str) -> bool:  # noqa: ARG002  # Strawberry's signature
         """Judge a page of another origin: browsers send no preflight for WebSockets."""
         return self._cors.allows(origin)
+
+
+def _is_message(value: Any) -> bool:
+    """Tell whether the parts of a message have the types that the protocol gives them."""
+    if not isinstance(value, dict):
+        return False
+    message = cast("dict[str, Any]", value)
+    payload = message.get("payload") or {}
+    if not isinstance(payload, dict) or not isinstance(message.get("id", ""), str | int):
+        return False
+    return isinstance(cast("dict[str, Any]", payload).get("query"), str | None)
 
 
 class KnownDocuments(SchemaExtension):
@@ -66,3 +84,21 @@ class KnownDocuments(SchemaExtension):
         else:
             execution.graphql_document = document.node
         yield
+
+
+class SafeErrors(SchemaExtension):
+    """Shows errors as HTTP does: ours with their codes, and of all others nothing."""
+
+    def on_stream_result(self, result: StreamExecutionResult) -> Iterator[None]:
+        if isinstance(result, ExecutionResult) and result.errors:
+            result.errors = [_safe(error) for error in result.errors]
+        yield
+
+
+def _safe(error: GraphQLError) -> GraphQLError:
+    if isinstance(error.original_error, GraphQLError):  # a subscription's, written for the client
+        return error
+    shown = formatted(error)
+    return GraphQLError(
+        shown["message"], error.nodes, path=error.path, extensions=shown.get("extensions")
+    )

@@ -65,9 +65,9 @@ async def ask(query: str, log: Log) -> dict[str, Any]:
 
 def comparable(value: Any) -> Any:
     if isinstance(value, dict):
-        return {key: comparable(item) for key, item in value.items()}  # pyright: ignore[reportUnknownVariableType]
+        return {key: comparable(item) for key, item in value.items()}
     if isinstance(value, list):
-        return [comparable(item) for item in value]  # pyright: ignore[reportUnknownVariableType]
+        return [comparable(item) for item in value]
     return OURS.sub("ours", value) if isinstance(value, str) else value
 
 

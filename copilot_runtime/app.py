@@ -21,7 +21,14 @@ from copilot_runtime.bus.memory import MemoryBus
 from copilot_runtime.collector import tuned_collector
 from copilot_runtime.config import Settings, load_settings
 from copilot_runtime.errors import ConfigurationFailed
-from copilot_runtime.hooks import AfterRequest, BeforeRequest, Hooks, OnError, OnStop
+from copilot_runtime.hooks import (
+    AfterRequest,
+    BeforeRequest,
+    Hooks,
+    OnError,
+    OnStop,
+    call_quietly,
+)
 from copilot_runtime.interfaces import Adapter, Agent, Bus, Stage
 from copilot_runtime.runtime import Runtime
 from copilot_runtime.security.cors import Cors
@@ -90,7 +97,10 @@ class CopilotRuntime:
         )
 
     def app(self, path: str | None = None, *, playground: bool | None = None) -> Starlette:
-        """Return an application: GraphQL at `path`, `/health`, and a page to try it at `/`."""
+        """Return an application: GraphQL at `path`, `/health`, and a page to try it at `/`.
+
+        Its lifespan also makes Python's garbage collector look less often, for the whole process.
+        """
         path = _clean(path or self.settings.path)
         endpoint = self._endpoint()
         routes: list[BaseRoute] = [
@@ -139,11 +149,12 @@ class CopilotRuntime:
         app.router.lifespan_context = _joined(app.router.lifespan_context, self._lifespan)
 
     async def aclose(self) -> None:
-        """Stop all runs and close connections to upstream services."""
-        await self.runtime.aclose()
-        for part in (self.adapter, *self.runtime.agents.values(), *self.runtime.stages):
-            if close := getattr(part, "aclose", None):
-                await close()
+        """Stop all runs, then close whatever has an `aclose`. One that fails is only logged."""
+        runtime = self.runtime
+        await runtime.aclose()
+        parts = (self.adapter, *runtime.agents.values(), *runtime.stages, *runtime.sources)
+        for part in (*parts, runtime.bus):
+            await call_quietly(getattr(part, "aclose", None))
 
     def _endpoint(self) -> GraphQLEndpoint:
         settings = self.settings

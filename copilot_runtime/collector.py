@@ -23,15 +23,21 @@ def quiet_start() -> None:
     gc.set_threshold(*_STARTING)
 
 
+_before: list[tuple[int, int, int]] = []  # one entry per application: a process has one collector
+
+
 @asynccontextmanager
 async def tuned_collector(_app: object) -> AsyncGenerator[None, None]:
-    """A lifespan for a process that does nothing but serve: collect less often, and less."""
-    before = gc.get_threshold()
+    """A lifespan: collect less often, and less, until the last application has ended."""
+    _before.append(gc.get_threshold())
     gc.collect()
     gc.freeze()  # what is here now stays: never look at it again
     gc.set_threshold(*_SERVING)
     try:
         yield
     finally:
-        gc.set_threshold(*before)
-        gc.unfreeze()
+        first = _before[0]
+        _before.pop()
+        if not _before:
+            gc.set_threshold(*first)
+            gc.unfreeze()

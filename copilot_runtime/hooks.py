@@ -1,12 +1,11 @@
 """Functions of the application that are called around a run."""
 
-import asyncio
-import inspect
 import logging
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from copilot_runtime import calling
 from copilot_runtime.errors import ErrorContext
 from copilot_runtime.interfaces import RunInput
 from copilot_runtime.messages import Message
@@ -39,12 +38,7 @@ class Hooks:
 
 async def call(hook: Callable[..., Any] | None, *args: Any) -> Any:
     """Call a hook if there is one, wait for it and return what it returns."""
-    if hook is None:
-        return None
-    if inspect.iscoroutinefunction(hook) or inspect.iscoroutinefunction(type(hook).__call__):
-        return await hook(*args)
-    result = await asyncio.to_thread(hook, *args)
-    return await result if inspect.isawaitable(result) else result
+    return None if hook is None else await calling.call(hook, *args)
 
 
 async def call_quietly(hook: Callable[..., Any] | None, *args: Any) -> None:

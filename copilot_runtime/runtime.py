@@ -8,7 +8,7 @@ from dataclasses import replace
 from time import monotonic
 from typing import Any
 
-from copilot_runtime.actions.frontend import Source, gather
+from copilot_runtime.actions.frontend import Source, gather, offered
 from copilot_runtime.errors import (
     AgentNotFound,
     Cancelled,
@@ -164,8 +164,11 @@ class Runtime:
             if check := getattr(part, "check", None):
                 check(run)
         # after the hook, so that actions may depend on what it verified
-        if self.sources and (actions := await gather(self.sources, run)):
-            run = replace(run, actions=[*actions, *run.actions])
+        server = await gather(self.sources, run) if self.sources else []
+        if run.agent is not None:
+            run = replace(run, actions=offered(server, run.actions, for_agent=True))
+        elif server:
+            run = replace(run, actions=[*server, *run.actions])
         return run, agent
 
     async def _asked(self, run: RunInput) -> RunInput:

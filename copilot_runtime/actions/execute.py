@@ -12,9 +12,9 @@ from typing import Any, NamedTuple, Self, cast
 
 import orjson
 
-from copilot_runtime.actions.calling import Returned, call, guarded
 from copilot_runtime.actions.results import clean, to_text
 from copilot_runtime.actions.schema import InvalidArguments
+from copilot_runtime.calling import Returned, call, guarded
 from copilot_runtime.errors import CopilotError, LimitExceeded
 from copilot_runtime.interfaces import Action, ActionContext
 

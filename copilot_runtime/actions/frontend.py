@@ -8,7 +8,7 @@ from typing import Any, Literal, NamedTuple, cast, get_args
 
 import orjson
 
-from copilot_runtime.actions.calling import call, guarded
+from copilot_runtime.calling import call, guarded
 from copilot_runtime.interfaces import Action, ActionSource, RunInput
 
 Available = Literal["enabled", "remote", "disabled"]

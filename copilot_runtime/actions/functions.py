@@ -6,9 +6,9 @@ from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from typing import Any, cast, overload
 
-from copilot_runtime.actions.calling import call
 from copilot_runtime.actions.docstring import read_docstring
 from copilot_runtime.actions.schema import Arguments, read_arguments
+from copilot_runtime.calling import call
 from copilot_runtime.errors import ConfigurationFailed
 from copilot_runtime.interfaces import Action, ActionContext
 

@@ -91,6 +91,7 @@ async def attended(
         await task
     finally:
         left.cancel()
+        left.add_done_callback(_noted)
         if not task.done():  # the server is about to stop
             task.cancel()
             await asyncio.wait((task,))
@@ -99,3 +100,9 @@ async def attended(
 async def _departure(receive: Receive) -> None:
     while (await receive())["type"] != "http.disconnect":
         pass
+
+
+def _noted(left: "asyncio.Task[None]") -> None:
+    """Take the exception of a server that could not even say that the client has left."""
+    if not left.cancelled():
+        left.exception()

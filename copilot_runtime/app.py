@@ -3,7 +3,7 @@
 Read it from top to bottom to see what there is.
 """
 
-from collections.abc import AsyncGenerator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any, cast
 
@@ -121,9 +121,10 @@ class CopilotRuntime:
         """Add the endpoint to an application of yours, under its dependencies.
 
         Both the dependencies given here and those of the application are asked before every
-        request and every WebSocket; what they raise is what the client gets.
+        request and every WebSocket; what they raise is what the client gets. If the application
+        has a `CORSMiddleware`, that one decides which browsers may read an answer.
         """
-        endpoint = self._endpoint()
+        endpoint = self._endpoint(silent=lambda: _has_cors(app))
 
         async def answer(request: Request) -> Response:  # noqa: ARG001  # FastAPI passes it by name
             return _Handover(endpoint)
@@ -156,13 +157,14 @@ class CopilotRuntime:
         for part in (*parts, runtime.bus):
             await call_quietly(getattr(part, "aclose", None))
 
-    def _endpoint(self) -> GraphQLEndpoint:
+    def _endpoint(self, silent: Callable[[], bool] = lambda: False) -> GraphQLEndpoint:
         settings = self.settings
+        origins, credentials = settings.cors_origins, settings.cors_credentials
         return GraphQLEndpoint(
             self.runtime,
             properties=self.properties,
             forwards=settings.forwards,
-            cors=Cors(settings.cors_origins, credentials=settings.cors_credentials),
+            cors=Cors(origins, credentials=credentials, silent=silent),
             max_body_bytes=settings.max_body_bytes,
             max_messages=settings.max_messages,
             max_depth=settings.max_depth,
@@ -234,6 +236,13 @@ def _sources(actions: Source) -> list[Source]:
     own: Actions = [item for item in actions if not hasattr(item, "actions")]
     others = [cast("Source", item) for item in actions if hasattr(item, "actions")]
     return [as_actions(own), *others]
+
+
+def _has_cors(app: "FastAPI") -> bool:
+    from starlette.middleware.cors import CORSMiddleware  # only for mounts
+
+    # asked at each request, because middleware may be added after the mount
+    return any(middleware.cls is CORSMiddleware for middleware in app.user_middleware)
 
 
 def _urls(path: str) -> list[str]:

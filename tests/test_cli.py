@@ -240,6 +240,10 @@ def test_a_port_in_use_is_answered_with_another() -> None:
     assert re.search(r"--port \d+", said)
 
 
+def test_a_host_that_nobody_knows_is_refused() -> None:
+    assert "There is no host '..'." in complaint("serve", "--host", "..")
+
+
 def test_an_address_of_another_machine_is_refused() -> None:
     assert "is not an address of this machine" in complaint("serve", "--host", "192.0.2.1")
 

@@ -157,6 +157,17 @@ def test_the_cors_middleware_of_the_host_does_not_double_headers() -> None:
     assert answer.headers.get_list("access-control-allow-origin") == ["http://page.example"]
 
 
+def test_the_cors_middleware_of_the_host_decides_alone() -> None:
+    app = FastAPI()
+    runtime().mount(app, PATH)
+    app.add_middleware(
+        CORSMiddleware, allow_origins=["http://page.example"], allow_credentials=True
+    )
+    answer = TestClient(app).post(PATH, json=HELLO, headers={"origin": "http://evil.example"})
+
+    assert "access-control-allow-origin" not in answer.headers
+
+
 async def test_two_mounts_in_one_application_do_not_mix() -> None:
     app = FastAPI()
     for word in ("one", "two"):

@@ -4,17 +4,27 @@ An allowed origin is echoed, never answered with `*`: clients send `credentials:
 and custom headers, and neither works with a wildcard.
 """
 
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 
 RawHeaders = list[tuple[bytes, bytes]]
 
 
 class Cors:
-    """`origins` of `*` lets every origin in. `credentials` lets cookies and logins come along."""
+    """`origins` of `*` lets every origin in. `credentials` lets cookies and logins come along.
 
-    def __init__(self, origins: Collection[str] = ("*",), *, credentials: bool = True) -> None:
+    While `silent` says so, no header is written: an application around us has a say of its own.
+    """
+
+    def __init__(
+        self,
+        origins: Collection[str] = ("*",),
+        *,
+        credentials: bool = True,
+        silent: Callable[[], bool] = lambda: False,
+    ) -> None:
         self._origins = {origin.rstrip("/") for origin in origins}
         self._credentials = credentials
+        self._silent = silent
 
     def allows(self, origin: str) -> bool:
         return "*" in self._origins or origin in self._origins
@@ -22,7 +32,7 @@ class Cors:
     def headers(self, request: Mapping[str, str]) -> RawHeaders:
         """Return the headers for an answer; none when no browser asks from elsewhere."""
         origin = request.get("origin")
-        if origin is None:
+        if origin is None or self._silent():
             return []
         if not self.allows(origin):
             return [(b"vary", b"Origin")]

@@ -3,12 +3,13 @@
 import json
 from pathlib import Path
 from typing import Any
-from urllib.parse import quote
+from urllib.parse import quote, urlencode
 
 import pytest
 
-from tests.wire.client import HEADERS, PATH, Client
-from tests.wire.documents import chat, user
+from copilot_runtime import CopilotRuntime, Settings
+from tests.wire.client import ACCEPT, HEADERS, PATH, Client, client_of
+from tests.wire.documents import PLAIN, chat, data, user
 from tests.wire.upstream import Upstream
 
 pytestmark = pytest.mark.anyio
@@ -219,3 +220,26 @@ async def test_a_query_string_of_many_fields_is_refused(client: Client) -> None:
 
     assert answer.status == 400
     assert answer.json()["errors"][0]["message"] == "Too many fields; a request has four."
+
+
+@pytest.mark.parametrize("content_type", ["application/x-www-form-urlencoded", ""])
+async def test_a_form_of_a_foreign_page_starts_nothing(
+    provider: Upstream, content_type: str
+) -> None:
+    settings = Settings(cors_origins=("http://ours.example",))
+    form = {"query": PLAIN, "variables": json.dumps({"data": data()})}
+    headers = {"accept": ACCEPT, "content-type": content_type, "origin": "http://theirs.example"}
+
+    async with client_of(CopilotRuntime(adapter=provider.adapter(), settings=settings)) as client:
+        answer = await client.ask(urlencode(form).encode(), headers=headers)
+
+    assert answer.status == 403
+    assert provider.requests == []
+
+
+async def test_a_form_of_an_allowed_page_is_answered(client: Client) -> None:
+    headers = {"content-type": "application/x-www-form-urlencoded", "origin": "http://a.example"}
+
+    answer = await client.ask(urlencode({"query": "{ hello }"}).encode(), headers=headers)
+
+    assert answer.json() == {"data": {"hello": "Hello World"}}

@@ -53,6 +53,9 @@ if TYPE_CHECKING:
 _CLIENT_VERSION = "x-copilotkit-runtime-client-gql-version"
 _VERSION = re.compile(r"[\w.+-]{1,64}")
 
+_WITHOUT_PREFLIGHT = frozenset({"", "application/x-www-form-urlencoded"})
+"""Types of body that we read, and that a page may send to another origin unasked."""
+
 
 class GraphQLEndpoint:
     """An ASGI application for one URL. Sizes are in bytes, times in seconds.
@@ -130,6 +133,7 @@ class GraphQLEndpoint:
             version = self._version(headers)
             await reply.empty(204, [*version, *self._cors.preflight(headers)])
         elif method == "POST":
+            self._check_origin(headers)
             body = await read_body(receive, headers, self._max_body_bytes)
             request = read_post(body, headers.get("content-type", "application/json"))
             await self._operation(request, receive, headers, reply)
@@ -138,6 +142,17 @@ class GraphQLEndpoint:
             await self._operation(request, receive, headers, reply, reads_only=True)
         else:
             raise BadRequest("GraphQL only supports GET and POST requests.", 405, allow="GET, POST")
+
+    def _check_origin(self, headers: Mapping[str, str]) -> None:
+        """Raise `BadRequest` for a foreign page that asks in a person's name, cookies and all.
+
+        It could not read the answer, but the run and its actions would have happened.
+        """
+        origin = headers.get("origin")
+        if origin is None or self._cors.allows(origin):
+            return
+        if headers.get("content-type", "").partition(";")[0].strip().lower() in _WITHOUT_PREFLIGHT:
+            raise BadRequest("Pages of this origin may not ask.", 403, "FORBIDDEN")
 
     async def _operation(
         self,

@@ -19,7 +19,7 @@ LAYERS = [
     {"calling", "collector", "transcript", "upstream"},
     {"interfaces", "registry", "config"},
     {"events"},
-    {"messages", "errors"},
+    {"messages", "errors", "jsontext"},
 ]
 LEVEL = {name: level for level, names in enumerate(LAYERS) for name in names}
 ROOT = Path(__file__).parent.parent / "copilot_runtime"

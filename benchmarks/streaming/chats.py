@@ -15,7 +15,9 @@ from benchmarks.streaming.scripts import TOKEN
 ABORTED = "aborted"
 """What a chat ends with when the load client itself closed it."""
 
-_V1_DOCUMENT = Path(__file__).with_name("generateCopilotResponse.graphql")
+_ROOT = Path(__file__).parents[2]
+_CLIENT_DOCUMENTS = _ROOT / "tests" / "conformance" / "v1" / "client-documents"
+_V1_DOCUMENT = _CLIENT_DOCUMENTS / "generateCopilotResponse.graphql"
 _V1_ACCEPT = (
     "application/graphql-response+json, application/graphql+json, application/json, "
     "text/event-stream, multipart/mixed"

@@ -12,11 +12,12 @@ from typing import Any, NamedTuple, Self, cast
 
 import orjson
 
-from copilot_runtime.actions.results import clean, to_text
+from copilot_runtime.actions.results import to_text
 from copilot_runtime.actions.schema import InvalidArguments
 from copilot_runtime.calling import Returned, call, guarded
 from copilot_runtime.errors import CopilotError, LimitExceeded
 from copilot_runtime.interfaces import Action, ActionContext
+from copilot_runtime.jsontext import whole
 
 MAX_RESULT = 1024 * 1024
 """Bytes of the largest result that is passed on."""
@@ -155,5 +156,5 @@ def _message_of(error: BaseException) -> str:
 
 
 def _short(message: str) -> str:
-    message = clean(message)
+    message = whole(message)
     return message if len(message) <= _MAX_MESSAGE else message[: _MAX_MESSAGE - 1] + "…"

@@ -4,7 +4,8 @@ import asyncio
 import inspect
 import logging
 from collections.abc import Awaitable, Callable, Sequence
-from typing import Any, Literal, NamedTuple, cast, get_args
+from itertools import chain
+from typing import Any, Literal, cast, get_args
 
 import orjson
 
@@ -20,13 +21,6 @@ Source = Actions | Callable[[RunInput], Actions | Awaitable[Actions]] | ActionSo
 """A list, a function of the request (sync or async), or an object with such a method."""
 
 logger = logging.getLogger(__name__)
-
-
-class Gathered(NamedTuple):
-    """The actions of all sources, and why some sources gave none."""
-
-    actions: list[Action]
-    errors: list[BaseException]
 
 
 def frontend_action(
@@ -62,24 +56,12 @@ def offered(
 async def gather(sources: Sequence[Source], run: RunInput, *, timeout: float = 30) -> list[Action]:
     """Return the actions of all sources for this run; a source that fails is logged and left out.
 
-    Wants to know what failed? `gather_all` says.
+    `timeout` is in seconds, for each source.
     """
-    return (await gather_all(sources, run, timeout=timeout)).actions
-
-
-async def gather_all(sources: Sequence[Source], run: RunInput, *, timeout: float = 30) -> Gathered:
-    """As `gather`, and return the errors too. `timeout` is in seconds, for each source."""
-    gathered = Gathered([], [])
     if all(_is_ready(source) for source in sources):  # no source that could be waited for
-        for source in sources:
-            _add(gathered, cast("Sequence[Action]", source))
-        return gathered
-    for result in await asyncio.gather(*(_ask(source, run, timeout) for source in sources)):
-        if isinstance(result, BaseException):
-            gathered.errors.append(result)
-        else:
-            _add(gathered, result)
-    return gathered
+        return _first_of_each_name(cast("Sequence[Sequence[Action]]", sources))
+    results = await asyncio.gather(*(_ask(source, run, timeout) for source in sources))
+    return _first_of_each_name(results)
 
 
 def _parameters(name: str, json_schema: str) -> dict[str, Any]:
@@ -99,17 +81,17 @@ def _is_ready(source: Source) -> bool:
     return isinstance(source, Sequence) and all(isinstance(item, Action) for item in source)
 
 
-def _add(gathered: Gathered, actions: Sequence[Action]) -> None:
-    names = {action.name for action in gathered.actions}
-    for action in actions:
-        if action.name in names:
+def _first_of_each_name(sources: Sequence[Sequence[Action]]) -> list[Action]:
+    found: dict[str, Action] = {}
+    for action in chain.from_iterable(sources):
+        if action.name in found:
             logger.warning("Two sources have an action %r; the first one counts.", action.name)
         else:
-            names.add(action.name)
-            gathered.actions.append(action)
+            found[action.name] = action
+    return [*found.values()]
 
 
-async def _ask(source: Source, run: RunInput, timeout: float) -> Sequence[Action] | BaseException:
+async def _ask(source: Source, run: RunInput, timeout: float) -> Sequence[Action]:
     try:
         async with asyncio.timeout(timeout):
             returned = await guarded(_actions_of(source, run))
@@ -124,7 +106,7 @@ async def _ask(source: Source, run: RunInput, timeout: float) -> Sequence[Action
             return returned.value
         error = returned.error
     logger.error("No actions from %s.", _name(source), exc_info=error)
-    return error
+    return ()
 
 
 async def _actions_of(source: Source, run: RunInput) -> Sequence[Action]:

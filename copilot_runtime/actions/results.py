@@ -2,21 +2,14 @@
 
 from typing import Any
 
+from copilot_runtime.jsontext import whole
+
 
 def to_text(value: Any) -> str:
     """Return the text a model reads. Raises `TypeError` for what has no JSON form."""
     if isinstance(value, str):
-        return clean(str.__str__(value))  # the text of a StrEnum, not its name
-    return "" if value is None else clean(_to_json(value))
-
-
-def clean(text: str) -> str:
-    """Replace lone surrogates, which no transport can encode."""
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
-    return text
+        return whole(str.__str__(value))  # the text of a StrEnum, not its name
+    return "" if value is None else whole(_to_json(value))
 
 
 def _to_json(value: Any) -> str:

@@ -4,7 +4,6 @@ https://platform.openai.com/docs/api-reference/chat-streaming. A whole `chat.com
 as one chunk: some proxies ignore `stream`.
 """
 
-import json
 from typing import Any, cast
 
 import orjson
@@ -14,6 +13,7 @@ from copilot_runtime.adapters._failures import failure_inside
 from copilot_runtime.errors import CopilotError, NetworkError, Refused
 from copilot_runtime.events import Custom, Event, Usage
 from copilot_runtime.interfaces import ChatRequest
+from copilot_runtime.jsontext import loads
 
 
 class Completion:
@@ -49,9 +49,9 @@ class Completion:
 
     def _read_one(self, payload: bytes) -> None:
         try:
-            chunk = orjson.loads(payload)
-        except orjson.JSONDecodeError:
-            chunk = self._mended(payload)
+            chunk = loads(payload)
+        except ValueError as error:
+            raise self._unreadable(payload) from error
         try:
             self._take(chunk)
         except (AttributeError, IndexError, KeyError, TypeError, ValueError) as error:
@@ -130,15 +130,6 @@ class Completion:
             raise failure_inside(self._name, chunk, secret=self._secret)
         if usage := chunk.get("usage"):
             self._assembly.events.append(_usage(chunk.get("model") or "", usage))
-
-    def _mended(self, payload: bytes) -> Any:
-        """Read JSON that holds half a character (a lone surrogate), which orjson refuses."""
-        try:
-            text = json.dumps(json.loads(payload), ensure_ascii=False)
-        except (ValueError, RecursionError) as error:
-            raise self._unreadable(payload) from error
-        whole = text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
-        return json.loads(whole)
 
     def _unreadable(self, payload: bytes) -> NetworkError:
         start = payload[:100].decode(errors="replace")

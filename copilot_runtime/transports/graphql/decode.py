@@ -26,6 +26,7 @@ from copilot_runtime.messages import (
     TextMessage,
     new_id,
 )
+from copilot_runtime.transports.graphql.context import Context
 from copilot_runtime.transports.graphql.inputs import (
     ActionInput,
     AgentStateInput,
@@ -41,17 +42,17 @@ logger = logging.getLogger(__name__)
 
 
 def run_input(
+    context: Context,
     data: GenerateCopilotResponseInput,
-    properties: Mapping[str, Any],
-    headers: Mapping[str, str],
+    properties: Mapping[str, Any] | None,
     *,
-    max_messages: int,
     detached: bool = False,
 ) -> RunInput:
     """Translate a request. Raises `LimitExceeded` for a conversation that is too long."""
-    if len(data.messages) > max_messages:
+    if len(data.messages) > context.max_messages:
         raise LimitExceeded(
-            f"The conversation has {len(data.messages)} messages; {max_messages} are allowed.",
+            f"The conversation has {len(data.messages)} messages; "
+            f"{context.max_messages} are allowed.",
             hint="Raise max_messages in the settings, or start a new thread.",
         )
     session = data.agent_session or None
@@ -64,14 +65,15 @@ def run_input(
         actions=_actions(data.frontend.actions),
         context=_context(data.context or ()),
         parameters=_parameters(data.forwarded_parameters or None),
-        properties=properties,
-        headers=headers,
+        properties={**context.properties, **(properties or {})},
+        headers=context.headers,
         agents=_agents(data),
         resume=_resume(data.meta_events or ()),
         rules=_rules(data.cloud or None),
         extensions=_extensions(data),
         url=data.frontend.url or None,
         request_type=data.metadata.request_type.value if data.metadata.request_type else "Chat",
+        operation="subscription" if detached else "generateCopilotResponse",
         follow_up="client",
         detached=detached,
     )

@@ -19,6 +19,7 @@ from copilot_runtime.events import (
     TextMessageContent,
     TextMessageEnd,
 )
+from copilot_runtime.jsontext import dumps
 from copilot_runtime.transports.graphql.outputs import (
     BaseMessageOutput,
     CopilotResponse,
@@ -34,7 +35,6 @@ from copilot_runtime.transports.graphql.statuses import (
     message_status,
     response_status,
 )
-from copilot_runtime.transports.graphql.wirejson import dumps
 
 _NO_MORE = b'{"hasNext":false}'
 

@@ -28,6 +28,7 @@ from copilot_runtime.events import (
     TextMessageStart,
 )
 from copilot_runtime.interfaces import START, Cursor, Runs
+from copilot_runtime.jsontext import dumps
 from copilot_runtime.messages import (
     ActionExecutionMessage,
     Message,
@@ -47,7 +48,6 @@ from copilot_runtime.transports.graphql.statuses import (
     message_status,
     response_status,
 )
-from copilot_runtime.transports.graphql.wirejson import dumps
 
 
 @dataclass(frozen=True, slots=True)

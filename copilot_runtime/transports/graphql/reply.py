@@ -6,6 +6,7 @@ from typing import Any
 
 from starlette.types import Send
 
+from copilot_runtime.jsontext import dumps
 from copilot_runtime.security.cors import RawHeaders
 from copilot_runtime.transports.graphql.failures import refusal
 from copilot_runtime.transports.graphql.framing import (
@@ -15,7 +16,6 @@ from copilot_runtime.transports.graphql.framing import (
 )
 from copilot_runtime.transports.graphql.request import BadRequest
 from copilot_runtime.transports.graphql.stream import Stream
-from copilot_runtime.transports.graphql.wirejson import dumps
 
 _UNBUFFERED: RawHeaders = [
     (b"cache-control", b"no-cache"),

@@ -1,13 +1,13 @@
 """Read a GraphQL request from HTTP (https://graphql.github.io/graphql-over-http/draft/)."""
 
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import parse_qsl
 
-import orjson
 from starlette.types import Receive
+
+from copilot_runtime.jsontext import loads
 
 _PARAMETERS = {"query", "operationName", "variables", "extensions"}
 
@@ -92,20 +92,9 @@ def _from_text(text: str) -> GraphQLRequest:
 
 def _json(body: bytes) -> Any:
     try:
-        return orjson.loads(body)
-    except orjson.JSONDecodeError as error:
-        if b"\\u" in body and (mended := _mended(body)) is not None:
-            return mended
+        return loads(body)
+    except ValueError as error:
         raise BadRequest(f"POST body sent invalid JSON. {error}") from None
-
-
-def _mended(body: bytes) -> Any:
-    """Read JSON with half a character in it: a browser may cut a text in the middle of an emoji."""
-    try:
-        text = json.dumps(json.loads(body), ensure_ascii=False)
-        return orjson.loads(text.encode("utf-16", "surrogatepass").decode("utf-16", "replace"))
-    except (ValueError, RecursionError):
-        return None
 
 
 def _from_mapping(value: Any) -> GraphQLRequest:

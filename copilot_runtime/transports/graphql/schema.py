@@ -2,6 +2,7 @@
 
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
+from functools import cache
 from typing import Any, TypeAlias
 
 import strawberry
@@ -115,12 +116,7 @@ async def respond(
     context: Context, data: GenerateCopilotResponseInput, properties: dict[str, Any] | None
 ) -> CopilotResponse:
     """Start the run a request asks for. Raises whatever forbids it to start."""
-    run = run_input(
-        data,
-        {**context.properties, **(properties or {})},
-        context.headers,
-        max_messages=context.max_messages,
-    )
+    run = run_input(context, data, properties)
     context.started.append(run.run_id)
     await context.runs.start(run)
     return CopilotResponse(thread_id=run.thread_id, place=Place(context.runs, run.run_id))
@@ -151,6 +147,7 @@ def make_schema(extensions: Sequence[type[SchemaExtension]] = ()) -> strawberry.
     )
 
 
+@cache
 def core_schema() -> GraphQLSchema:
     """Return graphql-core's view of the schema, which the HTTP endpoint executes itself."""
     # Strawberry has no public name for it; its own HTTP views use the same attribute

@@ -3,8 +3,8 @@
 from dataclasses import dataclass
 from typing import Any
 
+from copilot_runtime.jsontext import dumps
 from copilot_runtime.transports.graphql.context import Context
-from copilot_runtime.transports.graphql.wirejson import dumps
 
 
 @dataclass(frozen=True, slots=True)

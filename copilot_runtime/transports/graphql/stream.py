@@ -7,8 +7,8 @@ from typing import Any
 
 from starlette.types import Receive, Send
 
+from copilot_runtime.jsontext import dumps
 from copilot_runtime.transports.graphql.framing import Framing
-from copilot_runtime.transports.graphql.wirejson import dumps
 
 logger = logging.getLogger(__name__)
 

@@ -3,7 +3,6 @@
 import logging
 from collections.abc import AsyncGenerator, Iterable, Sequence
 from contextlib import aclosing
-from dataclasses import replace
 from typing import Any
 
 import strawberry
@@ -99,14 +98,7 @@ async def _updates(
     if (data is None) == (run_id is None):
         raise Misuse("Give either `data` to start a run, or `runId` to follow one.")
     if data is not None:
-        run = run_input(
-            data,
-            {**context.properties, **(properties or {})},
-            context.headers,
-            max_messages=context.max_messages,
-            detached=True,
-        )
-        run = replace(run, operation="subscription")
+        run = run_input(context, data, properties, detached=True)
         run_id = run.run_id
         await context.runs.start(run)
     assert run_id is not None

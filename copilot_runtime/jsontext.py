@@ -1,0 +1,44 @@
+"""JSON as others write and read it: fast, and with half characters (lone surrogates).
+
+A browser or a model may cut a text in the middle of an emoji. orjson refuses the halves, which
+are no reason to refuse the text.
+"""
+
+import json
+from typing import Any
+
+import orjson
+
+
+def loads(data: bytes) -> Any:
+    """Read JSON; half a character becomes U+FFFD. Raises `ValueError` for anything else."""
+    try:
+        return orjson.loads(data)
+    except orjson.JSONDecodeError:
+        if b"\\u" not in data:
+            raise
+    try:
+        return orjson.loads(whole(json.dumps(json.loads(data), ensure_ascii=False)))
+    except RecursionError as error:
+        raise ValueError("nested too deeply") from error
+
+
+def dumps(value: Any) -> bytes:
+    """Write compact JSON. What orjson refuses is written by the standard library.
+
+    That is half a character, which is escaped, so that a browser joins the halves again; an
+    integer beyond 64 bits; and, as its text, a value JSON does not know.
+    """
+    try:
+        return orjson.dumps(value)
+    except TypeError:
+        return json.dumps(value, separators=(",", ":"), default=str).encode()
+
+
+def whole(text: str) -> str:
+    """Replace half characters, which no transport can encode."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
+    return text

@@ -7,7 +7,7 @@ HOST ?= 127.0.0.1
 PORT ?= 8000
 
 .DEFAULT_GOAL := help
-.PHONY: help setup system run test check format docs lock wheel bench bench-streaming clean
+.PHONY: help setup system run test check format docs lock wheel bench bench-streaming bench-agui bench-threads clean
 
 help:  ## Show what there is
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:[^#]*##/ —/' | awk -F' — ' '{printf "  make %-16s %s\n", $$1, $$2}'
@@ -49,10 +49,16 @@ lock:  ## Choose versions anew (needs uv)
 wheel: setup  ## Build the wheel into dist/
 	$(BIN)/python -m hatchling build -t wheel
 
-bench: bench-streaming  ## Run all benchmarks
+bench: bench-streaming bench-agui bench-threads  ## Run all benchmarks
 
 bench-streaming: setup  ## Measure streaming beside the Node runtime 1.10.6 (ARGS=--quick)
 	$(BIN)/python -m benchmarks.streaming.runner $(ARGS)
+
+bench-agui: setup  ## Measure AG-UI beside the Node runtime 1.74 and pydantic-ai (ARGS=--quick)
+	$(BIN)/python -m benchmarks.agui.runner $(ARGS)
+
+bench-threads: setup  ## Measure the stores of threads (ARGS=--quick)
+	$(BIN)/python -m benchmarks.threads $(ARGS)
 
 clean:  ## Remove what was made
 	rm -rf .venv dist .pytest_cache .ruff_cache .hypothesis examples/react-v1/node_modules examples/react-v1/dist tests/conformance/v1/node_modules

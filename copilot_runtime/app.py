@@ -3,8 +3,11 @@
 Read it from top to bottom to see what there is.
 """
 
+import asyncio
+import logging
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
+from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, cast
 
 from starlette.applications import Starlette
@@ -17,10 +20,12 @@ from starlette.websockets import WebSocket
 from copilot_runtime.actions.frontend import Actions, Source
 from copilot_runtime.actions.functions import as_actions
 from copilot_runtime.agents.direct import DirectAgent
+from copilot_runtime.agents.naming import thread_name
 from copilot_runtime.bus.memory import MemoryBus
 from copilot_runtime.collector import tuned_collector
-from copilot_runtime.config import Settings, load_settings
-from copilot_runtime.errors import ConfigurationFailed
+from copilot_runtime.config import Settings, load_settings, transcribes
+from copilot_runtime.conversations import Conversations
+from copilot_runtime.errors import ConfigurationFailed, CopilotError
 from copilot_runtime.hooks import (
     AfterRequest,
     BeforeRequest,
@@ -29,14 +34,27 @@ from copilot_runtime.hooks import (
     OnStop,
     call_quietly,
 )
-from copilot_runtime.interfaces import Adapter, Agent, Bus, Stage
+from copilot_runtime.interfaces import Adapter, Agents, Bus, Stage
+from copilot_runtime.ordering import verified
 from copilot_runtime.runtime import Runtime
 from copilot_runtime.security.cors import Cors
 from copilot_runtime.security.guardrails import from_settings
+from copilot_runtime.threads.address import store_at
+from copilot_runtime.threads.recorder import RecordedBus
+from copilot_runtime.threads.store import StoredRun, ThreadStore
+from copilot_runtime.transcript import said_in
+from copilot_runtime.transports.agui.encode import Dialect
+from copilot_runtime.transports.agui.endpoint import AguiEndpoint
+from copilot_runtime.transports.callers import Authenticate, Callers
+from copilot_runtime.transports.door import Door
 from copilot_runtime.transports.graphql.endpoint import GraphQLEndpoint
 
 if TYPE_CHECKING:
     from fastapi import FastAPI
+
+    from copilot_runtime.adapters.transcription import Transcriber
+
+logger = logging.getLogger(__name__)
 
 
 class CopilotRuntime:
@@ -46,9 +64,11 @@ class CopilotRuntime:
     >>> app = runtime.app()
 
     `actions` are functions made with `@action`, `Action` values, or functions of the `RunInput`
-    that return such; `agents` answer requests that name them. The events of every run pass the
-    `stages`, then the `guardrails`, each around the one before. The `on_` hooks may be async.
-    Without `settings`, they come from `copilot.yml` and the environment.
+    that return such; `agents` answer requests that name them, and may be a function of the
+    `Caller`. The events of every run pass the `stages`, then the `guardrails`, each around the one
+    before. `authenticate` gets every request and returns whose it is: threads belong to that user.
+    The `on_` hooks may be async. Without `settings`, they come from `copilot.yml` and the
+    environment; what is given here counts more.
     """
 
     def __init__(
@@ -56,7 +76,10 @@ class CopilotRuntime:
         adapter: Adapter | None = None,
         *,
         actions: Source = (),
-        agents: Mapping[str, Agent] | None = None,
+        agents: Agents | None = None,
+        authenticate: Authenticate | None = None,
+        threads: ThreadStore | None = None,
+        transcriber: "Transcriber | None" = None,
         guardrails: Sequence[Stage] = (),
         stages: Sequence[Stage] = (),
         properties: Mapping[str, Any] | None = None,
@@ -70,22 +93,22 @@ class CopilotRuntime:
         self.settings = settings or load_settings()
         self.adapter = adapter or _empty()
         self.properties = properties or {}
+        self.authenticate = authenticate
+        self.transcriber = transcriber or _transcriber(self.settings)
+        self.threads = threads or store_at(self.settings.threads)
+        agents = agents or {}
+        self.offers_chat = adapter is not None or not agents
         self.runtime = Runtime(
             DirectAgent(
                 self.adapter,
                 max_turns=self.settings.max_turns,
                 action_timeout=self.settings.action_timeout,
+                shared_state=self.settings.shared_state,
             ),
-            agents or {},
-            bus
-            if bus is not None  # an empty one is false
-            else MemoryBus(
-                max_events=self.settings.max_events_per_run,
-                max_bytes=self.settings.max_bytes_per_run,
-                ttl=self.settings.log_ttl,
-            ),
+            agents,
+            RecordedBus(_bus(self.settings) if bus is None else bus, self.threads),
             sources=_sources(actions),
-            stages=[*stages, *guardrails, *from_settings(self.settings)],
+            stages=[verified, *stages, *guardrails, *from_settings(self.settings)],
             hooks=Hooks(
                 before_request=on_before_request,
                 after_request=on_after_request,
@@ -95,17 +118,23 @@ class CopilotRuntime:
             run_timeout=self.settings.run_timeout,
             max_runs=self.settings.max_concurrent_runs,
         )
+        self.conversations = Conversations(
+            self.runtime,
+            self.threads,
+            when_busy=self.settings.when_busy,
+            namer=self._name if self.settings.thread_names else None,
+        )
 
     def app(self, path: str | None = None, *, playground: bool | None = None) -> Starlette:
-        """Return an application: GraphQL at `path`, `/health`, and a page to try it at `/`.
+        """Return an application: every client's URL at `path`, `/health`, a page to try it at `/`.
 
         Its lifespan also makes Python's garbage collector look less often, for the whole process.
         """
         path = _clean(path or self.settings.path)
-        endpoint = self._endpoint()
+        door = self._door(path)
         routes: list[BaseRoute] = [
-            *(Route(url, endpoint) for url in _urls(path)),
-            *(WebSocketRoute(url, endpoint) for url in _urls(path)),
+            *(Route(url, door) for url in _urls(path)),
+            *(WebSocketRoute(url, door) for url in _urls(path)),
             Route(f"{path}/health", _health),
         ]
         if playground if playground is not None else self.settings.playground:
@@ -114,29 +143,33 @@ class CopilotRuntime:
             routes.append(playground_route(path))
         if path:
             routes.append(Route("/health", _health))
+        routes.append(Route(f"{path}/{{rest:path}}", door))
         lifespan = _joined(tuned_collector, self._lifespan)
-        return _App(_urls(path), endpoint, routes=routes, lifespan=lifespan)
+        return _App(path, door, routes=routes, lifespan=lifespan)
 
     def mount(self, app: "FastAPI", path: str, *, dependencies: Sequence[Any] = ()) -> None:
         """Add the endpoint to an application of yours, under its dependencies.
 
         Both the dependencies given here and those of the application are asked before every
-        request and every WebSocket; what they raise is what the client gets. If the application
-        has a `CORSMiddleware`, that one decides which browsers may read an answer.
+        request and every WebSocket; what they raise is what the client gets. What they leave in
+        `request.state` is there for `authenticate`. If the application has a `CORSMiddleware`,
+        that one decides which browsers may read an answer.
         """
-        endpoint = self._endpoint(silent=lambda: _has_cors(app))
+        path = _clean(path)
+        door = self._door(path, silent=lambda: _has_cors(app))
 
         async def answer(request: Request) -> Response:  # noqa: ARG001  # FastAPI passes it by name
-            return _Handover(endpoint)
+            return _Handover(door)
 
         async def socket(websocket: WebSocket) -> None:
-            await endpoint(websocket.scope, websocket.receive, websocket.send)
+            await door(websocket.scope, websocket.receive, websocket.send)
 
         asked = list(dependencies)
-        path = _clean(path)
-        for url in _urls(path):
+        urls = _urls(path)
+        app.router.routes.append(Route(f"{path}/health", _health))
+        for url in (*urls, *(f"{path}/{below}" for below in _BELOW)):
             # a preflight carries no login, so no dependency may refuse it
-            app.router.routes.append(Route(url, _Handover(endpoint), methods=["OPTIONS"]))
+            app.router.routes.append(Route(url, _Handover(door), methods=["OPTIONS"]))
             app.add_api_route(
                 url,
                 answer,
@@ -145,26 +178,27 @@ class CopilotRuntime:
                 response_model=None,
                 dependencies=asked,
             )
+        for url in urls:
             app.add_api_websocket_route(url, socket, dependencies=asked)
-        app.router.routes.append(Route(f"{path}/health", _health))
         app.router.lifespan_context = _joined(app.router.lifespan_context, self._lifespan)
 
     async def aclose(self) -> None:
         """Stop all runs, then close whatever has an `aclose`. One that fails is only logged."""
         runtime = self.runtime
-        await runtime.aclose()
-        parts = (self.adapter, *runtime.agents.values(), *runtime.stages, *runtime.sources)
+        await self.conversations.aclose()
+        agents = [] if callable(runtime.agents) else [*runtime.agents.values()]
+        parts = (self.adapter, self.transcriber, *agents, *runtime.stages, *runtime.sources)
         for part in (*parts, runtime.bus):
             await call_quietly(getattr(part, "aclose", None))
 
-    def _endpoint(self, silent: Callable[[], bool] = lambda: False) -> GraphQLEndpoint:
+    def _door(self, path: str, silent: Callable[[], bool] = lambda: False) -> Door:
         settings = self.settings
         origins, credentials = settings.cors_origins, settings.cors_credentials
-        return GraphQLEndpoint(
-            self.runtime,
+        cors = Cors(origins, credentials=credentials, silent=silent)
+        graphql = GraphQLEndpoint(
+            self.conversations,
             properties=self.properties,
-            forwards=settings.forwards,
-            cors=Cors(origins, credentials=credentials, silent=silent),
+            cors=cors,
             max_body_bytes=settings.max_body_bytes,
             max_messages=settings.max_messages,
             max_depth=settings.max_depth,
@@ -173,25 +207,84 @@ class CopilotRuntime:
             introspection=settings.introspection,
             write_timeout=settings.write_timeout,
         )
+        agui = AguiEndpoint(
+            self.conversations,
+            chat=self.offers_chat,
+            properties=self.properties,
+            cors=cors,
+            dialect=Dialect(
+                reasoning=settings.reasoning_events,
+                subagents=settings.subagent_events,
+                interrupts=settings.interrupt_events,
+            ),
+            transcriber=self.transcriber,
+            max_body_bytes=settings.max_body_bytes,
+            max_messages=settings.max_messages,
+            write_timeout=settings.write_timeout,
+            keep_alive=settings.keep_alive,
+        )
+        return Door(
+            path,
+            graphql,
+            agui,
+            cors=cors,
+            callers=Callers(self.authenticate, settings.forwards),
+            max_body_bytes=settings.max_body_bytes,
+        )
 
     @asynccontextmanager
     async def _lifespan(self, app: Starlette) -> AsyncGenerator[None, None]:  # noqa: ARG002  # Starlette's signature
+        await self.threads.open()
+        cleaning = asyncio.create_task(self._forget_old_threads(), name="forget old threads")
         try:
             yield
         finally:
+            cleaning.cancel()
+            await asyncio.wait((cleaning,))
             await self.aclose()
+
+    async def _forget_old_threads(self) -> None:
+        """Do so once an hour, if threads are to be forgotten at all."""
+        while age := self.settings.thread_retention:
+            try:
+                count = await self.threads.expire(datetime.now(UTC) - timedelta(seconds=age))
+            except CopilotError as error:
+                logger.warning("Old threads were not forgotten: %s", error.message)
+            else:
+                logger.info("Forgot %d threads that nobody touched for %g seconds", count, age)
+            await asyncio.sleep(min(age, 3600))
+
+    async def _name(self, runs: Sequence[StoredRun]) -> str | None:
+        """Ask the model what a thread is about, once there is an answer in it."""
+        messages = [message for run in runs[:1] for message in said_in(run.events)]
+        return await thread_name(self.adapter, messages)
+
+
+_BELOW = (
+    "info",
+    "agent/{rest:path}",
+    "threads",
+    "threads/{rest:path}",
+    "transcribe",
+    "annotate",
+    "memories",
+    "inspector-metadata",
+    "cpk-debug-events",
+)
+"""The paths below the URL that AG-UI clients ask for."""
 
 
 class _App(Starlette):
-    """Starlette, with a short way to one endpoint.
+    """Starlette, with a short way to the door.
 
-    Starlette's own middleware, for errors, wraps each chunk twice and has nothing to do for an
-    endpoint that answers its errors itself. There is no short way past middleware of an operator.
+    Starlette's own middleware, for errors, wraps each chunk twice and has nothing to do for what
+    answers its errors itself. There is no short way past middleware of an operator.
     """
 
-    def __init__(self, urls: Sequence[str], endpoint: GraphQLEndpoint, **options: Any) -> None:
-        self._urls = frozenset(urls)
-        self._endpoint = endpoint
+    def __init__(self, path: str, door: Door, **options: Any) -> None:
+        self._urls = frozenset(_urls(path))
+        self._runs = f"{path}/agent/"
+        self._door = door
         super().__init__(**options)
 
     def build_middleware_stack(self) -> ASGIApp:
@@ -201,21 +294,22 @@ class _App(Starlette):
 
         async def choose(scope: Scope, receive: Receive, send: Send) -> None:
             path: str = scope["path"] if scope["type"] == "http" else ""
-            short = path.removeprefix(scope.get("root_path", "")) in self._urls
-            await (self._endpoint if short else others)(scope, receive, send)
+            path = path.removeprefix(scope.get("root_path", ""))
+            short = path in self._urls or path.startswith(self._runs)
+            await (self._door if short else others)(scope, receive, send)
 
         return choose
 
 
 class _Handover(Response):
-    """A response that lets an endpoint write the answer itself."""
+    """A response that lets the door write the answer itself."""
 
-    def __init__(self, endpoint: GraphQLEndpoint) -> None:
+    def __init__(self, door: Door) -> None:
         super().__init__()
-        self._endpoint = endpoint
+        self._door = door
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        await self._endpoint(scope, receive, send)
+        await self._door(scope, receive, send)
 
 
 def _joined(outer: Lifespan[Any], inner: Lifespan[Any]) -> Lifespan[Any]:
@@ -253,6 +347,26 @@ def _clean(path: str) -> str:
     if not path.startswith("/"):
         raise ConfigurationFailed(f"The path {path!r} must begin with a slash.")
     return path.rstrip("/")
+
+
+def _bus(settings: Settings) -> Bus:
+    return MemoryBus(
+        max_events=settings.max_events_per_run,
+        max_bytes=settings.max_bytes_per_run,
+        ttl=settings.log_ttl,
+    )
+
+
+def _transcriber(settings: Settings) -> "Transcriber | None":
+    """Return OpenAI's, or one like it, if there is a key or the settings name one."""
+    if not transcribes(settings):
+        return None
+    from copilot_runtime.adapters.transcription import OpenAITranscriber  # brings aiohttp along
+
+    chosen = settings.transcription
+    return OpenAITranscriber(
+        chosen.model or "whisper-1", base_url=chosen.base_url, language=chosen.language
+    )
 
 
 def _empty() -> Adapter:

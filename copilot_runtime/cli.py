@@ -9,6 +9,7 @@ from typing import Annotated, Any, NoReturn
 import typer
 
 from copilot_runtime import __version__
+from copilot_runtime.cli_threads import threads
 from copilot_runtime.collector import quiet_start
 from copilot_runtime.errors import CopilotError
 
@@ -20,6 +21,8 @@ cli = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
+
+cli.add_typer(threads, name="threads")
 
 ConfigOption = Annotated[
     Path | None,

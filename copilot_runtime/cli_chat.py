@@ -15,9 +15,9 @@ from uuid import uuid4
 
 import typer
 
-from copilot_runtime.adapters._sse import Frames
 from copilot_runtime.cli_answer import Answer, Call, Line, Piece, Result
 from copilot_runtime.errors import ConfigurationFailed, CopilotError, NetworkError
+from copilot_runtime.sse import Frames
 from copilot_runtime.upstream import Reply, Upstream
 
 _MOST_TURNS = 20

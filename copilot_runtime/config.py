@@ -6,7 +6,7 @@ and address, `upstream.py` for proxies, and `copilot-runtime chat` for COPILOT_U
 
 import json
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal, NamedTuple, get_args, get_origin
 
@@ -26,6 +26,7 @@ from copilot_runtime.config_file import Document, read_document
 from copilot_runtime.config_problems import Places, explain, misspelt_variable
 
 PREFIX = "COPILOT_"
+_OPENAI_URL = "https://api.openai.com/v1"
 DEFAULT_FILE = "copilot.yml"
 FILE_VARIABLE = "COPILOT_CONFIG"
 
@@ -33,6 +34,14 @@ NEVER_FORWARDED = frozenset(
     {"connection", "content-length", "cookie", "host", "set-cookie", "te", "transfer-encoding"}
 )
 """Headers that no action, agent or hook sees, whatever `forward_headers` says."""
+
+
+NOT_FORWARDED = (
+    *("x-forwarded-*", "x-real-ip", "x-request-id", "x-correlation-id", "x-trace-id"),
+    *("x-amz-*", "x-amzn-*", "x-vercel-*", "x-azure-*", "x-fastly-*", "x-middleware-*"),
+    *("x-copilotcloud-*", "x-b3-*", "x-datadog-*", "x-cloud-trace-*"),
+)
+"""What proxies, clouds and tracers write for themselves, as the Node runtime 1.74 has it."""
 
 
 def _split(value: Any) -> Any:
@@ -70,6 +79,21 @@ class AdapterSettings(_Section):
     )
 
 
+class TranscriptionSettings(_Section):
+    """What turns speech into text, with the key and address of OpenAI's variables."""
+
+    model: str = Field(
+        default="",
+        description="Its model. Empty: whisper-1 if there is a key for OpenAI. Or: none.",
+    )
+    base_url: str | None = Field(
+        default=None, description="Its address, if it is not OPENAI_BASE_URL."
+    )
+    language: str | None = Field(
+        default=None, description="ISO 639-1 code, for when everybody speaks the same language."
+    )
+
+
 class GuardrailSettings(_Section):
     """What people may ask about; empty lists mean no rule."""
 
@@ -99,7 +123,9 @@ class Settings(_Section):
         default=8000, ge=0, le=65535, description="Port to listen on; 0 picks a free one."
     )
     path: str = Field(
-        default="/graphql", pattern=r"^/", description="Where the GraphQL endpoint is."
+        default="/graphql",
+        pattern=r"^/",
+        description="The URL of every client: GraphQL for CopilotKit v1, AG-UI for later ones.",
     )
     playground: bool = Field(default=True, description="Serve a page to try the runtime at /.")
     log_level: Literal["critical", "error", "warning", "info", "debug"] = Field(
@@ -118,6 +144,10 @@ class Settings(_Section):
     forward_headers: Words = Field(
         default=("authorization", "x-*"),
         description="Request headers given on to actions and agents: names, or x-*. Never cookies.",
+    )
+    deny_headers: Words = Field(
+        default=NOT_FORWARDED,
+        description="Request headers not given on, even if forward_headers has them.",
     )
     introspection: bool = Field(
         default=True, description="Whether GraphQL clients may ask for the schema."
@@ -158,12 +188,55 @@ class Settings(_Section):
     )
     max_turns: Count = Field(default=8, description="Most turns of the model in one run.")
 
+    threads: str = Field(
+        default="sqlite:.copilot/threads.db",
+        pattern=r"^[a-z][a-z0-9+_-]*(:|$)",
+        description="Where threads are kept: sqlite:PATH, postgresql://..., or memory.",
+        repr=False,  # it may hold a password
+    )
+    when_busy: Literal["refuse", "supersede", "queue"] = Field(
+        default="refuse",
+        description="What becomes of a question in a thread that is still being answered.",
+    )
+    thread_names: bool = Field(
+        default=False, description="Whether the model names threads, with a request of its own."
+    )
+    thread_retention: float = Field(
+        default=0,
+        ge=0,
+        allow_inf_nan=False,
+        description="Seconds after which a thread nobody touched is forgotten; 0 for never.",
+    )
+    keep_alive: float = Field(
+        default=15,
+        ge=0,
+        allow_inf_nan=False,
+        description="Seconds of silence after which AG-UI streams get a comment; 0 for never.",
+    )
+    reasoning_events: bool = Field(
+        default=True,
+        description="Whether AG-UI clients get thoughts. React 1.51.3 and 1.51.4 fail at them.",
+    )
+    subagent_events: bool = Field(
+        default=False,
+        description="Whether AG-UI clients get events of subagents. Those before 1.71 fail.",
+    )
+    interrupt_events: Literal["outcome", "custom", "both"] = Field(
+        default="outcome",
+        description="How AG-UI clients learn of an interrupt; those before 1.70 know only custom.",
+    )
+    shared_state: bool = Field(
+        default=True,
+        description="Whether the model may change the state an AG-UI client shares with it.",
+    )
+
     cloud_base_url: str | None = Field(
         default=None,
         pattern=r"^https?://",
         description="Base URL of a cloud-compatible guardrails service. Empty: none.",
     )
     adapter: AdapterSettings = AdapterSettings()
+    transcription: TranscriptionSettings = TranscriptionSettings()
     guardrails: GuardrailSettings = GuardrailSettings()
 
     @field_validator("path")
@@ -171,7 +244,7 @@ class Settings(_Section):
     def _without_last_slash(cls, path: str) -> str:
         return path.rstrip("/") or "/"
 
-    @field_validator("forward_headers")
+    @field_validator("forward_headers", "deny_headers")
     @classmethod
     def _lower_case(cls, names: tuple[str, ...]) -> tuple[str, ...]:
         names = tuple(name.lower() for name in names)
@@ -196,15 +269,20 @@ class Settings(_Section):
     def forwards(self, header: str) -> bool:
         """Say whether actions, agents and hooks may see a request header."""
         header = header.lower()
-        return header not in NEVER_FORWARDED and any(
-            header.startswith(name[:-1]) if name.endswith("*") else header == name
-            for name in self.forward_headers
-        )
+        if header in NEVER_FORWARDED or _matches(header, self.deny_headers):
+            return False
+        return _matches(header, self.forward_headers)
 
     @staticmethod
     def describe() -> "list[SettingRow]":
         """Return one row for every setting, in the order of this file."""
         return [*_rows(Settings)]
+
+
+def _matches(header: str, names: Iterable[str]) -> bool:
+    return any(
+        header.startswith(name[:-1]) if name.endswith("*") else header == name for name in names
+    )
 
 
 class SettingRow(NamedTuple):
@@ -250,6 +328,17 @@ def adapter_name(settings: Settings, environ: Mapping[str, str] | None = None) -
     """Return the adapter to use: the one set, else OpenAI if it has a key, else the demo."""
     environ = os.environ if environ is None else environ
     return settings.adapter.name or ("openai" if environ.get("OPENAI_API_KEY") else "demo")
+
+
+def transcribes(settings: Settings, environ: Mapping[str, str] | None = None) -> bool:
+    """Say whether speech can be turned into text: the settings say by what, or there is a key."""
+    environ = os.environ if environ is None else environ
+    chosen = settings.transcription
+    if chosen.model or chosen.base_url:
+        return chosen.model != "none"
+    # a model server of one's own, which OPENAI_BASE_URL then names, seldom understands speech
+    elsewhere = environ.get("OPENAI_BASE_URL", "").rstrip("/") not in ("", _OPENAI_URL)
+    return bool(environ.get("OPENAI_API_KEY")) and not elsewhere
 
 
 def _document(path: str | Path | None, environ: Mapping[str, str]) -> Document:

@@ -21,7 +21,8 @@
     └── Cancelled                           CANCELLED                    499  silent    info
 
 Codes, visibility and severity are those of CopilotKit 1.10.6 (`CopilotKitErrorCode`,
-`ERROR_CONFIG`); the last three and the indented leaves are ours. The message of a
+`ERROR_CONFIG`), `INCOMPLETE_STREAM` is of its runtime 1.74; those from `Refused` on and the
+indented leaves are ours. The message of a
 `CopilotError` is written for the person in front of the browser. Any other exception is
 logged whole and shown as "The run failed".
 """
@@ -265,6 +266,40 @@ class LimitExceeded(CopilotError):
     status_code = 413
     visibility = "banner"
     severity = "warning"
+
+
+class IncompleteStream(CopilotError):
+    """An agent broke off, or said things in an order that no client understands."""
+
+    code = "INCOMPLETE_STREAM"
+    status_code = 502
+    visibility = "banner"
+
+
+class Interrupted(CopilotError):
+    """The server ended before the answer did."""
+
+    code = "RUN_INTERRUPTED"
+    status_code = 503
+    visibility = "banner"
+    severity = "warning"
+
+
+class ThreadBusy(CopilotError):
+    """A thread takes one question at a time."""
+
+    code = "THREAD_BUSY"
+    status_code = 409
+    visibility = "banner"
+    severity = "warning"
+
+
+class StoreFailed(CopilotError):
+    """Threads cannot be kept or read at the moment."""
+
+    code = "STORE_FAILED"
+    status_code = 503
+    visibility = "banner"
 
 
 class Cancelled(CopilotError):

@@ -20,17 +20,27 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunStarted:
-    """The first event of every log; written by the runtime only."""
+    """The first event of every log; written by the runtime only.
+
+    `messages` are those the request added to its thread, if that is kept; `user` is who asked.
+    """
 
     run_id: str
     thread_id: str
+    messages: Sequence[Message] = ()
+    user: str | None = None
     type: Literal["run_started"] = "run_started"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunFinished:
-    """The last event of a run that ended well; written by the runtime only."""
+    """The last event of a run that ended well.
 
+    Written by the runtime only; an agent that has a `result` yields one as its own last event,
+    and the runtime writes that.
+    """
+
+    result: Any = None
     type: Literal["run_finished"] = "run_finished"
 
 
@@ -84,6 +94,16 @@ class ReasoningContent:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ReasoningSignature:
+    """What a provider wants to see again with a thought, or with the call `entity_id`."""
+
+    entity_id: str
+    value: str
+    of: Literal["message", "call"] = "message"
+    type: Literal["reasoning_signature"] = "reasoning_signature"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ReasoningEnd:
     message_id: str
     type: Literal["reasoning_end"] = "reasoning_end"
@@ -116,20 +136,24 @@ class ActionExecutionEnd:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ActionExecutionResult:
-    """What an action returned: text as it is, everything else as JSON text."""
+    """What an action returned: text as it is, everything else as JSON text.
+
+    It becomes a message of its own, `message_id`, or `result-` and the call's id.
+    """
 
     call_id: str
     name: str
     result: str
+    message_id: str | None = None
     type: Literal["action_execution_result"] = "action_execution_result"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AgentState:
-    """The whole state of an agent at one moment."""
+    """The whole state of an agent at one moment, nearly always an object."""
 
     agent: str
-    state: Mapping[str, Any]
+    state: Any
     node: str = ""
     thread_id: str = ""
     run_id: str = ""
@@ -154,11 +178,21 @@ class StepFinished:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Interrupt:
-    """An agent waits for a person; `messages` may say what to show or to do meanwhile."""
+    """An agent waits for a person; `messages` may say what to show or to do meanwhile.
+
+    `reason` is a word for programs, `message` a sentence for people. `response_schema` is the
+    JSON schema of the answer, `expires_at` an ISO 8601 time, `call_id` the call it is about.
+    """
 
     interrupt_id: str
-    value: Any
+    value: Any = None
     messages: Sequence[Message] = ()
+    reason: str = "input"
+    message: str | None = None
+    call_id: str | None = None
+    response_schema: Mapping[str, Any] | None = None
+    expires_at: str | None = None
+    metadata: Any = None
     type: Literal["interrupt"] = "interrupt"
 
 
@@ -171,6 +205,32 @@ class MessagesSnapshot:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Activity:
+    """What an agent is doing, whole, as a message that the client draws by its `activity_type`.
+
+    Without `replace`, a client that has this activity already keeps what it has.
+    """
+
+    message_id: str
+    activity_type: str
+    content: Any
+    replace: bool = True
+    type: Literal["activity"] = "activity"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Subagent:
+    """Another agent begins or ends its part of the work."""
+
+    subagent_id: str
+    status: Literal["started", "finished", "failed"]
+    name: str | None = None
+    result: Any = None
+    message: str | None = None
+    type: Literal["subagent"] = "subagent"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Usage:
     """Tokens of one model call, as the provider counted them."""
 
@@ -179,6 +239,7 @@ class Usage:
     output_tokens: int = 0
     cached_tokens: int = 0
     reasoning_tokens: int = 0
+    provider: str = ""
     type: Literal["usage"] = "usage"
 
 
@@ -191,6 +252,15 @@ class Custom:
     type: Literal["custom"] = "custom"
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Raw:
+    """An event of another protocol, as it came; `source` says from where."""
+
+    event: Any
+    source: str | None = None
+    type: Literal["raw"] = "raw"
+
+
 Event = (
     RunStarted
     | RunFinished
@@ -200,6 +270,7 @@ Event = (
     | TextMessageEnd
     | ReasoningStart
     | ReasoningContent
+    | ReasoningSignature
     | ReasoningEnd
     | ActionExecutionStart
     | ActionExecutionArgs
@@ -210,8 +281,11 @@ Event = (
     | StepFinished
     | Interrupt
     | MessagesSnapshot
+    | Activity
+    | Subagent
     | Usage
     | Custom
+    | Raw
 )
 
 LAST = (RunFinished, RunFailed)

@@ -13,6 +13,9 @@ Events = AsyncGenerator[Event, None]
 Cursor = str
 """A place in a run's log. Opaque: only the bus that made it can read it."""
 
+DEFAULT_AGENT = "default"
+"""What clients call the agent that answers when none is named."""
+
 START: Cursor = "0"
 """The place before the first event; every bus takes it."""
 
@@ -42,16 +45,23 @@ class Parameters:
 class AgentInput:
     """The state and configuration the client holds for one agent."""
 
-    state: Mapping[str, Any] = field(default_factory=dict)
+    state: Any = field(default_factory=dict)
     config: Mapping[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
 class Resume:
-    """A person's answer to an `Interrupt`."""
+    """A person's answer to an `Interrupt`.
+
+    `response` is the answer as text; `payload` is what an AG-UI client sent. CopilotKit v1 names
+    the interrupt by its `value`, AG-UI by its `interrupt_id`.
+    """
 
     value: str
     response: str | None = None
+    interrupt_id: str | None = None
+    status: Literal["resolved", "cancelled"] = "resolved"
+    payload: Any = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,15 +105,28 @@ class Action:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Caller:
+    """Who asks: `user` is what the `authenticate` hook returned.
+
+    `headers` are those that may be forwarded, by names in lower case.
+    """
+
+    user: str | None = None
+    headers: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class RunInput:
     """One request, as every transport decodes it.
 
+    `run_id` is the client's word and may come twice: the log of the run is called `key`.
     `agent` is None for a plain chat. `follow_up` says who asks the model again after a server
     action: CopilotKit v1 clients send the results back themselves (`client`), everybody else
     expects the run to go on (`server`). A `detached` run outlives its reader. `properties` are
     the client's word, on top of the operator's; `headers` are those that may be forwarded, by
     names in lower case. `agents` holds what the client remembers of each agent. `node` is where
-    in an agent it is, `url` the page it is on.
+    in an agent it is, `url` the page it is on. A `kept` run becomes a part of its thread, which
+    belongs to `user`.
     """
 
     thread_id: str
@@ -126,6 +149,14 @@ class RunInput:
     operation: str = "generateCopilotResponse"
     follow_up: Literal["client", "server"] = "server"
     detached: bool = False
+    user: str | None = None
+    kept: bool = False
+    log: str | None = None
+
+    @property
+    def key(self) -> str:
+        """The name of the run's log, unique in this server."""
+        return self.log or self.run_id
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -165,6 +196,11 @@ class ActionSource(Protocol):
     async def actions(self, run: RunInput) -> Sequence[Action]: ...
 
 
+AgentsOf = Callable[[Caller], Mapping[str, Agent] | Awaitable[Mapping[str, Agent]]]
+
+Agents = Mapping[str, Agent] | AgentsOf
+"""Agents by name, or a function that returns those of a caller, asked at every request."""
+
 Stage = Callable[[Events, RunInput], Events]
 """Wraps the events of a run: watches, changes or refuses them."""
 
@@ -192,6 +228,17 @@ class Bus(Protocol):
         ...
 
 
+class Journal(Bus, Protocol):
+    """A bus that also keeps the logs of some runs for good."""
+
+    async def begin(self, run: RunInput) -> Sequence[Message]:
+        """Keep the log of this run from now on; return its messages that are new in its thread.
+
+        Raises `ThreadBusy` when another server answers in that thread.
+        """
+        ...
+
+
 class Runs(Protocol):
     """What a transport may ask of the runtime."""
 
@@ -199,10 +246,10 @@ class Runs(Protocol):
         """Begin a run; return once its log exists. Raises what forbids it to begin."""
         ...
 
-    def stop(self, run_id: str) -> bool:
+    def stop(self, key: str) -> bool:
         """End a run, without waiting. Returns whether it still went on."""
         ...
 
-    def follow(self, run_id: str, after: Cursor = START) -> AsyncGenerator[Batch, None]:
+    def follow(self, key: str, after: Cursor = START) -> AsyncGenerator[Batch, None]:
         """Read a run's log, as `Bus.read` does."""
         ...

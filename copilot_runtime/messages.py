@@ -1,6 +1,10 @@
-"""What a conversation is made of: texts, images, action calls, action results, agent states."""
+"""What a conversation is made of: texts, images, action calls, results, thoughts, states.
 
-from collections.abc import Mapping
+`extra` is what a protocol says of a message besides (AG-UI: `metadata`, `encryptedValue`,
+`subagentRunId`): carried along for those who speak that protocol, and read by nobody else.
+"""
+
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 from uuid import uuid4
@@ -9,11 +13,38 @@ Role = Literal["user", "assistant", "system", "tool", "developer"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class TextPart:
+    text: str
+    type: Literal["text"] = "text"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MediaPart:
+    """Something to look at or to listen to: `value` is base64 text, an URL or a provider's id."""
+
+    kind: Literal["image", "audio", "video", "document", "binary"]
+    source: Literal["data", "url", "id"]
+    value: str
+    mime_type: str | None = None
+    filename: str | None = None
+    metadata: Any = None
+    type: Literal["media"] = "media"
+
+
+Part = TextPart | MediaPart
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class TextMessage:
+    """A text; one that is more than text also has `parts`, and `content` is only their text."""
+
     id: str
     role: Role
     content: str
     parent_id: str | None = None
+    name: str | None = None
+    parts: Sequence[Part] = ()
+    extra: Mapping[str, Any] | None = None
     type: Literal["text"] = "text"
 
 
@@ -37,6 +68,7 @@ class ActionExecutionMessage:
     name: str
     arguments: str
     parent_id: str | None = None
+    extra: Mapping[str, Any] | None = None
     type: Literal["action_execution"] = "action_execution"
 
 
@@ -48,6 +80,8 @@ class ResultMessage:
     call_id: str
     name: str
     result: str
+    error: str | None = None
+    extra: Mapping[str, Any] | None = None
     type: Literal["result"] = "result"
 
 
@@ -57,7 +91,7 @@ class AgentStateMessage:
 
     id: str
     agent: str
-    state: Mapping[str, Any]
+    state: Any
     node: str = ""
     thread_id: str = ""
     run_id: str = ""
@@ -66,7 +100,37 @@ class AgentStateMessage:
     type: Literal["agent_state"] = "agent_state"
 
 
-Message = TextMessage | ImageMessage | ActionExecutionMessage | ResultMessage | AgentStateMessage
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReasoningMessage:
+    """What a model thought; `signature` is for its provider's eyes."""
+
+    id: str
+    content: str
+    signature: str | None = None
+    extra: Mapping[str, Any] | None = None
+    type: Literal["reasoning"] = "reasoning"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ActivityMessage:
+    """What an agent was doing, as the client drew it."""
+
+    id: str
+    activity_type: str
+    content: Any
+    extra: Mapping[str, Any] | None = None
+    type: Literal["activity"] = "activity"
+
+
+Message = (
+    TextMessage
+    | ImageMessage
+    | ActionExecutionMessage
+    | ResultMessage
+    | AgentStateMessage
+    | ReasoningMessage
+    | ActivityMessage
+)
 
 
 def new_id() -> str:

@@ -2,7 +2,7 @@
 
 import asyncio
 import logging
-from collections.abc import AsyncGenerator, Coroutine, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Coroutine, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import replace
 from time import monotonic
@@ -15,6 +15,7 @@ from copilot_runtime.errors import (
     ConfigurationFailed,
     CopilotError,
     ErrorContext,
+    ErrorReport,
     LimitExceeded,
     Misuse,
     RunStalled,
@@ -25,13 +26,17 @@ from copilot_runtime.hooks import Hooks, call, call_quietly
 from copilot_runtime.interfaces import (
     START,
     Agent,
+    Agents,
     Batch,
     Bus,
+    Caller,
     Cursor,
     Events,
+    Journal,
     RunInput,
     Stage,
 )
+from copilot_runtime.messages import Message
 from copilot_runtime.transcript import messages_of
 
 logger = logging.getLogger(__name__)
@@ -40,43 +45,51 @@ logger = logging.getLogger(__name__)
 class Runtime:
     """Drives each run in a task of its own, which ends before the runtime does.
 
-    `chat` answers requests that name no agent. Times are in seconds; `max_runs` of zero
-    means any number at once.
+    `chat` answers requests that name no agent. A bus that is a `Journal` keeps the runs of
+    threads. Times are in seconds; `max_runs` of zero means any number at once.
     """
 
     def __init__(
         self,
         chat: Agent,
-        agents: Mapping[str, Agent],
-        bus: Bus,
+        agents: Agents,
+        bus: Bus | Journal,
         *,
         sources: Sequence[Source] = (),
         stages: Sequence[Stage] = (),
         hooks: Hooks | None = None,
         run_timeout: float = 600.0,
         max_runs: int = 0,
+        ended: Callable[[RunInput], None] | None = None,
     ) -> None:
         self.chat = chat
-        self.agents = dict(agents)
+        self.agents = agents if callable(agents) else dict(agents)
         self.bus = bus
         self.sources = tuple(sources)
         self.stages = tuple(stages)
         self.hooks = hooks or Hooks()
         self.run_timeout = run_timeout
         self.max_runs = max_runs
+        self.ended = ended
         self._starting: set[str] = set()
         self._tasks: dict[str, asyncio.Task[None]] = {}
+        self._ending: set[str] = set()
         self._attached: set[str] = set()
         self._spawned: set[asyncio.Task[None]] = set()
 
-    def agent(self, name: str | None) -> Agent:
+    async def agents_for(self, caller: Caller) -> Mapping[str, Agent]:
+        """Return the agents this caller may talk to."""
+        return await call(self.agents, caller) if callable(self.agents) else self.agents
+
+    async def agent(self, name: str | None, caller: Caller) -> Agent:
         """Return the agent of that name, or the plain chat. Raises `AgentNotFound`."""
         if name is None:
             return self.chat
+        agents = await self.agents_for(caller)
         try:
-            return self.agents[name]
+            return agents[name]
         except KeyError:
-            raise AgentNotFound(name, self.agents) from None
+            raise AgentNotFound(name, agents) from None
 
     async def start(self, run: RunInput) -> None:
         """Begin a run and return once its log exists.
@@ -84,58 +97,62 @@ class Runtime:
         Raises what can be known before it starts: an unknown agent, a run too many, an
         adapter that cannot answer, a refusal of the `before_request` hook.
         """
-        began, run_id = monotonic(), run.run_id
+        began, key = monotonic(), run.key
         try:
-            self._admit(run_id)
+            self._admit(key)
         except CopilotError as error:
             await self._report(error, run, began)
             raise
         try:
             run, agent = await self._prepared(run, began)
-            await self.bus.append(run_id, RunStarted(run_id=run_id, thread_id=run.thread_id))
+            await self._begin(run, began)
             if not run.detached:
-                self._attached.add(run_id)
-            task = self._spawn(self._drive(run, agent, began), f"run:{run_id}")
-            self._tasks[run_id] = task
+                self._attached.add(key)
+            task = self._spawn(self._drive(run, agent, began), f"run:{key}")
+            self._tasks[key] = task
             await asyncio.sleep(0)  # a task cancelled before its first step ends without a word
-            if run_id not in self._starting:
+            if key not in self._starting:
                 task.cancel()
         finally:
-            self._starting.discard(run_id)
+            self._starting.discard(key)
 
-    def stop(self, run_id: str) -> bool:
+    def ending(self, key: str) -> bool:
+        """Say whether a run has nothing more to do than to write its last event."""
+        return key in self._ending
+
+    def stop(self, key: str) -> bool:
         """End a run, and forget the log of an attached one. Never waits.
 
         Returns whether the run still went on.
         """
-        was_starting = run_id in self._starting  # then `start` ends it, once it can
-        self._starting.discard(run_id)
-        was_attached = run_id in self._attached
-        self._attached.discard(run_id)
-        task = self._tasks.get(run_id)
+        was_starting = key in self._starting  # then `start` ends it, once it can
+        self._starting.discard(key)
+        was_attached = key in self._attached
+        self._attached.discard(key)
+        task = self._tasks.get(key)
         if task is None:
             if was_attached:
-                self._spawn(self.bus.drop(run_id), f"drop:{run_id}")
+                self._spawn(self.bus.drop(key), f"drop:{key}")
             return False
         if not was_starting and not task.cancelling():
             task.cancel()
         return True
 
-    def follow(self, run_id: str, after: Cursor = START) -> AsyncGenerator[Batch, None]:
+    def follow(self, key: str, after: Cursor = START) -> AsyncGenerator[Batch, None]:
         """Read a run's log from a cursor on, until its last event."""
-        return self.bus.read(run_id, after)
+        return self.bus.read(key, after)
 
     async def aclose(self) -> None:
         """Stop all runs; wait until each has written its last event and told the hooks."""
-        for run_id in [*self._tasks]:
-            self.stop(run_id)
+        for key in [*self._tasks]:
+            self.stop(key)
         await asyncio.gather(*self._spawned, return_exceptions=True)
 
-    def _admit(self, run_id: str) -> None:
+    def _admit(self, key: str) -> None:
         """Take a place for a run. Raises when there is none, or the run has one."""
-        if run_id in self._tasks or run_id in self._starting:
+        if key in self._tasks or key in self._starting:
             raise Misuse(
-                f"The run {run_id!r} is already under way.",
+                f"The run {key!r} is already under way.",
                 hint="Give each run an id of its own.",
             )
         if self.max_runs and len({*self._tasks, *self._starting}) >= self.max_runs:
@@ -144,12 +161,12 @@ class Runtime:
                 hint="Raise max_concurrent_runs in the settings, or add a machine.",
                 status_code=429,
             )
-        self._starting.add(run_id)
+        self._starting.add(key)
 
     async def _prepared(self, run: RunInput, began: float) -> tuple[RunInput, Agent]:
         try:
             prepared, agent = await self._prepare(run)
-            if run.run_id not in self._starting:
+            if run.key not in self._starting:
                 raise Cancelled("The run was stopped before it began.")
         except Exception as error:
             await self._report(error, run, began)
@@ -159,7 +176,7 @@ class Runtime:
     async def _prepare(self, run: RunInput) -> tuple[RunInput, Agent]:
         if self.hooks.before_request is not None:
             run = await self._asked(run)
-        agent = self.agent(run.agent)
+        agent = await self.agent(run.agent, Caller(user=run.user, headers=run.headers))
         for part in (*self.stages, agent):
             if check := getattr(part, "check", None):
                 check(run)
@@ -181,7 +198,31 @@ class Runtime:
                 f"The before_request hook returned a {type(changed).__name__}.",
                 hint="It returns None, or a RunInput: dataclasses.replace(run, ...).",
             )
-        return replace(changed, run_id=run.run_id)  # by which the transport knows it
+        # what the transport knows it by
+        mine = {"run_id": run.run_id, "log": run.log, "thread_id": run.thread_id}
+        return replace(changed, **mine, user=run.user, kept=run.kept)
+
+    async def _begin(self, run: RunInput, began: float) -> None:
+        """Open the log of a run."""
+        messages: Sequence[Message] = ()
+        begun = False
+        try:
+            if run.kept and (begin := getattr(self.bus, "begin", None)):
+                messages = await begin(run)
+                begun = True
+            first = RunStarted(
+                run_id=run.run_id, thread_id=run.thread_id, messages=messages, user=run.user
+            )
+            await self.bus.append(run.key, first)
+        except BaseException as error:
+            if begun:  # its thread waits for the end
+                self._spawn(self._abandon(run.key, report_of(error)), f"abandon:{run.key}")
+            if isinstance(error, Exception):
+                await self._report(error, run, began)
+            raise
+
+    async def _abandon(self, key: str, report: ErrorReport) -> None:
+        await call_quietly(self.bus.append, key, RunFailed(error=report))
 
     async def _drive(self, run: RunInput, agent: Agent, began: float) -> None:
         last: RunFinished | RunFailed = RunFailed(error=Cancelled("The run was stopped.").report())
@@ -189,10 +230,14 @@ class Runtime:
         deadline = asyncio.timeout(self.run_timeout)
         try:
             async with deadline, aclosing(self._events(run, agent)) as events:
-                append, run_id = self.bus.append, run.run_id
+                append, key = self.bus.append, run.key
+                finished = RunFinished()
                 async for event in events:
-                    await append(run_id, event)
-            last = RunFinished()
+                    if isinstance(event, RunFinished):
+                        finished = event
+                        break
+                    await append(key, event)
+            last = finished
         except TimeoutError as caught:
             error = caught
             if deadline.expired():
@@ -217,11 +262,17 @@ class Runtime:
         error: BaseException | None,
         began: float,
     ) -> None:
-        await self.bus.append(run.run_id, last)
-        self._tasks.pop(run.run_id, None)
+        self._ending.add(run.key)
+        try:
+            await self.bus.append(run.key, last)
+        finally:
+            self._tasks.pop(run.key, None)
+            self._ending.discard(run.key)
+            if self.ended is not None:
+                self.ended(run)
         await self._tell(run, last, error, began)
-        if not run.detached and run.run_id not in self._attached:
-            await self.bus.drop(run.run_id)
+        if not run.detached and run.key not in self._attached:
+            await self.bus.drop(run.key)
 
     async def _tell(
         self,
@@ -245,7 +296,7 @@ class Runtime:
         return task
 
     async def _log(self, run: RunInput) -> Sequence[Event]:
-        return [event async for batch in self.bus.read(run.run_id) for event in batch.events]
+        return [event async for batch in self.bus.read(run.key) for event in batch.events]
 
     async def _report(self, error: BaseException, run: RunInput, began: float) -> None:
         """Tell the log and the `error` hook everything; the client hears only the report."""

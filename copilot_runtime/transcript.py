@@ -1,25 +1,39 @@
 """Fold the events of a run into the messages they make."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from copilot_runtime.events import (
     ActionExecutionArgs,
     ActionExecutionResult,
     ActionExecutionStart,
+    Activity,
     AgentState,
     Event,
+    MessagesSnapshot,
+    ReasoningContent,
+    ReasoningStart,
+    RunStarted,
     TextMessageContent,
     TextMessageStart,
 )
 from copilot_runtime.messages import (
     ActionExecutionMessage,
+    ActivityMessage,
     AgentStateMessage,
     Message,
+    ReasoningMessage,
     ResultMessage,
     TextMessage,
 )
 
-_Start = TextMessageStart | ActionExecutionStart | ResultMessage | AgentStateMessage
+_Start = (
+    TextMessageStart
+    | ActionExecutionStart
+    | ReasoningStart
+    | ResultMessage
+    | AgentStateMessage
+    | ActivityMessage
+)
 
 
 def messages_of(events: Iterable[Event]) -> list[Message]:
@@ -28,13 +42,21 @@ def messages_of(events: Iterable[Event]) -> list[Message]:
     growing: dict[str, list[str]] = {}
     for event in events:
         match event:
-            case TextMessageStart(message_id=key) | ActionExecutionStart(call_id=key):
+            case (
+                TextMessageStart(message_id=key)
+                | ActionExecutionStart(call_id=key)
+                | ReasoningStart(message_id=key)
+            ):
                 growing[key] = []  # an id used again begins a new message
                 begun.append((event, growing[key]))
             case TextMessageContent(message_id=key, content=piece):
                 growing.get(key, []).append(piece)
             case ActionExecutionArgs(call_id=key, delta=piece):
                 growing.get(key, []).append(piece)
+            case ReasoningContent(message_id=key, content=piece):
+                growing.get(key, []).append(piece)
+            case Activity():
+                begun.append((_activity(event), []))
             case ActionExecutionResult():
                 begun.append((result_message(event), []))
             case AgentState():
@@ -44,10 +66,32 @@ def messages_of(events: Iterable[Event]) -> list[Message]:
     return [_whole(start, "".join(pieces)) for start, pieces in begun]
 
 
+def said_in(events: Sequence[Event]) -> list[Message]:
+    """Return what was said in a run of a thread: the new messages of the request, then the answer.
+
+    A message that the agent repeats with all others counts as it is there.
+    """
+    found: dict[tuple[str, str], Message] = {}
+    for event in events:
+        if isinstance(event, RunStarted):
+            found |= _by_id(event.messages)
+        elif isinstance(event, MessagesSnapshot):
+            found = _by_id(event.messages)
+    return [*(found | _by_id(messages_of(events))).values()]
+
+
+def _by_id(messages: Iterable[Message]) -> dict[tuple[str, str], Message]:
+    # a call may have the id of the message it belongs to
+    return {(message.type, message.id): message for message in messages}
+
+
 def result_message(event: ActionExecutionResult) -> ResultMessage:
     """Return the message a result becomes in the conversation."""
     return ResultMessage(
-        id=f"result-{event.call_id}", call_id=event.call_id, name=event.name, result=event.result
+        id=event.message_id or f"result-{event.call_id}",
+        call_id=event.call_id,
+        name=event.name,
+        result=event.result,
     )
 
 
@@ -61,8 +105,16 @@ def _whole(start: _Start, text: str) -> Message:
             return ActionExecutionMessage(
                 id=start.call_id, name=start.name, arguments=text, parent_id=start.parent_id
             )
+        case ReasoningStart():
+            return ReasoningMessage(id=start.message_id, content=text)
         case _:
             return start
+
+
+def _activity(event: Activity) -> ActivityMessage:
+    return ActivityMessage(
+        id=event.message_id, activity_type=event.activity_type, content=event.content
+    )
 
 
 def _state(event: AgentState, number: int) -> AgentStateMessage:

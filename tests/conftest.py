@@ -1,11 +1,15 @@
 """What every test gets: asyncio, and no way out of this machine."""
 
+import os
 import socket
 from collections.abc import Iterator
 from ipaddress import ip_address
 from typing import Any
 
 import pytest
+
+# also for the servers that tests start: threads on disk are for tests that ask for them
+os.environ.setdefault("COPILOT_THREADS", "memory")
 
 
 @pytest.fixture

@@ -47,7 +47,6 @@ def test_the_words_are_the_events_of_the_code() -> None:
     table = between(ARCHITECTURE.read_text(encoding="utf-8"), "events")
     events = [event.__name__ for event in get_args(Event)]
     assert sorted(re.findall(r"`(\w+)`", table)) == sorted(events)
-    assert len(events) == 20
 
 
 @pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: str(path.relative_to(ROOT)))

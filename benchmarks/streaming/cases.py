@@ -59,7 +59,7 @@ def _paths(outcome: Outcome, server: Server) -> Figures:
 
 def measure_memory(server: Server) -> tuple[Figures, list[str]]:
     """Case C: resident memory of a fresh process with more and more streams open."""
-    fresh = Server(server.name, server.mock)
+    fresh = Server(server.name, server.target, server.mock)
     figures: Figures = {}
     problems: list[str] = []
     failed = 0
@@ -88,7 +88,7 @@ def measure_memory(server: Server) -> tuple[Figures, list[str]]:
 
 def measure_start(server: Server) -> tuple[Figures, list[str]]:
     """Case E: how long a fresh process takes until its first whole answer."""
-    fresh = Server(server.name, server.mock)
+    fresh = Server(server.name, server.target, server.mock)
     try:
         listening_s, first_answer_s = fresh.start()
         time.sleep(0.5)
@@ -105,7 +105,10 @@ def measure_start(server: Server) -> tuple[Figures, list[str]]:
 
 
 def measure_aborts(server: Server) -> tuple[Figures, list[str]]:
-    """Case F: clients leave in the middle; how soon are the upstream connections closed?"""
+    """Case F: clients leave in the middle; how soon are the upstream connections closed?
+
+    `went_on` counts the streams that were read to their end without a reader.
+    """
     outcome = load.run(_ABORTS, server.destination)
     time.sleep(_NOTICE_S)
     streams, aborts = server.mock.streams(), outcome.tally.aborts
@@ -113,10 +116,13 @@ def measure_aborts(server: Server) -> tuple[Figures, list[str]]:
     gaps = [streams[key]["end_us"] - left for key, left in aborts.items() if streams[key]["early"]]
     if leaked:
         time.sleep(_LEFTOVERS_S)
+        streams = server.mock.streams()
+    went_on = sum(bool(streams[key]["end_us"]) and not streams[key]["early"] for key in aborts)
     return {
         "aborted": len(aborts),
         "closed": len(gaps),
         "leaked": leaked,
+        "went_on": went_on,
         "close_p50_ms": percentile_ms(gaps, 0.5),
         "close_p99_ms": percentile_ms(gaps, 0.99),
         "failed": len(outcome.problems),

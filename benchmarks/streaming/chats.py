@@ -1,93 +1,20 @@
-"""One chat as a client sees it: the request it sends, and a connection that checks every byte."""
+"""One chat as a client sees it: a connection that checks every byte of the answers."""
 
 import asyncio
-import json
 import re
-import uuid
 from dataclasses import dataclass
-from pathlib import Path
 from typing import cast
-from urllib.parse import urlsplit
 
+from benchmarks.streaming.clients import Client
 from benchmarks.streaming.mock_upstream import now_us
 from benchmarks.streaming.scripts import TOKEN
 
 ABORTED = "aborted"
 """What a chat ends with when the load client itself closed it."""
 
-_ROOT = Path(__file__).parents[2]
-_CLIENT_DOCUMENTS = _ROOT / "tests" / "conformance" / "v1" / "client-documents"
-_V1_DOCUMENT = _CLIENT_DOCUMENTS / "generateCopilotResponse.graphql"
-_V1_ACCEPT = (
-    "application/graphql-response+json, application/graphql+json, application/json, "
-    "text/event-stream, multipart/mixed"
-)
-_V1_TIME = "2026-01-01T00:00:00.000Z"
-_END_MARKS = {"openai": b"[DONE]", "v1": b'"hasNext":false'}
 _ERROR = re.compile(rb'"errors":|RUN_ERROR|FailedResponseStatus|FailedMessageStatus')
 _LENGTH = re.compile(rb"content-length: *(\d+)")
-_TAIL_BYTES = 64
-
-
-class RequestWriter:
-    """Writes the HTTP requests of one kind of client: `openai`, or `v1` of CopilotKit."""
-
-    def __init__(self, kind: str, url: str, history: int) -> None:
-        """`history` is the number of past messages that every request repeats."""
-        self._kind = kind
-        self._address = urlsplit(url)
-        self._document = _V1_DOCUMENT.read_text() if kind == "v1" else ""
-        self._past = [
-            ("assistant" if number % 2 else "user", f"past message {number} " + "lorem ipsum " * 10)
-            for number in range(history)
-        ]
-
-    def write(self, prompt: str) -> bytes:
-        """Return head and body of one request whose last user message is `prompt`."""
-        body = self._v1_body(prompt) if self._kind == "v1" else self._openai_body(prompt)
-        data = json.dumps(body, separators=(",", ":")).encode()
-        headers = {
-            "host": self._address.netloc,
-            "content-type": "application/json",
-            "content-length": str(len(data)),
-            "connection": "keep-alive",
-            "authorization": "Bearer sk-mock",
-            "accept": _V1_ACCEPT if self._kind == "v1" else "application/json",
-        }
-        if self._kind == "v1":
-            headers["x-copilotkit-runtime-client-gql-version"] = "1.10.6"
-        lines = [f"{name}: {value}\r\n" for name, value in headers.items()]
-        return f"POST {self._address.path} HTTP/1.1\r\n{''.join(lines)}\r\n".encode() + data
-
-    def _openai_body(self, prompt: str) -> dict[str, object]:
-        said = [("system", "You are a test."), *self._past, ("user", prompt)]
-        messages = [{"role": role, "content": content} for role, content in said]
-        return {"model": "gpt-4o", "stream": True, "messages": messages}
-
-    def _v1_body(self, prompt: str) -> dict[str, object]:
-        past = [(f"h{i}", role, content) for i, (role, content) in enumerate(self._past)]
-        said = [("sys-1", "system", "You are a test."), *past, ("user-1", "user", prompt)]
-        messages = [
-            {"id": key, "createdAt": _V1_TIME, "textMessage": {"content": text, "role": role}}
-            for key, role, text in said
-        ]
-        data: dict[str, object] = {
-            "agentStates": [],
-            "context": [],
-            "extensions": {},
-            "forwardedParameters": {},
-            "frontend": {"actions": [], "url": "http://localhost:3000/"},
-            "messages": messages,
-            "metaEvents": [],
-            "metadata": {"requestType": "Chat"},
-            "runId": None,
-            "threadId": str(uuid.uuid4()),
-        }
-        return {
-            "operationName": "generateCopilotResponse",
-            "query": self._document,
-            "variables": {"data": data, "properties": {}},
-        }
+_SHOWN_BYTES = 300
 
 
 @dataclass(slots=True)
@@ -103,9 +30,10 @@ class Times:
 class ChatConnection(asyncio.Protocol):
     """Sends chats over one connection and notices loss, swaps, cuts and errors."""
 
-    def __init__(self, kind: str, latencies_us: list[int]) -> None:
+    def __init__(self, client: Client, latencies_us: list[int]) -> None:
         """The time from mock to here of every chunk is appended to `latencies_us`."""
-        self._end_mark = _END_MARKS[kind]
+        self._end_mark = client.end_mark
+        self._fault = client.fault
         self._latencies_us = latencies_us
         self._transport: asyncio.Transport | None = None
         self._outcome: asyncio.Future[str] | None = None
@@ -122,7 +50,7 @@ class ChatConnection(asyncio.Protocol):
         self._head, self._status, self._chunked = b"", 0, False
         self._body_left = -1
         self._chunk_left = self._skip = 0
-        self._size_line = self._tail = self._error_body = b""
+        self._size_line = self._before = self._tail = self._error_body = b""
         self._ended = False
         self._problem = ""
         self.received = 0
@@ -218,6 +146,7 @@ class ChatConnection(asyncio.Protocol):
             if got != number:
                 self._problem = self._problem or f"out of order: got {got}, wanted {number}"
             if not number:
+                self._before = text[: token.start()]
                 self.times.first_chunk, self.times.first_chunk_left_mock = arrived_us, left_us
             number += 1
             latencies_us.append(arrived_us - left_us)
@@ -226,14 +155,14 @@ class ChatConnection(asyncio.Protocol):
         self._ended = self._ended or self._end_mark in text
         if b"rror" in text or b"ERROR" in text or b"Failed" in text:
             self._look_for_errors(text)
-        self._tail = text[max(last, len(text) - _TAIL_BYTES) :]
+        self._tail = text[last:]
         if self._abort_after and number >= self._abort_after:
             self._abort()
 
     def _look_for_errors(self, text: bytes) -> None:
         error = _ERROR.search(text)
         if error:
-            excerpt = text[error.start() : error.start() + 300]
+            excerpt = text[error.start() : error.start() + _SHOWN_BYTES]
             self._problem = self._problem or f"error in stream: {excerpt!r}"
 
     def _abort(self) -> None:
@@ -249,8 +178,12 @@ class ChatConnection(asyncio.Protocol):
         if not problem and self._status != 200:
             problem = f"HTTP {self._status}: {self._error_body[:200]!r}"
         if not problem and self.received != self._expected:
-            problem = f"{self.received} of {self._expected} chunks, then {self._tail!r}"
+            problem = (
+                f"{self.received} of {self._expected} chunks, then {self._tail[-_SHOWN_BYTES:]!r}"
+            )
         if not problem and not self._ended:
             problem = "no end marker"
+        if not problem and self._fault is not None:
+            problem = self._fault(self._before + self._tail)
         self.times.end = now_us()
         self._outcome.set_result(problem)

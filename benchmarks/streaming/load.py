@@ -9,7 +9,8 @@ from urllib.parse import urlsplit
 
 import uvloop
 
-from benchmarks.streaming.chats import ABORTED, ChatConnection, RequestWriter, Times
+from benchmarks.streaming.chats import ABORTED, ChatConnection, Times
+from benchmarks.streaming.clients import Client, RequestWriter
 from benchmarks.streaming.mock_upstream import now_us
 from benchmarks.streaming.processes import cpu_s, family, rss_mb
 from benchmarks.streaming.scripts import Script
@@ -42,7 +43,7 @@ class Load:
 class Destination:
     """Where the chats go, and the processes whose CPU is counted (0: none)."""
 
-    kind: str
+    client: Client
     url: str
     pid: int = 0
     mock_pid: int = 0
@@ -117,10 +118,12 @@ class _Clients:
 
     def __init__(self, load: Load, destination: Destination, tally: Tally) -> None:
         self._load = load
-        self._kind = destination.kind
+        self._client = destination.client
         address = urlsplit(destination.url)
         self._host, self._port = address.hostname or "", address.port or 80
-        self._requests = RequestWriter(destination.kind, destination.url, load.history)
+        self._requests = RequestWriter(
+            destination.client, destination.url, history=load.history, tool=load.tool
+        )
         self._tally = tally
         self._prefix = f"{os.getpid()}_{now_us()}"
         self._numbers: Iterator[int] = iter(range(load.requests or load.streams))
@@ -143,7 +146,7 @@ class _Clients:
 
     async def _connect(self) -> ChatConnection:
         _, connection = await asyncio.get_running_loop().create_connection(
-            lambda: ChatConnection(self._kind, self._tally.latencies),
+            lambda: ChatConnection(self._client, self._tally.latencies),
             self._host,
             self._port,
         )

@@ -1,6 +1,7 @@
-"""The upstream of every target: a mock model provider that costs next to nothing.
+"""The upstream of every target: a mock model provider and agent that cost next to nothing.
 
-    POST   anything     a chat completion in server-sent events, as its marker asks (scripts.py)
+    POST   /agui...     a run of AG-UI in server-sent events, as its marker asks (scripts.py)
+    POST   anything     a chat completion in server-sent events, likewise
     GET    /__stats     what was streamed; times are microseconds of CLOCK_MONOTONIC
     DELETE /__stats     forget the finished streams
     GET    anything     "ok"
@@ -19,7 +20,7 @@ from typing import cast
 
 import uvloop
 
-from benchmarks.streaming.scripts import find_script, openai_bytes
+from benchmarks.streaming.scripts import agui_bytes, find_script, openai_bytes
 
 _LENGTH = re.compile(rb"content-length: *(\d+)")
 _STREAM_HEAD = (
@@ -138,7 +139,7 @@ class Connection(asyncio.Protocol):
             return
         self._received = b""
         if head.startswith(b"post"):
-            self._stream(body)
+            self._stream(body, agui=head.startswith(b"post /agui"))
         else:
             self._answer(head)
 
@@ -151,10 +152,10 @@ class Connection(asyncio.Protocol):
                 answer = self._upstream.stats()
         self._write(_ANSWER_HEAD % len(answer) + answer)
 
-    def _stream(self, body: bytes) -> None:
+    def _stream(self, body: bytes, *, agui: bool) -> None:
         upstream = self._upstream
         self._script = script = find_script(body, default_id=str(upstream.started))
-        self._bytes = openai_bytes(script)
+        self._bytes = agui_bytes(script, body) if agui else openai_bytes(script)
         self._next = 0
         self._record = upstream.streams[script.stream_id] = StreamRecord()
         upstream.started += 1

@@ -1,4 +1,4 @@
-"""Runs the cases on all targets in turn and prints what was measured, and the verdicts.
+"""Runs the cases on all targets of a suite in turn; prints what was measured, and the verdicts.
 
 Start it in the root of the repository: `python -m benchmarks.streaming.runner --help`.
 """
@@ -15,12 +15,14 @@ from pathlib import Path
 from benchmarks.streaming import selftest
 from benchmarks.streaming.cases import LOADS, NEEDS_PROCESS, ONCE, SPECIAL, measure
 from benchmarks.streaming.load import Figures
-from benchmarks.streaming.report import report
-from benchmarks.streaming.results import Results, Row, append_row
-from benchmarks.streaming.servers import TARGETS, Mock, NotReadyError, Server, prepare
+from benchmarks.streaming.report import Layout, report
+from benchmarks.streaming.results import Results, Row, append_row, read_rows
+from benchmarks.streaming.servers import Mock, NotReadyError, Server
+from benchmarks.streaming.suite import Suite
+from benchmarks.streaming.tables import STREAM_TABLES
+from benchmarks.streaming.v1 import V1_SUITE
 
 CASES = ("B", "A", "D", "DH", "B1", "C20", "E", "F", "C")
-OPTIONAL = ("nginx",)
 _SHOWN = (
     ("cpu_us_per_chunk", "CPU {:.1f} us/chunk"),
     ("cpu_ms_per_chat", "{:.2f} ms/chat"),
@@ -28,6 +30,7 @@ _SHOWN = (
     ("chunk_p99_ms", "chunk p99 {:.1f} ms"),
     ("first_answer_s", "first answer {:.2f} s"),
     ("leaked", "left open {:.0f}"),
+    ("went_on", "went on {:.0f}"),
     ("close_p99_ms", "close p99 {:.1f} ms"),
     ("idle_mb", "idle {:.0f} MB"),
     ("kb_per_stream", "{:.0f} kB/stream"),
@@ -35,9 +38,13 @@ _SHOWN = (
 )
 
 
-def main() -> int:
+def main(suite: Suite) -> int:
     """Measure; returns 0, 1 when a target could not be measured, 130 when interrupted."""
-    options = _options()
+    options = _options(suite)
+    layout = Layout(tables=STREAM_TABLES, peers=suite.peers, promises=suite.promises)
+    if options.show:
+        print(report(Results(read_rows(options.out)), layout))
+        return 0
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     if selftest.main():
         print("the load client does not notice broken streams: nothing was measured")
@@ -47,7 +54,7 @@ def main() -> int:
     status = 0
     try:
         with ExitStack() as stack:
-            servers, status = _start(options.targets, stack)
+            servers, status = _start(suite, options.targets, stack)
             stack.callback(_ignore_signals)
             for row in _measure_all(servers, options):
                 append_row(options.out, row)
@@ -56,18 +63,19 @@ def main() -> int:
         print("\ninterrupted; measured so far:")
         status = 130
     results = Results(rows)
-    print(f"\n{report(results)}\n\nrows: {options.out}")
+    print(f"\n{report(results, layout)}\n\nrows: {options.out}")
     return status or int(bool(results.errors()))
 
 
-def _options() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(prog="benchmarks.streaming.runner")
-    default = "direct,nginx,node-v1,ours"
-    parser.add_argument("--targets", type=_names(TARGETS), default=default)
+def _options(suite: Suite) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog=suite.module)
+    default = ",".join(suite.chosen)
+    parser.add_argument("--targets", type=_names(suite.targets), default=default)
     parser.add_argument("--cases", type=_names([*LOADS, *SPECIAL]), help=",".join(CASES))
     parser.add_argument("--reps", type=int, help="repeats of each case (3; with --quick 1)")
     parser.add_argument("--quick", action="store_true", help="B, A and D, smaller")
-    parser.add_argument("--out", type=Path, default=Path(__file__).with_name("results.jsonl"))
+    parser.add_argument("--out", type=Path, default=suite.out)
+    parser.add_argument("--show", action="store_true", help="only print what is in --out")
     options = parser.parse_args()
     options.cases = options.cases or (["B", "A", "D"] if options.quick else list(CASES))
     options.reps = options.reps or (1 if options.quick else 3)
@@ -91,16 +99,17 @@ def _ignore_signals() -> None:
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
 
 
-def _start(names: Sequence[str], stack: ExitStack) -> tuple[list[Server], int]:
+def _start(suite: Suite, names: Sequence[str], stack: ExitStack) -> tuple[list[Server], int]:
     """Start and warm up the mock and the targets; the status is 1 when one cannot run."""
     mock = Mock()
     stack.callback(mock.stop)
     mock.start()
     servers, status = list[Server](), 0
     for name in names:
-        reason = prepare(name)
+        target = suite.targets[name]
+        reason = target.prepare() if target.prepare else ""
         if not reason:
-            server = Server(name, mock)
+            server = Server(name, target, mock)
             stack.callback(server.stop)
             try:
                 server.start()
@@ -110,7 +119,7 @@ def _start(names: Sequence[str], stack: ExitStack) -> tuple[list[Server], int]:
             except NotReadyError as error:
                 reason = str(error)
         print(f"skipped {name}: {reason}", flush=True)
-        status = status if name in OPTIONAL else 1
+        status = status if target.optional else 1
     return servers, status
 
 
@@ -148,7 +157,7 @@ def _measure(case: str, server: Server, repeat: int, *, quick: bool) -> Row:
 
 
 def _progress(row: Row, repeats: int) -> str:
-    parts = [f"{row.case:4}{row.target:11}{row.repeat + 1}/{repeats} "]
+    parts = [f"{row.case:4}{row.target:13}{row.repeat + 1}/{repeats} "]
     for figure, form in _SHOWN:
         value = row.figures.get(figure)
         if value is not None:
@@ -157,4 +166,4 @@ def _progress(row: Row, repeats: int) -> str:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(main(V1_SUITE))

@@ -12,6 +12,7 @@ TOKEN = re.compile(rb"~(\d{6}):(\d{12})~")
 
 _TOKEN_FORMAT = b"~%06d:%012d~"
 _TOKEN_BYTES = 21
+_RUN_ID = re.compile(rb'"(threadId|runId)" *: *"([^"]*)"')
 _MARKER = re.compile(rb"\[\[perf ([^\]]*)\]\]")
 _FIELD = re.compile(rb"(\w+)=([\w.-]*)")
 _SHORT_FOLLOW_UP = 5
@@ -69,6 +70,19 @@ class StreamBytes:
 def openai_bytes(script: Script) -> StreamBytes:
     """Render a chat completion in server-sent events, as OpenAI writes it."""
     first, content, last = _tool_events(script) if script.tool else _text_events(script)
+    return _stream_bytes(script, first, content, last + b"data: [DONE]\n\n")
+
+
+def agui_bytes(script: Script, body: bytes) -> StreamBytes:
+    """Render a run of AG-UI in server-sent events; the ids of the run are those of the request."""
+    ids = dict(_RUN_ID.findall(body))
+    run = b'"threadId":"%s","runId":"%s"' % (ids.get(b"threadId", b"t"), ids.get(b"runId", b"r"))
+    first, content, last = _tool_call(script) if script.tool else _text_message(script)
+    started, finished = _agui_event(b"RUN_STARTED", run), _agui_event(b"RUN_FINISHED", run)
+    return _stream_bytes(script, started + first, content, last + finished)
+
+
+def _stream_bytes(script: Script, first: bytes, content: bytes, last: bytes) -> StreamBytes:
     before, after = content.split(b"\0")
     after = b"x" * max(0, script.size_bytes - _TOKEN_BYTES) + after
     length = len(before) + _TOKEN_BYTES + len(after)
@@ -76,8 +90,33 @@ def openai_bytes(script: Script) -> StreamBytes:
         start=_http_chunk(first),
         chunk_format=b"%x\r\n%s%s%s\r\n"
         % (length, before.replace(b"%", b"%%"), _TOKEN_FORMAT, after),
-        end=_http_chunk(last + b"data: [DONE]\n\n") + b"0\r\n\r\n",
+        end=_http_chunk(last) + b"0\r\n\r\n",
     )
+
+
+def _text_message(script: Script) -> tuple[bytes, bytes, bytes]:
+    message = b'"messageId":"msg-%s"' % script.stream_id.encode()
+    return (
+        _agui_event(b"TEXT_MESSAGE_START", message + b',"role":"assistant"'),
+        _agui_event(b"TEXT_MESSAGE_CONTENT", message + b',"delta":"\0"'),
+        _agui_event(b"TEXT_MESSAGE_END", message),
+    )
+
+
+def _tool_call(script: Script) -> tuple[bytes, bytes, bytes]:
+    call = b'"toolCallId":"call-%s"' % script.stream_id.encode()
+    name = b',"toolCallName":"%s"' % script.tool.encode()
+    return (
+        _agui_event(b"TOOL_CALL_START", call + name)
+        + _agui_event(b"TOOL_CALL_ARGS", call + rb',"delta":"{\"v\":\""'),
+        _agui_event(b"TOOL_CALL_ARGS", call + b',"delta":"\0"'),
+        _agui_event(b"TOOL_CALL_ARGS", call + rb',"delta":"\"}"')
+        + _agui_event(b"TOOL_CALL_END", call),
+    )
+
+
+def _agui_event(kind: bytes, fields: bytes) -> bytes:
+    return b'data: {"type":"%s",%s}\n\n' % (kind, fields)
 
 
 def _text_events(script: Script) -> tuple[bytes, bytes, bytes]:

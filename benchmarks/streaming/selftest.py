@@ -8,6 +8,7 @@ import sys
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+from benchmarks.streaming.clients import AGUI, OPENAI, Client
 from benchmarks.streaming.load import Destination, Load, send
 from benchmarks.streaming.mock_upstream import now_us
 
@@ -24,11 +25,12 @@ class Trial:
     response: bytes
     problem: str = ""
     byte_by_byte: bool = False
+    client: Client = OPENAI
 
 
 def main() -> int:
     """Run all trials, print a line for each; returns how many went wrong."""
-    return asyncio.run(_run(_trials()))
+    return asyncio.run(_run([*_trials(), *_agui_trials()]))
 
 
 async def _run(trials: Iterable[Trial]) -> int:
@@ -55,7 +57,7 @@ async def _problem_of(trial: Trial) -> str:
     server = await asyncio.start_server(serve, "127.0.0.1", 0)
     async with server:
         port = server.sockets[0].getsockname()[1]
-        destination = Destination(kind="openai", url=f"http://127.0.0.1:{port}/x")
+        destination = Destination(client=trial.client, url=f"http://127.0.0.1:{port}/x")
         outcome = await send(Load(streams=1, chunks=_CHUNKS, timeout_s=5), destination)
     if outcome.problems:
         return outcome.problems[0]
@@ -83,6 +85,30 @@ def _trials() -> list[Trial]:
         Trial("error", b"HTTP/1.1 500 X\r\ncontent-length: 4\r\n\r\noops", "HTTP 500"),
         Trial("no answer", b"", "closed early"),
     ]
+
+
+def _agui_trials() -> list[Trial]:
+    ids = '"threadId":"t","runId":"r"'
+    started, finished = f'"RUN_STARTED",{ids}', f'"RUN_FINISHED",{ids}'
+    opened, closed = '"TEXT_MESSAGE_START","messageId":"m"', '"TEXT_MESSAGE_END","messageId":"m"'
+    return [
+        _agui_trial("whole", [started, opened], [closed, finished]),
+        _agui_trial("no start of the run", [opened], [closed, finished], "begins with"),
+        _agui_trial("no start of the text", [started], [closed, finished], "out of place"),
+        _agui_trial("no end of the text", [started, opened], [finished], "left open"),
+        _agui_trial("two ends", [started, opened], [closed, closed, finished], "out of place"),
+        _agui_trial("no end of the run", [started, opened], [closed], "no end marker"),
+        _agui_trial("text after the end", [started], [finished, opened], "ends with"),
+        _agui_trial("error", [started, opened], ['"RUN_ERROR","message":"x"'], "error in stream"),
+    ]
+
+
+def _agui_trial(name: str, before: list[str], after: list[str], problem: str = "") -> Trial:
+    content = '"TEXT_MESSAGE_CONTENT","messageId":"m","delta":"~%06d:%012d~"'
+    chunks = [content % (number, now_us()) for number in range(_CHUNKS)]
+    events = [f'data: {{"type":{event}}}\n\n'.encode() for event in [*before, *chunks, *after]]
+    response = _HEAD + _chunks(events) + b"0\r\n\r\n"
+    return Trial(f"AG-UI, {name}", response, problem, client=AGUI)
 
 
 def _events(*numbers: int) -> list[bytes]:

@@ -1,77 +1,19 @@
-"""The servers that are measured: how to start each, and the mock they all stream from."""
+"""A server that is measured, running, and the mock that all of them stream from."""
 
 import json
-import shutil
 import socket
-import subprocess
 import sys
 import time
 import urllib.request
-from collections.abc import Sequence
-from dataclasses import dataclass
-from pathlib import Path
 
 from benchmarks.streaming import load
 from benchmarks.streaming.load import Destination, Load
 from benchmarks.streaming.processes import Process, family, free_port
+from benchmarks.streaming.suite import Target
 
-_HERE = Path(__file__).parent
-_NODE_V1 = _HERE / "targets" / "node-v1"
 _READY_S = 90
 _ONE_CHAT = Load(streams=1, chunks=1, timeout_s=30)
 _WARM_UP = Load(streams=8, chunks=400, timeout_s=60)
-
-
-@dataclass(frozen=True, slots=True)
-class Target:
-    """A server: the client it expects, where chats are posted, and how it is started.
-
-    The command finds PORT, MOCK_URL and MOCK_HOSTPORT in its environment, and {PORT} in its words.
-    Without a command the client talks to the mock itself.
-    """
-
-    kind: str
-    path: str
-    command: Sequence[str] = ()
-
-
-def _uvicorn(app: str) -> list[str]:
-    return [
-        *(sys.executable, "-m", "uvicorn", "--app-dir", str(_HERE / "targets"), app),
-        *("--port", "{PORT}", "--no-access-log", "--log-level", "error"),
-        *("--loop", "uvloop", "--http", "httptools", "--backlog", "4096"),
-    ]
-
-
-_OURS = [
-    *(sys.executable, "-m", "copilot_runtime", "serve"),
-    *(f"{_HERE / 'targets' / 'ours.py'}:runtime", "--path", "/copilotkit", "--port", "{PORT}"),
-]
-_COMPLETIONS = "/v1/chat/completions"
-TARGETS = {
-    "direct": Target("openai", _COMPLETIONS),
-    "nginx": Target("openai", _COMPLETIONS, ["sh", str(_HERE / "targets" / "nginx.sh")]),
-    "py-aiohttp": Target("openai", _COMPLETIONS, _uvicorn("py_aiohttp:app")),
-    "node-v1": Target("v1", "/copilotkit", ["node", str(_NODE_V1 / "server.mjs")]),
-    "ours": Target("v1", "/copilotkit", _OURS),
-}
-
-
-def prepare(name: str) -> str:
-    """Install what a target needs. Returns why it cannot run, or ""."""
-    if name == "nginx" and not shutil.which("nginx"):
-        return "nginx is not installed"
-    if name != "node-v1":
-        return ""
-    if not shutil.which("npm"):
-        return "npm is not installed; the peer needs Node 20 or newer"
-    # npm writes this file last, so an interrupted install is done again
-    if not (_NODE_V1 / "node_modules" / ".package-lock.json").exists():
-        print("installing the Node peer (npm ci) ...", flush=True)
-        command = ["npm", "ci", "--ignore-scripts", "--no-audit", "--no-fund", "--loglevel=error"]
-        if subprocess.run(command, cwd=_NODE_V1, check=False).returncode:
-            return f"npm ci failed in {_NODE_V1}"
-    return ""
 
 
 class NotReadyError(RuntimeError):
@@ -99,7 +41,7 @@ class Mock:
 
     def start(self) -> None:
         self._process.start()
-        _wait_for_port(self._process, int(self.host_port.split(":")[1]))
+        wait_for_port(self._process, int(self.host_port.split(":")[1]))
 
     def stop(self) -> None:
         self._process.stop()
@@ -121,9 +63,9 @@ class Mock:
 class Server:
     """One target, running."""
 
-    def __init__(self, name: str, mock: Mock) -> None:
+    def __init__(self, name: str, target: Target, mock: Mock) -> None:
         self.name = name
-        self.target = TARGETS[name]
+        self.target = target
         self.mock = mock
         self._port = free_port()
         self._process = Process(
@@ -140,7 +82,7 @@ class Server:
         base = f"http://127.0.0.1:{self._port}" if self.has_process else self.mock.url
         pid = self._process.pid if self.has_process else self.mock.pid
         url = base + self.target.path
-        return Destination(kind=self.target.kind, url=url, pid=pid, mock_pid=self.mock.pid)
+        return Destination(client=self.target.client, url=url, pid=pid, mock_pid=self.mock.pid)
 
     def start(self) -> tuple[float, float]:
         """Start, and return the seconds until it listened and until its first whole answer."""
@@ -148,7 +90,7 @@ class Server:
             return 0, 0
         began = time.monotonic()
         self._process.start()
-        _wait_for_port(self._process, self._port)
+        wait_for_port(self._process, self._port)
         listening_s = time.monotonic() - began
         while True:
             outcome = load.run(_ONE_CHAT, self.destination)
@@ -169,7 +111,8 @@ class Server:
         self._process.stop()
 
 
-def _wait_for_port(process: Process, port: int) -> None:
+def wait_for_port(process: Process, port: int) -> None:
+    """Return once somebody listens. Raises `NotReadyError` when nobody will."""
     deadline = time.monotonic() + _READY_S
     while time.monotonic() < deadline:
         if not process.alive():

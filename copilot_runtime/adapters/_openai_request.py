@@ -6,11 +6,13 @@ from typing import Any, assert_never
 
 import orjson
 
+from copilot_runtime.adapters._openai_parts import content_of
 from copilot_runtime.adapters._prepare import (
     CHARACTERS_PER_TOKEN,
     Exchange,
     Item,
     fitted,
+    last_turn,
     prepared,
 )
 from copilot_runtime.errors import Misuse
@@ -85,10 +87,12 @@ def _messages(items: Sequence[Item], developer_role: bool) -> list[Json]:
     That is valid for every provider, and a history cut anywhere stays valid.
     """
     messages: list[Json] = []
-    for item in items:
+    turn = last_turn(items)
+    for at, item in enumerate(items):
         match item:
             case TextMessage():
-                messages.append({"role": _role(item.role, developer_role), "content": item.content})
+                content = content_of(item, new=at >= turn)
+                messages.append({"role": _role(item.role, developer_role), "content": content})
             case ImageMessage():
                 url = {"url": _image_url(item)}
                 messages.append(
@@ -105,9 +109,10 @@ def _exchange(exchange: Exchange) -> list[Json]:
     call, result = exchange.call, exchange.result
     function = {"name": call.name, "arguments": call.arguments}
     tool_call = {"id": call.id, "type": "function", "function": function}
+    content = result.result or (f"Error: {result.error}" if result.error else "")
     return [
         {"role": "assistant", "tool_calls": [tool_call], "content": None},
-        {"role": "tool", "content": result.result, "tool_call_id": call.id},
+        {"role": "tool", "content": content, "tool_call_id": call.id},
     ]
 
 

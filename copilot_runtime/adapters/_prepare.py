@@ -6,7 +6,7 @@
   and gets a result that says so: providers refuse a call without one, and a model that does not
   see its own call makes it again.
 - Arguments that are no JSON object are wrapped in one, so that the model sees what it wrote.
-- Empty texts of the model and of the system are dropped, and so are agent states.
+- Empty texts of the model and of the system are dropped, and so are states, thoughts, activities.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -15,19 +15,21 @@ from typing import assert_never
 
 import orjson
 
+from copilot_runtime.adapters._media import IMAGE_TOKENS, tokens_of
 from copilot_runtime.messages import (
     ActionExecutionMessage,
+    ActivityMessage,
     AgentStateMessage,
     ImageMessage,
+    MediaPart,
     Message,
+    ReasoningMessage,
     ResultMessage,
     TextMessage,
 )
 
 NO_RESULT = "This action returned no result."
 CHARACTERS_PER_TOKEN = 3
-IMAGE_TOKENS = 1_500
-"""About what a large image costs; its base64 text says nothing about it."""
 
 _LEAST_RESULT = 2_000
 _INSTRUCTIONS = ("system", "developer")
@@ -62,7 +64,7 @@ def prepared(messages: Sequence[Message]) -> list[Item]:
                 if message.id and message.name and message.id not in seen:
                     seen.add(message.id)
                     items.append(_exchange(message, results))
-            case ResultMessage() | AgentStateMessage():
+            case ResultMessage() | AgentStateMessage() | ReasoningMessage() | ActivityMessage():
                 pass
             case _:
                 assert_never(message)
@@ -81,7 +83,7 @@ def fitted(items: Sequence[Item], tokens: int) -> list[Item]:
     sizes = [_size(item) for item in items]
     if sum(sizes) <= limit:
         return list(items)
-    turn = _last_turn(items)
+    turn = last_turn(items)
     kept = {at for at, item in enumerate(items) if at >= turn or _instructs(item)}
     left = limit - sum(sizes[at] for at in kept)
     if left < 0:
@@ -94,6 +96,15 @@ def fitted(items: Sequence[Item], tokens: int) -> list[Item]:
             break
         kept.add(at)
     return [items[at] for at in sorted(kept)]
+
+
+def last_turn(items: Sequence[Item]) -> int:
+    """Return where the last message of the user is, or the last item of all."""
+    for at in reversed(range(len(items))):
+        item = items[at]
+        if not isinstance(item, Exchange) and item.role == "user":
+            return at
+    return len(items) - 1
 
 
 def _first_results(messages: Iterable[Message]) -> Mapping[str, ResultMessage]:
@@ -134,7 +145,7 @@ def _json_object(arguments: str) -> str:
 def _size(item: Item) -> int:
     match item:
         case TextMessage():
-            return len(item.content)
+            return len(item.content) + _media_size(item)
         case ImageMessage():
             return IMAGE_TOKENS * CHARACTERS_PER_TOKEN
         case Exchange():
@@ -143,13 +154,9 @@ def _size(item: Item) -> int:
             assert_never(item)
 
 
-def _last_turn(items: Sequence[Item]) -> int:
-    """Return where the last message of the user is, or the last item of all."""
-    for at in reversed(range(len(items))):
-        item = items[at]
-        if not isinstance(item, Exchange) and item.role == "user":
-            return at
-    return len(items) - 1
+def _media_size(message: TextMessage) -> int:
+    media = (part for part in message.parts if isinstance(part, MediaPart))
+    return sum(map(tokens_of, media)) * CHARACTERS_PER_TOKEN
 
 
 def _instructs(item: Item) -> bool:

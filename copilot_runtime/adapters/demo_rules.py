@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from itertools import takewhile
 from typing import Any
 
+from copilot_runtime.adapters._media import Media, media_of
 from copilot_runtime.adapters.demo_arguments import arguments, words
 from copilot_runtime.adapters.demo_matching import Match, example_for, match_actions, title_of
 from copilot_runtime.errors import (
@@ -19,6 +20,7 @@ from copilot_runtime.interfaces import Action, ChatRequest
 from copilot_runtime.messages import (
     ActionExecutionMessage,
     ImageMessage,
+    MediaPart,
     Message,
     ResultMessage,
     TextMessage,
@@ -64,6 +66,9 @@ _THOUGHT = (
     "wire: a stream of reasoning that comes before the answer."
 )
 _TOOLS = "Available tools:"
+_TITLE = "Write a title"
+_STATE_ACTIONS = "AGUISendState"
+_LONGEST_TITLE = 40
 _LONGEST = 4_000
 _STORY = """\
 You asked for something long, so here is a story you can stop at any word.
@@ -93,10 +98,13 @@ story was told. This one is."""
 def answer(request: ChatRequest) -> Iterator[Part]:
     """Yield the parts of an answer to the last message of `request`."""
     wish = request.parameters
-    actions = () if wish.tool_choice == "none" else request.actions
+    offered = () if wish.tool_choice == "none" else request.actions
+    actions = [action for action in offered if not action.name.startswith(_STATE_ACTIONS)]
     heard = _last_user_text(request.messages)
     if wish.tool_choice == "function":
-        yield from _forced(actions, wish.tool_choice_name, heard, request.messages)
+        yield from _forced(offered, wish.tool_choice_name, heard, request.messages)
+    elif title := _title(request.messages):
+        yield Say(title)
     elif results := _fresh_results(request.messages):
         yield Say("\n\n".join(_report(result) for result in results))
     elif wish.tool_choice == "required" and actions:
@@ -107,11 +115,10 @@ def answer(request: ChatRequest) -> Iterator[Part]:
 
 def _chat(request: ChatRequest, heard: str, actions: Sequence[Action]) -> Iterator[Part]:
     last = request.messages[-1] if request.messages else None
-    if isinstance(last, ImageMessage):
-        size = len(last.bytes) * 3 // 4
-        yield Say(
-            f"You sent an image ({last.format}, {size:,} bytes). {_NOT_A_MODEL} I cannot see."
-        )
+    if sent := _attachments(last):
+        yield Say(f"You sent {_listed(sent)}. {_NOT_A_MODEL} I cannot see or hear.")
+    elif state := _new_state(heard, request.actions):
+        yield state
     elif named := match_actions(heard, actions, by_name=True):
         yield from _calls(named)
     elif parts := _told(heard, actions):
@@ -120,6 +127,56 @@ def _chat(request: ChatRequest, heard: str, actions: Sequence[Action]) -> Iterat
         yield from _calls(described)
     else:
         yield Say(f"{_NOT_A_MODEL} I have no rule for that. {_things_to_try(actions)}")
+
+
+def _attachments(message: Message | None) -> list[str]:
+    """Return what came with a message, each in a few words."""
+    match message:
+        case ImageMessage():
+            return [f"an image ({message.format}, {_size(message.bytes)})"]
+        case TextMessage():
+            media = [media_of(part) for part in message.parts if isinstance(part, MediaPart)]
+            return [_described(each) for each in media]
+        case _:
+            return []
+
+
+def _described(media: Media) -> str:
+    article = "an" if media.kind[0] in "aeiou" else "a"
+    where = _size(media.data) if media.data else media.url or media.id
+    facts = ", ".join(filter(None, [media.filename, media.mime_type, where]))
+    return f"{article} {media.kind} ({facts})"
+
+
+def _size(base64: str) -> str:
+    return f"{len(base64) * 3 // 4:,} bytes"
+
+
+def _listed(things: Sequence[str]) -> str:
+    *others, last = things
+    return f"{', '.join(others)} and {last}" if others else last
+
+
+def _new_state(heard: str, actions: Sequence[Action]) -> Call | None:
+    """Understand "set the state to {...}", where the client shares a state."""
+    name = f"{_STATE_ACTIONS}Snapshot"
+    at = heard.find("{")
+    if at < 0 or "state" not in words(heard[:at]) or name not in {each.name for each in actions}:
+        return None
+    try:
+        state, _ = json.JSONDecoder().raw_decode(heard[at:])
+    except ValueError:
+        return None
+    return Call(name, json.dumps({"snapshot": state}, ensure_ascii=False))
+
+
+def _title(messages: Sequence[Message]) -> str:
+    """Return a title, if the runtime asks for one: the beginning of what the person said."""
+    first = messages[0] if messages else None
+    if not isinstance(first, TextMessage) or not first.content.startswith(_TITLE):
+        return ""
+    said = _last_user_text(messages).partition("\n")[2].partition("\n")[0]
+    return said if len(said) <= _LONGEST_TITLE else f"{said[:_LONGEST_TITLE].rstrip()}…"
 
 
 def _told(heard: str, actions: Sequence[Action]) -> list[Part]:
@@ -216,6 +273,8 @@ def _fresh_results(messages: Sequence[Message]) -> list[ResultMessage]:
 def _report(result: ResultMessage) -> str:
     if (reason := _failure_in(result.result)) is not None:
         return f"The action `{result.name}` failed: {reason}"
+    if result.name.startswith(_STATE_ACTIONS):
+        return "The shared state has changed."
     if not result.result.strip():
         return f"The action `{result.name}` is done."
     shown = result.result if len(result.result) <= 500 else f"{result.result[:500]}…"

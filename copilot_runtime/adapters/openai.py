@@ -1,32 +1,27 @@
 """OpenAI, and every server that speaks its chat completions API."""
 
 import asyncio
-import inspect
-import os
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Mapping
 from contextlib import AbstractAsyncContextManager, suppress
 from typing import TYPE_CHECKING, Any, Literal, Protocol
-from urllib.parse import urlsplit, urlunsplit
 
 from copilot_runtime.adapters._failures import failure
+from copilot_runtime.adapters._openai_access import Access, ApiKey
 from copilot_runtime.adapters._openai_chunks import Completion
 from copilot_runtime.adapters._openai_request import body_of, dumped
 from copilot_runtime.adapters._profiles import profile_of
-from copilot_runtime.adapters._sse import Frames
-from copilot_runtime.errors import ConfigurationFailed, CopilotError, NetworkError
+from copilot_runtime.errors import CopilotError, NetworkError
 from copilot_runtime.interfaces import ChatRequest, Events
+from copilot_runtime.sse import Frames
 from copilot_runtime.upstream import Upstream
 
 if TYPE_CHECKING:
     from openai import AsyncOpenAI
 
-OPENAI_URL = "https://api.openai.com/v1"
 NAME = "OpenAI"
 
 _FAILURE_TIME = 5.0
 """Seconds to read what an error says; its status is known before."""
-
-ApiKey = str | Callable[[], str | Awaitable[str]]
 
 
 class Reply(Protocol):
@@ -76,10 +71,8 @@ class OpenAIAdapter:
         self.max_tokens_name = max_tokens_name
         self.context_tokens = context_tokens
         self._client = client
-        self._api_key = api_key or os.environ.get("OPENAI_API_KEY") or None
-        base_url = base_url or os.environ.get("OPENAI_BASE_URL") or OPENAI_URL
-        self._official = base_url.rstrip("/") == OPENAI_URL
-        self._url = _endpoint(base_url)
+        self._access = Access(api_key, base_url)
+        self._url = self._access.url("chat/completions")
         self._headers = _headers(organization, project, headers or {})
         self._upstream = Upstream(
             NAME,
@@ -90,7 +83,7 @@ class OpenAIAdapter:
 
     async def stream(self, request: ChatRequest) -> Events:
         """Ask the model; yield its answer as it comes."""
-        secret = self._client.api_key if self._client else await self._key()
+        secret = self._client.api_key if self._client else await self._access.key()
         completion = Completion(request, NAME, secret=secret)
         frames = Frames()
         async with self._open(self._body(request), secret) as reply:
@@ -132,7 +125,8 @@ class OpenAIAdapter:
             request,
             model,
             context_tokens=self.context_tokens or profile.context_tokens,
-            developer_role=not self.keep_system_role and (self._official or profile.developer_role),
+            developer_role=not self.keep_system_role
+            and (self._access.official or profile.developer_role),
             max_tokens_name=self.max_tokens_name,
             parallel_tool_calls=self.parallel_tool_calls,
             include_usage=self.include_usage,
@@ -149,33 +143,6 @@ class OpenAIAdapter:
         if secret:
             headers = {**headers, "authorization": f"Bearer {secret}"}
         return self._upstream.post(self._url, dumped(body), headers)
-
-    async def _key(self) -> str | None:
-        key = self._api_key() if callable(self._api_key) else self._api_key
-        if inspect.isawaitable(key):
-            key = await key
-        key = (key or "").strip()  # keys from files end in a newline
-        if not key and self._official:
-            raise ConfigurationFailed(
-                "There is no API key for OpenAI.",
-                hint="Set OPENAI_API_KEY, or pass api_key or base_url to OpenAIAdapter.",
-            )
-        if not key.isascii() or not key.isprintable():
-            raise ConfigurationFailed(
-                "The API key for OpenAI holds characters no key has.",
-                hint="Look at OPENAI_API_KEY or api_key: was something else pasted there?",
-            )
-        return key or None
-
-
-def _endpoint(base_url: str) -> str:
-    parts = urlsplit(base_url)
-    if parts.scheme not in ("http", "https") or not parts.hostname:
-        raise ConfigurationFailed(
-            f"The base URL {base_url!r} is not an address.",
-            hint="It looks like https://api.openai.com/v1 (OPENAI_BASE_URL or base_url).",
-        )
-    return urlunsplit(parts._replace(path=f"{parts.path.rstrip('/')}/chat/completions"))
 
 
 def _headers(

@@ -8,6 +8,8 @@ from dataclasses import dataclass, field, replace
 
 from copilot_runtime.actions.execute import Outcome, execute
 from copilot_runtime.actions.frontend import offered
+from copilot_runtime.agents.context import told
+from copilot_runtime.agents.state_tools import SharedState, shared_in
 from copilot_runtime.errors import LimitExceeded, Misuse
 from copilot_runtime.events import (
     ActionExecutionArgs,
@@ -38,15 +40,23 @@ class DirectAgent:
 
     A call of a browser action ends the run: the browser acts and sends the result with its
     next request. With `follow_up == "client"` every run is one turn of the model, because
-    CopilotKit v1 clients ask again themselves.
+    CopilotKit v1 clients ask again themselves. They also write the context of the application
+    into a message of theirs, which we do for all others. With `shared_state`, the model may read
+    and change the state that such a client shares.
     """
 
     def __init__(
-        self, adapter: Adapter, *, max_turns: int = 8, action_timeout: float = 60.0
+        self,
+        adapter: Adapter,
+        *,
+        max_turns: int = 8,
+        action_timeout: float = 60.0,
+        shared_state: bool = True,
     ) -> None:
         self.adapter = adapter
         self.max_turns = max_turns
         self.action_timeout = action_timeout
+        self.shared_state = shared_state
 
     def check(self, run: RunInput) -> None:
         """Raise what can be known to be wrong before the run starts."""
@@ -56,20 +66,25 @@ class DirectAgent:
     def run(self, run: RunInput) -> Events:
         server = [action for action in run.actions if action.run is not None]
         browser = [action for action in run.actions if action.run is None]
-        request = ChatRequest(
-            messages=run.messages,
-            actions=offered(server, browser, for_agent=False),
-            parameters=run.parameters,
-            thread_id=run.thread_id,
-            run_id=run.run_id,
-        )
         if run.follow_up == "client":
+            request = _request(run, run.messages, server, browser)
             return self._turn(request, _Turn(run, server, self.action_timeout))
-        return self._turns(request, run, server)
+        shared = shared_in(run) if self.shared_state else None
+        if shared is not None:
+            server += shared.actions()
+        context = told(run.context, shared.value if shared else None, run.run_id)
+        request = _request(run, [*context, *run.messages], server, browser)
+        return self._turns(request, run, server, shared)
 
-    async def _turns(self, request: ChatRequest, run: RunInput, server: Sequence[Action]) -> Events:
+    async def _turns(
+        self,
+        request: ChatRequest,
+        run: RunInput,
+        server: Sequence[Action],
+        shared: SharedState | None,
+    ) -> Events:
         for _ in range(self.max_turns):
-            turn = _Turn(run, server, self.action_timeout)
+            turn = _Turn(run, server, self.action_timeout, shared)
             async with aclosing(self._turn(request, turn)) as events:
                 async for event in events:
                     yield event
@@ -108,8 +123,15 @@ class _Call:
 class _Turn:
     """What one turn of the model said and which of its calls are still at work."""
 
-    def __init__(self, run: RunInput, server: Sequence[Action], timeout: float) -> None:
+    def __init__(
+        self,
+        run: RunInput,
+        server: Sequence[Action],
+        timeout: float,
+        shared: SharedState | None = None,
+    ) -> None:
         self.run = run
+        self.shared = shared
         self.server = {action.name: action for action in reversed(server)}
         self.browser = {action.name for action in run.actions if action.run is None}
         self.timeout = timeout
@@ -151,6 +173,8 @@ class _Turn:
         call_id, task = finished
         name, result = self.calls[call_id].name, task.result().result
         events: list[Event] = [ActionExecutionResult(call_id=call_id, name=name, result=result)]
+        if self.shared is not None and (state := self.shared.change_by(call_id)) is not None:
+            events.insert(0, state)
         action = self.server.get(name)
         if action is not None and action.return_direct and task.result().error is None and result:
             self.direct = True
@@ -199,6 +223,21 @@ async def _unknown(name: str, server: dict[str, Action], browser: set[str]) -> O
     known = ", ".join(sorted({*server, *browser})) or "none"
     logger.warning("The model called the unknown action %r; known: %s", name, known)
     return Outcome.failed("UNKNOWN_ACTION", f"There is no action {name!r}. Known: {known}.")
+
+
+def _request(
+    run: RunInput,
+    messages: Sequence[Message],
+    server: Sequence[Action],
+    browser: Sequence[Action],
+) -> ChatRequest:
+    return ChatRequest(
+        messages=messages,
+        actions=offered(server, browser, for_agent=False),
+        parameters=run.parameters,
+        thread_id=run.thread_id,
+        run_id=run.run_id,
+    )
 
 
 def _next(request: ChatRequest, turn: _Turn) -> ChatRequest:

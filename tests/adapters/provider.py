@@ -24,7 +24,7 @@ DONE = b"data: [DONE]\n\n"
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """What the provider was asked."""
+    """What the provider was asked; `body` is decoded JSON, or bytes of anything else."""
 
     line: str
     headers: dict[str, str]
@@ -122,7 +122,9 @@ async def _read_request(reader: asyncio.StreamReader) -> Request:
     headers = dict(line.lower().split(": ", 1) for line in head[1:-2])
     size = int(headers.get("content-length", 0))
     body = await reader.readexactly(size)
-    return Request(head[0], headers, json.loads(body) if body else None)
+    if "json" in headers.get("content-type", "json"):
+        return Request(head[0], headers, json.loads(body) if body else None)
+    return Request(head[0], headers, body)
 
 
 def piece(data: bytes) -> bytes:

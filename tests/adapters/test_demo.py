@@ -23,9 +23,11 @@ from copilot_runtime.interfaces import Action, ChatRequest, Parameters
 from copilot_runtime.messages import (
     ActionExecutionMessage,
     ImageMessage,
+    MediaPart,
     Message,
     ResultMessage,
     TextMessage,
+    TextPart,
 )
 
 pytestmark = pytest.mark.anyio
@@ -247,6 +249,41 @@ async def test_an_image_is_acknowledged():
     image = ImageMessage(id="i", role="user", format="png", bytes="iVBORw0KGgo=")
 
     assert "an image (png, 9 bytes)" in text_of(await answer(said("look"), image))
+
+
+async def test_attachments_are_named():
+    parts = [
+        TextPart(text="What is this?"),
+        MediaPart(kind="image", source="data", value="iVBORw0KGgo=", mime_type="image/png"),
+        MediaPart(kind="document", source="url", value="https://x.example/a.pdf"),
+    ]
+    message = TextMessage(id="m", role="user", content="What is this?", parts=parts)
+
+    assert text_of(await answer(message)).startswith(
+        "You sent an image (image/png, 9 bytes) and a document "
+        "(application/pdf, https://x.example/a.pdf). I am the demo model"
+    )
+
+
+STATE = [action("AGUISendStateSnapshot", "Replace the state"), action("AGUISendStateDelta")]
+
+
+async def test_a_shared_state_is_set_when_asked():
+    events = await answer(said('Set the state to {"counter": 7}, please'), actions=STATE)
+    assert calls_of(events) == [("AGUISendStateSnapshot", {"snapshot": {"counter": 7}})]
+
+
+@pytest.mark.parametrize("text", ["send me the state", "hello", 'state {"a":', 'note {"a": 1}'])
+async def test_nobody_is_told_to_send_a_state(text: str):
+    events = await answer(said(text), actions=STATE)
+    assert calls_of(events) == []
+    assert "agui" not in text_of(events).lower()
+
+
+async def test_a_changed_state_is_reported_in_few_words():
+    call = ActionExecutionMessage(id="c", name="AGUISendStateSnapshot", arguments="{}")
+    result = ResultMessage(id="r", call_id="c", name=call.name, result='{"success":true}')
+    assert text_of(await answer(said("set it"), call, result)) == "The shared state has changed."
 
 
 async def test_an_empty_conversation_gets_the_introduction():

@@ -5,22 +5,20 @@ from collections.abc import Sequence
 from hypothesis import given
 from hypothesis import strategies as st
 
-from copilot_runtime.adapters._prepare import (
-    IMAGE_TOKENS,
-    NO_RESULT,
-    Exchange,
-    Item,
-    fitted,
-    prepared,
-)
+from copilot_runtime.adapters._media import IMAGE_TOKENS
+from copilot_runtime.adapters._prepare import NO_RESULT, Exchange, Item, fitted, prepared
 from copilot_runtime.messages import (
     ActionExecutionMessage,
+    ActivityMessage,
     AgentStateMessage,
     ImageMessage,
+    MediaPart,
     Message,
+    ReasoningMessage,
     ResultMessage,
     Role,
     TextMessage,
+    TextPart,
 )
 
 IDS = st.sampled_from(["", "a", "b", "c", "d"])
@@ -28,9 +26,22 @@ ROLES: st.SearchStrategy[Role] = st.sampled_from(
     ["user", "assistant", "system", "developer", "tool"]
 )
 TEXTS = st.text(max_size=40)
+PARTS = st.lists(
+    st.one_of(
+        st.builds(TextPart, text=TEXTS),
+        st.builds(
+            MediaPart,
+            value=TEXTS | st.sampled_from(["data:text/plain,%zz", "http://[x", "data:;base64,=="]),
+            mime_type=st.sampled_from([None, "", "text/plain", "video/mp4", "IMAGE/png; a=b"]),
+            metadata=st.none() | st.dictionaries(st.just("filename"), TEXTS | st.integers()),
+        ),
+    ),
+    max_size=3,
+)
 MESSAGES: st.SearchStrategy[list[Message]] = st.lists(
     st.one_of(
         st.builds(TextMessage, id=IDS, role=ROLES, content=TEXTS),
+        st.builds(TextMessage, id=IDS, role=ROLES, content=TEXTS, parts=PARTS),
         st.builds(ImageMessage, id=IDS, role=ROLES, format=TEXTS, bytes=TEXTS),
         st.builds(ActionExecutionMessage, id=IDS, name=IDS, arguments=TEXTS),
         st.builds(ResultMessage, id=IDS, call_id=IDS, name=IDS, result=TEXTS),
@@ -126,12 +137,14 @@ def test_a_call_without_a_result_says_so():
     ]
 
 
-def test_empty_texts_of_the_model_and_agent_states_are_dropped():
+def test_empty_texts_of_the_model_and_what_no_provider_knows_are_dropped():
     messages: list[Message] = [
         said("", "assistant"),
         said(" \n", "system"),
         said("result", "tool"),
         AgentStateMessage(id="s", agent="a", state={}),
+        ReasoningMessage(id="r", content="Hm."),
+        ActivityMessage(id="p", activity_type="plan", content={}),
         said(""),
     ]
     assert prepared(messages) == [said("")]
@@ -170,6 +183,17 @@ def test_an_image_costs_what_an_image_costs():
         image,
         said("What is this?"),
     ]
+
+
+def test_attachments_cost_what_they_are_and_not_what_their_text_is_long():
+    image = MediaPart(kind="image", source="data", value="A" * 1_000_000)
+    speech = MediaPart(kind="audio", source="data", value="A" * 1_000_000, mime_type="audio/wav")
+    parts = [TextPart(text="Compare"), image, speech]
+    shown = TextMessage(id="u1", role="user", content="Compare", parts=parts)
+    tokens = IMAGE_TOKENS + 500 + 10
+
+    assert fitted([shown, said("And now?")], tokens) == [shown, said("And now?")]
+    assert fitted([shown, said("And now?")], tokens - 10) == [said("And now?")]
 
 
 def test_huge_results_of_this_turn_are_shortened_and_never_dropped():

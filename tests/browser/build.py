@@ -1,4 +1,4 @@
-"""Builds `examples/react-v1`, unless the build at hand is newer than its sources."""
+"""Builds the React examples, unless the build at hand is newer than its sources."""
 
 import hashlib
 import os
@@ -6,41 +6,43 @@ import shutil
 import subprocess
 from pathlib import Path
 
-EXAMPLE = Path(__file__).parents[2] / "examples" / "react-v1"
+EXAMPLES = Path(__file__).parents[2] / "examples"
 SOURCES = ("package-lock.json", "package.json", "index.html", "vite.config.ts", "tsconfig.json")
 
 
-def built_page() -> Path:
-    """Return the folder of the built page, building it first if need be."""
-    page = EXAMPLE / "dist"
-    if not _is_marked(page, _digest(*SOURCES, "src")):
-        _npm("build", "run", "build")
-        _mark(page, _digest(*SOURCES, "src"))
+def built_page(name: str) -> Path:
+    """Return the folder of an example's built page, building it first if need be."""
+    example = EXAMPLES / name
+    page = example / "dist"
+    if not _is_marked(page, _digest(example, *SOURCES, "src")):
+        modules = example / "node_modules"
+        if not _is_marked(modules, _digest(example, "package-lock.json")):
+            _npm(example, "ci")
+            _mark(modules, _digest(example, "package-lock.json"))
+        _npm(example, "run", "build")
+        _mark(page, _digest(example, *SOURCES, "src"))
     return page
 
 
-def _npm(purpose: str, *arguments: str) -> None:
-    modules = EXAMPLE / "node_modules"
-    if purpose == "build" and not _is_marked(modules, _digest("package-lock.json")):
-        _npm("install", "ci")
-        _mark(modules, _digest("package-lock.json"))
+def _npm(example: Path, *arguments: str) -> None:
     npm = shutil.which("npm")
     assert npm, "npm was not found: the example is built with Node 20 or newer"
-    # VITE_RUNTIME_URL would point the page away from the runtime under test
+    # the page shall find the runtime under test, which serves it
     environment = {name: value for name, value in os.environ.items() if "VITE_" not in name}
+    environment["VITE_RUNTIME_URL"] = "/graphql"
     done = subprocess.run(
-        [npm, *arguments], cwd=EXAMPLE, env=environment, capture_output=True, text=True
+        [npm, *arguments], cwd=example, env=environment, capture_output=True, text=True
     )
     assert done.returncode == 0, f"npm {' '.join(arguments)} failed:\n{done.stdout}{done.stderr}"
 
 
-def _digest(*names: str) -> str:
+def _digest(example: Path, *names: str) -> str:
     """Return what these files and folders of the example hold, as one number."""
     digest = hashlib.sha256()
     for name in names:
-        path = EXAMPLE / name
+        path = example / name
         for file in sorted(path.rglob("*")) if path.is_dir() else [path]:
-            digest.update(str(file.relative_to(EXAMPLE)).encode() + file.read_bytes())
+            digest.update(str(file.relative_to(example)).encode() + file.read_bytes())
     return digest.hexdigest()
 
 

@@ -53,7 +53,7 @@ def chromium() -> str:
 @pytest.fixture(scope="session")
 def page_folder(chromium: str) -> Path:
     """Return the built page; where there is no browser, nothing is built."""
-    return built_page()
+    return built_page("react-v1")
 
 
 @pytest.fixture(scope="session")

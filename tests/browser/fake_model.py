@@ -41,8 +41,16 @@ class Turn:
     @property
     def wants_suggestions(self) -> bool:
         """Say whether the page asks for suggestions: CopilotKit then forces one function."""
+        return self._forced in ("extract", "copilotkitSuggest")
+
+    @property
+    def _forced(self) -> str | None:
         choice = self.body.get("tool_choice")
-        return isinstance(choice, dict) and choice["function"]["name"] == "extract"
+        return choice["function"]["name"] if isinstance(choice, dict) else None
+
+    async def suggest(self) -> None:
+        """Call the function the page forces: v1 and v2 name it differently."""
+        await self.call(self._forced or "", suggestions=SUGGESTIONS)
 
     async def say(self, text: str) -> None:
         """Stream one piece of text."""
@@ -101,6 +109,8 @@ class FakeModel:
 
     def __init__(self) -> None:
         self.url = ""
+        self.place = "board"
+        """What the model calls the page when it repeats the results of actions."""
         self.scripts: dict[str, Script] = {}
         self.turns: list[Turn] = []
         self._connections: set[asyncio.Task[None]] = set()
@@ -148,9 +158,9 @@ class FakeModel:
 
     async def _answer(self, turn: Turn) -> None:
         if turn.wants_suggestions:
-            await _suggest(turn)
+            await turn.suggest()
         elif turn.results:
-            await turn.say(f"The board says: {' '.join(turn.results)}")
+            await turn.say(f"The {self.place} says: {' '.join(turn.results)}")
         elif turn.question in self.scripts:
             await self.scripts[turn.question](turn)
         else:
@@ -170,7 +180,3 @@ async def running_model() -> AsyncGenerator[FakeModel, None]:
     finally:
         server.close()
         await model.close()
-
-
-async def _suggest(turn: Turn) -> None:
-    await turn.call("extract", suggestions=SUGGESTIONS)

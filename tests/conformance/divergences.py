@@ -6,9 +6,11 @@ from pathlib import Path
 FILE = Path(__file__).parent / "DIVERGENCES.md"
 ANSWERS = "What the client ends up with"
 REQUESTS = "What the model is asked"
+AGUI_ANSWERS = "What clients of 1.74 end up with"
+OLD_AGUI_ANSWERS = "What clients of 1.50 and 1.57 end up with"
 
 _ROW = re.compile(r"^\| (`[^|]+`) \| (.+) \|$", re.MULTILINE)
-_NAME = re.compile(r"`(\w+)`")
+_NAME = re.compile(r"`([\w-]+)`")
 
 
 def reasons(title: str) -> dict[str, str]:

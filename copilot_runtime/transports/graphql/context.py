@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
-from copilot_runtime.interfaces import Agent, Runs
+from copilot_runtime.interfaces import Agent, Caller, Runs
 from copilot_runtime.transports.graphql.documents import Documents
 
 CONTEXT = "copilot_runtime.context"
@@ -14,10 +14,9 @@ CONTEXT = "copilot_runtime.context"
 class Gateway(Runs, Protocol):
     """The runtime, as this transport sees it."""
 
-    @property
-    def agents(self) -> Mapping[str, Agent]: ...
+    async def agents_for(self, caller: Caller) -> Mapping[str, Agent]: ...
 
-    def agent(self, name: str | None) -> Agent: ...
+    async def agent(self, name: str | None, caller: Caller) -> Agent: ...
 
 
 @dataclass(slots=True)
@@ -26,8 +25,7 @@ class Context:
 
     runs: Gateway
     documents: Documents
-    headers: Mapping[str, str]
-    """The client's headers that may be forwarded, lower case."""
+    caller: Caller
     properties: Mapping[str, Any]
     """What the operator set for every request; the client's come on top."""
     max_messages: int

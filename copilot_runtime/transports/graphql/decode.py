@@ -56,6 +56,7 @@ def run_input(
             hint="Raise max_messages in the settings, or start a new thread.",
         )
     session = data.agent_session or None
+    request_type = data.metadata.request_type.value if data.metadata.request_type else "Chat"
     return RunInput(
         thread_id=data.thread_id or str(uuid4()),
         run_id=new_id(),
@@ -66,16 +67,18 @@ def run_input(
         context=_context(data.context or ()),
         parameters=_parameters(data.forwarded_parameters or None),
         properties={**context.properties, **(properties or {})},
-        headers=context.headers,
+        headers=context.caller.headers,
         agents=_agents(data),
         resume=_resume(data.meta_events or ()),
         rules=_rules(data.cloud or None),
         extensions=_extensions(data),
         url=data.frontend.url or None,
-        request_type=data.metadata.request_type.value if data.metadata.request_type else "Chat",
+        request_type=request_type,
         operation="subscription" if detached else "generateCopilotResponse",
         follow_up="client",
         detached=detached,
+        user=context.caller.user,
+        kept=bool(data.thread_id) and request_type == "Chat",
     )
 
 

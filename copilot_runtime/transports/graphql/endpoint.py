@@ -7,9 +7,9 @@ others. Both write the same dialect.
 
 import inspect
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from contextlib import aclosing
-from functools import cached_property, lru_cache
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from graphql import (
@@ -22,7 +22,9 @@ from graphql import (
 from graphql.execution import experimental_execute_incrementally
 from starlette.types import Receive, Scope, Send
 
+from copilot_runtime.interfaces import Caller
 from copilot_runtime.security.cors import Cors, RawHeaders
+from copilot_runtime.transports.callers import CALLER
 from copilot_runtime.transports.graphql.context import CONTEXT, Context, Gateway
 from copilot_runtime.transports.graphql.documents import Document, Documents
 from copilot_runtime.transports.graphql.encode import Encoder
@@ -37,19 +39,18 @@ from copilot_runtime.transports.graphql.inputs import GenerateCopilotResponseInp
 from copilot_runtime.transports.graphql.plan import Plan
 from copilot_runtime.transports.graphql.reply import Reply
 from copilot_runtime.transports.graphql.request import (
-    BadRequest,
-    ClientGone,
     GraphQLRequest,
-    read_body,
     read_post,
     read_query_string,
 )
 from copilot_runtime.transports.graphql.schema import core_schema, respond
-from copilot_runtime.transports.graphql.stream import Stalled, attended
+from copilot_runtime.transports.request import BadRequest, ClientGone, read_body
+from copilot_runtime.transports.stream import Stalled, attended
 
 if TYPE_CHECKING:
     from copilot_runtime.transports.graphql.websocket import Socket
 
+_NOBODY = Caller()
 _CLIENT_VERSION = "x-copilotkit-runtime-client-gql-version"
 _VERSION = re.compile(r"[\w.+-]{1,64}")
 
@@ -60,8 +61,8 @@ _WITHOUT_PREFLIGHT = frozenset({"", "application/x-www-form-urlencoded"})
 class GraphQLEndpoint:
     """An ASGI application for one URL. Sizes are in bytes, times in seconds.
 
-    `forwards` tells which request headers a run may see; `properties` are the operator's, and
-    those of the client come on top.
+    `properties` are the operator's, and those of the client come on top. Who asks is in the
+    scope, under `CALLER`.
     """
 
     def __init__(
@@ -69,7 +70,6 @@ class GraphQLEndpoint:
         runs: Gateway,
         *,
         properties: Mapping[str, Any] | None = None,
-        forwards: Callable[[str], bool] = frozenset().__contains__,
         cors: Cors | None = None,
         max_body_bytes: int = 16 * 1024 * 1024,
         max_messages: int = 2000,
@@ -81,7 +81,6 @@ class GraphQLEndpoint:
     ) -> None:
         self.runs = runs
         self._properties = properties or {}
-        self._forwards = lru_cache(maxsize=256)(forwards)  # clients send the same few names
         self._cors = cors or Cors()
         self._max_body_bytes = max_body_bytes
         self._max_messages = max_messages
@@ -100,7 +99,7 @@ class GraphQLEndpoint:
             name.decode("latin-1"): value.decode("latin-1") for name, value in scope["headers"]
         }
         if scope["type"] == "websocket":
-            await self._connection(scope, receive, send, headers)
+            await self._connection(scope, receive, send)
             return
         reply = Reply(
             send,
@@ -115,11 +114,9 @@ class GraphQLEndpoint:
         except (ClientGone, Stalled):
             pass  # nobody is left to be told
 
-    async def _connection(
-        self, scope: Scope, receive: Receive, send: Send, headers: Mapping[str, str]
-    ) -> None:
+    async def _connection(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve a WebSocket. What its mutations started ends with it; subscriptions go on."""
-        context = self._context(headers)
+        context = self._context(scope)
         try:
             await self._socket({**scope, CONTEXT: context}, receive, send)
         finally:
@@ -136,10 +133,10 @@ class GraphQLEndpoint:
             self._check_origin(headers)
             body = await read_body(receive, headers, self._max_body_bytes)
             request = read_post(body, headers.get("content-type", "application/json"))
-            await self._operation(request, receive, headers, reply)
+            await self._operation(request, scope, receive, reply)
         elif method == "GET":
             request = read_query_string(scope["query_string"])
-            await self._operation(request, receive, headers, reply, reads_only=True)
+            await self._operation(request, scope, receive, reply, reads_only=True)
         else:
             raise BadRequest("GraphQL only supports GET and POST requests.", 405, allow="GET, POST")
 
@@ -157,8 +154,8 @@ class GraphQLEndpoint:
     async def _operation(
         self,
         request: GraphQLRequest,
+        scope: Scope,
         receive: Receive,
-        headers: Mapping[str, str],
         reply: Reply,
         *,
         reads_only: bool = False,
@@ -172,7 +169,7 @@ class GraphQLEndpoint:
         if document.errors:
             await reply.json(coded(document.errors, "GRAPHQL_VALIDATION_FAILED"), bad=True)
             return
-        context = self._context(headers)
+        context = self._context(scope)
         try:
             work = self._execute(request, document, context, reply)
             await attended(work, receive, lambda: self._stop(context))
@@ -242,11 +239,11 @@ class GraphQLEndpoint:
             async for later in results:
                 await stream.send_json(dialect.next(later), last=not later.has_next)
 
-    def _context(self, headers: Mapping[str, str]) -> Context:
+    def _context(self, scope: Scope) -> Context:
         return Context(
             runs=self.runs,
             documents=self._documents,
-            headers={name: value for name, value in headers.items() if self._forwards(name)},
+            caller=scope.get(CALLER, _NOBODY),
             properties=self._properties,
             max_messages=self._max_messages,
         )

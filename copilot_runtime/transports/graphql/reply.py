@@ -11,17 +11,12 @@ from copilot_runtime.security.cors import RawHeaders
 from copilot_runtime.transports.graphql.failures import refusal
 from copilot_runtime.transports.graphql.framing import (
     GRAPHQL_JSON,
+    Framing,
     framing_for,
     json_type_for,
 )
-from copilot_runtime.transports.graphql.request import BadRequest
-from copilot_runtime.transports.graphql.stream import Stream
-
-_UNBUFFERED: RawHeaders = [
-    (b"cache-control", b"no-cache"),
-    (b"x-accel-buffering", b"no"),  # nginx holds back what it does not know to be a stream
-    (b"content-encoding", b"identity"),  # so does a compressing middleware
-]
+from copilot_runtime.transports.request import BadRequest
+from copilot_runtime.transports.stream import UNBUFFERED, Stream
 
 
 class Reply:
@@ -67,7 +62,7 @@ class Reply:
         await self._whole(status, b"", [])
 
     @asynccontextmanager
-    async def stream(self) -> AsyncGenerator[Stream, None]:
+    async def stream(self) -> AsyncGenerator["Payloads", None]:
         """Begin a streamed answer, and end it well or not at all."""
         framing = self._framing
         assert framing is not None, "require_stream comes first"
@@ -77,14 +72,14 @@ class Reply:
                 "status": 200,
                 "headers": [
                     (b"content-type", framing.content_type),
-                    *_UNBUFFERED,
+                    *UNBUFFERED,
                     *self._headers,
                 ],
             }
         )
-        stream = Stream(self._send, framing, self._write_timeout)
+        stream = Stream(self._send, self._write_timeout)
         try:
-            yield stream
+            yield Payloads(stream, framing)
         finally:
             stream.close()
 
@@ -98,3 +93,25 @@ class Reply:
             }
         )
         await self._send({"type": "http.response.body", "body": body})
+
+
+class Payloads:
+    """The payloads of a streamed answer, cut as its framing says."""
+
+    def __init__(self, stream: Stream, framing: Framing) -> None:
+        self._stream = stream
+        self._framing = framing
+        self._opening = framing.opening
+
+    async def send(self, *payloads: bytes, last: bool = False) -> None:
+        """Write payloads of JSON bytes at once. With `last`, the body ends after them."""
+        parts = [self._framing.part(payload) for payload in payloads]
+        if self._opening:
+            parts.insert(0, self._opening)
+            self._opening = b""
+        if last:
+            parts.append(self._framing.closing)
+        await self._stream.write(parts[0] if len(parts) == 1 else b"".join(parts), last=last)
+
+    async def send_json(self, payload: Mapping[str, Any], *, last: bool = False) -> None:
+        await self.send(dumps(payload), last=last)

@@ -1,13 +1,11 @@
 """Read a GraphQL request from HTTP (https://graphql.github.io/graphql-over-http/draft/)."""
 
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import parse_qsl
 
-from starlette.types import Receive
-
 from copilot_runtime.jsontext import loads
+from copilot_runtime.transports.request import BadRequest
 
 _PARAMETERS = {"query", "operationName", "variables", "extensions"}
 
@@ -17,44 +15,6 @@ class GraphQLRequest:
     query: str
     operation_name: str | None = None
     variables: dict[str, Any] = field(default_factory=dict[str, Any])
-
-
-class BadRequest(Exception):
-    """The request cannot be read. `status` is the HTTP status for clients that look at it."""
-
-    def __init__(
-        self, message: str, status: int = 400, code: str = "BAD_REQUEST", *, allow: str = ""
-    ) -> None:
-        super().__init__(message)
-        self.message = message
-        self.status = status
-        self.code = code
-        self.allow = allow
-
-
-class ClientGone(Exception):
-    """The client left before it had said what it wants."""
-
-
-async def read_body(receive: Receive, headers: Mapping[str, str], limit: int) -> bytes:
-    """Collect the body. Raises `BadRequest` (413) when it is larger than `limit` bytes."""
-    too_large = BadRequest(f"The request body is larger than {limit} bytes.", 413, "LIMIT_EXCEEDED")
-    length = headers.get("content-length", "")
-    if length.isdigit() and int(length) > limit:
-        raise too_large
-    pieces: list[bytes] = []
-    size = 0
-    while True:
-        message = await receive()
-        if message["type"] == "http.disconnect":
-            raise ClientGone
-        piece: bytes = message.get("body", b"")
-        size += len(piece)
-        if size > limit:
-            raise too_large
-        pieces.append(piece)
-        if not message.get("more_body", False):
-            return pieces[0] if len(pieces) == 1 else b"".join(pieces)
 
 
 def read_post(body: bytes, content_type: str) -> GraphQLRequest:

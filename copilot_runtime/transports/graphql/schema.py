@@ -21,7 +21,7 @@ from copilot_runtime.transports.graphql.inputs import (
 from copilot_runtime.transports.graphql.outputs import CopilotResponse, Place
 from copilot_runtime.transports.graphql.scalars import CONFIG, JSONObject
 from copilot_runtime.transports.graphql.state import load_state
-from copilot_runtime.transports.graphql.updates import CopilotResponseUpdate, updates
+from copilot_runtime.transports.graphql.updates import CopilotResponseUpdate, owns, updates
 
 CopilotInfo: TypeAlias = Info[Context, None]
 
@@ -54,10 +54,12 @@ class Query:
 
     @strawberry.field
     async def available_agents(self, info: CopilotInfo) -> AgentsResponse:
+        context = info.context
+        agents = await context.runs.agents_for(context.caller)
         return AgentsResponse(
             agents=[
                 Agent(id=name, name=name, description=getattr(agent, "description", "") or "")
-                for name, agent in info.context.runs.agents.items()
+                for name, agent in agents.items()
             ]
         )
 
@@ -89,7 +91,7 @@ class Mutation:
         description="Stop a run that a subscription started. True when it was still going on."
     )
     async def stop_copilot_response(self, info: CopilotInfo, run_id: str) -> bool:
-        return info.context.runs.stop(run_id)
+        return await owns(info.context, run_id) and info.context.runs.stop(run_id)
 
 
 @strawberry.type

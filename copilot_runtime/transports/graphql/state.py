@@ -22,7 +22,7 @@ async def load_state(context: Context, agent_name: str, thread_id: str) -> Loade
     An agent that keeps threads has `async def load_state(thread_id) -> (state, messages) | None`,
     both as JSON values; of any other, every thread is new.
     """
-    agent = context.runs.agent(agent_name)
+    agent = await context.runs.agent(agent_name, context.caller)
     loader = getattr(agent, "load_state", None)
     found: tuple[dict[str, Any], list[Any]] | None = await loader(thread_id) if loader else None
     if found is None:

@@ -8,7 +8,7 @@ from typing import Any
 import strawberry
 from graphql import GraphQLError
 
-from copilot_runtime.errors import RUN_FAILED, CopilotError, Misuse
+from copilot_runtime.errors import RUN_FAILED, CopilotError, Misuse, NotFound
 from copilot_runtime.events import (
     LAST,
     ActionExecutionArgs,
@@ -108,12 +108,26 @@ async def _updates(
             yield _update(cursor, thread_id, run_id, events)
 
 
+async def owns(context: Context, run_id: str) -> bool:
+    """Say whether there is such a run, and it is this caller's."""
+    try:
+        await _thread(context, run_id)
+    except NotFound:
+        return False
+    return True
+
+
 async def _thread(context: Context, run_id: str) -> str:
-    """Return the thread of a run, which the first event of its log tells."""
+    """Return the thread of a run, which the first event of its log tells.
+
+    Raises `NotFound`, also for the run of another person.
+    """
     async with aclosing(context.runs.follow(run_id)) as batches:
         async for batch in batches:
             first = batch.events[0]
             assert isinstance(first, RunStarted), "the runtime writes the first event of every log"
+            if first.user != context.caller.user:
+                raise NotFound(f"No run {run_id!r}.")
             return first.thread_id
     raise AssertionError("a run that has begun has a first event")
 

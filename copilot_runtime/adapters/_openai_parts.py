@@ -1,0 +1,101 @@
+"""Messages with attachments, as OpenAI's chat completions API wants them.
+
+What the API has no place for is refused when the person sends it. In an older message a sentence
+stands in its place, or one video would end the whole conversation.
+"""
+
+from typing import Any
+
+from copilot_runtime.adapters._media import Media, media_of, text_in
+from copilot_runtime.errors import Misuse
+from copilot_runtime.messages import MediaPart, TextMessage
+
+Json = dict[str, Any]
+
+_API = "OpenAI's chat completions API"
+_AUDIO = {
+    "audio/mp3": "mp3",
+    "audio/mpeg": "mp3",
+    "audio/vnd.wave": "wav",
+    "audio/wav": "wav",
+    "audio/wave": "wav",
+    "audio/x-wav": "wav",
+}
+
+
+def content_of(message: TextMessage, *, new: bool) -> str | list[Json]:
+    """Return the content of a message. `new` says that it is what the person sent just now.
+
+    Raises `Misuse` for a new attachment that the API does not take.
+    """
+    if message.role != "user" or not any(isinstance(part, MediaPart) for part in message.parts):
+        return message.content
+    content: list[Json] = []
+    for part in message.parts:
+        if not isinstance(part, MediaPart):
+            if part.text:
+                content.append(_text(part.text))
+            continue
+        media = media_of(part)
+        shown = _shown(media)
+        if isinstance(shown, str):
+            if new:
+                raise Misuse(
+                    f"The model cannot take {media}: {shown}.",
+                    hint="Let the chat accept other files only, or use a model and an agent "
+                    "that take this kind.",
+                )
+            shown = _text(f"[Here was {media}. It is left out: {shown}.]")
+        content.append(shown)
+    return content
+
+
+def _shown(media: Media) -> Json | str:
+    """Return the part of the content, or why there is none."""
+    match media.kind:
+        case "image":
+            return _image(media)
+        case "audio":
+            return _audio(media)
+        case "document":
+            return _document(media)
+        case "video":
+            return f"{_API} takes no video"
+
+
+def _image(media: Media) -> Json | str:
+    if media.id:
+        return {"type": "file", "file": {"file_id": media.id}}
+    url = media.url or _data_url(media, "image/png")
+    return {"type": "image_url", "image_url": {"url": url}}
+
+
+def _audio(media: Media) -> Json | str:
+    if not media.data:
+        return f"{_API} takes audio only with its content, not by an address or an id"
+    format = _AUDIO.get(media.mime_type or "audio/wav")
+    if format is None:
+        return f"{_API} takes audio as wav or mp3, not as {media.mime_type}"
+    return {"type": "input_audio", "input_audio": {"data": media.data, "format": format}}
+
+
+def _document(media: Media) -> Json | str:
+    if media.id:
+        return {"type": "file", "file": {"file_id": media.id}}
+    if media.url:
+        return f"{_API} takes documents with their content or by an id, not by an address"
+    if (text := text_in(media)) is not None:  # every model can read it
+        return _text(f"{media.filename or 'Attached document'}:\n\n{text}")
+    file = {
+        "filename": media.filename or "document.pdf",
+        "file_data": _data_url(media, "application/pdf"),
+    }
+    return {"type": "file", "file": file}
+
+
+def _data_url(media: Media, mime_type: str) -> str:
+    return f"data:{media.mime_type or mime_type};base64,{media.data}"
+
+
+def _text(text: str) -> Json:
+    return {"type": "text", "text": text}

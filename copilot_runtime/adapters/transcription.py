@@ -1,0 +1,195 @@
+"""From speech to text, by any server with OpenAI's `/audio/transcriptions`."""
+
+from collections.abc import Callable, Mapping
+from pathlib import PurePath
+from typing import Any, Literal, Protocol
+from uuid import uuid4
+
+import orjson
+
+from copilot_runtime.adapters._failures import failure, message_in
+from copilot_runtime.adapters._openai_access import Access, ApiKey
+from copilot_runtime.errors import AuthenticationFailed, CopilotError, RateLimited
+from copilot_runtime.upstream import Upstream
+
+_NAME = "Transcription"
+_ENDINGS = {
+    "audio/aac": "aac",
+    "audio/flac": "flac",
+    "audio/mp3": "mp3",
+    "audio/mp4": "mp4",
+    "audio/mpeg": "mp3",
+    "audio/ogg": "ogg",
+    "audio/wav": "wav",
+    "audio/webm": "webm",
+}
+"""The type of a recording → how its file must end, by which providers tell what it is."""
+
+_TOO_LONG = ("too long", "longer than", "maximum content size", "too large")
+_TOO_SHORT = ("too short",)
+_FORMAT = ("invalid file format", "could not be decoded", "unsupported file format", "corrupted")
+
+
+class Transcriber(Protocol):
+    """Something that understands speech.
+
+    A transcriber may also have `async aclose()`, which is awaited when the server ends.
+    """
+
+    async def transcribe(self, audio: bytes, filename: str, mime_type: str) -> str:
+        """Return what was said. Raises `AudioRefused`, or any other `CopilotError`."""
+        ...
+
+
+class AudioRefused(CopilotError):
+    """A recording that nobody can understand; `reason` is the word CopilotKit's client knows."""
+
+    code = "AUDIO_REFUSED"
+    status_code = 400
+
+    def __init__(
+        self,
+        message: str,
+        reason: Literal["audio_too_long", "audio_too_short", "invalid_audio_format"],
+    ) -> None:
+        super().__init__(message)
+        self.reason = reason
+
+
+class OpenAITranscriber:
+    """Asks a model of OpenAI, or of any server with the same API at `base_url`.
+
+    Without `api_key` and `base_url`, `OPENAI_API_KEY` and `OPENAI_BASE_URL` count. `language` is
+    an ISO 639-1 code, for when everybody speaks the same one. Times are in seconds.
+    """
+
+    def __init__(
+        self,
+        model: str = "whisper-1",
+        *,
+        api_key: ApiKey | None = None,
+        base_url: str | None = None,
+        language: str | None = None,
+        headers: Mapping[str, str] | None = None,
+        connect_timeout: float = 10.0,
+        idle_timeout: float = 60.0,
+        max_retries: int = 2,
+    ) -> None:
+        self.model = model
+        self.language = language
+        self._access = Access(api_key, base_url)
+        self._url = self._access.url("audio/transcriptions")
+        self._headers = {name.lower(): value for name, value in (headers or {}).items()}
+        self._upstream = Upstream(
+            _NAME,
+            connect_timeout=connect_timeout,
+            idle_timeout=idle_timeout,
+            max_retries=max_retries,
+        )
+
+    async def transcribe(self, audio: bytes, filename: str, mime_type: str) -> str:
+        """Ask the model. Raises `CopilotError`; a `NetworkError` if there was no whole answer."""
+        key = await self._access.key()
+        fields = {"model": self.model, "response_format": "json"}
+        if self.language:
+            fields["language"] = self.language
+        content_type, body = _form(fields, _named(filename, mime_type), mime_type, audio)
+        headers = {
+            "content-type": content_type,
+            "accept": "application/json",
+            "user-agent": "copilot-runtime",
+            **({"authorization": f"Bearer {key}"} if key else {}),
+            **self._headers,
+        }
+        async with self._upstream.post(self._url, body, headers) as reply:
+            answer = await reply.text()
+            if not 200 <= reply.status < 300:
+                raise _refusal(reply.status, answer, reply.headers, key)
+        return _text_in(answer)
+
+    async def aclose(self) -> None:
+        """Close the connections."""
+        await self._upstream.aclose()
+
+
+class ScriptedTranscriber:
+    """Understands what a test wrote for it, and remembers what it heard: the public test double.
+
+    A function gets what `transcribe` gets; an exception is raised.
+    """
+
+    def __init__(self, *answers: str | Callable[[bytes, str, str], str] | Exception) -> None:
+        self.heard: list[tuple[bytes, str, str]] = []
+        self._answers = answers
+
+    async def transcribe(self, audio: bytes, filename: str, mime_type: str) -> str:
+        """Give the next answer; the last one counts for all that follow."""
+        self.heard.append((audio, filename, mime_type))
+        answer = self._answers[min(len(self.heard), len(self._answers)) - 1]
+        if isinstance(answer, Exception):
+            raise answer
+        return answer(audio, filename, mime_type) if callable(answer) else answer
+
+
+def _form(
+    fields: Mapping[str, str], filename: str, mime_type: str, audio: bytes
+) -> tuple[str, bytes]:
+    """Return the content type and the body of a form with a file (RFC 7578)."""
+    boundary = uuid4().hex
+    parts = [
+        f'--{boundary}\r\ncontent-disposition: form-data; name="{name}"\r\n\r\n{value}\r\n'
+        for name, value in fields.items()
+    ]
+    parts.append(
+        f'--{boundary}\r\ncontent-disposition: form-data; name="file"; filename="{filename}"\r\n'
+        f"content-type: {_printable(mime_type)}\r\n\r\n"
+    )
+    end = f"\r\n--{boundary}--\r\n"
+    body = b"".join(["".join(parts).encode(errors="replace"), audio, end.encode()])
+    return f"multipart/form-data; boundary={boundary}", body
+
+
+def _named(filename: str, mime_type: str) -> str:
+    """Return the name with the ending that belongs to the type."""
+    ending = _ENDINGS.get(mime_type.partition(";")[0].strip().lower())
+    stem = PurePath(filename).stem if ending else filename
+    # what must be escaped, different clients escape differently
+    safe = _printable(stem).replace('"', "'").replace("\\", "_")[:100] or "recording"
+    return f"{safe}.{ending}" if ending else safe
+
+
+def _printable(text: str) -> str:
+    return "".join(character for character in text if character.isprintable())
+
+
+def _refusal(
+    status: int, body: bytes, headers: Mapping[str, str], secret: str | None
+) -> CopilotError:
+    reason = message_in(body).lower()
+    if status == 413 or (status == 400 and any(word in reason for word in _TOO_LONG)):
+        return AudioRefused("Audio file is too long", "audio_too_long")
+    if status == 400 and any(word in reason for word in _TOO_SHORT):
+        return AudioRefused("Audio is too short to transcribe", "audio_too_short")
+    if status == 415 or (status == 400 and any(word in reason for word in _FORMAT)):
+        return AudioRefused("The recording could not be read", "invalid_audio_format")
+    error = failure(_NAME, status, body, headers, secret=secret)
+    if isinstance(error, AuthenticationFailed | RateLimited):
+        return error
+    # not a NetworkError: it was reached and said no
+    return CopilotError(error.message, status_code=status, hint=error.hint, kind=error.kind)
+
+
+def _text_in(answer: bytes) -> str:
+    try:
+        body: Any = orjson.loads(answer)
+    except orjson.JSONDecodeError:
+        body = None
+    match body:
+        case {"text": str(text)}:
+            return text.strip()
+        case _:
+            raise CopilotError(
+                f"{_NAME} API error: The answer is no transcript.",
+                status_code=502,
+                hint="Is the base URL right? It answered with something else.",
+            )

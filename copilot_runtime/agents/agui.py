@@ -1,0 +1,221 @@
+"""Let a remote agent answer, over AG-UI: pydantic-ai, LangGraph, CrewAI, or one of your own."""
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from typing import Any
+from urllib.parse import urlsplit
+
+from copilot_runtime.agui.incoming import Incoming
+from copilot_runtime.agui.messages import encode_messages
+from copilot_runtime.errors import (
+    ConfigurationFailed,
+    CopilotError,
+    IncompleteStream,
+    NetworkError,
+    RunStalled,
+)
+from copilot_runtime.interfaces import Events, Resume, RunInput
+from copilot_runtime.jsontext import dumps, loads
+from copilot_runtime.sse import Frames
+from copilot_runtime.upstream import Reply, Upstream
+
+_LONGEST_REASON = 2_000
+_FAILURE_TIME = 5.0
+_SHORTEST_SECRET = 8
+_NO_HEADERS = frozenset({"connection", "content-length", "cookie", "host", "transfer-encoding"})
+
+
+class AguiAgent:
+    """Asks the agent at `url`, and passes on what it says.
+
+    It gets the headers that may be forwarded; those in `headers` win. Times are in seconds;
+    `idle_timeout` is how long the agent may be silent. A run may have done something before it
+    failed, so nothing is tried twice unless `max_retries` says so.
+    """
+
+    def __init__(
+        self,
+        url: str,
+        *,
+        headers: Mapping[str, str] | None = None,
+        description: str = "",
+        connect_timeout: float = 10.0,
+        idle_timeout: float = 300.0,
+        max_retries: int = 0,
+    ) -> None:
+        parts = urlsplit(url)
+        if parts.scheme not in ("http", "https") or not parts.hostname:
+            raise ConfigurationFailed(
+                f"The agent's URL {url!r} is not an address.",
+                hint="It looks like https://agents.example.com/weather.",
+            )
+        self.url = url
+        self.description = description
+        self._headers = {
+            "content-type": "application/json",
+            "accept": "text/event-stream",
+            "accept-encoding": "identity",  # a compressing proxy would hold events back
+            **{name.lower(): value for name, value in (headers or {}).items()},
+        }
+        self._upstream = Upstream(
+            "Agent",
+            connect_timeout=connect_timeout,
+            idle_timeout=idle_timeout,
+            max_retries=max_retries,
+        )
+
+    async def run(self, run: RunInput) -> Events:
+        """Ask the agent; yield its answer as it comes."""
+        name, state = _name(run), _state(run)
+        frames, incoming = Frames(), Incoming(name, state, run)
+        answered = False
+        try:
+            async with self._upstream.post(
+                self.url, dumps(_body(run, state)), self._sent(run)
+            ) as reply:
+                answered = True
+                if not 200 <= reply.status < 300:
+                    raise await self._refusal(reply)
+                async for block in reply:
+                    for event in incoming.read(frames.feed(block)):
+                        yield event
+                    if incoming.ended:
+                        reply.finished = True
+                        break
+                else:
+                    for event in incoming.read(frames.finish()):
+                        yield event
+        except NetworkError as error:
+            if not incoming.ended:  # then the answer is whole, whatever follows
+                raise _broken(name, error, answered) from error
+        if incoming.failure is not None:
+            raise incoming.failure
+        if not incoming.ended:
+            raise _unfinished(name, frames)
+
+    async def aclose(self) -> None:
+        """Close the connections."""
+        await self._upstream.aclose()
+
+    def _sent(self, run: RunInput) -> dict[str, str]:
+        forwarded = {
+            name.lower(): value
+            for name, value in run.headers.items()
+            if name.lower() not in _NO_HEADERS
+        }
+        return {**forwarded, **self._headers}
+
+    async def _refusal(self, reply: Reply) -> IncompleteStream:
+        """Return the error of an answer that is not 2xx, without our keys should it repeat them."""
+        body = b""
+        with suppress(CopilotError, TimeoutError):  # the status says enough without the text
+            async with asyncio.timeout(_FAILURE_TIME):
+                body = await reply.text()
+        reason = body.decode(errors="replace").strip()
+        for value in self._headers.values():
+            for secret in (value, value.partition(" ")[2]):
+                if len(secret) >= _SHORTEST_SECRET:
+                    reason = reason.replace(secret, "***")
+        if len(reason) > _LONGEST_REASON:
+            reason = f"{reason[:_LONGEST_REASON]}..."
+        return IncompleteStream(
+            f"HTTP {reply.status}: {reason}",
+            hint=f"The agent at {_origin(self.url)} refused. Are its URL and headers right?",
+        )
+
+
+def _body(run: RunInput, state: Any) -> dict[str, Any]:
+    """Return the RunAgentInput, its keys as `@ag-ui/client` sends them."""
+    parent = run.extensions.get("parentRunId")
+    resume, command = _answers(run.resume)
+    return {
+        "threadId": run.thread_id,
+        "runId": run.run_id,
+        **({"parentRunId": parent} if isinstance(parent, str) else {}),
+        "state": state,
+        "messages": encode_messages(run.messages),
+        "tools": [
+            {
+                "name": action.name,
+                "description": action.description,
+                "parameters": dict(action.parameters),
+            }
+            for action in run.actions
+            if action.run is None and action.available != "disabled"
+        ],
+        "context": [{"description": item.description, "value": item.value} for item in run.context],
+        "forwardedProps": {**run.properties, **command},
+        **({"resume": resume} if resume else {}),
+    }
+
+
+def _answers(resumes: Sequence[Resume]) -> tuple[list[dict[str, Any]], dict[str, Any]]:
+    """Return the answers to interrupts, and the one to a legacy interrupt, which has no id."""
+    answers: list[dict[str, Any]] = []
+    command: dict[str, Any] = {}
+    for resume in resumes:
+        id, payload = resume.interrupt_id, resume.payload
+        if id is None:
+            id, payload = _id_in(resume.value), resume.response
+        if id is None:
+            event = _json(resume.value)
+            command = {"command": {"resume": resume.response, "interruptEvent": event}}
+            continue
+        given = {} if payload is None else {"payload": payload}
+        answers.append({"interruptId": id, "status": resume.status, **given})
+    return answers, command
+
+
+def _id_in(value: str) -> str | None:
+    """Return the id of the interrupt that a v1 client repeats whole, as we had sent it."""
+    known = _json(value)
+    id = known.get("id") if isinstance(known, dict) and "reason" in known else None
+    return id if isinstance(id, str) else None
+
+
+def _json(value: str) -> Any:
+    try:
+        return loads(value.encode(errors="replace"))
+    except ValueError:
+        return value
+
+
+def _name(run: RunInput) -> str:
+    return run.agent or "default"
+
+
+def _state(run: RunInput) -> Any:
+    known = run.agents.get(_name(run))
+    return {} if known is None else known.state
+
+
+def _broken(name: str, error: NetworkError, answered: bool) -> CopilotError:
+    """Say what broke; where we asked is for the log."""
+    reason = error.message.partition("API error: ")[2] or error.message
+    if isinstance(error, RunStalled):
+        return RunStalled(f"The agent {name!r} is silent. {reason}", hint=error.hint)
+    if answered:
+        return IncompleteStream(
+            f"The connection to the agent {name!r} broke off before the run ended.",
+            hint=error.hint,
+        )
+    return NetworkError(
+        f"The agent {name!r} did not answer. {reason}",
+        status_code=error.status_code,
+        hint=error.hint,
+    )
+
+
+def _unfinished(name: str, frames: Frames) -> IncompleteStream:
+    if frames.understood:
+        return IncompleteStream("Run ended without emitting a terminal event")
+    return IncompleteStream(
+        f"The agent {name!r} answered with something that is no stream of events.",
+        hint="Is its URL right?",
+    )
+
+
+def _origin(url: str) -> str:
+    parts = urlsplit(url)
+    return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}"

@@ -1,0 +1,52 @@
+"""AG-UI's short form of texts, calls and thoughts: chunks that begin and end by themselves."""
+
+from typing import Any
+
+from copilot_runtime.agui.fields import optional_string, string
+
+Fields = dict[str, Any]
+
+CHUNKS = frozenset({"TEXT_MESSAGE_CHUNK", "TOOL_CALL_CHUNK", "REASONING_MESSAGE_CHUNK"})
+
+_ID = {
+    "TEXT_MESSAGE_CHUNK": "messageId",
+    "TOOL_CALL_CHUNK": "toolCallId",
+    "REASONING_MESSAGE_CHUNK": "messageId",
+}
+_PIECE = {
+    "TEXT_MESSAGE_CHUNK": "TEXT_MESSAGE_CONTENT",
+    "TOOL_CALL_CHUNK": "TOOL_CALL_ARGS",
+    "REASONING_MESSAGE_CHUNK": "REASONING_MESSAGE_CONTENT",
+}
+_STARTS = ("role", "name", "toolCallName", "parentMessageId")
+
+
+class Chunks:
+    """Writes chunks out in full. What a chunk began goes on until something else is said."""
+
+    def __init__(self) -> None:
+        self.open = ""
+        """The type of the chunks that make something at the moment, or nothing."""
+        self._id = ""
+
+    def expand(self, event: Fields) -> list[Fields]:
+        """Return the full events of a chunk. Raises `Misuse` for one that continues nothing."""
+        kind, key = event["type"], _ID[event["type"]]
+        id = optional_string(event, key, kind)
+        full: list[Fields] = []
+        if kind != self.open or (id is not None and id != self._id):
+            id = string(event, key, f"The first {kind}")
+            if kind == "TOOL_CALL_CHUNK":
+                string(event, "toolCallName", f"The first {kind}")
+            full += self.close()
+            self.open, self._id = kind, id
+            start = {name: event[name] for name in _STARTS if name in event}
+            full.append({"type": kind.replace("CHUNK", "START"), key: id, **start})
+        if event.get("delta"):
+            full.append({"type": _PIECE[kind], key: self._id, "delta": event["delta"]})
+        return full
+
+    def close(self) -> list[Fields]:
+        """Return the end of what is open, if anything is."""
+        kind, self.open = self.open, ""
+        return [{"type": kind.replace("CHUNK", "END"), _ID[kind]: self._id}] if kind else []

@@ -1,0 +1,223 @@
+"""What a remote agent says in AG-UI becomes our events.
+
+Read by the letter of `@ag-ui/client` 0.0.59, and patiently: nulls count as absent, empty pieces
+and unknown events are left out. Whether things were said in a good order is judged elsewhere.
+"""
+
+import logging
+from typing import Any
+
+from copilot_runtime.agui.chunks import CHUNKS, Chunks
+from copilot_runtime.agui.fields import list_at, object_at, optional_string, string
+from copilot_runtime.agui.outcome import failed, finished, usage
+from copilot_runtime.agui.patch import apply_patch
+from copilot_runtime.agui.plain import PLAIN
+from copilot_runtime.errors import CopilotError, IncompleteStream, Misuse
+from copilot_runtime.events import (
+    ActionExecutionResult,
+    ActionExecutionStart,
+    Activity,
+    AgentState,
+    Event,
+    ReasoningEnd,
+    ReasoningStart,
+    TextMessageContent,
+)
+from copilot_runtime.interfaces import RunInput
+from copilot_runtime.jsontext import dumps, loads
+from copilot_runtime.messages import ActionExecutionMessage, ActivityMessage
+
+logger = logging.getLogger(__name__)
+
+Fields = dict[str, Any]
+
+_BESIDE = frozenset({"RAW", "ACTIVITY_SNAPSHOT", "ACTIVITY_DELTA", "REASONING_ENCRYPTED_VALUE"})
+"""Events that end no chunks, as in the client."""
+
+
+class Incoming:
+    """Reads the events of one run; `agent` is how errors and states call who says them.
+
+    `state` is the one the agent was given. `ended` means that nothing of interest follows,
+    `failure` why the run did not end well.
+    """
+
+    def __init__(self, agent: str, state: Any, run: RunInput) -> None:
+        self.ended = False
+        self.failure: CopilotError | None = None
+        self._agent = agent
+        self._run = run
+        self._state = state
+        self._names: dict[str, str] = {}
+        self._activities: dict[str, Any] | None = None
+        self._chunks = Chunks()
+        self._thinking: dict[str, None] = {}
+        self._thought: list[str] = []  # at an end, but a signature may follow
+        self._open = False  # whether chunks or thoughts end before the next event
+        self._skipped: set[str] = set()
+        self._events: list[Event] = []
+
+    def read(self, payloads: list[bytes]) -> list[Event]:
+        """Return the events of a block of server-sent events."""
+        events = self._events = []
+        for payload in payloads:
+            try:
+                event = loads(payload)
+            except ValueError:
+                self._break_off("An event is no JSON", payload)
+                break
+            try:
+                # nearly all events are this one
+                if event["type"] == "TEXT_MESSAGE_CONTENT" and not self._open:
+                    id, delta = event["messageId"], event["delta"]
+                    if delta and type(id) is str and type(delta) is str:
+                        events.append(TextMessageContent(message_id=id, content=delta))
+                        continue
+            except (KeyError, TypeError):
+                pass  # then what it lacks is found below
+            try:
+                self._take(event)
+            except Misuse as error:
+                self._break_off(error.message, payload)
+            if self.ended:
+                break
+        return events
+
+    def _break_off(self, reason: str, payload: bytes) -> None:
+        start = payload[:200].decode(errors="replace")
+        self.ended = True
+        self.failure = IncompleteStream(
+            f"The agent {self._agent!r} sent something that cannot be read. {reason[:500]}.",
+            hint=f"It sent {start!r}.",
+        )
+
+    def _take(self, event: Any) -> None:
+        if not isinstance(event, dict):
+            raise Misuse("An event is no object")
+        kind = str(event.get("type"))
+        if kind in CHUNKS:
+            for full in self._chunks.expand(event):
+                self._take_full(full["type"], full)
+        else:
+            if self._chunks.open and kind not in _BESIDE:
+                for full in self._chunks.close():
+                    self._take_full(full["type"], full)
+            self._take_full(kind, event)
+        self._open = bool(self._chunks.open or self._thought)
+
+    def _take_full(self, kind: str, event: Fields) -> None:
+        if self._thought and kind not in _BESIDE:
+            self._end_thoughts()
+        if read := PLAIN.get(kind):
+            if (plain := read(event, kind)) is not None:
+                self._events.append(plain)
+            return
+        match kind:
+            case "TOOL_CALL_START":
+                self._begin_call(event, kind)
+            case "TOOL_CALL_RESULT":
+                self._take_result(event, kind)
+            case "STATE_SNAPSHOT":
+                self._show_state(event.get("snapshot"))
+            case "STATE_DELTA":
+                self._change_state(event, kind)
+            case "ACTIVITY_SNAPSHOT":
+                self._show_activity(event, kind)
+            case "ACTIVITY_DELTA":
+                self._change_activity(event, kind)
+            case "REASONING_MESSAGE_START":
+                id = string(event, "messageId", kind)
+                self._thinking[id] = None
+                self._events.append(ReasoningStart(message_id=id))
+            case "REASONING_MESSAGE_END":
+                id = string(event, "messageId", kind)
+                self._thinking.pop(id, None)
+                self._thought.append(id)
+            case "REASONING_END":
+                self._thought += self._thinking
+                self._thinking.clear()
+                self._end_thoughts()
+            case "RUN_FINISHED":
+                self._events += finished(event)
+                self.ended = True
+            case "RUN_ERROR":
+                self._events += usage(event)
+                self.failure = failed(event)
+                self.ended = True
+            case _:
+                self._skip(kind)
+
+    def _skip(self, kind: str) -> None:
+        if kind not in self._skipped:
+            self._skipped.add(kind)
+            logger.warning("Agent %r: events of type %.50r are left out", self._agent, kind)
+
+    def _begin_call(self, event: Fields, kind: str) -> None:
+        id, name = string(event, "toolCallId", kind), string(event, "toolCallName", kind)
+        parent_id = optional_string(event, "parentMessageId", kind)
+        self._names[id] = name
+        self._events.append(ActionExecutionStart(call_id=id, name=name, parent_id=parent_id))
+
+    def _take_result(self, event: Fields, kind: str) -> None:
+        id, content = string(event, "toolCallId", kind), event.get("content")
+        if not isinstance(content, str):
+            content = "" if content is None else dumps(content).decode()
+        message_id = optional_string(event, "messageId", kind)
+        self._events.append(
+            ActionExecutionResult(
+                call_id=id, name=self._name_of(id), result=content, message_id=message_id
+            )
+        )
+
+    def _name_of(self, call_id: str) -> str:
+        if call_id not in self._names:
+            for message in self._run.messages:
+                if isinstance(message, ActionExecutionMessage):
+                    self._names.setdefault(message.id, message.name)
+        return self._names.get(call_id, "")
+
+    def _show_state(self, state: Any) -> None:
+        self._state = state
+        run = self._run
+        self._events.append(
+            AgentState(agent=self._agent, state=state, thread_id=run.thread_id, run_id=run.run_id)
+        )
+
+    def _change_state(self, event: Fields, kind: str) -> None:
+        operations = list_at(event.get("delta"), f"{kind}.delta")
+        before: Any = {} if self._state is None else self._state
+        try:
+            self._show_state(apply_patch(before, operations))
+        except ValueError as error:
+            raise Misuse(f"A change of its state does not apply: {error}") from None
+
+    def _show_activity(self, event: Fields, kind: str) -> None:
+        id, name = string(event, "messageId", kind), string(event, "activityType", kind)
+        content = object_at(event.get("content"), f"{kind}.content")
+        replace = event.get("replace") is not False
+        known = self._known_activities()
+        if replace or id not in known:
+            known[id] = content
+        self._events.append(
+            Activity(message_id=id, activity_type=name, content=content, replace=replace)
+        )
+
+    def _change_activity(self, event: Fields, kind: str) -> None:
+        id, name = string(event, "messageId", kind), string(event, "activityType", kind)
+        known, operations = self._known_activities(), list_at(event.get("patch"), f"{kind}.patch")
+        try:
+            known[id] = apply_patch(known[id], operations)
+        except (KeyError, ValueError) as error:  # clients leave such changes out, too
+            logger.warning("Agent %r: activity %r cannot change: %s", self._agent, id, error)
+        else:
+            self._events.append(Activity(message_id=id, activity_type=name, content=known[id]))
+
+    def _known_activities(self) -> dict[str, Any]:
+        if self._activities is None:
+            known = (one for one in self._run.messages if isinstance(one, ActivityMessage))
+            self._activities = {message.id: message.content for message in known}
+        return self._activities
+
+    def _end_thoughts(self) -> None:
+        self._events += [ReasoningEnd(message_id=id) for id in self._thought]
+        self._thought.clear()

@@ -1,0 +1,252 @@
+"""A conversation as AG-UI writes it (0.0.59 and 1.0), and as we do.
+
+One message of an assistant, with its text and its calls, is a `TextMessage` and the
+`ActionExecutionMessage`s that have it for a parent. What AG-UI says of a message besides, we
+carry along as `extra` and do not read.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Literal, assert_never
+
+from copilot_runtime.agui.fields import list_at, object_at, optional_string, string
+from copilot_runtime.agui.parts import decode_parts, encode_part
+from copilot_runtime.errors import Misuse
+from copilot_runtime.messages import (
+    ActionExecutionMessage,
+    ActivityMessage,
+    AgentStateMessage,
+    ImageMessage,
+    MediaPart,
+    Message,
+    Part,
+    ReasoningMessage,
+    ResultMessage,
+    TextMessage,
+    TextPart,
+)
+
+_TEXTS: dict[str, Literal["system", "developer"]] = {
+    "system": "system",
+    "developer": "developer",
+}
+_ROLES = "user, assistant, system, developer, tool, reasoning, activity"
+_EXTRA = ("encryptedValue", "metadata", "subagentRunId")
+
+
+def decode_messages(messages: list[Any], where: str = "messages") -> list[Message]:
+    """Read a conversation. Raises `Misuse`, which names the message and the field."""
+    decoded: list[Message] = []
+    names: dict[str, str] = {}
+    for at, message in enumerate(messages):
+        place = f"{where}[{at}]"
+        fields = object_at(message, place)
+        id, role = string(fields, "id", place), string(fields, "role", place)
+        match role:
+            case "user":
+                decoded.append(_user(id, fields, place))
+            case "assistant":
+                decoded += _assistant(id, fields, place, names)
+            case "tool":
+                decoded.append(_result(id, fields, place, names))
+            case "reasoning":
+                decoded.append(
+                    ReasoningMessage(
+                        id=id,
+                        content=_text(fields, place),
+                        signature=optional_string(fields, "encryptedValue", place),
+                        extra=_extra(fields, place, without="encryptedValue"),
+                    )
+                )
+            case "activity":
+                decoded.append(_activity(id, fields, place))
+            case _ if role in _TEXTS:
+                decoded.append(
+                    TextMessage(
+                        id=id,
+                        role=_TEXTS[role],
+                        content=_text(fields, place),
+                        name=optional_string(fields, "name", place),
+                        extra=_extra(fields, place),
+                    )
+                )
+            case _:
+                raise Misuse(f"{place}.role is {role!r}, which is none of {_ROLES}")
+    return decoded
+
+
+def encode_messages(messages: Sequence[Message]) -> list[dict[str, Any]]:
+    """Return a conversation as JSON.
+
+    Calls go into the message that is their parent. What AG-UI has no words for is left out:
+    states of agents, and texts in the role of a tool.
+    """
+    encoded: list[dict[str, Any]] = []
+    by_id: dict[str, dict[str, Any]] = {}
+
+    def add(written: dict[str, Any]) -> dict[str, Any]:
+        encoded.append(written)
+        by_id[written["id"]] = written
+        return written
+
+    for message in messages:
+        match message:
+            case ActionExecutionMessage():
+                parent = by_id.get(message.parent_id or message.id)
+                if parent is None:
+                    parent = add({"id": message.parent_id or message.id, "role": "assistant"})
+                elif parent["role"] != "assistant":
+                    parent = add({"id": message.id, "role": "assistant"})
+                parent.setdefault("toolCalls", []).append(_call(message))
+            case AgentStateMessage() | TextMessage(role="tool"):
+                pass
+            case TextMessage(role="assistant") if _has_only_calls(by_id.get(message.id)):
+                by_id[message.id] |= _written(message)
+            case _:
+                add(_written(message))
+    return encoded
+
+
+def _has_only_calls(written: Mapping[str, Any] | None) -> bool:
+    """Return whether a call was there before the text of its message."""
+    return written is not None and "toolCalls" in written and "content" not in written
+
+
+def _user(id: str, fields: dict[str, Any], where: str) -> TextMessage:
+    content = fields.get("content")
+    parts: tuple[Part, ...] = ()
+    if isinstance(content, list):
+        parts = decode_parts(content, f"{where}.content")
+        content = _text_in(parts)
+    elif content is not None and not isinstance(content, str):
+        raise Misuse(f"{where}.content must be a string or a list of parts")
+    return TextMessage(
+        id=id,
+        role="user",
+        content=content or "",
+        name=optional_string(fields, "name", where),
+        parts=parts,
+        extra=_extra(fields, where),
+    )
+
+
+def _assistant(
+    id: str, fields: dict[str, Any], where: str, names: dict[str, str]
+) -> Sequence[Message]:
+    calls = fields.get("toolCalls")
+    name, extra = optional_string(fields, "name", where), _extra(fields, where)
+    decoded: list[Message] = []
+    if not calls or fields.get("content") is not None or name is not None or extra is not None:
+        text = _text(fields, where)
+        decoded.append(TextMessage(id=id, role="assistant", content=text, name=name, extra=extra))
+    if calls is not None:
+        for at, call in enumerate(list_at(calls, f"{where}.toolCalls")):
+            place = f"{where}.toolCalls[{at}]"
+            call = object_at(call, place)
+            function = object_at(call.get("function"), f"{place}.function")
+            made = ActionExecutionMessage(
+                id=string(call, "id", place),
+                name=string(function, "name", f"{place}.function"),
+                arguments=string(function, "arguments", f"{place}.function"),
+                parent_id=id,
+                extra=_extra(call, place),
+            )
+            names[made.id] = made.name
+            decoded.append(made)
+    return decoded
+
+
+def _result(id: str, fields: dict[str, Any], where: str, names: Mapping[str, str]) -> ResultMessage:
+    call_id = string(fields, "toolCallId", where)
+    return ResultMessage(
+        id=id,
+        call_id=call_id,
+        name=names.get(call_id, ""),
+        result=_text(fields, where),
+        error=optional_string(fields, "error", where),
+        extra=_extra(fields, where),
+    )
+
+
+def _activity(id: str, fields: dict[str, Any], where: str) -> ActivityMessage:
+    content = fields.get("content")
+    return ActivityMessage(
+        id=id,
+        activity_type=string(fields, "activityType", where),
+        content={} if content is None else object_at(content, f"{where}.content"),
+        extra=_extra(fields, where),
+    )
+
+
+def _text(fields: dict[str, Any], where: str) -> str:
+    """Return the content of a message that is text only, if some write it in parts."""
+    content = fields.get("content")
+    if content is None:
+        return ""
+    if isinstance(content, list):
+        parts = decode_parts(content, f"{where}.content")
+        if not any(isinstance(part, MediaPart) for part in parts):
+            return _text_in(parts)
+        raise Misuse(f"{where}.content must be text: only users send more")
+    return string(fields, "content", where)
+
+
+def _text_in(parts: Sequence[Part]) -> str:
+    return "".join(part.text for part in parts if isinstance(part, TextPart))
+
+
+def _extra(fields: dict[str, Any], where: str, without: str = "") -> dict[str, Any] | None:
+    extra = {key: fields[key] for key in _EXTRA if fields.get(key) is not None and key != without}
+    for key, value in extra.items():
+        if key == "metadata":
+            object_at(value, f"{where}.{key}")
+        else:
+            string(fields, key, where)
+    return extra or None
+
+
+def _written(
+    message: TextMessage | ImageMessage | ResultMessage | ReasoningMessage | ActivityMessage,
+) -> dict[str, Any]:
+    written: dict[str, Any] = {"id": message.id}
+    match message:
+        case TextMessage():
+            written["role"] = message.role
+            in_parts = message.role == "user" and message.parts
+            written["content"] = (
+                [encode_part(part) for part in message.parts] if in_parts else message.content
+            )
+            if message.name is not None:
+                written["name"] = message.name
+        case ImageMessage():
+            written |= {"role": "user", "content": [encode_part(_part(message))]}
+        case ResultMessage():
+            written |= {"role": "tool", "toolCallId": message.call_id, "content": message.result}
+            if message.error is not None:
+                written["error"] = message.error
+        case ReasoningMessage():
+            written |= {"role": "reasoning", "content": message.content}
+            if message.signature is not None:
+                written["encryptedValue"] = message.signature
+        case ActivityMessage():
+            written |= {
+                "role": "activity",
+                "activityType": message.activity_type,
+                "content": message.content,
+            }
+        case _:
+            assert_never(message)
+    if not isinstance(message, ImageMessage) and message.extra:
+        written |= message.extra
+    return written
+
+
+def _call(message: ActionExecutionMessage) -> dict[str, Any]:
+    function = {"name": message.name, "arguments": message.arguments}
+    return {"id": message.id, "type": "function", "function": function, **(message.extra or {})}
+
+
+def _part(image: ImageMessage) -> MediaPart:
+    """Return the picture of a v1 client, whose `format` is the part of a MIME type it wants."""
+    name = image.format.lower().removeprefix("image/")
+    mime_type = f"image/{'jpeg' if name == 'jpg' else name}"
+    return MediaPart(kind="image", source="data", value=image.bytes, mime_type=mime_type)

@@ -1,0 +1,76 @@
+"""How a run of AG-UI ended: with a result, with questions to a person, or with an error."""
+
+from collections.abc import Iterator
+from typing import Any
+
+from copilot_runtime.agui.fields import list_at, object_at, optional_string, string
+from copilot_runtime.errors import CopilotError
+from copilot_runtime.events import Event, Interrupt, RunFinished, Usage
+from copilot_runtime.jsontext import dumps
+
+Fields = dict[str, Any]
+
+
+class AgentFailed(CopilotError):
+    """An agent said itself that it failed, and why."""
+
+    status_code = 502
+    visibility = "banner"
+
+
+def finished(event: Fields) -> Iterator[Event]:
+    """Read a RUN_FINISHED. Raises `Misuse` for one that cannot be read."""
+    yield from usage(event)
+    if (outcome := event.get("outcome")) is not None:
+        outcome = object_at(outcome, "RUN_FINISHED.outcome")
+        if outcome.get("type") == "interrupt":
+            where = "RUN_FINISHED.outcome.interrupts"
+            for at, interrupt in enumerate(list_at(outcome.get("interrupts"), where)):
+                yield _interrupt(object_at(interrupt, f"{where}[{at}]"), f"{where}[{at}]")
+    if (result := event.get("result")) is not None:
+        yield RunFinished(result=result)
+
+
+def failed(event: Fields) -> AgentFailed:
+    """Return the error that a RUN_ERROR speaks of."""
+    message, code = event.get("message"), event.get("code")
+    if not isinstance(message, str):
+        message = "The agent failed." if message is None else dumps(message).decode()
+    error = AgentFailed(message)
+    if code is not None:
+        error.code = str(code)
+    return error
+
+
+def usage(event: Fields) -> Iterator[Usage]:
+    """Return what the run cost, as far as the agent says so in numbers."""
+    counted = event.get("usage")
+    for item in counted if isinstance(counted, list) else ():
+        if isinstance(item, dict):
+            yield Usage(
+                model=str(item.get("model") or ""),
+                provider=str(item.get("provider") or ""),
+                input_tokens=_count(item, "inputTokens"),
+                output_tokens=_count(item, "outputTokens"),
+                cached_tokens=_count(item, "cachedInputTokens"),
+                reasoning_tokens=_count(item, "reasoningTokens"),
+            )
+
+
+def _count(item: Fields, key: str) -> int:
+    value = item.get(key)
+    return value if isinstance(value, int) else 0
+
+
+def _interrupt(fields: Fields, where: str) -> Interrupt:
+    schema, metadata = fields.get("responseSchema"), fields.get("metadata")
+    return Interrupt(
+        interrupt_id=string(fields, "id", where),
+        value=fields,  # for clients of v1, which know an interrupt by its value only
+        reason=optional_string(fields, "reason", where) or "input",
+        message=optional_string(fields, "message", where),
+        call_id=optional_string(fields, "toolCallId", where),
+        response_schema=None if schema is None else object_at(schema, f"{where}.responseSchema"),
+        expires_at=optional_string(fields, "expiresAt", where),
+        metadata=metadata if isinstance(metadata, dict) else None,
+    )

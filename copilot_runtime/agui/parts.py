@@ -1,0 +1,85 @@
+"""What a user says in parts: texts, and things to look at or to listen to.
+
+Parts of `source` are those of AG-UI 0.0.5x and 1.0, `binary` is their predecessor.
+"""
+
+from typing import Any, Literal
+
+from copilot_runtime.agui.fields import list_at, object_at, optional_string, string
+from copilot_runtime.errors import Misuse
+from copilot_runtime.messages import MediaPart, Part, TextPart
+
+_KINDS: dict[str, Literal["image", "audio", "video", "document"]] = {
+    "image": "image",
+    "audio": "audio",
+    "video": "video",
+    "document": "document",
+}
+_BINARY: tuple[Literal["data", "url", "id"], ...] = ("data", "url", "id")
+_UNKNOWN_BYTES = "application/octet-stream"
+
+
+def decode_parts(value: Any, where: str) -> tuple[Part, ...]:
+    """Read a list of parts. Raises `Misuse`, which names the place of what is wrong."""
+    parts = enumerate(list_at(value, where))
+    return tuple(_decoded(part, f"{where}[{at}]") for at, part in parts)
+
+
+def encode_part(part: Part) -> dict[str, Any]:
+    """Return a part as JSON."""
+    if isinstance(part, TextPart):
+        return {"type": "text", "text": part.text}
+    if part.kind == "binary" or part.source == "id":
+        named = {"filename": part.filename} if part.filename is not None else {}
+        mime_type = part.mime_type or _UNKNOWN_BYTES
+        return {"type": "binary", "mimeType": mime_type, part.source: part.value, **named}
+    source = {"type": part.source, "value": part.value}
+    mime_type = part.mime_type or (_UNKNOWN_BYTES if part.source == "data" else None)
+    if mime_type is not None:
+        source["mimeType"] = mime_type
+    metadata = part.metadata
+    if metadata is None and part.filename is not None:
+        metadata = {"filename": part.filename}
+    described = {"metadata": metadata} if metadata is not None else {}
+    return {"type": part.kind, "source": source, **described}
+
+
+def _decoded(value: Any, where: str) -> Part:
+    part = object_at(value, where)
+    kind = string(part, "type", where)
+    if kind == "text":
+        return TextPart(text=string(part, "text", where))
+    if kind == "binary":
+        return _binary(part, where)
+    if kind not in _KINDS:
+        known = ", ".join(["text", *_KINDS, "binary"])
+        raise Misuse(f"{where}.type is {kind!r}, which is none of {known}")
+    within = f"{where}.source"
+    source = object_at(part.get("source"), within)
+    match source.get("type"):
+        case "data":
+            origin, mime_type = "data", string(source, "mimeType", within)
+        case "url":
+            origin, mime_type = "url", optional_string(source, "mimeType", within)
+        case _:
+            raise Misuse(f"{within}.type must be 'data' or 'url'")
+    return MediaPart(
+        kind=_KINDS[kind],
+        source=origin,
+        value=string(source, "value", within),
+        mime_type=mime_type,
+        metadata=part.get("metadata"),
+    )
+
+
+def _binary(part: dict[str, Any], where: str) -> MediaPart:
+    for source in _BINARY:
+        if value := optional_string(part, source, where):
+            return MediaPart(
+                kind="binary",
+                source=source,
+                value=value,
+                mime_type=string(part, "mimeType", where),
+                filename=optional_string(part, "filename", where),
+            )
+    raise Misuse(f"{where} must have data, url or id")

@@ -1,0 +1,116 @@
+"""Splits server-sent events out of bytes as they arrive, for everybody who reads them.
+
+https://html.spec.whatwg.org/multipage/server-sent-events.html, without what models and
+agents do not use: ids, reconnection times, and the names of events (their data says what they are).
+"""
+
+from copilot_runtime.errors import NetworkError
+
+LIMIT = 8 * 1024 * 1024
+"""The largest event, in bytes, that is waited for."""
+
+_BOM = b"\xef\xbb\xbf"
+_FIELDS = (b"event", b"id", b"retry")
+
+
+class Frames:
+    """Feed it blocks of bytes, cut anywhere; each time it returns the data that is complete.
+
+    `understood` tells a stream of events from any other text.
+    """
+
+    def __init__(self, limit: int = LIMIT) -> None:
+        self.understood = False
+        self._limit = limit
+        self._rest: list[bytes] = []  # an incomplete line
+        self._data: list[bytes] = []  # the lines of an incomplete event
+        self._size = 0  # of both
+        self._after_cr = False
+
+    def feed(self, block: bytes) -> list[bytes]:
+        """Return the data of every event that ends in this block."""
+        if self._after_cr or b"\r" in block:
+            block = self._with_plain_newlines(block)
+        if self._rest:
+            if b"\n" not in block:
+                self._keep(block)
+                return []
+            block = self._whole_rest() + block
+        frames = block.split(b"\n\n")
+        rest = frames.pop()
+        found: list[bytes] = []
+        for frame in frames:
+            # nearly always an event is one line
+            if not self._data and frame.startswith(b"data: ") and b"\n" not in frame:
+                found.append(frame[6:])
+            else:
+                self._take_lines(frame.split(b"\n"), found)
+                self._complete(found)
+        if found:
+            self.understood = True
+        if rest:
+            self._begin(rest, found)
+        return found
+
+    def finish(self) -> list[bytes]:
+        """Return the data of a last event that lacks its empty line."""
+        found: list[bytes] = []
+        if self._rest:
+            self._take_lines([self._whole_rest()], found)
+        self._complete(found)
+        return found
+
+    def _begin(self, rest: bytes, found: list[bytes]) -> None:
+        """Take what belongs to an event that ends in a later block."""
+        lines = rest.split(b"\n")
+        rest = lines.pop()
+        if lines:
+            self._take_lines(lines, found)
+        if rest:
+            self._keep(rest)
+
+    def _keep(self, rest: bytes) -> None:
+        self._rest.append(rest)
+        self._grow(len(rest))
+
+    def _whole_rest(self) -> bytes:
+        rest = b"".join(self._rest)
+        self._rest.clear()
+        self._size -= len(rest)
+        return rest
+
+    def _grow(self, size: int) -> None:
+        self._size += size
+        if self._size > self._limit:
+            raise NetworkError(
+                f"The answer holds an event larger than {self._limit} bytes.",
+                hint="Is the URL that of a model or an agent? Such events are not read.",
+            )
+
+    def _take_lines(self, lines: list[bytes], found: list[bytes]) -> None:
+        for line in lines:
+            if not line:
+                self._complete(found)
+                continue
+            name, _, value = line.removeprefix(_BOM).partition(b":")
+            if name == b"data":
+                self._data.append(value.removeprefix(b" "))
+                self._grow(len(line))
+            elif not name or name in _FIELDS:
+                self.understood = True
+
+    def _complete(self, found: list[bytes]) -> None:
+        if self._data:
+            self.understood = True
+            found.append(b"\n".join(self._data))
+            self._data.clear()
+            self._size = 0
+
+    def _with_plain_newlines(self, block: bytes) -> bytes:
+        """Return the block with LF for CR LF and for CR, also where a pair is cut in two."""
+        if self._after_cr and block.startswith(b"\n"):
+            block = block[1:]
+            self._after_cr = False
+        if block:
+            self._after_cr = block.endswith(b"\r")
+        return block.replace(b"\r\n", b"\n").replace(b"\r", b"\n")

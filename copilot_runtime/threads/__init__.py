@@ -1,0 +1,8 @@
+"""Where conversations are kept for good."""
+
+STORES = {
+    "memory": "copilot_runtime.threads.memory:MemoryThreads",
+    "sqlite": "copilot_runtime.threads.sqlite:SqliteThreads",
+    "postgresql": "copilot_runtime.threads.postgres:PostgresThreads",
+}
+"""Scheme of the `threads` setting → import string of every store in this package."""

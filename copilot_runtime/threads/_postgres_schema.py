@@ -1,0 +1,77 @@
+"""The tables of threads in PostgreSQL, and how they are made. Times are microseconds since 1970."""
+
+from hashlib import sha256
+from typing import Any
+
+from copilot_runtime.errors import ConfigurationFailed
+from copilot_runtime.threads.store import ThreadKey
+
+LOCKS = 0x436F7054
+"""First key of all our advisory locks; the second is 0 for the schema, else a server's number."""
+
+_MIGRATIONS = (
+    """
+    CREATE SEQUENCE copilot_servers AS integer CYCLE;
+    CREATE TABLE copilot_threads (
+        id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+        digest bytea NOT NULL UNIQUE,
+        owner text NOT NULL,
+        thread text NOT NULL,
+        agent text NOT NULL,
+        name text,
+        archived boolean NOT NULL DEFAULT false,
+        created bigint NOT NULL,
+        updated bigint NOT NULL,
+        last_run bigint,
+        running bigint,
+        server integer
+    );
+    CREATE INDEX copilot_threads_latest ON copilot_threads (owner, updated, id);
+    CREATE INDEX copilot_threads_running ON copilot_threads (server) WHERE running IS NOT NULL;
+    CREATE TABLE copilot_runs (
+        thread bigint NOT NULL REFERENCES copilot_threads ON DELETE CASCADE,
+        id bigint NOT NULL,
+        key text NOT NULL,
+        run_id text NOT NULL,
+        agent text NOT NULL,
+        began bigint NOT NULL,
+        ended bigint,
+        log bytea NOT NULL,
+        PRIMARY KEY (thread, id)
+    );
+    CREATE TABLE copilot_events (
+        thread bigint NOT NULL REFERENCES copilot_threads ON DELETE CASCADE,
+        run bigint NOT NULL,
+        number bigint NOT NULL,
+        data bytea NOT NULL,
+        PRIMARY KEY (thread, run, number)
+    );
+    CREATE TABLE copilot_known (
+        thread bigint NOT NULL REFERENCES copilot_threads ON DELETE CASCADE,
+        name text NOT NULL,
+        PRIMARY KEY (thread, name)
+    );
+    """,
+)
+"""Each brings the tables from one version to the next. They are used as those of SQLite are."""
+
+
+def digest_of(key: ThreadKey) -> bytes:
+    """Return what a thread is found by: its ids may be too long for an index."""
+    return sha256(f"{key.owner}\0{key.id}".encode()).digest()
+
+
+async def prepare(connection: Any) -> None:
+    """Make the tables, or bring them up to date; one server at a time."""
+    async with connection.transaction():
+        await connection.execute("SELECT pg_advisory_xact_lock($1, 0)", LOCKS)
+        await connection.execute("CREATE TABLE IF NOT EXISTS copilot_schema (version integer)")
+        version = await connection.fetchval("SELECT max(version) FROM copilot_schema") or 0
+        if version > len(_MIGRATIONS):
+            raise ConfigurationFailed(
+                "The threads were written by a later version of copilot-runtime.",
+                hint="Install that version, or name another database.",
+            )
+        for number, migration in enumerate(_MIGRATIONS[version:], version + 1):
+            await connection.execute(migration)
+            await connection.execute("INSERT INTO copilot_schema VALUES ($1)", number)

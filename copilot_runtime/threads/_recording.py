@@ -1,0 +1,141 @@
+"""What the recorder remembers of each run that is kept."""
+
+import asyncio
+
+from copilot_runtime.errors import CopilotError, StoreFailed, report_of
+from copilot_runtime.events import (
+    LAST,
+    ActionExecutionArgs,
+    ActionExecutionResult,
+    Activity,
+    AgentState,
+    Custom,
+    Event,
+    Interrupt,
+    MessagesSnapshot,
+    Raw,
+    ReasoningContent,
+    RunFailed,
+    RunFinished,
+    TextMessageContent,
+)
+from copilot_runtime.threads.store import Segment
+
+_EVENT_SIZE = 200
+_VALUE_SIZE = 10_000
+"""What a whole value counts: measuring it would take longer than keeping it."""
+
+
+class Taken:
+    """What came of one run since the last write."""
+
+    __slots__ = ("events", "last", "run", "size")
+
+    def __init__(self, run: "Recording", events: list[Event], size: int) -> None:
+        self.run = run
+        self.events = events
+        self.size = size
+        end = events[-1] if run.ended and events else None
+        self.last = end if isinstance(end, LAST) else None
+        """The last event of the run, if it is among these."""
+
+    def segment(self) -> Segment:
+        whole = None if self.last is None else [*self.run.log, *self.events]
+        return Segment(key=self.run.key, events=self.events, whole=whole)
+
+
+class Recording:
+    """A run that is kept: what everybody may see of it, and what must be written before that."""
+
+    __slots__ = (
+        "_queue",
+        "_size",
+        "begun",
+        "done",
+        "ended",
+        "error",
+        "fresh",
+        "key",
+        "log",
+        "lost",
+    )
+
+    def __init__(self, key: str) -> None:
+        self.key = key
+        self.log: list[Event] = []
+        """What everybody may see; with the last event it goes to the store as a whole."""
+        self.error: CopilotError | None = None
+        """Why it goes no further."""
+        self.lost = False
+        """Whether the store misses a part of it."""
+        self.ended = False
+        """Whether its last event has come."""
+        self.fresh = True
+        """Whether its first event has not come."""
+        loop = asyncio.get_running_loop()
+        self.begun: asyncio.Future[None] = loop.create_future()
+        """Done when the first event is visible, or never will be."""
+        self.done: asyncio.Future[None] = loop.create_future()
+        """Done when the last event is visible."""
+        self._queue: list[Event] = []
+        self._size = 0
+
+    def put(self, event: Event) -> int:
+        """Queue an event. Returns its size."""
+        size = _size(event)
+        self._queue.append(event)
+        self._size += size
+        return size
+
+    def take(self) -> Taken:
+        """Take what is queued."""
+        taken = Taken(self, self._queue, self._size)
+        self._queue, self._size = [], 0
+        return taken
+
+    def seen(self, event: Event) -> None:
+        """Note that everybody may see this event."""
+        self.log.append(event)
+        if not self.begun.done():
+            self.begun.set_result(None)
+
+    def broken(self, error: Exception) -> None:
+        """Let the run go no further than its last event."""
+        if isinstance(error, CopilotError):
+            self.error = error
+        else:
+            self.error = StoreFailed(
+                "The answer was stopped, because it could not be saved.",
+                hint="The server's log says why.",
+            )
+            self.error.__cause__ = error
+        _set(self.begun)
+
+    def finished(self) -> None:
+        """Note that the last event is visible."""
+        _set(self.begun)
+        _set(self.done)
+
+    def honest(self, last: RunFinished | RunFailed) -> RunFinished | RunFailed:
+        """Return the last event as it must be now: what is broken did not end well."""
+        if self.error is not None and isinstance(last, RunFinished):
+            return RunFailed(error=report_of(self.error))
+        return last
+
+
+def _set(future: "asyncio.Future[None]") -> None:
+    if not future.done():
+        future.set_result(None)
+
+
+def _size(event: Event) -> int:
+    """Return about how many characters an event holds."""
+    match event:
+        case TextMessageContent(content=text) | ActionExecutionArgs(delta=text):
+            return _EVENT_SIZE + len(text)
+        case ReasoningContent(content=text) | ActionExecutionResult(result=text):
+            return _EVENT_SIZE + len(text)
+        case AgentState() | MessagesSnapshot() | Activity() | Custom() | Raw() | Interrupt():
+            return _VALUE_SIZE
+        case _:
+            return _EVENT_SIZE

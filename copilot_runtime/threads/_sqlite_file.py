@@ -1,0 +1,180 @@
+"""The file in which SQLite keeps threads: how it is opened, and what can be wrong with it."""
+
+import os
+import sqlite3
+import time
+from pathlib import Path
+from typing import Literal
+
+from copilot_runtime.errors import ConfigurationFailed, CopilotError, StoreFailed
+
+Durability = Literal["NORMAL", "FULL"]
+
+_APPLICATION = 0x436F7054
+"""How we know our files again: `CopT`."""
+
+_PATIENCE = 5.0
+"""Seconds to wait for another process that holds the file."""
+
+_MIGRATIONS = (
+    """
+    CREATE TABLE threads (
+        id INTEGER PRIMARY KEY,
+        owner TEXT NOT NULL,
+        thread TEXT NOT NULL,
+        agent TEXT NOT NULL,
+        name TEXT,
+        archived INTEGER NOT NULL DEFAULT 0,
+        created INTEGER NOT NULL,
+        updated INTEGER NOT NULL,
+        last_run INTEGER,
+        running INTEGER,
+        server TEXT,
+        UNIQUE (owner, thread)
+    );
+    CREATE INDEX threads_latest ON threads (owner, updated, id, archived, agent);
+    CREATE TABLE runs (
+        thread INTEGER NOT NULL REFERENCES threads ON DELETE CASCADE,
+        id INTEGER NOT NULL,
+        key TEXT NOT NULL,
+        run_id TEXT NOT NULL,
+        agent TEXT NOT NULL,
+        began INTEGER NOT NULL,
+        ended INTEGER,
+        log BLOB NOT NULL,
+        PRIMARY KEY (thread, id)
+    ) WITHOUT ROWID;
+    CREATE TABLE events (
+        thread INTEGER NOT NULL,
+        run INTEGER NOT NULL,
+        number INTEGER NOT NULL,
+        data BLOB NOT NULL,
+        PRIMARY KEY (thread, run, number)
+    ) WITHOUT ROWID;
+    CREATE TABLE known (
+        thread INTEGER NOT NULL REFERENCES threads ON DELETE CASCADE,
+        name TEXT NOT NULL,
+        PRIMARY KEY (thread, name)
+    ) WITHOUT ROWID;
+    """,
+)
+"""Each brings a file from one version to the next. Times are microseconds since 1970.
+
+Each transaction writes every page it touched, so there are few tables and indexes. A run that
+goes on (`threads.running`) has its first event in its `log` and what follows in `events`; an
+ended one has its whole log in `log`.
+"""
+
+
+def opened(path: Path, durability: Durability) -> sqlite3.Connection:
+    """Open a file for writing, made and brought up to date if need be.
+
+    Raises `ConfigurationFailed` for a file that is something else, or `sqlite3.Error` or `OSError`.
+    """
+    path.parent.mkdir(parents=True, exist_ok=True)
+    # people's conversations are nobody else's business; SQLite gives its other files the same mode
+    os.close(os.open(path, os.O_RDWR | os.O_CREAT, 0o600))
+    give_up = time.monotonic() + _PATIENCE
+    while True:
+        connection = _connected(path)
+        try:
+            _check(connection, path)
+            connection.execute("PRAGMA journal_mode = WAL")
+            connection.execute(f"PRAGMA synchronous = {durability}")
+            connection.execute("PRAGMA foreign_keys = ON")
+            connection.execute("PRAGMA wal_autocheckpoint = 4000")  # 16 MB
+            _migrate(connection, path)
+            return connection
+        except sqlite3.OperationalError as error:
+            connection.close()
+            # two processes that open a new file at once get in each other's way, without waiting
+            if "locked" not in str(error) or time.monotonic() > give_up:
+                raise
+            time.sleep(0.02)
+        except BaseException:
+            connection.close()
+            raise
+
+
+def opened_for_reading(path: Path) -> sqlite3.Connection:
+    """Open a file that `opened` has made ready."""
+    connection = _connected(path)
+    connection.execute("PRAGMA query_only = ON")
+    return connection
+
+
+def failure(path: Path, error: Exception) -> CopilotError:
+    """Return what to raise for an error of SQLite or of the file system."""
+    where = f"The threads in {str(path)!r}"
+    text = str(error)
+    if "not a database" in text:
+        return _no_database(path)
+    for part, cause, way_out in _CAUSES:
+        if part in text:
+            return StoreFailed(f"{where} cannot be used: {cause}.", hint=way_out)
+    return StoreFailed(
+        f"{where} cannot be used: {text}.", hint="The log of the system may say why."
+    )
+
+
+_CAUSES = (
+    ("is full", "the disk is full", "Make room; `copilot-runtime threads expire` helps later."),
+    ("No space", "the disk is full", "Make room."),
+    ("readonly", "they are read-only", "Let the server's user write the file and its folder."),
+    ("Read-only", "the disk is read-only", "Mount it for writing, or choose another place."),
+    ("denied", "permission was denied", "Let the server's user write the file and its folder."),
+    ("unable to open", "the file cannot be opened", "Let the server's user write its folder."),
+    ("Is a directory", "that is a folder", "Name a file in it."),
+    ("locked", "another program holds the file", "End that program, or its transaction."),
+    ("malformed", "the file is damaged", "Try `sqlite3 FILE .recover`, or take a backup."),
+    ("disk I/O", "the disk fails", "Look into the system's log for the disk."),
+)
+
+
+def _connected(path: Path) -> sqlite3.Connection:
+    return sqlite3.connect(path, timeout=_PATIENCE, isolation_level=None, check_same_thread=False)
+
+
+def _check(connection: sqlite3.Connection, path: Path) -> None:
+    """Refuse a file of another program before anything in it is changed."""
+    (application,) = connection.execute("PRAGMA application_id").fetchone()
+    (tables,) = connection.execute("SELECT count(*) FROM sqlite_master").fetchone()
+    if application != _APPLICATION and (application or tables):
+        raise ConfigurationFailed(
+            f"{str(path)!r} is a database of another program.", hint="Name another file."
+        )
+
+
+def _migrate(connection: sqlite3.Connection, path: Path) -> None:
+    newest = len(_MIGRATIONS)
+    if _version(connection) == newest:
+        return
+    connection.execute("BEGIN IMMEDIATE")
+    try:
+        version = _version(connection)  # another process may have been first
+        if version > newest:
+            raise ConfigurationFailed(
+                f"{str(path)!r} was written by a later version of copilot-runtime.",
+                hint="Install that version, or name another file.",
+            )
+        for migration in _MIGRATIONS[version:]:
+            for statement in migration.split(";"):
+                connection.execute(statement)
+        connection.execute(f"PRAGMA application_id = {_APPLICATION}")
+        connection.execute(f"PRAGMA user_version = {newest}")
+        connection.execute("COMMIT")
+    finally:
+        if connection.in_transaction:
+            connection.execute("ROLLBACK")
+
+
+def _version(connection: sqlite3.Connection) -> int:
+    (version,) = connection.execute("PRAGMA user_version").fetchone()
+    return version
+
+
+def _no_database(path: Path) -> ConfigurationFailed:
+    return ConfigurationFailed(
+        f"{str(path)!r} is not a database of threads.",
+        hint="Name another file, or one that does not exist yet.",
+    )

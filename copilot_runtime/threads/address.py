@@ -1,0 +1,27 @@
+"""Find the store that the setting `threads` names."""
+
+from copilot_runtime.errors import ConfigurationFailed
+from copilot_runtime.registry import Registry
+from copilot_runtime.threads import STORES
+from copilot_runtime.threads.store import ThreadStore
+
+
+def store_at(address: str) -> ThreadStore:
+    """Return the store of an address such as `sqlite:threads.db`, without opening it.
+
+    The word before the colon is a name in the table of stores, where plugins may add theirs; a
+    plugin gets the whole address. Raises `ConfigurationFailed`.
+    """
+    name, _, rest = address.partition(":")
+    make = Registry("copilot_runtime.threads", STORES, noun="store of threads")[name]
+    if name == "memory":
+        return make()
+    if name == "sqlite":
+        # sqlite:///threads.db is relative and sqlite:////srv/threads.db is not, as elsewhere
+        path = rest[3:] if rest.startswith("///") else rest
+        if not path:
+            raise ConfigurationFailed(
+                f"The address {address!r} names no file.", hint="For example: sqlite:threads.db"
+            )
+        return make(path)
+    return make(address)

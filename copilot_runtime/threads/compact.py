@@ -1,0 +1,199 @@
+"""Shorten the log of a run to what a client needs to show it again."""
+
+from collections.abc import Callable, Iterable, Iterator
+
+from copilot_runtime.events import (
+    LAST,
+    ActionExecutionArgs,
+    ActionExecutionEnd,
+    ActionExecutionResult,
+    ActionExecutionStart,
+    Activity,
+    AgentState,
+    Event,
+    MessagesSnapshot,
+    ReasoningContent,
+    ReasoningEnd,
+    ReasoningStart,
+    RunFailed,
+    RunFinished,
+    RunStarted,
+    TextMessageContent,
+    TextMessageEnd,
+    TextMessageStart,
+)
+from copilot_runtime.ordering import Ordering
+
+_Start = TextMessageStart | ActionExecutionStart | ReasoningStart
+_End = TextMessageEnd | ActionExecutionEnd | ReasoningEnd
+_Piece = Callable[[str, str], Event]
+"""Makes an event that adds a text to the item of that id."""
+
+
+def compact(
+    events: Iterable[Event], *, ending: RunFinished | RunFailed | None = None
+) -> list[Event]:
+    """Return a log that shows the same, in an order every client accepts, in as few events.
+
+    Items stay in the order in which they began, each in one piece: start, text, end. Of the
+    states of an agent, and of the values of an activity, only the last remains. What breaks the
+    order is left out, as the AG-UI transport leaves it out. What is open before the last event
+    is closed there. A log without its last event is that of a run that goes on: it stays open,
+    unless there is an `ending` to give it.
+    """
+    log = _Log()
+    last = log.take(events) or ending
+    return [*log.events(last)]
+
+
+class _Item:
+    """A text, a call or a thought; what is added to it stays with it."""
+
+    __slots__ = ("end", "key", "piece", "pieces", "section", "start")
+
+    def __init__(self, key: str, piece: "_Piece", start: _Start | None, section: int) -> None:
+        self.key = key
+        self.piece = piece
+        self.start = start
+        self.section = section
+        self.pieces: list[str] = []
+        self.end: _End | None = None
+
+    def events(self) -> Iterator[Event]:
+        if self.start is not None:
+            yield self.start
+        if text := "".join(self.pieces):
+            yield self.piece(self.key, text)
+        if self.end is not None:
+            yield self.end
+
+
+class _Log:
+    def __init__(self) -> None:
+        self._ordering = Ordering(begun=True)
+        self._started: RunStarted | None = None
+        self._entries: list[_Item | Event] = []
+        self._texts: dict[str, _Item] = {}
+        self._calls: dict[str, _Item] = {}
+        self._thoughts: dict[str, _Item] = {}
+        self._activities: dict[str, int] = {}
+        """Where in the entries the activities of this section are."""
+        self._states: dict[str, AgentState] = {}
+        self._section = 0
+        """How many snapshots there were. What was said before one must not be said after it."""
+
+    def take(self, events: Iterable[Event]) -> RunFinished | RunFailed | None:
+        """Take all events up to the last one, and return that."""
+        for event in events:
+            match event:
+                case TextMessageContent(message_id=key, content=text):
+                    self._grow(self._texts, key, text)
+                case ActionExecutionArgs(call_id=key, delta=text):
+                    self._grow(self._calls, key, text)
+                case ReasoningContent(message_id=key, content=text):
+                    self._grow(self._thoughts, key, text)
+                case _ if isinstance(event, LAST):
+                    return event
+                case _:
+                    self._other(event)
+        return None
+
+    def events(self, last: RunFinished | RunFailed | None) -> Iterator[Event]:
+        """Yield the shortened log."""
+        closers: list[Event] = []
+        if last is not None:
+            failed = last.error if isinstance(last, RunFailed) else None
+            closers = [
+                closer for closer in self._ordering.closers(failed) if not self._closed(closer)
+            ]
+        if self._started is not None:
+            yield self._started
+        for entry in self._entries:
+            if isinstance(entry, _Item):
+                yield from entry.events()
+            else:
+                yield entry
+        yield from closers
+        yield from self._states.values()
+        if last is not None:
+            yield last
+
+    def _other(self, event: Event) -> None:
+        match event:
+            case RunStarted():
+                self._started = self._started or event
+            case AgentState(agent=agent):
+                self._states.pop(agent, None)  # the client shows the one that came last
+                self._states[agent] = event
+            case Activity():
+                self._activity(event)
+            case MessagesSnapshot():
+                self._entries.append(event)
+                self._section += 1
+                self._activities.clear()
+            case TextMessageStart(message_id=key):
+                self._begin(self._texts, key, _content, event)
+            case ActionExecutionStart(call_id=key):
+                self._begin(self._calls, key, _args, event)
+            case ReasoningStart(message_id=key):
+                self._begin(self._thoughts, key, _thought, event)
+            case TextMessageEnd() | ActionExecutionEnd() | ReasoningEnd():
+                self._closed(event)
+            case ActionExecutionResult(call_id=key):
+                if key in self._calls:  # its arguments are complete, whatever follows
+                    self._closed(ActionExecutionEnd(call_id=key))
+                self._entries.append(event)
+            case _:
+                if self._ordering.complaint(event) is None:
+                    self._entries.append(event)
+
+    def _begin(self, items: dict[str, _Item], key: str, piece: _Piece, start: _Start) -> None:
+        if key not in items:
+            self._ordering.check(start)
+            items[key] = item = _Item(key, piece, start, self._section)
+            self._entries.append(item)
+
+    def _grow(self, items: dict[str, _Item], key: str, text: str) -> None:
+        item = items.get(key)
+        if item is None:
+            return
+        if item.section != self._section:  # a snapshot has the first part of it
+            items[key] = item = _Item(key, item.piece, None, self._section)
+            self._entries.append(item)
+        item.pieces.append(text)
+
+    def _closed(self, event: Event) -> bool:
+        """End an item where it is. Returns whether the event is about an item."""
+        match event:
+            case TextMessageEnd(message_id=key):
+                items = self._texts
+            case ActionExecutionEnd(call_id=key):
+                items = self._calls
+            case ReasoningEnd(message_id=key):
+                items = self._thoughts
+            case _:
+                return False
+        if item := items.pop(key, None):
+            item.end = event
+            self._ordering.check(event)
+        return True
+
+    def _activity(self, event: Activity) -> None:
+        place = self._activities.get(event.message_id)
+        if place is None:
+            self._activities[event.message_id] = len(self._entries)
+            self._entries.append(event)
+        elif event.replace:
+            self._entries[place] = event
+
+
+def _content(key: str, text: str) -> Event:
+    return TextMessageContent(message_id=key, content=text)
+
+
+def _args(key: str, text: str) -> Event:
+    return ActionExecutionArgs(call_id=key, delta=text)
+
+
+def _thought(key: str, text: str) -> Event:
+    return ReasoningContent(message_id=key, content=text)

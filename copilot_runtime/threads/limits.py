@@ -1,0 +1,90 @@
+"""What every store refuses, and how it pages."""
+
+import re
+from typing import NamedTuple
+
+from copilot_runtime.errors import Misuse, ThreadBusy
+from copilot_runtime.interfaces import DEFAULT_AGENT, RunInput
+from copilot_runtime.threads.store import ThreadKey
+
+LONGEST = 500
+"""Most characters of an id or a name."""
+
+MOST_PER_PAGE = 200
+
+_CURSOR = re.compile(r"(\d{1,18})\.(\d{1,18})", re.ASCII)
+
+
+class Place(NamedTuple):
+    """A place in a list of threads: after the thread `number`, last touched at `updated`."""
+
+    updated: int
+    number: int
+
+    def cursor(self) -> str:
+        return f"{self.updated}.{self.number}"
+
+
+TOP = Place(10**18, 0)
+"""Before the first thread."""
+
+
+def place_of(cursor: str | None) -> Place:
+    """Read a cursor. Raises `Misuse` for one that no store gave."""
+    if cursor is None:
+        return TOP
+    found = _CURSOR.fullmatch(cursor)
+    if found is None:
+        raise Misuse(
+            f"{cursor[:40]!r} is not a cursor of a list of threads.",
+            hint="Send the nextCursor of the page before, or none for the first page.",
+        )
+    return Place(int(found[1]), int(found[2]))
+
+
+def page_size(limit: int) -> int:
+    return min(max(limit, 1), MOST_PER_PAGE)
+
+
+def thread_of(run: RunInput) -> ThreadKey:
+    """Return the thread a run belongs to. Raises `Misuse` for ids that no store keeps."""
+    if not run.thread_id:
+        raise Misuse("A thread needs an id.", hint="Send a threadId.")
+    key = ThreadKey(run.user or "", run.thread_id)
+    for what, text in (("thread id", key.id), ("user", key.owner), ("run id", run.run_id)):
+        check_text(what, text)
+    check_text("agent's name", run.agent or DEFAULT_AGENT)
+    return key
+
+
+def is_possible(key: ThreadKey) -> bool:
+    """Say whether there can be such a thread: one may ask for any."""
+    return all(len(part) <= LONGEST and _is_text(part) for part in key)
+
+
+def check_text(what: str, text: str) -> None:
+    """Raise `Misuse` for a text that is too long, or none that a database takes."""
+    if len(text) > LONGEST:
+        raise Misuse(f"The {what} is longer than {LONGEST} characters.", hint="Send a shorter one.")
+    if not _is_text(text):
+        raise Misuse(f"The {what} has characters that are no text.", hint="Send it without them.")
+
+
+def busy(key: ThreadKey) -> ThreadBusy:
+    return ThreadBusy(
+        f"The thread {key.id!r} is still being answered.",
+        hint="Wait for the end of its run, or stop it.",
+    )
+
+
+def name_taken(key: str) -> Misuse:
+    return Misuse(
+        f"A run called {key!r} has not ended.", hint="Give each run's log a name of its own."
+    )
+
+
+def _is_text(text: str) -> bool:
+    """Say whether there is neither NUL nor half a character."""
+    if text.isascii():
+        return "\0" not in text
+    return "\0" not in text and not any("\ud800" <= character <= "\udfff" for character in text)

@@ -1,0 +1,236 @@
+"""Keep the runs of threads while they happen: nobody sees what could still be lost."""
+
+import asyncio
+import logging
+from collections.abc import AsyncGenerator, Sequence
+
+from copilot_runtime.errors import CopilotError, Misuse, StoreFailed
+from copilot_runtime.events import LAST, Event, RunFailed, RunFinished, RunStarted
+from copilot_runtime.interfaces import START, Batch, Bus, Cursor, RunInput
+from copilot_runtime.messages import Message
+from copilot_runtime.threads._recording import Recording, Taken
+from copilot_runtime.threads.store import Segment, ThreadStore
+
+logger = logging.getLogger(__name__)
+
+_MOST_OWED = 1000
+"""Ends of runs that wait for a store that failed. Beyond that the oldest is given up."""
+
+
+class RecordedBus:
+    """A bus that writes the runs which were begun here to a store, and then lets them be read.
+
+    All that comes within `interval` seconds is one write; what comes after a pause is written
+    at once. `append` waits only for the first event of a run and for the last to be visible, or
+    while more than `max_queued` characters wait for the store. When the store fails, the runs
+    concerned end with `StoreFailed`, and the store is told of their end once it works again.
+    """
+
+    def __init__(
+        self,
+        inner: Bus,
+        store: ThreadStore,
+        *,
+        interval: float = 0.004,
+        max_queued: int = 64 * 1024 * 1024,
+    ) -> None:
+        self.inner = inner
+        self.store = store
+        self.interval = interval
+        self.max_queued = max_queued
+        self._runs: dict[str, Recording] = {}
+        self._waiting: dict[str, Recording] = {}
+        """The runs with something to write, in the order in which it came."""
+        self._queued = 0
+        self._room: asyncio.Future[None] | None = None
+        self._flusher: asyncio.Task[None] | None = None
+        self._next_write = 0.0
+        self._owed: dict[str, Segment] = {}
+        """The ends of runs that the store could not take."""
+
+    async def begin(self, run: RunInput) -> Sequence[Message]:
+        """Keep the log of this run; return its messages that are new in its thread."""
+        if self._owed:  # the thread may wait for just that
+            await self._pay()
+        new = await self.store.begin(run)
+        self._runs[run.key] = Recording(run.key)
+        return new
+
+    async def append(self, run_id: str, event: Event) -> None:
+        """Add an event. Raises what became of those before: `StoreFailed` or `LimitExceeded`."""
+        run = self._runs.get(run_id)
+        if run is None:
+            await self.inner.append(run_id, event)
+        elif run.ended:
+            raise Misuse(f"The run {run_id!r} has ended: its log takes no more events.")
+        elif isinstance(event, LAST):
+            await self._end(run, event)
+        elif run.error is not None:
+            raise run.error
+        else:
+            self._queue(run, event)
+            if run.fresh:
+                run.fresh = False
+                await asyncio.shield(run.begun)
+                if run.error is not None:
+                    raise run.error
+            elif self._queued > self.max_queued:
+                await self._less_queued()
+
+    def read(self, run_id: str, after: Cursor = START) -> AsyncGenerator[Batch, None]:
+        """Follow a log, as the inner bus does."""
+        return self.inner.read(run_id, after)
+
+    async def drop(self, run_id: str) -> None:
+        """Forget a log; what its thread has of it stays."""
+        await self.inner.drop(run_id)
+
+    async def aclose(self) -> None:
+        """Write what there is to write, and close the store, and the inner bus if it can be."""
+        while self._flusher is not None:
+            await asyncio.wait([self._flusher])
+        if self._owed:
+            await self._pay()
+        for key in self._owed:
+            _given_up(key)
+        await self.store.aclose()
+        if close := getattr(self.inner, "aclose", None):
+            await close()
+
+    async def _end(self, run: Recording, last: RunFinished | RunFailed) -> None:
+        run.ended = True
+        if run.lost:
+            await self._end_lost(run, last)
+        else:
+            self._queue(run, run.honest(last))
+            await asyncio.shield(run.done)
+
+    def _queue(self, run: Recording, event: Event) -> None:
+        self._queued += run.put(event)
+        self._waiting[run.key] = run
+        if self._flusher is None:
+            self._flusher = asyncio.create_task(self._flush(), name="threads:flush")
+
+    async def _less_queued(self) -> None:
+        if self._room is None:
+            self._room = asyncio.get_running_loop().create_future()
+        await asyncio.shield(self._room)
+
+    async def _flush(self) -> None:
+        """Write until there is nothing to write."""
+        loop = asyncio.get_running_loop()
+        try:
+            while self._waiting:
+                if (pause := self._next_write - loop.time()) > 0:
+                    await asyncio.sleep(pause)
+                self._next_write = loop.time() + self.interval
+                waiting, self._waiting = self._waiting, {}
+                await self._keep([run.take() for run in waiting.values()])
+                if self._queued <= self.max_queued:
+                    self._let_in()
+        finally:
+            self._flusher = None
+            self._let_in()
+
+    def _let_in(self) -> None:
+        if self._room is not None:
+            self._room.set_result(None)
+            self._room = None
+
+    async def _keep(self, taken: Sequence[Taken]) -> None:
+        """Write what came, and show it."""
+        error = await self._written([one.segment() for one in taken])
+        if error is not None and not isinstance(error, StoreFailed) and len(taken) > 1:
+            for one in taken:  # something is wrong with one of them: the others go on
+                await self._keep([one])
+            return
+        for one in taken:
+            self._queued -= one.size
+            if error is None:
+                await self._show(one)
+            else:
+                await self._lose(one, error)
+        if error is None and self._owed:
+            await self._pay()
+
+    async def _written(self, segments: Sequence[Segment]) -> Exception | None:
+        try:
+            await self.store.write(segments)
+        except Exception as error:  # whatever it is, it must not end the writing
+            return error
+        return None
+
+    async def _show(self, one: Taken) -> None:
+        """Let everybody see what is kept now."""
+        run, append = one.run, self.inner.append
+        for event in one.events:
+            try:
+                await append(run.key, event)
+            except Exception as error:  # a log that is full, nearly always
+                await self._cut(one, error)
+                return
+            run.seen(event)
+        if one.last is not None:
+            self._forget(run)
+
+    async def _cut(self, one: Taken, error: Exception) -> None:
+        """Let a run go no further: the inner bus takes no more of it."""
+        run, queued = one.run, self._unqueued(one.run)
+        run.broken(error)
+        if one.last is not None:
+            await self._end_lost(run, one.last)
+        elif queued is not None:
+            self._queue(run, run.honest(queued))
+
+    async def _lose(self, one: Taken, error: Exception) -> None:
+        """Let a run go no further: the store did not take what came of it."""
+        run, queued = one.run, self._unqueued(one.run)
+        run.broken(error)
+        run.lost = True
+        cause = error.__cause__ or error
+        unforeseen = None if isinstance(error, CopilotError) else error
+        logger.error("The run %s could not be kept: %r", run.key, cause, exc_info=unforeseen)
+        if not run.log:  # it brought the messages of its request
+            run.log.extend(event for event in one.events[:1] if isinstance(event, RunStarted))
+        if last := one.last or queued:
+            await self._end_lost(run, last)
+
+    def _unqueued(self, run: Recording) -> RunFinished | RunFailed | None:
+        """Forget what is queued, except the last event."""
+        dropped = run.take()
+        self._queued -= dropped.size
+        self._waiting.pop(run.key, None)
+        return dropped.last
+
+    async def _end_lost(self, run: Recording, last: RunFinished | RunFailed) -> None:
+        """End a run for everybody to see, and owe the store its end."""
+        last = run.honest(last)
+        self._owed[run.key] = Segment(key=run.key, events=[last], whole=[*run.log, last])
+        if len(self._owed) > _MOST_OWED:
+            key = next(iter(self._owed))
+            del self._owed[key]
+            _given_up(key)
+        try:
+            await self.inner.append(run.key, last)
+        except Exception:  # the log is gone: nobody reads it
+            logger.exception("The end of the run %s could not be shown", run.key)
+        self._forget(run)
+
+    def _forget(self, run: Recording) -> None:
+        self._runs.pop(run.key, None)
+        run.finished()
+
+    async def _pay(self) -> None:
+        """Tell the store of the ends it missed, unless it still fails."""
+        owed = dict(self._owed)
+        error = await self._written([*owed.values()])
+        if isinstance(error, StoreFailed):
+            return
+        for key, segment in owed.items():
+            self._owed.pop(key, None)
+            if error is not None and await self._written([segment]) is not None:
+                _given_up(key)
+
+
+def _given_up(key: str) -> None:
+    logger.error("The end of the run %s could not be kept", key)

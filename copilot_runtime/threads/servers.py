@@ -1,0 +1,88 @@
+"""Which servers that share a file of threads are alive: each holds a lock while it runs.
+
+The lock is the operating system's (`flock`), so it ends with its process however that ends.
+Where there is no `flock` (Windows), a file that is open cannot be deleted, which says the same.
+"""
+
+import os
+from pathlib import Path
+from uuid import uuid4
+
+try:
+    import fcntl
+except ImportError:  # Windows
+    fcntl = None
+
+
+class Server:
+    """This server, known to the others by a file next to the database."""
+
+    def __init__(self, database: Path) -> None:
+        self.id = uuid4().hex[:16]
+        self._path = _path(database, self.id)
+        self._file = _locked(self._path)
+
+    def leave(self) -> None:
+        """Let the others know that this server has ended."""
+        if fcntl is not None:
+            self._path.unlink(missing_ok=True)  # before the lock is free: nobody can take it up
+        os.close(self._file)
+        self._path.unlink(missing_ok=True)
+
+
+def is_alive(database: Path, server: str) -> bool:
+    """Say whether a server still runs. What a dead one left is cleared away."""
+    path = _path(database, server)
+    if fcntl is None:
+        return not _unlinked(path)
+    try:
+        file = os.open(path, os.O_RDWR | os.O_CLOEXEC)
+    except FileNotFoundError:
+        return False
+    except PermissionError:  # it belongs to another user of this machine, who may well be alive
+        return True
+    try:
+        fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        path.unlink(missing_ok=True)
+    except BlockingIOError:
+        return True
+    finally:
+        os.close(file)
+    return False
+
+
+def clear_away(database: Path) -> None:
+    """Delete the files of all servers that died."""
+    for path in database.parent.glob(f"{_escaped(database.name)}-server-*"):
+        is_alive(database, path.name.rpartition("-")[2])
+
+
+def _path(database: Path, server: str) -> Path:
+    return database.with_name(f"{database.name}-server-{server}")
+
+
+def _escaped(name: str) -> str:
+    return "".join(f"[{character}]" if character in "*?[" else character for character in name)
+
+
+def _locked(path: Path) -> int:
+    """Create a file and lock it, as a descriptor. One that is looked at meanwhile is replaced."""
+    while True:
+        file = os.open(path, os.O_RDWR | os.O_CREAT | getattr(os, "O_CLOEXEC", 0), 0o600)
+        if fcntl is None:
+            return file
+        fcntl.flock(file, fcntl.LOCK_EX)
+        try:
+            if path.stat().st_ino == os.fstat(file).st_ino:
+                return file
+        except FileNotFoundError:
+            pass
+        os.close(file)
+
+
+def _unlinked(path: Path) -> bool:
+    try:
+        path.unlink(missing_ok=True)
+    except PermissionError:
+        return False
+    return True

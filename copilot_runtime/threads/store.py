@@ -1,0 +1,140 @@
+"""What a store of threads does, and the values it speaks in.
+
+A thread is one conversation: a sequence of runs, each a log of events. It belongs to its owner:
+the same id means another thread for somebody else, so nobody can find out whose ids are taken.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import NamedTuple, Protocol
+
+from copilot_runtime.events import Event
+from copilot_runtime.interfaces import RunInput
+from copilot_runtime.messages import Message
+
+
+class ThreadKey(NamedTuple):
+    """Whose thread it is, and which. The owner is empty where nobody signs in."""
+
+    owner: str
+    id: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Thread:
+    """What a list of threads shows. Times are in UTC; a new run and a new name are an update."""
+
+    key: ThreadKey
+    agent: str
+    name: str | None
+    archived: bool
+    created_at: datetime
+    updated_at: datetime
+    last_run_at: datetime | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ThreadQuery:
+    """Which threads to list: the latest first, a page at a time. `agent` of None means all."""
+
+    owner: str
+    agent: str | None = None
+    archived: bool = False
+    """Whether archived ones are listed too."""
+    limit: int = 50
+    cursor: str | None = None
+    """The `next_cursor` of the page before."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ThreadPage:
+    threads: Sequence[Thread]
+    next_cursor: str | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StoredRun:
+    """A run of a thread: shortened by `compact` if it has ended, else all that was written."""
+
+    key: str
+    run_id: str
+    agent: str
+    began_at: datetime
+    ended: bool
+    events: Sequence[Event]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Segment:
+    """What is to be added to the log of one run.
+
+    With the last event of a run comes its `whole` log, which the store keeps shortened, in
+    place of what it has of that run.
+    """
+
+    key: str
+    events: Sequence[Event]
+    whole: Sequence[Event] | None = None
+
+
+class ThreadStore(Protocol):
+    """Keeps threads. All methods raise `StoreFailed` when the place they are kept fails.
+
+    What `begin` and `write` have returned from survives the death of the process.
+    """
+
+    async def open(self) -> None:
+        """Make ready, and end the runs of servers that died. May be called twice."""
+        ...
+
+    async def begin(self, run: RunInput) -> Sequence[Message]:
+        """Begin the log of a run, `run.key`, and its thread if it is new.
+
+        Returns those messages of the request that its thread does not have yet: neither did an
+        earlier request bring them, nor an earlier run make them. Raises `ThreadBusy` when another
+        run of this thread has not ended.
+        """
+        ...
+
+    async def write(self, segments: Sequence[Segment]) -> None:
+        """Add to the logs of any number of runs, all or nothing."""
+        ...
+
+    async def list(self, query: ThreadQuery) -> ThreadPage:
+        """Return a page of threads. Raises `Misuse` for a cursor that is none."""
+        ...
+
+    async def get(self, key: ThreadKey) -> Thread | None: ...
+
+    async def runs(self, key: ThreadKey) -> Sequence[StoredRun]:
+        """Return the runs of a thread, the oldest first; none for a thread that is not there."""
+        ...
+
+    async def update(
+        self, key: ThreadKey, *, name: str | None = None, archived: bool | None = None
+    ) -> Thread | None:
+        """Change what is not None, and return the thread, or None if there is none."""
+        ...
+
+    async def delete(self, key: ThreadKey) -> bool:
+        """Forget a thread and all its runs. Returns whether there was one."""
+        ...
+
+    async def expire(self, before: datetime) -> int:
+        """Forget threads not touched since `before`, except those with a run. Returns how many."""
+        ...
+
+    async def everyones(self, cursor: str | None = None) -> ThreadPage:
+        """Return a page of the threads of all owners, the oldest first: for the operator only."""
+        ...
+
+    async def put(self, thread: Thread, runs: Sequence[StoredRun]) -> int:
+        """Take in a thread of another store, and those of its runs that are not here yet.
+
+        Returns how many those were. A run that had not ended is ended. Of what the thread is
+        called and whether it is archived, the later word counts.
+        """
+        ...
+
+    async def aclose(self) -> None: ...

@@ -1,0 +1,171 @@
+"""From an AG-UI client's `RunAgentInput` to one `RunInput`.
+
+The fields are those of @ag-ui/core 0.0.59, read as leniently as CopilotKit's own server reads
+them: `state` and `forwardedProps` may be missing or null, what is unknown is passed over.
+"""
+
+from collections.abc import Mapping
+from typing import Any, cast
+from uuid import uuid4
+
+from copilot_runtime.agui.messages import decode_messages
+from copilot_runtime.errors import LimitExceeded, Misuse
+from copilot_runtime.interfaces import (
+    DEFAULT_AGENT,
+    Action,
+    AgentInput,
+    Caller,
+    ContextItem,
+    Parameters,
+    Resume,
+    RunInput,
+)
+from copilot_runtime.jsontext import dumps
+
+_LONGEST_ID = 500
+"""Characters. Ids are keys in a store."""
+
+_NO_PARAMETERS: Mapping[str, Any] = {"type": "object", "properties": {}}
+
+
+def run_input(
+    body: Any,
+    caller: Caller,
+    *,
+    agent: str | None,
+    properties: Mapping[str, Any],
+    max_messages: int,
+    kept: bool = True,
+) -> RunInput:
+    """Translate a request for an agent, None for the plain chat.
+
+    Raises `Misuse` that names what is wrong, or `LimitExceeded` for too long a conversation.
+    """
+    fields = _object(body, "the body")
+    messages = _list(fields, "messages")
+    if len(messages) > max_messages:
+        raise LimitExceeded(
+            f"The conversation has {len(messages)} messages; {max_messages} are allowed.",
+            hint="Raise max_messages in the settings, or start a new thread.",
+        )
+    given = _object(fields.get("forwardedProps") or {}, "forwardedProps")
+    state = fields.get("state")
+    parent = fields.get("parentRunId")
+    return RunInput(
+        thread_id=_id(fields, "threadId"),
+        run_id=_id(fields, "runId"),
+        messages=decode_messages(messages),
+        agent=agent,
+        actions=[_action(item, at) for at, item in enumerate(_list(fields, "tools"))],
+        context=[_context(item, at) for at, item in enumerate(_list(fields, "context"))],
+        parameters=_parameters(given),
+        properties={**properties, **given},
+        headers=caller.headers,
+        agents={} if state is None else {agent or DEFAULT_AGENT: AgentInput(state=state)},
+        resume=_resume(fields, given),
+        extensions={"parentRunId": parent} if isinstance(parent, str) else {},
+        operation="agent/run" if kept else "agent/suggest",
+        request_type="Chat" if kept else "Suggestion",
+        follow_up="server",
+        detached=kept,
+        user=caller.user,
+        kept=kept,
+        log=uuid4().hex,
+    )
+
+
+def _action(item: Any, at: int) -> Action:
+    tool = _object(item, f"tools[{at}]")
+    parameters = tool.get("parameters")
+    return Action(
+        name=_text(tool, "name", f"tools[{at}]."),
+        description=_text(tool, "description", f"tools[{at}].", default=""),
+        parameters=parameters if isinstance(parameters, dict) else _NO_PARAMETERS,
+    )
+
+
+def _context(item: Any, at: int) -> ContextItem:
+    found = _object(item, f"context[{at}]")
+    value = found.get("value")
+    if not isinstance(value, str):  # older clients send values as they are
+        value = dumps(value).decode()
+    return ContextItem(_text(found, "description", f"context[{at}].", default=""), value)
+
+
+def _parameters(given: Mapping[str, Any]) -> Parameters:
+    """Read what clients ask of the model: only suggestions do, by `toolChoice`."""
+    choice = given.get("toolChoice")
+    if isinstance(choice, str):
+        return Parameters(tool_choice=choice)
+    if isinstance(choice, dict):
+        function = choice.get("function")
+        name = function.get("name") if isinstance(function, dict) else choice.get("toolName")
+        if isinstance(name, str):
+            return Parameters(tool_choice="function", tool_choice_name=name)
+    return Parameters()
+
+
+def _resume(fields: Mapping[str, Any], given: Mapping[str, Any]) -> list[Resume]:
+    """Read the answers to interrupts, in today's form or in that of older clients."""
+    answers = [
+        _answer(_object(item, f"resume[{at}]"), f"resume[{at}].")
+        for at, item in enumerate(_list(fields, "resume", required=False))
+    ]
+    command = given.get("command")
+    if isinstance(command, dict) and "resume" in command and not answers:
+        payload = command["resume"]
+        event = command.get("interruptEvent")
+        value = event if isinstance(event, str) else dumps(event).decode()
+        answers.append(Resume(value, _as_text(payload), payload=payload))
+    return answers
+
+
+def _answer(item: Mapping[str, Any], place: str) -> Resume:
+    payload = item.get("payload")
+    cancelled = item.get("status") == "cancelled"
+    return Resume(
+        "",
+        _as_text(payload),
+        interrupt_id=_text(item, "interruptId", place),
+        status="cancelled" if cancelled else "resolved",
+        payload=payload,
+    )
+
+
+def _as_text(value: Any) -> str | None:
+    if value is None or isinstance(value, str):
+        return value
+    return dumps(value).decode()
+
+
+def _object(value: Any, what: str) -> dict[str, Any]:
+    if not isinstance(value, dict):
+        raise Misuse(f"{what} must be an object.")
+    return cast("dict[str, Any]", value)
+
+
+def _list(fields: Mapping[str, Any], name: str, *, required: bool = True) -> list[Any]:
+    value = fields.get(name)
+    if value is None and not required:
+        return []
+    if not isinstance(value, list):
+        raise Misuse(f"{name} must be a list.")
+    return value
+
+
+def _text(
+    fields: Mapping[str, Any], name: str, place: str = "", *, default: str | None = None
+) -> str:
+    value = fields.get(name)
+    if value is None and default is not None:
+        return default
+    if not isinstance(value, str):
+        raise Misuse(f"{place}{name} must be a string.")
+    return value
+
+
+def _id(fields: Mapping[str, Any], name: str) -> str:
+    value = _text(fields, name)
+    if not 0 < len(value) <= _LONGEST_ID:
+        raise Misuse(f"{name} must have 1 to {_LONGEST_ID} characters.")
+    return value

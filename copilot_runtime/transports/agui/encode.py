@@ -1,0 +1,392 @@
+"""Write the log of a run as AG-UI events, in an order that every client accepts.
+
+The client's rules are those of `verifyEvents` in @ag-ui/client 0.0.59: it refuses what was never
+begun, what is begun twice, and a run that ends while something is open. What would break a rule
+is left out here, and what is open at the end is closed, so that a failed run keeps its text.
+Events: https://docs.ag-ui.com/concepts/events.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal, assert_never
+
+from copilot_runtime.agui.messages import encode_messages
+from copilot_runtime.agui.patch import make_patch
+from copilot_runtime.errors import Cancelled, ErrorReport
+from copilot_runtime.events import (
+    ActionExecutionArgs,
+    ActionExecutionEnd,
+    ActionExecutionResult,
+    ActionExecutionStart,
+    Activity,
+    AgentState,
+    Custom,
+    Event,
+    Interrupt,
+    MessagesSnapshot,
+    Raw,
+    ReasoningContent,
+    ReasoningEnd,
+    ReasoningSignature,
+    ReasoningStart,
+    RunFailed,
+    RunFinished,
+    RunStarted,
+    StepFinished,
+    StepStarted,
+    Subagent,
+    TextMessageContent,
+    TextMessageEnd,
+    TextMessageStart,
+    Usage,
+)
+from copilot_runtime.jsontext import dumps
+from copilot_runtime.messages import Message, ReasoningMessage
+
+_ROLES = {"assistant", "user", "system", "developer"}
+"""Those a text may have on the wire."""
+
+_AFTER_1_50 = ("REASONING_", "SUBAGENT_")
+"""Events that @ag-ui/client 0.0.42 does not know."""
+
+_NOTHING = object()
+
+
+@dataclass(frozen=True, slots=True)
+class Dialect:
+    """What the clients of this server understand.
+
+    `reasoning`: thoughts, which React 1.51.3 and 1.51.4 end a run at. `subagents`: events of
+    subagents, which clients before 1.71 end a run at. `interrupts`: how an agent asks for a
+    person: as the `outcome` of the run, as the `custom` event `on_interrupt`, which older clients
+    know, or as both.
+    """
+
+    reasoning: bool = True
+    subagents: bool = False
+    interrupts: Literal["outcome", "custom", "both"] = "outcome"
+
+
+class Encoder:
+    """Turns the events of one run into frames of an event stream.
+
+    `agent` is the one whose state is the client's; the states of others go out as custom events.
+    """
+
+    def __init__(
+        self, thread_id: str, run_id: str, *, agent: str = "", dialect: Dialect | None = None
+    ) -> None:
+        self._ids = {"threadId": thread_id, "runId": run_id}
+        self._agent = agent
+        self._dialect = dialect or Dialect()
+        self._texts: dict[str, bytes] = {}
+        self._calls: dict[str, bytes] = {}
+        self._thoughts: dict[str, bytes] = {}
+        self._open: dict[tuple[str, str], None] = {}
+        """What was begun and not ended, in order: kind and id."""
+        self._state: Any = _NOTHING
+        self._activities: dict[str, Activity] = {}
+        self._interrupts: list[dict[str, Any]] = []
+        self._usage: list[dict[str, Any]] = []
+        self._frames: list[bytes] = []
+        self._started = False
+        self.ended = False
+
+    def feed(self, events: Sequence[Event]) -> list[bytes]:
+        """Return the frames of some events, to be sent in one write."""
+        for event in events:
+            if not self.ended:
+                self._event(event)
+        frames, self._frames = self._frames, []
+        return frames
+
+    def _event(self, event: Event) -> None:
+        match event:  # the commonest first
+            case TextMessageContent(message_id=key, content=piece):
+                if piece and (head := self._texts.get(key)):
+                    self._frames.append(b"%b%b}\n\n" % (head, dumps(piece)))
+            case ActionExecutionArgs(call_id=key, delta=piece):
+                if piece and (head := self._calls.get(key)):
+                    self._frames.append(b"%b%b}\n\n" % (head, dumps(piece)))
+            case ReasoningContent(message_id=key, content=piece):
+                if piece and (head := self._thoughts.get(key)):
+                    self._frames.append(b"%b%b}\n\n" % (head, dumps(piece)))
+            case RunStarted():
+                self._start(event.messages)
+            case RunFailed():
+                self._fail(event.error)
+            case _:
+                if not self._started:
+                    self._start(())
+                self._other(event)
+
+    def _other(self, event: Event) -> None:
+        match event:
+            case TextMessageStart():
+                self._text(event)
+            case TextMessageEnd(message_id=key):
+                self._close("text", key)
+            case ActionExecutionStart():
+                self._call(event)
+            case ActionExecutionEnd(call_id=key):
+                self._close("call", key)
+            case ActionExecutionResult():
+                self._result(event)
+            case ReasoningStart(message_id=key):
+                self._thought(key)
+            case ReasoningSignature():
+                self._signature(event)
+            case ReasoningEnd(message_id=key):
+                self._close("thought", key)
+                self._close("reasoning", key)
+            case AgentState():
+                self._agent_state(event)
+            case Activity():
+                self._activity(event)
+            case StepStarted(name=name):
+                if self._begin("step", name):
+                    self._send("STEP_STARTED", stepName=name)
+            case StepFinished(name=name):
+                self._close("step", name)
+            case Interrupt():
+                self._interrupt(event)
+            case MessagesSnapshot(messages=messages):
+                self._send("MESSAGES_SNAPSHOT", messages=encode_messages(messages))
+            case Subagent():
+                if self._dialect.subagents:
+                    self._subagent(event)
+            case Usage():
+                self._usage.append(_usage(event))
+            case Custom(name=name, value=value):
+                self._send("CUSTOM", name=name, value=value)
+            case Raw(event=foreign, source=source):
+                self._send("RAW", event=foreign, source=source)
+            case RunFinished():
+                self._finish(event)
+            case (
+                RunStarted()
+                | RunFailed()
+                | TextMessageContent()
+                | ActionExecutionArgs()
+                | ReasoningContent()
+            ):
+                pass  # seen to above
+            case _:
+                assert_never(event)
+
+    def _start(self, messages: Sequence[Message]) -> None:
+        if self._started:
+            return
+        self._started = True
+        # thoughts come as events, and React 1.50 knows no such messages
+        spoken = [it for it in messages if not isinstance(it, ReasoningMessage)]
+        told = {"state": {}, "messages": encode_messages(spoken)}
+        rest: Mapping[str, Any] = {"tools": [], "context": [], "forwardedProps": {}}
+        self._send("RUN_STARTED", **self._ids, input={**self._ids, **told, **rest})
+
+    def _text(self, event: TextMessageStart) -> None:
+        key = event.message_id
+        if self._begin("text", key):
+            self._texts[key] = _head("TEXT_MESSAGE_CONTENT", "messageId", key)
+            role = event.role if event.role in _ROLES else "assistant"
+            self._send("TEXT_MESSAGE_START", messageId=key, role=role, name=event.agent)
+
+    def _call(self, event: ActionExecutionStart) -> None:
+        key = event.call_id
+        if self._begin("call", key):
+            self._calls[key] = _head("TOOL_CALL_ARGS", "toolCallId", key)
+            self._send(
+                "TOOL_CALL_START",
+                toolCallId=key,
+                toolCallName=event.name,
+                parentMessageId=event.parent_id,
+            )
+
+    def _result(self, event: ActionExecutionResult) -> None:
+        self._close("call", event.call_id)
+        self._send(
+            "TOOL_CALL_RESULT",
+            messageId=event.message_id or f"result-{event.call_id}",
+            toolCallId=event.call_id,
+            content=event.result,
+            role="tool",
+        )
+
+    def _thought(self, key: str) -> None:
+        if self._dialect.reasoning and self._begin("reasoning", key):
+            self._begin("thought", key)
+            self._thoughts[key] = _head("REASONING_MESSAGE_CONTENT", "messageId", key)
+            self._send("REASONING_START", messageId=key)
+            self._send("REASONING_MESSAGE_START", messageId=key, role="reasoning")
+
+    def _signature(self, event: ReasoningSignature) -> None:
+        if not self._dialect.reasoning:
+            return
+        if event.of == "message":
+            self._close("thought", event.entity_id)
+        self._send(
+            "REASONING_ENCRYPTED_VALUE",
+            subtype="message" if event.of == "message" else "tool-call",
+            entityId=event.entity_id,
+            encryptedValue=event.value,
+        )
+
+    def _agent_state(self, event: AgentState) -> None:
+        if self._agent and event.agent and event.agent != self._agent:
+            value = {"agent": event.agent, "state": event.state, "node": event.node}
+            self._send("CUSTOM", name="agent_state", value={**value, "running": event.running})
+            return
+        patch = None if self._state is _NOTHING else make_patch(self._state, event.state)
+        self._state = event.state
+        if patch is None:
+            # `snapshot` may be null, so it is not among what `_send` leaves out
+            self._frames.append(_frame({"type": "STATE_SNAPSHOT", "snapshot": event.state}))
+        elif patch:
+            self._send("STATE_DELTA", delta=patch)
+
+    def _activity(self, event: Activity) -> None:
+        key, before = event.message_id, self._activities.get(event.message_id)
+        self._activities[key] = event
+        names = {"messageId": key, "activityType": event.activity_type}
+        if before is not None and before.activity_type == event.activity_type:
+            if not event.replace:
+                self._activities[key] = before
+                return
+            patch = make_patch(before.content, event.content)
+            if patch is not None:
+                if patch:
+                    self._send("ACTIVITY_DELTA", **names, patch=patch)
+                return
+        self._send("ACTIVITY_SNAPSHOT", **names, content=event.content, replace=event.replace)
+
+    def _interrupt(self, event: Interrupt) -> None:
+        if self._dialect.interrupts != "outcome":
+            self._send("CUSTOM", name="on_interrupt", value=event.value)
+        if self._dialect.interrupts == "custom":
+            return
+        metadata = event.metadata
+        if metadata is None and event.value is not None:
+            metadata = {"value": event.value}
+        self._interrupts.append(
+            _filled(
+                id=event.interrupt_id,
+                reason=event.reason,
+                message=event.message,
+                toolCallId=event.call_id,
+                responseSchema=event.response_schema,
+                expiresAt=event.expires_at,
+                metadata=metadata,
+            )
+        )
+
+    def _subagent(self, event: Subagent) -> None:
+        kind = {"started": "STARTED", "finished": "FINISHED", "failed": "ERROR"}[event.status]
+        self._send(
+            f"SUBAGENT_{kind}",
+            subagentRunId=event.subagent_id,
+            name=event.name,
+            result=event.result,
+            message=event.message,
+        )
+
+    def _finish(self, event: RunFinished) -> None:
+        self._close_all(None)
+        outcome = {"type": "interrupt", "interrupts": self._interrupts}
+        self._send(
+            "RUN_FINISHED",
+            **self._ids,
+            result=event.result,
+            outcome=outcome if self._interrupts else None,
+            usage=self._usage or None,
+        )
+        self.ended = True
+
+    def _fail(self, error: ErrorReport) -> None:
+        stopped = error.code == Cancelled.code
+        self._close_all(None if stopped else error)
+        # the client takes `abort` for what the person asked for, and shows no error
+        message = "Run stopped by user" if stopped else error.message
+        self._send("RUN_ERROR", message=message, code="abort" if stopped else error.code)
+        self.ended = True
+
+    def _begin(self, kind: str, key: str) -> bool:
+        """Note that something is open. Returns whether it was not."""
+        if (kind, key) in self._open:
+            return False
+        self._open[kind, key] = None
+        return True
+
+    def _close(self, kind: str, key: str) -> bool:
+        """End what is open. Returns whether it was."""
+        if (kind, key) not in self._open:
+            return False
+        del self._open[kind, key]
+        match kind:
+            case "text":
+                del self._texts[key]
+                self._send("TEXT_MESSAGE_END", messageId=key)
+            case "call":
+                del self._calls[key]
+                self._send("TOOL_CALL_END", toolCallId=key)
+            case "thought":
+                del self._thoughts[key]
+                self._send("REASONING_MESSAGE_END", messageId=key)
+            case "reasoning":
+                self._send("REASONING_END", messageId=key)
+            case _:
+                self._send("STEP_FINISHED", stepName=key)
+        return True
+
+    def _close_all(self, error: ErrorReport | None) -> None:
+        """End everything, the innermost first; a call that broke off also gets a result."""
+        for kind, key in [*self._open][::-1]:
+            self._close(kind, key)
+            if kind == "call" and error is not None:
+                reason = {"reason": "missing_terminal_event", "message": error.message}
+                self._send(
+                    "TOOL_CALL_RESULT",
+                    messageId=f"{key}-result",
+                    toolCallId=key,
+                    content=dumps({"status": "error", **reason}).decode(),
+                    role="tool",
+                )
+
+    def _send(self, kind: str, **values: Any) -> None:
+        self._frames.append(_frame({"type": kind, **_filled(**values)}))
+
+
+def _filled(**values: Any) -> dict[str, Any]:
+    """Leave out what is None: clients refuse most nulls."""
+    return {key: value for key, value in values.items() if value is not None}
+
+
+def _frame(event: Mapping[str, Any]) -> bytes:
+    return b"%b%b\n\n" % (_field(event["type"]), dumps(event))
+
+
+def _head(kind: str, name: str, key: str) -> bytes:
+    """Return the beginning of each frame that adds to one item, up to its delta."""
+    parts = (_field(kind), kind.encode(), name.encode(), dumps(key))
+    return b'%b{"type":"%b","%b":%b,"delta":' % parts
+
+
+def _field(kind: str) -> bytes:
+    """Return how the line of an event begins.
+
+    React 1.50 ends a run at the first event it does not know, but it only reads lines that
+    have a space after the colon. Everybody else reads both, as the standard of server-sent
+    events has it. So what React 1.50 does not know is written without the space.
+    """
+    return b"data:" if kind.startswith(_AFTER_1_50) else b"data: "
+
+
+def _usage(event: Usage) -> dict[str, Any]:
+    return {
+        **({"provider": event.provider} if event.provider else {}),
+        "model": event.model,
+        "inputTokens": event.input_tokens,
+        "outputTokens": event.output_tokens,
+        "totalTokens": event.input_tokens + event.output_tokens,
+        "reasoningTokens": event.reasoning_tokens,
+        "cachedInputTokens": event.cached_tokens,
+    }

@@ -1,0 +1,156 @@
+"""Which operation a request asks for: by its path, or by the envelope of the single endpoint."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal
+from urllib.parse import parse_qsl, unquote
+
+Name = Literal[
+    "info",
+    "run",
+    "connect",
+    "stop",
+    "suggest",
+    "transcribe",
+    "list threads",
+    "read messages",
+    "read events",
+    "read state",
+    "change thread",
+    "archive thread",
+    "delete thread",
+    "subscribe",
+    "forget nothing",
+    "annotate",
+    "inspect",
+]
+
+
+class Refusal(Exception):
+    """A request that is answered with an error, as CopilotKit's own server would."""
+
+    def __init__(
+        self, status: int, body: Mapping[str, Any], headers: Mapping[str, str] | None = None
+    ) -> None:
+        super().__init__(str(body.get("message") or body.get("error")))
+        self.status = status
+        self.body = body
+        self.headers = headers or {}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Operation:
+    """What to do. `query` is that of the URL, `body` what came with an envelope."""
+
+    name: Name
+    agent: str = ""
+    thread: str = ""
+    query: Mapping[str, str] = field(default_factory=dict)
+    body: Any = None
+
+
+_BY_PATH: Mapping[tuple[str, ...], Mapping[str, Name]] = {
+    ("info",): {"GET": "info"},
+    ("agent", "{agent}", "run"): {"POST": "run"},
+    ("agent", "{agent}", "connect"): {"POST": "connect"},
+    ("agent", "{agent}", "suggest"): {"POST": "suggest"},
+    ("agent", "{agent}", "stop", "{thread}"): {"POST": "stop"},
+    ("transcribe",): {"POST": "transcribe"},
+    ("annotate",): {"POST": "annotate"},
+    ("inspector-metadata",): {"GET": "inspect"},
+    ("threads",): {"GET": "list threads"},
+    ("threads", "subscribe"): {"POST": "subscribe"},
+    ("threads", "clear"): {"POST": "forget nothing"},
+    ("threads", "{thread}"): {"PATCH": "change thread", "DELETE": "delete thread"},
+    ("threads", "{thread}", "messages"): {"GET": "read messages"},
+    ("threads", "{thread}", "events"): {"GET": "read events"},
+    ("threads", "{thread}", "state"): {"GET": "read state"},
+    ("threads", "{thread}", "archive"): {"POST": "archive thread"},
+}
+
+_BY_METHOD: Mapping[str, Name] = {
+    "info": "info",
+    "agent/run": "run",
+    "agent/connect": "connect",
+    "agent/suggest": "suggest",
+    "agent/stop": "stop",
+    "transcribe": "transcribe",
+    "annotate": "annotate",
+    "inspector/metadata": "inspect",
+}
+
+
+def from_path(method: str, path: str, query: str = "", body: Any = None) -> Operation:
+    """Read a request of the REST kind; `path` begins after the base and is still encoded.
+
+    Raises `Refusal`: 404 for an unknown path, 405 for a wrong method.
+    """
+    found = [unquote(part) for part in path.strip("/").split("/")]
+    allowed: set[str] = set()
+    for pattern, methods in _BY_PATH.items():
+        values = _matched(pattern, found)
+        if values is None:
+            continue
+        if name := methods.get("GET" if method == "HEAD" else method):
+            asked = dict(parse_qsl(query, keep_blank_values=True))
+            agent, thread = values.get("agent", ""), values.get("thread", "")
+            return Operation(name=name, agent=agent, thread=thread, query=asked, body=body)
+        allowed.update(methods)
+    if allowed:
+        names = ", ".join(sorted(allowed))
+        raise Refusal(405, {"error": "Method not allowed"}, {"allow": names})
+    raise Refusal(404, {"error": "Not found"})
+
+
+def from_envelope(envelope: Mapping[str, Any]) -> Operation:
+    """Read a request to the single endpoint: `{method, params, body}`. Raises `Refusal`."""
+    method = envelope.get("method")
+    params = envelope.get("params")
+    if not isinstance(params, dict):
+        params = {}
+    if not isinstance(method, str) or not method:
+        raise invalid("Missing method field")
+    if method == "resource/request":
+        path = _parameter(params, "path")
+        if "/agent/" in path or path.strip("/") == "info":
+            raise invalid(f"Unsupported resource {path!r}")
+        path, _, query = path.partition("?")
+        return from_path(_parameter(params, "httpMethod"), path, query, envelope.get("body"))
+    name = _BY_METHOD.get(method)
+    if name is None:
+        raise invalid(f"Unsupported method '{method}'")
+    agent = thread = ""
+    if name in ("run", "connect", "suggest", "stop"):
+        agent = _parameter(params, "agentId")
+    if name == "stop":
+        thread = _parameter(params, "threadId")
+    elif name in ("run", "connect", "suggest", "transcribe") and envelope.get("body") is None:
+        raise invalid("Missing request body for JSON handler")
+    return Operation(name=name, agent=agent, thread=thread, body=envelope.get("body"))
+
+
+def invalid(message: str) -> Refusal:
+    """Return the refusal of a request that cannot be understood."""
+    return Refusal(400, {"error": "invalid_request", "message": message})
+
+
+def _parameter(params: Mapping[str, Any], name: str) -> str:
+    value = params.get(name)
+    if not isinstance(value, str) or not value:
+        raise invalid(f"Missing or invalid parameter '{name}'")
+    return value
+
+
+def _matched(pattern: Sequence[str], parts: Sequence[str]) -> dict[str, str] | None:
+    """Return what stands for the names in braces, or None for another path."""
+    if len(pattern) != len(parts):
+        return None
+    values: dict[str, str] = {}
+    for expected, part in zip(pattern, parts, strict=True):
+        if expected.startswith("{"):
+            if not part:
+                return None
+            values[expected.strip("{}")] = part
+        elif expected != part:
+            return None
+    return values

@@ -1,0 +1,109 @@
+"""Threads as the client's `useThreads` and its inspector read them."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import datetime
+from typing import Any
+
+from copilot_runtime.agui.messages import encode_messages
+from copilot_runtime.errors import Misuse
+from copilot_runtime.events import AgentState, MessagesSnapshot
+from copilot_runtime.interfaces import Caller
+from copilot_runtime.jsontext import loads
+from copilot_runtime.messages import Message
+from copilot_runtime.threads.store import StoredRun, Thread, ThreadKey, ThreadPage, ThreadQuery
+from copilot_runtime.transcript import said_in
+from copilot_runtime.transports.agui.encode import Dialect, Encoder
+
+
+def thread_key(caller: Caller, id: str) -> ThreadKey:
+    return ThreadKey(caller.user or "", id)
+
+
+def thread_query(caller: Caller, query: Mapping[str, str]) -> ThreadQuery:
+    """Read which threads are asked for. Raises `Misuse`."""
+    limit = query.get("limit") or "50"
+    if not limit.isascii() or not limit.isdigit() or len(limit) > 9:
+        raise Misuse(f"limit must be a number, not {limit[:40]!r}.")
+    return ThreadQuery(
+        owner=caller.user or "",
+        agent=query.get("agentId") or None,
+        archived=query.get("includeArchived") == "true",
+        limit=int(limit),
+        cursor=query.get("cursor") or None,
+    )
+
+
+def page(found: ThreadPage) -> dict[str, Any]:
+    return {
+        "threads": [thread(item) for item in found.threads],
+        "nextCursor": found.next_cursor,
+    }
+
+
+def thread(found: Thread) -> dict[str, Any]:
+    last = {"lastRunAt": _time(found.last_run_at)} if found.last_run_at else {}
+    return {
+        "id": found.key.id,
+        "name": found.name,
+        "agentId": found.agent,
+        "organizationId": "",
+        "createdById": found.key.owner,
+        "archived": found.archived,
+        "createdAt": _time(found.created_at),
+        "updatedAt": _time(found.updated_at),
+        **last,
+    }
+
+
+def messages(runs: Iterable[StoredRun]) -> list[dict[str, Any]]:
+    """Return a thread's messages in the inspector's form, which names calls its own way."""
+    return [_inspected(message) for message in encode_messages(_said(runs))]
+
+
+def events(key: ThreadKey, runs: Iterable[StoredRun], dialect: Dialect) -> list[Any]:
+    """Return what `connect` would send of the runs, as JSON values."""
+    return [
+        loads(frame.removeprefix(b"data:")) for run in runs for frame in replay(key, run, dialect)
+    ]
+
+
+def replay(key: ThreadKey, run: StoredRun, dialect: Dialect) -> Sequence[bytes]:
+    """Return the frames of a stored run."""
+    return Encoder(key.id, run.run_id, agent=run.agent, dialect=dialect).feed(run.events)
+
+
+def state(runs: Sequence[StoredRun]) -> Any:
+    """Return the state the thread's agent had last; None if it never had one."""
+    for run in reversed(runs):
+        for event in reversed(run.events):
+            if isinstance(event, AgentState) and event.agent in ("", run.agent):
+                return event.state
+    return None
+
+
+def _said(runs: Iterable[StoredRun]) -> list[Message]:
+    found: dict[tuple[str, str], Message] = {}
+    for run in runs:
+        if any(isinstance(event, MessagesSnapshot) for event in run.events):
+            found.clear()  # it says again all that was said before
+        found |= {(message.type, message.id): message for message in said_in(run.events)}
+    return [*found.values()]
+
+
+def _inspected(message: Mapping[str, Any]) -> dict[str, Any]:
+    calls = message.get("toolCalls")
+    if not calls:
+        return dict(message)
+    short = [
+        {
+            "id": call["id"],
+            "name": call["function"]["name"],
+            "args": call["function"]["arguments"],
+        }
+        for call in calls
+    ]
+    return {**message, "toolCalls": short}
+
+
+def _time(value: datetime) -> str:
+    return value.isoformat(timespec="milliseconds").replace("+00:00", "Z")

@@ -1,0 +1,165 @@
+"""`transcribe`: a recording comes in a form or as base64 in JSON, its text goes out.
+
+Statuses, words and sentences are those of the Node runtime 1.74, whose clients know them: an
+error is `{error, message, retryable}`. Unlike Node we do not guess the error from its text.
+"""
+
+import logging
+from base64 import b64decode
+from binascii import Error
+from typing import Any, NamedTuple
+
+from copilot_runtime.adapters.transcription import AudioRefused, Transcriber
+from copilot_runtime.errors import (
+    AuthenticationFailed,
+    ConfigurationFailed,
+    CopilotError,
+    NetworkError,
+    RateLimited,
+)
+from copilot_runtime.jsontext import loads
+from copilot_runtime.transports.agui.form import Upload, file_in
+
+logger = logging.getLogger(__name__)
+
+Answer = tuple[int, dict[str, Any]]
+"""The status and the body of an answer."""
+
+_TYPES = (
+    "audio/mpeg",
+    "audio/mp3",
+    "audio/mp4",
+    "audio/wav",
+    "audio/webm",
+    "audio/ogg",
+    "audio/flac",
+    "audio/aac",
+)
+_UNKNOWN_BYTES = ("", "application/octet-stream")
+_USUAL_TYPE = "audio/webm"
+_USUAL_NAME = "recording.webm"
+
+
+class _Problem(NamedTuple):
+    status: int
+    error: str
+    message: str
+    retryable: bool = False
+
+    def answer(self) -> Answer:
+        body = {"error": self.error, "message": self.message, "retryable": self.retryable}
+        return self.status, body
+
+
+_NOT_CONFIGURED = _Problem(503, "service_not_configured", "Transcription service is not configured")
+
+
+async def transcribe_form(
+    transcriber: Transcriber | None, content_type: str, body: bytes
+) -> Answer:
+    """Answer `POST /transcribe`: a form with the file `audio`, or JSON as `transcribe_json`."""
+    if transcriber is None:
+        return _NOT_CONFIGURED.answer()
+    content_type = content_type.strip()
+    if content_type.lower().startswith("application/json"):
+        try:
+            decoded = loads(body)
+        except ValueError:
+            return _invalid("Request body must be valid JSON").answer()
+        return await transcribe_json(transcriber, decoded)
+    if not content_type.lower().startswith("multipart/form-data"):
+        return _invalid(
+            "Request must be multipart/form-data or application/json with base64 audio"
+        ).answer()
+    try:
+        upload = file_in(content_type, body, "audio")
+    except ValueError as error:
+        return _invalid(str(error)).answer()
+    if upload is None:
+        return _invalid(
+            "No audio file found in form data. Please include an 'audio' field."
+        ).answer()
+    return await _transcribed(transcriber, upload)
+
+
+async def transcribe_json(transcriber: Transcriber | None, body: Any) -> Answer:
+    """Answer `{audio, mimeType, filename?}`; `audio` is base64, or a `data:` URL of it."""
+    if transcriber is None:
+        return _NOT_CONFIGURED.answer()
+    match body:
+        case {"audio": str(audio)} if audio:
+            pass
+        case _:
+            return _invalid(
+                "Request must include 'audio' field with base64-encoded audio data"
+            ).answer()
+    match body:
+        case {"mimeType": str(mime_type)} if mime_type:
+            pass
+        case _:
+            return _invalid("Request must include 'mimeType' field (e.g., 'audio/webm')").answer()
+    filename = body.get("filename")
+    try:
+        data = _decoded(audio)
+    except (Error, ValueError):
+        return _invalid("Failed to decode base64 audio data").answer()
+    named = filename if isinstance(filename, str) else ""
+    return await _transcribed(transcriber, Upload(data, named, mime_type))
+
+
+async def _transcribed(transcriber: Transcriber, upload: Upload) -> Answer:
+    kind = upload.mime_type.partition(";")[0].strip().lower()
+    if kind not in (*_TYPES, *_UNKNOWN_BYTES):
+        return _unsupported(upload.mime_type).answer()
+    if not upload.data:
+        return _too_short().answer()
+    mime_type = _USUAL_TYPE if kind in _UNKNOWN_BYTES else upload.mime_type
+    try:
+        text = await transcriber.transcribe(upload.data, upload.filename or _USUAL_NAME, mime_type)
+    except CopilotError as error:
+        logger.warning("No transcript: %s%s", error.message, f" ({error.hint})" * bool(error.hint))
+        return _problem(error).answer()
+    except Exception:  # a transcriber is somebody else's code
+        logger.exception("No transcript")
+        message = "The transcription failed. The server's log says why."
+        return _Problem(500, "provider_error", message, retryable=True).answer()
+    return 200, {"text": text, "size": len(upload.data), "type": mime_type}
+
+
+def _problem(error: CopilotError) -> _Problem:
+    match error:
+        case AudioRefused():
+            return _Problem(400, error.reason, error.message)
+        case RateLimited():
+            message = "Rate limited. Please try again later."
+            return _Problem(429, "rate_limited", message, retryable=True)
+        case AuthenticationFailed():  # what a provider says about a key is not for everybody
+            message = "Authentication failed with transcription provider"
+            return _Problem(401, "auth_failed", message)
+        case ConfigurationFailed():
+            return _NOT_CONFIGURED
+        case NetworkError():
+            return _Problem(502, "network_error", error.message, retryable=True)
+        case _:
+            return _Problem(500, "provider_error", error.message, retryable=True)
+
+
+def _invalid(message: str) -> _Problem:
+    return _Problem(400, "invalid_request", message)
+
+
+def _unsupported(mime_type: str) -> _Problem:
+    message = f"Unsupported audio format: {mime_type}. Supported: {', '.join(_TYPES)}"
+    return _Problem(400, "invalid_audio_format", message)
+
+
+def _too_short() -> _Problem:
+    return _Problem(400, "audio_too_short", "Audio is too short to transcribe")
+
+
+def _decoded(audio: str) -> bytes:
+    """Read base64 as browsers do: blanks and missing padding do not matter."""
+    if audio.startswith("data:"):
+        audio = audio.partition(",")[2]
+    audio = "".join(audio.split()).rstrip("=")
+    return b64decode(audio + "=" * (-len(audio) % 4), validate=True)

@@ -1,0 +1,128 @@
+"""Write to a client that may be slow, and notice one that has left."""
+
+import asyncio
+import logging
+from collections.abc import Callable, Coroutine
+from contextlib import suppress
+from typing import Any
+
+from starlette.types import Receive, Send
+
+from copilot_runtime.security.cors import RawHeaders
+
+logger = logging.getLogger(__name__)
+
+UNBUFFERED: RawHeaders = [
+    (b"cache-control", b"no-cache"),
+    (b"x-accel-buffering", b"no"),  # nginx holds back what it does not know to be a stream
+    (b"content-encoding", b"identity"),  # so does a compressing middleware
+]
+"""Headers of a response that is to arrive as it is written."""
+
+
+class Stalled(Exception):
+    """The client took nothing for too long."""
+
+
+class Stream:
+    """The body of one response: the first write opens it, the last one closes it.
+
+    It is written with the server's own backpressure. A client that takes nothing for `timeout`
+    seconds is cut off: `write` then raises `Stalled`. After `keep_alive` seconds without a word
+    the `comment` is written, because proxies cut what is silent; 0 is never. One timer watches a
+    whole response; a timer per chunk would cost more than the chunk.
+    """
+
+    def __init__(
+        self, send: Send, timeout: float, *, keep_alive: float = 0.0, comment: bytes = b""
+    ) -> None:
+        self._send = send
+        self._timeout = timeout
+        self._keep_alive = keep_alive
+        self._comment = comment
+        self._loop = asyncio.get_running_loop()
+        self._task = asyncio.current_task()
+        self._since: float | None = None
+        self._last = self._loop.time()
+        self._stalled = False
+        self._beat: asyncio.Task[None] | None = None
+        self._timer = self._loop.call_later(keep_alive or timeout, self._check)
+
+    async def write(self, body: bytes, *, last: bool = False) -> None:
+        """Write some bytes at once. With `last`, the body ends after them."""
+        self._since = self._last = self._loop.time()
+        try:
+            await self._send({"type": "http.response.body", "body": body, "more_body": not last})
+        except asyncio.CancelledError:
+            if self._stalled and self._task is not None:
+                self._task.uncancel()
+                raise Stalled from None
+            raise
+        self._since = None
+
+    def close(self) -> None:
+        """Stop watching."""
+        self._timer.cancel()
+        if self._beat is not None:
+            self._beat.cancel()
+
+    def _check(self) -> None:
+        """Cut off a client that takes nothing; say something to one that hears nothing."""
+        now = self._loop.time()
+        due = now + self._timeout
+        if self._since is not None:
+            due = self._since + self._timeout
+            if due <= now and self._task is not None:
+                logger.warning("Cut off a client that took nothing for %g seconds", self._timeout)
+                self._stalled = True
+                self._task.cancel()
+                return
+        elif self._keep_alive:
+            if now - self._last >= self._keep_alive:
+                self._last = now
+                self._beat = asyncio.ensure_future(self._say_something())
+            due = self._last + self._keep_alive
+        self._timer = self._loop.call_at(due, self._check)
+
+    async def _say_something(self) -> None:
+        with suppress(OSError):  # a client that left is noticed elsewhere
+            await self._send(
+                {"type": "http.response.body", "body": self._comment, "more_body": True}
+            )
+
+
+async def attended(
+    work: Coroutine[Any, Any, None], receive: Receive, gone: Callable[[], None] | None
+) -> None:
+    """Do the work; call `gone` when the client leaves meanwhile, or give the work up.
+
+    Without it nobody notices: `send` to a client that left says nothing, and the model goes on
+    costing tokens. The work has a task of its own, so that what is written for each chunk need
+    not pass through all the frames of the server and its middleware.
+    """
+    task = asyncio.create_task(work)
+    left = asyncio.create_task(_departure(receive))
+    try:
+        await asyncio.wait((task, left), return_when=asyncio.FIRST_COMPLETED)
+        if not task.done():
+            if gone is None:
+                return
+            gone()
+        await task
+    finally:
+        left.cancel()
+        left.add_done_callback(_noted)
+        if not task.done():  # given up, or the server is about to stop
+            task.cancel()
+            await asyncio.wait((task,))
+
+
+async def _departure(receive: Receive) -> None:
+    while (await receive())["type"] != "http.disconnect":
+        pass
+
+
+def _noted(left: "asyncio.Task[None]") -> None:
+    """Take the exception of a server that could not even say that the client has left."""
+    if not left.cancelled():
+        left.exception()

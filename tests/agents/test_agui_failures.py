@@ -1,0 +1,329 @@
+"""How a run with a remote agent fails, and what becomes of headers and connections."""
+
+import asyncio
+import socket
+from contextlib import aclosing
+from typing import Any
+
+import pytest
+
+from copilot_runtime.agents.agui import AguiAgent
+from copilot_runtime.errors import (
+    ConfigurationFailed,
+    CopilotError,
+    IncompleteStream,
+    NetworkError,
+    RunStalled,
+)
+from copilot_runtime.events import (
+    ActionExecutionArgs,
+    ActionExecutionStart,
+    TextMessageContent,
+    TextMessageStart,
+    Usage,
+)
+from tests.adapters.provider import CLOSE, END, HANG, HEAD, RESET, Provider, Step, piece, whole
+from tests.agents.remote import (
+    STARTED,
+    agent_of,
+    asked,
+    cut_short,
+    frame,
+    heard,
+    heard_until_error,
+    text,
+    whole_run,
+)
+
+pytestmark = pytest.mark.anyio
+
+PARTIAL = [STARTED, *text("m", "cut of")[:-1]]
+PARTIAL_EVENTS = [
+    TextMessageStart(message_id="m"),
+    TextMessageContent(message_id="m", content="cut of"),
+]
+
+
+def told(error: Exception) -> tuple[str, str]:
+    """Return what a client is told of an error."""
+    assert isinstance(error, CopilotError), repr(error)
+    return error.report().code, error.report().message
+
+
+async def test_an_agent_may_say_itself_that_it_failed(provider: Provider, agent: AguiAgent):
+    failure = {"type": "RUN_ERROR", "message": "agent says no", "code": "E_AGENT"}
+    usage = [{"model": "m", "inputTokens": 1}]
+    provider.answer(cut_short(*PARTIAL, {**failure, "usage": usage}))
+
+    events, error = await heard_until_error(agent)
+
+    assert events == [*PARTIAL_EVENTS, Usage(model="m", input_tokens=1)]
+    assert told(error) == ("E_AGENT", "agent says no")
+
+
+@pytest.mark.parametrize(
+    ("failure", "said"),
+    [
+        ({"message": "no", "code": None}, ("UNKNOWN", "no")),
+        ({"message": {"why": 1}, "code": 7}, ("7", '{"why":1}')),
+        ({}, ("UNKNOWN", "The agent failed.")),
+    ],
+)
+async def test_an_agent_may_fail_in_odd_words(
+    provider: Provider, agent: AguiAgent, failure: dict[str, Any], said: tuple[str, str]
+):
+    provider.answer(cut_short({"type": "RUN_ERROR", **failure}))
+    events, error = await heard_until_error(agent)
+    assert (events, told(error)) == ([], said)
+
+
+async def test_a_run_without_an_end_is_incomplete(provider: Provider, agent: AguiAgent):
+    provider.answer(cut_short(*PARTIAL))
+    events, error = await heard_until_error(agent)
+    assert events == PARTIAL_EVENTS
+    assert told(error) == ("INCOMPLETE_STREAM", "Run ended without emitting a terminal event")
+
+
+async def test_a_call_without_an_end_is_incomplete(provider: Provider, agent: AguiAgent):
+    start = {"type": "TOOL_CALL_START", "toolCallId": "c", "toolCallName": "lookup"}
+    args = {"type": "TOOL_CALL_ARGS", "toolCallId": "c", "delta": '{"a"'}
+    provider.answer(cut_short(STARTED, start, args))
+
+    events, error = await heard_until_error(agent)
+
+    assert events == [
+        ActionExecutionStart(call_id="c", name="lookup"),
+        ActionExecutionArgs(call_id="c", delta='{"a"'),
+    ]
+    assert told(error) == ("INCOMPLETE_STREAM", "Run ended without emitting a terminal event")
+
+
+@pytest.mark.parametrize("end", [RESET, CLOSE])
+async def test_a_connection_that_breaks_is_incomplete(
+    provider: Provider, agent: AguiAgent, end: Any
+):
+    provider.answer([HEAD, *(piece(frame(event)) for event in PARTIAL), end])
+    async with asyncio.timeout(10):
+        events, error = await heard_until_error(agent)
+    assert events == PARTIAL_EVENTS
+    assert told(error) == (
+        "INCOMPLETE_STREAM",
+        "The connection to the agent 'default' broke off before the run ended.",
+    )
+
+
+async def test_a_connection_may_break_after_the_end(provider: Provider, agent: AguiAgent):
+    events = b"".join(map(frame, [STARTED, *text("m", "Hi"), {"type": "RUN_FINISHED"}]))
+    provider.answer([HEAD, piece(events), RESET])
+    assert len(await heard(agent)) == 3
+
+
+@pytest.mark.parametrize(
+    ("status", "body", "message"),
+    [
+        ("500 Oh", b'{"error":"upstream 500"}', 'HTTP 500: {"error":"upstream 500"}'),
+        ("401 No", b'{"error":"upstream 401"}', 'HTTP 401: {"error":"upstream 401"}'),
+        ("307 There", b"", "HTTP 307: "),
+        ("502 Bad", b"x" * 3_000, "HTTP 502: " + "x" * 2_000 + "..."),
+        ("400 Bad", b"\xff key: sk-secret-key", "HTTP 400: \ufffd key: ***"),
+    ],
+)
+async def test_a_refusal_is_passed_on(provider: Provider, status: str, body: bytes, message: str):
+    provider.answer([whole(body, status=status)])
+    agent = agent_of(provider, headers={"Authorization": "Bearer sk-secret-key"})
+    events, error = await heard_until_error(agent)
+    await agent.aclose()
+
+    assert (events, told(error)) == ([], ("INCOMPLETE_STREAM", message))
+    assert len(provider.requests) == 1
+
+
+async def test_a_refused_connection_names_the_agent_and_no_address():
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        port = taken.getsockname()[1]
+        agent = AguiAgent(f"http://127.0.0.1:{port}/")
+        events, error = await heard_until_error(agent, asked(agent="weather"))
+        await agent.aclose()
+
+    assert isinstance(error, NetworkError)
+    assert (events, error.message) == (
+        [],
+        "The agent 'weather' did not answer. Connection error. The connection was refused.",
+    )
+    assert error.hint is not None and str(port) in error.hint
+
+
+@pytest.mark.parametrize("begun", [[], [HEAD, piece(frame(STARTED))]])
+async def test_a_silent_agent_is_given_up(provider: Provider, begun: list[Step]):
+    provider.answer([*begun, HANG])
+    agent = agent_of(provider, connect_timeout=0.05, idle_timeout=0.05)
+    async with asyncio.timeout(10):
+        _, error = await heard_until_error(agent)
+        await provider.until_open(0)
+    await agent.aclose()
+
+    assert isinstance(error, RunStalled)
+    assert error.message == "The agent 'default' is silent. No answer for 0.05 seconds."
+
+
+@pytest.mark.parametrize(
+    ("said", "message"),
+    [
+        (
+            {"type": "STATE_DELTA", "delta": [{"op": "replace", "path": "/no/deep", "value": 1}]},
+            "A change of its state does not apply: replace /no/deep: there is no 'no'.",
+        ),
+        ({"type": "STATE_DELTA"}, "STATE_DELTA.delta must be a list."),
+        ({"type": "TEXT_MESSAGE_START"}, "TEXT_MESSAGE_START.messageId must be a string."),
+        (
+            {"type": "TEXT_MESSAGE_CONTENT", "messageId": 5, "delta": "x"},
+            "TEXT_MESSAGE_CONTENT.messageId must be a string.",
+        ),
+        (
+            {"type": "TEXT_MESSAGE_CONTENT", "messageId": "m", "delta": ["x"]},
+            "TEXT_MESSAGE_CONTENT.delta must be a string.",
+        ),
+        (
+            {"type": "TEXT_MESSAGE_CHUNK", "delta": "x"},
+            "The first TEXT_MESSAGE_CHUNK.messageId must be a string.",
+        ),
+        (
+            {"type": "TOOL_CALL_CHUNK", "toolCallId": "c"},
+            "The first TOOL_CALL_CHUNK.toolCallName must be a string.",
+        ),
+        (
+            {"type": "MESSAGES_SNAPSHOT", "messages": [{"id": "a", "role": "robot"}]},
+            "MESSAGES_SNAPSHOT.messages[0].role is 'robot', which is none of user, assistant, "
+            "system, developer, tool, reasoning, activity.",
+        ),
+        (
+            {"type": "ACTIVITY_SNAPSHOT", "messageId": "a", "activityType": "A", "content": "x"},
+            "ACTIVITY_SNAPSHOT.content must be an object.",
+        ),
+        (
+            {"type": "RUN_FINISHED", "outcome": {"type": "interrupt", "interrupts": [{}]}},
+            "RUN_FINISHED.outcome.interrupts[0].id must be a string.",
+        ),
+        (["no", "object"], "An event is no object."),
+        (None, "An event is no object."),
+        (7, "An event is no object."),
+        ("text", "An event is no object."),
+    ],
+)
+async def test_what_cannot_be_read_ends_the_run_and_keeps_what_came_before(
+    provider: Provider, agent: AguiAgent, said: Any, message: str
+):
+    provider.answer(cut_short(*PARTIAL, said, *text("n", "after")))
+    events, error = await heard_until_error(agent, asked(agent="weather"))
+    assert events == PARTIAL_EVENTS
+    assert told(error) == (
+        "INCOMPLETE_STREAM",
+        f"The agent 'weather' sent something that cannot be read. {message}",
+    )
+
+
+async def test_an_event_that_is_no_json_ends_the_run(provider: Provider, agent: AguiAgent):
+    provider.answer([HEAD, piece(frame(STARTED)), piece(b"data: {oops\n\n"), END])
+    _, error = await heard_until_error(agent)
+    assert told(error) == (
+        "INCOMPLETE_STREAM",
+        "The agent 'default' sent something that cannot be read. An event is no JSON.",
+    )
+    assert isinstance(error, IncompleteStream) and error.hint == "It sent '{oops'."
+
+
+@pytest.mark.parametrize("body", [b"<html>Hello</html>", b'{"ok":true}', b""])
+async def test_an_answer_that_is_no_stream_is_told_as_such(
+    provider: Provider, agent: AguiAgent, body: bytes
+):
+    provider.answer([whole(body)])
+    events, error = await heard_until_error(agent)
+    assert events == []
+    assert told(error) == (
+        "INCOMPLETE_STREAM",
+        "The agent 'default' answered with something that is no stream of events.",
+    )
+
+
+async def test_each_event_is_delivered_before_the_next_one_is_sent(
+    provider: Provider, agent: AguiAgent
+):
+    gate = asyncio.Event()
+    start, *rest = text("m", "Hi")
+    after = [piece(frame(event)) for event in [*rest, {"type": "RUN_FINISHED"}]]
+    provider.answer([HEAD, piece(frame(STARTED)), piece(frame(start)), gate, *after, END])
+
+    async with asyncio.timeout(10), aclosing(agent.run(asked())) as events:
+        assert await anext(events) == TextMessageStart(message_id="m")
+        gate.set()
+        assert await anext(events) == TextMessageContent(message_id="m", content="Hi")
+
+
+async def test_leaving_a_run_hangs_up_at_once(provider: Provider, agent: AguiAgent):
+    provider.answer([HEAD, *(piece(frame(event)) for event in PARTIAL), HANG])
+    async with asyncio.timeout(10):
+        async with aclosing(agent.run(asked())) as events:
+            await anext(events)
+            assert provider.open == 1
+        await provider.until_open(0)
+
+
+async def test_cancelling_a_run_hangs_up_at_once(provider: Provider, agent: AguiAgent):
+    provider.answer([HANG])
+    async with asyncio.timeout(10):
+        task = asyncio.create_task(heard(agent))
+        await provider.until_asked(1)
+        task.cancel()
+        await provider.until_open(0)
+        with pytest.raises(asyncio.CancelledError):
+            await task
+
+
+async def test_a_finished_run_leaves_its_connection_for_the_next(
+    provider: Provider, agent: AguiAgent
+):
+    provider.answer(whole_run(*text("m", "Hi")))
+    async with asyncio.timeout(10):
+        for _ in range(3):
+            await heard(agent)
+    assert len(provider.requests) == 3
+    assert provider.connections <= 3
+
+
+async def test_headers_are_forwarded_and_what_the_server_sets_wins(provider: Provider):
+    provider.answer(whole_run())
+    agent = agent_of(provider, headers={"X-Tenant": "ours", "authorization": "Bearer ours"})
+    client = {
+        "authorization": "Bearer theirs",
+        "x-tenant": "theirs",
+        "x-custom": "yes",
+        "cookie": "session=1",
+        "content-type": "text/plain",
+        "accept": "application/vnd.ag-ui.event+proto",
+        "host": "elsewhere",
+        "content-length": "7",
+    }
+    await heard(agent, asked(headers=client))
+    await agent.aclose()
+
+    sent = provider.requests[0].headers
+    assert {name: sent.get(name) for name in client if name not in ("host", "content-length")} == {
+        "authorization": "bearer ours",  # the provider reads headers in lower case
+        "x-tenant": "ours",
+        "x-custom": "yes",
+        "cookie": None,
+        "content-type": "application/json",
+        "accept": "text/event-stream",
+    }
+    assert sent["host"].startswith("127.0.0.1")
+
+
+@pytest.mark.parametrize("url", ["", "weather", "ftp://host/x", "http:///x"])
+def test_a_wrong_address_is_told_at_once(url: str):
+    with pytest.raises(ConfigurationFailed, match="is not an address"):
+        AguiAgent(url)
+
+
+def test_an_agent_can_be_described():
+    assert AguiAgent("http://localhost/x", description="Knows rain").description == "Knows rain"

@@ -1,0 +1,1 @@
+"""The words of AG-UI, read and written."""

@@ -1,0 +1,161 @@
+"""Clients of 1.50 to 1.74 end up with the same as on the Node runtime, or with something better."""
+
+import json
+import subprocess
+from collections.abc import Generator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.conformance.divergences import AGUI_ANSWERS, OLD_AGUI_ANSWERS, reasons
+from tests.conformance.v1 import node as v1
+from tests.conformance.v1.node import need_node, started
+from tests.conformance.v2.node import HERE, OLD, install, served
+
+EXPECTED, OURS = HERE / "expected", HERE / "divergences"
+SCENARIOS = json.loads((HERE / "scenarios.json").read_text())
+"""The names of all scenarios."""
+
+OLD_SCENARIOS = json.loads((OLD / "scenarios.json").read_text())
+"""The scenarios that clients of old are driven through."""
+
+DIVERGENT = reasons(AGUI_ANSWERS)
+DIVERGENT_OLD = reasons(OLD_AGUI_ANSWERS)
+
+TRANSPORTS = ("rest", "single", "auto")
+OLD_CLIENTS = ("1.50", "1.57")
+V1_SCENARIOS = json.loads((v1.HERE / "scenarios.json").read_text())
+
+
+@dataclass(frozen=True)
+class Stack:
+    """Our server and the mocks behind it."""
+
+    base: str
+    v1_llm: str
+
+
+@contextmanager
+def stack() -> Generator[Stack, None, None]:
+    """Run one server process that is to serve every client."""
+    with (
+        started("node", "mock-llm.mjs", cwd=HERE) as llm,
+        started("node", "agent.mjs", cwd=HERE) as agent,
+        started("node", "mock-llm.mjs") as v1_llm,
+        started("node", "fake-remote.mjs") as remote,
+        served(f"{agent}/", f"{llm}/v1", v1_llm, remote) as ours,
+    ):
+        yield Stack(f"{ours}/copilotkit", v1_llm)
+
+
+def driver(base: str, names: list[str], out: Path, transport: str, client: str = "1.74") -> Any:
+    """Start the driver; it writes its results to `out`."""
+    options = ["--transport", transport, "--client", client, "--out", out]
+    command = ["node", "drive.mjs", base, ",".join(names), *options]
+    return subprocess.Popen(
+        command, cwd=HERE, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+    )
+
+
+@pytest.fixture(scope="session")
+def driven(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Drive the same server with all clients; return the folder with a folder of each."""
+    need_node()
+    install()
+    install(OLD)
+    v1.install()
+    out = tmp_path_factory.mktemp("driven-v2")
+    v1_names = [name for name, path in V1_SCENARIOS.items() if path == "/copilotkit"]
+    with stack() as stand:
+        drivers = [
+            driver(stand.base, SCENARIOS, out / "1.74", transport) for transport in TRANSPORTS
+        ]
+        drivers += [
+            driver(stand.base, OLD_SCENARIOS, out / client, transport, client)
+            for client in OLD_CLIENTS
+            for transport in ("rest", "single")
+        ]
+        v1_command = ["node", "drive.mjs", stand.base, ",".join(v1_names), "--out", out / "v1"]
+        v1_driver = subprocess.Popen(
+            v1_command, cwd=v1.HERE, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+        )
+        for process in (*drivers, v1_driver):
+            output, _ = process.communicate(timeout=110)
+            assert process.returncode == 0, output
+    return out
+
+
+def load(path: Path) -> Any:
+    return json.loads(path.read_text())
+
+
+def wanted(name: str, transport: str, expected: Path, ours: Path) -> Any:
+    """Return what a client should end up with. Auto is REST, once it has found out."""
+    folder = ours if (ours / f"{name}.{transport}.json").exists() else expected
+    if transport != "auto" or (folder / f"{name}.auto.json").exists():
+        return load(folder / f"{name}.{transport}.json")
+    folder = ours if (ours / f"{name}.rest.json").exists() else expected
+    text = (folder / f"{name}.rest.json").read_text()
+    as_auto = text.replace('"transport": "rest"', '"transport": "auto"', 1)
+    return json.loads(as_auto.replace(f"{name}/rest", f"{name}/auto"))
+
+
+@pytest.mark.parametrize("transport", TRANSPORTS)
+@pytest.mark.parametrize("name", SCENARIOS)
+def test_the_client_ends_up_with_what_is_expected(driven: Path, name: str, transport: str) -> None:
+    got = load(driven / "1.74" / f"{name}.{transport}.json")
+
+    assert got == wanted(name, transport, EXPECTED, OURS)
+
+
+@pytest.mark.parametrize("transport", ["rest", "single"])
+@pytest.mark.parametrize("client", OLD_CLIENTS)
+@pytest.mark.parametrize("name", OLD_SCENARIOS)
+def test_an_old_client_ends_up_with_what_is_expected(
+    driven: Path, name: str, client: str, transport: str
+) -> None:
+    got = load(driven / client / f"{name}.{transport}.json")
+
+    expected, ours = OLD / "expected" / client, OLD / "divergences" / client
+    assert got == wanted(name, transport, expected, ours)
+
+
+@pytest.mark.parametrize(
+    "name", sorted(name for name, path in V1_SCENARIOS.items() if path == "/copilotkit")
+)
+def test_the_same_url_serves_the_client_of_v1(driven: Path, name: str) -> None:
+    got = load(driven / "v1" / f"{name}.json")
+
+    ours = v1.HERE / "divergences" / f"{name}.json"
+    assert got == load(ours if ours.exists() else v1.HERE / "expected" / f"{name}.json")
+
+
+def test_the_lists_of_scenarios_are_those_of_the_driver() -> None:
+    need_node()
+    install()
+    command = ["node", "drive.mjs", "-", "list"]
+    done = subprocess.run(command, cwd=HERE, capture_output=True, text=True, check=True)
+
+    assert done.stdout.split() == SCENARIOS
+    assert set(OLD_SCENARIOS) <= set(SCENARIOS)
+
+
+@pytest.mark.parametrize(
+    ("reasoned", "expected", "ours"),
+    [
+        (DIVERGENT, EXPECTED, OURS),
+        (DIVERGENT_OLD, OLD / "expected", OLD / "divergences"),
+    ],
+    ids=["1.74", "old"],
+)
+def test_every_divergence_has_a_reason_and_really_differs(
+    reasoned: dict[str, str], expected: Path, ours: Path
+) -> None:
+    files = [path.relative_to(ours) for path in ours.rglob("*.json")]
+
+    assert {path.name.split(".")[0] for path in files} == set(reasoned)
+    for path in files:
+        assert load(ours / path) != load(expected / path), path

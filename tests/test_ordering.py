@@ -1,0 +1,257 @@
+"""Our rules of order, against those of AG-UI's own client."""
+
+import asyncio
+from collections.abc import Iterator, Sequence
+from contextlib import aclosing
+
+import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+from copilot_runtime.events import (
+    ActionExecutionArgs,
+    ActionExecutionEnd,
+    ActionExecutionResult,
+    ActionExecutionStart,
+    Custom,
+    Event,
+    ReasoningContent,
+    ReasoningEnd,
+    ReasoningStart,
+    RunFailed,
+    RunFinished,
+    RunStarted,
+    StepFinished,
+    StepStarted,
+    Subagent,
+    TextMessageContent,
+    TextMessageEnd,
+    TextMessageStart,
+)
+from copilot_runtime.interfaces import Events
+from copilot_runtime.ordering import Ordering, verified
+from tests.conformance.v2.oracle import Oracle
+from tests.orders import ANY_EVENT, BROKEN, STARTED, STOPPED, any_runs, encoded
+from tests.runs import Says, run_input, runtime_with
+
+
+@pytest.fixture(scope="module")
+def oracle() -> Iterator[Oracle]:
+    with Oracle() as oracle:
+        yield oracle
+
+
+def plain(event: Event) -> dict[str, object]:
+    """Return the event on the wire, word for word, so that a wrong order stays wrong."""
+    match event:
+        case RunStarted():
+            return {"type": "RUN_STARTED", "threadId": "t", "runId": "r"}
+        case RunFinished():
+            return {"type": "RUN_FINISHED", "threadId": "t", "runId": "r"}
+        case RunFailed(error=error):
+            return {"type": "RUN_ERROR", "message": error.message}
+        case TextMessageStart(message_id=key):
+            return {"type": "TEXT_MESSAGE_START", "messageId": key, "role": "assistant"}
+        case TextMessageContent(message_id=key, content=text):
+            return {"type": "TEXT_MESSAGE_CONTENT", "messageId": key, "delta": text}
+        case TextMessageEnd(message_id=key):
+            return {"type": "TEXT_MESSAGE_END", "messageId": key}
+        case ActionExecutionStart(call_id=key, name=name):
+            return {"type": "TOOL_CALL_START", "toolCallId": key, "toolCallName": name}
+        case ActionExecutionArgs(call_id=key, delta=text):
+            return {"type": "TOOL_CALL_ARGS", "toolCallId": key, "delta": text}
+        case ActionExecutionEnd(call_id=key):
+            return {"type": "TOOL_CALL_END", "toolCallId": key}
+        case ActionExecutionResult(call_id=key, result=text):
+            more = {"toolCallId": key, "content": text}
+            return {"type": "TOOL_CALL_RESULT", "messageId": "x", **more}
+        case StepStarted(name=name):
+            return {"type": "STEP_STARTED", "stepName": name}
+        case StepFinished(name=name):
+            return {"type": "STEP_FINISHED", "stepName": name}
+        case ReasoningStart(message_id=key):
+            return {"type": "REASONING_START", "messageId": key}
+        case ReasoningContent(message_id=key, content=text):
+            return {"type": "REASONING_MESSAGE_CONTENT", "messageId": key, "delta": text}
+        case ReasoningEnd(message_id=key):
+            return {"type": "REASONING_END", "messageId": key}
+        case Subagent(subagent_id=key, status=status, name=name, message=message):
+            kind = {"started": "STARTED", "finished": "FINISHED", "failed": "ERROR"}[status]
+            more = {"name": name or "helper", "message": message or "It failed."}
+            return {"type": f"SUBAGENT_{kind}", "subagentRunId": key, **more}
+        case _:
+            return {"type": "CUSTOM", "name": "n", "value": 1}
+
+
+def first_complaint(events: Sequence[Event]) -> str | None:
+    ordering = Ordering()
+    return next(filter(None, map(ordering.complaint, events)), None)
+
+
+BEGUN = TextMessageStart(message_id="m")
+CALLED = ActionExecutionStart(call_id="c", name="look")
+
+
+@pytest.mark.parametrize(
+    "events",
+    [
+        [STARTED, TextMessageContent(message_id="never", content="x")],
+        [STARTED, TextMessageEnd(message_id="m")],
+        [STARTED, BEGUN, BEGUN],
+        [STARTED, ActionExecutionArgs(call_id="c", delta="{}")],
+        [STARTED, ActionExecutionEnd(call_id="c")],
+        [STARTED, CALLED, CALLED],
+        [STARTED, StepStarted(name="a"), StepStarted(name="a")],
+        [STARTED, StepFinished(name="z")],
+        [STARTED, Subagent(subagent_id="g", status="finished")],
+        [STARTED, *[Subagent(subagent_id="g", status="started")] * 2],
+        [
+            STARTED,
+            Subagent(subagent_id="g", status="started"),
+            Subagent(subagent_id="g", status="failed"),
+            Subagent(subagent_id="g", status="started"),
+        ],
+        [STARTED, BEGUN, TextMessageStart(message_id="n"), RunFinished()],
+        [STARTED, CALLED, RunFinished()],
+        [STARTED, StepStarted(name="a"), RunFinished()],
+        [STARTED, Subagent(subagent_id="g", status="started"), RunFinished()],
+        [STARTED, RunFinished(), Custom(name="n", value=1)],
+        [STARTED, BROKEN, ActionExecutionStart(call_id="c", name="look")],
+        [STARTED, STARTED],
+        [Custom(name="n", value=1)],
+    ],
+    ids=lambda events: "-".join(event.type for event in events[-2:]),
+)
+def test_what_breaks_the_order_is_refused_in_the_words_of_the_client(
+    events: list[Event], oracle: Oracle
+) -> None:
+    complaint = first_complaint(events)
+
+    assert complaint is not None
+    assert complaint == oracle.verify([plain(event) for event in events])
+
+
+@settings(max_examples=150, deadline=None)
+@given(any_runs())
+def test_what_we_let_pass_the_client_takes_and_what_it_refuses_we_refuse(
+    oracle: Oracle, events: list[Event]
+) -> None:
+    assert first_complaint(events) == oracle.verify([plain(event) for event in events])
+
+
+@settings(max_examples=150, deadline=None)
+@given(st.lists(ANY_EVENT, max_size=30), st.sampled_from([RunFinished(), BROKEN, STOPPED]))
+def test_closers_end_all_that_is_open(
+    oracle: Oracle, events: list[Event], last: RunFinished | RunFailed
+) -> None:
+    ordering = Ordering(begun=True)
+    legal = [event for event in events if ordering.complaint(event) is None]
+    closers = ordering.closers(last.error if isinstance(last, RunFailed) else None)
+    for closer in closers:
+        ordering.check(closer)
+
+    whole = [STARTED, *legal, *closers, RunFinished()]
+    assert ordering.closers() == []
+    assert oracle.verify([plain(event) for event in whole]) is None
+
+
+def test_a_call_that_broke_off_gets_a_result_where_the_run_failed() -> None:
+    ordering = Ordering(begun=True)
+    answered = ActionExecutionStart(call_id="d", name="see")
+    for event in [BEGUN, StepStarted(name="a"), CALLED, ReasoningStart(message_id="r"), answered]:
+        ordering.check(event)
+    ordering.check(ActionExecutionResult(call_id="d", name="see", result="sun"))
+
+    assert ordering.closers(BROKEN.error) == [
+        ActionExecutionEnd(call_id="d"),
+        ReasoningEnd(message_id="r"),
+        ActionExecutionEnd(call_id="c"),
+        ActionExecutionResult(
+            call_id="c",
+            name="look",
+            result='{"status":"error","reason":"missing_terminal_event",'
+            '"message":"The model went away."}',
+            message_id="c-result",
+        ),
+        StepFinished(name="a"),
+        TextMessageEnd(message_id="m"),
+    ]
+
+
+@pytest.mark.parametrize("failed", [None, STOPPED.error])
+def test_a_call_gets_no_result_where_nothing_failed(failed: object) -> None:
+    ordering = Ordering(begun=True)
+    ordering.check(CALLED)
+
+    assert ordering.closers(STOPPED.error if failed else None) == [ActionExecutionEnd(call_id="c")]
+
+
+def test_an_id_may_be_used_again_after_its_end() -> None:
+    again = [CALLED, ActionExecutionEnd(call_id="c"), BEGUN, TextMessageEnd(message_id="m")]
+
+    assert first_complaint([STARTED, *again, *again, RunFinished()]) is None
+
+
+async def followed(agent: Says) -> list[Event]:
+    runtime = runtime_with(agent, stages=[verified])
+    await runtime.start(run_input())
+    events = [event async for batch in runtime.follow("r") for event in batch.events]
+    await runtime.aclose()
+    return events
+
+
+@pytest.mark.anyio
+async def test_a_run_that_breaks_the_order_fails_and_keeps_what_was_right() -> None:
+    agent = Says(BEGUN, TextMessageContent(message_id="never", content="x"))
+
+    *begun, last = await followed(agent)
+
+    assert begun[1:] == [BEGUN]
+    assert isinstance(last, RunFailed)
+    assert (last.error.code, last.error.message) == (
+        "INCOMPLETE_STREAM",
+        "Cannot send 'TEXT_MESSAGE_CONTENT' event: No active text message found with ID 'never'. "
+        "Start a text message with 'TEXT_MESSAGE_START' first.",
+    )
+
+
+@pytest.mark.anyio
+async def test_an_agent_may_leave_a_text_open() -> None:
+    word = TextMessageContent(message_id="m", content="x")
+
+    assert (await followed(Says(BEGUN, word)))[1:] == [BEGUN, word, RunFinished()]
+
+
+@pytest.mark.anyio
+async def test_only_the_runtime_begins_a_run() -> None:
+    last = (await followed(Says(STARTED)))[-1]
+
+    assert isinstance(last, RunFailed)
+    assert last.error.message.startswith("Cannot send 'RUN_STARTED' while a run is still active.")
+
+
+@pytest.mark.anyio
+async def test_an_agent_is_closed_when_its_reader_leaves() -> None:
+    closed = asyncio.Event()
+
+    async def agent() -> Events:
+        try:
+            yield BEGUN
+            yield TextMessageEnd(message_id="m")
+        finally:
+            closed.set()
+
+    async with aclosing(verified(agent(), run_input())) as events:
+        assert await anext(events) == BEGUN
+
+    assert closed.is_set()
+
+
+@settings(max_examples=150, deadline=None)
+@example([STARTED, Subagent(subagent_id="g1", status="failed"), RunFinished()])
+@example([STARTED, *[Subagent(subagent_id="g1", status="started")] * 2, RunFinished()])
+@given(any_runs())
+def test_whatever_an_agent_says_the_client_gets_a_legal_run(
+    oracle: Oracle, events: list[Event]
+) -> None:
+    assert oracle.verify(encoded(events)) is None

@@ -1,0 +1,90 @@
+"""A PostgreSQL of our own for the tests: a new cluster in a temporary folder, without a port."""
+
+import os
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Generator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+_USER = "postgres"
+
+
+class Cluster:
+    """A server that listens on a socket in its folder, and can be restarted."""
+
+    def __init__(self, programs: Path, folder: Path) -> None:
+        self.url = f"postgresql://{_USER}@/postgres?host={folder}"
+        self._programs = programs
+        self._folder = folder
+        self._data = folder / "data"
+
+    def create(self) -> None:
+        self._run("initdb", "-D", self._data, "-U", _USER, "-A", "trust", "-N", "-E", "UTF8")
+
+    def start(self) -> None:
+        # no network; nothing needs to survive this machine
+        options = f"-c listen_addresses='' -c unix_socket_directories='{self._folder}' -c fsync=off"
+        log = self._folder / "log"
+        self._run("pg_ctl", "-D", self._data, "-w", "-l", log, "-o", options, "start")
+
+    def stop(self) -> None:
+        self._run("pg_ctl", "-D", self._data, "-w", "-m", "immediate", "stop")
+
+    def restart(self) -> None:
+        """Break all connections, as a crash would."""
+        self.stop()
+        self.start()
+
+    def _run(self, program: str, *arguments: str | Path) -> None:
+        command = [str(self._programs / program), *map(str, arguments)]
+        # PostgreSQL refuses to run as root; Debian's package brings a user
+        user = _USER if os.geteuid() == 0 else None
+        done = subprocess.run(
+            command,
+            user=user,
+            cwd=self._folder,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,  # a pipe would stay open as long as the server runs
+            stderr=subprocess.DEVNULL,
+            check=False,
+        )
+        assert done.returncode == 0, f"{program} failed: {self._logged()}"
+
+    def _logged(self) -> str:
+        log = self._folder / "log"
+        return log.read_text() if log.exists() else "it left no log"
+
+
+@contextmanager
+def running_cluster() -> Generator[Cluster, None, None]:
+    """Run a PostgreSQL; skip the tests that need one where there is none, but not in CI."""
+    programs = _programs()
+    if programs is None:
+        reason = "No PostgreSQL on this machine: install Debian's package 'postgresql'."
+        if os.environ.get("CI"):
+            pytest.fail(reason)
+        pytest.skip(reason)
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        if os.geteuid() == 0:
+            shutil.chown(folder, _USER)
+            folder.chmod(0o755)
+        cluster = Cluster(programs, folder)
+        cluster.create()
+        cluster.start()
+        try:
+            yield cluster
+        finally:
+            cluster.stop()
+
+
+def _programs() -> Path | None:
+    """Return the folder of PostgreSQL's programs; Debian's are not on the path."""
+    places: Sequence[Path] = sorted(Path("/usr/lib/postgresql").glob("*/bin"), reverse=True)
+    path = os.pathsep.join([*map(str, places), os.environ.get("PATH", "")])
+    found = shutil.which("initdb", path=path)
+    return Path(found).resolve().parent if found else None

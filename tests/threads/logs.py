@@ -1,0 +1,44 @@
+"""Runs of threads as the tests of the stores make and read them."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from copilot_runtime.adapters.scripted import say
+from copilot_runtime.events import Event, RunFinished, RunStarted
+from copilot_runtime.interfaces import RunInput
+from copilot_runtime.messages import Message, TextMessage
+from copilot_runtime.threads.store import Segment, ThreadKey, ThreadStore
+
+KEY = ThreadKey("ann", "t")
+
+
+def user(id: str = "u", text: str = "Hi") -> TextMessage:
+    return TextMessage(id=id, role="user", content=text)
+
+
+def run_of(
+    key: ThreadKey = KEY, run_id: str = "r", messages: Sequence[Message] = (), **more: Any
+) -> RunInput:
+    return RunInput(
+        thread_id=key.id,
+        user=key.owner,
+        run_id=run_id,
+        messages=messages or [user()],
+        kept=True,
+        **more,
+    )
+
+
+def log_of(run: RunInput, *events: Event, new: Sequence[Message] = ()) -> list[Event]:
+    """Return a whole log of a run; without events it says hello."""
+    head = RunStarted(run_id=run.run_id, thread_id=run.thread_id, messages=new)
+    return [head, *(events or say(["Hel", "lo"], id=f"m-{run.run_id}")), RunFinished()]
+
+
+async def told(store: ThreadStore, run: RunInput, *events: Event) -> Sequence[Message]:
+    """Begin a run, write it, end it. Return what was new in the request."""
+    new = await store.begin(run)
+    log = log_of(run, *events, new=new)
+    await store.write([Segment(key=run.key, events=log[:-1])])
+    await store.write([Segment(key=run.key, events=log[-1:], whole=log)])
+    return new

@@ -1,0 +1,170 @@
+"""Threads in PostgreSQL: several servers, a database that goes away, and what is said then."""
+
+import asyncio
+from collections.abc import AsyncGenerator
+from contextlib import aclosing as closing
+from importlib import import_module
+from typing import Any
+
+import pytest
+
+from copilot_runtime.errors import MissingPackage, StoreFailed, ThreadBusy
+from copilot_runtime.threads import _postgres_link as link
+from copilot_runtime.threads.compact import compact
+from copilot_runtime.threads.endings import INTERRUPTED
+from copilot_runtime.threads.postgres import PostgresThreads
+from copilot_runtime.threads.store import Segment
+from tests.threads.cluster import Cluster
+from tests.threads.logs import KEY, log_of, run_of, told, user
+
+pytestmark = pytest.mark.anyio
+
+
+@pytest.fixture
+async def store(anyio_backend: str, database: str) -> AsyncGenerator[PostgresThreads, None]:
+    async with closing(PostgresThreads(database)) as store:
+        yield store
+
+
+async def change(database: str, statement: str) -> None:
+    connection: Any = await import_module("asyncpg").connect(database)
+    await connection.execute(statement)
+    await connection.close()
+
+
+async def test_the_runs_of_a_server_that_died_are_ended(database: str) -> None:
+    dead = PostgresThreads(database)
+    log = log_of(run_of(), new=await dead.begin(run_of()))
+    await dead.write([Segment(key="r", events=log[:3])])
+    await dead.aclose()  # the database sees no more than that its connection ends
+
+    async with closing(PostgresThreads(database)) as store:
+        await store.open()
+        [run] = await store.runs(KEY)
+
+    assert run.events == compact(log[:3], ending=INTERRUPTED)
+
+
+async def test_a_thread_is_free_as_soon_as_its_server_has_died(
+    store: PostgresThreads, database: str
+) -> None:
+    other = PostgresThreads(database)
+    await store.open()
+    await other.begin(run_of())
+    with pytest.raises(ThreadBusy):
+        await store.begin(run_of(run_id="r2"))
+    await other.aclose()
+
+    async with asyncio.timeout(10):  # the database takes a moment to notice
+        new = await begun(store)
+    first, second = await store.runs(KEY)
+    assert (new, first.events[-1], second.ended) == ([user("u2")], INTERRUPTED, False)
+
+
+async def begun(store: PostgresThreads) -> object:
+    try:
+        return await store.begin(run_of(run_id="r2", messages=[user(), user("u2")]))
+    except ThreadBusy:
+        return await begun(store)
+
+
+async def test_servers_that_begin_at_once_share_a_new_database(database: str) -> None:
+    stores = [PostgresThreads(database, max_connections=2) for _ in range(6)]
+    runs = [run_of(run_id=f"r{number}") for number in range(6)]
+    begins = (store.begin(run) for store, run in zip(stores, runs, strict=True))
+    outcomes = await asyncio.gather(*begins, return_exceptions=True)
+
+    assert sum(isinstance(outcome, ThreadBusy) for outcome in outcomes) == 5
+    await asyncio.gather(*(store.aclose() for store in stores))
+
+
+async def test_an_answer_goes_on_when_the_database_was_restarted(
+    store: PostgresThreads, database: str, cluster: Cluster
+) -> None:
+    run = run_of()
+    log = log_of(run, new=await store.begin(run))
+    await store.write([Segment(key="r", events=log[:2])])
+    await asyncio.to_thread(cluster.restart)
+    await store.write([Segment(key="r", events=log[2:3])])
+    [going_on] = await store.runs(KEY)
+    assert going_on.events == log[:3]
+
+    async with closing(PostgresThreads(database)) as other:
+        async with asyncio.timeout(10):  # until the first one is known to be alive again
+            while not await is_busy(other):
+                pass
+    await store.write([Segment(key="r", events=log[3:], whole=log)])
+    assert (await store.runs(KEY))[0].events == compact(log)
+
+
+async def is_busy(store: PostgresThreads) -> bool:
+    """Say whether a server holds its lock, without ending what it has begun."""
+    own = await store._opened()  # pyright: ignore[reportPrivateUsage]  # nothing public looks without acting
+
+    async def locked(db: Any) -> bool:
+        return await db.fetchval(
+            "SELECT count(*) > 0 FROM pg_locks WHERE locktype = 'advisory' AND objid <> $1",
+            own.server,
+        )
+
+    return await own.do(locked)
+
+
+async def test_a_commit_whose_answer_was_lost_is_not_done_twice(
+    store: PostgresThreads, database: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await store.open()
+    asyncpg = import_module("asyncpg")
+    attempts: list[str] = []
+    insist = link.Link._insist  # pyright: ignore[reportPrivateUsage]  # where a connection would break
+
+    async def breaking(self: link.Link, attempt: Any) -> Any:
+        async def lost() -> Any:
+            result = await attempt()
+            attempts.append("done")
+            if len(attempts) % 2:
+                raise asyncpg.ConnectionDoesNotExistError("the answer was lost")
+            return result
+
+        return await insist(self, lost)
+
+    monkeypatch.setattr(link.Link, "_insist", breaking)
+    new = await told(store, run_of())
+    [run] = await store.runs(KEY)
+
+    assert (new, run.events) == ([user()], compact(log_of(run_of(), new=[user()])))
+    assert len(attempts) == 8
+
+
+async def test_a_database_that_is_not_there_is_said_without_its_password(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(link, "_PATIENCE", 0.0)
+    with pytest.raises(StoreFailed, match=r"PostgreSQL \(127\.0\.0\.1/db\) cannot be") as caught:
+        await PostgresThreads("postgresql://me:secret@127.0.0.1:1/db").open()
+
+    assert "secret" not in caught.value.message
+    assert caught.value.hint
+
+
+async def test_a_database_that_does_not_exist_is_said_at_once(cluster: Cluster) -> None:
+    with pytest.raises(StoreFailed, match='"nowhere" does not exist'):
+        await PostgresThreads(cluster.url.replace("/postgres?", "/nowhere?")).open()
+
+
+async def test_the_package_that_is_missing_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(__import__("sys").modules, "asyncpg", None)
+
+    with pytest.raises(MissingPackage, match=r"copilot-runtime\[postgres\]"):
+        await PostgresThreads("postgresql://127.0.0.1/db").open()
+
+
+async def test_what_was_damaged_is_left_out_and_named(
+    store: PostgresThreads, database: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    await told(store, run_of())
+    await change(database, "UPDATE copilot_runs SET log = substr(log, 1, 20)")
+    [run] = await store.runs(KEY)
+
+    assert run.events == []
+    assert "table 'copilot_runs', thread 1" in caplog.text

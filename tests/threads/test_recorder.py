@@ -1,0 +1,396 @@
+"""What a reader sees is kept already; what could not be kept nobody sees."""
+
+import asyncio
+from collections.abc import AsyncGenerator, Sequence
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+
+from copilot_runtime.adapters.scripted import ScriptedAdapter, say
+from copilot_runtime.agents.direct import DirectAgent
+from copilot_runtime.bus.memory import MemoryBus
+from copilot_runtime.errors import LimitExceeded, Misuse, NotFound, StoreFailed
+from copilot_runtime.events import (
+    Event,
+    RunFailed,
+    RunFinished,
+    RunStarted,
+    TextMessageContent,
+    TextMessageStart,
+)
+from copilot_runtime.interfaces import RunInput
+from copilot_runtime.messages import Message
+from copilot_runtime.runtime import Runtime
+from copilot_runtime.threads.compact import compact
+from copilot_runtime.threads.memory import MemoryThreads
+from copilot_runtime.threads.recorder import RecordedBus
+from copilot_runtime.threads.sqlite import SqliteThreads
+from copilot_runtime.threads.store import Segment, ThreadKey
+from tests.runs import Says, run_input
+
+pytestmark = pytest.mark.anyio
+
+BEGUN = TextMessageStart(message_id="m")
+WORDS: Sequence[Event] = say(["one ", "two ", "three"], id="m")
+
+
+class Store(MemoryThreads):
+    """A store that waits, fails and remembers what it was asked to write."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.writes: list[Sequence[Segment]] = []
+        self.failure: Exception | None = None
+        self.poison: str | None = None
+        """The run that the store chokes on."""
+        self.asked = asyncio.Event()
+        self.free = asyncio.Event()
+        self.free.set()
+        self.closed = False
+
+    async def write(self, segments: Sequence[Segment]) -> None:
+        self.asked.set()
+        await self.free.wait()
+        if self.failure is not None:
+            raise self.failure
+        if any(segment.key == self.poison for segment in segments):
+            raise ValueError("cannot be written")
+        self.writes.append(segments)
+        await super().write(segments)
+
+    async def aclose(self) -> None:
+        self.closed = True
+        await super().aclose()
+
+    async def log(self, thread: str = "t") -> Sequence[Event]:
+        """Return what is kept of the latest run of a thread."""
+        return (await self.runs(ThreadKey("", thread)))[-1].events
+
+    def hold(self) -> None:
+        """Let nothing be written for now."""
+        self.free.clear()
+        self.asked.clear()
+
+
+def request(key: str = "r", thread: str = "t") -> RunInput:
+    return RunInput(thread_id=thread, run_id=key, messages=[], kept=True)
+
+
+def started(key: str = "r", thread: str = "t") -> RunStarted:
+    return RunStarted(run_id=key, thread_id=thread)
+
+
+async def seen(bus: RecordedBus, key: str = "r") -> list[Event]:
+    """Return what a reader who comes now sees at once."""
+    reader = bus.read(key)
+    try:
+        return [*(await anext(reader)).events]
+    finally:
+        await reader.aclose()
+
+
+@asynccontextmanager
+async def recorded(store: Store, key: str = "r", **more: float) -> AsyncGenerator[RecordedBus]:
+    """Open a bus on which a run has begun."""
+    bus = RecordedBus(MemoryBus(), store, **more)  # pyright: ignore[reportArgumentType]
+    await bus.begin(request(key))
+    await bus.append(key, started(key))
+    yield bus
+    await bus.aclose()
+
+
+async def test_a_log_exists_once_its_first_event_is_appended() -> None:
+    async with recorded(Store()) as bus:
+        assert await seen(bus) == [started()]
+
+
+async def test_nothing_can_be_read_before_it_is_kept() -> None:
+    store = Store()
+    async with recorded(store) as bus:
+        reader = bus.read("r")
+        assert [*(await anext(reader)).events] == [started()]
+        store.hold()
+        await bus.append("r", BEGUN)
+        following = asyncio.ensure_future(anext(reader))
+        await store.asked.wait()
+        assert not following.done()
+
+        store.free.set()
+
+        assert [*(await following).events] == [BEGUN]
+        assert await store.log() == [started(), BEGUN]
+        await reader.aclose()
+
+
+async def test_whoever_appended_the_last_event_can_read_the_whole_run() -> None:
+    async with recorded(Store()) as bus:
+        for event in WORDS:
+            await bus.append("r", event)
+        await bus.append("r", RunFinished())
+
+        assert await seen(bus) == [started(), *WORDS, RunFinished()]
+
+
+async def test_what_many_runs_say_meanwhile_is_one_write() -> None:
+    store = Store()
+    async with recorded(store) as bus:
+        await bus.begin(request("s", "u"))
+        await bus.append("s", started("s", "u"))
+        store.hold()
+        store.writes.clear()
+        await bus.append("r", BEGUN)
+        await store.asked.wait()
+        for event in WORDS[1:]:
+            await bus.append("r", event)
+            await bus.append("s", BEGUN)
+        store.free.set()
+        await bus.append("r", RunFinished())
+
+    assert [[segment.key for segment in write] for write in store.writes] == [["r"], ["r", "s"]]
+
+
+async def test_writes_keep_their_distance() -> None:
+    """Nobody waits here: within the interval, what is appended is not written."""
+    store = Store()
+    async with recorded(store, interval=0.5) as bus:
+        for event in WORDS:
+            await bus.append("r", event)
+            await asyncio.sleep(0)
+        before = len(store.writes)
+        await bus.append("r", RunFinished())
+
+    assert (before, len(store.writes)) == (1, 2)
+
+
+async def test_with_the_last_event_the_store_gets_the_whole_log() -> None:
+    store = Store()
+    async with recorded(store) as bus:
+        for event in WORDS:
+            await bus.append("r", event)
+        await bus.append("r", RunFinished())
+
+    *others, last = [segment for write in store.writes for segment in write]
+    assert [segment.whole for segment in others] == [None] * len(others)
+    assert last.whole == [started(), *WORDS, RunFinished()]
+    assert await store.log() == compact(last.whole or [])
+
+
+async def test_a_run_that_was_not_begun_here_is_not_kept() -> None:
+    store = Store()
+    bus = RecordedBus(MemoryBus(), store)
+    for event in (started(), *WORDS, RunFinished()):
+        await bus.append("r", event)
+
+    assert await seen(bus) == [started(), *WORDS, RunFinished()]
+    assert store.writes == []
+
+
+async def test_a_dropped_log_stays_in_its_thread() -> None:
+    store = Store()
+    async with recorded(store) as bus:
+        await bus.append("r", RunFinished())
+        await bus.drop("r")
+
+        with pytest.raises(NotFound):
+            bus.read("r")
+        assert await store.log() == [started(), RunFinished()]
+
+
+async def test_a_log_that_has_ended_takes_no_more() -> None:
+    store = Store()
+    async with recorded(store) as bus:
+        store.hold()
+        ending = asyncio.create_task(bus.append("r", RunFinished()))
+        await store.asked.wait()
+        with pytest.raises(Misuse):
+            await bus.append("r", BEGUN)
+        store.free.set()
+        await ending
+        with pytest.raises(Misuse):
+            await bus.append("r", BEGUN)
+
+
+async def test_what_a_cancelled_task_appended_is_kept_in_order() -> None:
+    store = Store()
+    bus = RecordedBus(MemoryBus(), store)
+    await bus.begin(request())
+    store.hold()
+    first = asyncio.create_task(bus.append("r", started()))
+    await store.asked.wait()
+    first.cancel()
+    await asyncio.wait([first])
+    await bus.append("r", BEGUN)
+    last = asyncio.create_task(bus.append("r", RunFinished()))
+    await asyncio.sleep(0)
+    last.cancel()
+    store.free.set()
+    await bus.aclose()
+
+    assert first.cancelled() and last.cancelled()
+    assert await seen(bus) == [started(), BEGUN, RunFinished()]
+    assert await store.log() == compact(await seen(bus))
+
+
+async def test_closing_writes_what_is_left() -> None:
+    store = Store()
+    async with recorded(store, interval=0.05) as bus:
+        await bus.append("r", BEGUN)
+
+    assert await store.log() == [started(), BEGUN]
+    assert store.closed
+
+
+async def test_when_the_store_fails_the_run_ends_and_says_so(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    store = Store()
+    async with recorded(store) as bus:
+        store.failure = StoreFailed("The disk is full.")
+        runtime_end = RunFailed(error=store.failure.report())
+        await bus.append("r", BEGUN)
+        await until_it_raises(bus, StoreFailed)
+        await bus.append("r", runtime_end)
+
+        assert await seen(bus) == [started(), runtime_end]
+        assert await store.log() == [started()]
+        store.failure = None
+
+    assert await store.log() == [started(), runtime_end]
+    assert len([r for r in caplog.records if "could not be kept" in r.message]) == 1
+
+
+async def until_it_raises(bus: RecordedBus, error: type[Exception], key: str = "r") -> None:
+    with pytest.raises(error):
+        while True:
+            await bus.append(key, TextMessageContent(message_id="m", content="x"))
+            await asyncio.sleep(0)
+
+
+async def test_a_run_that_was_not_kept_did_not_end_well() -> None:
+    store = Store()
+    async with recorded(store) as bus:
+        store.failure = StoreFailed("The disk is full.")
+        await bus.append("r", BEGUN)
+        await bus.append("r", RunFinished())
+
+        last = RunFailed(error=store.failure.report())
+        assert await seen(bus) == [started(), last]
+        store.failure = None
+
+    assert await store.log() == [started(), last]
+
+
+async def test_the_next_question_in_a_thread_need_not_wait_for_an_end_that_was_lost() -> None:
+    store = Store()
+    async with recorded(store) as bus:
+        store.failure = StoreFailed("The disk is full.")
+        await bus.append("r", RunFinished())
+        store.failure = None
+
+        await bus.begin(request("s"))
+        await bus.append("s", started("s"))
+        await bus.append("s", RunFinished())
+
+    assert [run.ended for run in await store.runs(ThreadKey("", "t"))] == [True, True]
+
+
+async def test_a_run_whose_first_event_is_not_kept_does_not_start() -> None:
+    store = Store()
+    store.failure = StoreFailed("The disk is full.")
+    bus = RecordedBus(MemoryBus(), store)
+    runtime = Runtime(Says(), {}, bus)
+
+    with pytest.raises(StoreFailed, match="full"):
+        await runtime.start(run_input(kept=True, detached=True))
+
+    await runtime.aclose()
+    store.failure = None
+    await bus.aclose()
+    first, last = await store.log()
+    assert isinstance(first, RunStarted)
+    assert [message.id for message in first.messages] == ["u"]
+    assert last == RunFailed(error=StoreFailed("The disk is full.").report())
+
+
+async def test_other_runs_go_on_when_the_store_works_again() -> None:
+    store = Store()
+    async with recorded(store) as bus:
+        await bus.begin(request("s", "u"))
+        await bus.append("s", started("s", "u"))
+        store.failure = StoreFailed("The disk is full.")
+        await bus.append("r", BEGUN)
+        await until_it_raises(bus, StoreFailed)
+        store.failure = None
+        for event in (*WORDS, RunFinished()):
+            await bus.append("s", event)
+        await bus.append("r", RunFinished())
+
+        assert await seen(bus, "s") == [started("s", "u"), *WORDS, RunFinished()]
+
+
+async def test_what_is_wrong_with_one_run_does_not_hurt_the_others() -> None:
+    store = Store()
+    async with recorded(store) as bus:
+        await bus.begin(request("s", "u"))
+        await bus.append("s", started("s", "u"))
+        store.poison = "s"
+        await bus.append("s", BEGUN)
+        await bus.append("r", BEGUN)
+        await bus.append("r", RunFinished())
+        await until_it_raises(bus, StoreFailed, "s")
+        await bus.append("s", RunFinished())
+
+        assert await seen(bus) == [started(), BEGUN, RunFinished()]
+        end = (await seen(bus, "s"))[-1]
+        assert isinstance(end, RunFailed)
+        assert "cannot be written" not in end.error.message
+
+
+async def test_a_log_that_is_full_ends_where_readers_saw_it_end() -> None:
+    store = Store()
+    bus = RecordedBus(MemoryBus(max_events=2), store)
+    await bus.begin(request())
+    await bus.append("r", started())
+    await bus.append("r", BEGUN)
+    await until_it_raises(bus, LimitExceeded)
+    await bus.append("r", RunFinished())
+
+    shown = await seen(bus)
+    assert shown[:-1] == [started(), BEGUN]
+    assert isinstance(shown[-1], RunFailed)
+    assert shown[-1].error.code == "LIMIT_EXCEEDED"
+    assert await store.log() == compact(shown)
+    await bus.aclose()
+
+
+async def test_whoever_is_faster_than_the_store_waits_for_it() -> None:
+    store = Store()
+    async with recorded(store, max_queued=1000) as bus:
+        store.hold()
+        long = TextMessageContent(message_id="m", content="x" * 2000)
+        appending = asyncio.create_task(bus.append("r", long))
+        await store.asked.wait()
+        assert not appending.done()
+
+        store.free.set()
+
+        await appending
+        await bus.append("r", RunFinished())
+        assert await seen(bus) == [started(), long, RunFinished()]
+
+
+async def test_a_thread_in_a_file_has_what_the_runtime_said(tmp_path: Path) -> None:
+    store = SqliteThreads(tmp_path / "threads.db")
+    await store.open()
+    bus = RecordedBus(MemoryBus(), store)
+    runtime = Runtime(DirectAgent(ScriptedAdapter(WORDS)), {}, bus)
+    await runtime.start(run_input(kept=True, detached=True))
+    shown = [event async for batch in runtime.follow("r") for event in batch.events]
+    await runtime.aclose()
+    [run] = await store.runs(ThreadKey("", "t"))
+    await bus.aclose()
+
+    asked: Sequence[Message] = run_input().messages
+    assert shown == [RunStarted(run_id="r", thread_id="t", messages=asked), *WORDS, RunFinished()]
+    assert run.events == compact(shown)

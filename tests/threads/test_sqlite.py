@@ -1,0 +1,427 @@
+"""Threads in a file: what lasts, what is shared, and what is said when the file cannot be used."""
+
+import asyncio
+import os
+import sqlite3
+import subprocess
+import sys
+import tempfile
+from collections.abc import AsyncGenerator
+from contextlib import aclosing as closing
+from contextlib import asynccontextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from copilot_runtime.errors import ConfigurationFailed, Misuse, StoreFailed, ThreadBusy
+from copilot_runtime.events import (
+    AgentState,
+    Event,
+    RunFailed,
+    RunFinished,
+    RunStarted,
+    TextMessageContent,
+    TextMessageStart,
+)
+from copilot_runtime.threads import servers
+from copilot_runtime.threads.compact import compact
+from copilot_runtime.threads.endings import INTERRUPTED
+from copilot_runtime.threads.memory import MemoryThreads
+from copilot_runtime.threads.sqlite import SqliteThreads
+from copilot_runtime.threads.store import Segment, ThreadKey, ThreadQuery, ThreadStore
+from tests.threads.logs import KEY, log_of, run_of, told, user
+
+pytestmark = pytest.mark.anyio
+
+# another server: it begins a run, writes a part of it, says so, and waits for its end
+OTHER = """
+import asyncio, sys
+from copilot_runtime.threads.sqlite import SqliteThreads
+from copilot_runtime.threads.store import Segment
+from tests.threads.logs import log_of, run_of
+
+async def main():
+    store = SqliteThreads(sys.argv[1])
+    run = run_of()
+    log = log_of(run, new=await store.begin(run))
+    await store.write([Segment(key="r", events=log[:3])])
+    print("written", flush=True)
+    await asyncio.to_thread(sys.stdin.readline)
+    await store.write([Segment(key="r", events=log[3:], whole=log)])
+    await store.aclose()
+
+asyncio.run(main())
+"""
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "threads.db"
+
+
+@pytest.fixture
+async def store(anyio_backend: str, path: Path) -> AsyncGenerator[SqliteThreads, None]:
+    async with closing(SqliteThreads(path)) as store:
+        yield store
+
+
+@asynccontextmanager
+async def other_server(path: Path) -> AsyncGenerator[asyncio.subprocess.Process, None]:
+    """Run another server in the middle of its answer."""
+    pipe = asyncio.subprocess.PIPE
+    process = await asyncio.create_subprocess_exec(
+        sys.executable, "-c", OTHER, str(path), stdin=pipe, stdout=pipe
+    )
+    assert process.stdout
+    try:
+        assert await process.stdout.readline() == b"written\n"
+        yield process
+    finally:
+        with suppress(ProcessLookupError):
+            process.kill()
+        await process.communicate()
+
+
+def names_in(folder: Path) -> list[str]:
+    return sorted(path.name for path in folder.iterdir())
+
+
+def change(path: Path, statement: str) -> None:
+    connection = sqlite3.connect(path)
+    connection.execute(statement)
+    connection.commit()
+    connection.close()
+
+
+async def test_nothing_is_made_before_it_is_needed(tmp_path: Path) -> None:
+    store = SqliteThreads(tmp_path / "new" / "threads.db")
+    assert names_in(tmp_path) == []
+    await store.open()
+    await store.aclose()
+
+    assert names_in(tmp_path / "new") == ["threads.db"]
+
+
+async def test_nobody_else_may_read_the_file(store: SqliteThreads, path: Path) -> None:
+    await store.begin(run_of())
+
+    assert {file.name: file.stat().st_mode & 0o777 for file in path.parent.glob("*")} == {
+        path.name: 0o600,
+        f"{path.name}-wal": 0o600,
+        f"{path.name}-shm": 0o600,
+        next(path.parent.glob("*-server-*")).name: 0o600,
+    }
+
+
+async def test_a_new_server_finds_what_the_old_one_kept(store: SqliteThreads, path: Path) -> None:
+    await told(store, run_of())
+    kept = await store.runs(KEY)
+    await store.aclose()
+
+    async with closing(SqliteThreads(path, durability="FULL")) as new:
+        assert await new.runs(KEY) == kept
+        assert await new.begin(run_of(run_id="r2", messages=[user(), user("u2")])) == [user("u2")]
+
+
+async def test_the_runs_of_a_server_that_died_are_ended(path: Path) -> None:
+    async with other_server(path) as other:
+        other.kill()
+        await other.wait()
+    async with closing(SqliteThreads(path)) as store:
+        await store.open()
+        [run] = await store.runs(KEY)
+
+    written = log_of(run_of(), new=[user()])[:3]
+    assert run.ended
+    assert run.events == compact(written, ending=INTERRUPTED)
+    assert isinstance(run.events[0], RunStarted) and isinstance(run.events[-1], RunFailed)
+    assert not [*path.parent.glob("*-server-*")]
+
+
+async def test_the_run_of_a_server_that_lives_goes_on(store: SqliteThreads, path: Path) -> None:
+    async with other_server(path) as other:
+        await store.open()
+        [run] = await store.runs(KEY)
+        assert (run.ended, len(run.events)) == (False, 3)
+        with pytest.raises(ThreadBusy):
+            await store.begin(run_of(run_id="r2"))
+        await other.communicate(b"\n")
+
+    [run] = await store.runs(KEY)
+    assert run.ended and run.events[-1] == RunFinished()
+    assert await store.begin(run_of(run_id="r2", messages=[user("u2")])) == [user("u2")]
+
+
+async def test_a_thread_is_free_as_soon_as_its_server_has_died(
+    store: SqliteThreads, path: Path
+) -> None:
+    await store.open()
+    async with other_server(path) as other:
+        other.kill()
+        await other.wait()
+
+        assert await store.begin(run_of(run_id="r2", messages=[user(), user("u2")])) == [user("u2")]
+    first, second = await store.runs(KEY)
+    assert (first.events[-1], second.ended) == (INTERRUPTED, False)
+
+
+async def test_a_server_deletes_a_thread_that_another_answers_in(
+    store: SqliteThreads, path: Path
+) -> None:
+    async with other_server(path) as other:
+        assert await store.delete(KEY)
+        await other.communicate(b"\n")
+        assert other.returncode == 0
+
+    assert await store.get(KEY) is None
+    change(path, "CREATE TABLE nothing_left AS SELECT 1 WHERE EXISTS (SELECT 1 FROM events)")
+
+
+async def test_servers_that_begin_at_once_share_a_new_file(path: Path) -> None:
+    stores = [SqliteThreads(path) for _ in range(8)]
+    await asyncio.gather(*(store.open() for store in stores))
+    runs = [run_of(run_id=f"r{number}") for number in range(8)]
+    begins = (store.begin(run) for store, run in zip(stores, runs, strict=True))
+    outcomes = await asyncio.gather(*begins, return_exceptions=True)
+
+    assert sum(isinstance(outcome, ThreadBusy) for outcome in outcomes) == 7
+    await asyncio.gather(*(store.aclose() for store in stores))
+
+
+async def test_a_server_without_locks_sees_who_has_left(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(servers, "fcntl", None)
+    server = servers.Server(path)
+    server.leave()
+
+    assert not servers.is_alive(path, server.id)
+
+
+@pytest.mark.parametrize(
+    ("column", "table", "value"),
+    [
+        ("log", "runs", "x'00ff'"),
+        ("log", "runs", '\'[1,{"type":"no such"},{}]\''),
+        ("log", "runs", "5"),
+        ("log", "runs", "'{}'"),
+        ("data", "events", '\'[{"type":"text_message_content","message_id":5}\''),
+        ("data", "events", "substr(data, 1, 20)"),
+    ],
+)
+async def test_what_was_damaged_is_left_out_and_named_once(
+    store: SqliteThreads,
+    path: Path,
+    caplog: pytest.LogCaptureFixture,
+    column: str,
+    table: str,
+    value: str,
+) -> None:
+    await told(store, run_of(run_id="whole"))
+    await store.begin(run_of(run_id="r2", messages=[user("u2")]))
+    await store.write([Segment(key="r2", events=[TextMessageStart(message_id="m")])])
+    await store.write([Segment(key="r2", events=[TextMessageStart(message_id="n")])])
+    where = "ended IS NOT NULL" if table == "runs" else "number = (SELECT min(number) FROM events)"
+    change(path, f"UPDATE {table} SET {column} = {value} WHERE {where}")
+    first, second = await store.runs(KEY)
+
+    damaged = {"runs": first, "events": second}[table]
+    assert {"runs": 0, "events": 2}[table] == len(damaged.events)
+    assert len(caplog.records) == 1
+    assert f"table {table!r}, thread 1" in caplog.text
+
+
+async def test_events_of_a_later_version_are_read_as_far_as_they_are_known(
+    store: SqliteThreads, path: Path
+) -> None:
+    await told(store, run_of())
+    text = '[{"type":"run_finished","result":1,"mood":"good"},{"type":"later"}]'
+    change(path, f"UPDATE runs SET log = '{text}'")
+    [run] = await store.runs(KEY)
+
+    assert run.events == [RunFinished(result=1)]
+
+
+async def test_a_state_that_json_cannot_hold_does_not_take_the_answer_with_it(
+    store: SqliteThreads, caplog: pytest.LogCaptureFixture
+) -> None:
+    deep: list[Any] = []
+    for _ in range(5000):
+        deep = [deep]
+    odd = {1: {2.5, float("nan")}, "x": KEY, "y": object}
+    await told(store, run_of(), AgentState(agent="a", state=deep), AgentState(agent="b", state=odd))
+    [run] = await store.runs(KEY)
+
+    [state] = [event for event in run.events if isinstance(event, AgentState)]
+    assert (state.agent, state.state["x"]) == ("b", ["ann", "t"])
+    assert "An event of type 'agent_state' was not kept" in caplog.text
+
+
+@pytest.mark.parametrize(
+    "content", [b"This is a text, and no database at all.\n" * 40, b"PK\3\4" + bytes(4000)]
+)
+def test_a_file_that_is_no_database_is_left_alone(path: Path, content: bytes) -> None:
+    path.write_bytes(content)
+    with pytest.raises(ConfigurationFailed, match=r"threads\.db' is not a database") as caught:
+        asyncio.run(SqliteThreads(path).open())
+
+    assert caught.value.hint
+    assert path.read_bytes() == content
+
+
+def test_a_database_of_another_program_is_left_alone(path: Path) -> None:
+    change(path, "CREATE TABLE customers (id)")
+    before = path.read_bytes()
+    with pytest.raises(ConfigurationFailed, match="of another program"):
+        asyncio.run(SqliteThreads(path).open())
+
+    assert path.read_bytes() == before
+
+
+async def test_a_file_of_a_later_version_is_refused(store: SqliteThreads, path: Path) -> None:
+    await told(store, run_of())
+    await store.aclose()
+    change(path, "PRAGMA user_version = 99")
+
+    with pytest.raises(ConfigurationFailed, match="later version"):
+        await store.open()
+
+
+async def test_a_folder_in_place_of_the_file_is_said(tmp_path: Path) -> None:
+    with pytest.raises(StoreFailed, match="that is a folder") as caught:
+        await SqliteThreads(tmp_path).open()
+
+    assert caught.value.hint == "Name a file in it."
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="Only root can become somebody who may not write.")
+def test_a_folder_that_may_not_be_written_is_said(tmp_path: Path) -> None:
+    code = (
+        "import asyncio, os, sys; from copilot_runtime.threads.sqlite import SqliteThreads;"
+        "store = SqliteThreads(sys.argv[1]); os.setuid(65534); asyncio.run(store.open())"
+    )
+    tmp_path.chmod(0o555)
+    command = [sys.executable, "-c", code, str(tmp_path / "threads.db")]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+
+    assert "StoreFailed" in done.stderr
+    assert "permission was denied" in done.stderr
+
+
+async def test_a_file_that_another_program_holds_is_said(
+    store: SqliteThreads, path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("copilot_runtime.threads._sqlite_file._PATIENCE", 0.01)
+    await store.open()
+    holder = sqlite3.connect(path, isolation_level=None)
+    holder.execute("BEGIN IMMEDIATE")
+    with pytest.raises(StoreFailed, match="another program holds the file"):
+        await store.begin(run_of())
+    assert await store.get(KEY) is None  # reading goes on
+    holder.execute("ROLLBACK")
+    holder.close()
+
+    assert await store.begin(run_of()) == [user()]
+
+
+async def test_a_full_disk_is_said_and_loses_nothing_that_was_kept(
+    store: SqliteThreads, path: Path
+) -> None:
+    await told(store, run_of())
+    file = store._file  # pyright: ignore[reportPrivateUsage]  # to make its disk small
+    assert file
+    await file.writer.do(small)
+    run = run_of(run_id="big", messages=[user("u2")])
+    await store.begin(run)
+    big: list[Event] = [TextMessageContent(message_id="m", content="x" * 200_000)]
+    with pytest.raises(StoreFailed, match="the disk is full"):
+        await store.write([Segment(key="big", events=big)])
+
+    first, second = await store.runs(KEY)
+    assert (first.ended, [event.type for event in second.events]) == (True, ["run_started"])
+
+
+def small(db: sqlite3.Connection) -> None:
+    db.execute("PRAGMA max_page_count = 20").fetchall()
+
+
+async def test_threads_are_listed_by_their_index(store: SqliteThreads, path: Path) -> None:
+    await told(store, run_of())
+    connection = sqlite3.connect(path)
+    plan = connection.execute(
+        "EXPLAIN QUERY PLAN SELECT * FROM threads WHERE owner = '' AND archived = 0"
+        " AND (updated, id) < (5, 5) ORDER BY updated DESC, id DESC LIMIT 5"
+    ).fetchall()
+    connection.close()
+
+    assert [row[3] for row in plan] == [
+        "SEARCH threads USING INDEX threads_latest (owner=? AND updated<?)"
+    ]
+
+
+_ACTIONS = st.lists(
+    st.tuples(
+        st.sampled_from(["begin", "piece", "end", "rename", "archive", "delete", "list"]),
+        st.sampled_from(["a", "b"]),
+        st.sampled_from(["", "x"]),
+        st.integers(0, 3),
+    ),
+    max_size=40,
+)
+
+
+@given(_ACTIONS)
+@settings(max_examples=60, deadline=None)
+def test_a_file_and_a_memory_never_differ(actions: list[tuple[str, str, str, int]]) -> None:
+    async def both() -> None:
+        with tempfile.TemporaryDirectory() as folder:
+            async with (
+                closing(SqliteThreads(Path(folder) / "threads.db")) as file,
+                closing(MemoryThreads()) as memory,
+            ):
+                seen = [await played(store, actions) for store in (file, memory)]
+        assert seen[0] == seen[1]
+
+    asyncio.run(both())
+
+
+async def played(store: ThreadStore, actions: list[tuple[str, str, str, int]]) -> list[object]:
+    """Do all this, and return what was seen: all but the times."""
+    seen: list[object] = []
+    for step, (action, id, owner, number) in enumerate(actions):
+        key = ThreadKey(owner, id)
+        name = f"{owner}-{id}"
+        try:
+            seen.append(await _one(store, action, key, name, number, step))
+        except (ThreadBusy, Misuse) as error:
+            seen.append(type(error))
+        seen.append([(run.key, run.run_id, run.ended, run.events) for run in await store.runs(key)])
+    return seen
+
+
+async def _one(
+    store: ThreadStore, action: str, key: ThreadKey, name: str, number: int, step: int
+) -> object:
+    match action:
+        case "begin":
+            messages = [user(f"u{place}") for place in range(number + 1)]
+            return await store.begin(run_of(key, run_id=f"{step}", log=name, messages=messages))
+        case "piece":
+            return await store.write([Segment(key=name, events=[TextMessageStart(message_id="m")])])
+        case "end":
+            whole = log_of(run_of(key, run_id=f"u{number}"))
+            return await store.write([Segment(key=name, events=whole[-1:], whole=whole)])
+        case "rename":
+            thread = await store.update(key, name=str(number or ""))
+            return thread and (thread.name, thread.archived, thread.agent)
+        case "archive":
+            thread = await store.update(key, archived=number > 1)
+            return thread and (thread.name, thread.archived, thread.agent)
+        case "delete":
+            return await store.delete(key)
+        case _:
+            query = ThreadQuery(owner=key.owner, archived=number > 1, limit=1)
+            return [thread.key for thread in (await store.list(query)).threads]

@@ -61,4 +61,4 @@ bench-threads: setup  ## Measure the stores of threads (ARGS=--quick)
 	$(BIN)/python -m benchmarks.threads $(ARGS)
 
 clean:  ## Remove what was made
-	rm -rf .venv dist .pytest_cache .ruff_cache .hypothesis examples/react-v1/node_modules examples/react-v1/dist tests/conformance/v1/node_modules
+	rm -rf .venv dist .pytest_cache .ruff_cache .hypothesis .copilot examples/*/node_modules examples/*/dist tests/conformance/*/node_modules benchmarks/*/targets/*/node_modules benchmarks/*/targets/*/.venv

@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from copilot_runtime.adapters.empty import EmptyAdapter
     from copilot_runtime.adapters.openai import OpenAIAdapter
     from copilot_runtime.adapters.scripted import ScriptedAdapter
+    from copilot_runtime.agents.agui import AguiAgent
     from copilot_runtime.app import CopilotRuntime
     from copilot_runtime.config import Settings
     from copilot_runtime.errors import CopilotError
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
         ActionContext,
         Adapter,
         Agent,
+        Caller,
         ChatRequest,
         Events,
         RunInput,
@@ -33,6 +35,8 @@ __all__ = [
     "ActionContext",
     "Adapter",
     "Agent",
+    "AguiAgent",
+    "Caller",
     "ChatRequest",
     "CopilotError",
     "CopilotRuntime",
@@ -49,6 +53,7 @@ __all__ = [
 
 _WHERE = {
     "action": "actions",
+    "AguiAgent": "agents.agui",
     "CopilotError": "errors",
     "CopilotRuntime": "app",
     "DemoAdapter": "adapters.demo",

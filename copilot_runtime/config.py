@@ -39,7 +39,7 @@ NEVER_FORWARDED = frozenset(
 NOT_FORWARDED = (
     *("x-forwarded-*", "x-real-ip", "x-request-id", "x-correlation-id", "x-trace-id"),
     *("x-amz-*", "x-amzn-*", "x-vercel-*", "x-azure-*", "x-fastly-*", "x-middleware-*"),
-    *("x-copilotcloud-*", "x-b3-*", "x-datadog-*", "x-cloud-trace-*"),
+    *("x-b3-*", "x-datadog-*", "x-cloud-trace-*"),
 )
 """What proxies, clouds and tracers write for themselves, as the Node runtime 1.74 has it."""
 

@@ -4,9 +4,10 @@ import asyncio
 import logging
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import takewhile
 from typing import Literal
 
-from copilot_runtime.errors import CopilotError, NotFound, ThreadBusy
+from copilot_runtime.errors import CopilotError, Interrupted, NotFound, ThreadBusy
 from copilot_runtime.interfaces import START, Agent, Batch, Caller, Cursor, RunInput
 from copilot_runtime.runtime import Runtime
 from copilot_runtime.threads.store import (
@@ -19,6 +20,9 @@ from copilot_runtime.threads.store import (
 )
 
 logger = logging.getLogger(__name__)
+
+Log = AsyncGenerator[Batch, None]
+"""What a run says, read from its beginning to its end."""
 
 WhenBusy = Literal["refuse", "supersede", "queue"]
 """What becomes of a question in a thread that is still answering: an error, the end of the
@@ -38,6 +42,8 @@ class _Live:
     begun: asyncio.Event = field(default_factory=asyncio.Event)
     """Set when it has a log, or never will."""
     ended: asyncio.Event = field(default_factory=asyncio.Event)
+    stopped: bool = False
+    """Set when it was asked to end, which may take a while."""
 
 
 class Conversations:
@@ -61,6 +67,7 @@ class Conversations:
         self.namer = namer
         self._live: dict[ThreadKey, _Live] = {}
         self._naming: set[asyncio.Task[None]] = set()
+        self._closing = False
         runtime.ended = self._ended
 
     @property
@@ -95,7 +102,7 @@ class Conversations:
         """End a run by its log. Returns whether it still went on."""
         return self.runtime.stop(key)
 
-    def follow(self, key: str, after: Cursor = START) -> AsyncGenerator[Batch, None]:
+    def follow(self, key: str, after: Cursor = START) -> Log:
         """Read a run's log from a cursor on, until its last event."""
         return self.runtime.follow(key, after)
 
@@ -104,20 +111,26 @@ class Conversations:
         live = self._live.get(thread)
         if live is None or (run_id is not None and live.run_id != run_id):
             return False
-        return self.runtime.stop(live.key)
+        return self._stop(live)
 
-    async def history(self, thread: ThreadKey) -> tuple[Sequence[StoredRun], str | None]:
+    async def history(self, thread: ThreadKey) -> tuple[Sequence[StoredRun], Log | None]:
         """Return the runs of a thread that have ended, and the log of the one that has not.
 
-        Between the two nothing is missing and nothing twice.
+        Between the two nothing is missing and nothing twice. The log can be read to its end,
+        whatever becomes of the run.
         """
-        live = self._live.get(thread)
-        if live is not None:
-            await live.begun.wait()
-        runs = await self.store.runs(thread)
-        if live is None or not self._has_log(live.key):
-            return runs, None
-        return [run for run in runs if run.key != live.key], live.key
+        elsewhere = None
+        while True:
+            live = self._live.get(thread)
+            log = None if live is None else await self._log_of(live)
+            runs = await self.store.runs(thread)
+            if live is not None and log is not None:
+                return _before(live.key, runs), log
+            # one that began, or even ended, while the store was read
+            unfinished = next((run.key for run in runs if not run.ended), None)
+            if unfinished in (None, elsewhere):
+                return runs, None
+            elsewhere = unfinished
 
     async def list(self, query: ThreadQuery) -> ThreadPage:
         """Return a page of threads. Raises `Misuse` for a cursor that is none."""
@@ -135,13 +148,14 @@ class Conversations:
     async def delete(self, thread: ThreadKey) -> None:
         """Forget a thread, ending its run. Raises `NotFound`."""
         if (live := self._live.get(thread)) is not None:
-            self.runtime.stop(live.key)
+            self._stop(live)
             await live.ended.wait()
         if not await self.store.delete(thread):
             raise NotFound("There is no such thread.")
 
     async def aclose(self) -> None:
         """Stop all runs and leave no task behind. The store is closed by whoever opened it."""
+        self._closing = True
         await self.runtime.aclose()
         for task in [*self._naming]:
             task.cancel()
@@ -152,23 +166,32 @@ class Conversations:
         while (before := self._live.get(thread)) is not None:
             # a client may ask again as soon as it has seen the last event
             when_busy = "queue" if run.follow_up == "client" else self.when_busy
-            if when_busy == "refuse" and not self.runtime.ending(before.key):
+            is_ending = before.stopped or self.runtime.ending(before.key)
+            if when_busy == "refuse" and not is_ending:
                 raise ThreadBusy(
                     "This conversation is still being answered. Wait for the answer, or stop it.",
                     hint="Set when_busy to queue or supersede to have it otherwise.",
                 )
             if when_busy == "supersede":
-                self.runtime.stop(before.key)
+                self._stop(before)
             await before.ended.wait()
+        if self._closing:
+            raise Interrupted("The server stopped before it could answer.")
         live = self._live[thread] = _Live(run.key, run.run_id)
         return live
 
-    def _has_log(self, key: str) -> bool:
+    def _stop(self, live: _Live) -> bool:
+        live.stopped = True
+        is_starting = not live.begun.is_set()  # then it will not begin
+        return self.runtime.stop(live.key) or is_starting
+
+    async def _log_of(self, live: _Live) -> Log | None:
+        """Return a run's log, once there is one; None if there is none, or none any more."""
+        await live.begun.wait()
         try:
-            self.runtime.follow(key)
+            return self.runtime.follow(live.key)
         except NotFound:
-            return False
-        return True
+            return None
 
     def _ended(self, run: RunInput) -> None:
         thread = _thread_of(run)
@@ -198,6 +221,10 @@ class Conversations:
                 await self.store.update(thread, name=name)
         except CopilotError as error:
             logger.warning("The thread %s got no name: %s", run.thread_id, error.message)
+
+
+def _before(key: str, runs: Sequence[StoredRun]) -> Sequence[StoredRun]:
+    return [*takewhile(lambda run: run.key != key, runs)]
 
 
 def _thread_of(run: RunInput) -> ThreadKey:

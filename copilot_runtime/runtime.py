@@ -16,6 +16,7 @@ from copilot_runtime.errors import (
     CopilotError,
     ErrorContext,
     ErrorReport,
+    Interrupted,
     LimitExceeded,
     Misuse,
     RunStalled,
@@ -74,6 +75,7 @@ class Runtime:
         self._starting: set[str] = set()
         self._tasks: dict[str, asyncio.Task[None]] = {}
         self._ending: set[str] = set()
+        self._closing = False
         self._attached: set[str] = set()
         self._spawned: set[asyncio.Task[None]] = set()
 
@@ -144,6 +146,7 @@ class Runtime:
 
     async def aclose(self) -> None:
         """Stop all runs; wait until each has written its last event and told the hooks."""
+        self._closing = True
         for key in [*self._tasks]:
             self.stop(key)
         await asyncio.gather(*self._spawned, return_exceptions=True)
@@ -225,7 +228,7 @@ class Runtime:
         await call_quietly(self.bus.append, key, RunFailed(error=report))
 
     async def _drive(self, run: RunInput, agent: Agent, began: float) -> None:
-        last: RunFinished | RunFailed = RunFailed(error=Cancelled("The run was stopped.").report())
+        last: RunFinished | RunFailed | None = None
         error: BaseException | None = None
         deadline = asyncio.timeout(self.run_timeout)
         try:
@@ -247,7 +250,15 @@ class Runtime:
             error = caught
             last = RunFailed(error=report_of(error))
         finally:
-            await self._end(run, last, error, began)
+            await self._end(run, last or self._stopped(), error, began)
+
+    def _stopped(self) -> RunFailed:
+        """Return the end of a run that somebody ended, or that ends with us."""
+        if self._closing:
+            return RunFailed(
+                error=Interrupted("The server stopped before the answer did.").report()
+            )
+        return RunFailed(error=Cancelled("The run was stopped.").report())
 
     def _events(self, run: RunInput, agent: Agent) -> Events:
         events = agent.run(run)

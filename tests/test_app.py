@@ -140,7 +140,7 @@ async def test_the_end_of_the_application_ends_its_runs_and_closes_its_adapter()
 
     assert adapter.closed
     assert agent.ended.is_set()
-    assert status["details"]["originalError"]["code"] == "CANCELLED"
+    assert status["details"]["originalError"]["code"] == "RUN_INTERRUPTED"
 
 
 def test_middleware_of_an_operator_is_made_once_and_sees_every_request() -> None:

@@ -227,7 +227,7 @@ def test_a_server_told_to_stop_ends_open_answers_with_a_word(start: Start) -> No
         server = start.processes[-1]
         server.terminate()
         _, said = chat.communicate()
-    assert "The run was stopped. [CANCELLED]" in said
+    assert "The server stopped before the answer did. [RUN_INTERRUPTED]" in said
     _, logged = server.communicate()
     assert "Traceback" not in logged
 

@@ -6,6 +6,9 @@ from typing import Any
 import pytest
 from starlette.testclient import TestClient
 
+from tests.wire_agui.http import Browser, run_input, text_of, user
+from tests.wire_agui.server import serving
+
 EXAMPLES = Path(__file__).parent.parent / "examples"
 
 ASK = """
@@ -28,13 +31,18 @@ def no_key(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("EXAMPLE_TOKEN", "open-sesame")
 
 
-def app_of(example: str) -> TestClient:
-    spec = spec_from_file_location(f"example_{example}", EXAMPLES / example / "app.py")
+def loaded(example: str, file: str = "app") -> Any:
+    """Return the application in a file of an example."""
+    spec = spec_from_file_location(f"example_{example}_{file}", EXAMPLES / example / f"{file}.py")
     assert spec
     assert spec.loader
     module = module_from_spec(spec)
     spec.loader.exec_module(module)
-    return TestClient(module.app)
+    return module.app
+
+
+def app_of(example: str) -> TestClient:
+    return TestClient(loaded(example))
 
 
 def ask(
@@ -67,7 +75,7 @@ def ask(
     return body["data"]["generateCopilotResponse"]["messages"]
 
 
-@pytest.mark.parametrize("example", ["hello", "actions", "mounted"])
+@pytest.mark.parametrize("example", ["hello", "actions", "mounted", "threads"])
 def test_an_example_without_a_key_says_that_the_demo_model_answers(
     example: str, capsys: pytest.CaptureFixture[str]
 ):
@@ -125,3 +133,62 @@ def test_mounted_answers_with_the_token():
         token = {"authorization": "Bearer open-sesame"}
 
         assert ask(client, "think", path="/api/copilotkit", headers=token)
+
+
+@pytest.fixture
+def in_a_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("EXAMPLE_THREADS", f"sqlite:{tmp_path / 'threads.db'}")
+
+
+def talk(client: TestClient, who: str, text: str) -> None:
+    answer = client.post(
+        "/graphql/agent/default/run",
+        json=run_input(thread="first", messages=[user(text)]),
+        headers={"authorization": f"Bearer {who}"},
+    )
+    assert '"RUN_FINISHED"' in answer.text
+
+
+def heard(client: TestClient, who: str, thread: str = "first") -> list[str]:
+    """Return what somebody said in a thread."""
+    answer = client.get(
+        f"/graphql/threads/{thread}/messages", headers={"authorization": f"Bearer {who}"}
+    )
+    return [it["content"] for it in answer.json()["messages"] if it["role"] == "user"]
+
+
+@pytest.mark.usefixtures("in_a_file")
+def test_threads_are_there_after_a_restart():
+    with app_of("threads") as client:
+        talk(client, "ann", "think")
+    with app_of("threads") as client:
+        assert heard(client, "ann") == ["think"]
+
+
+@pytest.mark.usefixtures("in_a_file")
+def test_threads_of_the_same_id_are_each_persons_own():
+    with app_of("threads") as client:
+        talk(client, "ann", "think")
+        assert heard(client, "bob") == []
+        talk(client, "bob", "hello")
+
+        assert (heard(client, "ann"), heard(client, "bob")) == (["think"], ["hello"])
+        assert client.get("/graphql/threads").status_code == 401
+
+
+@pytest.mark.anyio
+async def test_agui_passes_on_what_the_remote_agent_says_and_keeps_it(
+    monkeypatch: pytest.MonkeyPatch,
+):
+    async with serving(loaded("agui", "agent")) as port:
+        monkeypatch.setenv("AGENT_URL", f"http://127.0.0.1:{port}/")
+        async with serving(loaded("agui")) as here:
+            browser = Browser(here, "/graphql")
+            await browser.run(messages=[user("Hi")], run="first")
+            again = await browser.run(
+                messages=[user("And now?", "user-2")], run="second", state={"questions": 1}
+            )
+            kept = await browser.connect()
+
+    assert text_of(again.events()) == "Question 2. You said: And now?"
+    assert text_of(kept.events()) == "Question 1. You said: HiQuestion 2. You said: And now?"

@@ -18,7 +18,7 @@ from starlette.testclient import TestClient
 from websockets.asyncio.client import unix_connect
 from websockets.typing import Subprotocol
 
-from copilot_runtime import CopilotRuntime, DemoAdapter, Settings, __version__
+from copilot_runtime import Caller, CopilotRuntime, DemoAdapter, Settings, __version__
 from copilot_runtime.config import load_settings
 from tests.documents import (
     EXAMPLE,
@@ -34,6 +34,8 @@ from tests.wire import test_nginx as proxy
 from tests.wire.client import PATH
 from tests.wire.documents import PLAIN, browser_action, chat, user
 from tests.wire.server import listening as serving
+from tests.wire_agui.http import Answer, run_input
+from tests.wire_agui.http import text_of as said
 
 PROGRAMS = blocks(README, "python")
 PROTOCOL = Subprotocol("graphql-transport-ws")
@@ -43,10 +45,16 @@ Run = Callable[[Block], Names]
 
 
 class Model(BaseHTTPRequestHandler):
-    """Speaks OpenAI's bytes: repeats what it hears, or makes the call it is told to make."""
+    """Speaks OpenAI's bytes: repeats what it hears, or makes the call it is told to make.
+
+    At /agent it is an AG-UI agent, which tells its key.
+    """
 
     def do_POST(self) -> None:
         body = json.loads(self.rfile.read(int(self.headers["content-length"])))
+        if self.path == "/agent":
+            self._speak_agui(body)
+            return
         heard = body["messages"][-1]["content"]
         offered = [tool["function"]["name"] for tool in body.get("tools", ())]
         delta: dict[str, Any] = {"content": f"You said: {heard}"}
@@ -60,6 +68,19 @@ class Model(BaseHTTPRequestHandler):
             chunk = {"id": "chatcmpl-1", "choices": [{"index": 0, **choice}]}
             self.wfile.write(f"data: {json.dumps(chunk)}\n\n".encode())
         self.wfile.write(b"data: [DONE]\n\n")
+
+    def _speak_agui(self, body: Any) -> None:
+        self.send_response(200)
+        self.send_header("content-type", "text/event-stream")
+        self.end_headers()
+        ids = {"threadId": body["threadId"], "runId": body["runId"]}
+        said = {"messageId": "a1", "delta": f"My key: {self.headers['authorization']}"}
+        for event in (
+            {"type": "RUN_STARTED", **ids},
+            {"type": "TEXT_MESSAGE_CHUNK", **said},
+            {"type": "RUN_FINISHED", **ids},
+        ):
+            self.wfile.write(f"data: {json.dumps(event)}\n\n".encode())
 
     def log_message(self, format: str, *args: object) -> None:
         pass
@@ -93,6 +114,7 @@ def run(model: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
 
     def execute(block: Block) -> Names:
         code = block.code.replace("http://localhost:11434", model)
+        code = code.replace("http://localhost:9000", model)
         names: Names = {"__name__": "readme"}
         exec(compile("\n" * (block.line - 1) + code, str(README), "exec"), names)
         return names
@@ -119,6 +141,23 @@ def ask(names: Names, text: str, headers: Mapping[str, str] = TOKEN, **more: Any
     return post(names, text, headers, **more)["data"]["generateCopilotResponse"]
 
 
+@contextmanager
+def talking(names: Names) -> Generator[Callable[..., Answer], None, None]:
+    """Serve what a program made; yield what asks it as a client of 1.50 and later does."""
+    app = names["app"] if "app" in names else names["runtime"].app()
+    path = "/api/copilotkit" if isinstance(app, FastAPI) else "/graphql"
+
+    with TestClient(app) as client:
+
+        def request(
+            at: str, body: Any = None, method: str = "POST", headers: Mapping[str, str] = TOKEN
+        ) -> Answer:
+            answer = client.request(method, f"{path}{at}", json=body, headers=headers)
+            return Answer(answer.status_code, answer.headers, answer.content)
+
+        yield request
+
+
 def text_of(response: Any) -> str:
     return "".join(
         piece for message in response["messages"] for piece in message.get("content", ())
@@ -137,7 +176,8 @@ def test_every_program_runs_and_what_it_makes_answers(block: Block, run: Run) ->
     names = run(block)
     if "runtime" not in names:
         return
-    agents = list(names["runtime"].runtime.agents)
+    found = names["runtime"].runtime.agents
+    agents = list(found(Caller(user="ann")) if callable(found) else found)
     session = {"agentSession": {"agentName": agents[0]}} if agents else {}
     response = ask(names, "think", **session)
     assert response["status"]["code"] == "Success"
@@ -238,6 +278,82 @@ def test_the_agent_shows_its_state_and_speaks(run: Run) -> None:
     assert messages[-1]["content"] == ["I ", "read ", "two ", "books."]
 
 
+def test_a_thread_can_be_read_renamed_listed_and_forgotten(run: Run, tmp_path: Path) -> None:
+    with talking(run(program("Threads"))) as request:
+        request("/agent/default/run", run_input(thread="t1"))
+        renamed = request("/threads/t1", {"name": "Greetings"}, "PATCH").json()
+        request("/threads/t1/archive")
+        listed = [
+            len(request(f"/threads{query}", method="GET").json()["threads"])
+            for query in ("?agentId=default&limit=9", "?includeArchived=true")
+        ]
+        messages = request("/threads/t1/messages", method="GET").json()["messages"]
+        request("/threads/t1", method="DELETE")
+        gone = request("/threads/t1/events", method="GET").json()
+
+    assert (renamed["name"], listed, gone) == ("Greetings", [0, 1], {"events": []})
+    assert [message["role"] for message in messages] == ["user", "assistant"]
+    assert (tmp_path / "threads.db").is_file()
+
+
+@pytest.mark.parametrize("number", [0, 1])
+def test_threads_belong_to_whom_the_hook_or_the_dependency_found(run: Run, number: int) -> None:
+    with talking(run(program("Who owns a thread", number))) as request:
+        request("/agent/default/run", run_input(thread="t1"))
+        [thread] = request("/threads", method="GET").json()["threads"]
+        stranger = request("/threads", method="GET", headers={})
+
+    assert thread["createdById"] == "ann"
+    assert (stranger.status, "Please sign in." in stranger.body.decode()) == (401, True)
+
+
+def test_agents_depend_on_who_asks(run: Run) -> None:
+    with talking(run(program("Agents", 1))) as request:
+        mine = request("/info", method="GET").json()["agents"]
+        nobodys = request("/info", method="GET", headers={}).json()["agents"]
+
+    assert (list(mine), list(nobodys)) == (["sales"], [])
+
+
+def test_a_remote_agent_gets_its_own_key_and_not_the_persons(run: Run) -> None:
+    with talking(run(program("Remote agents"))) as request:
+        info = request("/info", method="GET").json()["agents"]["default"]
+        answer = request("/agent/default/run", run_input())
+
+    assert info["description"] == "Knows the weather."
+    assert said(answer.events()) == "My key: Bearer key-of-the-agent"
+
+
+def test_page_and_agent_share_a_state(run: Run) -> None:
+    with talking(run(program("Shared state"))) as request:
+        answer = request("/agent/planner/run", run_input(state={"stops": ["Bergen"]}))
+
+    [state] = [event for event in answer.events() if event["type"] == "STATE_SNAPSHOT"]
+    assert state["snapshot"] == {"stops": ["Bergen", "Oslo"]}
+    assert said(answer.events()) == "Your plan has 2 stops."
+
+
+@pytest.mark.parametrize(
+    ("status", "approved", "words"),
+    [
+        ("resolved", True, "It is booked."),
+        ("resolved", False, "Then not."),
+        ("cancelled", None, "Then not."),
+    ],
+)
+def test_an_interrupted_run_goes_on_with_the_answer(
+    run: Run, status: str, approved: bool | None, words: str
+) -> None:
+    with talking(run(program("Interrupts"))) as request:
+        first = request("/agent/booker/run", run_input(run="r1")).events()
+        [asked] = first[-1]["outcome"]["interrupts"]
+        answer = {"interruptId": asked["id"], "status": status, "payload": {"approved": approved}}
+        second = request("/agent/booker/run", run_input(run="r2", resume=[answer])).events()
+
+    assert asked["message"] == "Book it?"
+    assert said(second) == words
+
+
 def test_the_stage_sees_the_first_word(run: Run, caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level("INFO", "shop"):
         ask(run(program("Stages")), "think")
@@ -306,8 +422,11 @@ def _parse(arguments: list[str]) -> None:
 
     from copilot_runtime.cli import cli
 
-    group: Any = get_command(cli)
-    group.commands[arguments[0]].make_context(arguments[0], arguments[1:])
+    command: Any = get_command(cli)
+    while hasattr(command, "commands"):
+        name, *arguments = arguments
+        command = command.commands[name]
+    command.make_context(name, arguments)
 
 
 @pytest.mark.parametrize("block", blocks(README, "yaml"), ids=lambda block: f"line {block.line}")

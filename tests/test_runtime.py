@@ -279,7 +279,8 @@ async def test_closing_ends_all_runs_with_a_last_event() -> None:
         await runtime.start(run_input(str(number), detached=True))
     await runtime.aclose()
 
-    assert [(await log_of(runtime, str(number)))[-1] for number in range(3)] == [STOPPED] * 3
+    last = [(await log_of(runtime, str(number)))[-1] for number in range(3)]
+    assert [isinstance(it, RunFailed) and it.error.code for it in last] == ["RUN_INTERRUPTED"] * 3
 
 
 async def test_closing_twice_and_closing_nothing_is_fine() -> None:

@@ -111,6 +111,7 @@ async def replay_short(bench: Bench) -> Figures:
     for number in range(0, bench.threads, max(1, bench.threads // 1000)):
         with watch.lap():
             runs = await bench.store.runs(ThreadKey("", f"t{number}"))
+        assert len(runs) == 1, f"{len(runs)} runs in the thread {number}"
         seen += sum(len(run.events) for run in runs)
     return watch.figures() | {"events": round(seen / len(watch.walls_us))}
 

@@ -24,6 +24,7 @@ _LONGEST_REASON = 2_000
 _FAILURE_TIME = 5.0
 _SHORTEST_SECRET = 8
 _NO_HEADERS = frozenset({"connection", "content-length", "cookie", "host", "transfer-encoding"})
+_OUR_HEADERS = "x-copilotcloud-"  # between CopilotKit's client and its runtime
 
 
 class AguiAgent:
@@ -81,7 +82,8 @@ class AguiAgent:
                     for event in incoming.read(frames.feed(block)):
                         yield event
                     if incoming.ended:
-                        reply.finished = True
+                        # an agent that cannot be read is left at once, so that it stops
+                        reply.finished = not isinstance(incoming.failure, IncompleteStream)
                         break
                 else:
                     for event in incoming.read(frames.finish()):
@@ -102,7 +104,7 @@ class AguiAgent:
         forwarded = {
             name.lower(): value
             for name, value in run.headers.items()
-            if name.lower() not in _NO_HEADERS
+            if name.lower() not in _NO_HEADERS and not name.lower().startswith(_OUR_HEADERS)
         }
         return {**forwarded, **self._headers}
 

@@ -10,15 +10,19 @@ from typing import Any
 from copilot_runtime.agui.difference import difference, same
 from copilot_runtime.jsontext import dumps
 
+_SHORT = 1_000
+"""Bytes of operations that are sent whatever the whole value costs."""
+
 
 def make_patch(old: Any, new: Any) -> list[dict[str, Any]] | None:
     """Return the operations that make `new` out of `old`.
 
-    None means that the whole new value is as short. Values are what JSON can hold.
+    None means that they are long, and the whole new value is shorter. Values are what JSON can
+    hold.
     """
     try:
         operations = difference(old, new)
-        if operations and len(dumps(operations)) >= len(dumps(new)):
+        if operations and len(dumps(operations)) >= max(len(dumps(new)), _SHORT):
             return None
     except RecursionError:  # nested so deeply that only C can walk through it
         return None

@@ -1,4 +1,8 @@
-"""The page to try a runtime at: one HTML document that talks to the GraphQL endpoint."""
+"""The page to try a runtime at: one HTML document that speaks AG-UI with it.
+
+It is written in parts, a page, a style and some scripts, and served as one: nothing else has to
+be found, and the policy can name the very style and the very script that may be used.
+"""
 
 import re
 from base64 import b64encode
@@ -11,17 +15,32 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-_ENDPOINT = "__GRAPHQL_ENDPOINT__"
+_ENDPOINT = "__ENDPOINT__"
+_STYLE = "/* page.css */"
+_SCRIPT = "/* scripts */"
+_SCRIPTS = (
+    "wire",
+    "patch",
+    "conversation",
+    "markdown",
+    "views",
+    "tools",
+    "talk",
+    "threads",
+    "media",
+    "page",
+)
+"""In the order they are run: what a script needs at once stands above it."""
 
 
-def playground_route(graphql_path: str, path: str = "/") -> Route:
-    """Return the route of a page that chats with the endpoint at `graphql_path`.
+def playground_route(endpoint_path: str, path: str = "/") -> Route:
+    """Return the route of a page that talks with the runtime at `endpoint_path`.
 
     Both paths are those inside the app; where it is mounted comes from the request.
     """
 
     async def page(request: Request) -> Response:
-        endpoint = request.scope.get("root_path", "").rstrip("/") + graphql_path or "/"
+        endpoint = request.scope.get("root_path", "").rstrip("/") + endpoint_path or "/"
         document = _template().replace(_ENDPOINT, escape(endpoint)).encode()
         headers = {
             "content-security-policy": _policy(),
@@ -40,7 +59,14 @@ def playground_route(graphql_path: str, path: str = "/") -> Route:
 
 @cache
 def _template() -> str:
-    return resources.files(__name__).joinpath("page.html").read_text(encoding="utf-8")
+    """Return the whole document, but for where its endpoint is."""
+    scripts = "\n".join(_part(f"scripts/{name}.js") for name in _SCRIPTS)
+    page = _part("page.html").replace(_STYLE, f"\n{_part('page.css')}")
+    return page.replace(_SCRIPT, f'\n"use strict";\n{scripts}')
+
+
+def _part(name: str) -> str:
+    return resources.files(__name__).joinpath(name).read_text(encoding="utf-8")
 
 
 @cache

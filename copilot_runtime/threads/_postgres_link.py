@@ -19,6 +19,13 @@ logger = logging.getLogger("copilot_runtime.threads")
 _PATIENCE = 10.0
 """Seconds to try again while the database cannot be reached."""
 
+_KEEP_ALIVE = {
+    "tcp_keepalives_idle": "30",
+    "tcp_keepalives_interval": "10",
+    "tcp_keepalives_count": "3",
+}
+"""How soon the database notices that a server's whole machine is gone, in seconds and times."""
+
 _LOST = (
     "PostgresConnectionError",  # the connection broke
     "OperatorInterventionError",  # the server stops or starts
@@ -52,8 +59,8 @@ class Link:
             )
             async with self._pool.acquire() as connection:
                 await prepare(connection)
-                number = "SELECT nextval('copilot_servers')::integer"
-                self.server = await connection.fetchval(number)
+            # at random, because the locks of all programs in a database are in one space
+            self.server = random.randint(1, 2**31 - 1)  # noqa: S311  # no secret
             await self._be_present()
 
         try:
@@ -77,13 +84,15 @@ class Link:
             await asyncio.wait([self._returning])
         presence, self._presence = self._presence, None
         if presence is not None and not presence.is_closed():
-            with contextlib.suppress(OSError, TimeoutError, self._asyncpg.PostgresError):
+            with contextlib.suppress(OSError, TimeoutError, *self._errors()):
+                # the database takes a moment to notice the end of a connection
+                await presence.execute("SELECT pg_advisory_unlock_all()", timeout=5)
                 await presence.close(timeout=5)
         if self._pool is not None:
             self._pool.terminate()
 
     async def _be_present(self) -> None:
-        presence = await self._asyncpg.connect(self._url)
+        presence = await self._asyncpg.connect(self._url, server_settings=_KEEP_ALIVE)
         await presence.execute("SELECT pg_advisory_lock($1, $2)", LOCKS, self.server)
         self._presence = presence
         presence.add_termination_listener(self._gone)

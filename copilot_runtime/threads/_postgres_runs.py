@@ -9,7 +9,7 @@ from operator import itemgetter
 from typing import Any
 
 from copilot_runtime.events import Event, RunStarted
-from copilot_runtime.interfaces import RunInput
+from copilot_runtime.interfaces import DEFAULT_AGENT, RunInput
 from copilot_runtime.messages import Message
 from copilot_runtime.threads._postgres_schema import LOCKS, digest_of
 from copilot_runtime.threads.clock import from_datetime, to_datetime
@@ -31,7 +31,7 @@ async def begin_run(
 
     Returns the number of the thread, and the messages that are new in it.
     """
-    agent = run.agent or ""
+    agent = run.agent or DEFAULT_AGENT
     # whoever comes second waits here for the end of the first one's transaction
     thread, running, other = await db.fetchrow(
         "INSERT INTO copilot_threads AS old"

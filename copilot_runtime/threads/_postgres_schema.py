@@ -11,7 +11,6 @@ LOCKS = 0x436F7054
 
 _MIGRATIONS = (
     """
-    CREATE SEQUENCE copilot_servers AS integer CYCLE;
     CREATE TABLE copilot_threads (
         id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
         digest bytea NOT NULL UNIQUE,

@@ -137,8 +137,10 @@ def _connected(path: Path) -> sqlite3.Connection:
 
 def _check(connection: sqlite3.Connection, path: Path) -> None:
     """Refuse a file of another program before anything in it is changed."""
-    (application,) = connection.execute("PRAGMA application_id").fetchone()
+    connection.execute("BEGIN")  # as it is at one moment: another server may just make its tables
     (tables,) = connection.execute("SELECT count(*) FROM sqlite_master").fetchone()
+    (application,) = connection.execute("PRAGMA application_id").fetchone()
+    connection.execute("ROLLBACK")
     if application != _APPLICATION and (application or tables):
         raise ConfigurationFailed(
             f"{str(path)!r} is a database of another program.", hint="Name another file."

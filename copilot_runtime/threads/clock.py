@@ -13,9 +13,11 @@ class Clock:
     def __init__(self) -> None:
         self._last = 0
 
-    def now(self) -> int:
-        self._last = max(self._last + 1, time.time_ns() // 1000)
-        return self._last
+    def now(self, count: int = 1) -> int:
+        """Return the time; the `count - 1` microseconds after it are taken too."""
+        now = max(self._last + 1, time.time_ns() // 1000)
+        self._last = now + count - 1
+        return now
 
 
 def to_datetime(microseconds: int) -> datetime:

@@ -44,10 +44,9 @@ async def import_threads(store: ThreadStore, lines: Iterable[bytes]) -> AsyncGen
     What is there already is left alone, so that an import may be done twice. Raises `Misuse` for
     a line that is wrong, and names it; what came before its thread has been taken in.
     """
-    threads = runs = 0
-    for thread, its_runs in parsed(lines):
+    runs = 0
+    for threads, (thread, its_runs) in enumerate(parsed(lines), 1):
         runs += await store.put(thread, its_runs)
-        threads += 1
         yield Taken(threads, runs)
 
 
@@ -61,9 +60,10 @@ def parsed(lines: Iterable[bytes]) -> Iterator[tuple[Thread, list[StoredRun]]]:
             row = _Row(jsontext.loads(line))
             match row.text("type"):
                 case "thread":
+                    next_one: tuple[Thread, list[StoredRun]] = (_thread(row), [])
                     if current:
                         yield current
-                    current = (_thread(row), [])
+                    current = next_one
                 case "run":
                     key = _key(row, "thread")
                     if current is None or current[0].key != key:

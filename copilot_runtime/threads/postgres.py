@@ -92,9 +92,10 @@ class PostgresThreads:
     async def write(self, segments: Sequence[Segment]) -> None:
         """Add to logs. What belongs to a thread that was deleted goes nowhere."""
         link = await self._opened()
+        first = self._clock.now(len(segments) or 1)
         known = [
-            (self._clock.now(), self._running[segment.key].place, segment)
-            for segment in segments
+            (first + place, self._running[segment.key].place, segment)
+            for place, segment in enumerate(segments)
             if segment.key in self._running
         ]
         if known:

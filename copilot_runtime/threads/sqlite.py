@@ -99,9 +99,10 @@ class SqliteThreads:
     async def write(self, segments: Sequence[Segment]) -> None:
         """Add to logs. What belongs to a thread that was deleted goes nowhere."""
         file = await self._opened()
+        first = self._clock.now(len(segments) or 1)
         known = [
-            (self._clock.now(), self._running[segment.key], segment)
-            for segment in segments
+            (first + place, self._running[segment.key], segment)
+            for place, segment in enumerate(segments)
             if segment.key in self._running
         ]
         if known:

@@ -7,7 +7,6 @@ are AG-UI's REST routes.
 
 from collections.abc import Mapping
 from typing import Any
-from urllib.parse import urlsplit
 
 from starlette.types import Message, Receive, Scope, Send
 
@@ -138,7 +137,7 @@ class Door:
         if origin is None or self._cors.allows(origin):
             return False
         kind = headers.get("content-type", "").partition(";")[0].strip().lower()
-        return kind != _PREFLIGHTED and urlsplit(origin).netloc != headers.get("host")
+        return kind != _PREFLIGHTED and origin.partition("://")[2] != headers.get("host")
 
     async def _send_away(
         self, error: NotWelcome, scope: Scope, headers: Mapping[str, str], send: Send

@@ -46,7 +46,7 @@ class Stream:
         self._last = self._loop.time()
         self._stalled = False
         self._beat: asyncio.Task[None] | None = None
-        self._timer = self._loop.call_later(keep_alive or timeout, self._check)
+        self._timer = self._loop.call_later(min(keep_alive or timeout, timeout), self._check)
 
     async def write(self, body: bytes, *, last: bool = False) -> None:
         """Write some bytes at once. With `last`, the body ends after them."""

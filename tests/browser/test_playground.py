@@ -1,48 +1,29 @@
 import asyncio
+import json
 import re
-import socket
-from collections.abc import AsyncGenerator
-from contextlib import asynccontextmanager
-from urllib.parse import urlsplit
+from pathlib import Path
 
 import pytest
-import uvicorn
-from playwright.async_api import Browser, Locator, Page, expect
+from playwright.async_api import Browser, Request, expect
 
-from copilot_runtime import CopilotRuntime, DemoAdapter, action
+from copilot_runtime import CopilotRuntime, DemoAdapter
+from copilot_runtime.config import Settings
 from copilot_runtime.errors import AuthenticationFailed
-from copilot_runtime.events import TextMessageContent, TextMessageEnd, TextMessageStart
-from copilot_runtime.interfaces import Adapter, ChatRequest, Events
+from copilot_runtime.events import (
+    Activity,
+    AgentState,
+    Event,
+    Interrupt,
+    StepFinished,
+    StepStarted,
+    TextMessageContent,
+    TextMessageEnd,
+    TextMessageStart,
+)
+from copilot_runtime.interfaces import ChatRequest, Events, RunInput
+from tests.browser.playground import HeldAdapter, answer, playground, say
 
 pytestmark = pytest.mark.anyio
-
-
-@action
-def get_time(city: str) -> str:
-    """Tell the time in a city."""
-    return f"12:00 in {city}"
-
-
-class HeldAdapter:
-    """Says each word only when it is let, and tells when it was left."""
-
-    def __init__(self, *words: str) -> None:
-        self._words = words
-        self._allowed = asyncio.Semaphore(0)
-        self.left = asyncio.Event()
-
-    def say_one(self) -> None:
-        self._allowed.release()
-
-    async def stream(self, request: ChatRequest) -> Events:
-        try:
-            yield TextMessageStart(message_id="m1")
-            for word in self._words:
-                await self._allowed.acquire()
-                yield TextMessageContent(message_id="m1", content=word)
-            yield TextMessageEnd(message_id="m1")
-        finally:
-            self.left.set()
 
 
 class RefusedAdapter:
@@ -52,35 +33,35 @@ class RefusedAdapter:
         yield TextMessageStart(message_id="never")
 
 
-@asynccontextmanager
-async def playground(browser: Browser, adapter: Adapter) -> AsyncGenerator[Page, None]:
-    """Open the page of a running server. Whatever a test does, nothing may leave this host."""
-    app = CopilotRuntime(adapter=adapter, actions=[get_time]).app()
-    server = uvicorn.Server(uvicorn.Config(app, log_level="warning"))
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        running = asyncio.create_task(server.serve(sockets=[listener]))
-        context = await browser.new_context(viewport={"width": 1200, "height": 760})
-        page = await context.new_page()
-        asked: list[str] = []
-        errors: list[str] = []
-        page.on("request", lambda request: asked.append(request.url))
-        page.on("pageerror", lambda error: errors.append(str(error)))
-        await page.goto(f"http://127.0.0.1:{listener.getsockname()[1]}/")
-        yield page
-        await context.close()
-        server.should_exit = True
-        await running
-    assert {urlsplit(url).hostname for url in asked} - {None} == {"127.0.0.1"}
-    assert errors == []
+class ScriptedAgent:
+    """Does what it is told, and repeats what a person has answered to its questions."""
+
+    def __init__(self, *events: Event) -> None:
+        self._events = events
+
+    async def run(self, run: RunInput) -> Events:
+        for event in self._events if not run.resume else ():
+            yield event
+        for number, resume in enumerate(run.resume):
+            for event in said(f"{resume.status} with {resume.payload}", f"{run.key}-{number}"):
+                yield event
 
 
-async def say(page: Page, text: str) -> None:
-    await page.get_by_label("Message").fill(text)
-    await page.get_by_label("Message").press("Enter")
+class Ears:
+    async def transcribe(self, audio: bytes, filename: str, mime_type: str) -> str:
+        return f"I heard {mime_type}" if audio and filename else "nothing"
 
 
-def answer(page: Page) -> Locator:
-    return page.locator(".assistant").last
+def said(words: str, message_id: str = "said") -> list[Event]:
+    return [
+        TextMessageStart(message_id=message_id),
+        TextMessageContent(message_id=message_id, content=words),
+        TextMessageEnd(message_id=message_id),
+    ]
+
+
+def agents(**named: ScriptedAgent) -> CopilotRuntime:
+    return CopilotRuntime(agents=named, settings=Settings(threads="memory"))
 
 
 async def test_text_grows_while_the_model_speaks(browser: Browser):
@@ -133,6 +114,16 @@ async def test_stop_keeps_what_was_said_and_frees_the_model(browser: Browser, ho
         await expect(answer(page)).to_have_text("One")
 
 
+async def test_stop_works_before_the_first_word(browser: Browser):
+    model = HeldAdapter("One")
+    async with playground(browser, model) as page:
+        await say(page, "count")
+        await page.get_by_role("button", name="Stop").click()
+
+        await expect(page.locator(".stopped")).to_have_text("Stopped.")
+        await expect(page.locator(".assistant")).to_have_count(0)
+
+
 async def test_a_refused_key_is_a_banner_that_names_the_cause(browser: Browser):
     async with playground(browser, RefusedAdapter()) as page:
         await say(page, "hello")
@@ -155,16 +146,18 @@ async def test_an_error_in_the_middle_keeps_the_words_before_it(browser: Browser
 @pytest.mark.parametrize(
     ("status", "kind", "body", "said"),
     [
-        (401, "application/json", '{"detail": "Log in first."}', ["HTTP 401", "Log in first."]),
+        (401, "application/json", '{"detail": "Log in."}', ["HTTP 401", "Log in.", "in the panel"]),
+        (404, "application/json", '{"error": "Agent not found"}', ["HTTP 404", "Agent not found"]),
         (502, "text/html", "<h1>Bad gateway</h1>", ["HTTP 502", "<h1>Bad gateway</h1>"]),
+        (200, "text/html", "<h1>Welcome</h1>", ["HTTP 200", "<h1>Welcome</h1>"]),
+        (200, "text/event-stream", "", ["No answer"]),
+        (200, "text/event-stream", 'data: {"type"\n\n', ["Connection lost"]),
         (
             200,
-            "application/json",
-            '{"errors": [{"message": "No such agent."}]}',
-            ["No such agent."],
+            "text/event-stream",
+            'data: {"type":"RUN_STARTED","threadId":"t","runId":"r"}\r\n\r\n',
+            ["Connection lost", "goes on"],
         ),
-        (200, 'multipart/mixed; boundary="-"', "\r\n---\r\n\r\n{}", ["Connection lost"]),
-        (200, 'multipart/mixed; boundary="-"', "\r\n---\r\n\r\n{\r\n---", ["Connection lost"]),
     ],
 )
 async def test_an_answer_that_is_none_says_what_it_was(
@@ -173,7 +166,7 @@ async def test_an_answer_that_is_none_says_what_it_was(
     async with playground(browser, DemoAdapter(pace=0)) as page:
         headers = {"content-type": kind}
         await page.route(
-            "**/graphql", lambda route: route.fulfill(status=status, headers=headers, body=body)
+            "**/agent/*/run", lambda route: route.fulfill(status=status, headers=headers, body=body)
         )
         await say(page, "hello")
 
@@ -183,28 +176,15 @@ async def test_an_answer_that_is_none_says_what_it_was(
 
 async def test_a_server_that_is_gone_is_said_and_can_be_tried_again(browser: Browser):
     async with playground(browser, DemoAdapter(pace=0)) as page:
-        await page.route("**/graphql", lambda route: route.abort("connectionrefused"))
+        await page.route("**/agent/*/run", lambda route: route.abort("connectionrefused"))
         await say(page, "think")
         await expect(page.get_by_role("alert")).to_contain_text("could not be reached")
 
-        await page.unroute("**/graphql")
+        await page.unroute("**/agent/*/run")
         await page.get_by_role("button", name="Try again").click()
 
         await expect(answer(page)).to_have_text("I have thought about it. (I cannot really think.)")
         await expect(page.get_by_role("alert")).to_have_count(0)
-
-
-async def test_a_new_chat_forgets_the_old_one_even_in_the_middle_of_it(browser: Browser):
-    model = HeldAdapter("One", " two")
-    async with playground(browser, model) as page:
-        await say(page, "count")
-        model.say_one()
-        await expect(answer(page)).to_have_text("One")
-        await page.get_by_role("button", name="New chat").click()
-
-        await asyncio.wait_for(model.left.wait(), 5)
-        await expect(page.get_by_role("button", name="Send")).to_be_visible()
-        await expect(page.locator(".user, .assistant, .stopped")).to_have_count(0)
 
 
 async def test_what_a_model_says_is_never_markup(browser: Browser):
@@ -223,15 +203,199 @@ async def test_the_wire_can_be_watched(browser: Browser):
         await page.get_by_text("On the wire").click()
         await say(page, "hello")
 
-        await expect(page.locator("#wire li").last).to_contain_text('"hasNext":false')
+        await expect(page.locator("#wire li").last).to_contain_text('"type":"RUN_FINISHED"')
 
 
-async def test_a_phone_shows_chat_and_panel_one_at_a_time(browser: Browser):
+async def test_the_state_is_shown_and_a_person_may_change_it(browser: Browser):
+    async with playground(browser, DemoAdapter(pace=0)) as page:
+        await say(page, 'Set the state to {"mood": "calm"}')
+        state = page.get_by_label("State of the agent, as JSON")
+        await expect(state).to_have_value('{\n  "mood": "calm"\n}')
+
+        await state.fill('{"mood": "stormy"}')
+        async with page.expect_request("**/agent/*/run") as asked:
+            await say(page, "hello")
+
+        assert sent_state(await asked.value) == {"mood": "stormy"}
+
+
+async def test_a_state_that_is_no_json_is_not_sent(browser: Browser):
+    async with playground(browser, DemoAdapter(pace=0)) as page:
+        await page.get_by_text("State", exact=True).click()
+        state = page.get_by_label("State of the agent, as JSON")
+        await state.fill('{"mood":')
+
+        await expect(page.get_by_text("Not sent yet")).to_be_visible()
+        async with page.expect_request("**/agent/*/run") as asked:
+            await say(page, "hello")
+        assert sent_state(await asked.value) == {}
+
+
+async def test_changes_of_a_state_add_up(browser: Browser):
+    plans = [{"stops": ["a"]}, {"stops": ["a", "b/~"]}, {"stops": ["b/~"], "x/y~": {"z": 1}}]
+    states = [AgentState(agent="planner", state=state) for state in plans]
+    async with playground(browser, agents(planner=ScriptedAgent(*states, *said("done")))) as page:
+        await say(page, "plan")
+        await expect(answer(page)).to_have_text("done")
+
+        state = page.get_by_label("State of the agent, as JSON")
+        await expect(state).to_have_value(re.compile(r'^{\s*"stops": \[\s*"b/~"\s*\],\s*"x/y~"'))
+
+
+async def test_thoughts_are_folded_away(browser: Browser):
+    async with playground(browser, DemoAdapter(pace=0)) as page:
+        await say(page, "Think about the sea")
+        await expect(answer(page)).to_contain_text("I have thought about it.")
+        await expect(page.get_by_text("The person wants me to think.")).to_be_hidden()
+
+        await page.get_by_text("Thoughts").click()
+
+        await expect(page.get_by_text("The person wants me to think.")).to_be_visible()
+
+
+async def test_steps_and_activities_are_shown_while_they_go_on(browser: Browser):
+    search = [
+        StepStarted(name="search"),
+        Activity(message_id="a", activity_type="search", content={"found": 1}),
+        Activity(message_id="a", activity_type="search", content={"found": 2}),
+        StepFinished(name="search"),
+    ]
+    async with playground(browser, agents(finder=ScriptedAgent(*search, *said("two")))) as page:
+        await say(page, "search")
+
+        await expect(answer(page)).to_have_text("two")
+        await expect(page.locator(".step")).to_have_text("▸ search")
+        await expect(page.locator(".card pre")).to_have_text('{\n  "found": 2\n}')
+
+
+BOOKING = Interrupt(
+    interrupt_id="booking",
+    reason="approval",
+    message="Book a room in Oslo?",
+    response_schema={"type": "object", "properties": {"nights": {"type": "integer"}}},
+)
+
+
+async def test_a_question_of_an_agent_waits_for_approval_even_over_a_reload(browser: Browser):
+    async with playground(browser, agents(booker=ScriptedAgent(BOOKING))) as page:
+        await say(page, "book")
+        question = page.get_by_role("region", name="Question of the agent")
+        await expect(question).to_contain_text("Book a room in Oslo?")
+        await page.reload()
+        await question.get_by_label("Answer").fill('{"nights": 2}')
+        await question.get_by_role("button", name="Approve").click()
+
+        await expect(answer(page)).to_have_text("resolved with {'nights': 2}")
+        await expect(question.get_by_role("button", name="Approve")).to_be_disabled()
+
+
+async def test_a_question_can_be_declined_also_by_saying_something_else(browser: Browser):
+    async with playground(browser, agents(booker=ScriptedAgent(BOOKING))) as page:
+        question = page.get_by_role("region", name="Question of the agent")
+        await say(page, "book")
+        await question.get_by_role("button", name="Decline").click()
+        await expect(answer(page)).to_have_text("cancelled with None")
+
+        await say(page, "book")
+        await expect(question).to_have_count(2)
+        await say(page, "never mind")
+        await expect(page.locator(".assistant")).to_have_text(["cancelled with None"] * 2)
+
+
+async def test_every_agent_can_be_chosen(browser: Browser):
+    both = agents(ann=ScriptedAgent(*said("I am Ann.")), bob=ScriptedAgent(*said("I am Bob.")))
+    async with playground(browser, both) as page:
+        await page.get_by_label("Agent", exact=True).select_option("bob")
+        await say(page, "who are you?")
+        await expect(answer(page)).to_have_text("I am Bob.")
+        await page.reload()
+
+        await expect(page.get_by_label("Agent", exact=True)).to_have_value("bob")
+        await expect(answer(page)).to_have_text("I am Bob.")
+
+
+async def test_an_image_is_sent_and_shown_again_after_a_reload(browser: Browser, tmp_path: Path):
+    picture = tmp_path / "dot.svg"
+    picture.write_text('<svg xmlns="http://www.w3.org/2000/svg" width="9" height="9"/>')
+    async with playground(browser, DemoAdapter(pace=0)) as page:
+        await page.locator("#file").set_input_files(picture)
+        await expect(page.get_by_alt_text("The image to send")).to_be_visible()
+        await say(page, "What is this?")
+        await expect(answer(page)).to_contain_text("You sent an image (image/svg+xml")
+
+        await page.reload()
+
+        await expect(page.get_by_alt_text("Attached image")).to_have_attribute(
+            "src", re.compile("^data:image/svg")
+        )
+
+
+SOUND = """navigator.mediaDevices.getUserMedia = async () => {
+  const context = new AudioContext(), tone = context.createOscillator();
+  const target = context.createMediaStreamDestination();
+  tone.connect(target);
+  tone.start();
+  return target.stream;
+}"""
+
+
+async def test_what_is_spoken_becomes_text_where_the_server_can_hear(browser: Browser):
+    hears = CopilotRuntime(
+        adapter=DemoAdapter(pace=0), transcriber=Ears(), settings=Settings(threads="memory")
+    )
+    async with playground(browser, hears) as page:
+        await page.evaluate(SOUND)
+        await page.get_by_role("button", name="Speak", exact=True).click()
+        await page.get_by_role("button", name="Stop speaking").click()
+
+        await expect(page.get_by_label("Message", exact=True)).to_have_value(
+            re.compile("^I heard audio/webm")
+        )
+
+
+async def test_a_server_that_cannot_hear_shows_no_microphone(browser: Browser):
+    async with playground(browser, DemoAdapter(pace=0)) as page:
+        await say(page, "hello")
+        await expect(answer(page)).to_contain_text("Hello!")
+
+        await expect(page.get_by_role("button", name="Speak")).to_be_hidden()
+
+
+async def test_tokens_are_counted_once_for_an_answer_of_several_runs(browser: Browser):
+    async with playground(browser, DemoAdapter(pace=0)) as page:
+        await say(page, "Add a note: water the plants")
+
+        await expect(answer(page)).to_contain_text("The note is on the page, number 1.")
+        await expect(page.locator(".usage")).to_have_text(re.compile(r"^demo: \d+ tokens in"))
+
+
+async def test_a_login_is_sent_with_every_request_and_outlives_a_reload(browser: Browser):
+    async with playground(browser, DemoAdapter(pace=0)) as page:
+        await page.get_by_text("Authorization header").click()
+        await page.get_by_label("Sent with each request").fill("Bearer one")
+        await page.get_by_label("Sent with each request").press("Tab")
+        async with page.expect_request("**/threads?*") as asked:
+            await page.reload()
+
+        assert (await asked.value).headers["authorization"] == "Bearer one"
+
+
+async def test_a_phone_shows_threads_chat_and_panel_one_at_a_time(browser: Browser):
     async with playground(browser, DemoAdapter(pace=0)) as page:
         await page.set_viewport_size({"width": 390, "height": 780})
+        await say(page, "hello")
+        await expect(answer(page)).to_contain_text("Hello!")
         await expect(page.get_by_role("complementary")).to_be_hidden()
 
         await page.get_by_role("button", name="Panel").click()
-
         await expect(page.get_by_role("complementary")).to_be_visible()
-        await expect(page.get_by_label("Message")).to_be_hidden()
+        await expect(page.get_by_role("main")).to_be_hidden()
+
+        await page.get_by_role("button", name="Threads").click()
+        await expect(page.get_by_role("complementary")).to_be_hidden()
+        await page.get_by_role("link", name="hello").click()
+        await expect(answer(page)).to_be_visible()
+
+
+def sent_state(request: Request) -> object:
+    return json.loads(request.post_data or "{}")["state"]

@@ -384,11 +384,13 @@ async def test_the_page_asks_nobody_but_its_own_server(desk: Desk, server: TripS
     await desk.ask("Plan the fjord")
     await desk.sees_answer("Your plan has 1 stops now.")
     await desk.is_ready()
+    await expect(desk.trip("Plan the fjord")).to_be_visible()
 
     paths = {url.removeprefix(server.url).partition("/assets/")[0] for url in desk.requests}
-    assert {re.sub(r"[#?].*", "", path) for path in paths} == {
+    assert {re.sub(r"[#?].*|/threads/.*", "", path) for path in paths} == {
         "",
         "/",
+        "/graphql",
         "/graphql/info",
         "/graphql/threads",
         "/graphql/agent/trip/connect",

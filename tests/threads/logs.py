@@ -7,7 +7,7 @@ from copilot_runtime.adapters.scripted import say
 from copilot_runtime.events import Event, RunFinished, RunStarted
 from copilot_runtime.interfaces import RunInput
 from copilot_runtime.messages import Message, TextMessage
-from copilot_runtime.threads.store import Segment, ThreadKey, ThreadStore
+from copilot_runtime.threads.store import Segment, ThreadKey, ThreadQuery, ThreadStore
 
 KEY = ThreadKey("ann", "t")
 
@@ -42,3 +42,14 @@ async def told(store: ThreadStore, run: RunInput, *events: Event) -> Sequence[Me
     await store.write([Segment(key=run.key, events=log[:-1])])
     await store.write([Segment(key=run.key, events=log[-1:], whole=log)])
     return new
+
+
+ANNS = ThreadQuery(owner="ann")
+
+
+async def listed(store: ThreadStore, query: ThreadQuery = ANNS) -> list[str]:
+    return [thread.key.id for thread in (await store.list(query)).threads]
+
+
+def threads(*ids: str, owner: str = "ann") -> Sequence[ThreadKey]:
+    return [ThreadKey(owner, id) for id in ids]

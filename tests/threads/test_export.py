@@ -211,7 +211,7 @@ def test_threads_are_listed_with_nothing_a_terminal_would_obey(command: Command)
 
     assert [line.split("\t")[1:] for line in everyones.splitlines()] == [
         ["ann", "t", "poet", "Trip   🏔"],
-        ["bob", "t", "", ""],
+        ["bob", "t", "default", ""],
     ]
     assert anns == poets.stdout.decode() == everyones.splitlines(keepends=True)[0]
     assert datetime.fromisoformat(anns.split("\t")[0]).tzinfo == UTC

@@ -42,6 +42,7 @@ from copilot_runtime.events import (
 )
 from copilot_runtime.jsontext import dumps
 from copilot_runtime.messages import Message, ReasoningMessage
+from copilot_runtime.transports.agui.outcome import filled, interrupt, usage
 
 _ROLES = {"assistant", "user", "system", "developer"}
 """Those a text may have on the wire."""
@@ -85,6 +86,8 @@ class Encoder:
         self._open: dict[tuple[str, str], None] = {}
         """What was begun and not ended, in order: kind and id."""
         self._state: Any = _NOTHING
+        self._departed: set[str] = set()
+        """Subagents that have ended."""
         self._activities: dict[str, Activity] = {}
         self._interrupts: list[dict[str, Any]] = []
         self._usage: list[dict[str, Any]] = []
@@ -109,7 +112,7 @@ class Encoder:
                 if piece and (head := self._calls.get(key)):
                     self._frames.append(b"%b%b}\n\n" % (head, dumps(piece)))
             case ReasoningContent(message_id=key, content=piece):
-                if piece and (head := self._thoughts.get(key)):
+                if piece and (head := self._thoughts.get(key) or self._thought_again(key)):
                     self._frames.append(b"%b%b}\n\n" % (head, dumps(piece)))
             case RunStarted():
                 self._start(event.messages)
@@ -156,7 +159,7 @@ class Encoder:
                 if self._dialect.subagents:
                     self._subagent(event)
             case Usage():
-                self._usage.append(_usage(event))
+                self._usage.append(usage(event))
             case Custom(name=name, value=value):
                 self._send("CUSTOM", name=name, value=value)
             case Raw(event=foreign, source=source):
@@ -214,10 +217,16 @@ class Encoder:
 
     def _thought(self, key: str) -> None:
         if self._dialect.reasoning and self._begin("reasoning", key):
-            self._begin("thought", key)
-            self._thoughts[key] = _head("REASONING_MESSAGE_CONTENT", "messageId", key)
             self._send("REASONING_START", messageId=key)
-            self._send("REASONING_MESSAGE_START", messageId=key, role="reasoning")
+            self._thought_again(key)
+
+    def _thought_again(self, key: str) -> bytes | None:
+        """Open the message of a thought, if the thought goes on."""
+        if ("reasoning", key) not in self._open or not self._begin("thought", key):
+            return None
+        head = self._thoughts[key] = _head("REASONING_MESSAGE_CONTENT", "messageId", key)
+        self._send("REASONING_MESSAGE_START", messageId=key, role="reasoning")
+        return head
 
     def _signature(self, event: ReasoningSignature) -> None:
         if not self._dialect.reasoning:
@@ -246,12 +255,12 @@ class Encoder:
 
     def _activity(self, event: Activity) -> None:
         key, before = event.message_id, self._activities.get(event.message_id)
+        if before is not None and not event.replace:
+            return  # the client keeps what it has
         self._activities[key] = event
         names = {"messageId": key, "activityType": event.activity_type}
-        if before is not None and before.activity_type == event.activity_type:
-            if not event.replace:
-                self._activities[key] = before
-                return
+        # of one that came without `replace` nobody knows whether the client took it
+        if before is not None and before.replace and before.activity_type == event.activity_type:
             patch = make_patch(before.content, event.content)
             if patch is not None:
                 if patch:
@@ -264,30 +273,20 @@ class Encoder:
             self._send("CUSTOM", name="on_interrupt", value=event.value)
         if self._dialect.interrupts == "custom":
             return
-        metadata = event.metadata
-        if metadata is None and event.value is not None:
-            metadata = {"value": event.value}
-        self._interrupts.append(
-            _filled(
-                id=event.interrupt_id,
-                reason=event.reason,
-                message=event.message,
-                toolCallId=event.call_id,
-                responseSchema=event.response_schema,
-                expiresAt=event.expires_at,
-                metadata=metadata,
-            )
-        )
+        self._interrupts.append(interrupt(event))
 
     def _subagent(self, event: Subagent) -> None:
-        kind = {"started": "STARTED", "finished": "FINISHED", "failed": "ERROR"}[event.status]
-        self._send(
-            f"SUBAGENT_{kind}",
-            subagentRunId=event.subagent_id,
-            name=event.name,
-            result=event.result,
-            message=event.message,
-        )
+        key = event.subagent_id
+        if event.status == "started":
+            if key not in self._departed and self._begin("subagent", key):
+                self._send("SUBAGENT_STARTED", subagentRunId=key, name=event.name or key)
+        elif self._open.pop(("subagent", key), _NOTHING) is None:
+            self._departed.add(key)  # the client takes an id of a subagent only once
+            if event.status == "failed":
+                message = event.message or "The subagent failed."
+                self._send("SUBAGENT_ERROR", subagentRunId=key, message=message)
+            else:
+                self._send("SUBAGENT_FINISHED", subagentRunId=key, result=event.result)
 
     def _finish(self, event: RunFinished) -> None:
         self._close_all(None)
@@ -333,6 +332,8 @@ class Encoder:
                 self._send("REASONING_MESSAGE_END", messageId=key)
             case "reasoning":
                 self._send("REASONING_END", messageId=key)
+            case "subagent":
+                self._send("SUBAGENT_FINISHED", subagentRunId=key)
             case _:
                 self._send("STEP_FINISHED", stepName=key)
         return True
@@ -352,12 +353,7 @@ class Encoder:
                 )
 
     def _send(self, kind: str, **values: Any) -> None:
-        self._frames.append(_frame({"type": kind, **_filled(**values)}))
-
-
-def _filled(**values: Any) -> dict[str, Any]:
-    """Leave out what is None: clients refuse most nulls."""
-    return {key: value for key, value in values.items() if value is not None}
+        self._frames.append(_frame({"type": kind, **filled(**values)}))
 
 
 def _frame(event: Mapping[str, Any]) -> bytes:
@@ -378,15 +374,3 @@ def _field(kind: str) -> bytes:
     events has it. So what React 1.50 does not know is written without the space.
     """
     return b"data:" if kind.startswith(_AFTER_1_50) else b"data: "
-
-
-def _usage(event: Usage) -> dict[str, Any]:
-    return {
-        **({"provider": event.provider} if event.provider else {}),
-        "model": event.model,
-        "inputTokens": event.input_tokens,
-        "outputTokens": event.output_tokens,
-        "totalTokens": event.input_tokens + event.output_tokens,
-        "reasoningTokens": event.reasoning_tokens,
-        "cachedInputTokens": event.cached_tokens,
-    }

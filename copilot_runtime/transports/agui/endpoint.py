@@ -13,27 +13,26 @@ from typing import Any
 from starlette.types import Receive, Scope, Send
 
 from copilot_runtime.adapters.transcription import Transcriber
-from copilot_runtime.conversations import Conversations
-from copilot_runtime.errors import (
-    AgentNotFound,
-    AuthenticationFailed,
-    CopilotError,
-    LimitExceeded,
-    Misuse,
-    NotFound,
-    report_of,
-)
+from copilot_runtime.conversations import Conversations, Log
+from copilot_runtime.errors import AgentNotFound, AuthenticationFailed, CopilotError, report_of
 from copilot_runtime.events import Event, RunFailed, RunStarted
-from copilot_runtime.interfaces import DEFAULT_AGENT, Agent, Caller, RunInput
+from copilot_runtime.interfaces import DEFAULT_AGENT, Caller, RunInput
 from copilot_runtime.jsontext import loads
 from copilot_runtime.security.cors import Cors
 from copilot_runtime.transports.agui import threads
+from copilot_runtime.transports.agui.answers import Answers
 from copilot_runtime.transports.agui.decode import run_input
 from copilot_runtime.transports.agui.encode import Dialect, Encoder
-from copilot_runtime.transports.agui.info import info
+from copilot_runtime.transports.agui.offer import Offer
+from copilot_runtime.transports.agui.refusals import (
+    Refusal,
+    invalid,
+    no_agent,
+    no_json,
+    refusal_of,
+)
 from copilot_runtime.transports.agui.reply import Reply
-from copilot_runtime.transports.agui.routes import Operation, Refusal, from_envelope, from_path
-from copilot_runtime.transports.agui.transcribe import transcribe_form, transcribe_json
+from copilot_runtime.transports.agui.routes import Operation, from_envelope, from_path
 from copilot_runtime.transports.request import BadRequest, ClientGone, read_body
 from copilot_runtime.transports.stream import Stalled, attended
 
@@ -62,15 +61,18 @@ class AguiEndpoint:
         keep_alive: float = 15.0,
     ) -> None:
         self._conversations = conversations
-        self._chat = chat
+        self._offer = Offer(conversations, chat=chat)
         self._properties = properties or {}
         self._cors = cors or Cors()
         self._dialect = dialect or Dialect()
-        self._transcriber = transcriber
+        self._answers = Answers(
+            conversations, self._offer, dialect=self._dialect, transcriber=transcriber
+        )
         self._max_body_bytes = max_body_bytes
         self._max_messages = max_messages
         self._write_timeout = write_timeout
         self._keep_alive = keep_alive
+        self._beginnings: set[asyncio.Task[Log]] = set()
 
     async def rest(
         self,
@@ -129,12 +131,17 @@ class AguiEndpoint:
         except Refusal as refusal:
             await reply.json(refusal.status, refusal.body, refusal.headers)
         except BadRequest as error:
-            await reply.json(error.status, {"error": "invalid_request", "message": error.message})
-        except CopilotError as error:
-            refusal = _refusal(error)
+            refusal = invalid(error.message, error.status)
             await reply.json(refusal.status, refusal.body)
         except (ClientGone, Stalled):
             pass  # nobody is left to be told
+        except Exception as error:  # also of stores and agents: told to the client, masked
+            if reply.begun:
+                raise
+            if not isinstance(error, CopilotError):
+                logger.exception("A request failed")
+            refusal = refusal_of(error)
+            await reply.json(refusal.status, refusal.body)
 
     async def _do(
         self, operation: Operation, caller: Caller, receive: Receive, reply: Reply
@@ -149,49 +156,8 @@ class AguiEndpoint:
                 key = threads.thread_key(caller, run.thread_id)
                 await attended(self._connect(key, operation.agent, reply), receive, None)
             case _:
-                status, body = await self._value(operation, caller)
+                status, body = await self._answers.of(operation, caller)
                 await reply.json(status, body)
-
-    async def _value(self, operation: Operation, caller: Caller) -> tuple[int, Any]:
-        """Return status and body of what is answered at once."""
-        conversations = self._conversations
-        key = threads.thread_key(caller, operation.thread)
-        match operation.name:
-            case "info":
-                agents = await self._agents(caller)
-                return 200, info(agents, transcription=self._transcriber is not None)
-            case "stop":
-                await self._agent(operation.agent, caller)
-                return 200, self._stopped(operation, caller)
-            case "list threads":
-                query = threads.thread_query(caller, operation.query)
-                return 200, threads.page(await conversations.list(query))
-            case "read messages":
-                return 200, {"messages": threads.messages(await conversations.store.runs(key))}
-            case "read events":
-                runs = await conversations.store.runs(key)
-                return 200, {"events": threads.events(key, runs, self._dialect)}
-            case "read state":
-                return 200, {"state": threads.state(await conversations.store.runs(key))}
-            case "change thread":
-                name, archived = _changes(operation.body)
-                changed = await conversations.update(key, name=name, archived=archived)
-                return 200, threads.thread(changed)
-            case "archive thread":
-                await conversations.update(key, archived=True)
-                return 200, {"threadId": operation.thread, "archived": True}
-            case "delete thread":
-                await conversations.delete(key)
-                return 200, {"threadId": operation.thread, "deleted": True}
-            case "transcribe":
-                if isinstance(operation.body, tuple):
-                    return await transcribe_form(self._transcriber, *operation.body)
-                return await transcribe_json(self._transcriber, operation.body)
-            case "forget nothing" | "inspect":
-                return 204, None
-            case _:
-                message = f"This server does not {operation.name}: that needs CopilotKit's cloud."
-                return 422, {"error": message}
 
     async def _run(self, run: RunInput, reply: Reply) -> None:
         """Start a run and write it as it grows; what forbids it to start is an event, too."""
@@ -199,10 +165,9 @@ class AguiEndpoint:
             run.thread_id, run.run_id, agent=run.agent or DEFAULT_AGENT, dialect=self._dialect
         )
         try:
-            await asyncio.shield(self._conversations.start(run))
-            log = self._conversations.follow(run.key)
+            log = await asyncio.shield(self._beginning(run))
         except AgentNotFound:
-            raise _no_agent(run.agent or DEFAULT_AGENT) from None
+            raise no_agent(run.agent or DEFAULT_AGENT) from None
         except AuthenticationFailed:
             raise
         except Exception as error:  # also of hooks and agents: told to the client, masked
@@ -219,16 +184,33 @@ class AguiEndpoint:
             if not run.kept:
                 self._stop(run)
 
+    def _beginning(self, run: RunInput) -> "asyncio.Task[Log]":
+        """Start a run, even if its client does not wait for that."""
+        task = asyncio.create_task(self._begun(run))
+        self._beginnings.add(task)
+        task.add_done_callback(self._note)
+        return task
+
+    def _note(self, task: "asyncio.Task[Log]") -> None:
+        self._beginnings.discard(task)
+        if not task.cancelled():
+            task.exception()  # the client has left, and the runtime has logged it
+
+    async def _begun(self, run: RunInput) -> Log:
+        """Start a run; return its log, which may be forgotten as soon as the run has ended."""
+        await self._conversations.start(run)
+        return self._conversations.follow(run.key)
+
     async def _connect(self, key: threads.ThreadKey, agent: str, reply: Reply) -> None:
         """Write a thread from its beginning, and go on with the run it is answering with."""
-        runs, live = await self._conversations.history(key)
+        runs, log = await self._conversations.history(key)
         async with reply.stream() as stream:
-            frames = [frame for run in runs for frame in threads.replay(key, run, self._dialect)]
-            if frames:
+            told = threads.replay(key, runs, self._dialect, goes_on=log is not None)
+            if frames := [*told]:
                 await stream.write(b"".join(frames))
-            if live is not None:
+            if log is not None:
                 encoder: Encoder | None = None
-                async with aclosing(self._conversations.follow(live)) as batches:
+                async with aclosing(log) as batches:
                     async for _, events in batches:
                         encoder = encoder or self._encoder(key, events[0], agent)
                         if frames := encoder.feed(events):
@@ -243,49 +225,15 @@ class AguiEndpoint:
     def _stop(self, run: RunInput) -> None:
         self._conversations.stop(run.key)
 
-    def _stopped(self, operation: Operation, caller: Caller) -> dict[str, Any]:
-        body = {} if operation.body is None else operation.body
-        if not isinstance(body, dict) or body.keys() - {"runId"}:
-            raise Misuse("The body of stop is empty, or {runId}.")
-        run_id = body.get("runId")
-        if run_id is not None and not isinstance(run_id, str):
-            raise Misuse("runId must be a string.")
-        key = threads.thread_key(caller, operation.thread)
-        if not self._conversations.stop_thread(key, run_id):
-            message = f"No active run for thread '{operation.thread}'."
-            return {"stopped": False, "message": message}
-        interrupt = {"type": "RUN_ERROR", "message": "Run stopped by user", "code": "STOPPED"}
-        return {"stopped": True, "interrupt": interrupt}
-
     async def _run_input(self, operation: Operation, caller: Caller) -> RunInput:
-        agent = await self._agent(operation.agent, caller)
-        return self._read(operation, caller, agent, kept=operation.name == "run")
-
-    def _read(
-        self, operation: Operation, caller: Caller, agent: str | None, *, kept: bool = True
-    ) -> RunInput:
         return run_input(
             operation.body,
             caller,
-            agent=agent,
+            agent=await self._offer.name(operation.agent, caller),
             properties=self._properties,
             max_messages=self._max_messages,
-            kept=kept,
+            kept=operation.name == "run",
         )
-
-    async def _agents(self, caller: Caller) -> Mapping[str, Agent]:
-        """Return all agents, the plain chat among them."""
-        agents = await self._conversations.agents_for(caller)
-        if not self._chat or DEFAULT_AGENT in agents:
-            return agents
-        return {DEFAULT_AGENT: self._conversations.chat, **agents}
-
-    async def _agent(self, name: str, caller: Caller) -> str | None:
-        """Return the runtime's name of an agent: None is the plain chat. Raises `Refusal`."""
-        agents = await self._agents(caller)
-        if name not in agents:
-            raise _no_agent(name)
-        return None if agents[name] is self._conversations.chat else name
 
     def _reply(self, headers: Mapping[str, str], send: Send) -> Reply:
         return Reply(
@@ -307,35 +255,4 @@ def _json(body: bytes) -> Any:
     try:
         return loads(body)
     except ValueError as error:
-        details = {"error": "Invalid request body", "details": str(error)}
-        raise Refusal(400, details) from None
-
-
-def _changes(body: Any) -> tuple[str | None, bool | None]:
-    """Read what is to change of a thread. Raises `Misuse`."""
-    fields = body if isinstance(body, dict) else {}
-    name, archived = fields.get("name"), fields.get("archived")
-    if name is not None and not isinstance(name, str):
-        raise Misuse("name must be a string.")
-    if archived is not None and not isinstance(archived, bool):
-        raise Misuse("archived must be true or false.")
-    if name is None and archived is None:
-        raise Misuse("Give a name, or whether the thread is archived.")
-    return name, archived
-
-
-def _no_agent(name: str) -> Refusal:
-    message = f"Agent '{name}' does not exist"
-    return Refusal(404, {"error": "Agent not found", "message": message})
-
-
-def _refusal(error: CopilotError) -> Refusal:
-    """Return what a client gets for an error before there is a stream."""
-    match error:
-        case Misuse() | LimitExceeded():
-            body = {"error": "Invalid request body", "details": error.message}
-        case NotFound():
-            body = {"error": "Not found", "message": error.message}
-        case _:
-            body = {"error": error.code.lower(), "message": error.message}
-    return Refusal(error.status_code, body)
+        raise no_json(str(error)) from None

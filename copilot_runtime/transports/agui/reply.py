@@ -23,6 +23,7 @@ class Reply:
         self._headers = headers
         self._write_timeout = write_timeout
         self._keep_alive = keep_alive
+        self.begun = False
 
     async def json(self, status: int, body: Any, headers: Mapping[str, str] | None = None) -> None:
         """Answer in one body; None is no body at all."""
@@ -32,6 +33,7 @@ class Reply:
             kind.append((b"content-length", str(len(text)).encode()))
         extra = [(name.encode(), value.encode()) for name, value in (headers or {}).items()]
         every = [*kind, *extra, *self._headers]
+        self.begun = True
         await self._send({"type": "http.response.start", "status": status, "headers": every})
         await self._send({"type": "http.response.body", "body": text})
 
@@ -40,6 +42,7 @@ class Reply:
         """Begin a stream of events, and end it well or not at all."""
         kind = (b"content-type", b"text/event-stream")
         every = [kind, *UNBUFFERED, *self._headers]
+        self.begun = True
         await self._send({"type": "http.response.start", "status": 200, "headers": every})
         stream = Stream(
             self._send, self._write_timeout, keep_alive=self._keep_alive, comment=_KEEP_ALIVE

@@ -5,6 +5,8 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 from urllib.parse import parse_qsl, unquote
 
+from copilot_runtime.transports.agui.refusals import Refusal, invalid
+
 Name = Literal[
     "info",
     "run",
@@ -24,18 +26,6 @@ Name = Literal[
     "annotate",
     "inspect",
 ]
-
-
-class Refusal(Exception):
-    """A request that is answered with an error, as CopilotKit's own server would."""
-
-    def __init__(
-        self, status: int, body: Mapping[str, Any], headers: Mapping[str, str] | None = None
-    ) -> None:
-        super().__init__(str(body.get("message") or body.get("error")))
-        self.status = status
-        self.body = body
-        self.headers = headers or {}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -127,11 +117,6 @@ def from_envelope(envelope: Mapping[str, Any]) -> Operation:
     elif name in ("run", "connect", "suggest", "transcribe") and envelope.get("body") is None:
         raise invalid("Missing request body for JSON handler")
     return Operation(name=name, agent=agent, thread=thread, body=envelope.get("body"))
-
-
-def invalid(message: str) -> Refusal:
-    """Return the refusal of a request that cannot be understood."""
-    return Refusal(400, {"error": "invalid_request", "message": message})
 
 
 def _parameter(params: Mapping[str, Any], name: str) -> str:

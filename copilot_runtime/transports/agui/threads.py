@@ -6,7 +6,7 @@ from typing import Any
 
 from copilot_runtime.agui.messages import encode_messages
 from copilot_runtime.errors import Misuse
-from copilot_runtime.events import AgentState, MessagesSnapshot
+from copilot_runtime.events import AgentState, Event, MessagesSnapshot, RunFailed, RunFinished
 from copilot_runtime.interfaces import Caller
 from copilot_runtime.jsontext import loads
 from copilot_runtime.messages import Message
@@ -60,16 +60,34 @@ def messages(runs: Iterable[StoredRun]) -> list[dict[str, Any]]:
     return [_inspected(message) for message in encode_messages(_said(runs))]
 
 
-def events(key: ThreadKey, runs: Iterable[StoredRun], dialect: Dialect) -> list[Any]:
-    """Return what `connect` would send of the runs, as JSON values."""
+def events(key: ThreadKey, runs: Sequence[StoredRun], dialect: Dialect) -> list[Any]:
+    """Return what happened in a thread, as JSON values."""
     return [
-        loads(frame.removeprefix(b"data:")) for run in runs for frame in replay(key, run, dialect)
+        loads(frame.removeprefix(b"data:"))
+        for run in runs
+        for frame in _frames(key, run, run.events, dialect)
     ]
 
 
-def replay(key: ThreadKey, run: StoredRun, dialect: Dialect) -> Sequence[bytes]:
-    """Return the frames of a stored run."""
-    return Encoder(key.id, run.run_id, agent=run.agent, dialect=dialect).feed(run.events)
+def replay(
+    key: ThreadKey, runs: Sequence[StoredRun], dialect: Dialect, *, goes_on: bool
+) -> Iterable[bytes]:
+    """Return the frames of stored runs, for a client that is to show the thread.
+
+    After an error clients before 1.71 take nothing more, so a run that failed looks finished
+    unless it is the last: what it said is there, and its error has been shown when it happened.
+    """
+    for number, run in enumerate(runs, 1):
+        told: Sequence[Event] = run.events
+        if (number < len(runs) or goes_on) and told and isinstance(told[-1], RunFailed):
+            told = [*told[:-1], RunFinished()]
+        yield from _frames(key, run, told, dialect)
+
+
+def _frames(
+    key: ThreadKey, run: StoredRun, told: Sequence[Event], dialect: Dialect
+) -> Sequence[bytes]:
+    return Encoder(key.id, run.run_id, agent=run.agent, dialect=dialect).feed(told)
 
 
 def state(runs: Sequence[StoredRun]) -> Any:

@@ -120,14 +120,19 @@ async def owns(context: Context, run_id: str) -> bool:
 async def _thread(context: Context, run_id: str) -> str:
     """Return the thread of a run, which the first event of its log tells.
 
-    Raises `NotFound`, also for the run of another person.
+    Raises `NotFound`, in the same words for the run of another person.
     """
-    async with aclosing(context.runs.follow(run_id)) as batches:
+    missing = NotFound(f"No run {run_id!r}: it never was, or its log is older than its lifetime.")
+    try:
+        log = context.runs.follow(run_id)
+    except NotFound:
+        raise missing from None
+    async with aclosing(log) as batches:
         async for batch in batches:
             first = batch.events[0]
             assert isinstance(first, RunStarted), "the runtime writes the first event of every log"
             if first.user != context.caller.user:
-                raise NotFound(f"No run {run_id!r}.")
+                raise missing
             return first.thread_id
     raise AssertionError("a run that has begun has a first event")
 

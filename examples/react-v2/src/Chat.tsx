@@ -9,7 +9,7 @@ import { useChatError } from "./useChatError";
 const beginnings = [
   { title: "Weather in Oslo", message: "What is the weather in Oslo?" },
   { title: "Plan three stops", message: "Plan Vigeland park, the fjord and the opera" },
-  { title: "Take me to Lisbon", message: "Show the destination Lisbon, sunny" },
+  { title: "Take me to Lisbon", message: 'Show the sunny destination "Lisbon"' },
   { title: "Book a room", message: "Book a room in Oslo for two nights" },
 ];
 

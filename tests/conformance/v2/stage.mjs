@@ -47,7 +47,7 @@ export class Stage {
       onToolExecutionStart: ({ toolName, args }) => void handled.push({ start: toolName, args }),
       onToolExecutionEnd: ({ toolName, result, error }) => void handled.push({ end: toolName, result, error }),
     });
-    await until(() => !["connecting", "disconnected"].includes(core.runtimeConnectionStatus), 3);
+    await until(() => !["connecting", "disconnected"].includes(core.runtimeConnectionStatus), 10);
     return { core, errors, handled };
   }
 

@@ -1,0 +1,230 @@
+/* A thread as its events tell it, the same whether they are live or read again later. */
+
+const PASSING = new Set(["interrupt", "error"]);  // notes that look another way once the thread goes on
+const SENT = new Set(["user", "assistant", "tool", "system", "developer", "reasoning", "activity"]);
+
+class Conversation {
+  items = [];           // messages as AG-UI has them, and notes between them
+  state = undefined;
+  interrupts = [];      // those the thread waits with
+  run = null;           // the last run: its id, its items, whether and how it ended
+  changed = new Set();  // items to be drawn anew
+  #byId = new Map();
+  #calls = new Map();
+
+  apply(event) {
+    EVENTS[event.type]?.(this, event);
+  }
+
+  /* What the model is told: messages, but not what broke off. */
+  messages() {
+    return this.items.filter((item) => SENT.has(item.role) && !item.broken).map(asMessage);
+  }
+
+  message(id) { return this.#byId.get(id); }
+
+  call(id) { return this.#calls.get(id); }
+
+  /* The calls of the last run that nobody has answered. */
+  unanswered() {
+    return (this.run?.items ?? []).flatMap((item) => item.toolCalls ?? []).filter((call) => !call.result);
+  }
+
+  add(item) {
+    this.items.push(item);
+    this.run?.items.push(item);
+    if (item.id) this.#byId.set(item.id, item);
+    for (const call of item.toolCalls ?? []) this.#calls.set(call.id, Object.assign(call, { item }));
+    if (item.role === "tool") this.answer(item);
+    this.changed.add(item);
+    return item;
+  }
+
+  addCall(item, call) {
+    item.toolCalls = [...(item.toolCalls ?? []), call];
+    this.#calls.set(call.id, Object.assign(call, { item }));
+    this.changed.add(item);
+  }
+
+  answer(message) {
+    const call = this.call(message.toolCallId);
+    if (!call) return;
+    call.result = message;
+    this.changed.add(call.item);
+  }
+
+  /* Makes the messages those of a snapshot; what is not said in it stays if only we know it. */
+  replace(messages) {
+    const named = new Set(messages.map((message) => message.id));
+    const spoken = (item) => SENT.has(item.role) && !["reasoning", "activity"].includes(item.role);
+    this.items = this.items.filter((item) => !spoken(item) || named.has(item.id));
+    for (const message of messages) this.learn(message);
+  }
+
+  learn(message) {
+    const known = this.message(message.id);
+    if (!known) return this.add(structuredClone(message));
+    if (message.role === "assistant" || message.content === undefined) return known;
+    known.content = message.content;
+    this.changed.add(known);
+    return known;
+  }
+
+  /* One note for all runs that answer one message. */
+  addUsage(usage) {
+    const asked = this.items.findLastIndex((item) => item.role === "user");
+    const before = this.items.findIndex((item, at) => at > asked && item.kind === "usage");
+    const [same] = before < 0 ? [] : this.items.splice(before, 1);
+    this.add({ role: "note", kind: "usage", usage: [...(same?.usage ?? []), ...usage] });
+  }
+
+  /* Some servers tell of an interrupt in today's way and in the one before. */
+  forgetOldInterrupts(asked) {
+    this.interrupts = asked;
+    this.items = this.items.filter((item) => !item.interrupt?.event || !this.run.items.includes(item));
+  }
+
+  /* Ends what the run left open. */
+  close() {
+    for (const item of this.items) {
+      if (!item.open && !item.toolCalls?.some((call) => call.open)) continue;
+      item.open = false;
+      for (const call of item.toolCalls ?? []) call.open = false;
+      this.changed.add(item);
+    }
+    for (const item of this.run?.items ?? []) if (item.toolCalls) this.changed.add(item);
+  }
+}
+
+const EVENTS = {
+  RUN_STARTED(thread, event) {
+    thread.interrupts = [];
+    for (const item of thread.items) if (PASSING.has(item.kind)) thread.changed.add(item);
+    thread.run = { id: event.runId, items: [], ended: false, error: null };
+    for (const message of event.input?.messages ?? []) thread.learn(message);
+  },
+  RUN_FINISHED(thread, event) {
+    thread.close();
+    thread.run.ended = true;
+    const asked = event.outcome?.type === "interrupt" ? event.outcome.interrupts : [];
+    if (asked.length) thread.forgetOldInterrupts(asked);
+    for (const interrupt of asked) thread.add({ role: "note", kind: "interrupt", interrupt });
+    if (event.usage?.length) thread.addUsage(event.usage);
+  },
+  RUN_ERROR(thread, event) {
+    thread.close();
+    if (!thread.run || thread.run.ended) thread.run = { id: "", items: [] };  // one that could not begin
+    thread.run.ended = true;
+    const stopped = event.code === "abort" || event.code === "STOPPED";
+    if (stopped) return thread.add({ role: "note", kind: "stopped" });
+    thread.run.error = { title: event.code ?? "Error", message: event.message };
+    for (const item of thread.run.items) {
+      if (item.role === "assistant") item.broken = !item.toolCalls?.some((call) => call.result);
+    }
+    return thread.add({ role: "note", kind: "error", error: thread.run.error });
+  },
+
+  TEXT_MESSAGE_START(thread, { messageId, role = "assistant" }) {
+    const known = thread.message(messageId);
+    const item = known?.role === role ? known : thread.add({ id: messageId, role });
+    item.content ??= "";
+    item.open = true;
+    thread.changed.add(item);
+  },
+  TEXT_MESSAGE_CONTENT: append,
+  TEXT_MESSAGE_END: end,
+
+  REASONING_MESSAGE_START(thread, { messageId }) {
+    thread.add({ id: messageId, role: "reasoning", content: "", open: true });
+  },
+  REASONING_MESSAGE_CONTENT: append,
+  REASONING_MESSAGE_END: end,
+  REASONING_ENCRYPTED_VALUE(thread, { subtype, entityId, encryptedValue }) {
+    const of = subtype === "message" ? thread.message(entityId) : thread.call(entityId);
+    if (of) of.encryptedValue = encryptedValue;
+  },
+
+  TOOL_CALL_START(thread, { toolCallId, toolCallName, parentMessageId }) {
+    if (thread.call(toolCallId)) return;
+    const parent = thread.message(parentMessageId ?? toolCallId);
+    const item = parent?.role === "assistant" ? parent : thread.add({ id: parentMessageId ?? toolCallId, role: "assistant" });
+    thread.addCall(item, { id: toolCallId, type: "function", function: { name: toolCallName, arguments: "" }, open: true });
+  },
+  TOOL_CALL_ARGS(thread, { toolCallId, delta }) {
+    const call = thread.call(toolCallId);
+    if (!call) return;
+    call.function.arguments += delta;
+    thread.changed.add(call.item);
+  },
+  TOOL_CALL_END(thread, { toolCallId }) {
+    const call = thread.call(toolCallId);
+    if (!call) return;
+    call.open = false;
+    thread.changed.add(call.item);
+  },
+  TOOL_CALL_RESULT(thread, { messageId, toolCallId, content }) {
+    if (!thread.message(messageId)) thread.add({ id: messageId, role: "tool", toolCallId, content });
+  },
+
+  STATE_SNAPSHOT(thread, { snapshot }) { thread.state = snapshot; },
+  STATE_DELTA(thread, { delta }) {
+    try {
+      thread.state = patched(thread.state ?? {}, delta);
+    } catch (error) {
+      thread.add({ role: "note", kind: "plain", text: `A change of the state does not fit it: ${error.message}` });
+    }
+  },
+  MESSAGES_SNAPSHOT(thread, { messages }) { thread.replace(messages); },
+
+  ACTIVITY_SNAPSHOT(thread, { messageId, activityType, content, replace = true }) {
+    const known = thread.message(messageId);
+    if (!known) return thread.add({ id: messageId, role: "activity", activityType, content });
+    if (replace) Object.assign(known, { activityType, content });
+    thread.changed.add(known);
+  },
+  ACTIVITY_DELTA(thread, { messageId, patch }) {
+    const known = thread.message(messageId);
+    if (!known) return;
+    try { known.content = patched(known.content, patch); } catch { /* the next snapshot has it */ }
+    thread.changed.add(known);
+  },
+
+  STEP_STARTED(thread, { stepName }) {
+    thread.add({ role: "note", kind: "step", name: stepName, open: true });
+  },
+  STEP_FINISHED(thread, { stepName }) {
+    const step = thread.items.findLast((item) => item.kind === "step" && item.open && item.name === stepName);
+    if (!step) return;
+    step.open = false;
+    thread.changed.add(step);
+  },
+
+  /* How agents asked before interrupts were part of a run's outcome. */
+  CUSTOM(thread, { name, value }) {
+    if (name !== "on_interrupt") return;
+    const message = typeof value === "string" ? value : undefined;
+    const interrupt = { id: newId(), reason: "input", message, metadata: message ? undefined : { value }, event: { value } };
+    thread.interrupts = [...thread.interrupts, interrupt];
+    thread.add({ role: "note", kind: "interrupt", interrupt });
+  },
+};
+
+function append(thread, { messageId, delta }) {
+  const item = thread.message(messageId);
+  if (!item) return;
+  item.content += delta;
+  thread.changed.add(item);
+}
+
+function end(thread, { messageId }) {
+  const item = thread.message(messageId);
+  if (!item) return;
+  item.open = false;
+  thread.changed.add(item);
+}
+
+function asMessage({ open, broken, toolCalls, ...message }) {
+  if (!toolCalls) return message;
+  const calls = toolCalls.map(({ item, result, open, ...call }) => call);
+  return { ...message, toolCalls: calls };
+}

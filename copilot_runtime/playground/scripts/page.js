@@ -1,0 +1,172 @@
+/* The page around the conversation: its controls, its panel, and how it begins. */
+
+const SUGGESTIONS = [
+  "What can you do?", "What time is it in Paris?", "Make it orange and dark", "Add a note: water the plants",
+  "Think about the sea", 'Set the state to {"mood": "calm"}', "Tell me a long story", "Show me an error",
+];
+let agents = [];
+
+/* ---- which thread is shown ---- */
+
+async function go() {
+  const found = named(location.hash);
+  if (found && found.agent === agent && found.id === threadId && thread.items.length) return;
+  reading?.controller.abort();
+  reading = null;
+  again = false;
+  agent = found?.agent ?? ($("agent").value || agents[0] || "default");
+  threadId = found?.id ?? newId();
+  if (agents.includes(agent)) $("agent").value = agent;
+  show(new Conversation());
+  dismissBanners();
+  setBusy(false);
+  setView("chat");
+  drawThreads();
+  $("input").focus();
+  if (found) await open();
+}
+
+function newChat() {
+  if (!location.hash) return go();
+  history.pushState(null, "", location.pathname + location.search);
+  return go();
+}
+
+function setView(view) {
+  document.body.dataset.view = view;
+  for (const each of $("views").children) each.setAttribute("aria-pressed", String(each.dataset.view === view));
+}
+
+function drawTitle() {
+  const words = threads.find(({ id }) => id === threadId)?.name || wordsOf(thread.items);
+  document.title = words ? `${words.slice(0, 60)} · copilot-runtime` : "copilot-runtime";
+}
+
+async function discover() {
+  try {
+    const info = await json("GET", "/info");
+    agents = Object.keys(info.agents);
+    $("speak").hidden = !(info.audioFileTranscriptionEnabled && navigator.mediaDevices && window.MediaRecorder);
+  } catch (error) {
+    if (error.title === "HTTP 401") $("authorization-box").open = true;
+    showProblem(error, [["Try again", start]]);
+    return false;
+  }
+  const chosen = named(location.hash)?.agent ?? $("agent").value;
+  $("agent").replaceChildren(...agents.map((name) => element("option", "", name)));
+  if (agents.includes(chosen)) $("agent").value = chosen;
+  $("agent-box").hidden = agents.length < 2;
+  return true;
+}
+
+async function start() {
+  dismissBanners();
+  if (!(await discover())) return;
+  refreshThreads();
+  threadId = "";  // read it again even if it is the one that is shown
+  await go();
+}
+
+/* ---- the panel ---- */
+
+const wire = [];
+let wireBegan = 0, wireTotal = 0;
+
+function watchWire(data) {
+  wire.push(`+${Math.round(performance.now() - wireBegan)} ms|${data.length > 2000 ? `${data.slice(0, 2000)}…` : data}`);
+  if (wire.length > 60) wire.shift();
+  wireTotal++;
+  scheduleWire();
+}
+
+let wireScheduled = false;
+
+function scheduleWire() {
+  if (wireScheduled) return;
+  wireScheduled = true;
+  setTimeout(() => { wireScheduled = false; drawWire(); }, 50);
+}
+
+function drawWire() {
+  $("wire-count").textContent = `${wireTotal} event${wireTotal === 1 ? "" : "s"}`;
+  if (!$("wire-box").open) return;
+  $("wire").replaceChildren(...wire.map((line) => {
+    const item = element("li"), cut = line.indexOf("|");
+    item.append(element("span", "", line.slice(0, cut)), ` ${line.slice(cut + 1)}`);
+    return item;
+  }));
+  $("wire").scrollTop = $("wire").scrollHeight;
+}
+
+let notesShown = "";
+
+function drawNotes() {
+  const notes = notesOf(thread), now = JSON.stringify(notes);
+  if (now === notesShown) return;
+  notesShown = now;
+  $("notes").replaceChildren(...notes.map((words) => element("li", "", words)));
+  $("no-notes").hidden = notes.length > 0;
+}
+
+let stateShown;
+
+function drawState() {
+  if (thread.state === stateShown || document.activeElement === $("state")) return;
+  stateShown = thread.state;
+  $("state").value = stateShown === undefined ? "" : JSON.stringify(stateShown, null, 2);
+  $("state").removeAttribute("aria-invalid");
+  $("state-box").open = Boolean(stateShown && Object.keys(stateShown).length);
+}
+
+$("state").oninput = () => {
+  const written = $("state").value.trim();
+  let wrong = "";
+  try { thread.state = written ? JSON.parse(written) : undefined; } catch (error) { wrong = error.message; }
+  $("state").setAttribute("aria-invalid", String(Boolean(wrong)));
+  $("state-note").textContent = wrong ? `Not sent yet: ${wrong}` : "Sent with each message. The agent may change it, and so may you.";
+};
+$("state").onblur = () => { if ($("state").getAttribute("aria-invalid") !== "true") drawState(); };
+
+/* ---- the controls ---- */
+
+$("form").onsubmit = (event) => {
+  event.preventDefault();
+  const said = $("input").value.trim();
+  if (reading || (!said && !attachment)) return;
+  $("input").value = "";
+  const image = detach();
+  send(image ? [...(said ? [{ type: "text", text: said }] : []), image] : said);
+};
+$("input").onkeydown = (event) => {
+  if (event.key !== "Enter" || event.shiftKey || event.isComposing) return;
+  event.preventDefault();
+  $("form").requestSubmit();
+};
+document.onkeydown = (event) => { if (event.key === "Escape" && !$("question").open) stop(); };
+$("stop").onclick = () => { stop(); $("input").focus(); };
+$("new").onclick = newChat;
+$("agent").onchange = newChat;
+for (const each of $("views").children) each.onclick = () => setView(each.dataset.view);
+window.addEventListener("popstate", go);
+$("list").onclick = (event) => { if (event.target.closest("a[aria-current]")) setView("chat"); };
+$("wire-box").ontoggle = drawWire;
+$("copy").onclick = async () => {
+  try {
+    await navigator.clipboard.writeText($("snippet").textContent);
+    $("copied").textContent = "Copied";
+  } catch {
+    getSelection().selectAllChildren($("snippet"));
+    $("copied").textContent = "Selected: copy it with your keyboard";
+  }
+};
+// a reload must not lose whose threads these are
+$("authorization").value = sessionStorage.getItem("authorization") ?? "";
+$("authorization").onchange = () => {
+  sessionStorage.setItem("authorization", $("authorization").value);
+  start();
+};
+$("endpoint").textContent = new URL(base).pathname;
+$("snippet").textContent = `<CopilotKit runtimeUrl="${base}">`;
+$("chips").append(...SUGGESTIONS.map((words) => button(words, () => { if (!reading) send(words); })));
+setView("chat");
+start();

@@ -1,0 +1,206 @@
+/* The list of threads, and what can be done with one. */
+
+const PAGE = 30;
+let threads = [];
+let wanted = PAGE;        // how many the list shows, if there are as many
+let refreshing = null;
+let opened = null;        // the thread whose tools are shown
+let renaming = null;
+const firstWords = new Map();
+
+const hashOf = (agent, id) => `#${encodeURIComponent(agent)}/${encodeURIComponent(id)}`;
+
+/* What the hash names, or null for a new chat. */
+function named(hash) {
+  const found = /^#([^/]+)\/(.+)$/.exec(hash);
+  try {
+    return found && { agent: decodeURIComponent(found[1]), id: decodeURIComponent(found[2]) };
+  } catch {
+    return null;
+  }
+}
+
+/* Asks for the list again: once at a time, and once more if somebody asked meanwhile. */
+async function refreshThreads() {
+  if (refreshing) return (refreshing.again = true);
+  const mine = refreshing = { again: false };
+  try {
+    await readThreads();
+    $("list-problem").textContent = "";
+  } catch (error) {
+    $("list-problem").textContent = `The threads could not be read: ${error.message}`;
+  }
+  refreshing = null;
+  drawThreads();
+  if (mine.again) refreshThreads();
+  else learnFirstWords();
+}
+
+async function readThreads() {
+  const found = [];
+  let cursor = null;
+  do {
+    const query = new URLSearchParams({ limit: String(wanted - found.length) });
+    if ($("archived").checked) query.set("includeArchived", "true");
+    if (cursor) query.set("cursor", cursor);
+    const page = await json("GET", `/threads?${query}`);
+    found.push(...page.threads);
+    cursor = page.nextCursor;
+  } while (cursor && found.length < wanted);
+  threads = found;
+  $("more").hidden = !cursor;
+}
+
+/* Finds out how the threads without a name begin, one after the other. */
+async function learnFirstWords() {
+  for (const { id, name } of threads) {
+    if (name || firstWords.has(id)) continue;
+    firstWords.set(id, "…");
+    try {
+      const { messages } = await json("GET", `/threads/${encodeURIComponent(id)}/messages`);
+      firstWords.set(id, wordsOf(messages));
+      drawThreads();
+    } catch {
+      firstWords.delete(id);  // asked again with the next look at the list
+    }
+  }
+}
+
+function wordsOf(messages) {
+  const content = messages.find((message) => message.role === "user")?.content;
+  if (!Array.isArray(content)) return content?.trim() ?? "";
+  return content.find((part) => part.type === "text")?.text.trim() || "An image";
+}
+
+const titleOf = ({ id, name }) => name || (id === threadId && wordsOf(thread.items)) || firstWords.get(id) || "Untitled";
+
+function drawThreads() {
+  if (renaming && document.activeElement?.closest("#list input")) return;  // not under somebody's hands
+  const focused = document.activeElement?.dataset?.focus;
+  drawn = new Map(threads.map((each) => [each.id, viewOnce(each)]));
+  const nodes = [...drawn.values()].map(({ node }) => node);
+  nodes.forEach((node, at) => {
+    if ($("list").children[at] !== node) $("list").insertBefore(node, $("list").children[at] ?? null);
+  });
+  while ($("list").children.length > nodes.length) $("list").lastElementChild.remove();
+  $("no-threads").hidden = threads.length > 0;
+  if (focused) document.querySelector(`[data-focus="${CSS.escape(focused)}"]`)?.focus();
+}
+
+let drawn = new Map();
+
+/* What looks the same stays the same, also under a finger that is about to press it. */
+function viewOnce(each) {
+  const { id } = each, running = id === threadId && reading !== null;
+  const look = JSON.stringify([each, titleOf(each), id === threadId, running, opened === id, renaming === id, agents.length]);
+  const before = drawn.get(id);
+  return before?.look === look ? before : { look, node: threadView(each) };
+}
+
+function threadView(each) {
+  const item = element("li"), here = each.id === threadId, title = titleOf(each);
+  item.classList.toggle("current", here);
+  item.classList.toggle("archived", each.archived);
+  item.classList.toggle("running", here && reading !== null);
+  if (renaming === each.id) {
+    item.append(nameField(each));
+    return item;
+  }
+  const link = element("a"), menu = button("⋯", () => toggleTools(each), "menu");
+  link.href = hashOf(each.agentId, each.id);
+  link.dataset.focus = `link ${each.id}`;
+  link.title = title;
+  if (here) link.setAttribute("aria-current", "page");
+  link.append(element("span", "title", title), element("span", "facts", factsOf(each)));
+  menu.setAttribute("aria-label", `More for ${title}`);
+  menu.setAttribute("aria-expanded", String(opened === each.id));
+  menu.dataset.focus = `menu ${each.id}`;
+  item.append(link, menu);
+  if (opened === each.id) item.append(toolsFor(each));
+  return item;
+}
+
+function factsOf({ agentId, archived, updatedAt, lastRunAt }) {
+  const then = new Date(lastRunAt ?? updatedAt), today = then.toDateString() === new Date().toDateString();
+  const when = today ? then.toLocaleTimeString([], { hour: "2-digit", minute: "2-digit" })
+    : then.toLocaleDateString([], { day: "numeric", month: "short" });
+  return [when, agents.length > 1 && agentId, archived && "archived"].filter(Boolean).join(" · ");
+}
+
+function toggleTools({ id }) {
+  opened = opened === id ? null : id;
+  drawThreads();
+}
+
+function toolsFor(each) {
+  const tools = element("div", "tools");
+  tools.append(
+    button("Rename", () => rename(each)),
+    button(each.archived ? "Unarchive" : "Archive", () => archive(each)),
+    button("Delete", () => remove(each), "danger"));
+  return tools;
+}
+
+function rename({ id }) {
+  renaming = id;
+  opened = null;
+  drawThreads();
+  $("list").querySelector("input")?.select();
+}
+
+function nameField(each) {
+  const field = element("input");
+  field.value = titleOf(each);
+  field.maxLength = 200;
+  field.setAttribute("aria-label", "Name of the thread");
+  const done = (save) => {
+    if (renaming !== each.id) return;
+    renaming = null;
+    const name = field.value.trim();
+    if (save && name && name !== each.name) {
+      each.name = name;  // shown at once; the list is read again when the server has answered
+      change(each, "PATCH", "", { name, agentId: each.agentId });
+    }
+    drawThreads();
+    document.querySelector(`[data-focus="${CSS.escape(`menu ${each.id}`)}"]`)?.focus();
+  };
+  field.onblur = () => done(true);
+  field.onkeydown = (event) => {
+    if (event.isComposing) return;
+    if (event.key === "Enter") done(true);
+    if (event.key === "Escape") { event.stopPropagation(); done(false); }
+  };
+  return field;
+}
+
+function archive(each) {
+  opened = null;
+  if (each.archived) return change(each, "PATCH", "", { archived: false, agentId: each.agentId });
+  return change(each, "POST", "/archive", { agentId: each.agentId });
+}
+
+async function remove(each) {
+  $("question-text").textContent = `“${titleOf(each)}” and all that was said in it will be gone for good.`;
+  $("question").returnValue = "keep";
+  $("question").showModal();
+  await new Promise((closed) => $("question").addEventListener("close", closed, { once: true }));
+  if ($("question").returnValue !== "delete") return;
+  opened = null;
+  await change(each, "DELETE", "", { agentId: each.agentId });
+  if (each.id === threadId && !threads.some(({ id }) => id === each.id)) newChat();
+}
+
+async function change({ id }, method, below, body) {
+  try {
+    await json(method, `/threads/${encodeURIComponent(id)}${below}`, body);
+  } catch (error) {
+    showProblem(error, [["Look again", (event) => { event.target.closest(".banner").remove(); refreshThreads(); }]]);
+  }
+  await readThreads().catch(() => {});
+  drawThreads();
+  tabs?.postMessage({});
+}
+
+$("more").onclick = () => { wanted += PAGE; refreshThreads(); };
+$("archived").onchange = refreshThreads;
+window.addEventListener("focus", () => refreshThreads());

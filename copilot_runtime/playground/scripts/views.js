@@ -1,0 +1,222 @@
+/* What is seen of a conversation. A model's text only ever becomes text nodes. */
+
+function element(tag, className = "", content = "") {
+  const made = document.createElement(tag);
+  if (className) made.className = className;
+  if (content) made.textContent = content;
+  return made;
+}
+
+function button(label, onclick, className = "") {
+  const made = element("button", className, label);
+  made.type = "button";
+  made.onclick = onclick;
+  return made;
+}
+
+/* Draws the items of a conversation into a box, and again what has changed of them. */
+class Transcript {
+  #views = new Map();
+
+  constructor(box, thread) {
+    this.box = box;
+    this.thread = thread;
+    box.replaceChildren();
+  }
+
+  draw() {
+    const { items, changed } = this.thread;
+    for (const item of changed) this.#viewOf(item)?.update(item, this.thread);
+    changed.clear();
+    const nodes = items.map((item) => this.#views.get(item)?.node).filter(Boolean);
+    nodes.forEach((node, at) => {
+      if (this.box.children[at] !== node) this.box.insertBefore(node, this.box.children[at] ?? null);
+    });
+    while (this.box.children.length > nodes.length) this.box.lastElementChild.remove();
+  }
+
+  #viewOf(item) {
+    const make = VIEWS[item.role === "note" ? item.kind : item.role];
+    if (make && !this.#views.has(item)) this.#views.set(item, make(item));
+    return this.#views.get(item);
+  }
+}
+
+const VIEWS = {
+  user: userView,
+  assistant: assistantView,
+  reasoning: reasoningView,
+  activity: activityView,
+  interrupt: interruptView,
+  error: errorView,
+  stopped: () => ({ node: element("div", "note stopped", "Stopped."), update() {} }),
+  plain: ({ text }) => ({ node: element("div", "note", text), update() {} }),
+  usage: usageView,
+  step: stepView,
+};
+
+function userView(item) {
+  const node = element("div", "user"), bubble = node.appendChild(element("div"));
+  return { node, update() {
+    const parts = Array.isArray(item.content) ? item.content : [{ type: "text", text: item.content }];
+    bubble.replaceChildren(...parts.map(partView));
+  } };
+}
+
+function partView(part) {
+  if (part.type === "text") return document.createTextNode(part.text);
+  const { type, value, mimeType } = part.source ?? {};
+  if (part.type !== "image" || type !== "data") return element("em", "", `(${part.type})`);
+  const image = element("img");
+  image.src = `data:${mimeType};base64,${value}`;
+  image.alt = "Attached image";
+  return image;
+}
+
+function assistantView() {
+  const node = element("div"), said = element("div", "assistant"), cards = new Map();
+  let shown = null;
+  return { node, update(item) {
+    if (item.content) {
+      if (!said.isConnected && !node.contains(said)) node.prepend(said);
+      if (item.content !== shown) said.replaceChildren(...markdown(shown = item.content));
+      said.classList.toggle("streaming", Boolean(item.open));
+    }
+    for (const call of item.toolCalls ?? []) {
+      if (!cards.has(call.id)) cards.set(call.id, callView(call));
+      const card = cards.get(call.id);
+      if (card.node.parentNode !== node) node.append(card.node);
+      card.update(call);
+    }
+  } };
+}
+
+const LONG = 600;  // characters of a call that closes itself once it has its result
+
+function callView(call) {
+  const node = element("details", "card busy"), title = element("summary"), brief = element("span", "brief");
+  const where = element("small"), given = element("pre", "arguments"), result = element("pre", "result");
+  const { name } = call.function;
+  const again = button("Run it here", finishCalls);
+  title.append(element("b", "", name), brief, where);
+  node.append(title, given, again);
+  node.open = true;
+  let answered = false;
+  return { node, update() {
+    const { arguments: args } = call.function;
+    given.textContent = args || (call.open ? "…" : "{}");
+    where.textContent = TOOLS[name] ? "in this page" : "on the server";
+    node.classList.toggle("busy", Boolean(call.open || (!call.result && reading)));
+    brief.textContent = args;
+    again.hidden = Boolean(!TOOLS[name] || call.open || call.result || reading);
+    if (!call.result) {
+      if (!call.open && !reading) where.textContent = "no result";
+      return;
+    }
+    if (answered) return;
+    answered = true;
+    const failure = failureIn(call.result.content);
+    node.classList.toggle("failed", failure !== null);
+    result.textContent = failure ?? (call.result.content || "done");
+    brief.textContent = `${args} → ${result.textContent}`;
+    node.append(result);
+    if (failure === null && args.length + result.textContent.length > LONG) node.open = false;
+  } };
+}
+
+/* The reason, if a result says that the call failed. */
+function failureIn(result) {
+  try {
+    const told = JSON.parse(result);
+    return told?.error?.message ?? (told?.status === "error" ? told.message : null) ?? null;
+  } catch {
+    return null;  // a plain text is no failure
+  }
+}
+
+function reasoningView() {
+  const node = element("details", "thought"), title = element("summary"), thought = element("div");
+  node.append(title, thought);
+  return { node, update(item) {
+    title.textContent = item.open ? "Thinking…" : "Thoughts";
+    thought.textContent = item.content;
+  } };
+}
+
+function activityView() {
+  const node = element("details", "card"), title = element("summary"), name = element("b"), content = element("pre");
+  title.append(name, element("small", "", "activity"));
+  node.append(title, content);
+  node.open = true;
+  return { node, update(item) {
+    name.textContent = item.activityType;
+    content.textContent = JSON.stringify(item.content, null, 2);
+  } };
+}
+
+/* What ended a run: loud while nothing has come after it. */
+function errorView({ error }) {
+  const node = element("div");
+  return { node, update(item, thread) {
+    const last = thread.run?.error === error;
+    node.replaceChildren(last ? banner(error) : element("div", "note", `${error.title}: ${error.message}`));
+  } };
+}
+
+function stepView(item) {
+  const node = element("div", "note step");
+  return { node, update() { node.textContent = item.open ? `▸ ${item.name} …` : `▸ ${item.name}`; } };
+}
+
+function usageView({ usage }) {
+  const sum = (name) => usage.reduce((total, each) => total + (each[name] ?? 0), 0);
+  const models = [...new Set(usage.map((each) => each.model).filter(Boolean))].join(", ");
+  const number = (value) => value.toLocaleString("en");
+  const words = `${models ? `${models}: ` : ""}${number(sum("inputTokens"))} tokens in, ${number(sum("outputTokens"))} out`;
+  return { node: element("div", "note usage", words), update() {} };
+}
+
+/* A question of the agent: it waits for an answer, however long. */
+function interruptView({ interrupt }) {
+  const node = element("section", "card ask"), buttons = element("div", "buttons");
+  const field = element("input"), label = element("label", "", "Answer, as JSON or as text");
+  const state = element("small", "", "");
+  node.setAttribute("aria-label", "Question of the agent");
+  node.append(element("h3", "", interrupt.message || `The agent waits: ${interrupt.reason ?? "input"}`));
+  const about = interrupt.metadata?.value ?? interrupt.metadata;
+  if (about !== undefined && about !== null) node.append(element("pre", "", JSON.stringify(about, null, 2)));
+  field.value = JSON.stringify(sampleOf(interrupt.responseSchema));
+  label.append(field);
+  buttons.append(
+    button("Approve", () => decide(interrupt, { status: "resolved", payload: asValue(field.value) }), "yes"),
+    button("Decline", () => decide(interrupt, { status: "cancelled" })), state);
+  node.append(label, buttons);
+  return { node, update(item, thread) {
+    const waits = thread.interrupts.includes(interrupt) && !decided.has(interrupt.id);
+    for (const each of [field, ...buttons.querySelectorAll("button")]) each.disabled = !waits;
+    node.classList.toggle("answered", !waits);
+    label.hidden = !waits;
+    state.textContent = waits ? "" : "answered";
+  } };
+}
+
+function sampleOf(schema) {
+  if (!schema?.properties) return { approved: true };
+  const sample = { boolean: true, string: "", number: 0, integer: 0, array: [], object: {} };
+  return Object.fromEntries(Object.entries(schema.properties)
+    .map(([name, { type, enum: choices }]) => [name, choices?.[0] ?? sample[type] ?? null]));
+}
+
+function asValue(written) {
+  try { return JSON.parse(written); } catch { return written; }
+}
+
+/* An error and the ways out of it. */
+function banner(error, ways = []) {
+  const node = element("div", "banner");
+  node.setAttribute("role", "alert");
+  const shown = ways.length ? ways : [["Try again", () => { node.remove(); answer(); }]];
+  node.append(element("strong", "", error.title ?? error.name), element("p", "", error.message));
+  node.append(...shown.map(([label, act]) => button(label, act)), button("Dismiss", () => node.remove()));
+  return node;
+}

@@ -1,0 +1,82 @@
+/* What the server is asked and how its answers are read: AG-UI over HTTP and server-sent events. */
+
+const root = document.documentElement;
+const $ = (id) => document.getElementById(id);
+const base = new URL(root.dataset.endpoint, location.href).href.replace(/\/$/, "");
+// randomUUID is missing where the page came over plain HTTP from another machine
+const newId = crypto.randomUUID ? () => crypto.randomUUID() : () => `${Date.now()}-${Math.random()}`;
+
+class Problem extends Error {
+  /* `broken` says that an answer had begun: the server goes on with it. */
+  constructor(title, message, { broken = false } = {}) {
+    super(message);
+    this.title = title;
+    this.broken = broken;
+  }
+}
+
+async function request(method, path, body, signal) {
+  const authorization = $("authorization").value.trim();
+  const isForm = body instanceof FormData;
+  const headers = { accept: "text/event-stream, application/json" };
+  if (body && !isForm) headers["content-type"] = "application/json";
+  if (authorization) headers.authorization = authorization;
+  let response;
+  try {
+    response = await fetch(base + path, { method, headers, signal, body: isForm || !body ? body : JSON.stringify(body) });
+  } catch (error) {
+    if (signal?.aborted) throw error;
+    throw new Problem("No connection", `${base} could not be reached. Is the server running? (${error.message})`);
+  }
+  if (!response.ok) throw await refusal(response);
+  return response;
+}
+
+async function json(method, path, body) {
+  const response = await request(method, path, body);
+  try {
+    return await response.json();
+  } catch (error) {
+    throw new Problem(`HTTP ${response.status}`, `${path} was not answered with JSON. (${error.message})`);
+  }
+}
+
+async function refusal(response) {
+  const body = await response.text().catch(() => "");
+  let answer = null;
+  try { answer = JSON.parse(body); } catch { /* not JSON: shown as it is */ }
+  const detail = answer?.message ?? answer?.details ?? answer?.detail ?? answer?.error ?? body.slice(0, 300);
+  const way = response.status === 401 ? " The Authorization header can be set in the panel." : "";
+  return new Problem(`HTTP ${response.status}`, `${String(detail || response.statusText || "The answer was empty.")}${way}`);
+}
+
+/* Yields the events of a stream, those together that came together. */
+async function* events(path, body, signal) {
+  wireBegan = performance.now();
+  const response = await request("POST", path, body, signal);
+  const type = response.headers.get("content-type") ?? "";
+  if (!type.startsWith("text/event-stream"))
+    throw new Problem(`HTTP ${response.status}`, (await response.text()).slice(0, 300) || "The answer was empty.");
+  const reader = response.body.pipeThrough(new TextDecoderStream()).getReader();
+  try {
+    for (let rest = ""; ;) {
+      const { done, value } = await reader.read();
+      if (done) return;
+      const blocks = (rest + value).split(/\r?\n\r?\n/);
+      rest = blocks.pop();
+      const found = blocks.map(dataOf).filter(Boolean);
+      found.forEach(watchWire);
+      yield found.map((data) => JSON.parse(data));
+    }
+  } catch (error) {
+    if (signal.aborted || error instanceof Problem) throw error;
+    throw new Problem("Connection lost", `The answer broke off here, but the server goes on with it. (${error.message})`, { broken: true });
+  } finally {
+    reader.cancel().catch(() => {});
+  }
+}
+
+function dataOf(block) {
+  const lines = block.split(/\r?\n/).filter((line) => line.startsWith("data:"));
+  return lines.map((line) => line.slice(line[5] === " " ? 6 : 5)).join("\n");
+}

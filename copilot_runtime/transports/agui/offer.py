@@ -1,0 +1,29 @@
+"""The agents of a runtime under the names that AG-UI clients call them by."""
+
+from collections.abc import Mapping
+
+from copilot_runtime.conversations import Conversations
+from copilot_runtime.interfaces import DEFAULT_AGENT, Agent, Caller
+from copilot_runtime.transports.agui.refusals import no_agent
+
+
+class Offer:
+    """With `chat`, the plain chat is the agent `default`, where no other is called that."""
+
+    def __init__(self, conversations: Conversations, *, chat: bool) -> None:
+        self._conversations = conversations
+        self._chat = chat
+
+    async def agents(self, caller: Caller) -> Mapping[str, Agent]:
+        """Return all that this caller may talk to."""
+        agents = await self._conversations.agents_for(caller)
+        if not self._chat or DEFAULT_AGENT in agents:
+            return agents
+        return {DEFAULT_AGENT: self._conversations.chat, **agents}
+
+    async def name(self, asked: str, caller: Caller) -> str | None:
+        """Return the runtime's name of an agent: None is the plain chat. Raises `Refusal`."""
+        agents = await self.agents(caller)
+        if asked not in agents:
+            raise no_agent(asked)
+        return None if agents[asked] is self._conversations.chat else asked

@@ -1,0 +1,46 @@
+"""Errors that are told by a status, in the words of CopilotKit's own server."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from copilot_runtime.errors import RUN_FAILED, CopilotError, LimitExceeded, Misuse, NotFound
+
+
+class Refusal(Exception):
+    """A request that is answered with an error, as CopilotKit's own server would."""
+
+    def __init__(
+        self, status: int, body: Mapping[str, Any], headers: Mapping[str, str] | None = None
+    ) -> None:
+        super().__init__(str(body.get("message") or body.get("error")))
+        self.status = status
+        self.body = body
+        self.headers = headers or {}
+
+
+def invalid(message: str, status: int = 400) -> Refusal:
+    """Return the refusal of a request that cannot be understood."""
+    return Refusal(status, {"error": "invalid_request", "message": message})
+
+
+def no_agent(name: str) -> Refusal:
+    message = f"Agent '{name}' does not exist"
+    return Refusal(404, {"error": "Agent not found", "message": message})
+
+
+def no_json(details: str) -> Refusal:
+    return Refusal(400, {"error": "Invalid request body", "details": details})
+
+
+def refusal_of(error: Exception) -> Refusal:
+    """Return what a client gets for an error before there is a stream; unforeseen ones masked."""
+    match error:
+        case Misuse() | LimitExceeded():
+            body = {"error": "Invalid request body", "details": error.message}
+        case NotFound():
+            body = {"error": "Not found", "message": error.message}
+        case CopilotError():
+            body = {"error": error.code.lower(), "message": error.message}
+        case _:
+            return Refusal(500, {"error": "internal_error", "message": RUN_FAILED.message})
+    return Refusal(error.status_code, body)

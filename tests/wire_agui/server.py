@@ -1,0 +1,79 @@
+"""A runtime behind a real socket, with a model that never runs out of words."""
+
+import asyncio
+from collections.abc import AsyncGenerator, Sequence
+from contextlib import asynccontextmanager
+from typing import Any
+
+import uvicorn
+from starlette.types import ASGIApp
+
+from copilot_runtime import ChatRequest, CopilotRuntime, Events, Settings
+from copilot_runtime.adapters.scripted import Gate, say
+from copilot_runtime.messages import TextMessage
+from tests.wire_agui.http import Browser
+
+PATH = "/copilotkit"
+
+
+class Parrot:
+    """A model that repeats the last word it heard, each answer with an id of its own."""
+
+    def __init__(self, *words: str, gate: Gate | None = None) -> None:
+        self.words = words
+        self.gate = gate
+        self.requests: list[ChatRequest] = []
+        self.left = asyncio.Event()
+        """Set when an answer was given up."""
+
+    async def stream(self, request: ChatRequest) -> Events:
+        self.requests.append(request)
+        id = f"answer-{len(self.requests)}"
+        try:
+            for event in say(self.words or heard(request), id=id):
+                if self.gate is not None:
+                    await self.gate.passed()
+                yield event
+        except (asyncio.CancelledError, GeneratorExit):
+            self.left.set()
+            raise
+
+
+def heard(request: ChatRequest) -> Sequence[str]:
+    texts = [message.content for message in request.messages if isinstance(message, TextMessage)]
+    return [f"You said {texts[-1]}" if texts else "You said nothing"]
+
+
+@asynccontextmanager
+async def serving(app: ASGIApp, **options: Any) -> AsyncGenerator[int, None]:
+    """Serve an application with uvicorn on a free port of loopback."""
+    config = uvicorn.Config(
+        app,
+        host="127.0.0.1",
+        port=0,
+        log_level="critical",
+        ws="websockets-sansio",
+        timeout_graceful_shutdown=1,
+        **options,
+    )
+    server = uvicorn.Server(config)
+    with config.bind_socket() as sock:
+        sock.listen()  # a client may come before the server has started; it waits
+        task = asyncio.create_task(server.serve(sockets=[sock]))
+        try:
+            yield sock.getsockname()[1]
+        finally:
+            server.should_exit = True
+            await task
+
+
+@asynccontextmanager
+async def browsing(
+    adapter: Any = None, *, settings: Settings | None = None, **options: Any
+) -> AsyncGenerator[Browser, None]:
+    """Serve a runtime and yield a browser that looks at it."""
+    runtime = CopilotRuntime(
+        adapter or Parrot(), settings=settings or Settings(threads="memory"), **options
+    )
+    async with serving(runtime.app(path=PATH)) as port:
+        yield Browser(port)

@@ -1,0 +1,214 @@
+"""A second question while the first is being answered: refused, first ended, or after it."""
+
+import asyncio
+from pathlib import Path
+from typing import Any
+
+import pytest
+from starlette.requests import HTTPConnection
+
+from copilot_runtime import Settings
+from copilot_runtime.adapters.scripted import Gate
+from tests.wire.documents import chat
+from tests.wire_agui.http import Browser, text_of, user
+from tests.wire_agui.server import Parrot, browsing
+
+pytestmark = pytest.mark.anyio
+
+
+def set_to(when_busy: Any) -> Settings:
+    return Settings(threads="memory", when_busy=when_busy)
+
+
+async def test_a_second_run_is_refused_and_told_the_way_out() -> None:
+    gate = Gate()
+    async with browsing(Parrot("one", gate=gate)) as browser:
+        async with browser.running(run="r1") as first:
+            await first.next()
+            second = await browser.run(run="r2")
+            gate.release(3)
+            undisturbed = await first.rest()
+        stored = (await browser.connect()).events()
+
+    [error] = second.events()
+    assert (second.status, error["type"], error["code"]) == (200, "RUN_ERROR", "THREAD_BUSY")
+    assert "Wait for the answer, or stop it" in error["message"]
+    assert undisturbed[-1]["type"] == "RUN_FINISHED"
+    assert text_of(undisturbed) == "one"
+    assert [event["runId"] for event in stored if event["type"] == "RUN_STARTED"] == ["r1"]
+
+
+async def test_a_thread_that_is_busy_leaves_others_free() -> None:
+    gate, model = Gate(), Parrot()
+    async with browsing(model) as browser:
+        model.gate = gate
+        async with browser.running() as first:
+            await first.next()
+            model.gate = None
+            other = await browser.run(thread="other")
+            gate.release(3)
+            await first.rest()
+
+    assert other.types()[-1] == "RUN_FINISHED"
+
+
+async def test_a_suggestion_disturbs_nobody_and_is_not_refused() -> None:
+    gate, model = Gate(), Parrot()
+    async with browsing(model) as browser:
+        model.gate = gate
+        async with browser.running() as first:
+            await first.next()
+            model.gate = None
+            suggested = await browser.ask("POST", "/agent/default/suggest", _question("r2"))
+            gate.release(3)
+            events = await first.rest()
+
+    assert suggested.types()[-1] == "RUN_FINISHED"
+    assert events[-1]["type"] == "RUN_FINISHED"
+
+
+async def test_set_to_supersede_the_first_run_ends_and_keeps_what_it_said() -> None:
+    gate, model = Gate(), Parrot()
+    async with browsing(model, settings=set_to("supersede")) as browser:
+        model.gate = gate
+        async with browser.running(run="r1") as first:
+            gate.release(2)
+            await first.until("TEXT_MESSAGE_CONTENT")
+            model.gate = None
+            second = await browser.run(run="r2", messages=[user("More", "user-2")])
+            ended = await first.rest()
+        stored = (await browser.connect()).events()
+
+    assert ended[-1] == {"type": "RUN_ERROR", "message": "Run stopped by user", "code": "abort"}
+    assert text_of(second.events()) == "You said More"
+    assert text_of(stored) == "You said HiYou said More"
+    assert [event["runId"] for event in stored if event["type"] == "RUN_STARTED"] == ["r1", "r2"]
+
+
+async def test_set_to_queue_the_second_run_waits_for_its_turn() -> None:
+    gate, model = Gate(), Parrot()
+    came: asyncio.Queue[str] = asyncio.Queue()
+
+    def look(connection: HTTPConnection) -> None:
+        came.put_nowait(connection.url.path)
+
+    settings = set_to("queue")
+    async with browsing(model, settings=settings, authenticate=look) as browser:
+        model.gate = gate
+        async with browser.running(run="r1") as first:
+            await first.next()
+            await came.get()
+            waiting = [
+                asyncio.create_task(browser.run(run=f"r{number}", messages=[user(str(number))]))
+                for number in (2, 3)
+            ]
+            await came.get()
+            await came.get()
+            asked_meanwhile = len(model.requests)
+            model.gate = None
+            gate.release(3)
+            await first.rest()
+        answers = [await task for task in waiting]
+        stored = (await browser.connect()).types()
+
+    assert asked_meanwhile == 1
+    assert {text_of(answer.events()) for answer in answers} == {"You said 2", "You said 3"}
+    assert stored.count("RUN_FINISHED") == 3
+
+
+@pytest.mark.parametrize("store", ["memory", "sqlite"])
+async def test_a_follow_up_right_after_the_last_event_is_never_refused(
+    store: str, tmp_path: Path
+) -> None:
+    place = store if store == "memory" else f"sqlite:{tmp_path}/threads.db"
+    ends: list[str] = []
+    async with browsing(settings=Settings(threads=place)) as browser:
+        for number in range(200):
+            messages = [user(str(number), f"user-{number}")]
+            async with browser.running(run=f"r{number}", messages=messages) as exchange:
+                await exchange.until("RUN_FINISHED")
+            ends.append(exchange.seen[-1]["type"])
+
+    assert ends == ["RUN_FINISHED"] * 200
+
+
+async def test_a_question_right_after_a_stop_is_never_refused() -> None:
+    gate, model = Gate(), Parrot()
+    ends: list[Any] = []
+    async with browsing(model) as browser:
+        for number in range(50):
+            model.gate = gate
+            async with browser.running(run=f"r{number}") as exchange:
+                await exchange.next()
+                await browser.stop()
+                model.gate = None
+                ends.append((await browser.run(run=f"again-{number}")).events()[-1])
+
+    assert {event["type"] for event in ends} == {"RUN_FINISHED"}
+
+
+@pytest.mark.parametrize("when_busy", ["refuse", "supersede", "queue"])
+async def test_v1_lands_in_the_same_thread_and_always_waits_for_its_turn(when_busy: str) -> None:
+    gate, model = Gate(), Parrot()
+    came: asyncio.Queue[str] = asyncio.Queue()
+
+    def look(connection: HTTPConnection) -> None:
+        came.put_nowait(connection.url.path)
+
+    settings = set_to(when_busy)
+    async with browsing(model, settings=settings, authenticate=look) as browser:
+        model.gate = gate
+        async with browser.running(run="r1") as first:
+            await first.next()
+            await came.get()
+            v1 = asyncio.create_task(_v1(browser))
+            await came.get()
+            asked_meanwhile = len(model.requests)
+            model.gate = None
+            gate.release(3)
+            events = await first.rest()
+        answer = await v1
+        stored = (await browser.connect()).events()
+
+    assert asked_meanwhile == 1
+    assert events[-1]["type"] == "RUN_FINISHED"
+    assert b"SuccessResponseStatus" in answer
+    assert text_of(stored) == "You said HiYou said v1"
+    said = [
+        message["content"]
+        for event in stored
+        if event["type"] == "RUN_STARTED"
+        for message in event["input"]["messages"]
+    ]
+    assert said == ["Hi", "v1"]
+
+
+async def test_an_agui_run_goes_on_where_v1_ended() -> None:
+    async with browsing() as browser:
+        await _v1(browser)
+        asked = [user("v1", "v1-user"), user("Now", "user-2")]
+        await browser.run(run="r2", messages=asked)
+        stored = (await browser.connect()).events()
+        messages = (await browser.ask("GET", "/threads/t/messages")).json()["messages"]
+
+    assert text_of(stored) == "You said v1You said Now"
+    assert [message["content"] for message in messages] == [
+        "v1",
+        "You said v1",
+        "Now",
+        "You said Now",
+    ]
+
+
+async def _v1(browser: Browser) -> bytes:
+    from tests.wire.client import HEADERS
+    from tests.wire.documents import user as asked
+
+    body = chat(asked("v1", "v1-user"), threadId="t")
+    return (await browser.ask("POST", "", body, HEADERS)).body
+
+
+def _question(run: str) -> dict[str, Any]:
+    from tests.wire_agui.http import run_input
+
+    return run_input(run=run)

@@ -10,8 +10,25 @@ from typing import Any
 import orjson
 
 
+_DEEPEST = 254
+"""Levels; orjson reads more than it writes."""
+
+
 def loads(data: bytes) -> Any:
-    """Read JSON; half a character becomes U+FFFD. Raises `ValueError` for anything else."""
+    """Read JSON; half a character becomes U+FFFD. Raises `ValueError` for anything else.
+
+    What is nested more than 254 levels deep is refused, for it could not be written again.
+    """
+    value = _loads(data)
+    if len(data) > 2 * _DEEPEST and data.count(b"[") + data.count(b"{") > _DEEPEST:
+        try:
+            orjson.dumps(value)
+        except TypeError as error:
+            raise ValueError("nested too deeply") from error
+    return value
+
+
+def _loads(data: bytes) -> Any:
     try:
         return orjson.loads(data)
     except orjson.JSONDecodeError:

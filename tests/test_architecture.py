@@ -18,7 +18,10 @@ DOCUMENTS = [
     ROOT / "tests" / "conformance" / "DIVERGENCES.md",
 ]
 _PATH = re.compile(r"`([\w.-]+/[\w./-]*|[\w-]+\.(?:py|md|yml|toml|graphql))`")
-_MODULE = re.compile(r"(?:transports|agents|adapters|actions|bus|security)/[\w/]+\.py|runtime\.py")
+_MODULE = re.compile(
+    r"(?:transports|agents|adapters|actions|agui|bus|security|threads)/[\w/]+\.py"
+    r"|(?:runtime|conversations|ordering|upstream)\.py"
+)
 _LINK = re.compile(r"\]\(([^)\s]+)\)")
 
 

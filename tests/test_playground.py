@@ -1,17 +1,20 @@
 import re
 from base64 import b64encode
 from hashlib import sha256
+from pathlib import Path
 
 import pytest
 from starlette.applications import Starlette
 from starlette.routing import Mount
 from starlette.testclient import TestClient
 
+from copilot_runtime import playground
 from copilot_runtime.interfaces import ActionContext
 from copilot_runtime.playground import playground_route
 from copilot_runtime.playground.clock import get_time
 
 pytestmark = pytest.mark.anyio
+FOLDER = Path(playground.__file__).parent
 CALL = ActionContext(thread_id="t", run_id="r", call_id="c", properties={}, headers={})
 
 
@@ -25,6 +28,14 @@ def test_the_page_knows_where_its_endpoint_is(client: TestClient):
 
     assert answer.headers["content-type"] == "text/html; charset=utf-8"
     assert 'data-endpoint="/graphql"' in answer.text
+
+
+def test_every_part_of_the_page_is_in_the_page(client: TestClient):
+    page = client.get("/").text
+    parts = [part for part in FOLDER.rglob("*") if part.suffix in (".css", ".js")]
+
+    assert len(parts) == 11
+    assert [part.name for part in parts if part.read_text("utf-8") not in page] == []
 
 
 def test_a_mounted_page_adds_where_it_is_mounted():

@@ -176,8 +176,7 @@ def test_every_program_runs_and_what_it_makes_answers(block: Block, run: Run) ->
     names = run(block)
     if "runtime" not in names:
         return
-    found = names["runtime"].runtime.agents
-    agents = list(found(Caller(user="ann")) if callable(found) else found)
+    agents = list(asyncio.run(names["runtime"].runtime.agents_for(Caller(user="ann"))))
     session = {"agentSession": {"agentName": agents[0]}} if agents else {}
     response = ask(names, "think", **session)
     assert response["status"]["code"] == "Success"
@@ -423,6 +422,7 @@ def _parse(arguments: list[str]) -> None:
     from copilot_runtime.cli import cli
 
     command: Any = get_command(cli)
+    name = ""
     while hasattr(command, "commands"):
         name, *arguments = arguments
         command = command.commands[name]

@@ -22,22 +22,33 @@ class ClientGone(Exception):
     """The client left before it had said what it wants."""
 
 
+_MOST_PASSED_OVER = 64 * 1024 * 1024
+
+
 async def read_body(receive: Receive, headers: Mapping[str, str], limit: int) -> bytes:
-    """Collect the body. Raises `BadRequest` (413) when it is larger than `limit` bytes."""
+    """Collect the body. Raises `BadRequest` (413) when it is larger than `limit` bytes.
+
+    The rest of one that is too large is passed over: a client that is still sending when the
+    connection closes never sees the answer.
+    """
     too_large = BadRequest(f"The request body is larger than {limit} bytes.", 413, "LIMIT_EXCEEDED")
     length = headers.get("content-length", "")
-    if length.isdigit() and int(length) > limit:
+    if length.isdecimal() and int(length) > limit + _MOST_PASSED_OVER:
         raise too_large
     pieces: list[bytes] = []
     size = 0
-    while True:
+    while size <= limit + _MOST_PASSED_OVER:
         message = await receive()
         if message["type"] == "http.disconnect":
             raise ClientGone
         piece: bytes = message.get("body", b"")
         size += len(piece)
-        if size > limit:
-            raise too_large
-        pieces.append(piece)
+        if size <= limit:
+            pieces.append(piece)
+        else:
+            pieces.clear()
         if not message.get("more_body", False):
-            return pieces[0] if len(pieces) == 1 else b"".join(pieces)
+            break
+    if size > limit:
+        raise too_large
+    return pieces[0] if len(pieces) == 1 else b"".join(pieces)

@@ -2,8 +2,8 @@
 
     uvicorn --app-dir examples/threads app:app
 
-Open http://127.0.0.1:8000/, choose Threads, and write `Bearer ann` into the authorization header;
-then `Bearer bob`. Each sees only what they talked about. Stop the server, and start it again. On
+Open http://127.0.0.1:8000/ and write `Bearer ann` into the authorization header; then `Bearer bob`.
+Each sees only what they talked about. Stop the server, and start it again. On
 the command line, the operator sees everybody's:
 
     copilot-runtime threads list --store sqlite:.copilot/example.db

@@ -108,6 +108,10 @@ def threads(page: Page) -> Locator:
     return page.get_by_role("list", name="Threads").get_by_role("link")
 
 
+def titles(page: Page) -> Locator:
+    return threads(page).locator(".title")
+
+
 async def tool_of_thread(page: Page, thread: str, tool: str) -> None:
     await page.get_by_role("button", name=f"More for {thread}").click()
     await page.get_by_role("button", name=tool, exact=True).click()

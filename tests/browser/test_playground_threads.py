@@ -14,6 +14,7 @@ from tests.browser.playground import (
     say,
     served,
     threads,
+    titles,
     tool_of_thread,
 )
 
@@ -88,7 +89,7 @@ async def test_threads_survive_a_restart_of_the_server(browser: Browser, tmp_pat
         async with served(a_runtime(DemoAdapter(pace=0), store)) as url:
             await page.goto(url + address)
 
-            await expect(threads(page)).to_contain_text(["hello"])
+            await expect(titles(page)).to_have_text(["hello"])
             await expect(answer(page)).to_contain_text("Hello!")
             await page.close()
 
@@ -128,10 +129,12 @@ async def test_a_thread_can_be_given_a_name(browser: Browser):
         await expect(name).to_be_focused()
         await name.fill("Greetings")
         await name.press("Enter")
-        await expect(threads(page)).to_contain_text(["Greetings", "think"])
+        await expect(page.get_by_role("button", name="More for Greetings")).to_be_focused()
+        await expect(page.get_by_role("button", name="Rename")).to_have_count(0)
+        await expect(titles(page)).to_have_text(["Greetings", "think"])
         await page.reload()
 
-        await expect(threads(page)).to_contain_text(["Greetings", "think"])
+        await expect(titles(page)).to_have_text(["Greetings", "think"])
 
 
 async def test_escape_keeps_the_name_as_it_was(browser: Browser):
@@ -141,7 +144,7 @@ async def test_escape_keeps_the_name_as_it_was(browser: Browser):
         await page.get_by_label("Name of the thread").fill("Never")
         await page.keyboard.press("Escape")
 
-        await expect(threads(page)).to_contain_text(["think", "hello"])
+        await expect(titles(page)).to_have_text(["think", "hello"])
         await expect(page.get_by_role("button", name="More for think")).to_be_focused()
 
 
@@ -149,7 +152,7 @@ async def test_an_archived_thread_is_out_of_the_way_and_can_come_back(browser: B
     async with playground(browser, DemoAdapter(pace=0)) as page:
         await two_threads(page)
         await tool_of_thread(page, "hello", "Archive")
-        await expect(threads(page)).to_contain_text(["think"])
+        await expect(titles(page)).to_have_text(["think"])
         await page.get_by_label("Show archived").check()
         await tool_of_thread(page, "hello", "Unarchive")
         await expect(page.locator("li.archived")).to_have_count(0)
@@ -167,7 +170,7 @@ async def test_a_thread_is_deleted_only_after_a_question(browser: Browser):
         await page.get_by_role("button", name="Delete").click()
         await page.get_by_role("dialog").get_by_role("button", name="Delete").click()
 
-        await expect(threads(page)).to_contain_text(["hello"])
+        await expect(titles(page)).to_have_text(["hello"])
         await expect(page.locator(".user")).to_have_count(0)
         assert "#" not in page.url
 
@@ -246,7 +249,7 @@ async def two_threads(page: Page) -> None:
     await page.get_by_role("button", name="New chat").click()
     await say(page, "think")
     await expect(answer(page)).to_contain_text("I have thought about it.")
-    await expect(threads(page)).to_contain_text(["think", "hello"])
+    await expect(titles(page)).to_have_text(["think", "hello"])
 
 
 ASK = """async (threadId, content, tools = []) => {

@@ -100,10 +100,11 @@ const EVENTS = {
   RUN_STARTED(thread, event) {
     thread.interrupts = [];
     for (const item of thread.items) if (PASSING.has(item.kind)) thread.changed.add(item);
-    thread.run = { id: event.runId, items: [], ended: false, error: null };
+    thread.run = { id: event.runId, items: [], ended: false };
     for (const message of event.input?.messages ?? []) thread.learn(message);
   },
   RUN_FINISHED(thread, event) {
+    thread.run ??= { id: event.runId, items: [] };
     thread.close();
     thread.run.ended = true;
     const asked = event.outcome?.type === "interrupt" ? event.outcome.interrupts : [];

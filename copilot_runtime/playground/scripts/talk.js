@@ -80,11 +80,12 @@ function begun(mine) {
 }
 
 async function act(mine) {
+  const conversation = thread;
   let acted = false;
-  for (const call of thread.unanswered()) {
+  for (const call of conversation.unanswered()) {
     if (!TOOLS[call.function.name] || mine.controller.signal.aborted) continue;
     const content = await resultOf(call);
-    thread.add({ id: newId(), role: "tool", toolCallId: call.id, content });
+    conversation.add({ id: newId(), role: "tool", toolCallId: call.id, content });
     acted = true;
   }
   draw();
@@ -105,8 +106,10 @@ function open() {
     for await (const found of events(pathOf("connect"), body, mine.controller.signal)) {
       found.forEach((event) => conversation.apply(event));
       if (thread !== conversation) show(conversation);
-      mine.run = conversation.run?.id;
-      if (mine.stop && !conversation.run?.ended) stop();
+      if (mine.run !== conversation.run?.id) {
+        mine.run = conversation.run.id;
+        if (mine.stop) stop();
+      }
       scheduleDraw();
     }
     if (thread !== conversation) show(conversation);

@@ -4,6 +4,7 @@ const PAGE = 30;
 let threads = [];
 let wanted = PAGE;        // how many the list shows, if there are as many
 let refreshing = null;
+let asked = 0;
 let opened = null;        // the thread whose tools are shown
 let renaming = null;
 const firstWords = new Map();
@@ -37,7 +38,7 @@ async function refreshThreads() {
 }
 
 async function readThreads() {
-  const found = [];
+  const found = [], mine = ++asked;
   let cursor = null;
   do {
     const query = new URLSearchParams({ limit: String(wanted - found.length) });
@@ -47,6 +48,7 @@ async function readThreads() {
     found.push(...page.threads);
     cursor = page.nextCursor;
   } while (cursor && found.length < wanted);
+  if (mine !== asked) return;  // somebody asked later, for something else perhaps
   threads = found;
   $("more").hidden = !cursor;
 }
@@ -167,8 +169,10 @@ function nameField(each) {
   field.onblur = () => done(true);
   field.onkeydown = (event) => {
     if (event.isComposing) return;
-    if (event.key === "Enter") done(true);
-    if (event.key === "Escape") { event.stopPropagation(); done(false); }
+    if (event.key !== "Enter" && event.key !== "Escape") return;
+    event.preventDefault();  // or Enter presses the button that is focused next
+    event.stopPropagation();
+    done(event.key === "Enter");
   };
   return field;
 }
@@ -186,19 +190,22 @@ async function remove(each) {
   await new Promise((closed) => $("question").addEventListener("close", closed, { once: true }));
   if ($("question").returnValue !== "delete") return;
   opened = null;
-  await change(each, "DELETE", "", { agentId: each.agentId });
-  if (each.id === threadId && !threads.some(({ id }) => id === each.id)) newChat();
+  if ((await change(each, "DELETE", "", { agentId: each.agentId })) && each.id === threadId) newChat();
 }
 
+/* Tells the server what is to be different, and whether it is. */
 async function change({ id }, method, below, body) {
+  let done = true;
   try {
     await json(method, `/threads/${encodeURIComponent(id)}${below}`, body);
   } catch (error) {
+    done = false;
     showProblem(error, [["Look again", (event) => { event.target.closest(".banner").remove(); refreshThreads(); }]]);
   }
   await readThreads().catch(() => {});
   drawThreads();
   tabs?.postMessage({});
+  return done;
 }
 
 $("more").onclick = () => { wanted += PAGE; refreshThreads(); };

@@ -13,6 +13,7 @@ TABLES = (
     ("agent", "copilot_runtime.agents", "AGENTS"),
     ("action source", "copilot_runtime.actions", "SOURCES"),
     ("bus", "copilot_runtime.bus", "BUSES"),
+    ("store of threads", "copilot_runtime.threads", "STORES"),
     ("transport", "copilot_runtime.transports", "TRANSPORTS"),
 )
 """Every table of names: what an entry is called, the module it is in, and its name there."""

@@ -156,10 +156,13 @@ class Conversations:
     async def aclose(self) -> None:
         """Stop all runs and leave no task behind. The store is closed by whoever opened it."""
         self._closing = True
-        await self.runtime.aclose()
-        for task in [*self._naming]:
-            task.cancel()
-        await asyncio.gather(*self._naming, return_exceptions=True)
+        try:
+            await self.runtime.aclose()
+            for task in [*self._naming]:
+                task.cancel()
+            await asyncio.gather(*self._naming, return_exceptions=True)
+        finally:
+            self._closing = False  # an application may start again
 
     async def _admit(self, thread: ThreadKey, run: RunInput) -> _Live:
         """Make this run the one its thread answers with."""

@@ -81,6 +81,7 @@ class ActionContext:
     call_id: str
     properties: Mapping[str, Any]
     headers: Mapping[str, str]
+    user: str | None = None
 
 
 RunAction = Callable[[Mapping[str, Any], ActionContext], Awaitable[Any]]

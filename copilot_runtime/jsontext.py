@@ -9,7 +9,6 @@ from typing import Any
 
 import orjson
 
-
 _DEEPEST = 254
 """Levels; orjson reads more than it writes."""
 

@@ -147,9 +147,12 @@ class Runtime:
     async def aclose(self) -> None:
         """Stop all runs; wait until each has written its last event and told the hooks."""
         self._closing = True
-        for key in [*self._tasks]:
-            self.stop(key)
-        await asyncio.gather(*self._spawned, return_exceptions=True)
+        try:
+            for key in [*self._tasks]:
+                self.stop(key)
+            await asyncio.gather(*self._spawned, return_exceptions=True)
+        finally:
+            self._closing = False  # an application may start again
 
     def _admit(self, key: str) -> None:
         """Take a place for a run. Raises when there is none, or the run has one."""

@@ -209,6 +209,7 @@ class _Turn:
             call_id=call_id,
             properties=self.run.properties,
             headers=self.run.headers,
+            user=self.run.user,
         )
         arguments = "".join(call.arguments)
         work = (

@@ -44,13 +44,11 @@ _MIGRATIONS = (
         log BLOB NOT NULL,
         PRIMARY KEY (thread, id)
     ) WITHOUT ROWID;
-    CREATE TABLE events (
-        thread INTEGER NOT NULL,
-        run INTEGER NOT NULL,
-        number INTEGER NOT NULL,
-        data BLOB NOT NULL,
-        PRIMARY KEY (thread, run, number)
-    ) WITHOUT ROWID;
+    CREATE TABLE journal (
+        id INTEGER PRIMARY KEY,
+        server TEXT NOT NULL,
+        data BLOB NOT NULL
+    );
     CREATE TABLE known (
         thread INTEGER NOT NULL REFERENCES threads ON DELETE CASCADE,
         name TEXT NOT NULL,
@@ -61,8 +59,8 @@ _MIGRATIONS = (
 """Each brings a file from one version to the next. Times are microseconds since 1970.
 
 Each transaction writes every page it touched, so there are few tables and indexes. A run that
-goes on (`threads.running`) has its first event in its `log` and what follows in `events`; an
-ended one has its whole log in `log`.
+goes on (`threads.running`) has its first events in its `log` and what follows in the `journal` of
+its server; an ended one has its whole log in `log`.
 """
 
 

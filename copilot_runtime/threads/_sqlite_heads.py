@@ -59,11 +59,7 @@ def update_thread(
 
 
 def delete_thread(db: sqlite3.Connection, key: ThreadKey) -> bool:
-    """Delete a thread and what was written of its run; the rest goes by its foreign keys."""
-    db.execute(
-        "DELETE FROM events WHERE thread = (SELECT id FROM threads WHERE owner = ? AND thread = ?)",
-        key,
-    )
+    """Delete a thread; its runs go by their foreign keys."""
     return db.execute("DELETE FROM threads WHERE owner = ? AND thread = ?", key).rowcount > 0
 
 

@@ -9,6 +9,7 @@ import orjson
 from copilot_runtime.events import Event, RunStarted
 from copilot_runtime.interfaces import DEFAULT_AGENT, RunInput
 from copilot_runtime.messages import Message
+from copilot_runtime.threads._sqlite_journal import forget, note, said, servers
 from copilot_runtime.threads.clock import from_datetime, to_datetime
 from copilot_runtime.threads.codec import decode, encode
 from copilot_runtime.threads.compact import compact
@@ -58,7 +59,7 @@ def begin_run(
         if running is not None:
             if is_alive(other):
                 raise busy(key)
-            _end_dead_run(db, number, running, now=now)
+            _end_dead_run(db, number, running, said(db, other, [running])[running], now=now)
         db.execute(
             "UPDATE threads SET updated = ?, last_run = ?, running = ?, server = ? WHERE id = ?",
             (now, now, now, server, number),
@@ -95,24 +96,38 @@ def undo_begin(db: sqlite3.Connection, begun: Begun) -> None:
     )
 
 
-def write_segments(
-    db: sqlite3.Connection, *, segments: Sequence[tuple[int, Begun, Segment]]
+def note_segments(
+    db: sqlite3.Connection, *, server: str, now: int, segments: Sequence[tuple[Begun, Segment]]
 ) -> None:
-    """Add to logs, each segment by its time; what belongs to a deleted run goes nowhere.
+    """Add to the logs of runs that go on, in one statement."""
+    parts = [(begun.run, segment.events) for begun, segment in segments]
+    note(db, server=server, now=now, parts=parts)
 
-    Another server may have deleted it. Then rows without a run remain, until this server comes
-    to the end of the run, or another is opened.
-    """
-    rows = [
-        (begun.thread, begun.run, now, encode(segment.events))
-        for now, begun, segment in segments
-        if segment.whole is None
-    ]
-    if rows:
-        db.executemany("INSERT INTO events (thread, run, number, data) VALUES (?, ?, ?, ?)", rows)
-    for now, begun, segment in segments:
+
+def write_segments(
+    db: sqlite3.Connection, *, server: str, now: int, segments: Sequence[tuple[Begun, Segment]]
+) -> None:
+    """Add to logs, and end runs; what belongs to a deleted run goes nowhere."""
+    going_on = [(begun, segment) for begun, segment in segments if segment.whole is None]
+    if going_on:
+        note_segments(db, server=server, now=now, segments=going_on)
+    for begun, segment in segments:
         if segment.whole is not None:
             _end(db, begun.thread, begun.run, segment.whole, compact(segment.whole), now=now)
+
+
+def shorten_journal(
+    db: sqlite3.Connection, *, server: str, runs: Sequence[Begun], before: int
+) -> None:
+    """Bring what runs said before a time from the journal to their logs: some go on for hours."""
+    moved = said(db, server, [begun.run for begun in runs], before=before)
+    for begun in runs:
+        at = (begun.thread, begun.run)
+        row = db.execute("SELECT log FROM runs WHERE thread = ? AND id = ?", at).fetchone()
+        if row is not None and moved[begun.run]:  # else it was deleted, or has said nothing
+            log = with_head(decode(row[0], _where(*at)), moved[begun.run])
+            db.execute("UPDATE runs SET log = ? WHERE thread = ? AND id = ?", (encode(log), *at))
+    forget(db, server, before=before)
 
 
 def end_dead_runs(db: sqlite3.Connection, *, now: int, is_alive: IsAlive) -> int:
@@ -120,19 +135,22 @@ def end_dead_runs(db: sqlite3.Connection, *, now: int, is_alive: IsAlive) -> int
     going_on = db.execute(
         "SELECT id, running, server FROM threads WHERE running IS NOT NULL"
     ).fetchall()
-    dead = {server for server in {row[2] for row in going_on} if not is_alive(server)}
-    ended_now = [(thread, run) for thread, run, server in going_on if server in dead]
-    for thread, run in ended_now:
-        _end_dead_run(db, thread, run, now=now)
-    db.execute(
-        "DELETE FROM events WHERE NOT EXISTS"
-        " (SELECT 1 FROM threads WHERE id = events.thread AND running = events.run)"
-    )
-    return len(ended_now)
+    count = 0
+    for dead in {row[2] for row in going_on} | servers(db):
+        if is_alive(dead):
+            continue
+        runs = {run: thread for thread, run, server in going_on if server == dead}
+        logs = said(db, dead, runs)
+        for run, thread in runs.items():
+            _end_dead_run(db, thread, run, logs[run], now=now)
+        forget(db, dead)
+        count += len(runs)
+    return count
 
 
 def read_runs(db: sqlite3.Connection, thread: int) -> Sequence[StoredRun]:
     """Return the runs of a thread, the oldest first."""
+    (server,) = db.execute("SELECT server FROM threads WHERE id = ?", (thread,)).fetchone()
     rows = db.execute(
         "SELECT id, key, run_id, agent, began, ended, log FROM runs"
         " WHERE thread = ? ORDER BY began, id",
@@ -145,7 +163,10 @@ def read_runs(db: sqlite3.Connection, thread: int) -> Sequence[StoredRun]:
             agent=agent,
             began_at=to_datetime(began),
             ended=end is not None,
-            events=_log(db, thread, run, log) if end is None else decode(log, _where(thread, run)),
+            events=with_head(
+                decode(log, _where(thread, run)),
+                said(db, server, [run])[run] if end is None else (),
+            ),
         )
         for run, key, run_id, agent, began, end, log in rows
     ]
@@ -185,7 +206,6 @@ def _end(
     now: int,
 ) -> None:
     """Keep the shortened log of a run that has ended, and the names of what it made."""
-    db.execute("DELETE FROM events WHERE thread = ? AND run = ?", (thread, run))
     ending = db.execute(
         "UPDATE runs SET ended = ?, log = ? WHERE thread = ? AND id = ?",
         (now, encode(short), thread, run),
@@ -198,30 +218,20 @@ def _end(
         _remember(db, thread, names_in(whole))
 
 
-def _end_dead_run(db: sqlite3.Connection, thread: int, run: int, *, now: int) -> None:
+def _end_dead_run(
+    db: sqlite3.Connection, thread: int, run: int, events: Sequence[Event], *, now: int
+) -> None:
     row = db.execute("SELECT log FROM runs WHERE thread = ? AND id = ?", (thread, run)).fetchone()
     if row is None:  # a damaged file: at least the thread is free again
         db.execute("UPDATE threads SET running = NULL, server = NULL WHERE id = ?", (thread,))
         return
-    log = ended([], _log(db, thread, run, row[0]))
+    log = ended(decode(row[0], _where(thread, run)), events)
     _end(db, thread, run, log, log, now=now)
 
 
-def _log(db: sqlite3.Connection, thread: int, run: int, head: bytes) -> Sequence[Event]:
-    """Return what was written so far of a run that goes on."""
-    rows = db.execute(
-        "SELECT number, data FROM events WHERE thread = ? AND run = ? ORDER BY number",
-        (thread, run),
-    )
-    events = [event for row, data in rows for event in decode(data, _where(thread, run, row))]
-    return with_head(decode(head, _where(thread, run)), events)
-
-
-def _where(thread: int, run: int, row: int | None = None) -> str:
+def _where(thread: int, run: int) -> str:
     """Name a row as one finds it with `sqlite3`."""
-    if row is None:
-        return f"table 'runs', thread {thread}, id {run}"
-    return f"table 'events', thread {thread}, run {run}, number {row}"
+    return f"table 'runs', thread {thread}, id {run}"
 
 
 def _known_among(db: sqlite3.Connection, thread: int, names: Iterable[str]) -> Sequence[str]:

@@ -37,13 +37,18 @@ class Writer:
         await self._ready.future
 
     def do(
-        self, work: Work[T], unheard: Callable[[T], object] | None = None
+        self,
+        work: Work[T],
+        unheard: Callable[[T], object] | None = None,
+        *,
+        one_statement: bool = False,
     ) -> "asyncio.Future[T]":
         """Do all of some work, or nothing if it raises. It is done even if nobody waits for it.
 
-        Then `unheard` is called with its result, in the event loop.
+        Then `unheard` is called with its result, in the event loop. Work of `one_statement` is
+        cheaper, where there is no other.
         """
-        job = _job(work, unheard)
+        job = _job(work, unheard, one_statement)
         self._queue.put(job)
         return job.future
 
@@ -115,14 +120,19 @@ class _Job(NamedTuple):
     future: "asyncio.Future[Any]"
     loop: asyncio.AbstractEventLoop
     unheard: Callable[[Any], object] | None
+    one_statement: bool
 
 
 _Outcome = tuple[_Job, Any, BaseException | None]
 
 
-def _job(work: Work[Any], unheard: Callable[[Any], object] | None = None) -> _Job:
+def _job(
+    work: Work[Any],
+    unheard: Callable[[Any], object] | None = None,
+    one_statement: bool = False,
+) -> _Job:
     loop = asyncio.get_running_loop()
-    return _Job(work, loop.create_future(), loop, unheard)
+    return _Job(work, loop.create_future(), loop, unheard, one_statement)
 
 
 def _nothing(connection: sqlite3.Connection) -> None:
@@ -132,6 +142,8 @@ def _nothing(connection: sqlite3.Connection) -> None:
 def _done(connection: sqlite3.Connection, jobs: Sequence[_Job]) -> Sequence[_Outcome]:
     """Do work in one transaction; if the file fails, each piece in one of its own."""
     try:
+        if len(jobs) == 1 and jobs[0].one_statement:  # which is a transaction by itself
+            return [(jobs[0], jobs[0].work(connection), None)]
         connection.execute("BEGIN IMMEDIATE")
         if len(jobs) == 1:
             outcomes = [(jobs[0], jobs[0].work(connection), None)]
@@ -162,8 +174,10 @@ def _one(connection: sqlite3.Connection, job: _Job) -> _Outcome:
 
 
 def _deliver(outcomes: Sequence[_Outcome]) -> None:
-    for loop in {job.loop for job, _, _ in outcomes}:
-        mine = [outcome for outcome in outcomes if outcome[0].loop is loop]
+    by_loop: dict[asyncio.AbstractEventLoop, list[_Outcome]] = {}
+    for outcome in outcomes:
+        by_loop.setdefault(outcome[0].loop, []).append(outcome)
+    for loop, mine in by_loop.items():
         with contextlib.suppress(RuntimeError):  # that loop has ended: nobody waits
             loop.call_soon_threadsafe(_settle, mine)
 

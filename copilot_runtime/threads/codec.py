@@ -6,7 +6,7 @@ while somebody waits for it.
 
 import json
 import logging
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, is_dataclass
 from functools import cache
 from math import isfinite
@@ -33,29 +33,31 @@ def encode(events: Sequence[Event]) -> bytes:
         return b"[" + b",".join(_each(events)) + b"]"
 
 
+def encode_parts(parts: Iterable[tuple[int, Sequence[Event]]]) -> bytes:
+    """Write events of several logs as one JSON array: `[[number, event, ...], ...]`."""
+    rows = [[number, *events] for number, events in parts]
+    try:
+        return orjson.dumps(rows, default=_as_json)
+    except TypeError:
+        return b"[" + b",".join(map(_part, rows)) + b"]"
+
+
 def decode(data: bytes | str, where: str) -> list[Event]:
     """Read what `encode` wrote. What cannot be read is left out, with one line naming `where`."""
-    try:
-        rows = jsontext.loads(data if isinstance(data, bytes) else data.encode())
-    except (ValueError, AttributeError) as error:
-        logger.error("Left out what cannot be read in %s: %s", where, error)
-        return []
-    if not isinstance(rows, list):
-        logger.error("Left out what cannot be read in %s: it is not a list", where)
-        return []
-    events: list[Event] = []
-    wrong: list[str] = []
-    readers = _readers()
-    for row in rows:
-        try:
-            events.append(readers[row["type"]](row))
-        except (KeyError, TypeError, ValueError) as error:
-            wrong.append(f"{type(error).__name__}: {error}")
-    if wrong:
-        logger.error(
-            "Left out %s of %s events in %s: %s", len(wrong), len(rows), where, wrong[0][:200]
-        )
-    return events
+    return _known(_loaded(data, where), where)
+
+
+def decode_parts(
+    data: bytes | str, where: str, wanted: Container[int]
+) -> Iterator[tuple[int, list[Event]]]:
+    """Read those logs of what `encode_parts` wrote whose numbers are wanted, as `decode` does."""
+    for part in _loaded(data, where):
+        match part:
+            case [int(number), *rows]:
+                if number in wanted:
+                    yield number, _known(rows, where)
+            case _:
+                logger.error("Left out what cannot be read in %s: it has no number", where)
 
 
 def events_of(rows: Any) -> list[Event]:
@@ -72,12 +74,46 @@ def events_of(rows: Any) -> list[Event]:
     return events
 
 
+def _loaded(data: bytes | str, where: str) -> list[Any]:
+    try:
+        rows = jsontext.loads(data if isinstance(data, bytes) else data.encode())
+    except (ValueError, AttributeError) as error:
+        logger.error("Left out what cannot be read in %s: %s", where, error)
+        return []
+    if not isinstance(rows, list):
+        logger.error("Left out what cannot be read in %s: it is not a list", where)
+        return []
+    return rows
+
+
+def _known(rows: Sequence[Any], where: str) -> list[Event]:
+    """Return the events among some rows."""
+    events: list[Event] = []
+    wrong: list[str] = []
+    readers = _readers()
+    for row in rows:
+        try:
+            events.append(readers[row["type"]](row))
+        except (KeyError, TypeError, ValueError) as error:
+            wrong.append(f"{type(error).__name__}: {error}")
+    if wrong:
+        logger.error(
+            "Left out %s of %s events in %s: %s", len(wrong), len(rows), where, wrong[0][:200]
+        )
+    return events
+
+
 def _as_json(value: Any) -> Any:
     if isinstance(value, Mapping):
         return dict(value)
     if isinstance(value, Iterable):
         return list(value)
     return str(value)
+
+
+def _part(row: Sequence[Any]) -> bytes:
+    number, *events = row
+    return b"[" + b",".join([b"%d" % number, *_each(events)]) + b"]"
 
 
 def _each(events: Iterable[Event]) -> Iterable[bytes]:

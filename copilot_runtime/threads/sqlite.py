@@ -3,7 +3,8 @@
 import asyncio
 import logging
 import sqlite3
-from collections.abc import Awaitable, Sequence
+from collections.abc import Awaitable, Iterable, Sequence
+from contextlib import suppress
 from datetime import datetime
 from functools import partial
 from pathlib import Path
@@ -22,12 +23,15 @@ from copilot_runtime.threads._sqlite_heads import (
     put_thread,
     update_thread,
 )
+from copilot_runtime.threads._sqlite_journal import forget
 from copilot_runtime.threads._sqlite_runs import (
     Begun,
     begin_run,
     end_dead_runs,
+    note_segments,
     put_runs,
     read_runs,
+    shorten_journal,
     thread_number,
     undo_begin,
     write_segments,
@@ -52,6 +56,12 @@ logger = logging.getLogger("copilot_runtime.threads")
 _EXPIRED_AT_ONCE = 100
 """Threads forgotten in one transaction: answers wait for it."""
 
+_WRITES_KEPT = 250
+"""Writes after which the journal is tidied."""
+
+_LONG = 60_000_000
+"""How much of a run that goes on the journal holds at least, in microseconds."""
+
 
 class SqliteThreads:
     """Threads in one file, which is made when it is first needed, with its folder.
@@ -68,6 +78,9 @@ class SqliteThreads:
         self._opening = asyncio.Lock()
         self._file: _File | None = None
         self._running: dict[str, Begun] = {}
+        self._writes = 0
+        self._moved = 0
+        """Before this time, the journal has nothing of runs that go on."""
 
     async def open(self) -> None:
         """Open the file, and end the runs of servers that died.
@@ -98,18 +111,26 @@ class SqliteThreads:
 
     async def write(self, segments: Sequence[Segment]) -> None:
         """Add to logs. What belongs to a thread that was deleted goes nowhere."""
-        file = await self._opened()
-        first = self._clock.now(len(segments) or 1)
+        file = self._file or await self._opened()
         known = [
-            (first + place, self._running[segment.key], segment)
-            for place, segment in enumerate(segments)
-            if segment.key in self._running
+            (begun, segment)
+            for segment in segments
+            if (begun := self._running.get(segment.key)) is not None
         ]
-        if known:
-            await self._told(file.writer.do(partial(write_segments, segments=known)))
-        for _, _, segment in known:
-            if segment.whole is not None:
-                self._running.pop(segment.key, None)
+        if not known:
+            return
+        self._writes += 1
+        if self._writes % _WRITES_KEPT == 0:
+            await self._tidy(file)
+        now, server = self._clock.now(), file.server.id
+        ended = [segment.key for _, segment in known if segment.whole is not None]
+        if ended:
+            work = partial(write_segments, server=server, now=now, segments=known)
+        else:
+            work = partial(note_segments, server=server, now=now, segments=known)
+        writing = file.writer.do(work, lambda _: self._forget(ended), one_statement=not ended)
+        await self._told(writing)
+        self._forget(ended)
 
     async def list(self, query: ThreadQuery) -> ThreadPage:
         """Return a page of threads. Raises `Misuse` for a cursor that is none."""
@@ -138,9 +159,10 @@ class SqliteThreads:
         """Forget a thread; a run that goes on is kept no more."""
         if not is_possible(key):
             return False
-        for name in [name for name, begun in self._running.items() if begun.key == key]:
-            del self._running[name]
-        return await self._write(partial(delete_thread, key=key))
+        file = await self._opened()
+        self._forget([name for name, begun in self._running.items() if begun.key == key])
+        work = partial(_delete, key=key, tidy=self._tidying(file).work)
+        return await self._told(file.writer.do(work))
 
     async def expire(self, before: datetime) -> int:
         """Forget threads not touched since `before`, except those with a run."""
@@ -165,11 +187,36 @@ class SqliteThreads:
         """Finish writing and close the file. What is asked for later opens it again."""
         async with self._opening:
             file, self._file = self._file, None
+            over = not self._running
             self._running.clear()
             if file is not None:
+                if over:
+                    with suppress(sqlite3.Error):  # then whoever opens it next does it
+                        await file.writer.do(partial(forget, server=file.server.id))
                 await file.writer.end()
                 await file.readers.end()
                 file.server.leave()
+
+    def _forget(self, ended: Iterable[str]) -> None:
+        for name in ended:
+            self._running.pop(name, None)
+
+    async def _tidy(self, file: "_File") -> None:
+        """Forget what the journal need not hold any longer."""
+        tidying = self._tidying(file)
+        await self._told(file.writer.do(tidying.work))
+        self._moved = tidying.before
+
+    def _tidying(self, file: "_File") -> "_Tidying":
+        server, now = file.server.id, self._clock.now()
+        runs = [*self._running.values()]
+        oldest = max(self._moved, min((begun.run for begun in runs), default=now))
+        if oldest > now - 2 * _LONG:
+            return _Tidying(partial(forget, server=server, before=oldest), oldest)
+        before = now - _LONG
+        long = [begun for begun in runs if begun.run < before]
+        work = partial(shorten_journal, server=server, runs=long, before=before)
+        return _Tidying(work, before)
 
     async def _opened(self) -> "_File":
         if self._file is not None:
@@ -217,6 +264,12 @@ class _File(NamedTuple):
     server: Server
 
 
+class _Tidying(NamedTuple):
+    work: Work[None]
+    before: int
+    """A time before which the journal has nothing, once that is done, of runs that go on."""
+
+
 def _undo(writer: Writer, begun: Begun) -> None:
     """Forget a run that was begun for somebody who had left."""
     writer.do(partial(undo_begin, begun=begun)).add_done_callback(_heard)
@@ -230,6 +283,12 @@ def _heard(future: "asyncio.Future[None]") -> None:
 def _runs(db: sqlite3.Connection, key: ThreadKey) -> Sequence[StoredRun]:
     thread = thread_number(db, key)
     return [] if thread is None else read_runs(db, thread)
+
+
+def _delete(db: sqlite3.Connection, key: ThreadKey, tidy: Work[None]) -> bool:
+    gone = delete_thread(db, key)
+    tidy(db)  # what was said in it lately
+    return gone
 
 
 def _put(db: sqlite3.Connection, thread: Thread, runs: Sequence[StoredRun], now: int) -> int:

@@ -30,7 +30,6 @@ SENT = {
     "x-azure-ref": "1",
     "x-fastly-id": "1",
     "x-middleware-next": "1",
-    "x-copilotcloud-public-api-key": "1",
     "x-b3-traceid": "1",
     "traceparent": "00-1",
 }

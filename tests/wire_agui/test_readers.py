@@ -5,7 +5,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-
 from starlette.requests import HTTPConnection
 
 from copilot_runtime import Settings
@@ -39,17 +38,16 @@ async def test_a_run_goes_on_when_its_reader_leaves() -> None:
 
 async def test_two_readers_who_come_during_a_run_both_see_all_of_it() -> None:
     gate = Gate()
-    async with browsing(Parrot("one ", "two ", "three", gate=gate)) as browser:
-        async with (
-            browser.running() as first,
-            browser.connecting() as second,
-            browser.connecting() as third,
-        ):
-            gate.release(2)
-            for exchange in (first, second, third):
-                await exchange.until("TEXT_MESSAGE_CONTENT")
-            gate.release(3)
-            seen = [await exchange.rest() for exchange in (first, second, third)]
+    async with (
+        browsing(Parrot("one ", "two ", "three", gate=gate)) as browser, browser.running() as first,
+        browser.connecting() as second,
+        browser.connecting() as third,
+    ):
+        gate.release(2)
+        for exchange in (first, second, third):
+            await exchange.until("TEXT_MESSAGE_CONTENT")
+        gate.release(3)
+        seen = [await exchange.rest() for exchange in (first, second, third)]
 
     assert seen[0] == seen[1] == seen[2]
     assert text_of(seen[0]) == "one two three"
@@ -293,12 +291,11 @@ async def test_stop_by_the_id_of_the_run_stops_it_and_a_second_time_there_is_not
 @pytest.mark.parametrize("body", [{"runId": 5}, {"run": "r"}, ["r"], "r"])
 async def test_a_stop_that_cannot_be_read_stops_nothing(body: object) -> None:
     gate = Gate()
-    async with browsing(Parrot("one", gate=gate)) as browser:
-        async with browser.running() as exchange:
-            await exchange.next()
-            answer = await browser.ask("POST", "/agent/default/stop/t", body)
-            gate.release(3)
-            events = await exchange.rest()
+    async with browsing(Parrot("one", gate=gate)) as browser, browser.running() as exchange:
+        await exchange.next()
+        answer = await browser.ask("POST", "/agent/default/stop/t", body)
+        gate.release(3)
+        events = await exchange.rest()
 
     assert answer.status == 400
     assert events[-1]["type"] == "RUN_FINISHED"

@@ -161,9 +161,11 @@ class Encoder:
             case Usage():
                 self._usage.append(usage(event))
             case Custom(name=name, value=value):
-                self._send("CUSTOM", name=name, value=value)
+                # null is a value here
+                self._frames.append(_frame({"type": "CUSTOM", "name": name, "value": value}))
             case Raw(event=foreign, source=source):
-                self._send("RAW", event=foreign, source=source)
+                told = {"type": "RAW", "event": foreign, **filled(source=source)}
+                self._frames.append(_frame(told))
             case RunFinished():
                 self._finish(event)
             case (
@@ -270,7 +272,8 @@ class Encoder:
 
     def _interrupt(self, event: Interrupt) -> None:
         if self._dialect.interrupts != "outcome":
-            self._send("CUSTOM", name="on_interrupt", value=event.value)
+            value = interrupt(event) if event.value is None else event.value
+            self._send("CUSTOM", name="on_interrupt", value=value)
         if self._dialect.interrupts == "custom":
             return
         self._interrupts.append(interrupt(event))
@@ -302,7 +305,7 @@ class Encoder:
 
     def _fail(self, error: ErrorReport) -> None:
         stopped = error.code == Cancelled.code
-        self._close_all(None if stopped else error)
+        self._close_all(error)  # whoever shows the thread again must not make half a call
         # the client takes `abort` for what the person asked for, and shows no error
         message = "Run stopped by user" if stopped else error.message
         self._send("RUN_ERROR", message=message, code="abort" if stopped else error.code)

@@ -1,0 +1,78 @@
+"""The hook that says whose a request is, and what becomes of what it returns or raises."""
+
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import pytest
+from starlette.exceptions import HTTPException
+from starlette.requests import HTTPConnection
+
+from copilot_runtime.errors import AuthenticationFailed, LimitExceeded
+from copilot_runtime.interfaces import Caller
+from copilot_runtime.transports.callers import Callers, NotWelcome
+
+pytestmark = pytest.mark.anyio
+
+
+def asked(hook: Callable[[HTTPConnection], Any] | None, **headers: str) -> Awaitable[Caller]:
+    raw = [(name.encode(), value.encode()) for name, value in headers.items()]
+    scope = {"type": "http", "path": "/", "query_string": b"", "headers": raw, "state": {}}
+    return Callers(hook, forwards={"authorization"}.__contains__).of(scope, headers)
+
+
+async def test_without_a_hook_everybody_is_nobody() -> None:
+    assert await asked(None, authorization="a", cookie="c") == Caller(
+        user=None, headers={"authorization": "a"}
+    )
+
+
+async def test_a_hook_may_be_a_function_or_a_coroutine() -> None:
+    async def later(connection: HTTPConnection) -> str:
+        return connection.headers["authorization"]
+
+    def at_once(connection: HTTPConnection) -> str:
+        return connection.headers["authorization"]
+
+    assert (await asked(later, authorization="ada")).user == "ada"
+    assert (await asked(at_once, authorization="ada")).user == "ada"
+    assert (await asked(lambda _: None)).user is None
+
+
+@pytest.mark.parametrize("user", ["", 5, b"ada", True, ["ada"]])
+async def test_a_user_that_is_no_text_lets_nobody_in(user: Any) -> None:
+    with pytest.raises(NotWelcome) as refused:
+        await asked(lambda _: user)
+
+    assert refused.value.status == 500
+    assert "ada" not in refused.value.message
+
+
+@pytest.mark.parametrize(
+    ("error", "status", "message"),
+    [
+        (AuthenticationFailed("Who are you?"), 401, "Who are you?"),
+        (LimitExceeded("Not so fast.", status_code=429), 429, "Not so fast."),
+        (HTTPException(403, "Not you."), 403, "Not you."),
+    ],
+)
+async def test_what_a_hook_says_is_what_the_client_hears(
+    error: Exception, status: int, message: str
+) -> None:
+    def refuse(connection: HTTPConnection) -> str:
+        raise error
+
+    with pytest.raises(NotWelcome) as refused:
+        await asked(refuse)
+
+    assert (refused.value.status, refused.value.message) == (status, message)
+
+
+async def test_the_mistakes_of_a_hook_let_nobody_in_and_tell_nothing() -> None:
+    def refuse(connection: HTTPConnection) -> str:
+        raise KeyError("a secret")
+
+    with pytest.raises(NotWelcome) as refused:
+        await asked(refuse)
+
+    assert refused.value.status == 500
+    assert "secret" not in refused.value.message

@@ -1,0 +1,145 @@
+"""Runs in threads: one at a time, and each thread only for its owner."""
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from copilot_runtime.adapters.scripted import Gate, ScriptedAdapter, say
+from copilot_runtime.agents.direct import DirectAgent
+from copilot_runtime.bus.memory import MemoryBus
+from copilot_runtime.conversations import Conversations
+from copilot_runtime.errors import Interrupted, NotFound, ThreadBusy
+from copilot_runtime.events import RunFailed, RunFinished
+from copilot_runtime.interfaces import RunInput
+from copilot_runtime.runtime import Runtime
+from copilot_runtime.threads.memory import MemoryThreads
+from copilot_runtime.threads.recorder import RecordedBus
+from copilot_runtime.threads.store import ThreadKey
+from tests.runs import run_input
+
+pytestmark = pytest.mark.anyio
+
+MINE = ThreadKey("ada", "t")
+
+
+def kept(run_id: str = "r", **more: Any) -> RunInput:
+    given = {"kept": True, "detached": True, "user": "ada", "log": f"log-{run_id}", **more}
+    return run_input(run_id, **given)
+
+
+def conversations(*turns: Any, gate: Gate | None = None, **more: Any) -> Conversations:
+    store = MemoryThreads()
+    model = ScriptedAdapter(*turns, gate=gate)
+    runtime = Runtime(DirectAgent(model), {}, RecordedBus(MemoryBus(), store))
+    return Conversations(runtime, store, **more)
+
+
+async def last_of(found: Conversations, key: str) -> Any:
+    async with asyncio.timeout(10):
+        return [event async for batch in found.follow(key) for event in batch.events][-1]
+
+
+async def test_a_thread_has_the_runs_of_its_owner_only() -> None:
+    found = conversations(say("Hello"))
+    await found.start(kept())
+    await last_of(found, "log-r")
+    mine, log = await found.history(MINE)
+    others, _ = await found.history(ThreadKey("eve", "t"))
+
+    assert [run.run_id for run in mine] == ["r"]
+    assert log is None
+    assert others == []
+
+
+async def test_while_it_is_answered_a_thread_takes_no_second_question() -> None:
+    gate = Gate()
+    found = conversations(say("one"), say("two", id="m2"), gate=gate)
+    await found.start(kept("r1"))
+    with pytest.raises(ThreadBusy):
+        await found.start(kept("r2"))
+    gate.release(3)
+    await last_of(found, "log-r1")
+    gate.release(3)
+    await found.start(kept("r2"))
+
+    assert isinstance(await last_of(found, "log-r2"), RunFinished)
+
+
+async def test_the_same_id_of_two_owners_is_two_threads() -> None:
+    gate = Gate()
+    found = conversations(say("one"), say("two"), gate=gate)
+    await found.start(kept("r1"))
+    await found.start(kept("r2", user="eve"))
+
+    assert not found.stop_thread(ThreadKey("bob", "t"))
+    assert found.stop_thread(MINE)
+    assert isinstance(await last_of(found, "log-r1"), RunFailed)
+    gate.release(3)
+    assert isinstance(await last_of(found, "log-r2"), RunFinished)
+
+
+async def test_a_run_that_was_stopped_does_not_keep_the_next_one_out() -> None:
+    gate = Gate()
+    found = conversations(say("one"), say("two"), gate=gate)
+    await found.start(kept("r1"))
+    assert found.stop_thread(MINE)
+    gate.release(3)
+    await found.start(kept("r2"))
+
+    assert isinstance(await last_of(found, "log-r2"), RunFinished)
+
+
+async def test_what_is_not_kept_is_in_nobodys_way() -> None:
+    gate = Gate()
+    found = conversations(say("one"), say("two"), gate=gate)
+    await found.start(kept("r1"))
+    await found.start(kept("r2", kept=False))
+    gate.release(6)
+    await last_of(found, "log-r2")
+    await last_of(found, "log-r1")
+    runs, _ = await found.history(MINE)
+
+    assert [run.run_id for run in runs] == ["r1"]
+
+
+async def test_a_thread_that_is_not_there_cannot_be_changed() -> None:
+    found = conversations()
+
+    with pytest.raises(NotFound):
+        await found.update(MINE, name="Name")
+    with pytest.raises(NotFound):
+        await found.delete(MINE)
+
+
+async def test_when_all_ends_nothing_begins() -> None:
+    found = conversations(say("one"))
+    await found.aclose()
+
+    with pytest.raises(Interrupted):
+        await found.start(kept())
+
+
+@pytest.mark.parametrize("name", ["A name", None])
+async def test_a_thread_is_named_once(name: str | None) -> None:
+    asked: list[int] = []
+    named = asyncio.Event()
+
+    async def namer(runs: Any) -> str | None:
+        asked.append(len(runs))
+        named.set()
+        return name
+
+    found = conversations(say("one"), say("two", id="m2"), namer=namer)
+    for run_id in ("r1", "r2"):
+        named.clear()
+        await found.start(kept(run_id))
+        await last_of(found, f"log-{run_id}")
+        if run_id == "r1" or name is None:
+            await named.wait()
+    await found.aclose()
+    thread = await found.store.get(MINE)
+
+    assert thread is not None
+    assert thread.name == name
+    assert asked == ([1] if name else [1, 2])

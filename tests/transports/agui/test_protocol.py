@@ -1,0 +1,71 @@
+"""What we write and read is what the protocol's own Python package (ag-ui-protocol 1.0) says."""
+
+import json
+from typing import Any
+
+import pytest
+from ag_ui.core import Event as TheirEvent
+from ag_ui.core import RunAgentInput
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from pydantic import TypeAdapter
+
+from copilot_runtime.interfaces import Caller, RunInput
+from copilot_runtime.jsontext import whole
+from copilot_runtime.messages import TextMessage
+from copilot_runtime.transports.agui.decode import run_input
+from tests.orders import any_runs, encoded
+
+THEIRS: TypeAdapter[Any] = TypeAdapter(TheirEvent)
+
+
+@given(events=any_runs())
+@settings(max_examples=150, deadline=None, database=None)
+def test_every_event_we_write_is_one_of_the_protocol(events: Any) -> None:
+    for event in encoded(events):
+        # their parser takes no half characters, which a browser joins
+        THEIRS.validate_json(whole(json.dumps(event, ensure_ascii=False)))
+
+
+TEXTS = st.text(max_size=10)
+TOOL = {"name": "t", "description": "", "parameters": {"type": "object"}}
+
+
+def decoded(body: Any) -> RunInput:
+    return run_input(body, Caller(), agent=None, properties={}, max_messages=10)
+
+
+@given(text=TEXTS, state=st.dictionaries(TEXTS, TEXTS), props=st.dictionaries(TEXTS, TEXTS))
+@settings(max_examples=50, deadline=None, database=None)
+def test_their_request_is_read_whole(text: str, state: Any, props: Any) -> None:
+    theirs = RunAgentInput.model_validate(
+        {
+            "threadId": "t",
+            "runId": "r",
+            "messages": [{"id": "1", "role": "user", "content": text}],
+            "tools": [TOOL],
+            "context": [{"description": "who", "value": text}],
+            "state": state,
+            "forwardedProps": props,
+        }
+    )
+    run = decoded(theirs.model_dump(mode="json", by_alias=True))
+
+    assert run.messages == [TextMessage(id="1", role="user", content=text)]
+    assert (run.thread_id, run.run_id) == ("t", "r")
+    assert run.agents["default"].state == state
+    assert run.properties == props
+    assert run.context[0].value == text
+    assert run.actions[0].name == "t"
+
+
+@pytest.mark.parametrize("status", ["resolved", "cancelled"])
+def test_their_answers_to_interrupts_are_read(status: str) -> None:
+    answer = {"interruptId": "i", "status": status, "payload": {"yes": True}}
+    fields = {"threadId": "t", "runId": "r", "messages": [], "tools": [], "context": []}
+    given = {**fields, "state": {}, "forwardedProps": {}, "resume": [answer]}
+    theirs = RunAgentInput.model_validate(given)
+
+    (read,) = decoded(theirs.model_dump(mode="json", by_alias=True)).resume
+
+    assert (read.interrupt_id, read.status, read.payload) == ("i", status, {"yes": True})

@@ -88,7 +88,8 @@ def _in_thread(work: Callable[[], Any]) -> "asyncio.Future[Returned]":
 
 def _tame(error: BaseException) -> BaseException:
     """Replace the exceptions that mean something else once they are raised in a coroutine."""
-    if isinstance(error, StopIteration | StopAsyncIteration | asyncio.CancelledError):
+    taken_wrongly = (StopIteration, StopAsyncIteration, asyncio.CancelledError, SystemExit)
+    if isinstance(error, taken_wrongly):
         tamed = RuntimeError(f"{type(error).__name__}: {error}")
         tamed.__cause__ = error
         return tamed

@@ -3,6 +3,7 @@
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, NamedTuple, Protocol
+from uuid import UUID, uuid5
 
 from copilot_runtime.events import Event
 from copilot_runtime.messages import Message
@@ -158,6 +159,18 @@ class RunInput:
     def key(self) -> str:
         """The name of the run's log, unique in this server."""
         return self.log or self.run_id
+
+
+def private_thread_id(user: str | None, thread_id: str) -> str:
+    """Return what to call a thread where users are not known, such as in a remote agent.
+
+    Two users may have a thread of the same id, and neither may see what is kept of the other's.
+    Where nobody signs in, it is the id itself.
+    """
+    return thread_id if user is None else str(uuid5(_THREADS, f"{user}\0{thread_id}"))
+
+
+_THREADS = UUID("5d0f3b0e-3c53-4b1c-9a3e-7f2f0f1d6a10")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -6,7 +6,6 @@ The rules, and the words they are broken with, are those of `verifyEvents` in @a
 
 from contextlib import aclosing
 from dataclasses import dataclass
-from typing import TypeGuard
 
 from copilot_runtime.errors import Cancelled, ErrorReport, IncompleteStream
 from copilot_runtime.events import (
@@ -103,7 +102,7 @@ class Ordering:
         closers: list[Event] = []
         for (kind, key), name in reversed(self._open.items()):
             closers.append(_closer(kind, key, failed))
-            if kind is _CALL and key not in self._answered and _broke_off(failed):
+            if kind is _CALL and key not in self._answered and failed is not None:
                 closers.append(_broken_off(key, name, failed))
         return closers
 
@@ -249,14 +248,17 @@ def _closer(kind: _Kind, key: str, failed: ErrorReport | None) -> Event:
     return Subagent(subagent_id=key, status="failed", message=failed.message)
 
 
-def _broke_off(failed: ErrorReport | None) -> TypeGuard[ErrorReport]:
-    return failed is not None and failed.code != Cancelled.code
+def unfinished(failed: ErrorReport) -> str:
+    """Return the result of a call that broke off with its run, so that no client makes it."""
+    status, reason = "error", "missing_terminal_event"
+    if failed.code == Cancelled.code:
+        status, reason = "stopped", "stop_requested"
+    return dumps({"status": status, "reason": reason, "message": failed.message}).decode()
 
 
 def _broken_off(call_id: str, name: str, failed: ErrorReport) -> ActionExecutionResult:
-    value = {"status": "error", "reason": "missing_terminal_event", "message": failed.message}
     return ActionExecutionResult(
-        call_id=call_id, name=name, result=dumps(value).decode(), message_id=f"{call_id}-result"
+        call_id=call_id, name=name, result=unfinished(failed), message_id=f"{call_id}-result"
     )
 
 

@@ -178,12 +178,20 @@ def test_a_call_that_broke_off_gets_a_result_where_the_run_failed() -> None:
     ]
 
 
-@pytest.mark.parametrize("failed", [None, STOPPED.error])
-def test_a_call_gets_no_result_where_nothing_failed(failed: object) -> None:
+def test_a_call_gets_no_result_where_nothing_failed() -> None:
     ordering = Ordering(begun=True)
     ordering.check(CALLED)
 
-    assert ordering.closers(STOPPED.error if failed else None) == [ActionExecutionEnd(call_id="c")]
+    assert ordering.closers(None) == [ActionExecutionEnd(call_id="c")]
+
+
+def test_a_call_that_was_stopped_says_so() -> None:
+    ordering = Ordering(begun=True)
+    ordering.check(CALLED)
+    last = ordering.closers(STOPPED.error)[-1]
+
+    assert isinstance(last, ActionExecutionResult)
+    assert '"status":"stopped"' in last.result
 
 
 def test_an_id_may_be_used_again_after_its_end() -> None:

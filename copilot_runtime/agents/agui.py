@@ -15,7 +15,7 @@ from copilot_runtime.errors import (
     NetworkError,
     RunStalled,
 )
-from copilot_runtime.interfaces import Events, Resume, RunInput
+from copilot_runtime.interfaces import Events, Resume, RunInput, private_thread_id
 from copilot_runtime.jsontext import dumps, loads
 from copilot_runtime.sse import Frames
 from copilot_runtime.upstream import Reply, Upstream
@@ -132,7 +132,7 @@ def _body(run: RunInput, state: Any) -> dict[str, Any]:
     parent = run.extensions.get("parentRunId")
     resume, command = _answers(run.resume)
     return {
-        "threadId": run.thread_id,
+        "threadId": private_thread_id(run.user, run.thread_id),
         "runId": run.run_id,
         **({"parentRunId": parent} if isinstance(parent, str) else {}),
         "state": state,

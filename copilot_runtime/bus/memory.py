@@ -1,7 +1,7 @@
 """Keep the logs of runs in this process."""
 
 import asyncio
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Sequence
 
 from copilot_runtime.errors import LimitExceeded, Misuse, NotFound
 from copilot_runtime.events import (
@@ -46,22 +46,29 @@ class MemoryBus:
 
     async def append(self, run_id: str, event: Event) -> None:
         """Add an event and wake the readers. Raises `LimitExceeded` or, after the end, `Misuse`."""
-        log = self._logs.get(run_id)
-        if log is None:
-            log = self._logs[run_id] = _Log()
-        if log.ended:
-            raise Misuse(f"The run {run_id!r} has ended: its log takes no more events.")
+        log = self._open(run_id)
         log.size += _size(event)
         if isinstance(event, LAST):
-            log.ended = True
-            loop = asyncio.get_running_loop()
-            log.expiry = loop.call_later(self.ttl, self._logs.pop, run_id, None)
+            self._end(run_id, log)
         elif log.size > self.max_bytes or len(log.events) >= self.max_events:
-            raise LimitExceeded(
-                f"The answer grew beyond {self.max_events} events or {self.max_bytes} bytes.",
-                hint="Raise max_events_per_run or max_bytes_per_run in the settings.",
-            )
+            raise self._too_much()
         log.events.append(event)
+        if log.waiters:
+            log.wake()
+
+    async def append_all(self, run_id: str, events: Sequence[Event]) -> None:
+        """Add events, all or none, and wake the readers once. Raises as `append` does.
+
+        A last event has to fit, too: when this refuses, `append` may still take some of them.
+        """
+        log = self._open(run_id)
+        size = log.size + sum(map(_size, events))
+        if size > self.max_bytes or len(log.events) + len(events) > self.max_events:
+            raise self._too_much()
+        log.size = size
+        if isinstance(events[-1], LAST):
+            self._end(run_id, log)
+        log.events.extend(events)
         if log.waiters:
             log.wake()
 
@@ -83,6 +90,26 @@ class MemoryBus:
 
     def __len__(self) -> int:
         return len(self._logs)
+
+    def _open(self, run_id: str) -> "_Log":
+        """Return a log that takes more events, made if need be."""
+        log = self._logs.get(run_id)
+        if log is None:
+            log = self._logs[run_id] = _Log()
+        if log.ended:
+            raise Misuse(f"The run {run_id!r} has ended: its log takes no more events.")
+        return log
+
+    def _end(self, run_id: str, log: "_Log") -> None:
+        log.ended = True
+        loop = asyncio.get_running_loop()
+        log.expiry = loop.call_later(self.ttl, self._logs.pop, run_id, None)
+
+    def _too_much(self) -> LimitExceeded:
+        return LimitExceeded(
+            f"The answer grew beyond {self.max_events} events or {self.max_bytes} bytes.",
+            hint="Raise max_events_per_run or max_bytes_per_run in the settings.",
+        )
 
 
 class _Log:

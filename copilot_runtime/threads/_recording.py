@@ -1,6 +1,7 @@
 """What the recorder remembers of each run that is kept."""
 
 import asyncio
+from collections.abc import Sequence
 
 from copilot_runtime.errors import CopilotError, StoreFailed, report_of
 from copilot_runtime.events import (
@@ -93,11 +94,10 @@ class Recording:
         self._queue, self._size = [], 0
         return taken
 
-    def seen(self, event: Event) -> None:
-        """Note that everybody may see this event."""
-        self.log.append(event)
-        if not self.begun.done():
-            self.begun.set_result(None)
+    def seen(self, events: Sequence[Event]) -> None:
+        """Note that everybody may see these events."""
+        self.log.extend(events)
+        _set(self.begun)
 
     def broken(self, error: Exception) -> None:
         """Let the run go no further than its last event."""

@@ -45,8 +45,8 @@ class Writer:
     ) -> "asyncio.Future[T]":
         """Do all of some work, or nothing if it raises. It is done even if nobody waits for it.
 
-        Then `unheard` is called with its result, in the event loop. Work of `one_statement` is
-        cheaper, where there is no other.
+        Then `unheard` is called with its result, in the event loop. Work that raises our errors
+        must not have changed anything; work of `one_statement` is cheaper if no other waits.
         """
         job = _job(work, unheard, one_statement)
         self._queue.put(job)
@@ -161,16 +161,10 @@ def _done(connection: sqlite3.Connection, jobs: Sequence[_Job]) -> Sequence[_Out
 
 
 def _one(connection: sqlite3.Connection, job: _Job) -> _Outcome:
-    connection.execute("SAVEPOINT piece")
     try:
-        result = job.work(connection)
+        return job, job.work(connection), None
     except CopilotError as error:  # this one is refused; it does not concern the others
-        connection.execute("ROLLBACK TO piece")
         return job, None, error
-    finally:
-        if connection.in_transaction:
-            connection.execute("RELEASE piece")
-    return job, result, None
 
 
 def _deliver(outcomes: Sequence[_Outcome]) -> None:

@@ -1,6 +1,7 @@
 """Keep threads in this process: for tests, and for those who want nothing on disk."""
 
-from collections.abc import Sequence
+from bisect import bisect_left, insort
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 
@@ -32,13 +33,17 @@ from copilot_runtime.threads.store import (
 
 
 class MemoryThreads:
-    """At most `max_threads`: the one not touched for longest makes room, unless it has a run."""
+    """At most `max_threads`: the one not used for longest makes room, unless it has a run."""
 
     def __init__(self, *, max_threads: int = 1000) -> None:
         self.max_threads = max_threads
         self._clock = Clock()
         self._count = 0
         self._threads: dict[ThreadKey, _Thread] = {}
+        self._idle: dict[ThreadKey, None] = {}
+        """Those without a run, in the order in which they were used."""
+        self._latest: dict[str, _Latest] = {}
+        """The threads of each owner."""
         self._running: dict[str, tuple[_Thread, _Run]] = {}
 
     async def open(self) -> None:
@@ -48,7 +53,7 @@ class MemoryThreads:
         """Begin the log of a run. Raises `ThreadBusy`, or `Misuse` for ids too long to keep."""
         key = thread_of(run)
         thread = self._threads.get(key)
-        if thread and thread.is_running():
+        if thread and thread.running:
             raise busy(key)
         if run.key in self._running:
             raise name_taken(run.key)
@@ -60,11 +65,14 @@ class MemoryThreads:
             if name not in thread.known
         }
         thread.known.update(new)
-        thread.updated = thread.last_run = now
+        thread.last_run = now
+        self._updated(thread, now)
         messages = list(new.values())
-        head = RunStarted(run_id=run.run_id, thread_id=run.thread_id, messages=messages)
+        head = RunStarted(run_id=run.run_id, thread_id=run.thread_id, messages=messages or ())
         begun = _Run(run.key, run.run_id, run.agent or DEFAULT_AGENT, now, head=[head])
         thread.runs.append(begun)
+        thread.running = begun
+        self._idle.pop(key, None)
         self._running[run.key] = (thread, begun)
         return messages
 
@@ -80,21 +88,21 @@ class MemoryThreads:
             del self._running[segment.key]
             run.events = list(compact(segment.whole))
             run.has_ended = True
+            thread.running = None
+            self._used(thread)
             thread.known.update(names_in(segment.whole))
 
     async def list(self, query: ThreadQuery) -> ThreadPage:
         """Return a page of threads. Raises `Misuse` for a cursor that is none."""
         after = place_of(query.cursor)
-        found = [
-            thread
-            for thread in self._threads.values()
-            if thread.key.owner == query.owner
-            and query.agent in (None, thread.agent)
-            and (query.archived or not thread.archived)
-            and thread.place() < after
-        ]
-        found.sort(key=_Thread.place, reverse=True)
-        return _page(found, page_size(query.limit))
+        size = page_size(query.limit)
+        found: list[_Thread] = []
+        for thread in self._latest.get(query.owner, _Latest()).before(after):
+            if query.agent in (None, thread.agent) and (query.archived or not thread.archived):
+                found.append(thread)
+                if len(found) > size:
+                    break
+        return _page(found, size)
 
     async def get(self, key: ThreadKey) -> Thread | None:
         thread = self._threads.get(key)
@@ -117,27 +125,31 @@ class MemoryThreads:
             thread.name = name or None
         if archived is not None:
             thread.archived = archived
-        thread.updated = self._clock.now()
+        self._updated(thread, self._clock.now())
+        self._used(thread)
         return thread.shown()
 
     async def delete(self, key: ThreadKey) -> bool:
         """Forget a thread; a run that goes on is kept no more."""
-        thread = self._threads.pop(key, None)
+        thread = self._threads.get(key)
         if thread is None:
             return False
-        for run in thread.runs:
-            if not run.has_ended:
-                self._running.pop(run.key, None)
+        self._forget(thread)
+        if thread.running:
+            del self._running[thread.running.key]
         return True
 
     async def expire(self, before: datetime) -> int:
         """Forget threads not touched since `before`, except those with a run."""
         limit = from_datetime(before)
-        old = [key for key, thread in self._threads.items() if thread.updated < limit]
-        gone = [key for key in old if not self._threads[key].is_running()]
-        for key in gone:
-            del self._threads[key]
-        return len(gone)
+        old = [
+            thread
+            for thread in self._threads.values()
+            if thread.updated < limit and not thread.running
+        ]
+        for thread in old:
+            self._forget(thread)
+        return len(old)
 
     async def everyones(self, cursor: str | None = None) -> ThreadPage:
         """Return a page of the threads of all owners, the oldest first."""
@@ -151,9 +163,10 @@ class MemoryThreads:
         kept = self._threads.get(thread.key)
         if kept is None:
             kept = self._new(thread.key, thread.agent, from_datetime(thread.created_at))
-            kept.updated = 0
+            self._updated(kept, 0)
         if updated > kept.updated:
-            kept.name, kept.archived, kept.updated = thread.name, thread.archived, updated
+            kept.name, kept.archived = thread.name, thread.archived
+            self._updated(kept, updated)
         if thread.last_run_at:
             kept.last_run = max(kept.last_run or 0, from_datetime(thread.last_run_at))
         here = {(run.key, run.began) for run in kept.runs}
@@ -172,12 +185,36 @@ class MemoryThreads:
         """Do nothing: what is kept here may be read on."""
 
     def _new(self, key: ThreadKey, agent: str, now: int) -> "_Thread":
-        idle = [thread for thread in self._threads.values() if not thread.is_running()]
-        if len(self._threads) >= self.max_threads and idle:
-            del self._threads[min(idle, key=_Thread.place).key]
+        if len(self._threads) >= self.max_threads and self._idle:
+            self._forget(self._threads[next(iter(self._idle))])
         self._count += 1
         thread = self._threads[key] = _Thread(key, self._count, agent, now)
+        self._of(key.owner).add(thread)
+        self._used(thread)
         return thread
+
+    def _forget(self, thread: "_Thread") -> None:
+        owner = thread.key.owner
+        del self._threads[thread.key]
+        self._idle.pop(thread.key, None)
+        self._latest[owner].remove(thread)
+        if not self._latest[owner]:
+            del self._latest[owner]
+
+    def _used(self, thread: "_Thread") -> None:
+        if not thread.running:
+            self._idle.pop(thread.key, None)
+            self._idle[thread.key] = None
+
+    def _updated(self, thread: "_Thread", now: int) -> None:
+        """Note when a thread was touched, which says where it is listed."""
+        latest = self._of(thread.key.owner)
+        latest.remove(thread)
+        thread.updated = now
+        latest.add(thread)
+
+    def _of(self, owner: str) -> "_Latest":
+        return self._latest.setdefault(owner, _Latest())
 
 
 @dataclass(slots=True)
@@ -211,10 +248,8 @@ class _Thread:
         self.created = self.updated = now
         self.last_run: int | None = None
         self.runs: list[_Run] = []
+        self.running: _Run | None = None
         self.known: set[str] = set()
-
-    def is_running(self) -> bool:
-        return any(not run.has_ended for run in reversed(self.runs))
 
     def place(self) -> Place:
         return Place(self.updated, self.number)
@@ -229,6 +264,30 @@ class _Thread:
             updated_at=to_datetime(self.updated),
             last_run_at=None if self.last_run is None else to_datetime(self.last_run),
         )
+
+
+class _Latest:
+    """Threads of one owner, by their places: found and moved without looking at all of them."""
+
+    def __init__(self) -> None:
+        self._threads: list[_Thread] = []
+
+    def __len__(self) -> int:
+        return len(self._threads)
+
+    def add(self, thread: _Thread) -> None:
+        insort(self._threads, thread, key=_Thread.place)
+
+    def remove(self, thread: _Thread) -> None:
+        del self._threads[self._find(thread.place())]
+
+    def before(self, place: Place) -> Iterator[_Thread]:
+        """Yield the threads touched before that place, the latest first."""
+        for index in range(self._find(place) - 1, -1, -1):
+            yield self._threads[index]
+
+    def _find(self, place: Place) -> int:
+        return bisect_left(self._threads, place, key=_Thread.place)
 
 
 def _page(threads: Sequence[_Thread], size: int) -> ThreadPage:

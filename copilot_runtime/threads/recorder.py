@@ -2,7 +2,7 @@
 
 import asyncio
 import logging
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 
 from copilot_runtime.errors import CopilotError, Misuse, StoreFailed
 from copilot_runtime.events import LAST, Event, RunFailed, RunFinished, RunStarted
@@ -12,6 +12,9 @@ from copilot_runtime.threads._recording import Recording, Taken
 from copilot_runtime.threads.store import Segment, ThreadStore
 
 logger = logging.getLogger(__name__)
+
+_AppendAll = Callable[[str, Sequence[Event]], Awaitable[None]]
+"""What a bus may have as well: `MemoryBus.append_all`."""
 
 _MOST_OWED = 1000
 """Ends of runs that wait for a store that failed. Beyond that the oldest is given up."""
@@ -38,6 +41,7 @@ class RecordedBus:
         self.store = store
         self.interval = interval
         self.max_queued = max_queued
+        self._append_all: _AppendAll | None = getattr(inner, "append_all", None)
         self._runs: dict[str, Recording] = {}
         self._waiting: dict[str, Recording] = {}
         """The runs with something to write, in the order in which it came."""
@@ -71,7 +75,7 @@ class RecordedBus:
             self._queue(run, event)
             if run.fresh:
                 run.fresh = False
-                await asyncio.shield(run.begun)
+                await run.begun
                 if run.error is not None:
                     raise run.error
             elif self._queued > self.max_queued:
@@ -103,7 +107,7 @@ class RecordedBus:
             await self._end_lost(run, last)
         else:
             self._queue(run, run.honest(last))
-            await asyncio.shield(run.done)
+            await run.done
 
     def _queue(self, run: Recording, event: Event) -> None:
         self._queued += run.put(event)
@@ -162,16 +166,28 @@ class RecordedBus:
 
     async def _show(self, one: Taken) -> None:
         """Let everybody see what is kept now."""
-        run, append = one.run, self.inner.append
-        for event in one.events:
-            try:
-                await append(run.key, event)
-            except Exception as error:  # a log that is full, nearly always
-                await self._cut(one, error)
-                return
-            run.seen(event)
+        run = one.run
+        if not await self._shown_at_once(one):
+            for event in one.events:
+                try:
+                    await self.inner.append(run.key, event)
+                except Exception as error:  # a log that is full, nearly always
+                    await self._cut(one, error)
+                    return
+                run.seen([event])
         if one.last is not None:
             self._forget(run)
+
+    async def _shown_at_once(self, one: Taken) -> bool:
+        """Let the inner bus wake the readers once for all, if it can."""
+        if self._append_all is None:
+            return False
+        try:
+            await self._append_all(one.run.key, one.events)
+        except Exception:  # which of them is wrong is found one by one
+            return False
+        one.run.seen(one.events)
+        return True
 
     async def _cut(self, one: Taken, error: Exception) -> None:
         """Let a run go no further: the inner bus takes no more of it."""

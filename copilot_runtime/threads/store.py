@@ -65,8 +65,7 @@ class StoredRun:
     events: Sequence[Event]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Segment:
+class Segment(NamedTuple):
     """What is to be added to the log of one run.
 
     With the last event of a run comes its `whole` log, which the store keeps shortened, in

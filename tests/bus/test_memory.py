@@ -126,6 +126,30 @@ async def test_a_log_that_grows_too_large_is_refused_and_still_ends(
     assert await read(bus) == [piece(1), piece(1), RunFinished()]
 
 
+async def test_many_events_at_once_are_one_batch() -> None:
+    bus = await written(WORDS[0])
+    async with aclosing(bus.read("r")) as reader:
+        await anext(reader)
+        following = asyncio.ensure_future(anext(reader))
+        await asyncio.sleep(0)
+        await bus.append_all("r", [*WORDS[1:], RunFinished()])
+
+        assert [*(await following).events] == [*WORDS[1:], RunFinished()]
+        assert [batch async for batch in reader] == []
+
+
+@pytest.mark.parametrize("limits", [{"max_events": 3}, {"max_bytes": 400}])
+async def test_many_events_at_once_are_taken_all_or_none(limits: dict[str, int]) -> None:
+    bus = await written(piece(1), bus=MemoryBus(**limits))
+    with pytest.raises(LimitExceeded, match="grew beyond"):
+        await bus.append_all("r", [piece(1), piece(50), piece(1)])
+    await written(piece(2), RunFinished(), bus=bus)
+    with pytest.raises(Misuse, match="'r' has ended"):
+        await bus.append_all("r", [piece(1)])
+
+    assert await read(bus) == [piece(1), piece(2), RunFinished()]
+
+
 async def test_nothing_follows_the_last_event() -> None:
     bus = await written(RunFinished())
 

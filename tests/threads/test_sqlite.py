@@ -4,7 +4,7 @@ import asyncio
 import sqlite3
 import subprocess
 import sys
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing as closing
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
@@ -80,9 +80,9 @@ async def other_server(path: Path) -> AsyncGenerator[asyncio.subprocess.Process,
         await process.communicate()
 
 
-def rows_of_events(path: Path) -> int:
+def rows_of_journal(path: Path) -> int:
     connection = sqlite3.connect(path)
-    (count,) = connection.execute("SELECT count(*) FROM events").fetchone()
+    (count,) = connection.execute("SELECT count(*) FROM journal").fetchone()
     connection.close()
     return count
 
@@ -175,21 +175,116 @@ async def test_a_server_deletes_a_thread_that_another_answers_in(
 ) -> None:
     async with other_server(path) as other:
         assert await store.delete(KEY)
-        assert rows_of_events(path) == 0
         await other.communicate(b"\n")
         assert other.returncode == 0
 
     assert await store.get(KEY) is None
-    assert rows_of_events(path) == 0
+    assert rows_of_journal(path) == 0
 
 
 async def test_what_a_deleted_run_left_is_cleared_away(store: SqliteThreads, path: Path) -> None:
     await store.begin(run_of())
-    change(path, "INSERT INTO events VALUES (9, 9, 9, '[]')")
+    change(path, "INSERT INTO journal VALUES (9, 'gone', '[]')")
     await store.aclose()
     await store.open()
 
-    assert rows_of_events(path) == 0
+    assert rows_of_journal(path) == 0
+
+
+async def test_the_journal_is_empty_when_all_has_ended(store: SqliteThreads, path: Path) -> None:
+    await told(store, run_of())
+    assert rows_of_journal(path) == 1
+    await store.aclose()
+
+    assert rows_of_journal(path) == 0
+
+
+async def test_what_was_said_in_a_deleted_thread_is_nowhere(
+    store: SqliteThreads, path: Path
+) -> None:
+    run = run_of()
+    await store.begin(run)
+    await store.write([Segment(key="r", events=log_of(run)[:-1])])
+    await store.delete(KEY)
+
+    assert rows_of_journal(path) == 0
+
+
+@pytest.fixture
+def quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Tidy the journal at each write, and call every run a long one."""
+    monkeypatch.setattr("copilot_runtime.threads.sqlite._WRITES_KEPT", 1)
+    monkeypatch.setattr("copilot_runtime.threads.sqlite._LONG", 0)
+
+
+WORDS: Sequence[Event] = [
+    TextMessageStart(message_id="m"),
+    *[TextMessageContent(message_id="m", content=f"{word} ") for word in range(50)],
+]
+
+
+async def test_runs_that_go_on_are_told_apart(store: SqliteThreads) -> None:
+    first, second = run_of(), run_of(KEY._replace(id="t2"), run_id="r2")
+    for run in (first, second):
+        await store.begin(run)
+    for event in WORDS:
+        await store.write([Segment(key=run.key, events=[event]) for run in (first, second)])
+    await store.write([Segment(key="r2", events=[RunFinished()], whole=log_of(second, *WORDS))])
+
+    [kept] = await store.runs(KEY)
+    assert (kept.ended, kept.events[1:]) == (False, WORDS)
+
+
+@pytest.mark.usefixtures("quick")
+async def test_a_run_that_goes_on_for_long_leaves_the_journal(
+    store: SqliteThreads, path: Path
+) -> None:
+    run = run_of()
+    new = await store.begin(run)
+    for event in WORDS:
+        await store.write([Segment(key="r", events=[event])])
+    whole = [RunStarted(run_id="r", thread_id="t", messages=new), *WORDS]
+
+    assert rows_of_journal(path) <= 2
+    assert [kept.events for kept in await store.runs(KEY)] == [whole]
+
+
+@pytest.mark.usefixtures("quick")
+async def test_a_long_run_of_a_server_that_died_is_whole(
+    store: SqliteThreads, path: Path, tmp_path: Path
+) -> None:
+    run = run_of()
+    new = await store.begin(run)
+    for event in WORDS:
+        await store.write([Segment(key="r", events=[event])])
+    await store.aclose()  # a run that goes on stays as it is
+    async with closing(SqliteThreads(path)) as later:
+        [kept] = await later.runs(KEY)
+
+    whole = [RunStarted(run_id="r", thread_id="t", messages=new), *WORDS]
+    assert kept.events == compact(whole, ending=INTERRUPTED)
+    assert rows_of_journal(path) == 0
+
+
+async def test_the_journal_holds_no_more_than_what_goes_on(
+    store: SqliteThreads, path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("copilot_runtime.threads.sqlite._WRITES_KEPT", 1)
+    for number in range(20):
+        await told(store, run_of(run_id=f"r{number}", messages=[user(f"u{number}")]))
+
+    assert rows_of_journal(path) <= 1
+
+
+async def test_a_clock_that_was_put_back_changes_no_order(store: SqliteThreads, path: Path) -> None:
+    await store.open()
+    change(path, f"INSERT INTO journal VALUES ({10**17}, 'tomorrow', '[]')")
+    await store.begin(run_of())
+    for event in WORDS:
+        await store.write([Segment(key="r", events=[event])])
+
+    [kept] = await store.runs(KEY)
+    assert list(kept.events[1:]) == WORDS
 
 
 async def test_servers_that_begin_at_once_share_a_new_file(path: Path) -> None:
@@ -220,8 +315,8 @@ async def test_a_server_without_locks_sees_who_has_left(
         ("log", "runs", '\'[1,{"type":"no such"},{}]\''),
         ("log", "runs", "5"),
         ("log", "runs", "'{}'"),
-        ("data", "events", '\'[{"type":"text_message_content","message_id":5}\''),
-        ("data", "events", "substr(data, 1, 20)"),
+        ("data", "journal", "replace(data, '\"m\"', '5')"),
+        ("data", "journal", "substr(data, 1, 40)"),
     ],
 )
 async def test_what_was_damaged_is_left_out_and_named_once(
@@ -236,14 +331,14 @@ async def test_what_was_damaged_is_left_out_and_named_once(
     await store.begin(run_of(run_id="r2", messages=[user("u2")]))
     await store.write([Segment(key="r2", events=[TextMessageStart(message_id="m")])])
     await store.write([Segment(key="r2", events=[TextMessageStart(message_id="n")])])
-    where = "ended IS NOT NULL" if table == "runs" else "number = (SELECT min(number) FROM events)"
+    where = "ended IS NOT NULL" if table == "runs" else "instr(data, '\"m\"')"
     change(path, f"UPDATE {table} SET {column} = {value} WHERE {where}")
     first, second = await store.runs(KEY)
 
-    damaged = {"runs": first, "events": second}[table]
-    assert {"runs": 0, "events": 2}[table] == len(damaged.events)
+    damaged = {"runs": first, "journal": second}[table]
+    assert {"runs": 0, "journal": 2}[table] == len(damaged.events)
     assert len(caplog.records) == 1
-    assert f"table {table!r}, thread 1" in caplog.text
+    assert f" in table {table!r}, " in caplog.text
 
 
 async def test_events_of_a_later_version_are_read_as_far_as_they_are_known(

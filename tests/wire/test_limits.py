@@ -152,7 +152,7 @@ async def test_a_run_too_many_is_asked_to_wait(provider: Upstream) -> None:
         async with client.open(chat()) as first:
             await first.head()
             await first.until(b'["Hello"]')
-            answer = await client.ask(chat())
+            answer = await client.ask(chat(threadId="another"))
 
         assert answer.status == 200
         assert refusal(answer)

@@ -153,9 +153,9 @@ async def test_a_factory_gives_each_caller_agents_of_their_own() -> None:
 
     async with browsing(agents=agents) as browser:
         seen = await browser.ask("GET", "/info", None, {"x-tenant": "acme"})
-        run = {"method": "POST", "body": run_input(), "headers": {"x-tenant": "acme"}}
-        mine = await browser.ask(path="/agent/acme-agent/run", **run)
-        others = await browser.ask(path="/agent/nobody-agent/run", **run)
+        acme = Browser(browser.where, headers={"x-tenant": "acme"})
+        mine = await acme.run(agent="acme-agent")
+        others = await acme.run(agent="nobody-agent")
 
     assert "acme-agent" in seen.json()["agents"]
     assert text_of(mine.events()) == "Hello"

@@ -349,7 +349,6 @@ async def test_mounted_anywhere_dependencies_say_who_owns_a_thread(
         app.mount("/sub", inner)
     if where.endswith("proxy"):
         options = {"root_path": "/outside"}
-        base = base if where == "proxy" else base
     async with serving(app, **options) as port:
         ada = Browser(port, base).signed_in("ada")
         eve = Browser(port, base).signed_in("eve")

@@ -39,7 +39,8 @@ async def test_a_run_goes_on_when_its_reader_leaves() -> None:
 async def test_two_readers_who_come_during_a_run_both_see_all_of_it() -> None:
     gate = Gate()
     async with (
-        browsing(Parrot("one ", "two ", "three", gate=gate)) as browser, browser.running() as first,
+        browsing(Parrot("one ", "two ", "three", gate=gate)) as browser,
+        browser.running() as first,
         browser.connecting() as second,
         browser.connecting() as third,
     ):
@@ -227,11 +228,13 @@ async def test_after_a_restart_a_run_cut_by_the_end_of_the_server_can_be_read(
 ) -> None:
     settings = Settings(threads=f"sqlite:{tmp_path}/threads.db")
     gate = Gate()
-    async with browsing(Parrot("one ", "two", gate=gate), settings=settings) as browser:
-        async with browser.running() as exchange:
-            gate.release(2)
-            await exchange.until("TEXT_MESSAGE_CONTENT")
-            exchange.hang_up()
+    async with (
+        browsing(Parrot("one ", "two", gate=gate), settings=settings) as browser,
+        browser.running() as exchange,
+    ):
+        gate.release(2)
+        await exchange.until("TEXT_MESSAGE_CONTENT")
+        exchange.hang_up()
     async with browsing(Parrot(), settings=settings) as browser:
         cut = (await browser.connect()).events()
         messages = (await browser.ask("GET", "/threads/t/messages")).json()["messages"]
@@ -265,12 +268,14 @@ async def test_stop_ends_the_run_and_closes_the_call_to_the_model() -> None:
 
 async def test_stop_of_another_run_of_the_thread_stops_nothing() -> None:
     gate = Gate()
-    async with browsing(Parrot("one", gate=gate)) as browser:
-        async with browser.running(run="mine") as exchange:
-            await exchange.next()
-            other = await browser.stop(body={"runId": "other"})
-            gate.release(3)
-            events = await exchange.rest()
+    async with (
+        browsing(Parrot("one", gate=gate)) as browser,
+        browser.running(run="mine") as exchange,
+    ):
+        await exchange.next()
+        other = await browser.stop(body={"runId": "other"})
+        gate.release(3)
+        events = await exchange.rest()
 
     assert other == {"stopped": False, "message": "No active run for thread 't'."}
     assert events[-1]["type"] == "RUN_FINISHED"
@@ -347,12 +352,14 @@ async def test_a_server_that_ends_does_not_begin_what_waits_for_its_turn() -> No
 
     model = Parrot("one", gate=Gate())
     settings = Settings(threads="memory", when_busy="queue")
-    async with browsing(model, settings=settings, authenticate=look) as browser:
-        async with browser.running(run="r1") as first:
-            await first.next()
-            await came.get()
-            waiting = asyncio.create_task(browser.run(run="r2"))
-            await came.get()
+    async with (
+        browsing(model, settings=settings, authenticate=look) as browser,
+        browser.running(run="r1") as first,
+    ):
+        await first.next()
+        await came.get()
+        waiting = asyncio.create_task(browser.run(run="r2"))
+        await came.get()
     await asyncio.gather(waiting, return_exceptions=True)
 
     assert len(model.requests) == 1

@@ -70,16 +70,18 @@ async def _released(browser: Browser, gates: list[asyncio.Event]) -> list[str]:
 @pytest.mark.parametrize("way", ["run", "connect"])
 async def test_silence_is_filled_with_comments(way: str) -> None:
     gate = Gate()
-    async with browsing(Parrot("one", gate=gate), settings=QUICK) as browser:
-        async with browser.running() as running:
-            await running.until("RUN_STARTED")
-            async with browser.connecting() as connecting:
-                await connecting.until("RUN_STARTED")
-                exchange = running if way == "run" else connecting
-                await exchange.to_comment()
-                await exchange.to_comment()
-                gate.release(3)
-                events = await exchange.rest()
+    async with (
+        browsing(Parrot("one", gate=gate), settings=QUICK) as browser,
+        browser.running() as running,
+    ):
+        await running.until("RUN_STARTED")
+        async with browser.connecting() as connecting:
+            await connecting.until("RUN_STARTED")
+            exchange = running if way == "run" else connecting
+            await exchange.to_comment()
+            await exchange.to_comment()
+            gate.release(3)
+            events = await exchange.rest()
 
     assert exchange.comments >= 2
     assert text_of(events) == "one"
@@ -100,9 +102,11 @@ async def test_no_comment_falls_into_an_event() -> None:
     def number_of(event: object) -> int:
         return int(getattr(event, "content", "1"))
 
-    async with browsing(agents={"slow": Slowly()}, settings=settings) as browser:
-        async with browser.running(agent="slow") as exchange:
-            events = await exchange.rest()
+    async with (
+        browsing(agents={"slow": Slowly()}, settings=settings) as browser,
+        browser.running(agent="slow") as exchange,
+    ):
+        events = await exchange.rest()
 
     assert exchange.comments > 0
     assert text_of(events) == "".join(f"{number} " for number in range(200))
@@ -135,16 +139,18 @@ class Torrent:
 async def test_a_slow_reader_holds_up_neither_the_run_nor_others_nor_memory() -> None:
     torrent = Torrent()
     agents = {"torrent": torrent}
-    async with browsing(Parrot("Hello"), agents=agents) as browser:
-        async with browser.running(agent="torrent", thread="slow") as exchange:
-            await exchange.next()
-            tracemalloc.start()
-            others = [await browser.run(thread=f"t{number}") for number in range(10)]
-            async with asyncio.timeout(60):
-                await torrent.ended.wait()
-            kept, _ = tracemalloc.get_traced_memory()
-            tracemalloc.stop()
-            events = await exchange.rest()
+    async with (
+        browsing(Parrot("Hello"), agents=agents) as browser,
+        browser.running(agent="torrent", thread="slow") as exchange,
+    ):
+        await exchange.next()
+        tracemalloc.start()
+        others = [await browser.run(thread=f"t{number}") for number in range(10)]
+        async with asyncio.timeout(60):
+            await torrent.ended.wait()
+        kept, _ = tracemalloc.get_traced_memory()
+        tracemalloc.stop()
+        events = await exchange.rest()
 
     whole = torrent.pieces * torrent.size
     assert [text_of(answer.events()) for answer in others] == ["Hello"] * 10

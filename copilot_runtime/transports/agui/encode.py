@@ -42,6 +42,7 @@ from copilot_runtime.events import (
 )
 from copilot_runtime.jsontext import dumps
 from copilot_runtime.messages import Message, ReasoningMessage
+from copilot_runtime.ordering import unfinished
 from copilot_runtime.transports.agui.outcome import filled, interrupt, usage
 
 _ROLES = {"assistant", "user", "system", "developer"}
@@ -305,7 +306,7 @@ class Encoder:
 
     def _fail(self, error: ErrorReport) -> None:
         stopped = error.code == Cancelled.code
-        self._close_all(error)  # whoever shows the thread again must not make half a call
+        self._close_all(error)
         # the client takes `abort` for what the person asked for, and shows no error
         message = "Run stopped by user" if stopped else error.message
         self._send("RUN_ERROR", message=message, code="abort" if stopped else error.code)
@@ -346,12 +347,11 @@ class Encoder:
         for kind, key in [*self._open][::-1]:
             self._close(kind, key)
             if kind == "call" and error is not None:
-                reason = {"reason": "missing_terminal_event", "message": error.message}
                 self._send(
                     "TOOL_CALL_RESULT",
                     messageId=f"{key}-result",
                     toolCallId=key,
-                    content=dumps({"status": "error", **reason}).decode(),
+                    content=unfinished(error),
                     role="tool",
                 )
 

@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 from typing import Any
 
+from copilot_runtime.interfaces import private_thread_id
 from copilot_runtime.jsontext import dumps
 from copilot_runtime.transports.graphql.context import Context
 
@@ -20,11 +21,13 @@ async def load_state(context: Context, agent_name: str, thread_id: str) -> Loade
     """Ask the agent for a thread's state. Raises `AgentNotFound` for a name nobody has.
 
     An agent that keeps threads has `async def load_state(thread_id) -> (state, messages) | None`,
-    both as JSON values; of any other, every thread is new.
+    both as JSON values; of any other, every thread is new. Where people sign in, the id is that of
+    `private_thread_id`.
     """
     agent = await context.runs.agent(agent_name, context.caller)
+    own_id = private_thread_id(context.caller.user, thread_id)
     loader = getattr(agent, "load_state", None)
-    found: tuple[dict[str, Any], list[Any]] | None = await loader(thread_id) if loader else None
+    found: tuple[dict[str, Any], list[Any]] | None = await loader(own_id) if loader else None
     if found is None:
         return LoadedState()
     state, messages = found

@@ -15,9 +15,9 @@ def with_head(head: Sequence[Event], events: Sequence[Event]) -> Sequence[Event]
     """Return a log with its first event: a server may die between `begin` and the first write.
 
     `begin` keeps the new messages of a request in `head`. Until they are in the log, they are
-    nowhere else.
+    nowhere else. A longer head is a part of the log by itself.
     """
-    if events and isinstance(events[0], RunStarted):
+    if len(head) <= 1 and events and isinstance(events[0], RunStarted):
         return events
     return [*head, *events]
 

@@ -119,18 +119,20 @@ class SqliteThreads:
         ]
         if not known:
             return
-        self._writes += 1
-        if self._writes % _WRITES_KEPT == 0:
-            await self._tidy(file)
         now, server = self._clock.now(), file.server.id
         ended = [segment.key for _, segment in known if segment.whole is not None]
-        if ended:
-            work = partial(write_segments, server=server, now=now, segments=known)
-        else:
-            work = partial(note_segments, server=server, now=now, segments=known)
-        writing = file.writer.do(work, lambda _: self._forget(ended), one_statement=not ended)
+        write = write_segments if ended else note_segments
+        work: Work[None] = partial(write, server=server, now=now, segments=known)
+        self._writes += 1
+        tidying = self._tidying(file) if self._writes % _WRITES_KEPT == 0 else None
+        if tidying is not None:
+            work = partial(_tidied, work=work, tidy=tidying.work)
+        alone = not ended and tidying is None
+        writing = file.writer.do(work, lambda _: self._forget(ended), one_statement=alone)
         await self._told(writing)
         self._forget(ended)
+        if tidying is not None:
+            self._moved = tidying.before
 
     async def list(self, query: ThreadQuery) -> ThreadPage:
         """Return a page of threads. Raises `Misuse` for a cursor that is none."""
@@ -161,7 +163,8 @@ class SqliteThreads:
             return False
         file = await self._opened()
         self._forget([name for name, begun in self._running.items() if begun.key == key])
-        work = partial(_delete, key=key, tidy=self._tidying(file).work)
+        # what was said in it lately is in the journal
+        work = partial(_tidied, work=partial(delete_thread, key=key), tidy=self._tidying(file).work)
         return await self._told(file.writer.do(work))
 
     async def expire(self, before: datetime) -> int:
@@ -201,15 +204,9 @@ class SqliteThreads:
         for name in ended:
             self._running.pop(name, None)
 
-    async def _tidy(self, file: "_File") -> None:
-        """Forget what the journal need not hold any longer."""
-        tidying = self._tidying(file)
-        await self._told(file.writer.do(tidying.work))
-        self._moved = tidying.before
-
     def _tidying(self, file: "_File") -> "_Tidying":
         server, now = file.server.id, self._clock.now()
-        runs = [*self._running.values()]
+        runs = [*self._running.values()]  # also those that a write in hand is about to end
         oldest = max(self._moved, min((begun.run for begun in runs), default=now))
         if oldest > now - 2 * _LONG:
             return _Tidying(partial(forget, server=server, before=oldest), oldest)
@@ -285,10 +282,11 @@ def _runs(db: sqlite3.Connection, key: ThreadKey) -> Sequence[StoredRun]:
     return [] if thread is None else read_runs(db, thread)
 
 
-def _delete(db: sqlite3.Connection, key: ThreadKey, tidy: Work[None]) -> bool:
-    gone = delete_thread(db, key)
-    tidy(db)  # what was said in it lately
-    return gone
+def _tidied(db: sqlite3.Connection, work: Work[T], tidy: Work[None]) -> T:
+    """Do some work, and forget what the journal need not hold any longer."""
+    result = work(db)
+    tidy(db)
+    return result
 
 
 def _put(db: sqlite3.Connection, thread: Thread, runs: Sequence[StoredRun], now: int) -> int:

@@ -155,7 +155,7 @@ def test_a_patch_says_what_changed_and_no_more(old: Any, new: Any, patch: Any):
 
 def test_a_long_patch_gives_way_to_a_shorter_snapshot():
     old = {f"key {number}": "a" * 100 for number in range(20)}
-    new = {name: "b" for name in old}
+    new = dict.fromkeys(old, "b")
 
     assert make_patch(old, new) is None
     assert make_patch(old, {**old, "key 1": "b"}) is not None

@@ -119,12 +119,12 @@ class SqliteThreads:
         ]
         if not known:
             return
-        now, server = self._clock.now(), file.server.id
+        self._writes += 1
+        tidying = self._tidying(file) if self._writes % _WRITES_KEPT == 0 else None
+        now, server = self._clock.now(), file.server.id  # later than what is tidied
         ended = [segment.key for _, segment in known if segment.whole is not None]
         write = write_segments if ended else note_segments
         work: Work[None] = partial(write, server=server, now=now, segments=known)
-        self._writes += 1
-        tidying = self._tidying(file) if self._writes % _WRITES_KEPT == 0 else None
         if tidying is not None:
             work = partial(_tidied, work=work, tidy=tidying.work)
         alone = not ended and tidying is None
@@ -283,10 +283,9 @@ def _runs(db: sqlite3.Connection, key: ThreadKey) -> Sequence[StoredRun]:
 
 
 def _tidied(db: sqlite3.Connection, work: Work[T], tidy: Work[None]) -> T:
-    """Do some work, and forget what the journal need not hold any longer."""
-    result = work(db)
+    """Forget what the journal need not hold any longer, then do some work: it may end a run."""
     tidy(db)
-    return result
+    return work(db)
 
 
 def _put(db: sqlite3.Connection, thread: Thread, runs: Sequence[StoredRun], now: int) -> int:

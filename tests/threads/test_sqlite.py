@@ -243,10 +243,14 @@ async def test_a_run_that_goes_on_for_long_leaves_the_journal(
     new = await store.begin(run)
     for event in WORDS:
         await store.write([Segment(key="r", events=[event])])
-    whole = [RunStarted(run_id="r", thread_id="t", messages=new), *WORDS]
+    whole: list[Event] = [RunStarted(run_id="r", thread_id="t", messages=new), *WORDS]
 
     assert rows_of_journal(path) <= 2
     assert [kept.events for kept in await store.runs(KEY)] == [whole]
+
+    whole.append(RunFinished())
+    await store.write([Segment(key="r", events=whole[-1:], whole=whole)])
+    assert [kept.events for kept in await store.runs(KEY)] == [compact(whole)]
 
 
 @pytest.mark.usefixtures("quick")

@@ -167,7 +167,7 @@ class CopilotRuntime:
         asked = list(dependencies)
         urls = _urls(path)
         app.router.routes.append(Route(f"{path}/health", _health))
-        for url in (*urls, *(f"{path}/{below}" for below in _BELOW)):
+        for url in (*urls, *(url for below in _BELOW for url in _both(f"{path}/{below}"))):
             # a preflight carries no login, so no dependency may refuse it
             app.router.routes.append(Route(url, _Handover(door), methods=["OPTIONS"]))
             app.add_api_route(
@@ -234,6 +234,7 @@ class CopilotRuntime:
 
     @asynccontextmanager
     async def _lifespan(self, app: Starlette) -> AsyncGenerator[None, None]:  # noqa: ARG002  # Starlette's signature
+        self.conversations.open()
         await self.threads.open()
         cleaning = asyncio.create_task(self._forget_old_threads(), name="forget old threads")
         try:
@@ -247,9 +248,11 @@ class CopilotRuntime:
         """Do so once an hour, if threads are to be forgotten at all."""
         while age := self.settings.thread_retention:
             try:
-                count = await self.threads.expire(datetime.now(UTC) - timedelta(seconds=age))
-            except CopilotError as error:
-                logger.warning("Old threads were not forgotten: %s", error.message)
+                span = timedelta(seconds=min(age, _LONGEST_RETENTION))
+                count = await self.threads.expire(datetime.now(UTC) - span)
+            except Exception as error:  # also of another's store: there is a next hour
+                known = isinstance(error, CopilotError)
+                logger.warning("Old threads were not forgotten: %s", error, exc_info=not known)
             else:
                 logger.info("Forgot %d threads that nobody touched for %g seconds", count, age)
             await asyncio.sleep(min(age, 3600))
@@ -260,6 +263,9 @@ class CopilotRuntime:
         return await thread_name(self.adapter, messages)
 
 
+_LONGEST_RETENTION = 100 * 365 * 86400.0
+"""Seconds; a calendar has a beginning."""
+
 _BELOW = (
     "info",
     "agent/{rest:path}",
@@ -268,6 +274,7 @@ _BELOW = (
     "transcribe",
     "annotate",
     "memories",
+    "memories/{rest:path}",
     "inspector-metadata",
     "cpk-debug-events",
 )
@@ -341,6 +348,11 @@ def _has_cors(app: "FastAPI") -> bool:
 
 def _urls(path: str) -> list[str]:
     return [path, f"{path}/"] if path else ["/"]
+
+
+def _both(url: str) -> list[str]:
+    """Return a URL with and without a last slash, so that nobody is redirected."""
+    return [url] if url.endswith(":path}") else [url, f"{url}/"]
 
 
 def _clean(path: str) -> str:

@@ -11,14 +11,14 @@ from typing import Any
 
 import typer
 import uvicorn
-from starlette.types import ASGIApp
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from copilot_runtime import __version__
 from copilot_runtime.adapters import ADAPTERS
 from copilot_runtime.app import CopilotRuntime
 from copilot_runtime.cli_target import find_target
 from copilot_runtime.config import Settings, adapter_name
-from copilot_runtime.errors import ConfigurationFailed
+from copilot_runtime.errors import ConfigurationFailed, CopilotError
 from copilot_runtime.playground.clock import get_time
 from copilot_runtime.registry import Registry
 from copilot_runtime.runtime import Runtime
@@ -47,8 +47,9 @@ def serve(target: str | None, settings: Settings, path: str | None = None) -> No
     found = find_target(target) if target else _built_in(shown, settings)
     app = found.app(path) if isinstance(found, CopilotRuntime) else found
     listener = _listen(settings.host, settings.port)
+    life = _Life(app)
     config = uvicorn.Config(
-        app,
+        life,
         access_log=False,
         log_config=None,
         server_header=False,
@@ -64,8 +65,45 @@ def serve(target: str | None, settings: Settings, path: str | None = None) -> No
             server.run(sockets=[listener, *(listener.dup() for _ in range(_DOORS - 1))])
         except KeyboardInterrupt:
             return
+        except SystemExit:  # how uvicorn says that the application did not start
+            if server.started:
+                raise
+    if life.failure is not None:
+        raise life.failure
     if not server.started:
         raise ConfigurationFailed("The application did not start; the log above says why.")
+
+
+class _Life:
+    """An application whose start may fail with a sentence, in place of Starlette's traceback."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+        self.failure: CopilotError | None = None
+        """What kept it from starting, such as a store that cannot be opened."""
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "lifespan":
+            await self._app(scope, receive, send)
+            return
+        held: list[Message] = []
+
+        async def hold(message: Message) -> None:
+            if message["type"] == "lifespan.startup.failed":  # with a traceback for its message
+                held.append(message)
+            else:
+                await send(message)
+
+        try:
+            await self._app(scope, receive, hold)
+        except CopilotError as error:
+            if not held:
+                raise
+            self.failure = error
+            held = [{"type": "lifespan.startup.failed", "message": ""}]
+        finally:
+            for message in held:
+                await send(message)
 
 
 class _Server(uvicorn.Server):

@@ -3,14 +3,14 @@
 import asyncio
 import sys
 from collections.abc import AsyncGenerator, Awaitable, Callable
-from contextlib import aclosing, nullcontext
+from contextlib import AbstractContextManager, aclosing, nullcontext
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, BinaryIO, cast
 
 import typer
 
-from copilot_runtime.errors import ConfigurationFailed
+from copilot_runtime.errors import ConfigurationFailed, CopilotError
 
 if TYPE_CHECKING:
     from copilot_runtime.threads.store import Thread, ThreadStore
@@ -19,6 +19,9 @@ threads = typer.Typer(no_args_is_help=True, rich_markup_mode=None)
 
 _PROGRESS_EVERY = 100
 """Threads between two signs of life."""
+
+_MOST_DAYS = 36500
+"""A calendar has a beginning."""
 
 StoreOption = Annotated[
     str | None,
@@ -81,7 +84,7 @@ def show(
 @threads.command("export")
 def write_out(
     file: Annotated[
-        Path | None, typer.Argument(help="Where to write; else to the standard output.")
+        Path | None, typer.Argument(help="Where to write; - or nothing is the standard output.")
     ] = None,
     store: StoreOption = None,
     config: ConfigOption = None,
@@ -94,7 +97,7 @@ def write_out(
     """
     from copilot_runtime.threads.export import export_threads
 
-    with file.open("wb") if file else nullcontext(sys.stdout.buffer) as out:
+    with _file(file, "wb") or nullcontext(sys.stdout.buffer) as out:
 
         async def work(kept: "ThreadStore") -> None:
             count = 0
@@ -112,7 +115,7 @@ def write_out(
 @threads.command("import")
 def read_in(
     file: Annotated[
-        Path | None, typer.Argument(help="What to read; else the standard input.")
+        Path | None, typer.Argument(help="What to read; - or nothing is the standard input.")
     ] = None,
     store: StoreOption = None,
     config: ConfigOption = None,
@@ -127,17 +130,21 @@ def read_in(
     """
     from copilot_runtime.threads.export import Taken, import_threads, parsed
 
-    if file:
-        with file.open("rb") as lines:
+    if whole := _file(file, "rb"):
+        with whole as lines:
             for _ in parsed(lines):
                 pass
-    with file.open("rb") if file else nullcontext(sys.stdin.buffer) as lines:
+    with _file(file, "rb") or nullcontext(sys.stdin.buffer) as lines:
 
         async def work(kept: "ThreadStore") -> None:
             taken = Taken(0, 0)
-            async with aclosing(import_threads(kept, lines)) as steps:
-                async for taken in steps:
-                    _progress(taken.threads)
+            try:
+                async with aclosing(import_threads(kept, lines)) as steps:
+                    async for taken in steps:
+                        _progress(taken.threads)
+            except CopilotError:
+                _say(f"Read {taken.threads} threads before an error; {taken.runs} runs were new.")
+                raise
             _say(f"Read {taken.threads} threads; {taken.runs} of their runs were new.")
 
         _with_store(store, config, work, new=True)
@@ -146,7 +153,10 @@ def read_in(
 @threads.command()
 def expire(
     days: Annotated[
-        float, typer.Option(min=0, help="Forget those that were not touched for so many days.")
+        float,
+        typer.Option(
+            min=0, max=_MOST_DAYS, help="Forget those that were not touched for so many days."
+        ),
     ],
     store: StoreOption = None,
     config: ConfigOption = None,
@@ -195,6 +205,19 @@ def _with_store(
             await work(store)
 
     asyncio.run(opened())
+
+
+def _file(file: Path | None, mode: str) -> AbstractContextManager[BinaryIO] | None:
+    """Open a file in a binary mode, or return None for the standard input or output."""
+    if file is None or str(file) == "-":
+        return None
+    try:
+        return cast("BinaryIO", file.open(mode))
+    except OSError as error:
+        raise ConfigurationFailed(
+            f"The file {str(file)!r} cannot be opened: {error.strerror}.",
+            hint="Give another, or - for the standard input or output.",
+        ) from error
 
 
 async def _listed(

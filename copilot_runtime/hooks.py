@@ -23,7 +23,8 @@ class Hooks:
     """What to call and when. Each may be an `async def` or a plain function.
 
     An `async def` runs on the event loop and must not block. A plain function runs in a worker
-    thread and may: it holds up its own request, nobody else's. No hook has a time limit.
+    thread and may: it holds up its own request, nobody else's. Only `before_request` has a time
+    limit, that of the run.
     """
 
     before_request: BeforeRequest | None = None

@@ -28,18 +28,30 @@ from copilot_runtime.events import (
 )
 from copilot_runtime.interfaces import Events, RunInput
 from copilot_runtime.jsontext import dumps
+from copilot_runtime.ordering_sense import refuse_nonsense
 
 
 async def verified(events: Events, _run: RunInput) -> Events:
     """End a run whose agent breaks the order: a stage. Raises `IncompleteStream`.
 
+    It also ends with `Misuse` for what is no event, before anybody has seen or kept it.
     What the agent leaves open at its end stays open: each transport knows how to show that.
     """
     ordering = Ordering(begun=True)
     texts = ordering.texts
     async with aclosing(events):
         async for event in events:
-            if type(event) is not TextMessageContent or event.message_id not in texts:
+            try:
+                # nearly all events are this one
+                plain = (
+                    type(event) is TextMessageContent
+                    and event.message_id in texts
+                    and type(event.content) is str
+                )
+            except TypeError:  # an id that can be in no set
+                plain = False
+            if not plain:
+                refuse_nonsense(event)
                 ordering.check(event)
             yield event
 

@@ -4,15 +4,14 @@ import asyncio
 import logging
 from collections.abc import AsyncGenerator, Callable, Coroutine, Mapping, Sequence
 from contextlib import aclosing
-from dataclasses import replace
+from contextvars import Context
 from time import monotonic
-from typing import Any
+from typing import Any, TypeVar
 
-from copilot_runtime.actions.frontend import Source, gather, offered
+from copilot_runtime.actions.frontend import Source
 from copilot_runtime.errors import (
     AgentNotFound,
     Cancelled,
-    ConfigurationFailed,
     CopilotError,
     ErrorContext,
     ErrorReport,
@@ -38,16 +37,23 @@ from copilot_runtime.interfaces import (
     Stage,
 )
 from copilot_runtime.messages import Message
+from copilot_runtime.runtime_beginning import Beginning, is_cancelled, noted, prepared
 from copilot_runtime.transcript import messages_of
 
 logger = logging.getLogger(__name__)
+
+T = TypeVar("T")
+
+_LOG_KEPT = 30.0
+"""Seconds for which those who were told of a run may still ask for a log that its thread has."""
 
 
 class Runtime:
     """Drives each run in a task of its own, which ends before the runtime does.
 
     `chat` answers requests that name no agent. A bus that is a `Journal` keeps the runs of
-    threads. Times are in seconds; `max_runs` of zero means any number at once.
+    threads. Times are in seconds; `max_runs` of zero means any number at once. `grace` is how
+    long `aclose` waits for what does not end.
     """
 
     def __init__(
@@ -61,6 +67,7 @@ class Runtime:
         hooks: Hooks | None = None,
         run_timeout: float = 600.0,
         max_runs: int = 0,
+        grace: float = 10.0,
         ended: Callable[[RunInput], None] | None = None,
     ) -> None:
         self.chat = chat
@@ -71,17 +78,40 @@ class Runtime:
         self.hooks = hooks or Hooks()
         self.run_timeout = run_timeout
         self.max_runs = max_runs
+        self.grace = grace
         self.ended = ended
-        self._starting: set[str] = set()
+        self._starting: dict[str, Beginning] = {}
         self._tasks: dict[str, asyncio.Task[None]] = {}
         self._ending: set[str] = set()
         self._closing = False
         self._attached: set[str] = set()
-        self._spawned: set[asyncio.Task[None]] = set()
+        self._spawned: set[asyncio.Task[Any]] = set()
+        self._breaks: dict[str, Exception] = {}
+        """Why runs are ended whose logs take no more."""
+        self._forgetting: dict[str, asyncio.TimerHandle] = {}
+        if hasattr(bus, "broken"):
+            bus.broken = self._broken  # pyright: ignore[reportAttributeAccessIssue]
+
+    def open(self) -> None:
+        """Take runs again, after `aclose`."""
+        self._closing = False
 
     async def agents_for(self, caller: Caller) -> Mapping[str, Agent]:
         """Return the agents this caller may talk to."""
-        return await call(self.agents, caller) if callable(self.agents) else self.agents
+        if not callable(self.agents):
+            return self.agents
+        deadline = asyncio.timeout(self.run_timeout)
+        try:
+            async with deadline:
+                agents = await call(self.agents, caller)
+        except TimeoutError as error:
+            raise (self._stalled() if deadline.expired() else error) from None
+        if not isinstance(agents, Mapping):
+            raise ConfigurationFailed(
+                f"The agents function returned a {type(agents).__name__}.",
+                hint="It returns a mapping of names to agents.",
+            )
+        return agents
 
     async def agent(self, name: str | None, caller: Caller) -> Agent:
         """Return the agent of that name, or the plain chat. Raises `AgentNotFound`."""
@@ -105,18 +135,22 @@ class Runtime:
         except CopilotError as error:
             await self._report(error, run, began)
             raise
+        beginning = self._starting[key] = Beginning()
         try:
-            run, agent = await self._prepared(run, began)
+            run, agent = await self._prepared(run, beginning, began)
             await self._begin(run, began)
             if not run.detached:
                 self._attached.add(key)
-            task = self._spawn(self._drive(run, agent, began), f"run:{key}")
+            task = self._spawn(self._drive(run, agent, began), f"run:{key}", beginning.context)
             self._tasks[key] = task
             await asyncio.sleep(0)  # a task cancelled before its first step ends without a word
-            if key not in self._starting:
-                task.cancel()
         finally:
-            self._starting.discard(key)
+            del self._starting[key]
+            beginning.over.set_result(None)
+            if beginning.error is not None:
+                self._broken(key, beginning.error)
+            elif beginning.stopped.done():
+                self.stop(key)
 
     def ending(self, key: str) -> bool:
         """Say whether a run has nothing more to do than to write its last event."""
@@ -127,8 +161,9 @@ class Runtime:
 
         Returns whether the run still went on.
         """
-        was_starting = key in self._starting  # then `start` ends it, once it can
-        self._starting.discard(key)
+        if (beginning := self._starting.get(key)) is not None:
+            beginning.stop()  # `start` ends it, once it can
+            return True
         was_attached = key in self._attached
         self._attached.discard(key)
         task = self._tasks.get(key)
@@ -136,7 +171,9 @@ class Runtime:
             if was_attached:
                 self._spawn(self.bus.drop(key), f"drop:{key}")
             return False
-        if not was_starting and not task.cancelling():
+        if key in self._ending:  # its last event is on the way, and says how it ended
+            return False
+        if not task.cancelling():
             task.cancel()
         return True
 
@@ -145,17 +182,33 @@ class Runtime:
         return self.bus.read(key, after)
 
     async def aclose(self) -> None:
-        """Stop all runs; wait until each has written its last event and told the hooks."""
+        """Stop all runs; wait until each has written its last event and told the hooks.
+
+        What has not ended after `grace` seconds is left behind.
+        """
         self._closing = True
-        try:
-            for key in [*self._tasks]:
-                self.stop(key)
-            await asyncio.gather(*self._spawned, return_exceptions=True)
-        finally:
-            self._closing = False  # an application may start again
+        for timer in self._forgetting.values():
+            timer.cancel()
+        self._forgetting.clear()
+        for key in {*self._starting, *self._tasks}:
+            self.stop(key)
+        deadline = monotonic() + self.grace
+        while work := [*self._spawned, *(one.over for one in self._starting.values())]:
+            if (left := deadline - monotonic()) <= 0:
+                self._leave_behind()
+                return
+            await asyncio.wait(work, timeout=left)
+
+    def _leave_behind(self) -> None:
+        for task in self._spawned:
+            logger.error("%s does not end, and is left behind", task.get_name())
+            # `asyncio.run` would wait for it without end
+            asyncio._unregister_task(task)  # documented for the likes of us
 
     def _admit(self, key: str) -> None:
-        """Take a place for a run. Raises when there is none, or the run has one."""
+        """Raise when there is no place for a run, or it has one."""
+        if self._closing:
+            raise Interrupted("The server stopped before it could answer.")
         if key in self._tasks or key in self._starting:
             raise Misuse(
                 f"The run {key!r} is already under way.",
@@ -167,46 +220,30 @@ class Runtime:
                 hint="Raise max_concurrent_runs in the settings, or add a machine.",
                 status_code=429,
             )
-        self._starting.add(key)
 
-    async def _prepared(self, run: RunInput, began: float) -> tuple[RunInput, Agent]:
+    async def _prepared(
+        self, run: RunInput, beginning: Beginning, began: float
+    ) -> tuple[RunInput, Agent]:
+        """Ask whoever has a say in a run. They may never answer: nobody has to wait for them."""
+        work = prepared(run, self.hooks, self.agent, self.stages, self.sources)
+        task = self._spawn(work, f"prepare:{run.key}", beginning.context)
+        task.add_done_callback(noted)
         try:
-            prepared, agent = await self._prepare(run)
-            if run.key not in self._starting:
+            waiting = (task, beginning.stopped)
+            first = asyncio.FIRST_COMPLETED
+            await asyncio.wait(waiting, timeout=self.run_timeout, return_when=first)
+            if beginning.stopped.done():
                 raise Cancelled("The run was stopped before it began.")
+            if not task.done():
+                raise self._stalled()
+            if task.cancelled():
+                raise RuntimeError("What prepares a run was cancelled, and not by us.")
+            return task.result()
         except Exception as error:
             await self._report(error, run, began)
             raise
-        return prepared, agent
-
-    async def _prepare(self, run: RunInput) -> tuple[RunInput, Agent]:
-        if self.hooks.before_request is not None:
-            run = await self._asked(run)
-        agent = await self.agent(run.agent, Caller(user=run.user, headers=run.headers))
-        for part in (*self.stages, agent):
-            if check := getattr(part, "check", None):
-                check(run)
-        # after the hook, so that actions may depend on what it verified
-        server = await gather(self.sources, run) if self.sources else []
-        if run.agent is not None:
-            run = replace(run, actions=offered(server, run.actions, for_agent=True))
-        elif server:
-            run = replace(run, actions=[*server, *run.actions])
-        return run, agent
-
-    async def _asked(self, run: RunInput) -> RunInput:
-        """Return the run as the `before_request` hook wants it."""
-        changed = await call(self.hooks.before_request, run)
-        if changed is None:
-            return run
-        if not isinstance(changed, RunInput):
-            raise ConfigurationFailed(
-                f"The before_request hook returned a {type(changed).__name__}.",
-                hint="It returns None, or a RunInput: dataclasses.replace(run, ...).",
-            )
-        # what the transport knows it by
-        mine = {"run_id": run.run_id, "log": run.log, "thread_id": run.thread_id}
-        return replace(changed, **mine, user=run.user, kept=run.kept)
+        finally:
+            task.cancel()
 
     async def _begin(self, run: RunInput, began: float) -> None:
         """Open the log of a run."""
@@ -245,15 +282,33 @@ class Runtime:
                     await append(key, event)
             last = finished
         except TimeoutError as caught:
-            error = caught
-            if deadline.expired():
-                error = RunStalled(f"The answer took longer than {self.run_timeout:g} seconds.")
+            error = self._stalled() if deadline.expired() else caught
             last = RunFailed(error=report_of(error))
-        except Exception as caught:
+        except asyncio.CancelledError as caught:
+            error = self._breaks.get(run.key)
+            if error is None:
+                if is_cancelled():
+                    raise
+                error = caught  # the agent's own, and nobody stopped it
+            last = RunFailed(error=report_of(error))
+        except (Exception, SystemExit) as caught:  # an agent does not end the server
             error = caught
             last = RunFailed(error=report_of(error))
         finally:
             await self._end(run, last or self._stopped(), error, began)
+
+    def _broken(self, key: str, error: Exception) -> None:
+        """End a run whose log takes no more: its agent may be silent for long."""
+        if (beginning := self._starting.get(key)) is not None:
+            beginning.error = error
+            return
+        task = self._tasks.get(key)
+        if task is not None and key not in self._ending and not task.cancelling():
+            self._breaks[key] = error
+            task.cancel()
+
+    def _stalled(self) -> RunStalled:
+        return RunStalled(f"The answer took longer than {self.run_timeout:g} seconds.")
 
     def _stopped(self) -> RunFailed:
         """Return the end of a run that somebody ended, or that ends with us."""
@@ -282,11 +337,20 @@ class Runtime:
         finally:
             self._tasks.pop(run.key, None)
             self._ending.discard(run.key)
+            self._breaks.pop(run.key, None)
             if self.ended is not None:
                 self.ended(run)
         await self._tell(run, last, error, began)
         if not run.detached and run.key not in self._attached:
             await self.bus.drop(run.key)
+        elif run.detached and run.kept and run.follow_up == "server" and not self._closing:
+            # v1 subscriptions come back to the log itself, all others to the thread
+            loop = asyncio.get_running_loop()
+            self._forgetting[run.key] = loop.call_later(_LOG_KEPT, self._forget, run.key)
+
+    def _forget(self, key: str) -> None:
+        del self._forgetting[key]
+        self._spawn(self.bus.drop(key), f"drop:{key}")
 
     async def _tell(
         self,
@@ -303,8 +367,10 @@ class Runtime:
         elif self.hooks.after_request is not None:
             await call_quietly(self.hooks.after_request, run, messages_of(await self._log(run)))
 
-    def _spawn(self, work: Coroutine[Any, Any, None], name: str) -> asyncio.Task[None]:
-        task = asyncio.create_task(work, name=name)
+    def _spawn(
+        self, work: Coroutine[Any, Any, T], name: str, context: Context | None = None
+    ) -> asyncio.Task[T]:
+        task = asyncio.create_task(work, name=name, context=context)
         self._spawned.add(task)
         task.add_done_callback(self._spawned.discard)
         return task

@@ -2,6 +2,7 @@
 
 import asyncio
 import gc
+from datetime import UTC, datetime
 
 import pytest
 from starlette.testclient import TestClient
@@ -11,6 +12,7 @@ from copilot_runtime import CopilotRuntime, ScriptedAdapter, Settings
 from copilot_runtime.adapters.scripted import say
 from copilot_runtime.bus.memory import MemoryBus
 from copilot_runtime.errors import ConfigurationFailed
+from copilot_runtime.threads.memory import MemoryThreads
 from tests.runs import Says, forever
 from tests.wire.client import Client
 from tests.wire.documents import chat
@@ -35,7 +37,10 @@ class Seen:
 
 
 def runtime(**settings: object) -> CopilotRuntime:
-    return CopilotRuntime(ScriptedAdapter(say("Hello")), settings=Settings.model_validate(settings))
+    return CopilotRuntime(
+        ScriptedAdapter(say("Hello")),
+        settings=Settings.model_validate({"threads": "memory", **settings}),
+    )
 
 
 @pytest.mark.parametrize(
@@ -91,9 +96,45 @@ def test_a_path_without_a_slash_at_its_head_is_refused(path: str) -> None:
         runtime().app(path)
 
 
+class Grumpy(MemoryThreads):
+    """A store of somebody's that cannot forget the first time."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.asked: list[datetime] = []
+        self.again = asyncio.Event()
+
+    async def expire(self, before: datetime) -> int:
+        self.asked.append(before)
+        if len(self.asked) == 1:
+            raise KeyError("no such table")
+        self.again.set()
+        return 0
+
+
+async def test_threads_are_forgotten_later_when_their_store_fails_once() -> None:
+    store = Grumpy()
+    settings = Settings(threads="memory", thread_retention=0.01)
+    app = CopilotRuntime(ScriptedAdapter(), threads=store, settings=settings).app("/copilotkit")
+    async with app.router.lifespan_context(app), asyncio.timeout(20):
+        await store.again.wait()
+
+    assert len(store.asked) >= 2
+
+
+async def test_an_age_beyond_the_calendar_is_a_long_one() -> None:
+    store = Grumpy()
+    settings = Settings(threads="memory", thread_retention=1e300)
+    app = CopilotRuntime(ScriptedAdapter(), threads=store, settings=settings).app("/copilotkit")
+    async with app.router.lifespan_context(app):
+        await asyncio.sleep(0)
+
+    assert [before.year for before in store.asked] == [datetime.now(UTC).year - 100]
+
+
 def test_an_action_nobody_can_call_is_an_error_at_the_start() -> None:
     with pytest.raises(ConfigurationFailed):
-        CopilotRuntime(actions=[5], settings=Settings())  # type: ignore[list-item]
+        CopilotRuntime(actions=[5], settings=Settings(threads="memory"))  # type: ignore[list-item]
 
 
 async def test_the_limits_of_the_settings_are_those_of_the_endpoint() -> None:
@@ -105,7 +146,8 @@ async def test_the_limits_of_the_settings_are_those_of_the_endpoint() -> None:
 
 async def test_the_limits_of_the_settings_are_those_of_its_runs() -> None:
     brief = CopilotRuntime(
-        agents={"slow": Says(forever)}, settings=Settings(run_timeout=0.01, log_ttl=0)
+        agents={"slow": Says(forever)},
+        settings=Settings(threads="memory", run_timeout=0.01, log_ttl=0),
     )
     answer = await Client(brief.app("/copilotkit")).ask(chat(agentSession={"agentName": "slow"}))
 
@@ -116,7 +158,9 @@ async def test_the_limits_of_the_settings_are_those_of_its_runs() -> None:
 async def test_a_bus_of_ones_own_is_used() -> None:
     bus = MemoryBus(max_events=1)
     answer = await Client(
-        CopilotRuntime(ScriptedAdapter(say("Hi")), bus=bus, settings=Settings()).app("/copilotkit")
+        CopilotRuntime(
+            ScriptedAdapter(say("Hi")), bus=bus, settings=Settings(threads="memory")
+        ).app("/copilotkit")
     ).ask(chat())
 
     status = merge(answer.payloads())["generateCopilotResponse"]["status"]
@@ -131,7 +175,9 @@ async def test_the_end_of_the_application_ends_its_runs_and_closes_its_adapter()
         await forever()
 
     agent = Says(begin)
-    app = CopilotRuntime(adapter, agents={"slow": agent}, settings=Settings()).app("/copilotkit")
+    app = CopilotRuntime(adapter, agents={"slow": agent}, settings=Settings(threads="memory")).app(
+        "/copilotkit"
+    )
     async with app.router.lifespan_context(app):
         request = asyncio.create_task(Client(app).ask(chat(agentSession={"agentName": "slow"})))
         await begun.wait()
@@ -164,6 +210,8 @@ async def test_garbage_is_collected_less_while_it_serves_and_as_before_afterward
 
 
 async def test_without_an_adapter_a_chat_is_told_so() -> None:
-    answer = await Client(CopilotRuntime(settings=Settings()).app("/copilotkit")).ask(chat())
+    answer = await Client(
+        CopilotRuntime(settings=Settings(threads="memory")).app("/copilotkit")
+    ).ask(chat())
 
     assert answer.json()["errors"][0]["message"]

@@ -1,12 +1,14 @@
 """The hook that says whose a request is, and what becomes of what it returns or raises."""
 
 from collections.abc import Awaitable, Callable
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from starlette.exceptions import HTTPException
 from starlette.requests import HTTPConnection
+from starlette.testclient import TestClient
 
+from copilot_runtime import CopilotRuntime, Settings
 from copilot_runtime.errors import AuthenticationFailed, LimitExceeded
 from copilot_runtime.interfaces import Caller
 from copilot_runtime.transports.callers import Callers, NotWelcome
@@ -48,11 +50,45 @@ async def test_a_user_that_is_no_text_lets_nobody_in(user: Any) -> None:
 
 
 @pytest.mark.parametrize(
+    ("user", "why"), [("x" * 501, "longer than 500"), ("a\nb", "control"), ("\ud83d", "no text")]
+)
+async def test_a_user_to_whom_no_thread_could_belong_is_a_mistake_of_the_hook(
+    user: str, why: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    with pytest.raises(NotWelcome) as refused:
+        await asked(lambda _: user)
+
+    assert refused.value.status == 500
+    assert "The authenticate hook returned " in caplog.text
+    assert why in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("status", "kind"),
+    [(401, "unauthorized"), (403, "forbidden"), (429, "refused"), (500, "internal_error")],
+)
+def test_a_refusal_is_called_what_it_is(status: int, kind: str) -> None:
+    def refuse(connection: HTTPConnection) -> str:
+        raise HTTPException(status, "No.")
+
+    runtime = CopilotRuntime(authenticate=refuse, settings=Settings(threads="memory"))
+    answer = TestClient(runtime.app("/copilotkit")).get("/copilotkit/info")
+
+    assert (answer.status_code, answer.json()["error"]) == (status, kind)
+    assert answer.json()["message"] == "No."
+
+
+@pytest.mark.parametrize(
     ("error", "status", "message"),
     [
         (AuthenticationFailed("Who are you?"), 401, "Who are you?"),
         (LimitExceeded("Not so fast.", status_code=429), 429, "Not so fast."),
         (HTTPException(403, "Not you."), 403, "Not you."),
+        (HTTPException(401), 401, "Unauthorized"),
+        (HTTPException(403, cast("Any", {"code": 7})), 403, "Forbidden"),
+        (HTTPException(409, cast("Any", {"message": "Taken."})), 409, "Taken."),
+        (HTTPException(403, cast("Any", ["no"])), 403, "Forbidden"),
+        (HTTPException(499, cast("Any", {})), 499, "The request was refused."),
     ],
 )
 async def test_what_a_hook_says_is_what_the_client_hears(

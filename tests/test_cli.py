@@ -262,12 +262,32 @@ def test_several_workers_are_refused_with_the_reason() -> None:
         ),
         ({"COPILOT_PORT": "x"}, "COPILOT_PORT: 'port' is 'x'"),
         ({"COPILOT_PATH": "x"}, "COPILOT_PATH: 'path' is 'x'"),
+        ({"COPILOT_THREADS": "sqlit:t.db"}, "No store of threads.*memory, .*Did you mean 'sqlite'"),
+        ({"COPILOT_THREADS": "sqlite://t.db"}, "two slashes.*\nWrite sqlite:t.db"),
     ],
 )
 def test_wrong_settings_stop_the_server_with_a_sentence(
     environ: dict[str, str], sentence: str
 ) -> None:
     assert re.search(sentence, complaint("serve", environ=environ))
+
+
+@pytest.mark.parametrize("target", [[], ["main:mounted"]])
+def test_threads_that_cannot_be_kept_stop_the_server_with_a_sentence(
+    target: list[str], tmp_path: Path
+) -> None:
+    (tmp_path / "file").touch()
+    (tmp_path / "main.py").write_text(
+        "from fastapi import FastAPI\n"
+        "from copilot_runtime import CopilotRuntime\n"
+        "mounted = FastAPI()\n"
+        "CopilotRuntime().mount(mounted, '/api')\n"
+    )
+    environ = {"COPILOT_THREADS": "sqlite:file/threads.db"}
+    said = complaint("serve", "--port", "0", *target, cwd=tmp_path, environ=environ)
+
+    assert "Traceback" not in said
+    assert "\nThe threads in 'file/threads.db' cannot be used: " in said
 
 
 def test_debug_shows_the_traceback() -> None:

@@ -9,14 +9,14 @@ from copilot_runtime.adapters.scripted import Gate, ScriptedAdapter, say
 from copilot_runtime.agents.direct import DirectAgent
 from copilot_runtime.bus.memory import MemoryBus
 from copilot_runtime.conversations import Conversations
-from copilot_runtime.errors import NotFound, ThreadBusy
-from copilot_runtime.events import RunFailed, RunFinished
+from copilot_runtime.errors import Cancelled, NotFound, ThreadBusy
+from copilot_runtime.events import Custom, RunFailed, RunFinished
 from copilot_runtime.interfaces import RunInput
 from copilot_runtime.runtime import Runtime
 from copilot_runtime.threads.memory import MemoryThreads
 from copilot_runtime.threads.recorder import RecordedBus
 from copilot_runtime.threads.store import ThreadKey
-from tests.runs import run_input
+from tests.runs import Says, forever, run_input
 
 pytestmark = pytest.mark.anyio
 
@@ -89,6 +89,119 @@ async def test_a_run_that_was_stopped_does_not_keep_the_next_one_out() -> None:
     await found.start(kept("r2"))
 
     assert isinstance(await last_of(found, "log-r2"), RunFinished)
+
+
+async def waiting(found: Conversations, *names: str) -> list["asyncio.Task[None]"]:
+    """Ask while the thread answers, and return once all of them wait."""
+    tasks = [asyncio.create_task(found.start(kept(name))) for name in names]
+    for _ in tasks:
+        await asyncio.sleep(0)
+    return tasks
+
+
+@pytest.mark.parametrize("how", ["log", "run", "thread"])
+async def test_what_waits_for_its_turn_can_be_taken_away(how: str) -> None:
+    gate = Gate()
+    found = conversations(say("one"), gate=gate, when_busy="queue")
+    await found.start(kept("r1"))
+    [second] = await waiting(found, "r2")
+
+    match how:
+        case "log":
+            assert found.stop("log-r2")
+        case "run":
+            assert found.stop_thread(MINE, "r2")
+        case _:
+            assert found.stop_thread(MINE)
+    with pytest.raises(Cancelled):
+        await second
+    gate.release(3)
+    ended_well = isinstance(await last_of(found, "log-r1"), RunFinished)
+    assert ended_well is (how != "thread")
+
+
+async def test_only_so_many_wait_in_one_thread() -> None:
+    found = conversations(say("one"), gate=Gate(), when_busy="queue")
+    await found.start(kept("r1"))
+    others = await waiting(found, *"abcde")
+    with pytest.raises(ThreadBusy, match="5 questions wait"):
+        await found.start(kept("f"))
+    await found.aclose()
+
+    assert all(await asyncio.gather(*others, return_exceptions=True))
+
+
+async def test_a_thread_that_is_deleted_does_not_come_back_by_what_waited() -> None:
+    found = conversations(say("one"), gate=Gate(), when_busy="queue")
+    await found.start(kept("r1"))
+    others = await waiting(found, "r2", "r3")
+    await found.delete(MINE)
+    results = await asyncio.gather(*others, return_exceptions=True)
+    await found.aclose()
+
+    assert [type(result) for result in results] == [Cancelled, Cancelled]
+    assert await found.store.get(MINE) is None
+
+
+async def test_a_thread_whose_answer_does_not_end_is_not_deleted() -> None:
+    over, begun = asyncio.Event(), asyncio.Event()
+
+    async def stubborn() -> None:
+        begun.set()
+        while not over.is_set():
+            try:
+                await over.wait()
+            except asyncio.CancelledError:
+                continue
+
+    store = MemoryThreads()
+    runtime = Runtime(Says(stubborn), {}, RecordedBus(MemoryBus(), store))
+    found = Conversations(runtime, store, patience=0.01)
+    await found.start(kept())
+    await begun.wait()
+    with pytest.raises(ThreadBusy, match="does not end"):
+        await found.delete(MINE)
+    over.set()
+    await last_of(found, "log-r")
+    await found.delete(MINE)
+
+    assert await store.get(MINE) is None
+    await found.aclose()
+
+
+async def test_a_silent_run_whose_log_is_full_ends_at_once() -> None:
+    store = MemoryThreads()
+    told = [Custom(name="word", value=None)] * 5
+    runtime = Runtime(Says(*told, forever), {}, RecordedBus(MemoryBus(max_events=3), store))
+    found = Conversations(runtime, store)
+    await found.start(kept())
+    last = await last_of(found, "log-r")
+    await found.aclose()
+
+    assert isinstance(last, RunFailed)
+    assert last.error.code == "LIMIT_EXCEEDED"
+
+
+async def test_the_log_of_an_answer_that_its_thread_has_is_soon_forgotten(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    dropped = asyncio.Event()
+
+    class Noticed(MemoryBus):
+        async def drop(self, run_id: str) -> None:
+            await super().drop(run_id)
+            dropped.set()
+
+    monkeypatch.setattr("copilot_runtime.runtime._LOG_KEPT", 0.01)
+    store, bus = MemoryThreads(), Noticed()
+    found = Conversations(Runtime(Says(), {}, RecordedBus(bus, store)), store)
+    await found.start(kept())
+    async with asyncio.timeout(10):
+        await dropped.wait()
+    [run], log = await found.history(MINE)
+    await found.aclose()
+
+    assert (len(bus), run.ended, log) == (0, True, None)
 
 
 async def test_what_is_not_kept_is_in_nobodys_way() -> None:

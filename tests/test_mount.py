@@ -25,7 +25,9 @@ PROTOCOL = "graphql-transport-ws"
 
 
 def runtime(word: str = "Hello", gate: Gate | None = None) -> CopilotRuntime:
-    return CopilotRuntime(ScriptedAdapter(say([word, "!"]), gate=gate), settings=Settings())
+    return CopilotRuntime(
+        ScriptedAdapter(say([word, "!"]), gate=gate), settings=Settings(threads="memory")
+    )
 
 
 def login(connection: HTTPConnection) -> None:
@@ -108,6 +110,28 @@ def test_a_dependency_may_ask_for_a_header_of_its_own() -> None:
     assert client.post(PATH, json=HELLO, headers={"x-key": "k"}).status_code == 200
 
 
+@pytest.mark.parametrize("below", ["info", "inspector-metadata", "threads"])
+@pytest.mark.parametrize("root", ["", "/outside"])
+def test_a_last_slash_redirects_nobody(below: str, root: str) -> None:
+    app = FastAPI()
+    runtime().mount(app, PATH)
+    client = TestClient(app, root_path=root)
+    plain, slashed = (
+        client.get(f"{root}{PATH}/{below}{end}", follow_redirects=False) for end in ("", "/")
+    )
+
+    assert (slashed.status_code, slashed.content) == (plain.status_code, plain.content)
+    assert plain.status_code in (200, 204)
+
+
+@pytest.mark.parametrize("below", ["memories", "memories/m", "cpk-debug-events"])
+def test_what_only_the_cloud_has_is_not_found_in_the_words_of_the_endpoint(below: str) -> None:
+    app = FastAPI()
+    runtime().mount(app, PATH)
+
+    assert TestClient(app).get(f"{PATH}/{below}").json() == {"error": "Not found"}
+
+
 def test_the_lives_of_host_and_runtime_are_joined() -> None:
     story: list[str] = []
     adapter = ScriptedAdapter()
@@ -119,7 +143,7 @@ def test_the_lives_of_host_and_runtime_are_joined() -> None:
         story.append(f"host ended, adapter closed: {adapter.closed}")
 
     app = FastAPI(lifespan=lifespan)
-    CopilotRuntime(adapter, settings=Settings()).mount(app, PATH)
+    CopilotRuntime(adapter, settings=Settings(threads="memory")).mount(app, PATH)
     with TestClient(app) as client:
         assert client.app_state["database"] == "open"
         assert not adapter.closed

@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import Iterator, Sequence
 from contextlib import aclosing
+from typing import Any
 
 import pytest
 from hypothesis import example, given, settings
@@ -13,8 +14,13 @@ from copilot_runtime.events import (
     ActionExecutionEnd,
     ActionExecutionResult,
     ActionExecutionStart,
+    Activity,
+    AgentState,
     Custom,
     Event,
+    Interrupt,
+    MessagesSnapshot,
+    Raw,
     ReasoningContent,
     ReasoningEnd,
     ReasoningStart,
@@ -29,6 +35,7 @@ from copilot_runtime.events import (
     TextMessageStart,
 )
 from copilot_runtime.interfaces import Events
+from copilot_runtime.messages import TextMessage
 from copilot_runtime.ordering import Ordering, verified
 from tests.conformance.v2.oracle import Oracle
 from tests.orders import ANY_EVENT, BROKEN, STARTED, STOPPED, any_runs, encoded
@@ -221,6 +228,91 @@ async def test_a_run_that_breaks_the_order_fails_and_keeps_what_was_right() -> N
         "Cannot send 'TEXT_MESSAGE_CONTENT' event: No active text message found with ID 'never'. "
         "Start a text message with 'TEXT_MESSAGE_START' first.",
     )
+
+
+class Foreign:
+    type = "custom"
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize(
+    ("yielded", "message"),
+    [
+        (5, "The agent yielded an int, which is no event."),
+        ({"type": "custom"}, "The agent yielded a dict, which is no event."),
+        (None, "The agent yielded a NoneType, which is no event."),
+        (Foreign(), "The agent yielded a Foreign, which is no event."),
+        (
+            TextMessageStart(message_id=5),  # pyright: ignore[reportArgumentType]
+            "The agent yielded a TextMessageStart whose message_id is no text.",
+        ),
+        (
+            TextMessageContent(message_id=[], content="x"),  # pyright: ignore[reportArgumentType]
+            "The agent yielded a TextMessageContent whose message_id is no text.",
+        ),
+        (
+            TextMessageContent(message_id="m", content=None),  # pyright: ignore[reportArgumentType]
+            "The agent yielded a TextMessageContent whose content is no text.",
+        ),
+        (
+            ActionExecutionStart(call_id="c", name="f", parent_id=1),  # pyright: ignore[reportArgumentType]
+            "The agent yielded an ActionExecutionStart whose parent_id is no text.",
+        ),
+    ],
+)
+async def test_what_is_no_event_ends_the_run_before_it_is_kept(yielded: Any, message: str) -> None:
+    *begun, last = await followed(Says(BEGUN, yielded))
+
+    assert begun[1:] == [BEGUN]
+    assert isinstance(last, RunFailed)
+    assert (last.error.code, last.error.message) == ("MISUSE", message)
+
+
+def nested(levels: int, inner: Any = 1) -> Any:
+    for _ in range(levels):
+        inner = [inner]
+    return inner
+
+
+DEEPEST = 240
+HALF = "\ud83d"
+HOLDS_ITSELF: list[Any] = [HALF]
+HOLDS_ITSELF.append(HOLDS_ITSELF)
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("inner", [1, HALF, object()], ids=["plain", "half", "foreign"])
+async def test_values_may_be_as_deep_as_they_can_be_written(inner: Any) -> None:
+    state = AgentState(agent="a", state=nested(DEEPEST, inner))
+
+    assert (await followed(Says(state)))[1:] == [state, RunFinished()]
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize(
+    "event",
+    [
+        AgentState(agent="a", state=nested(DEEPEST + 1)),
+        AgentState(agent="a", state=nested(DEEPEST + 1, HALF)),
+        AgentState(agent="a", state=HOLDS_ITSELF),
+        AgentState(agent="a", state=nested(100_000)),
+        Activity(message_id="m", activity_type="a", content=nested(DEEPEST + 1)),
+        Custom(name="n", value=nested(DEEPEST + 1)),
+        Raw(event=nested(DEEPEST + 1)),
+        Interrupt(interrupt_id="i", value=nested(DEEPEST + 1)),
+        MessagesSnapshot(
+            messages=[TextMessage(id="m", role="user", content="", extra={"a": nested(DEEPEST)})]
+        ),
+    ],
+    ids=lambda event: event.type,
+)
+async def test_values_nested_too_deeply_end_the_run_before_they_are_kept(event: Event) -> None:
+    started, last = await followed(Says(event))
+
+    assert isinstance(started, RunStarted)
+    assert isinstance(last, RunFailed)
+    assert last.error.code == "INCOMPLETE_STREAM"
+    assert "nested too deeply" in last.error.message
 
 
 @pytest.mark.anyio

@@ -1,7 +1,9 @@
 """Runs start, end and are stopped, each on its own; every log has a first and a last event."""
 
 import asyncio
+from collections.abc import Callable
 from contextlib import aclosing
+from typing import Any
 
 import pytest
 
@@ -12,6 +14,7 @@ from copilot_runtime.errors import (
     RUN_FAILED,
     AgentNotFound,
     Cancelled,
+    Interrupted,
     LimitExceeded,
     Misuse,
     NetworkError,
@@ -19,9 +22,9 @@ from copilot_runtime.errors import (
     Refused,
     RunStalled,
 )
-from copilot_runtime.events import Custom, RunFailed, RunFinished, RunStarted
+from copilot_runtime.events import Custom, Event, RunFailed, RunFinished, RunStarted
 from copilot_runtime.hooks import Hooks
-from copilot_runtime.interfaces import Events, RunInput
+from copilot_runtime.interfaces import Caller, Events, RunInput
 from copilot_runtime.runtime import Runtime
 from tests.runs import Says, forever, log_of, run_input, runtime_of, runtime_with, told
 
@@ -69,14 +72,49 @@ async def test_a_run_stopped_on_its_way_ends_its_agent_and_its_log() -> None:
     assert agent.ended.is_set()
 
 
-async def test_a_run_stopped_before_its_first_step_still_has_an_end() -> None:
-    runtime = runtime_with(Says(forever))
-    start = asyncio.create_task(runtime.start(run_input(detached=True)))
-    await asyncio.sleep(0)  # its task exists, and has not been run
-    runtime.stop("r")
-    await start
+class Told(MemoryBus):
+    """A bus that calls a function with each first and last event before it takes it."""
+
+    def __init__(self, told: Callable[[Event], Any]) -> None:
+        super().__init__()
+        self.told = told
+
+    async def append(self, run_id: str, event: Event) -> None:
+        if isinstance(event, RunStarted | RunFinished):
+            await self.told(event)
+        await super().append(run_id, event)
+
+
+@pytest.mark.parametrize("stops", [1, 2])
+async def test_a_run_stopped_before_its_first_step_still_has_an_end(stops: int) -> None:
+    async def stop(event: Event) -> None:
+        runtime.stop("r")
+        if stops == 2:  # its task exists by then, and has not been run
+            asyncio.get_running_loop().call_soon(runtime.stop, "r")
+
+    runtime = Runtime(Says(forever), {}, Told(stop), max_runs=1)
+    await runtime.start(run_input(detached=True))
 
     assert await log_of(runtime) == [RunStarted(run_id="r", thread_id="t"), STOPPED]
+    await runtime.aclose()
+
+
+async def test_a_run_whose_last_event_is_being_written_cannot_be_stopped() -> None:
+    writing, go_on = asyncio.Event(), asyncio.Event()
+
+    async def wait(event: Event) -> None:
+        if isinstance(event, RunFinished):
+            writing.set()
+            await go_on.wait()
+
+    runtime = Runtime(Says(seen("done")), {}, Told(wait))
+    await runtime.start(run_input(detached=True))
+    await writing.wait()
+    stopped = runtime.stop("r")
+    go_on.set()
+
+    assert stopped is False
+    assert (await log_of(runtime))[-1] == RunFinished()
 
 
 async def test_stopping_twice_is_stopping_once() -> None:
@@ -182,11 +220,13 @@ async def test_a_run_that_takes_too_long_is_ended_and_says_so() -> None:
         (ValueError("password=hunter2"), RUN_FAILED),
         (TimeoutError("10.0.0.7 was silent"), RUN_FAILED),
         (StopIteration("odd"), RUN_FAILED),
+        (SystemExit(1), RUN_FAILED),
+        (asyncio.CancelledError("its own"), RUN_FAILED),
     ],
     ids=lambda value: type(value).__name__,
 )
 async def test_a_failure_ends_the_log_with_what_a_client_may_see(
-    error: Exception, report: object
+    error: BaseException, report: object
 ) -> None:
     runtime = runtime_with(Says(*say("Hel"), error))
 
@@ -281,6 +321,119 @@ async def test_closing_ends_all_runs_with_a_last_event() -> None:
 
     last = [(await log_of(runtime, str(number)))[-1] for number in range(3)]
     assert [isinstance(it, RunFailed) and it.error.code for it in last] == ["RUN_INTERRUPTED"] * 3
+
+
+async def hang(*asked: Any) -> Any:
+    await forever()
+
+
+@pytest.mark.parametrize("where", ["hook", "agents", "actions"])
+async def test_what_hangs_before_a_run_begins_can_be_stopped(where: str) -> None:
+    asked = asyncio.Event()
+
+    async def ask(*given: Any) -> Any:
+        asked.set()
+        await forever()
+
+    parts: dict[str, Any] = {
+        "hook": {"hooks": Hooks(before_request=ask)},
+        "actions": {"sources": [ask]},
+    }
+    agents: Any = ask if where == "agents" else {"a": Says()}
+    runtime = Runtime(Says(), agents, MemoryBus(), **parts.get(where, {}))
+    start = asyncio.create_task(runtime.start(run_input(agent="a")))
+    await asked.wait()
+
+    assert runtime.stop("r")
+    with pytest.raises(Cancelled):
+        await start
+    await runtime.aclose()
+
+
+async def test_a_hook_that_does_not_let_go_holds_up_only_itself() -> None:
+    asked, over = asyncio.Event(), asyncio.Event()
+
+    async def ask(run: RunInput) -> None:
+        asked.set()
+        while not over.is_set():
+            try:
+                await over.wait()
+            except asyncio.CancelledError:
+                continue
+
+    runtime = runtime_with(Says(), hooks=Hooks(before_request=ask), max_runs=1)
+    start = asyncio.create_task(runtime.start(run_input()))
+    await asked.wait()
+    runtime.stop("r")
+    with pytest.raises(Cancelled):
+        await start
+    over.set()
+
+    assert (await told(runtime, run_input("next")))[-1] == RunFinished()
+    await runtime.aclose()
+
+
+async def test_what_hangs_before_a_run_begins_is_ended_in_time() -> None:
+    runtime = runtime_with(Says(), hooks=Hooks(before_request=hang), run_timeout=0.01)
+
+    with pytest.raises(RunStalled):
+        await runtime.start(run_input())
+
+
+async def test_a_caller_whose_agents_do_not_come_is_told_in_time() -> None:
+    runtime = Runtime(Says(), hang, MemoryBus(), run_timeout=0.01)
+
+    with pytest.raises(RunStalled):
+        await runtime.agents_for(Caller())
+
+
+async def test_an_agent_that_does_not_end_is_left_behind(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    over, begun = asyncio.Event(), asyncio.Event()
+
+    async def stubborn() -> None:
+        begun.set()
+        while not over.is_set():
+            try:
+                await over.wait()
+            except asyncio.CancelledError:
+                continue
+
+    runtime = runtime_with(Says(stubborn), grace=0.01)
+    await runtime.start(run_input(detached=True))
+    await begun.wait()
+    await runtime.aclose()
+    over.set()
+
+    assert "run:r does not end, and is left behind" in caplog.text
+    assert isinstance((await log_of(runtime))[-1], RunFinished)
+
+
+async def test_what_is_closed_takes_no_runs_until_it_is_opened() -> None:
+    runtime = runtime_of(say("one"))
+    await runtime.aclose()
+    with pytest.raises(Interrupted):
+        await runtime.start(run_input())
+    runtime.open()
+
+    assert (await told(runtime, run_input()))[-1] == RunFinished()
+
+
+async def test_closing_ends_what_is_still_starting() -> None:
+    asked = asyncio.Event()
+
+    async def ask(run: RunInput) -> None:
+        asked.set()
+        await forever()
+
+    runtime = runtime_with(Says(), hooks=Hooks(before_request=ask))
+    start = asyncio.create_task(runtime.start(run_input()))
+    await asked.wait()
+    await runtime.aclose()
+
+    assert start.done()
+    assert isinstance(start.exception(), Cancelled)
 
 
 async def test_closing_twice_and_closing_nothing_is_fine() -> None:

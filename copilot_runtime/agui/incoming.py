@@ -55,6 +55,7 @@ class Incoming:
         self._thought: list[str] = []  # at an end, but a signature may follow
         self._open = False  # whether chunks or thoughts end before the next event
         self._skipped: set[str] = set()
+        self._stuck: set[str] = set()  # activities of which the log has been told
         self._events: list[Event] = []
 
     def read(self, payloads: list[bytes]) -> list[Event]:
@@ -208,7 +209,9 @@ class Incoming:
         try:
             known[id] = apply_patch(known[id], operations)
         except (KeyError, ValueError) as error:  # clients leave such changes out, too
-            logger.warning("Agent %r: activity %r cannot change: %s", self._agent, id, error)
+            if id not in self._stuck:
+                self._stuck.add(id)
+                logger.warning("Agent %r: activity %r cannot change: %s", self._agent, id, error)
         else:
             self._events.append(Activity(message_id=id, activity_type=name, content=known[id]))
 

@@ -8,10 +8,18 @@ from collections.abc import Sequence
 from typing import Any
 
 from copilot_runtime.agui.difference import difference, same
+from copilot_runtime.agui.sharing import repeated
 from copilot_runtime.jsontext import dumps
 
 _SHORT = 1_000
 """Bytes of operations that are sent whatever the whole value costs."""
+
+_MOST_COPIED = 1_000_000
+"""Values and characters that a patched value may repeat.
+
+Copies are shared, so that a patch of forty of them is cheap to apply, and its outcome, twice as
+long with each, impossible to write.
+"""
 
 
 def make_patch(old: Any, new: Any) -> list[dict[str, Any]] | None:
@@ -40,6 +48,8 @@ def apply_patch(value: Any, operations: Sequence[Any]) -> Any:
             patch.apply(operation)
         except _DoesNotFit as error:
             raise ValueError(f"{_named(operation)}: {error}") from None
+    if patch.copies and repeated(patch.root) > _MOST_COPIED:
+        raise ValueError(f"copy {patch.copies}: the copies are too large")
     return patch.root
 
 
@@ -51,11 +61,13 @@ class _Patch:
     """A value on its way from old to new.
 
     `own` holds the containers made on the way, by their ids: only those may be changed in place.
+    `copies` is where the last container was copied to.
     """
 
     def __init__(self, root: Any) -> None:
         self.root: Any = root
         self.own: dict[int, Any] = {}
+        self.copies = ""
 
     def apply(self, operation: Any) -> None:
         if not isinstance(operation, dict):
@@ -80,6 +92,7 @@ class _Patch:
                 copied = self._find(_keys(operation, "from"))
                 self.own.clear()  # it will be in two places, of which a change is to reach one
                 self._add(path, copied)
+                self.copies = operation["path"] or "/"
             case "test":
                 if not same(self._find(path), _value(operation)):
                     raise _DoesNotFit("the value is another one")

@@ -2,17 +2,22 @@
 
 import asyncio
 from collections.abc import AsyncGenerator, Sequence
+from dataclasses import replace
+from typing import Any
 
+from copilot_runtime.bus.held import Held
 from copilot_runtime.errors import LimitExceeded, Misuse, NotFound
 from copilot_runtime.events import (
     LAST,
     ActionExecutionArgs,
     ActionExecutionResult,
+    Activity,
     AgentState,
     Custom,
     Event,
     Interrupt,
     MessagesSnapshot,
+    Raw,
     ReasoningContent,
     TextMessageContent,
 )
@@ -47,7 +52,8 @@ class MemoryBus:
     async def append(self, run_id: str, event: Event) -> None:
         """Add an event and wake the readers. Raises `LimitExceeded` or, after the end, `Misuse`."""
         log = self._open(run_id)
-        log.size += _size(event)
+        event, size = log.held_with(event)
+        log.size += size
         if isinstance(event, LAST):
             self._end(run_id, log)
         elif log.size > self.max_bytes or len(log.events) >= self.max_events:
@@ -62,13 +68,15 @@ class MemoryBus:
         A last event has to fit, too: when this refuses, `append` may still take some of them.
         """
         log = self._open(run_id)
-        size = log.size + sum(map(_size, events))
+        sized = [log.held_with(event) for event in events]
+        size = log.size + sum(size for _, size in sized)
         if size > self.max_bytes or len(log.events) + len(events) > self.max_events:
+            log.held = None  # for it counts what is not kept
             raise self._too_much()
         log.size = size
         if isinstance(events[-1], LAST):
             self._end(run_id, log)
-        log.events.extend(events)
+        log.events.extend(event for event, _ in sized)
         if log.waiters:
             log.wake()
 
@@ -113,13 +121,14 @@ class MemoryBus:
 
 
 class _Log:
-    __slots__ = ("ended", "events", "expiry", "size", "waiters")
+    __slots__ = ("ended", "events", "expiry", "held", "size", "waiters")
 
     def __init__(self) -> None:
         self.events: list[Event] = []
         self.size = 0
         self.ended = False
         self.expiry: asyncio.TimerHandle | None = None
+        self.held: Held | None = None
         self.waiters: list[asyncio.Future[None]] = []
 
     def wake(self) -> None:
@@ -127,6 +136,22 @@ class _Log:
         for waiter in waiters:
             if not waiter.done():
                 waiter.set_result(None)
+
+    def held_with(self, event: Event) -> tuple[Event, int]:
+        """Return an event as it is to be kept, and about how many bytes more that takes."""
+        match event:
+            case TextMessageContent(content=text) | ActionExecutionArgs(delta=text):
+                return event, _EVENT_BYTES + len(text)
+            case ReasoningContent(content=text) | ActionExecutionResult(result=text):
+                return event, _EVENT_BYTES + len(text)
+            case AgentState() | Activity() | Custom() | Raw() | Interrupt() | MessagesSnapshot():
+                pass
+            case _:
+                return event, _EVENT_BYTES
+        if self.held is None:
+            self.held = Held()
+        event = _sharing(event, self.held)
+        return event, _EVENT_BYTES + self.held.add(_values(event))
 
     def growth(self) -> asyncio.Future[None]:
         """Return what is done when the log has grown."""
@@ -154,20 +179,31 @@ async def _follow(log: _Log, position: int) -> AsyncGenerator[Batch, None]:
                 raise
 
 
-def _size(event: Event) -> int:
+def _sharing(event: Event, held: Held) -> Event:
+    """Return an event with a value that shares what it can with the one before it."""
     match event:
-        case TextMessageContent(content=text) | ActionExecutionArgs(delta=text):
-            return _EVENT_BYTES + len(text)
-        case ReasoningContent(content=text):
-            return _EVENT_BYTES + len(text)
-        case ActionExecutionResult(result=text):
-            return _EVENT_BYTES + len(text)
-        case AgentState(state=value) | Custom(value=value) | Interrupt(value=value):
-            return _EVENT_BYTES + len(repr(value))
-        case MessagesSnapshot(messages=messages):
-            return _EVENT_BYTES + len(repr(messages))
+        case AgentState(agent=agent, state=value):
+            same = held.shared(("state", agent), value)
+            return event if same is value else replace(event, state=same)
+        case Activity(message_id=id, content=value):
+            same = held.shared(("activity", id), value)
+            return event if same is value else replace(event, content=same)
         case _:
-            return _EVENT_BYTES
+            return event
+
+
+def _values(event: Event) -> Sequence[Any]:
+    match event:
+        case AgentState(state=value) | Activity(content=value) | Custom(value=value):
+            return (value,)
+        case Raw(event=value):
+            return (value,)
+        case Interrupt(value=value, messages=messages, metadata=metadata):
+            return (value, metadata, *messages)
+        case MessagesSnapshot(messages=messages):
+            return messages
+        case _:
+            return ()
 
 
 def _position(cursor: Cursor) -> int:

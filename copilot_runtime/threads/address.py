@@ -18,6 +18,12 @@ def store_at(address: str) -> ThreadStore:
         return make()
     if name == "sqlite":
         # sqlite:///threads.db is relative and sqlite:////srv/threads.db is not, as elsewhere
+        if rest.startswith("//") and not rest.startswith("///"):  # a host, of which there is none
+            raise ConfigurationFailed(
+                f"The address {address!r} has two slashes, and no meaning with them.",
+                hint=f"Write sqlite:{rest[2:]} for a file below the working directory, "
+                f"sqlite:/{rest[2:]} for an absolute path.",
+            )
         path = rest[3:] if rest.startswith("///") else rest
         if not path:
             raise ConfigurationFailed(

@@ -10,6 +10,7 @@ from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Se
 from dataclasses import dataclass, fields, is_dataclass
 from functools import cache
 from math import isfinite
+from time import monotonic
 from types import NoneType, UnionType
 from typing import Any, Literal, get_args, get_origin, get_type_hints
 
@@ -19,6 +20,10 @@ from copilot_runtime import jsontext
 from copilot_runtime.events import Event
 
 logger = logging.getLogger("copilot_runtime.threads")
+
+_SECONDS_BETWEEN_LINES = 60.0
+_next_line: dict[str, float] = {}
+"""When the log may hear again of lost events, by their type."""
 
 
 def encode(events: Sequence[Event]) -> bytes:
@@ -124,7 +129,15 @@ def _each(events: Iterable[Event]) -> Iterable[bytes]:
             try:
                 yield json.dumps(_plain(event), separators=(",", ":")).encode()
             except (RecursionError, ValueError) as error:
-                logger.error("An event of type %r was not kept: %s", event.type, error)
+                _lost(event, error)
+
+
+def _lost(event: Event, error: Exception) -> None:
+    """Write a line to the log, at most once a minute: such events come in hundreds."""
+    now = monotonic()
+    if now >= _next_line.get(event.type, now):
+        _next_line[event.type] = now + _SECONDS_BETWEEN_LINES
+        logger.error("An event of type %r was not kept: %s", event.type, error)
 
 
 def _plain(value: Any) -> Any:

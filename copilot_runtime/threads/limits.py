@@ -13,6 +13,7 @@ LONGEST = 500
 MOST_PER_PAGE = 200
 
 _CURSOR = re.compile(r"(\d{1,18})\.(\d{1,18})", re.ASCII)
+_CONTROL = re.compile("[\x00-\x1f\x7f-\x9f]")
 
 
 class Place(NamedTuple):
@@ -52,8 +53,8 @@ def thread_of(run: RunInput) -> ThreadKey:
         raise Misuse("A thread needs an id.", hint="Send a threadId.")
     key = ThreadKey(run.user or "", run.thread_id)
     for what, text in (("thread id", key.id), ("user", key.owner), ("run id", run.run_id)):
-        check_text(what, text)
-    check_text("agent's name", run.agent or DEFAULT_AGENT)
+        check_id(what, text)
+    check_id("agent's name", run.agent or DEFAULT_AGENT)
     return key
 
 
@@ -68,6 +69,15 @@ def check_text(what: str, text: str) -> None:
         raise Misuse(f"The {what} is longer than {LONGEST} characters.", hint="Send a shorter one.")
     if not _is_text(text):
         raise Misuse(f"The {what} has characters that are no text.", hint="Send it without them.")
+
+
+def check_id(what: str, text: str) -> None:
+    """Raise `Misuse` for an id that is too long, or that no line of a log could show."""
+    check_text(what, text)
+    if _CONTROL.search(text):
+        raise Misuse(
+            f"The {what} has control characters.", hint="Send it without line breaks and the like."
+        )
 
 
 def busy(key: ThreadKey) -> ThreadBusy:

@@ -41,6 +41,8 @@ class RecordedBus:
         self.store = store
         self.interval = interval
         self.max_queued = max_queued
+        self.broken: Callable[[str, Exception], None] | None = None
+        """Is told of a run that goes no further, and why, unless it has ended already."""
         self._append_all: _AppendAll | None = getattr(inner, "append_all", None)
         self._runs: dict[str, Recording] = {}
         self._waiting: dict[str, Recording] = {}
@@ -197,6 +199,8 @@ class RecordedBus:
             await self._end_lost(run, one.last)
         elif queued is not None:
             self._queue(run, run.honest(queued))
+        else:
+            self._tell(run)
 
     async def _lose(self, one: Taken, error: Exception) -> None:
         """Let a run go no further: the store did not take what came of it."""
@@ -210,6 +214,12 @@ class RecordedBus:
             run.log.extend(event for event in one.events[:1] if isinstance(event, RunStarted))
         if last := one.last or queued:
             await self._end_lost(run, last)
+        else:
+            self._tell(run)
+
+    def _tell(self, run: Recording) -> None:
+        if self.broken is not None and run.error is not None:
+            self.broken(run.key, run.error)
 
     def _unqueued(self, run: Recording) -> RunFinished | RunFailed | None:
         """Forget what is queued, except the last event."""

@@ -3,23 +3,27 @@
 import logging
 from collections.abc import Awaitable, Callable, Mapping
 from functools import lru_cache
+from http import HTTPStatus
+from typing import Any, cast
 
 from starlette.exceptions import HTTPException
 from starlette.requests import HTTPConnection
 from starlette.types import Scope
 
 from copilot_runtime.calling import call
-from copilot_runtime.errors import RUN_FAILED, ConfigurationFailed, CopilotError
+from copilot_runtime.errors import RUN_FAILED, ConfigurationFailed, CopilotError, Misuse
 from copilot_runtime.interfaces import Caller
+from copilot_runtime.threads.limits import check_id
 
 logger = logging.getLogger(__name__)
 
 CALLER = "copilot_runtime.caller"
 """The key of the caller in the ASGI scope."""
 
-Authenticate = Callable[[HTTPConnection], str | Awaitable[str | None] | None]
-"""Returns whose request this is: an id of the application's, to whom threads belong. None is
-anybody. It raises `AuthenticationFailed`, or Starlette's `HTTPException`, to send one away."""
+Authenticate = Callable[[Any], str | Awaitable[str | None] | None]
+"""Gets the `HTTPConnection`, which has what a `Request` and a `WebSocket` share. Returns whose
+request this is: an id of the application's, to whom threads belong. None is anybody. It raises
+`AuthenticationFailed`, or Starlette's `HTTPException`, to send one away."""
 
 
 class NotWelcome(Exception):
@@ -67,8 +71,10 @@ class Callers:
                     f"The authenticate hook returned {user!r}.",
                     hint="It returns the id of a user, a string that is not empty, or None.",
                 )
+            _check(user)
         except HTTPException as error:
-            raise NotWelcome(error.status_code, error.detail, headers=error.headers) from error
+            message = _message(error)
+            raise NotWelcome(error.status_code, message, headers=error.headers) from error
         except CopilotError as error:
             if isinstance(error, ConfigurationFailed):
                 logger.error("%s %s", error.message, error.hint or "")
@@ -78,3 +84,31 @@ class Callers:
             logger.exception("The authenticate hook failed")
             raise NotWelcome(500, RUN_FAILED.message, code=RUN_FAILED.code) from error
         return user
+
+
+def _check(user: str | None) -> None:
+    """Raise `ConfigurationFailed` for a user to whom no thread could belong."""
+    if user is None:
+        return
+    try:
+        check_id("user's id", user)
+    except Misuse as error:
+        shown = user if len(user) <= 40 else f"{user[:40]}…"
+        raise ConfigurationFailed(
+            f"The authenticate hook returned {shown!r}. {error.message}",
+            hint="It returns the id of a user, not a token or a record.",
+        ) from error
+
+
+def _message(error: HTTPException) -> str:
+    """Return what a client shows; FastAPI lets a `detail` be any JSON."""
+    detail = cast("Any", error.detail)
+    if isinstance(detail, dict):
+        fields = cast("dict[str, Any]", detail)
+        detail = fields.get("message") or fields.get("error")
+    if isinstance(detail, str) and detail:
+        return detail
+    try:
+        return HTTPStatus(error.status_code).phrase
+    except ValueError:  # a status of the application's own
+        return "The request was refused."

@@ -147,12 +147,19 @@ class Door:
             return
         # in the words of either client: both show the message
         body = {
-            "error": "unauthorized" if error.status == 401 else "forbidden",
+            "error": _kind(error.status),
             "message": error.message,
             "errors": [{"message": error.message, "extensions": {"code": error.code}}],
         }
         extra = [(name.encode(), value.encode()) for name, value in error.headers.items()]
         await _answer(send, error.status, dumps(body), [*self._cors.headers(headers), *extra])
+
+
+def _kind(status: int) -> str:
+    """Return what a refusal is called. Nobody is told that they may not when the server failed."""
+    if status >= 500:
+        return "internal_error"
+    return {401: "unauthorized", 403: "forbidden"}.get(status, "refused")
 
 
 def _envelope(body: bytes) -> dict[str, Any] | None:

@@ -139,7 +139,7 @@ LONG = "x" * 100
         (
             {LONG: {"a/b": {"c~d": 1}}},
             {LONG: {"a/b": {"c~d": 2}}},
-            None,
+            [{"op": "replace", "path": f"/{LONG}/a~1b/c~0d", "value": 2}],
         ),
         (
             {"long": LONG * 2, "a/b": {"c~d": 1}},
@@ -154,7 +154,7 @@ def test_a_patch_says_what_changed_and_no_more(old: Any, new: Any, patch: Any):
 
 
 def test_a_long_patch_gives_way_to_a_shorter_snapshot():
-    old = {f"key {number}": "a" * 100 for number in range(20)}
+    old = {f"key {number}": "a" * 100 for number in range(40)}
     new = dict.fromkeys(old, "b")
 
     assert make_patch(old, new) is None
@@ -227,3 +227,38 @@ def test_what_does_not_apply_is_said(operation: Any, complaint: str):
     with pytest.raises(ValueError) as caught:
         apply_patch({"n": 1, "items": [1]}, [operation])
     assert complaint in str(caught.value)
+
+
+BOMB = [{"op": "copy", "from": "/a", "path": "/a/-"}]
+
+
+def exploded(patches: list[list[dict[str, Any]]]) -> str:
+    state: Any = {"a": ["x" * 100]}
+    try:
+        for patch in patches:
+            state = apply_patch(state, patch)
+    except ValueError as error:
+        return str(error)
+    return ""
+
+
+@pytest.mark.parametrize("patches", [[BOMB] * 40, [BOMB * 40]], ids=["many patches", "one patch"])
+def test_copies_of_copies_end_before_they_cannot_be_written(patches: list[list[dict[str, Any]]]):
+    assert exploded(patches) == "copy /a/-: the copies are too large"
+
+
+def test_copies_of_a_long_text_end_as_well():
+    patch = [{"op": "copy", "from": "/a", "path": "/b"}, {"op": "copy", "from": "/b", "path": "/c"}]
+    with pytest.raises(ValueError, match="copy /c: the copies are too large"):
+        apply_patch({"a": ["x" * 600_000]}, patch)
+
+
+def test_a_large_state_may_have_copies_of_something_small():
+    state = {"big": ["x"] * 2_000_000, "a": [1]}
+    assert apply_patch(state, [{"op": "copy", "from": "/a", "path": "/b"}])["b"] == [1]
+
+
+def test_copies_do_not_nest_without_end():
+    patch = [{"op": "copy", "from": "", "path": "/a" * depth} for depth in range(1, 300)]
+    with pytest.raises(ValueError, match="nested too deeply"):
+        apply_patch({}, patch)

@@ -10,18 +10,22 @@ from copilot_runtime.adapters.scripted import say
 from copilot_runtime.bus.memory import MemoryBus
 from copilot_runtime.errors import LimitExceeded, Misuse, NotFound
 from copilot_runtime.events import (
+    Activity,
     AgentState,
     Custom,
     Event,
+    MessagesSnapshot,
     ReasoningContent,
     RunFinished,
     RunStarted,
     TextMessageContent,
 )
 from copilot_runtime.interfaces import START
+from copilot_runtime.messages import TextMessage
 
 pytestmark = pytest.mark.anyio
 
+LONG_MESSAGE = TextMessage(id="m", role="user", content="x" * 5000)
 WORDS: Sequence[Event] = [RunStarted(run_id="r", thread_id="t"), *say(["one", "two"])]
 
 
@@ -111,8 +115,10 @@ async def test_runs_do_not_mix() -> None:
         ({"max_bytes": 5000}, ReasoningContent(message_id="m", content="x" * 5000)),
         ({"max_bytes": 5000}, AgentState(agent="a", state={"big": "x" * 5000})),
         ({"max_bytes": 5000}, Custom(name="big", value="x" * 5000)),
+        ({"max_bytes": 5000}, Activity(message_id="m", activity_type="a", content=["x" * 5000])),
+        ({"max_bytes": 5000}, MessagesSnapshot(messages=[LONG_MESSAGE])),
     ],
-    ids=["events", "bytes of text", "bytes of reasoning", "bytes of state", "bytes of a value"],
+    ids=["events", "text", "reasoning", "state", "value", "activity", "messages"],
 )
 async def test_a_log_that_grows_too_large_is_refused_and_still_ends(
     limits: dict[str, int], event: Event
@@ -124,6 +130,43 @@ async def test_a_log_that_grows_too_large_is_refused_and_still_ends(
     await written(RunFinished(), bus=bus)
 
     assert await read(bus) == [piece(1), piece(1), RunFinished()]
+
+
+def snapshot(number: int, agent: str = "a") -> AgentState:
+    return AgentState(agent=agent, state={"n": number, "rows": [{"id": n} for n in range(1000)]})
+
+
+async def test_states_with_little_changed_count_by_what_changed() -> None:
+    bus = await written(*map(snapshot, range(500)), bus=MemoryBus(max_bytes=500_000))
+    await bus.append_all("r", [snapshot(number, "b") for number in range(500)])
+    await written(RunFinished(), bus=bus)
+
+    states = [event.state for event in await read(bus) if isinstance(event, AgentState)]
+    assert states == [snapshot(number % 500).state for number in range(1000)]
+    assert states[499]["rows"] is states[0]["rows"]
+
+
+async def test_states_that_have_nothing_in_common_count_whole() -> None:
+    bus = MemoryBus(max_bytes=500_000)
+    with pytest.raises(LimitExceeded):
+        for number in range(100):
+            rows = [{"id": number * 1000 + at} for at in range(1000)]
+            await written(AgentState(agent="a", state=rows), bus=bus)
+
+
+class Stubborn:
+    def __eq__(self, other: object) -> bool:
+        raise ValueError("The truth value is ambiguous")
+
+    __hash__ = None  # pyright: ignore[reportAssignmentType]
+
+
+async def test_states_that_refuse_to_be_compared_are_kept_as_they_came() -> None:
+    states = [AgentState(agent="a", state={"array": Stubborn()}) for _ in range(2)]
+    bus = await written(*states, RunFinished())
+
+    kept = [event.state for event in await read(bus) if isinstance(event, AgentState)]
+    assert [one is other.state for one, other in zip(kept, states, strict=True)] == [True, True]
 
 
 async def test_many_events_at_once_are_one_batch() -> None:

@@ -36,7 +36,7 @@ async def log_of(
 ) -> list[Event]:
     """Return everything a client could read of the run."""
     runtime = CopilotRuntime(
-        adapter=adapter, guardrails=guardrails, settings=settings or Settings()
+        adapter=adapter, guardrails=guardrails, settings=settings or Settings(threads="memory")
     )
     try:
         await runtime.runtime.start(run)

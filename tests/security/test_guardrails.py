@@ -118,7 +118,10 @@ async def test_guardrails_may_come_from_the_settings() -> None:
     rules = GuardrailSettings(deny=("bombs",), words=("swordfish",), message="No.")
     for question in ("bombs", "swordfish"):
         events = await log_of(
-            ScriptedAdapter(), [], asking(question), settings=Settings(guardrails=rules)
+            ScriptedAdapter(),
+            [],
+            asking(question),
+            settings=Settings(guardrails=rules, threads="memory"),
         )
         error = refusal(events)
         assert error is not None

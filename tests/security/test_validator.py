@@ -127,7 +127,7 @@ async def test_a_verdict_shows_what_was_held_although_the_model_is_silent() -> N
         runtime = CopilotRuntime(
             adapter=ScriptedAdapter(say(["One", "Two"]), gate=gate),
             guardrails=[HttpGuardrail(service.url)],
-            settings=Settings(),
+            settings=Settings(threads="memory"),
         )
         await runtime.runtime.start(asking("fine", rules=RULES, headers=KEY))
         gate.release(2)
@@ -161,7 +161,7 @@ async def test_no_action_starts_before_the_verdict() -> None:
             adapter=ScriptedAdapter(call("delete")),
             actions=[Action(name="delete", run=delete)],
             guardrails=[HttpGuardrail(service.url)],
-            settings=Settings(),
+            settings=Settings(threads="memory"),
         )
         await runtime.runtime.start(asking("forbidden", rules=RULES, headers=KEY))
         await asked.wait()

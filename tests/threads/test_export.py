@@ -204,6 +204,42 @@ def test_a_file_with_a_wrong_line_changes_nothing(command: Command, tmp_path: Pa
     assert not (tmp_path / "other.db").exists()
 
 
+def test_a_dash_is_the_standard_output_and_input(command: Command, tmp_path: Path) -> None:
+    out = command("export", "-", "--store", "sqlite:threads.db")
+    into = command("import", "-", "--store", "sqlite:other.db", given=out.stdout)
+
+    assert out.stdout == command("export", "--store", "sqlite:threads.db").stdout
+    assert into.stderr == b"Read 2 threads; 3 of their runs were new.\n"
+    assert not (tmp_path / "-").exists()
+
+
+@pytest.mark.parametrize("what", ["import", "export"])
+def test_a_file_that_cannot_be_opened_is_said(command: Command, what: str) -> None:
+    done = command(what, "missing/threads.jsonl", "--store", "sqlite:threads.db")
+
+    assert done.returncode == 1
+    assert done.stderr.startswith(
+        b"The file 'missing/threads.jsonl' cannot be opened: No such file or directory.\n"
+    )
+
+
+def test_an_import_that_breaks_off_says_how_far_it_came(command: Command) -> None:
+    lines = command("export", "--store", "sqlite:threads.db").stdout
+    done = command("import", "--store", "sqlite:other.db", given=lines + b"oh\n")
+
+    assert done.returncode == 1
+    assert done.stderr.startswith(b"Read 1 threads before an error; 2 runs were new.\nLine 6 ")
+
+
+@pytest.mark.parametrize("days", ["1e300", "inf", "nan", "-1"])
+def test_days_without_a_date_are_refused(command: Command, days: str) -> None:
+    done = command("expire", f"--days={days}", "--store", "sqlite:threads.db")
+
+    assert done.returncode == 2
+    assert b"Traceback" not in done.stderr
+    assert b"--days" in done.stderr
+
+
 def test_threads_are_listed_with_nothing_a_terminal_would_obey(command: Command) -> None:
     everyones = command("list", "--archived", "--store", "sqlite:threads.db").stdout.decode()
     anns = command("list", "--owner", "ann", "--store", "sqlite:threads.db").stdout.decode()

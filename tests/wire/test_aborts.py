@@ -18,13 +18,13 @@ async def test_a_hundred_aborted_chats_leave_no_call_open(
 ) -> None:
     provider.plays([HEAD, text("Hello"), SILENCE])
 
-    async def abort() -> None:
-        async with client.open(chat()) as exchange:
+    async def abort(number: int) -> None:
+        async with client.open(chat(threadId=f"thread-{number}")) as exchange:
             await exchange.head()
             await exchange.until(b'["Hello"]')
             exchange.hang_up()
 
-    await asyncio.gather(*(abort() for _ in range(100)))
+    await asyncio.gather(*map(abort, range(100)))
 
     await provider.until(open=0, hung_up=100)
 

@@ -226,7 +226,7 @@ async def test_a_query_string_of_many_fields_is_refused(client: Client) -> None:
 async def test_a_form_of_a_foreign_page_starts_nothing(
     provider: Upstream, content_type: str
 ) -> None:
-    settings = Settings(cors_origins=("http://ours.example",))
+    settings = Settings(threads="memory", cors_origins=("http://ours.example",))
     form = {"query": PLAIN, "variables": json.dumps({"data": data()})}
     headers = {"accept": ACCEPT, "content-type": content_type, "origin": "http://theirs.example"}
 

@@ -20,7 +20,9 @@ def runtime(
     provider: Upstream, *, on_error: Any = None, idle_timeout: float = 60, **settings: Any
 ) -> CopilotRuntime:
     adapter = provider.adapter(idle_timeout=idle_timeout, connect_timeout=0.3)
-    return CopilotRuntime(adapter=adapter, settings=Settings(**settings), on_error=on_error)
+    return CopilotRuntime(
+        adapter=adapter, settings=Settings(threads="memory", **settings), on_error=on_error
+    )
 
 
 def refusal(answer: Answer) -> str:

@@ -86,7 +86,9 @@ async def opened(port: int, origin: str | None = None) -> AsyncGenerator[Socket,
 
 
 def runtime(provider: Upstream, **settings: Any) -> CopilotRuntime:
-    return CopilotRuntime(adapter=provider.adapter(), settings=Settings(**settings))
+    return CopilotRuntime(
+        adapter=provider.adapter(), settings=Settings(threads="memory", **settings)
+    )
 
 
 @pytest.fixture
@@ -375,7 +377,8 @@ async def test_one_connection_cannot_start_any_number_of_runs(
     provider.plays([HEAD, SILENCE])
     async with opened(port) as socket:
         for number in range(100):
-            payload = {"query": QUERY, "variables": {"data": data()}}
+            asked = {**data(), "threadId": f"thread-{number}"}
+            payload = {"query": QUERY, "variables": {"data": asked}}
             await socket.say({"id": str(number), "type": "subscribe", "payload": payload})
         refused = 0
         while refused < 80:

@@ -7,11 +7,12 @@ from typing import Any
 import pytest
 from starlette.requests import HTTPConnection
 
-from copilot_runtime import Settings
+from copilot_runtime import CopilotRuntime, Settings
 from copilot_runtime.adapters.scripted import Gate
+from copilot_runtime.interfaces import RunInput
 from tests.wire.documents import chat
 from tests.wire_agui.http import Browser, text_of, user
-from tests.wire_agui.server import Parrot, browsing
+from tests.wire_agui.server import PATH, Parrot, browsing, serving
 
 pytestmark = pytest.mark.anyio
 
@@ -212,3 +213,74 @@ def _question(run: str) -> dict[str, Any]:
     from tests.wire_agui.http import run_input
 
     return run_input(run=run)
+
+
+async def test_a_question_that_waits_is_answered_with_comments_until_its_turn(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("copilot_runtime.transports.agui.endpoint._SOON", 0.01)
+    gate, model = Gate(), Parrot()
+    async with browsing(model, settings=set_to("queue")) as browser:
+        model.gate = gate
+        async with browser.running(run="r1") as first, browser.running(run="r2") as second:
+            await second.to_comment()
+            model.gate = None
+            gate.release(3)
+            await first.rest()
+            events = await second.rest()
+
+    assert events[-1]["type"] == "RUN_FINISHED"
+
+
+async def test_a_question_that_is_stopped_while_it_waits_is_told_in_its_stream(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("copilot_runtime.transports.agui.endpoint._SOON", 0.01)
+    async with (
+        browsing(Parrot("one", gate=Gate()), settings=set_to("queue")) as browser,
+        browser.running(run="r1"),
+        browser.running(run="r2") as second,
+    ):
+        await second.to_comment()
+        stopped = await browser.stop(body={"runId": "r2"})
+        events = await second.rest()
+
+    assert stopped["stopped"] is True
+    assert events == [{"type": "RUN_ERROR", "message": "Run stopped by user", "code": "abort"}]
+
+
+async def test_a_v1_client_that_leaves_takes_its_waiting_question_away(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    came, left = asyncio.Event(), asyncio.Event()
+    model = Parrot("one", gate=Gate())
+    runtime = CopilotRuntime(model, settings=set_to("queue"))
+    start, stop = runtime.conversations.start, runtime.conversations.stop
+
+    async def started(run: RunInput) -> None:
+        if run.follow_up == "client":
+            came.set()  # what is called next waits at once
+        await start(run)
+
+    def stopped(key: str) -> bool:
+        went_on = stop(key)
+        left.set()
+        return went_on
+
+    monkeypatch.setattr(runtime.conversations, "start", started)
+    monkeypatch.setattr(runtime.conversations, "stop", stopped)
+    async with serving(runtime.app(path=PATH)) as port:
+        browser = Browser(port)
+        async with browser.running(run="r1") as first:
+            await first.next()
+            asked = asyncio.create_task(_v1(browser))
+            async with asyncio.timeout(10):
+                await came.wait()
+                asked.cancel()
+                await left.wait()
+            await browser.stop(body={"runId": "r1"})
+            await first.rest()
+        again = await browser.stop()
+
+    assert again["stopped"] is False
+    assert len(model.requests) == 1

@@ -1,21 +1,34 @@
 """What is answered at once, with a status and a value: all but runs."""
 
-from collections.abc import Mapping
+import asyncio
+from collections.abc import Mapping, Sequence
 from typing import Any
+
+import orjson
 
 from copilot_runtime.adapters.transcription import Transcriber
 from copilot_runtime.conversations import Conversations
 from copilot_runtime.errors import Misuse
 from copilot_runtime.interfaces import Caller
+from copilot_runtime.threads.store import StoredRun, ThreadKey
 from copilot_runtime.transports.agui import threads
 from copilot_runtime.transports.agui.encode import Dialect
 from copilot_runtime.transports.agui.info import info
 from copilot_runtime.transports.agui.offer import Offer
-from copilot_runtime.transports.agui.routes import Operation
+from copilot_runtime.transports.agui.routes import Name, Operation
 from copilot_runtime.transports.agui.transcribe import transcribe_form, transcribe_json
 
 Answer = tuple[int, Any]
 """The status and the body of an answer; None is no body."""
+
+_CLOUD: Mapping[Name, str] = {
+    "subscribe": "changes of threads as they happen",
+    "annotate": "annotations",
+}
+"""What clients may ask for that only CopilotKit's own service has."""
+
+_RUNS_AT_ONCE = 50
+"""Runs of a thread that are written before others have their turn; some milliseconds."""
 
 
 class Answers:
@@ -63,7 +76,7 @@ class Answers:
                 return 200, {"messages": threads.messages(await conversations.store.runs(key))}
             case "read events":
                 runs = await conversations.store.runs(key)
-                return 200, {"events": threads.events(key, runs, self._dialect)}
+                return 200, {"events": await self._listed(key, runs)}
             case "read state":
                 return 200, {"state": threads.state(await conversations.store.runs(key))}
             case "change thread":
@@ -77,8 +90,21 @@ class Answers:
                 await conversations.delete(key)
                 return 200, {"threadId": operation.thread, "deleted": True}
             case _:
-                message = f"This server does not {operation.name}: that needs CopilotKit's cloud."
+                what = _CLOUD.get(operation.name, "this")
+                message = (
+                    f"This server does not offer {what}; that is a part of CopilotKit's cloud."
+                )
                 return 422, {"error": message}
+
+    async def _listed(self, key: ThreadKey, runs: Sequence[StoredRun]) -> orjson.Fragment:
+        """Return what happened in a thread as a JSON list, without holding up others for long."""
+        pieces: list[bytes] = []
+        for number, piece in enumerate(threads.events(key, runs, self._dialect), 1):
+            if piece:
+                pieces.append(piece)
+            if number % _RUNS_AT_ONCE == 0:
+                await asyncio.sleep(0)
+        return orjson.Fragment(b"[%b]" % b",".join(pieces))
 
     def _stopped(self, operation: Operation, caller: Caller) -> dict[str, Any]:
         body = {} if operation.body is None else operation.body

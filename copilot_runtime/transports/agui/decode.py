@@ -21,9 +21,7 @@ from copilot_runtime.interfaces import (
     RunInput,
 )
 from copilot_runtime.jsontext import dumps
-
-_LONGEST_ID = 500
-"""Characters. Ids are keys in a store."""
+from copilot_runtime.threads.limits import LONGEST, check_id
 
 _NO_PARAMETERS: Mapping[str, Any] = {"type": "object", "properties": {}}
 
@@ -122,12 +120,14 @@ def _resume(fields: Mapping[str, Any], given: Mapping[str, Any]) -> list[Resume]
 
 def _answer(item: Mapping[str, Any], place: str) -> Resume:
     payload = item.get("payload")
-    cancelled = item.get("status") == "cancelled"
+    status = item.get("status") or "resolved"
+    if status not in ("resolved", "cancelled"):
+        raise Misuse(f"{place}status must be resolved or cancelled.")
     return Resume(
         "",
         _as_text(payload),
         interrupt_id=_text(item, "interruptId", place),
-        status="cancelled" if cancelled else "resolved",
+        status=status,
         payload=payload,
     )
 
@@ -166,6 +166,7 @@ def _text(
 
 def _id(fields: Mapping[str, Any], name: str) -> str:
     value = _text(fields, name)
-    if not 0 < len(value) <= _LONGEST_ID:
-        raise Misuse(f"{name} must have 1 to {_LONGEST_ID} characters.")
+    if not 0 < len(value) <= LONGEST:
+        raise Misuse(f"{name} must have 1 to {LONGEST} characters.")
+    check_id(name, value)
     return value

@@ -31,10 +31,10 @@ from copilot_runtime.transports.agui.refusals import (
     no_json,
     refusal_of,
 )
-from copilot_runtime.transports.agui.reply import Reply
+from copilot_runtime.transports.agui.reply import KEEP_ALIVE, Reply
 from copilot_runtime.transports.agui.routes import Operation, from_envelope, from_path
 from copilot_runtime.transports.request import BadRequest, ClientGone, read_body
-from copilot_runtime.transports.stream import Stalled, attended
+from copilot_runtime.transports.stream import Stalled, Stream, attended
 
 logger = logging.getLogger(__name__)
 
@@ -160,23 +160,38 @@ class AguiEndpoint:
                 await reply.json(status, body)
 
     async def _run(self, run: RunInput, reply: Reply) -> None:
-        """Start a run and write it as it grows; what forbids it to start is an event, too."""
+        """Start a run and write it as it grows; what forbids it to start is an event, too.
+
+        One that takes its time to start, such as one that waits for its turn, is answered
+        meanwhile: proxies and clients do not wait for long.
+        """
+        beginning = self._beginning(run)
+        await asyncio.wait((beginning,), timeout=_SOON)
+        if beginning.done() and not beginning.cancelled():
+            match beginning.exception():
+                case AgentNotFound():
+                    raise no_agent(run.agent or DEFAULT_AGENT)
+                case AuthenticationFailed() as error:
+                    raise error
+                case _:
+                    pass
+        async with reply.stream() as stream:
+            if not beginning.done():
+                await stream.write(KEEP_ALIVE)
+            await self._write(run, beginning, stream)
+
+    async def _write(self, run: RunInput, beginning: "asyncio.Task[Log]", stream: Stream) -> None:
         encoder = Encoder(
             run.thread_id, run.run_id, agent=run.agent or DEFAULT_AGENT, dialect=self._dialect
         )
         try:
-            log = await asyncio.shield(self._beginning(run))
-        except AgentNotFound:
-            raise no_agent(run.agent or DEFAULT_AGENT) from None
-        except AuthenticationFailed:
-            raise
+            log = await asyncio.shield(beginning)
         except Exception as error:  # also of hooks and agents: told to the client, masked
-            async with reply.stream() as stream:
-                frames = encoder.feed([RunFailed(error=report_of(error))])
-                await stream.write(b"".join(frames), last=True)
+            frames = encoder.feed([RunFailed(error=report_of(error))])
+            await stream.write(b"".join(frames), last=True)
             return
         try:
-            async with reply.stream() as stream, aclosing(log) as batches:
+            async with aclosing(log) as batches:
                 async for _, events in batches:
                     if frames := encoder.feed(events):
                         await stream.write(b"".join(frames), last=encoder.ended)
@@ -243,6 +258,9 @@ class AguiEndpoint:
             keep_alive=self._keep_alive,
         )
 
+
+_SOON = 1.0
+"""Seconds in which nearly every run has started, or is known not to."""
 
 _WITHOUT_BODY = {"info", "inspect", "list threads", "read messages", "read events", "read state"}
 

@@ -10,7 +10,7 @@ from copilot_runtime.jsontext import dumps
 from copilot_runtime.security.cors import RawHeaders
 from copilot_runtime.transports.stream import UNBUFFERED, Stream
 
-_KEEP_ALIVE = b": keep-alive\n\n"
+KEEP_ALIVE = b": keep-alive\n\n"
 
 
 class Reply:
@@ -45,7 +45,7 @@ class Reply:
         self.begun = True
         await self._send({"type": "http.response.start", "status": 200, "headers": every})
         stream = Stream(
-            self._send, self._write_timeout, keep_alive=self._keep_alive, comment=_KEEP_ALIVE
+            self._send, self._write_timeout, keep_alive=self._keep_alive, comment=KEEP_ALIVE
         )
         try:
             yield stream

@@ -102,9 +102,9 @@ def from_envelope(envelope: Mapping[str, Any]) -> Operation:
         raise invalid("Missing method field")
     if method == "resource/request":
         path = _parameter(params, "path")
-        if "/agent/" in path or path.strip("/") == "info":
-            raise invalid(f"Unsupported resource {path!r}")
         path, _, query = path.partition("?")
+        if path.strip("/").partition("/")[0] != "threads":  # all else has a method of its own
+            raise invalid(f"Unsupported resource {path[:100]!r}")
         return from_path(_parameter(params, "httpMethod"), path, query, envelope.get("body"))
     name = _BY_METHOD.get(method)
     if name is None:

@@ -1,18 +1,32 @@
 """Threads as the client's `useThreads` and its inspector read them."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
 from copilot_runtime.agui.messages import encode_messages
-from copilot_runtime.errors import Misuse
-from copilot_runtime.events import AgentState, Event, MessagesSnapshot, RunFailed, RunFinished
+from copilot_runtime.errors import Interrupted, Misuse
+from copilot_runtime.events import (
+    LAST,
+    AgentState,
+    Event,
+    MessagesSnapshot,
+    RunFailed,
+    RunFinished,
+)
 from copilot_runtime.interfaces import Caller
-from copilot_runtime.jsontext import loads
 from copilot_runtime.messages import Message
+from copilot_runtime.threads.compact import compact
 from copilot_runtime.threads.store import StoredRun, Thread, ThreadKey, ThreadPage, ThreadQuery
 from copilot_runtime.transcript import said_in
 from copilot_runtime.transports.agui.encode import Dialect, Encoder
+
+_INCOMPLETE = RunFailed(
+    error=Interrupted(
+        "This answer is not complete: another server is giving it, or one that stopped."
+    ).report()
+)
+"""How a run is shown whose end is nowhere yet. It is not kept: the end may still come."""
 
 
 def thread_key(caller: Caller, id: str) -> ThreadKey:
@@ -60,28 +74,29 @@ def messages(runs: Iterable[StoredRun]) -> list[dict[str, Any]]:
     return [_inspected(message) for message in encode_messages(_said(runs))]
 
 
-def events(key: ThreadKey, runs: Sequence[StoredRun], dialect: Dialect) -> list[Any]:
-    """Return what happened in a thread, as JSON values."""
-    return [
-        loads(frame.removeprefix(b"data:"))
-        for run in runs
-        for frame in _frames(key, run, run.events, dialect)
-    ]
+def events(key: ThreadKey, runs: Iterable[StoredRun], dialect: Dialect) -> Iterator[bytes]:
+    """Yield what happened in each run of a thread, as the inside of a JSON list."""
+    for run in runs:
+        frames = _frames(key, run, run.events, dialect)
+        yield b",".join(frame.removeprefix(b"data:").strip() for frame in frames)
 
 
 def replay(
     key: ThreadKey, runs: Sequence[StoredRun], dialect: Dialect, *, goes_on: bool
-) -> Iterable[bytes]:
-    """Return the frames of stored runs, for a client that is to show the thread.
+) -> Iterator[bytes]:
+    """Yield the frames of each stored run in one piece, for a client that is to show the thread.
 
     After an error clients before 1.71 take nothing more, so a run that failed looks finished
     unless it is the last: what it said is there, and its error has been shown when it happened.
+    `goes_on` says that the run which is under way follows. Any other without an end gets one.
     """
     for number, run in enumerate(runs, 1):
         told: Sequence[Event] = run.events
-        if (number < len(runs) or goes_on) and told and isinstance(told[-1], RunFailed):
+        if not told or not isinstance(told[-1], LAST):
+            told = compact(told, ending=_INCOMPLETE)
+        if (number < len(runs) or goes_on) and isinstance(told[-1], RunFailed):
             told = [*told[:-1], RunFinished()]
-        yield from _frames(key, run, told, dialect)
+        yield b"".join(_frames(key, run, told, dialect))
 
 
 def _frames(

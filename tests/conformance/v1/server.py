@@ -123,7 +123,7 @@ def runtimes(llm: str, remote: str, log: HookLog) -> dict[str, CopilotRuntime]:
         "/copilotkit-cloud": CopilotRuntime(
             adapter=openai(),
             actions=ACTIONS,
-            settings=Settings(cloud_base_url=f"{remote}/cloud"),
+            settings=Settings(threads="memory", cloud_base_url=f"{remote}/cloud"),
         ),
     }
 

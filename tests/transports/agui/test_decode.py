@@ -104,6 +104,27 @@ def test_answers_to_interrupts_are_read_in_both_forms() -> None:
     ]
 
 
+def test_an_answer_to_an_interrupt_may_leave_out_that_it_is_one() -> None:
+    assert decoded(body_of(resume=[{"interruptId": "i"}])).resume == [
+        Resume("", None, interrupt_id="i")
+    ]
+
+
+@pytest.mark.parametrize("status", ["denied", "Resolved", 5, ["resolved"]])
+def test_an_answer_that_is_neither_yes_nor_no_is_refused(status: Any) -> None:
+    body = body_of(resume=[{"interruptId": "i", "status": status}])
+
+    with pytest.raises(Misuse, match=r"resume\[0\].status must be resolved or cancelled"):
+        decoded(body)
+
+
+@pytest.mark.parametrize("wrong", ["", "a\nb", "a\0b", "\x7f", "\x85", "\ud83d", "x" * 501])
+@pytest.mark.parametrize("name", ["threadId", "runId"])
+def test_an_id_that_no_log_could_show_is_refused(name: str, wrong: str) -> None:
+    with pytest.raises(Misuse, match=name):
+        decoded(body_of() | {name: wrong})
+
+
 def test_too_many_messages_are_refused_before_they_are_read() -> None:
     with pytest.raises(LimitExceeded, match="11 messages; 10 are allowed"):
         decoded(body_of(messages=["not a message"] * 11))

@@ -51,7 +51,10 @@ def test_a_resource_in_an_envelope_is_the_path_it_names() -> None:
     )
 
 
-@pytest.mark.parametrize("path", ["/agent/a/run", "/info", "info/", "/agent/a/stop/t"])
+@pytest.mark.parametrize(
+    "path",
+    ["/agent/a/run", "agent/a/run", "/info", "info/", "/agent/a/stop/t", "transcribe", "/", "?x"],
+)
 def test_a_resource_is_never_a_run(path: str) -> None:
     params = {"path": path, "httpMethod": "POST"}
 

@@ -49,7 +49,9 @@ class Replay:
 @cache
 def setting() -> tuple[Client, Replay]:
     """Return a client and the agent it talks to; one schema serves all examples."""
-    wide = Settings(max_aliases=10_000, max_depth=100, max_tokens_in_document=100_000)
+    wide = Settings(
+        threads="memory", max_aliases=10_000, max_depth=100, max_tokens_in_document=100_000
+    )
     agent = Replay()
     return Client(CopilotRuntime(agents={"replay": agent}, settings=wide).app(path=PATH)), agent
 

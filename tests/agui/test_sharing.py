@@ -1,0 +1,42 @@
+"""Values made of the parts of older ones are the same values, and change neither."""
+
+import copy
+from typing import Any
+
+import orjson
+import pytest
+from hypothesis import given, settings
+
+from copilot_runtime.agui.sharing import repeated, shared
+from tests.agui.test_patch import STATES, as_json
+
+
+@settings(deadline=None)
+@given(STATES, STATES)
+def test_a_shared_value_is_the_same_value(old: Any, new: Any):
+    before = copy.deepcopy((old, new))
+
+    assert as_json(shared(old, new)) == as_json(new)
+    assert orjson.dumps([old, new]) == orjson.dumps([*before])
+
+
+def test_what_is_the_same_is_kept_once():
+    old: Any = {"n": 1, "list": [{"id": 1}, {"id": 2}], "text": "x" * 100}
+    new = copy.deepcopy(old) | {"n": 2, "text": "".join(["x" * 50, "x" * 50])}
+    new["list"].append({"id": 3})
+
+    value = shared(old, new)
+
+    assert value["text"] is old["text"]
+    assert [value["list"][at] is old["list"][at] for at in (0, 1)] == [True, True]
+    assert value == new
+
+
+@pytest.mark.parametrize("value", [1, "text", [], {}, [1, [2]], {"a": {"b": "c"}}])
+def test_a_value_without_copies_repeats_nothing(value: Any):
+    assert repeated(value) == 0
+
+
+def test_each_place_of_a_copy_counts():
+    inner = ["x" * 10]
+    assert repeated([inner, inner, [inner]]) == 2 * (10 + 2)

@@ -12,6 +12,7 @@ from copilot_runtime.actions.frontend import Source
 from copilot_runtime.errors import (
     AgentNotFound,
     Cancelled,
+    ConfigurationFailed,
     CopilotError,
     ErrorContext,
     ErrorReport,

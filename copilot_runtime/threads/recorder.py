@@ -34,7 +34,7 @@ class RecordedBus:
         inner: Bus,
         store: ThreadStore,
         *,
-        interval: float = 0.004,
+        interval: float = 0.01,
         max_queued: int = 64 * 1024 * 1024,
     ) -> None:
         self.inner = inner

@@ -21,6 +21,7 @@ from copilot_runtime.interfaces import (
     RunInput,
 )
 from copilot_runtime.jsontext import dumps
+from copilot_runtime.transports.parameters import with_wishes
 
 _LONGEST_ID = 500
 """Characters. Ids are keys in a store."""
@@ -58,7 +59,7 @@ def run_input(
         agent=agent,
         actions=[_action(item, at) for at, item in enumerate(_list(fields, "tools"))],
         context=[_context(item, at) for at, item in enumerate(_list(fields, "context"))],
-        parameters=_parameters(given),
+        parameters=with_wishes(_parameters(given), given),
         properties={**properties, **given},
         headers=caller.headers,
         agents={} if state is None else {agent or DEFAULT_AGENT: AgentInput(state=state)},
@@ -93,7 +94,7 @@ def _context(item: Any, at: int) -> ContextItem:
 
 
 def _parameters(given: Mapping[str, Any]) -> Parameters:
-    """Read what clients ask of the model: only suggestions do, by `toolChoice`."""
+    """Read what clients ask of the model by themselves: only suggestions do, by `toolChoice`."""
     choice = given.get("toolChoice")
     if isinstance(choice, str):
         return Parameters(tool_choice=choice)

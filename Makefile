@@ -7,7 +7,7 @@ HOST ?= 127.0.0.1
 PORT ?= 8000
 
 .DEFAULT_GOAL := help
-.PHONY: help setup system run test check format docs lock wheel bench bench-streaming bench-agui bench-threads clean
+.PHONY: help setup system run test check format docs lock wheel bench bench-streaming bench-agui bench-threads bench-adapters clean
 
 help:  ## Show what there is
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:[^#]*##/ —/' | awk -F' — ' '{printf "  make %-16s %s\n", $$1, $$2}'
@@ -39,7 +39,7 @@ format: setup  ## Format the code and repair what can be repaired
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
 
-docs: setup  ## Write anew what is generated: schema.graphql, the settings in README and copilot.example.yml
+docs: setup  ## Write anew what is generated: schema.graphql, the tables in README and copilot.example.yml
 	$(BIN)/copilot-runtime schema > schema.graphql
 	$(BIN)/python -m tests.documents
 
@@ -49,7 +49,7 @@ lock:  ## Choose versions anew (needs uv)
 wheel: setup  ## Build the wheel into dist/
 	$(BIN)/python -m hatchling build -t wheel
 
-bench: bench-streaming bench-agui bench-threads  ## Run all benchmarks
+bench: bench-streaming bench-agui bench-threads bench-adapters  ## Run all benchmarks
 
 bench-streaming: setup  ## Measure streaming beside the Node runtime 1.10.6 (ARGS=--quick)
 	$(BIN)/python -m benchmarks.streaming.runner $(ARGS)
@@ -60,5 +60,8 @@ bench-agui: setup  ## Measure AG-UI beside the Node runtime 1.74 and pydantic-ai
 bench-threads: setup  ## Measure the stores of threads (ARGS=--quick)
 	$(BIN)/python -m benchmarks.threads $(ARGS)
 
+bench-adapters: setup  ## Measure the adapters beside the SDKs of their vendors (ARGS=--quick)
+	$(BIN)/python -m benchmarks.adapters $(ARGS)
+
 clean:  ## Remove what was made
-	rm -rf .venv dist .pytest_cache .ruff_cache .hypothesis .copilot examples/*/node_modules examples/*/dist tests/conformance/*/node_modules benchmarks/*/targets/*/node_modules benchmarks/*/targets/*/.venv
+	rm -rf .venv dist .pytest_cache .ruff_cache .hypothesis .copilot examples/*/node_modules examples/*/dist tests/conformance/*/node_modules tests/adapters/*/node_modules benchmarks/*/targets/*/node_modules benchmarks/*/targets/*/.venv

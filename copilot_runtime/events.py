@@ -232,14 +232,21 @@ class Subagent:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Usage:
-    """Tokens of one model call, as the provider counted them."""
+    """How one model call ended, and its tokens as the provider counted them.
+
+    `input_tokens` has those read from a cache (`cached_tokens`) and those written to one,
+    `output_tokens` those of reasoning. `stop_reason` is `stop`, `length`, `tool_calls`,
+    `content_filter`, `refusal`, `pause`, or the provider's own word for anything else.
+    """
 
     model: str
     input_tokens: int = 0
     output_tokens: int = 0
     cached_tokens: int = 0
+    cache_write_tokens: int = 0
     reasoning_tokens: int = 0
     provider: str = ""
+    stop_reason: str | None = None
     type: Literal["usage"] = "usage"
 
 

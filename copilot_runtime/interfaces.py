@@ -40,6 +40,17 @@ class Parameters:
     tool_choice: str | None = None
     """`auto`, `none`, `required`, or `function` together with `tool_choice_name`."""
     tool_choice_name: str | None = None
+    parallel_tool_calls: bool | None = None
+    """`False` asks for one call at a time."""
+    top_p: float | None = None
+    seed: int | None = None
+    frequency_penalty: float | None = None
+    presence_penalty: float | None = None
+    reasoning_effort: Literal["minimal", "low", "medium", "high"] | None = None
+    response_schema: Mapping[str, Any] | None = None
+    """The JSON schema of an object: the answer is its text, and nothing else."""
+    response_name: str | None = None
+    """What the model is told that the object is called."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -175,13 +186,19 @@ _THREADS = UUID("5d0f3b0e-3c53-4b1c-9a3e-7f2f0f1d6a10")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChatRequest:
-    """What an adapter sends to its provider."""
+    """What an adapter sends to its provider.
+
+    `agent`, `user` and `extensions` are those of the `RunInput`.
+    """
 
     messages: Sequence[Message]
     actions: Sequence[Action] = ()
     parameters: Parameters = Parameters()
     thread_id: str = ""
     run_id: str = ""
+    agent: str | None = None
+    user: str | None = None
+    extensions: Mapping[str, Any] = field(default_factory=dict)
 
 
 class Adapter(Protocol):

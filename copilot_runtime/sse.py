@@ -43,6 +43,8 @@ class Frames:
             # nearly always an event is one line
             if not self._data and frame.startswith(b"data: ") and b"\n" not in frame:
                 found.append(frame[6:])
+            elif not self._data and frame.startswith(b"event: ") and frame.count(b"\n") == 1:
+                self._take_named(frame, found)
             else:
                 self._take_lines(frame.split(b"\n"), found)
                 self._complete(found)
@@ -68,6 +70,15 @@ class Frames:
             self._take_lines(lines, found)
         if rest:
             self._keep(rest)
+
+    def _take_named(self, frame: bytes, found: list[bytes]) -> None:
+        """Take an event of two lines, a name and its data, as Anthropic writes them."""
+        line = frame.partition(b"\n")[2]
+        if line.startswith(b"data: "):
+            found.append(line[6:])
+        else:
+            self._take_lines(frame.split(b"\n"), found)
+            self._complete(found)
 
     def _keep(self, rest: bytes) -> None:
         self._rest.append(rest)

@@ -1,6 +1,6 @@
 """Fold the events of a run into the messages they make."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from copilot_runtime.events import (
     ActionExecutionArgs,
@@ -11,6 +11,7 @@ from copilot_runtime.events import (
     Event,
     MessagesSnapshot,
     ReasoningContent,
+    ReasoningSignature,
     ReasoningStart,
     RunStarted,
     TextMessageContent,
@@ -40,6 +41,7 @@ def messages_of(events: Iterable[Event]) -> list[Message]:
     """Return the messages in the order in which they began, whole or as far as they came."""
     begun: list[tuple[_Start, list[str]]] = []
     growing: dict[str, list[str]] = {}
+    signatures: dict[str, str] = {}
     for event in events:
         match event:
             case (
@@ -55,6 +57,8 @@ def messages_of(events: Iterable[Event]) -> list[Message]:
                 growing.get(key, []).append(piece)
             case ReasoningContent(message_id=key, content=piece):
                 growing.get(key, []).append(piece)
+            case ReasoningSignature(entity_id=key, value=value):
+                signatures[key] = value
             case Activity():
                 begun.append((_activity(event), []))
             case ActionExecutionResult():
@@ -63,7 +67,7 @@ def messages_of(events: Iterable[Event]) -> list[Message]:
                 begun.append((_state(event, len(begun)), []))
             case _:
                 pass
-    return [_whole(start, "".join(pieces)) for start, pieces in begun]
+    return [_whole(start, "".join(pieces), signatures) for start, pieces in begun]
 
 
 def said_in(events: Sequence[Event]) -> list[Message]:
@@ -95,18 +99,23 @@ def result_message(event: ActionExecutionResult) -> ResultMessage:
     )
 
 
-def _whole(start: _Start, text: str) -> Message:
+def _whole(start: _Start, text: str, signatures: Mapping[str, str]) -> Message:
     match start:
         case TextMessageStart():
             return TextMessage(
                 id=start.message_id, role=start.role, content=text, parent_id=start.parent_id
             )
         case ActionExecutionStart():
+            signature = signatures.get(start.call_id)
             return ActionExecutionMessage(
-                id=start.call_id, name=start.name, arguments=text, parent_id=start.parent_id
+                id=start.call_id,
+                name=start.name,
+                arguments=text,
+                parent_id=start.parent_id,
+                extra={"encryptedValue": signature} if signature else None,
             )
-        case ReasoningStart():
-            return ReasoningMessage(id=start.message_id, content=text)
+        case ReasoningStart(message_id=id):
+            return ReasoningMessage(id=id, content=text, signature=signatures.get(id))
         case _:
             return start
 

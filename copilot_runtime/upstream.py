@@ -122,13 +122,15 @@ class Upstream:
         self, method: str, url: str, body: bytes | None, headers: Mapping[str, str]
     ) -> "ClientResponse":
         from aiohttp import ClientError, InvalidURL
+        from yarl import URL
 
         session = self._open()
         try:
             async with asyncio.timeout(self.connect_timeout + self.idle_timeout):
                 return await session.request(
                     method,
-                    url,
+                    # escapes stay as they are written: a signature may be of them
+                    URL(url, encoded=True) if "%" in url else url,
                     # in one piece, aiohttp warns, a large body would hold up the event loop
                     data=BytesIO(body) if body and len(body) > _ONE_PIECE else body,
                     headers=headers,

@@ -14,11 +14,37 @@ from typing import Any
 import yaml
 
 from copilot_runtime import Settings
+from copilot_runtime.adapters._abilities import ABILITIES, LACKING, UNCHECKED
 
 ROOT = Path(__file__).parent.parent
 README = ROOT / "README.md"
 ARCHITECTURE = ROOT / "ARCHITECTURE.md"
 EXAMPLE = ROOT / "copilot.example.yml"
+
+COLUMNS = (
+    {
+        "openai": "OpenAI",
+        "openai_responses": "OpenAI Responses",
+        "anthropic": "Anthropic",
+        "google": "Google",
+        "bedrock": "Bedrock",
+        "langchain": "LangChain",
+        "openai_assistants": "OpenAI Assistants",
+    },
+    {
+        "azure": "Azure",
+        "deepseek": "DeepSeek",
+        "groq": "Groq",
+        "mistral": "Mistral",
+        "ollama": "Ollama",
+        "lmstudio": "LM Studio",
+        "openrouter": "OpenRouter",
+        "together": "Together",
+        "unify": "Unify",
+        "vllm": "vLLM",
+    },
+)
+"""The adapters of each table of abilities, and how their columns are called."""
 
 _FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 
@@ -64,6 +90,47 @@ def example_settings() -> str:
     return _lines([*head, *_example()])
 
 
+def abilities_tables() -> str:
+    """Return what adapters do and lack as tables in Markdown: first our own, then the presets."""
+    parts: list[str] = []
+    for columns in COLUMNS:
+        heads = [f"{head} \\*" if name in UNCHECKED else head for name, head in columns.items()]
+        rows = [
+            f"| {words} | {' | '.join(_cell(name, ability) for name in columns)} |"
+            for ability, words in ABILITIES.items()
+            if any(ability in LACKING.get(name, {}) for name in columns)
+        ]
+        parts += [f"| | {' | '.join(heads)} |", f"|---{'|:-:' * len(heads)}|", *rows, ""]
+    parts += ["All of them:", ""]
+    everywhere = [
+        words
+        for ability, words in ABILITIES.items()
+        if not any(ability in lacks for lacks in LACKING.values())
+    ]
+    return _lines([*parts, *(f"- {words}" for words in everywhere)])
+
+
+def reasons_table() -> str:
+    """Return why each adapter lacks what it lacks as a table in Markdown."""
+    rows = [
+        f"| {head} | {ABILITIES[ability]} | {why} |"
+        for columns in COLUMNS
+        for name, head in columns.items()
+        for ability, why in LACKING.get(name, {}).items()
+    ]
+    return _lines(["| adapter | lacks | because |", "|---|---|---|", *rows])
+
+
+PARTS = {"abilities": abilities_tables, "reasons": reasons_table, "settings": settings_table}
+"""Marker in the README → what stands between it and its end."""
+
+
+def _cell(name: str, ability: str) -> str:
+    if ability not in LACKING.get(name, {}):
+        return "yes"
+    return "?" if name in UNCHECKED else "no"
+
+
 def _blocks(text: str) -> Iterator[Block]:
     for match in _FENCE.finditer(text):
         before = text[: match.start()]
@@ -100,9 +167,10 @@ def _lines(lines: Iterable[str]) -> str:
 
 def _write() -> None:
     text = README.read_text(encoding="utf-8")
-    old = f"<!-- settings -->\n{between(text, 'settings')}"
-    new = f"<!-- settings -->\n{settings_table()}"
-    README.write_text(text.replace(old, new), encoding="utf-8")
+    for marker, made in PARTS.items():
+        old = f"<!-- {marker} -->\n{between(text, marker)}"
+        text = text.replace(old, f"<!-- {marker} -->\n{made()}")
+    README.write_text(text, encoding="utf-8")
     EXAMPLE.write_text(example_settings(), encoding="utf-8")
 
 

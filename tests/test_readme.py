@@ -19,16 +19,19 @@ from websockets.asyncio.client import unix_connect
 from websockets.typing import Subprotocol
 
 from copilot_runtime import Caller, CopilotRuntime, DemoAdapter, Settings, __version__
+from copilot_runtime.adapters import ADAPTERS
+from copilot_runtime.adapters._abilities import LACKING, UNCHECKED
 from copilot_runtime.config import load_settings
 from tests.documents import (
+    COLUMNS,
     EXAMPLE,
+    PARTS,
     README,
     ROOT,
     Block,
     between,
     blocks,
     example_settings,
-    settings_table,
 )
 from tests.wire import test_nginx as proxy
 from tests.wire.client import PATH
@@ -47,13 +50,20 @@ Run = Callable[[Block], Names]
 class Model(BaseHTTPRequestHandler):
     """Speaks OpenAI's bytes: repeats what it hears, or makes the call it is told to make.
 
-    At /agent it is an AG-UI agent, which tells its key.
+    At /agent it is an AG-UI agent, which tells its key; at /joke a chain that LangServe serves.
     """
+
+    def do_GET(self) -> None:
+        assert self.path == "/joke/input_schema"
+        self._speak_json({"type": "object", "properties": {"topic": {"type": "string"}}})
 
     def do_POST(self) -> None:
         body = json.loads(self.rfile.read(int(self.headers["content-length"])))
         if self.path == "/agent":
             self._speak_agui(body)
+            return
+        if self.path == "/joke/invoke":
+            self._speak_json({"output": f"A {body['input']['topic']} walks into a bar."})
             return
         heard = body["messages"][-1]["content"]
         offered = [tool["function"]["name"] for tool in body.get("tools", ())]
@@ -68,6 +78,12 @@ class Model(BaseHTTPRequestHandler):
             chunk = {"id": "chatcmpl-1", "choices": [{"index": 0, **choice}]}
             self.wfile.write(f"data: {json.dumps(chunk)}\n\n".encode())
         self.wfile.write(b"data: [DONE]\n\n")
+
+    def _speak_json(self, value: Any) -> None:
+        self.send_response(200)
+        self.send_header("content-type", "application/json")
+        self.end_headers()
+        self.wfile.write(json.dumps(value).encode())
 
     def _speak_agui(self, body: Any) -> None:
         self.send_response(200)
@@ -189,9 +205,30 @@ def test_the_smallest_program_serves_a_page(run: Run) -> None:
         assert client.get("/health").status_code == 200
 
 
-@pytest.mark.parametrize("number", range(3))
-def test_each_kind_of_model_is_asked(run: Run, number: int) -> None:
-    assert text_of(ask(run(program("Models", number)), "Hi")) == "You said: Hi"
+@pytest.mark.parametrize(
+    ("heading", "number"),
+    [
+        ("Models", 0),
+        ("OpenAI", 1),
+        ("Services that speak as OpenAI does", 0),
+        ("LangChain", 0),
+        ("Several models", 0),
+    ],
+)
+def test_each_kind_of_model_is_asked(run: Run, heading: str, number: int) -> None:
+    assert text_of(ask(run(program(heading, number)), "Hi")) == "You said: Hi"
+
+
+def test_a_chain_that_langserve_serves_is_an_action(run: Run) -> None:
+    answer = ask(run(program("LangChain", 1)), 'call joke {"topic": "horse"}')
+    assert result_of(answer) == "A horse walks into a bar."
+
+
+def test_every_adapter_is_told_of_and_every_preset_shown() -> None:
+    told = README.read_text(encoding="utf-8").partition("## Models\n")[2].partition("## Actions")[0]
+    targets = [target.partition(":") for target in ADAPTERS.values()]
+    ours = [name for _, _, name in targets if name not in {"DemoAdapter", "ScriptedAdapter"}]
+    assert [name for name in ours if not re.search(rf"\b{name}\b", told)] == []
 
 
 @pytest.mark.parametrize(
@@ -362,7 +399,6 @@ def test_the_stage_sees_the_first_word(run: Run, caplog: pytest.LogCaptureFixtur
 def test_an_adapter_of_a_package_is_found_by_its_name(
     run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from copilot_runtime.adapters import ADAPTERS
     from copilot_runtime.registry import Registry
 
     [points] = blocks(README, "toml")
@@ -436,9 +472,16 @@ def test_every_file_of_settings_is_valid(block: Block, tmp_path: Path) -> None:
     assert load_settings(file, {}) != Settings()
 
 
-def test_the_table_of_settings_is_the_one_of_the_code() -> None:
-    table = between(README.read_text(encoding="utf-8"), "settings")
-    assert table == settings_table(), "python -m tests.documents writes it anew"
+@pytest.mark.parametrize("marker", PARTS)
+def test_a_table_that_is_made_of_the_code_is_that_of_the_code(marker: str) -> None:
+    table = between(README.read_text(encoding="utf-8"), marker)
+    assert table == PARTS[marker](), "python -m tests.documents writes it anew"
+
+
+def test_the_tables_of_abilities_show_every_adapter_that_lacks_something() -> None:
+    shown = {name for columns in COLUMNS for name in columns}
+    assert set(LACKING) | UNCHECKED <= shown
+    assert shown - {"openai_responses"} == set(ADAPTERS) - {"demo", "empty", "scripted"}
 
 
 def test_the_example_of_settings_holds_every_setting_at_its_default() -> None:

@@ -16,6 +16,7 @@ from copilot_runtime.events import (
     Event,
     ReasoningContent,
     ReasoningEnd,
+    ReasoningSignature,
     ReasoningStart,
     TextMessageContent,
     TextMessageEnd,
@@ -59,11 +60,34 @@ class Assembly:
     def reasoning(self, content: str) -> None:
         """Add a piece of what the model thinks before it answers."""
         if self._reasoning is None:
-            self._end_text()
-            self._end_whole_calls()
-            self._reasoning = self._message_id("-reasoning")
-            self.events.append(ReasoningStart(message_id=self._reasoning))
+            self._begin_reasoning()
+        assert self._reasoning is not None
         self.events.append(ReasoningContent(message_id=self._reasoning, content=content))
+
+    def sign(self, signature: str) -> None:
+        """Sign the thought that is open, or else one without words (see `_signatures.signed`)."""
+        if self._reasoning is None:
+            self._begin_reasoning()
+        assert self._reasoning is not None
+        self.events.append(ReasoningSignature(entity_id=self._reasoning, value=signature))
+
+    def sign_call(self, index: int | None, signature: str) -> None:
+        """Sign a call, once it has a name; without an index the one that came last."""
+        call = self._latest if index is None else self._calls.get(index)
+        if call is not None and call.name:
+            if not call.started:
+                self._start(call)
+            self.events.append(ReasoningSignature(entity_id=call.id, value=signature, of="call"))
+
+    def end_block(self) -> None:
+        """End the text or the thought that is open: what comes next is another one."""
+        self._end_text()
+        self._end_reasoning()
+
+    def end_call(self, index: int) -> None:
+        """End the call in that place: the provider says that it is whole."""
+        if (call := self._calls.get(index)) is not None:
+            self._end_call(call)
 
     def call(self, index: int | None, call_id: str, name: str, arguments: str) -> None:
         """Add a piece of a call; all but `arguments` may be missing from later pieces.
@@ -91,6 +115,12 @@ class Assembly:
         for call in self._calls.values():
             self._end_call(call)
         self._calls.clear()
+
+    def _begin_reasoning(self) -> None:
+        self._end_text()
+        self._end_whole_calls()
+        self._reasoning = self._message_id("-reasoning")
+        self.events.append(ReasoningStart(message_id=self._reasoning))
 
     def _find(self, index: int | None, call_id: str, name: str) -> "_Call":
         call = self._sought(call_id, name) if index is None else self._calls.get(index)

@@ -3,47 +3,107 @@
 import inspect
 import os
 from collections.abc import Awaitable, Callable
-from urllib.parse import urlsplit, urlunsplit
+from dataclasses import dataclass, field
+from urllib.parse import quote, urlencode, urlsplit, urlunsplit
 
+from copilot_runtime.adapters._presets import OPENAI, Preset
 from copilot_runtime.errors import ConfigurationFailed
 
-OPENAI_URL = "https://api.openai.com/v1"
+OPENAI_URL = OPENAI.base_url
 
 ApiKey = str | Callable[[], str | Awaitable[str]]
 
 
+@dataclass(frozen=True, slots=True)
+class Pass:
+    """What lets a request in: its headers, and the secret that errors must not repeat."""
+
+    headers: dict[str, str] = field(repr=False)
+    secret: str | None = field(repr=False)
+
+
 class Access:
-    """The address and the key; without them `OPENAI_BASE_URL` and `OPENAI_API_KEY` count."""
+    """The address and the key; without them the variables of the preset count.
 
-    def __init__(self, api_key: ApiKey | None, base_url: str | None) -> None:
-        self._api_key = api_key or os.environ.get("OPENAI_API_KEY") or None
-        self._base_url = base_url or os.environ.get("OPENAI_BASE_URL") or OPENAI_URL
-        self.official = self._base_url.rstrip("/") == OPENAI_URL
+    `token` is a bearer's, such as Microsoft Entra's, and takes the place of the key. Where models
+    are asked as deployments, `api_version` makes the model a part of the address.
+    """
 
-    def url(self, path: str) -> str:
+    def __init__(
+        self,
+        api_key: ApiKey | None,
+        base_url: str | None,
+        preset: Preset = OPENAI,
+        *,
+        token: ApiKey | None = None,
+        api_version: str | None = None,
+    ) -> None:
+        self._preset = preset
+        self._token = token
+        self._api_key = api_key or os.environ.get(preset.key_variable) or None
+        given = base_url or os.environ.get(preset.url_variable or "-")
+        self._base_url = _complete(given, preset, api_version) if given else preset.base_url
+        self._api_version = api_version
+        self.official = bool(preset.base_url) and self._base_url.rstrip("/") == preset.base_url
+
+    def url(self, path: str, model: str = "") -> str:
         """Return the address of an endpoint such as `chat/completions`."""
         parts = urlsplit(self._base_url)
         if parts.scheme not in ("http", "https") or not parts.hostname:
+            preset = self._preset
+            variable = f"{preset.url_variable} or " if preset.url_variable else ""
             raise ConfigurationFailed(
-                f"The base URL {self._base_url!r} is not an address.",
-                hint="It looks like https://api.openai.com/v1 (OPENAI_BASE_URL or base_url).",
+                f"The base URL {self._base_url!r} is not an address."
+                if self._base_url
+                else f"There is no address for {preset.name}.",
+                hint=f"It looks like https://api.openai.com/v1 ({variable}base_url).",
             )
+        if self._preset.routes_by_deployment and self._api_version:
+            path = f"deployments/{quote(model, safe='')}/{path}"
+            parts = parts._replace(query=urlencode({"api-version": self._api_version}))
         return urlunsplit(parts._replace(path=f"{parts.path.rstrip('/')}/{path}"))
+
+    async def enter(self) -> Pass:
+        """Return the headers of a request. Raises when there must be a key, or it cannot be one."""
+        if self._token is not None:
+            token = self._checked(await _fetched(self._token))
+            return Pass({"authorization": f"Bearer {token}"}, token)
+        key = await self.key()
+        if key is None:
+            return Pass({}, None)
+        name = self._preset.key_header
+        return Pass({name: f"Bearer {key}" if name == "authorization" else key}, key)
 
     async def key(self) -> str | None:
         """Return the key to send, if any. Raises when there must be one, or it cannot be one."""
-        key = self._api_key() if callable(self._api_key) else self._api_key
-        if inspect.isawaitable(key):
-            key = await key
-        key = (key or "").strip()  # keys from files end in a newline
-        if not key and self.official:
+        key = self._checked(await _fetched(self._api_key))
+        preset = self._preset
+        if not key and preset.needs_key and (self.official or not preset.base_url):
             raise ConfigurationFailed(
-                "There is no API key for OpenAI.",
-                hint="Set OPENAI_API_KEY, or pass api_key or base_url.",
-            )
-        if not key.isascii() or not key.isprintable():
-            raise ConfigurationFailed(
-                "The API key for OpenAI holds characters no key has.",
-                hint="Look at OPENAI_API_KEY or api_key: was something else pasted there?",
+                f"There is no API key for {preset.name}.",
+                hint=f"Set {preset.key_variable}, or pass api_key or base_url.",
             )
         return key or None
+
+    def _checked(self, key: str) -> str:
+        if not key.isascii() or not key.isprintable():
+            raise ConfigurationFailed(
+                f"The API key for {self._preset.name} holds characters no key has.",
+                hint=f"Look at {self._preset.key_variable} or api_key: "
+                "was something else pasted there?",
+            )
+        return key
+
+
+async def _fetched(key: ApiKey | None) -> str:
+    found = key() if callable(key) else key
+    if inspect.isawaitable(found):
+        found = await found
+    return (found or "").strip()  # keys from files end in a newline
+
+
+def _complete(url: str, preset: Preset, api_version: str | None) -> str:
+    """Return the address of the API: Azure's variable holds only that of the resource."""
+    if preset.routes_by_deployment and urlsplit(url).path in ("", "/"):
+        return f"{url.rstrip('/')}/openai{'' if api_version else '/v1'}"
+    return url

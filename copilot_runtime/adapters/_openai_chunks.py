@@ -9,30 +9,39 @@ from typing import Any, cast
 import orjson
 
 from copilot_runtime.adapters._assemble import Assembly
-from copilot_runtime.adapters._failures import failure_inside
-from copilot_runtime.errors import CopilotError, NetworkError, Refused
-from copilot_runtime.events import Custom, Event, Usage
+from copilot_runtime.adapters._failures import Service, failure_inside
+from copilot_runtime.adapters._signatures import signed
+from copilot_runtime.errors import CopilotError
+from copilot_runtime.events import Event, Usage
 from copilot_runtime.interfaces import ChatRequest
 from copilot_runtime.jsontext import loads
 
+_STOPS = {"function_call": "tool_calls", "eos": "stop", "model_length": "length"}
+"""Others' words for why the model stopped → OpenAI's."""
+
 
 class Completion:
-    """One answer of the model. `name` is how errors call the provider."""
+    """One answer of the model. With `signer`, its thoughts are marked as that provider's."""
 
-    def __init__(self, request: ChatRequest, name: str, *, secret: str | None = None) -> None:
+    def __init__(self, request: ChatRequest, service: Service, *, signer: str = "") -> None:
         self.finished = False
         """True when the model has said why it stopped."""
         self.done = False
         """True when nothing follows."""
         self.failure: CopilotError | None = None
         """What the provider reported; to be raised after the events that came before it."""
-        self._name = name
-        self._secret = secret
+        self._service = service
+        self._signer = signer
+        self._thinks = False
+        self._stop_reason = ""
+        self._usage: dict[str, Any] | None = None
+        self._model = service.model
         self._assembly = Assembly(
             taken={message.id for message in request.messages},
             names=[action.name for action in request.actions],
         )
         self._begun = False
+        self._refused = False
 
     def read(self, payloads: list[bytes]) -> list[Event]:
         """Return the events of a block of chunks."""
@@ -47,15 +56,22 @@ class Completion:
             self.failure = error
         return events
 
+    def end(self) -> list[Event]:
+        """Return what the answer cost and why it ended, if that is worth a word."""
+        reason = self._stop_reason
+        if self._usage is None and reason in ("stop", "tool_calls"):
+            return []
+        return [_usage(self._model, self._service.name, self._usage or {}, reason)]
+
     def _read_one(self, payload: bytes) -> None:
         try:
             chunk = loads(payload)
         except ValueError as error:
-            raise self._unreadable(payload) from error
+            raise self._service.unreadable(payload) from error
         try:
             self._take(chunk)
         except (AttributeError, IndexError, KeyError, TypeError, ValueError) as error:
-            raise self._unreadable(payload) from error
+            raise self._service.unreadable(payload) from error
 
     def _take(self, chunk: dict[str, Any]) -> None:
         choices = chunk.get("choices")
@@ -65,10 +81,11 @@ class Completion:
         if not self._begun:
             self._begun = True
             self._assembly.begin(chunk.get("id") or "")
+            self._model = chunk.get("model") or self._model
         for choice in choices:
             if not choice.get("index"):
                 self._take_choice(choice)
-        if chunk.get("usage") or chunk.get("error"):
+        if chunk.get("usage") or chunk.get("error") or "x_groq" in chunk:
             self._take_aside(chunk)
 
     def _take_choice(self, choice: dict[str, Any]) -> None:
@@ -76,13 +93,17 @@ class Completion:
         assembly = self._assembly
         thought = delta.get("reasoning_content") or delta.get("reasoning")
         if thought and type(thought) is str:
+            self._thinks = True
             assembly.reasoning(thought)
+        elif self._thinks and (delta.get("content") or delta.get("tool_calls")):
+            self._end_thought()
         if content := delta.get("content"):
             if type(content) is str:
                 assembly.text(content)
             else:
                 self._take_parts(content)
         if refusal := delta.get("refusal"):
+            self._refused = True
             assembly.text(str(refusal))
         if calls := delta.get("tool_calls"):
             for call in calls:
@@ -108,45 +129,44 @@ class Completion:
             call.get("index"), call.get("id") or "", function.get("name") or "", arguments
         )
 
+    def _end_thought(self) -> None:
+        self._thinks = False
+        if self._signer:
+            self._assembly.sign(signed(self._signer, "unsigned"))
+
     def _finish(self, reason: str) -> None:
         if reason == "content_filter":
-            raise Refused(
-                f"The content filter of {self._name} stopped the answer. "
-                "Please put the question differently.",
-                kind="ContentFilterFinishReasonError",
-            )
+            raise self._service.filtered()
         if reason == "error":
-            raise failure_inside(self._name, None)
+            raise failure_inside(self._service, None)
         self.finished = True
+        self._stop_reason = "refusal" if self._refused else _STOPS.get(reason, reason)
         self._assembly.end()
-        if reason == "length":
-            self._assembly.events.append(Custom(name="finish_reason", value="length"))
 
     def _take_aside(self, chunk: dict[str, Any]) -> None:
         """Take what is no part of the answer: errors, token counts, Azure's filter results."""
         if error := chunk.get("error"):
-            raise failure_inside(self._name, error, secret=self._secret)
+            raise failure_inside(self._service, error)
         if chunk.get("object") == "error":  # vLLM
-            raise failure_inside(self._name, chunk, secret=self._secret)
-        if usage := chunk.get("usage"):
-            self._assembly.events.append(_usage(chunk.get("model") or "", usage))
-
-    def _unreadable(self, payload: bytes) -> NetworkError:
-        start = payload[:100].decode(errors="replace")
-        return NetworkError(
-            f"{self._name} API error: The answer is not a stream of chat completion chunks.",
-            kind=f"{self._name}Error",
-            hint=f"Is the base URL right? It sent {start!r}.",
-        )
+            raise failure_inside(self._service, chunk)
+        groq = chunk.get("x_groq") or {}
+        if error := groq.get("error"):
+            raise failure_inside(self._service, {"message": error})
+        if usage := chunk.get("usage") or groq.get("usage"):
+            self._usage = usage  # some count in every chunk, and the last one counts all
+            self._model = chunk.get("model") or self._model
 
 
-def _usage(model: str, usage: dict[str, Any]) -> Usage:
+def _usage(model: str, provider: str, usage: dict[str, Any], reason: str) -> Usage:
     into = cast("dict[str, Any]", usage.get("prompt_tokens_details") or {})
     out = cast("dict[str, Any]", usage.get("completion_tokens_details") or {})
+    cached = into.get("cached_tokens") or usage.get("prompt_cache_hit_tokens") or 0  # DeepSeek
     return Usage(
         model=model,
+        provider=provider,
         input_tokens=usage.get("prompt_tokens") or 0,
         output_tokens=usage.get("completion_tokens") or 0,
-        cached_tokens=into.get("cached_tokens") or 0,
+        cached_tokens=cached,
         reasoning_tokens=out.get("reasoning_tokens") or 0,
+        stop_reason=reason or None,
     )

@@ -8,7 +8,7 @@ from collections.abc import AsyncGenerator, AsyncIterator, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
 from typing import TYPE_CHECKING, Any
 
-from copilot_runtime.adapters._failures import failed, message_in
+from copilot_runtime.adapters._failures import Service, failed, failure, message_in
 from copilot_runtime.errors import CopilotError, NetworkError, RunStalled
 
 if TYPE_CHECKING:
@@ -45,17 +45,19 @@ class ClientReply:
 
 @asynccontextmanager
 async def asked_with(
-    client: "AsyncOpenAI", body: dict[str, Any], name: str
+    client: "AsyncOpenAI", api: str, body: dict[str, Any], service: Service
 ) -> AsyncGenerator[ClientReply, None]:
     """Ask with the application's client; leaving lets go of the answer."""
     import openai
 
-    create: Any = client.chat.completions.with_streaming_response.create
+    name = service.name
+    asking: Any = client.chat.completions if api == "chat" else client.responses
+    create = asking.with_streaming_response.create
     response: AbstractAsyncContextManager[Any] = create(**body)
     try:
         entered = await response.__aenter__()
     except openai.APIError as error:
-        raise _failure(error, name, client.api_key) from error
+        raise _failure(error, service) from error
     except openai.OpenAIError as error:
         raise CopilotError(f"{name} API error: {error}", kind=type(error).__name__) from error
     reply = ClientReply(entered, name)
@@ -69,14 +71,16 @@ async def asked_with(
         await response.__aexit__(None, None, None)
 
 
-def _failure(error: Any, name: str, secret: str) -> CopilotError:
+def _failure(error: Any, service: Service) -> CopilotError:
     import openai
 
+    name = service.name
     if isinstance(error, openai.APIStatusError):
-        hint = f"Request id: {error.request_id}." if error.request_id else None
-        reason = message_in(error.response.content) or error.message
-        status = error.status_code
-        return failed(name, f"{status} {reason}", status, hint=hint, secret=secret)
+        body = error.response.content
+        if message_in(body):
+            return failure(service, error.status_code, body, error.response.headers)
+        reason = f"{error.status_code} {error.message}"
+        return failed(service, reason, error.status_code, request_id=error.request_id)
     kind = type(error).__name__
     if isinstance(error, openai.APITimeoutError):
         return RunStalled(f"{name} API error: {error.message}", kind=kind, hint="See its timeout.")

@@ -6,6 +6,7 @@ stands in its place, or one video would end the whole conversation.
 
 from typing import Any
 
+from copilot_runtime.adapters._abilities import Lacks
 from copilot_runtime.adapters._media import Media, media_of, text_in
 from copilot_runtime.errors import Misuse
 from copilot_runtime.messages import MediaPart, TextMessage
@@ -23,7 +24,7 @@ _AUDIO = {
 }
 
 
-def content_of(message: TextMessage, *, new: bool) -> str | list[Json]:
+def content_of(message: TextMessage, lacks: Lacks, *, new: bool) -> str | list[Json]:
     """Return the content of a message. `new` says that it is what the person sent just now.
 
     Raises `Misuse` for a new attachment that the API does not take.
@@ -37,7 +38,7 @@ def content_of(message: TextMessage, *, new: bool) -> str | list[Json]:
                 content.append(_text(part.text))
             continue
         media = media_of(part)
-        shown = _shown(media)
+        shown = lacked(media, lacks) or _shown(media)
         if isinstance(shown, str):
             if new:
                 raise Misuse(
@@ -48,6 +49,17 @@ def content_of(message: TextMessage, *, new: bool) -> str | list[Json]:
             shown = _text(f"[Here was {media}. It is left out: {shown}.]")
         content.append(shown)
     return content
+
+
+def lacked(media: Media, lacks: Lacks) -> str | None:
+    """Return why the service takes no such attachment, if it does not."""
+    match media.kind:
+        case "image":
+            return lacks.reason("image_urls" if media.url else "images")
+        case "document":
+            return None if text_in(media) is not None else lacks.reason("documents")
+        case "audio" | "video":
+            return None
 
 
 def _shown(media: Media) -> Json | str:

@@ -6,7 +6,8 @@
   and gets a result that says so: providers refuse a call without one, and a model that does not
   see its own call makes it again.
 - Arguments that are no JSON object are wrapped in one, so that the model sees what it wrote.
-- Empty texts of the model and of the system are dropped, and so are states, thoughts, activities.
+- Empty texts of the model and of the system are dropped, and so are states and activities.
+- Thoughts are dropped too, but for those signed by the provider that is asked: see `_signatures`.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -16,6 +17,7 @@ from typing import assert_never
 import orjson
 
 from copilot_runtime.adapters._media import IMAGE_TOKENS, tokens_of
+from copilot_runtime.adapters._signatures import signature_of
 from copilot_runtime.messages import (
     ActionExecutionMessage,
     ActivityMessage,
@@ -43,12 +45,24 @@ class Exchange:
     result: ResultMessage
 
 
-Item = TextMessage | ImageMessage | Exchange
+@dataclass(frozen=True, slots=True)
+class Thought:
+    """What the model thought, with the signature its provider wants to see again."""
+
+    id: str
+    content: str
+    signature: str
+
+
+Item = TextMessage | ImageMessage | Exchange | Thought
 """What a prepared conversation is made of."""
 
 
-def prepared(messages: Sequence[Message]) -> list[Item]:
-    """Return the conversation with every call beside its result and nothing a provider refuses."""
+def prepared(messages: Sequence[Message], provider: str = "") -> list[Item]:
+    """Return the conversation with every call beside its result and nothing a provider refuses.
+
+    Without a `provider`, there are no thoughts in it.
+    """
     results = _first_results(messages)
     seen: set[str] = set()
     items: list[Item] = []
@@ -64,7 +78,10 @@ def prepared(messages: Sequence[Message]) -> list[Item]:
                 if message.id and message.name and message.id not in seen:
                     seen.add(message.id)
                     items.append(_exchange(message, results))
-            case ResultMessage() | AgentStateMessage() | ReasoningMessage() | ActivityMessage():
+            case ReasoningMessage():
+                if signature := signature_of(message, provider):
+                    items.append(Thought(message.id, message.content, signature))
+            case ResultMessage() | AgentStateMessage() | ActivityMessage():
                 pass
             case _:
                 assert_never(message)
@@ -102,7 +119,7 @@ def last_turn(items: Sequence[Item]) -> int:
     """Return where the last message of the user is, or the last item of all."""
     for at in reversed(range(len(items))):
         item = items[at]
-        if not isinstance(item, Exchange) and item.role == "user":
+        if isinstance(item, TextMessage | ImageMessage) and item.role == "user":
             return at
     return len(items) - 1
 
@@ -150,6 +167,8 @@ def _size(item: Item) -> int:
             return IMAGE_TOKENS * CHARACTERS_PER_TOKEN
         case Exchange():
             return len(item.call.name) + len(item.call.arguments) + len(item.result.result)
+        case Thought():
+            return len(item.content) or len(item.signature) // 2
         case _:
             assert_never(item)
 

@@ -1,6 +1,7 @@
 """Facts per family of models. The longest beginning of a model's name that is listed counts."""
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from functools import lru_cache
 
 
@@ -11,12 +12,33 @@ class Profile:
     context_tokens: int = 128_000
     developer_role: bool = False
     """The model takes instructions from `developer`, the newer name of `system`."""
+    reasons: bool = False
+    """The model thinks before it answers, and can sum up its thoughts."""
+    lacking: Mapping[str, str] = field(default_factory=dict[str, str])
+    """Wishes the model does not take → why."""
+
+
+_SAMPLES_BY_ITSELF = dict.fromkeys(
+    ("temperature", "top_p", "frequency_penalty", "presence_penalty"),
+    "This model thinks, and chooses its words by itself.",
+)
+_TAKES_NO_STOP = {"stop": "This model thinks, and takes no stop words."}
+_DOES_NOT_THINK = {"reasoning_effort": "This model does not think before it answers."}
+
+
+def _chats(context_tokens: int = 128_000) -> Profile:
+    return Profile(context_tokens, developer_role=True, lacking=_DOES_NOT_THINK)
+
+
+def _reasons(context_tokens: int = 200_000) -> Profile:
+    lacking = {**_SAMPLES_BY_ITSELF, **_TAKES_NO_STOP}
+    return Profile(context_tokens, developer_role=True, reasons=True, lacking=lacking)
 
 
 _K = 1_000
 UNKNOWN = Profile()
 PROFILES = {
-    "chatgpt-": Profile(developer_role=True),
+    "chatgpt-": _chats(),
     "claude-": Profile(200 * _K),
     "codestral": Profile(256 * _K),
     "command-r": Profile(128 * _K),
@@ -27,18 +49,21 @@ PROFILES = {
     "gemma-3": Profile(128 * _K),
     "gemma3": Profile(128 * _K),
     "gpt-": Profile(developer_role=True),
-    "gpt-3.5-turbo": Profile(16_385, developer_role=True),
-    "gpt-3.5-turbo-instruct": Profile(4_096, developer_role=True),
-    "gpt-4": Profile(8_192, developer_role=True),
-    "gpt-4-0125": Profile(developer_role=True),
-    "gpt-4-1106": Profile(developer_role=True),
-    "gpt-4-32k": Profile(32_768, developer_role=True),
-    "gpt-4-turbo": Profile(developer_role=True),
-    "gpt-4-vision": Profile(developer_role=True),
-    "gpt-4.1": Profile(1_047_576, developer_role=True),
-    "gpt-4.5": Profile(developer_role=True),
-    "gpt-4o": Profile(developer_role=True),
-    "gpt-5": Profile(272 * _K, developer_role=True),
+    "gpt-3.5-turbo": _chats(16_385),
+    "gpt-3.5-turbo-instruct": _chats(4_096),
+    "gpt-4": _chats(8_192),
+    "gpt-4-0125": _chats(),
+    "gpt-4-1106": _chats(),
+    "gpt-4-32k": _chats(32_768),
+    "gpt-4-turbo": _chats(),
+    "gpt-4-vision": _chats(),
+    "gpt-4.1": _chats(1_047_576),
+    "gpt-4.5": _chats(),
+    "gpt-4o": _chats(),
+    "gpt-5": _reasons(272 * _K),
+    "gpt-5-chat": _chats(),
+    "gpt-5.": Profile(272 * _K, developer_role=True, reasons=True),
+    "gpt-6": Profile(272 * _K, developer_role=True, reasons=True),
     "gpt-oss": Profile(131_072),
     "llama": Profile(8_192),
     "llama-3.1": Profile(131_072),
@@ -50,11 +75,11 @@ PROFILES = {
     "llama3.3": Profile(131_072),
     "mistral-large": Profile(128 * _K),
     "mixtral": Profile(32_768),
-    "o1": Profile(200 * _K, developer_role=True),
-    "o1-mini": Profile(developer_role=True),
-    "o1-preview": Profile(developer_role=True),
-    "o3": Profile(200 * _K, developer_role=True),
-    "o4": Profile(200 * _K, developer_role=True),
+    "o1": _reasons(),
+    "o1-mini": _reasons(128 * _K),
+    "o1-preview": _reasons(128 * _K),
+    "o3": _reasons(),
+    "o4": _reasons(),
     "qwen": Profile(32_768),
     "qwen3": Profile(131_072),
 }

@@ -1,16 +1,22 @@
-"""OpenAI, and every server that speaks its chat completions API."""
+"""OpenAI, and every server that speaks its chat completions API or its Responses API."""
 
-import asyncio
-from collections.abc import AsyncIterator, Mapping
-from contextlib import AbstractAsyncContextManager, suppress
-from typing import TYPE_CHECKING, Any, Literal, Protocol
+from collections.abc import Mapping
+from contextlib import AbstractAsyncContextManager, aclosing
+from typing import TYPE_CHECKING, Any, Literal
 
-from copilot_runtime.adapters._failures import failure
-from copilot_runtime.adapters._openai_access import Access, ApiKey
+from copilot_runtime.adapters._abilities import Lacks, Unsupported
+from copilot_runtime.adapters._failures import Service
+from copilot_runtime.adapters._openai_access import Access, ApiKey, Pass
 from copilot_runtime.adapters._openai_chunks import Completion
-from copilot_runtime.adapters._openai_request import body_of, dumped
+from copilot_runtime.adapters._openai_request import Habits, body_of, dumped
+from copilot_runtime.adapters._openai_responses_chunks import SIGNER, Response
+from copilot_runtime.adapters._openai_responses_request import response_body_of
+from copilot_runtime.adapters._presets import OPENAI, MaxTokensName, Preset
 from copilot_runtime.adapters._profiles import profile_of
-from copilot_runtime.errors import CopilotError, NetworkError
+from copilot_runtime.adapters._streaming import Reply, answered
+from copilot_runtime.adapters._window import Window
+from copilot_runtime.errors import ConfigurationFailed, Misuse
+from copilot_runtime.events import Usage
 from copilot_runtime.interfaces import ChatRequest, Events
 from copilot_runtime.sse import Frames
 from copilot_runtime.upstream import Upstream
@@ -18,64 +24,70 @@ from copilot_runtime.upstream import Upstream
 if TYPE_CHECKING:
     from openai import AsyncOpenAI
 
-NAME = "OpenAI"
+Api = Literal["chat", "responses"]
 
-_FAILURE_TIME = 5.0
-"""Seconds to read what an error says; its status is known before."""
-
-
-class Reply(Protocol):
-    """An answer under way. `finished` says that nothing of interest follows."""
-
-    status: int
-    headers: Mapping[str, str]
-    finished: bool
-
-    def __aiter__(self) -> AsyncIterator[bytes]: ...
-
-    async def text(self) -> bytes: ...
+_PATHS: Mapping[Api, str] = {"chat": "chat/completions", "responses": "responses"}
 
 
 class OpenAIAdapter:
     """Asks a model of OpenAI, or of any server with the same API at `base_url`.
 
-    Without `api_key` and `base_url`, `OPENAI_API_KEY` and `OPENAI_BASE_URL` count. `client`, an
+    `preset` says what is special about a service; its variables hold the key and the address
+    that are not given. A `token`, or what fetches one, goes before the key. `client`, an
     `openai.AsyncOpenAI`, then does addresses, authentication and retries instead of us.
+
     `context_tokens` overrides what is known of the model; `max_tokens_name="max_tokens"` suits
-    older servers. Times are in seconds; `idle_timeout` is how long the model may be silent.
+    older servers; `include_usage=None` asks for token counts where that is known to be understood.
+    Times are in seconds: `first_token_timeout` is how long the first word may take, retries
+    included, `idle_timeout` how long the model may be silent. `unsupported` says what becomes of
+    a wish that the model cannot fulfil.
     """
 
     def __init__(
         self,
-        model: str = "gpt-4o",
+        model: str = "",
         *,
+        api: Api = "chat",
         api_key: ApiKey | None = None,
+        token: ApiKey | None = None,
         base_url: str | None = None,
+        api_version: str | None = None,
         organization: str | None = None,
         project: str | None = None,
         headers: Mapping[str, str] | None = None,
         client: "AsyncOpenAI | None" = None,
         parallel_tool_calls: bool | None = None,
         keep_system_role: bool = False,
-        include_usage: bool = False,
-        max_tokens_name: Literal["max_completion_tokens", "max_tokens"] = "max_completion_tokens",
+        include_usage: bool | None = None,
+        max_tokens_name: MaxTokensName | None = None,
+        reasoning_summary: Literal["auto", "concise", "detailed"] | None = "auto",
         context_tokens: int | None = None,
+        unsupported: Unsupported = "warn",
         connect_timeout: float = 10.0,
+        first_token_timeout: float | None = None,
         idle_timeout: float = 120.0,
         max_retries: int = 2,
+        preset: Preset = OPENAI,
     ) -> None:
-        self.model = model
+        if api not in _PATHS:
+            raise Misuse(f"api is 'chat' or 'responses', not {api!r}.")
+        self.model = model or preset.model
+        self.api: Api = api
         self.parallel_tool_calls = parallel_tool_calls
         self.keep_system_role = keep_system_role
         self.include_usage = include_usage
-        self.max_tokens_name = max_tokens_name
-        self.context_tokens = context_tokens
+        self.max_tokens_name = max_tokens_name or preset.max_tokens_name
+        self.reasoning_summary = reasoning_summary
+        self.unsupported: Unsupported = unsupported
+        self.first_token_timeout = first_token_timeout
+        self.preset = preset
         self._client = client
-        self._access = Access(api_key, base_url)
-        self._url = self._access.url("chat/completions")
+        self._access = Access(api_key, base_url, preset, token=token, api_version=api_version)
+        self._access.url(_PATHS[api])  # raises now rather than at the first question
+        self._window = Window(preset.adapter, context_tokens)
         self._headers = _headers(organization, project, headers or {})
         self._upstream = Upstream(
-            NAME,
+            preset.name,
             connect_timeout=connect_timeout,
             idle_timeout=idle_timeout,
             max_retries=max_retries,
@@ -83,66 +95,95 @@ class OpenAIAdapter:
 
     async def stream(self, request: ChatRequest) -> Events:
         """Ask the model; yield its answer as it comes."""
-        secret = self._client.api_key if self._client else await self._access.key()
-        completion = Completion(request, NAME, secret=secret)
-        frames = Frames()
-        async with self._open(self._body(request), secret) as reply:
-            if not 200 <= reply.status < 300:
-                body = await _text_of_failure(reply)
-                raise failure(NAME, reply.status, body, reply.headers, secret=secret)
-            first = True
-            try:
-                async for block in reply:
-                    if first:
-                        first = False
-                        # no stream: some proxies answer whole, and a wrong base URL with HTML
-                        if block.lstrip()[:1] in (b"{", b"[", b"<"):
-                            for event in completion.read([block + await reply.text()]):
-                                yield event
-                            break
-                    for event in completion.read(frames.feed(block)):
-                        yield event
-                    if completion.done or completion.failure:
-                        break
-                else:
-                    for event in completion.read(frames.finish()):
-                        yield event
-            except NetworkError:
-                if not completion.finished:  # then the answer is whole, whatever follows
-                    raise
-            reply.finished = completion.done
-        if error := completion.failure or _unfinished(completion, frames):
-            raise error
+        preset, model = self.preset, request.parameters.model or self.model
+        if not model:
+            raise ConfigurationFailed(
+                f"No model of {preset.name} is named.", hint="Pass model to the adapter."
+            )
+        lacks = Lacks(self._name_in_table(), preset.name, model, self.unsupported)
+        body = self._body(request, model, lacks, await self._window.of(model, request))
+        if self._client is not None:
+            granted = Pass({}, self._client.api_key)
+        else:
+            granted = await self._access.enter()
+        for warning in lacks.warnings:
+            yield warning
+        chat, sent = self.api == "chat", dumped(body)
+        service = Service(
+            preset.name,
+            model,
+            granted.secret,
+            f"a stream of {'chat completion chunks' if chat else 'response events'}",
+        )
+        events = answered(
+            self._open(body, sent, model, granted, service),
+            Completion(request, service, signer=self._signer())
+            if chat
+            else Response(request, service),
+            Frames(),
+            service,
+            first_token_timeout=self.first_token_timeout,
+            whole=True,
+        )
+        async with aclosing(events):
+            async for event in events:
+                if isinstance(event, Usage):
+                    self._window.learn(model, request, sent, event)
+                yield event
 
     async def aclose(self) -> None:
         """Close the connections. A `client` of your own stays open."""
         await self._upstream.aclose()
 
-    def _body(self, request: ChatRequest) -> dict[str, Any]:
-        model = request.parameters.model or self.model
-        profile = profile_of(model)
-        return body_of(
-            request,
-            model,
-            context_tokens=self.context_tokens or profile.context_tokens,
-            developer_role=not self.keep_system_role
-            and (self._access.official or profile.developer_role),
+    def _name_in_table(self) -> str:
+        return self.preset.adapter if self.api == "chat" else "openai_responses"
+
+    def _signer(self) -> str:
+        if self.api == "responses":
+            return SIGNER
+        return self.preset.adapter if self.preset.wants_thoughts else ""
+
+    def _body(
+        self, request: ChatRequest, model: str, lacks: Lacks, context_tokens: int
+    ) -> dict[str, Any]:
+        preset, profile, official = self.preset, profile_of(model), self._is_official()
+        knows_developer = preset.developer_role
+        if knows_developer is None:
+            knows_developer = official or profile.developer_role
+        include_usage = self.include_usage
+        if include_usage is None:
+            include_usage = preset.asks_for_usage and (preset is not OPENAI or official)
+        habits = Habits(
+            context_tokens=context_tokens,
+            developer_role=knows_developer and not self.keep_system_role,
             max_tokens_name=self.max_tokens_name,
             parallel_tool_calls=self.parallel_tool_calls,
-            include_usage=self.include_usage,
+            include_usage=include_usage,
+            seed_name=preset.seed_name,
+            required=preset.required,
+            takes_no_choice=preset.takes_no_choice,
+            call_id_length=preset.call_id_length,
+            reasoning_summary=self.reasoning_summary if profile.reasons else None,
+            thoughts_of=self._signer(),
+            lacking=profile.lacking,
         )
+        make = body_of if self.api == "chat" else response_body_of
+        return make(request, model, habits, lacks)
+
+    def _is_official(self) -> bool:
+        if self._client is not None:
+            return str(self._client.base_url).rstrip("/") == self.preset.base_url
+        return self._access.official
 
     def _open(
-        self, body: dict[str, Any], secret: str | None
+        self, body: dict[str, Any], sent: bytes, model: str, granted: Pass, service: Service
     ) -> AbstractAsyncContextManager[Reply, bool | None]:
         if self._client is not None:
             from copilot_runtime.adapters._openai_client import asked_with
 
-            return asked_with(self._client, body, NAME)
-        headers = self._headers
-        if secret:
-            headers = {**headers, "authorization": f"Bearer {secret}"}
-        return self._upstream.post(self._url, dumped(body), headers)
+            return asked_with(self._client, self.api, body, service)
+        url = self._access.url(_PATHS[self.api], model)
+        return self._upstream.post(url, sent, {**self._headers, **granted.headers})
 
 
 def _headers(
@@ -159,27 +200,3 @@ def _headers(
     if project:
         headers["openai-project"] = project
     return {**headers, **{name.lower(): value for name, value in others.items()}}
-
-
-async def _text_of_failure(reply: Reply) -> bytes:
-    with suppress(CopilotError, TimeoutError):  # the status says enough without the text
-        async with asyncio.timeout(_FAILURE_TIME):
-            return await reply.text()
-    return b""
-
-
-def _unfinished(completion: Completion, frames: Frames) -> CopilotError | None:
-    """Return the error of an answer that ended too early, if it did."""
-    if completion.finished:
-        return None
-    if not frames.understood:
-        return NetworkError(
-            f"{NAME} API error: The answer is not a stream of chat completion chunks.",
-            kind=f"{NAME}Error",
-            hint="Is the base URL right? It answered with something else.",
-        )
-    return NetworkError(
-        f"{NAME} API error: Premature close",
-        kind=f"{NAME}Error",
-        hint="The answer ended before the model had finished.",
-    )

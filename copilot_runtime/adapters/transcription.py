@@ -7,7 +7,7 @@ from uuid import uuid4
 
 import orjson
 
-from copilot_runtime.adapters._failures import failure, message_in
+from copilot_runtime.adapters._failures import Service, failure, message_in
 from copilot_runtime.adapters._openai_access import Access, ApiKey
 from copilot_runtime.errors import AuthenticationFailed, CopilotError, RateLimited
 from copilot_runtime.upstream import Upstream
@@ -172,7 +172,7 @@ def _refusal(
         return AudioRefused("Audio is too short to transcribe", "audio_too_short")
     if status == 415 or (status == 400 and any(word in reason for word in _FORMAT)):
         return AudioRefused("The recording could not be read", "invalid_audio_format")
-    error = failure(_NAME, status, body, headers, secret=secret)
+    error = failure(Service(_NAME, secret=secret), status, body, headers)
     if isinstance(error, AuthenticationFailed | RateLimited):
         return error
     # not a NetworkError: it was reached and said no

@@ -238,6 +238,9 @@ def _request(
         parameters=run.parameters,
         thread_id=run.thread_id,
         run_id=run.run_id,
+        agent=run.agent,
+        user=run.user,
+        extensions=run.extensions,
     )
 
 

@@ -122,7 +122,10 @@ async def test_a_refusal_is_the_same_error_as_without_it(provider: Provider, cli
 
     assert isinstance(error, AuthenticationFailed)
     assert error.message == "OpenAI API error: 401 Incorrect API key provided: ***."
-    assert (error.kind, error.hint) == ("AuthenticationError", "Request id: req_7.")
+    assert (error.kind, error.hint) == (
+        "AuthenticationError",
+        "Model: 'gpt-4o'. Request id: req_7.",
+    )
 
 
 async def test_a_rate_limit_is_the_same_error_as_without_it(
@@ -160,3 +163,15 @@ async def test_nobody_listening_is_explained(client: "AsyncOpenAI"):
     error = await error_of(OpenAIAdapter(client=unused))
     assert (type(error), error.kind) == (NetworkError, "APIConnectionError")
     assert error.message == "OpenAI API error: Connection error."
+
+
+async def test_it_asks_the_responses_api_too(provider: Provider, client: "AsyncOpenAI"):
+    created = b'data: {"type":"response.created","response":{"id":"chatcmpl-1"}}\n\n'
+    words = b'data: {"type":"response.output_text.delta","output_index":0,"delta":"Hi"}\n\n'
+    completed = b'data: {"type":"response.completed","response":{"id":"chatcmpl-1"}}\n\n'
+    provider.answer([HEAD, piece(created + words + completed), HANG])
+
+    events = await answer_to(OpenAIAdapter(client=client, api="responses"))
+
+    assert events[:3] == [*HI, TextMessageEnd(message_id="chatcmpl-1")]
+    assert provider.requests[0].line == "POST /v1/responses HTTP/1.1"

@@ -9,12 +9,13 @@ from typing import Any
 
 import pytest
 
-from copilot_runtime.adapters import openai
+from copilot_runtime.adapters import _streaming
 from copilot_runtime.adapters.openai import OpenAIAdapter
 from copilot_runtime.errors import (
     AuthenticationFailed,
     ConfigurationFailed,
     CopilotError,
+    LimitExceeded,
     NetworkError,
     RateLimited,
     RunStalled,
@@ -79,14 +80,16 @@ STATUSES: dict[str, tuple[type[CopilotError], str, int, str, str]] = {
         "critical",
     ),
     "403 Forbidden": (
-        ConfigurationFailed,
-        "CONFIGURATION_ERROR",
+        AuthenticationFailed,
+        "AUTHENTICATION_ERROR",
         403,
         "PermissionDeniedError",
         "critical",
     ),
     "404 Not Found": (ConfigurationFailed, "CONFIGURATION_ERROR", 404, "NotFoundError", "critical"),
-    "409 Conflict": (ConfigurationFailed, "CONFIGURATION_ERROR", 409, "ConflictError", "critical"),
+    "408 Request Timeout": (NetworkError, "NETWORK_ERROR", 408, "APIError", "critical"),
+    "409 Conflict": (NetworkError, "NETWORK_ERROR", 409, "ConflictError", "critical"),
+    "413 Too Large": (LimitExceeded, "LIMIT_EXCEEDED", 413, "APIError", "warning"),
     "422 Unprocessable": (
         ConfigurationFailed,
         "CONFIGURATION_ERROR",
@@ -124,7 +127,8 @@ async def test_a_status_becomes_the_error_the_node_runtime_makes_of_it(
     seen = (type(error), report.code, report.status_code, report.kind, report.severity)
     assert (seen, report.message, report.visibility) == (
         STATUSES[status],
-        f"OpenAI API error: {status[:3]} No, from mock.",
+        f"OpenAI API error: {status[:3]} No, from mock."
+        + (" (Model: 'gpt-4o'.)" if status.startswith("404") else ""),
         "banner",
     )
 
@@ -164,7 +168,7 @@ async def test_a_status_without_its_body_is_still_that_status(
 async def test_the_request_id_is_for_the_log(provider: Provider, adapter: OpenAIAdapter):
     provider.answer([whole(refusal("No."), status="400 No", x_request_id="req_7")])
     error = await error_of(adapter)
-    assert error.hint == "Request id: req_7."
+    assert error.hint == "Model: 'gpt-4o'. Request id: req_7."
     assert "req_7" not in error.message
 
 
@@ -187,7 +191,8 @@ async def test_a_redirect_is_explained_and_the_key_not_sent_on(
     provider.answer([whole(b"", status="308 Moved", location="http://elsewhere.test/v1")])
     error = await error_of(adapter)
     assert error.message == "OpenAI API error: 308 redirects are not followed"
-    assert error.hint == "It redirects to 'http://elsewhere.test/v1': is the base URL right?"
+    assert error.hint is not None
+    assert error.hint.startswith("It redirects to 'http://elsewhere.test/v1': is the base URL")
 
 
 async def test_a_rate_limit_says_how_long_to_wait(provider: Provider, adapter: OpenAIAdapter):
@@ -279,7 +284,7 @@ async def test_a_silence_ends_in_an_error(provider: Provider, case: str):
 async def test_an_error_that_never_ends_is_told_by_its_status(
     provider: Provider, monkeypatch: pytest.MonkeyPatch
 ):
-    monkeypatch.setattr(openai, "_FAILURE_TIME", 0.05)
+    monkeypatch.setattr(_streaming, "FAILURE_TIME", 0.05)
     head = HEAD.replace(b"200 OK", b"400 Bad Request")
     provider.answer([head, piece(b"One moment"), HANG])
     adapter = OpenAIAdapter(base_url=f"{provider.url}/v1")

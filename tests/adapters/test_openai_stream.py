@@ -12,7 +12,6 @@ from copilot_runtime.events import (
     ActionExecutionArgs,
     ActionExecutionEnd,
     ActionExecutionStart,
-    Custom,
     Event,
     ReasoningContent,
     ReasoningEnd,
@@ -192,7 +191,10 @@ ANSWERS: dict[str, tuple[Sequence[Step], Sequence[Event]]] = {
     ),
     "a refusal": (
         saying(chunk({"refusal": "I can't"}), chunk({"refusal": " do that."})),
-        said("I can't", " do that."),
+        [
+            *said("I can't", " do that."),
+            Usage(model="m", provider="OpenAI", stop_reason="refusal"),
+        ],
     ),
     "thoughts, then text": (
         saying(chunk({"reasoning_content": "Hm"}), chunk({"reasoning": "m"}), text("Yes")),
@@ -220,7 +222,7 @@ ANSWERS: dict[str, tuple[Sequence[Step], Sequence[Event]]] = {
     ),
     "an answer cut at its limit": (
         saying(text("Once upon"), reason="length"),
-        [*said("Once upon"), Custom(name="finish_reason", value="length")],
+        [*said("Once upon"), Usage(model="m", provider="OpenAI", stop_reason="length")],
     ),
     "token counts": (
         streamed(
@@ -239,6 +241,8 @@ ANSWERS: dict[str, tuple[Sequence[Step], Sequence[Event]]] = {
                 output_tokens=2,
                 cached_tokens=4,
                 reasoning_tokens=1,
+                provider="OpenAI",
+                stop_reason="stop",
             ),
         ],
     ),
@@ -294,7 +298,13 @@ ANSWERS: dict[str, tuple[Sequence[Step], Sequence[Event]]] = {
         [
             *said("Hi"),
             *called("setColor", RED),
-            Usage(model="m", input_tokens=1, output_tokens=2),
+            Usage(
+                model="m",
+                input_tokens=1,
+                output_tokens=2,
+                provider="OpenAI",
+                stop_reason="tool_calls",
+            ),
         ],
     ),
 }

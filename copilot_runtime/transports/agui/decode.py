@@ -22,6 +22,7 @@ from copilot_runtime.interfaces import (
 )
 from copilot_runtime.jsontext import dumps
 from copilot_runtime.threads.limits import LONGEST, check_id
+from copilot_runtime.transports.parameters import with_wishes
 
 _NO_PARAMETERS: Mapping[str, Any] = {"type": "object", "properties": {}}
 
@@ -56,7 +57,7 @@ def run_input(
         agent=agent,
         actions=[_action(item, at) for at, item in enumerate(_list(fields, "tools"))],
         context=[_context(item, at) for at, item in enumerate(_list(fields, "context"))],
-        parameters=_parameters(given),
+        parameters=with_wishes(_parameters(given), given),
         properties={**properties, **given},
         headers=caller.headers,
         agents={} if state is None else {agent or DEFAULT_AGENT: AgentInput(state=state)},
@@ -91,7 +92,7 @@ def _context(item: Any, at: int) -> ContextItem:
 
 
 def _parameters(given: Mapping[str, Any]) -> Parameters:
-    """Read what clients ask of the model: only suggestions do, by `toolChoice`."""
+    """Read what clients ask of the model by themselves: only suggestions do, by `toolChoice`."""
     choice = given.get("toolChoice")
     if isinstance(choice, str):
         return Parameters(tool_choice=choice)

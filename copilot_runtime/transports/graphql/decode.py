@@ -37,6 +37,7 @@ from copilot_runtime.transports.graphql.inputs import (
     MessageInput,
     MetaEventInput,
 )
+from copilot_runtime.transports.parameters import with_wishes
 
 logger = logging.getLogger(__name__)
 
@@ -65,7 +66,7 @@ def run_input(
         node=(session.node_name or None) if session else None,
         actions=_actions(data.frontend.actions),
         context=_context(data.context or ()),
-        parameters=_parameters(data.forwarded_parameters or None),
+        parameters=with_wishes(_parameters(data.forwarded_parameters or None), properties or {}),
         properties={**context.properties, **(properties or {})},
         headers=context.caller.headers,
         agents=_agents(data),

@@ -1,0 +1,100 @@
+"""What Claude's models take, by their version: they refuse with 400 what they do not know.
+
+https://platform.claude.com/docs/en/about-claude/models/overview and the migration guides there.
+`genai-prices` knows windows and prices, but none of this. Other models behind the same API
+(gateways, local servers) are taken for an older Claude.
+"""
+
+import re
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Literal
+
+Thinking = Literal["never", "budget", "adaptive"]
+Off = Literal["absent", "disabled", "between_tools", "impossible"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Traits:
+    """What one model takes.
+
+    `max_tokens` is the longest answer, thoughts included. `thinking` is how one asks for
+    thoughts, `off` how one asks for none (`absent`: by not asking). `bound` thoughts are refused
+    in any conversation but their own.
+    """
+
+    max_tokens: int
+    thinking: Thinking
+    off: Off = "absent"
+    effort: bool = False
+    sampling: bool = False
+    """It takes `temperature` and `top_p`."""
+    forced_tools: bool = True
+    """It takes a tool choice of `any` or of one tool."""
+    schemas: bool = True
+    """It takes a JSON schema for its answer."""
+    bound: bool = False
+    eager: bool = False
+    """It sends arguments while it writes them, if it is asked to."""
+    versioned: bool = True
+    """It is a Claude by its name, so the rules of its provider hold."""
+
+
+_BEFORE = re.compile(r"claude-(\d+)(?:[-.](\d{1,2}))?-([a-z]+)")  # claude-3-5-haiku-20241022
+_AFTER = re.compile(r"claude-([a-z]+)-(\d+)(?:[-.](\d{1,2}))?(?![\d.])")  # claude-opus-4-1-20250805
+_BARE = re.compile(r"claude-([a-z]+)-(?:preview|latest)")  # claude-mythos-preview
+
+_ALWAYS_THINK = ("fable", "mythos")
+_LONG, _MIDDLE, _SHORT = 128_000, 64_000, 32_000
+
+
+@lru_cache(maxsize=256)  # a client may name a model in each request
+def traits_of(model: str) -> Traits:
+    """Return what a model takes, from any spelling of its name that has its version in it."""
+    family, version = _version_of(model.lower())
+    if version is None:
+        return Traits(max_tokens=_SHORT, thinking="budget", sampling=True, versioned=False)
+    if version < (4, 6):
+        return _older(family, version)
+    always = family in _ALWAYS_THINK or (family == "opus" and version >= (5, 5))
+    bound = version >= (5, 1)
+    return Traits(
+        max_tokens=_MIDDLE if version == (4, 6) and family == "sonnet" else _LONG,
+        thinking="adaptive",
+        off="impossible" if always else _off(family, version),
+        effort=True,
+        sampling=version < (4, 7),
+        forced_tools=not (bound and (always or family == "sonnet")),
+        bound=bound,
+        eager=True,
+    )
+
+
+def _off(family: str, version: tuple[int, int]) -> Off:
+    if version < (5, 0):
+        return "absent"
+    return "between_tools" if family == "sonnet" and version >= (5, 5) else "disabled"
+
+
+def _older(family: str, version: tuple[int, int]) -> Traits:
+    if version < (3, 7):
+        most = 8_192 if version == (3, 5) else 4_096
+        return Traits(max_tokens=most, thinking="never", sampling=True, schemas=False)
+    return Traits(
+        max_tokens=_SHORT if family == "opus" and version < (4, 5) else _MIDDLE,
+        thinking="budget",
+        effort=family == "opus" and version == (4, 5),
+        sampling=True,
+        eager=version >= (4, 5),
+        schemas=version >= (4, 5) or (family == "opus" and version == (4, 1)),
+    )
+
+
+def _version_of(name: str) -> tuple[str, tuple[int, int] | None]:
+    if found := _BEFORE.search(name):
+        return found[3], (int(found[1]), int(found[2] or 0))
+    if found := _AFTER.search(name):
+        return found[1], (int(found[2]), int(found[3] or 0))
+    if found := _BARE.search(name):
+        return found[1], (5, 0)
+    return "", None

@@ -1,0 +1,147 @@
+"""What is known of a model, its context window and its prices, from the package `genai-prices`.
+
+The data comes with the package and is read on first use (half a second, 30 MB): `await loaded()`
+does that beside the event loop. It has no largest answers and no abilities. Nothing is fetched;
+who wants newer prices than the installed ones uses `genai_prices.UpdatePrices` before the start.
+"""
+
+import asyncio
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+from datetime import datetime
+from decimal import Decimal
+from functools import cache, lru_cache
+from statistics import median_low
+from typing import TYPE_CHECKING
+
+from copilot_runtime.events import Usage
+
+if TYPE_CHECKING:
+    from genai_prices.types import ModelInfo, Provider
+
+_LONGEST_NAME = 200
+
+_TUNED = "ft:"
+"""How OpenAI's fine-tuned models begin; they have prices of their own."""
+
+_PATH = re.compile(
+    r"^(arn:[^/]*/"  # Bedrock
+    r"|(.*/)?(models|deployments|engines|routers)/)"  # Gemini, Vertex, Fireworks, Azure
+)
+_DATE = re.compile(r"[-@](20\d{2}-?[01]\d-?[0-3]\d|\d{4}|\d{3}|latest)$")
+
+
+@dataclass(frozen=True, slots=True)
+class Facts:
+    """What is known of one model at one provider; None means unknown.
+
+    `context_tokens` is the whole window: the answer needs its part of it.
+    """
+
+    context_tokens: int | None = None
+    deprecated: bool = False
+    priced: "tuple[Provider, ModelInfo] | None" = None
+
+    def price(self, usage: Usage, *, at: datetime | None = None) -> Decimal | None:
+        """Return what a model call cost, in US dollars, by the prices of that moment or of now."""
+        if self.priced is None:
+            return None
+        from genai_prices import Usage as Counted
+
+        provider, model = self.priced
+        try:
+            counted = Counted(
+                input_tokens=usage.input_tokens,
+                output_tokens=usage.output_tokens,
+                cache_read_tokens=usage.cached_tokens or None,
+                cache_write_tokens=usage.cache_write_tokens or None,
+            )
+            return model.calc_price(counted, provider, genai_request_timestamp=at).total_price
+        except ValueError:  # the provider's counts contradict each other
+            return None
+
+
+UNKNOWN = Facts()
+
+
+async def loaded() -> None:
+    """Read the data in a thread, so that a first question later stops nobody's answer."""
+    await asyncio.to_thread(_providers)
+
+
+@lru_cache(maxsize=256)  # a client may name a model in each request
+def facts_of(provider: str, model: str) -> Facts:
+    """Return what is known of `model`, as `provider` or somebody else calls it.
+
+    A provider is called as in `ADAPTERS`. Prices are only those of the provider itself, or those
+    of the vendor if the name is empty. A window that it does not tell is what most others tell of
+    a model with this name. A name that says nothing (a deployment) is `UNKNOWN`.
+    """
+    names = _spellings(model)
+    found = _offered(provider, names)
+    window = (found and found[1].context_window) or _usual_window(names)
+    if found is None:
+        return Facts(window) if window else UNKNOWN
+    return Facts(window, bool(found[1].deprecated), found)
+
+
+def _spellings(model: str) -> list[str]:
+    """Return the names to look for, the most exact first."""
+    whole = model.strip().lower()[:_LONGEST_NAME]
+    name = _PATH.sub("", whole)
+    vendorless = name.rpartition("/")[2]
+    names = [whole, name, vendorless]
+    if not name.startswith(_TUNED):
+        names += [
+            name.partition(":")[0],
+            vendorless.replace(":", "-"),
+            vendorless.partition(":")[0],
+        ]
+        names.append(_DATE.sub("", names[-1]))
+    return [name for name in dict.fromkeys(names) if name]
+
+
+def _offered(provider: str, names: Iterable[str]) -> "tuple[Provider, ModelInfo] | None":
+    everybody = _providers()
+    for name in names:
+        for candidate in _called(provider, name):
+            if model := candidate.find_model(name, all_providers=everybody):
+                return candidate, model
+    return None
+
+
+def _called(provider: str, model: str) -> "Iterable[Provider]":
+    """Return who has this name, or whose models are called so if it is empty."""
+    if provider:
+        from genai_prices.data_snapshot import find_provider_by_id
+
+        found = find_provider_by_id(_providers(), provider)
+        return [found] if found else []
+    return (p for p in _providers() if p.model_match is not None and p.model_match.is_match(model))
+
+
+def _usual_window(names: list[str]) -> int | None:
+    if names and names[-1].startswith(_TUNED):  # ft:gpt-4o:company::id has the window of gpt-4o
+        names = _spellings(names[-1].split(":")[1])
+    for name in names:
+        windows = [
+            model.context_window
+            for provider in _providers()
+            for model in provider.models
+            if model.context_window and _is_called(model, name)
+        ]
+        if windows:
+            return median_low(windows)
+    return None
+
+
+def _is_called(model: "ModelInfo", name: str) -> bool:
+    return model.id.rpartition("/")[2] == name or model.is_match(name)
+
+
+@cache
+def _providers() -> "list[Provider]":
+    from genai_prices.data_snapshot import get_snapshot
+
+    return get_snapshot().providers

@@ -1,0 +1,22 @@
+"""Keys and tokens that open a provider's door, or functions that fetch them anew."""
+
+import inspect
+from collections.abc import Awaitable, Callable
+
+from copilot_runtime.errors import ConfigurationFailed
+
+ApiKey = str | Callable[[], str | Awaitable[str]]
+
+
+async def fetched(key: ApiKey | None, provider: str) -> str:
+    """Return the key, or an empty text. Raises `ConfigurationFailed` for what no key can be."""
+    found = key() if callable(key) else key
+    if inspect.isawaitable(found):
+        found = await found
+    found = (found or "").strip()  # keys from files end in a newline
+    if not found.isascii() or not found.isprintable():
+        raise ConfigurationFailed(
+            f"The API key for {provider} holds characters no key has.",
+            hint="Look at api_key, token or the environment: was something else pasted there?",
+        )
+    return found

@@ -1,0 +1,173 @@
+"""A chat request as OpenAI's Responses API wants it.
+
+https://platform.openai.com/docs/api-reference/responses. Nothing is kept there (`store` is false):
+the whole conversation is sent each time, with the thoughts that the model signed.
+"""
+
+from collections.abc import Sequence
+from typing import Any, assert_never
+
+import orjson
+
+from copilot_runtime.adapters._abilities import Lacks
+from copilot_runtime.adapters._media import Media, media_of, text_in
+from copilot_runtime.adapters._openai_parts import lacked
+from copilot_runtime.adapters._openai_request import (
+    Habits,
+    image_url_of,
+    items_of,
+    result_of,
+    role_of,
+    schema_of,
+    tool_choice_of,
+    tools_of,
+    wishes_of,
+)
+from copilot_runtime.adapters._prepare import Exchange, Item, Thought, last_turn
+from copilot_runtime.errors import Misuse
+from copilot_runtime.interfaces import ChatRequest, Parameters
+from copilot_runtime.messages import ImageMessage, MediaPart, TextMessage
+
+Json = dict[str, Any]
+
+_API = "OpenAI's Responses API"
+
+
+def response_body_of(request: ChatRequest, model: str, habits: Habits, lacks: Lacks) -> Json:
+    """Return the body of the request."""
+    wishes = wishes_of(request, habits, lacks)
+    tools = [{"type": "function", **tool["function"]} for tool in tools_of(request.actions)]
+    for tool in tools:
+        tool["strict"] = False  # here it is strict unless told otherwise, and alters the schema
+    items = items_of(request, habits, tools)
+    body: Json = {
+        "model": model,
+        "stream": True,
+        "store": False,
+        "input": _input(items, habits, lacks),
+    }
+    if tools:
+        body["tools"] = tools
+        if wishes.tool_choice is not None:
+            named = {"type": "function", "name": wishes.tool_choice_name}
+            body["tool_choice"] = tool_choice_of(wishes, habits) or named
+        if wishes.parallel_tool_calls is not None:
+            body["parallel_tool_calls"] = wishes.parallel_tool_calls
+    plain = {
+        "max_output_tokens": wishes.max_tokens,
+        "temperature": wishes.temperature,
+        "top_p": wishes.top_p,
+    }
+    body |= {name: value for name, value in plain.items() if value is not None}
+    if reasoning := _reasoning(wishes, habits):
+        body |= {"reasoning": reasoning, "include": ["reasoning.encrypted_content"]}
+    if wishes.response_schema is not None:
+        body["text"] = {"format": {"type": "json_schema", **schema_of(wishes)}}
+    return body
+
+
+def _reasoning(wishes: Parameters, habits: Habits) -> Json:
+    asked = {"effort": wishes.reasoning_effort, "summary": habits.reasoning_summary}
+    return {name: value for name, value in asked.items() if value is not None}
+
+
+def _input(items: Sequence[Item], habits: Habits, lacks: Lacks) -> list[Json]:
+    written: list[Json] = []
+    turn = last_turn(items)
+    for at, item in enumerate(items):
+        match item:
+            case TextMessage():
+                role = role_of(item.role, developer_role=habits.developer_role)
+                content = _content(item, lacks, new=at >= turn)
+                written.append({"role": role, "content": content})
+            case ImageMessage():
+                image = {"type": "input_image", "detail": "auto", "image_url": image_url_of(item)}
+                written.append({"role": "user", "content": [image]})
+            case Exchange():
+                written += _exchange(item)
+            case Thought():
+                written += _thought(item)
+            case _:
+                assert_never(item)
+    return written
+
+
+def _exchange(exchange: Exchange) -> list[Json]:
+    call = exchange.call
+    return [
+        {
+            "type": "function_call",
+            "call_id": call.id,
+            "name": call.name,
+            "arguments": call.arguments,
+        },
+        {"type": "function_call_output", "call_id": call.id, "output": result_of(exchange)},
+    ]
+
+
+def _thought(thought: Thought) -> list[Json]:
+    """Return the reasoning item that the signature holds: its id and its encrypted content."""
+    try:
+        id, encrypted = orjson.loads(thought.signature)
+    except ValueError:  # whoever wrote it, it was not us
+        return []
+    summary = [{"type": "summary_text", "text": thought.content}] if thought.content else []
+    return [
+        {"type": "reasoning", "id": id, "summary": summary, "encrypted_content": encrypted},
+    ]
+
+
+def _content(message: TextMessage, lacks: Lacks, *, new: bool) -> str | list[Json]:
+    if message.role != "user" or not any(isinstance(part, MediaPart) for part in message.parts):
+        return message.content
+    content: list[Json] = []
+    for part in message.parts:
+        if not isinstance(part, MediaPart):
+            if part.text:
+                content.append(_text(part.text))
+            continue
+        media = media_of(part)
+        shown = lacked(media, lacks) or _shown(media)
+        if isinstance(shown, str):
+            if new:
+                raise Misuse(
+                    f"The model cannot take {media}: {shown}.",
+                    hint="Let the chat accept other files only, or use a model and an agent "
+                    "that take this kind.",
+                )
+            shown = _text(f"[Here was {media}. It is left out: {shown}.]")
+        content.append(shown)
+    return content
+
+
+def _shown(media: Media) -> Json | str:
+    """Return the part of the content, or why there is none."""
+    match media.kind:
+        case "image":
+            if media.id:
+                return {"type": "input_image", "detail": "auto", "file_id": media.id}
+            url = media.url or f"data:{media.mime_type or 'image/png'};base64,{media.data}"
+            return {"type": "input_image", "detail": "auto", "image_url": url}
+        case "document":
+            return _document(media)
+        case "audio" | "video":
+            return f"{_API} takes no {media.kind}"
+
+
+def _document(media: Media) -> Json:
+    if media.id:
+        return {"type": "input_file", "file_id": media.id}
+    if media.url:
+        return {"type": "input_file", "file_url": media.url}
+    if (text := text_in(media)) is not None:  # every model can read it
+        return _text(f"{media.filename or 'Attached document'}:\n\n{text}")
+    data = f"data:{media.mime_type or 'application/pdf'};base64,{media.data}"
+    return {
+        "type": "input_file",
+        "filename": media.filename or "document.pdf",
+        "file_data": data,
+    }
+
+
+def _text(text: str) -> Json:
+    return {"type": "input_text", "text": text}

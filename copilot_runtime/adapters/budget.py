@@ -1,0 +1,146 @@
+"""An adapter that answers each person only as long as their budget lasts."""
+
+import logging
+import time
+from collections.abc import Callable
+from contextlib import aclosing
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from decimal import Decimal
+from importlib.util import find_spec
+
+from copilot_runtime.adapters._facts import facts_of
+from copilot_runtime.adapters._facts import loaded as facts_loaded
+from copilot_runtime.adapters._prepare import CHARACTERS_PER_TOKEN
+from copilot_runtime.errors import ConfigurationFailed, MissingPackage, RateLimited
+from copilot_runtime.events import ActionExecutionArgs, ReasoningContent, TextMessageContent, Usage
+from copilot_runtime.interfaces import Adapter, ChatRequest, Events, RunInput
+from copilot_runtime.messages import ActionExecutionMessage, Message, ResultMessage, TextMessage
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(slots=True)
+class _Spent:
+    """What a person has used since `began`, in seconds since 1970."""
+
+    began: float
+    tokens: int = 0
+    dollars: Decimal = Decimal(0)
+
+
+class BudgetedAdapter:
+    """Lets each user spend so many `tokens` or `dollars` in each `period`, then refuses.
+
+    A period begins with a user's first question; the answer that crosses the limit is finished.
+    Who is not signed in shares one budget with all others who are not. What is spent is kept in
+    this process: several servers each have their own count, and a restart forgets it. Tokens are
+    those the provider counts, or an estimate for answers that ended before it did. Prices are
+    those of `genai-prices`; a model without one costs no dollars, which the log says.
+
+    A refusal is a `RateLimited`, so that a `FallbackAdapter` may go on to a cheaper model.
+    """
+
+    def __init__(
+        self,
+        adapter: Adapter,
+        *,
+        tokens: int | None = None,
+        dollars: float | Decimal | None = None,
+        period: timedelta = timedelta(days=1),
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        if tokens is None and dollars is None:
+            raise ConfigurationFailed("A budget needs `tokens` or `dollars`.")
+        if dollars is not None and find_spec("genai_prices") is None:
+            raise MissingPackage("A budget in dollars", "genai-prices", "prices")
+        self.adapter = adapter
+        self.model: str | None = getattr(adapter, "model", None)
+        self.tokens = tokens
+        self.dollars = None if dollars is None else Decimal(str(dollars))
+        self.period = period.total_seconds()
+        self._clock = clock
+        self._users: dict[str | None, _Spent] = {}
+        self._swept = clock()
+        self._unpriced: set[str] = set()
+
+    def check(self, run: RunInput) -> None:
+        """Raise what the adapter knows to be wrong."""
+        if check := getattr(self.adapter, "check", None):
+            check(run)
+
+    async def stream(self, request: ChatRequest) -> Events:
+        """Ask the adapter. Raises `RateLimited` when the budget is spent."""
+        spent = self._spent(request.user)
+        self._refuse(spent)
+        said, counted = 0, False
+        try:
+            async with aclosing(self.adapter.stream(request)) as events:
+                async for event in events:
+                    if isinstance(event, TextMessageContent | ReasoningContent):
+                        said += len(event.content)
+                    elif isinstance(event, ActionExecutionArgs):
+                        said += len(event.delta)
+                    elif isinstance(event, Usage):
+                        counted = True
+                        await self._count(event, spent)
+                    yield event
+        finally:
+            if said and not counted:
+                asked = sum(map(_size, request.messages))
+                spent.tokens += (asked + said) // CHARACTERS_PER_TOKEN
+
+    async def aclose(self) -> None:
+        """Close the adapter."""
+        if close := getattr(self.adapter, "aclose", None):
+            await close()
+
+    def _spent(self, user: str | None) -> _Spent:
+        now = self._clock()
+        if now - self._swept >= self.period:
+            self._swept = now
+            self._users = {u: s for u, s in self._users.items() if now - s.began < self.period}
+        spent = self._users.get(user)
+        if spent is None or now - spent.began >= self.period:
+            spent = self._users[user] = _Spent(now)
+        return spent
+
+    def _refuse(self, spent: _Spent) -> None:
+        """Raise if the budget is spent."""
+        if self.tokens is not None and spent.tokens >= self.tokens:
+            budget = f"{self.tokens:,} tokens"
+        elif self.dollars is not None and spent.dollars >= self.dollars:
+            budget = f"{self.dollars} US dollars"
+        else:
+            return
+        free = spent.began + self.period
+        when = datetime.fromtimestamp(free, UTC).strftime("%Y-%m-%d %H:%M UTC")
+        raise RateLimited(
+            f"You have used up your {budget}. You can ask again from {when}.",
+            retry_after=max(free - self._clock(), 0.0),
+            kind="BudgetSpent",
+        )
+
+    async def _count(self, usage: Usage, spent: _Spent) -> None:
+        spent.tokens += usage.input_tokens + usage.output_tokens
+        if self.dollars is None:
+            return
+        await facts_loaded()
+        price = facts_of(usage.provider, usage.model).price(usage)
+        if price is not None:
+            spent.dollars += price
+        elif usage.model not in self._unpriced and len(self._unpriced) < 100:
+            self._unpriced.add(usage.model)
+            logger.warning("No price is known of %r: it costs nobody's budget.", usage.model)
+
+
+def _size(message: Message) -> int:
+    match message:
+        case TextMessage(content=content):
+            return len(content)
+        case ActionExecutionMessage(arguments=arguments):
+            return len(arguments)
+        case ResultMessage(result=result):
+            return len(result)
+        case _:
+            return 0

@@ -1,0 +1,133 @@
+"""One adapter made of several: another answers when one cannot.
+
+>>> adapter = FallbackAdapter(OpenAIAdapter(max_retries=0), AnthropicAdapter("claude-sonnet-4-5"))
+"""
+
+import asyncio
+import logging
+import random
+from collections.abc import Mapping, Sequence
+from contextlib import aclosing
+from dataclasses import replace
+
+from copilot_runtime.errors import ConfigurationFailed, CopilotError, NetworkError
+from copilot_runtime.events import Custom, Event, Raw, ReasoningStart, TextMessageStart, Usage
+from copilot_runtime.interfaces import Adapter, ChatRequest, Events, RunInput
+
+logger = logging.getLogger(__name__)
+
+_NOT_YET = (Custom, Raw, ReasoningStart, TextMessageStart, Usage)
+"""What may come before the first word, and is taken back if that never comes."""
+
+
+class FallbackAdapter:
+    """Asks one adapter after the other until one begins to answer.
+
+    The next is asked when one fails before its first word, and only for a `NetworkError` (which
+    says of itself that it may pass: no connection, overloaded, rate limit, silence) or for an
+    error of the kinds in `also`, such as `AuthenticationFailed`. What is wrong with the question
+    is wrong for all. Adapters retry by themselves first: give them `max_retries=0` to move on
+    at once.
+
+    The order is as given, or with `weights` drawn for each request: of two with the weights 9 and
+    1, the second begins every tenth time. An agent named in `by_agent` is answered by its own
+    adapter instead, which may be another FallbackAdapter. A model the client asked for is asked
+    of the adapters that were made for it, before the others; those use their own.
+    """
+
+    def __init__(
+        self,
+        *adapters: Adapter,
+        weights: Sequence[float] | None = None,
+        by_agent: Mapping[str, Adapter] | None = None,
+        also: tuple[type[CopilotError], ...] = (),
+        seed: int | None = None,
+    ) -> None:
+        self.adapters = adapters
+        self.by_agent = dict(by_agent or {})
+        self._weights = _checked(adapters, weights)
+        self._passing = (NetworkError, *also)
+        self._random = random.Random(seed)  # noqa: S311 - spreads load, guards nothing
+
+    def check(self, run: RunInput) -> None:
+        """Raise what any of the adapters that may be asked knows to be wrong."""
+        for adapter in self._for_agent(run.agent):
+            if check := getattr(adapter, "check", None):
+                check(run)
+
+    async def stream(self, request: ChatRequest) -> Events:
+        """Ask until somebody answers. Raises the last error when nobody does."""
+        adapters = self._order(request)
+        for adapter in adapters:
+            held: list[Event] | None = []
+            try:
+                async with aclosing(adapter.stream(_asked_of(adapter, request))) as events:
+                    async for event in events:
+                        if held is None:
+                            yield event
+                        elif isinstance(event, _NOT_YET):
+                            held.append(event)
+                        else:
+                            early, held = held, None
+                            for earlier in early:
+                                yield earlier
+                            yield event
+            except self._passing as error:
+                if held is None or adapter is adapters[-1]:
+                    raise
+                logger.warning("%s; asking the next: %s", _named(adapter), error)
+                continue
+            for earlier in held or ():
+                yield earlier
+            return
+
+    async def aclose(self) -> None:
+        """Close all adapters."""
+        everybody = {id(a): a for a in (*self.adapters, *self.by_agent.values())}.values()
+        closing = [a.aclose() for a in everybody if hasattr(a, "aclose")]  # pyright: ignore[reportAttributeAccessIssue]
+        results = await asyncio.gather(*closing, return_exceptions=True)
+        for error in results:
+            if isinstance(error, BaseException):
+                raise error
+
+    def _for_agent(self, agent: str | None) -> Sequence[Adapter]:
+        own = self.by_agent.get(agent) if agent else None
+        return self.adapters if own is None else [own]
+
+    def _order(self, request: ChatRequest) -> Sequence[Adapter]:
+        adapters = self._for_agent(request.agent)
+        if self._weights is not None and adapters is self.adapters:
+            # each takes a random time, the shorter the greater its weight: the first to come in
+            times = [self._random.expovariate(weight) for weight in self._weights]
+            adapters = [adapters[at] for at in sorted(range(len(times)), key=times.__getitem__)]
+        if wanted := request.parameters.model:
+            adapters = sorted(adapters, key=lambda adapter: _model_of(adapter) != wanted)
+        return adapters
+
+
+def _checked(adapters: Sequence[Adapter], weights: Sequence[float] | None) -> list[float] | None:
+    if not adapters:
+        raise ConfigurationFailed("A FallbackAdapter needs at least one adapter.")
+    if weights is None:
+        return None
+    if len(weights) != len(adapters) or not all(weight > 0 for weight in weights):
+        raise ConfigurationFailed(
+            f"There are {len(adapters)} adapters and the weights {list(weights)!r}.",
+            hint="Give each adapter a weight greater than zero.",
+        )
+    return list(weights)
+
+
+def _asked_of(adapter: Adapter, request: ChatRequest) -> ChatRequest:
+    """Return the request without a model that only another provider has."""
+    if request.parameters.model in (None, _model_of(adapter)):
+        return request
+    return replace(request, parameters=replace(request.parameters, model=None))
+
+
+def _model_of(adapter: Adapter) -> str | None:
+    return getattr(adapter, "model", None)
+
+
+def _named(adapter: Adapter) -> str:
+    return f"{type(adapter).__name__}({_model_of(adapter) or ''})"

@@ -1,0 +1,85 @@
+"""What a page asks of the model in its `properties`, by `forwardedParameters`, over any transport.
+
+GraphQL has a place of its own for six of these wishes; AG-UI has none, and neither has one for
+the others. They stand in an object of their own because an application may well have a property
+called `model` or `temperature` that means something else.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from typing import Any
+
+from copilot_runtime.interfaces import Parameters
+
+NAME = "forwardedParameters"
+
+_EFFORTS = ("minimal", "low", "medium", "high")
+_LARGEST = 2**53
+"""What a page can count to; larger numbers are no JSON for everybody."""
+
+
+def with_wishes(parameters: Parameters, properties: Mapping[str, Any]) -> Parameters:
+    """Return the parameters with what the properties ask for in addition.
+
+    What is not of its kind is passed over, as GraphQL clients are used to.
+    """
+    given = properties.get(NAME)
+    if not isinstance(given, dict):
+        return parameters
+    wishes = {
+        field: value
+        for name, (field, read) in _FIELDS.items()
+        if (value := read(given.get(name))) is not None
+    }
+    return replace(parameters, **wishes) if wishes else parameters
+
+
+def _text(value: Any) -> str | None:
+    return value if isinstance(value, str) and value else None
+
+
+def _number(value: Any) -> float | None:
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return None
+    return value if abs(value) <= _LARGEST else None
+
+
+def _whole(value: Any) -> int | None:
+    return None if (number := _number(value)) is None else int(number)
+
+
+def _flag(value: Any) -> bool | None:
+    return value if isinstance(value, bool) else None
+
+
+def _texts(value: Any) -> list[str] | None:
+    if not isinstance(value, list):
+        return None
+    return [text for text in value if isinstance(text, str)] or None
+
+
+def _schema(value: Any) -> dict[str, Any] | None:
+    return value if isinstance(value, dict) and value else None
+
+
+def _effort(value: Any) -> str | None:
+    return value if value in _EFFORTS else None
+
+
+_FIELDS: Mapping[str, tuple[str, Callable[[Any], Any]]] = {
+    "model": ("model", _text),
+    "temperature": ("temperature", _number),
+    "maxTokens": ("max_tokens", _whole),
+    "stop": ("stop", _texts),
+    "toolChoice": ("tool_choice", _text),
+    "toolChoiceFunctionName": ("tool_choice_name", _text),
+    "parallelToolCalls": ("parallel_tool_calls", _flag),
+    "topP": ("top_p", _number),
+    "seed": ("seed", _whole),
+    "frequencyPenalty": ("frequency_penalty", _number),
+    "presencePenalty": ("presence_penalty", _number),
+    "reasoningEffort": ("reasoning_effort", _effort),
+    "responseSchema": ("response_schema", _schema),
+    "responseName": ("response_name", _text),
+}
+"""As the page calls it → as `Parameters` does, and how it is read."""

@@ -1,0 +1,113 @@
+"""Asking any adapter, and what its events amount to, in few words."""
+
+from contextlib import aclosing
+from typing import Any
+
+import pytest
+
+from copilot_runtime.errors import CopilotError
+from copilot_runtime.events import (
+    ActionExecutionArgs,
+    ActionExecutionEnd,
+    ActionExecutionStart,
+    Custom,
+    Event,
+    ReasoningContent,
+    TextMessageContent,
+    Usage,
+)
+from copilot_runtime.interfaces import Action, Adapter, ChatRequest, Parameters
+from copilot_runtime.messages import Message, TextMessage
+from tests.adapters.contract.fakes import Fake
+
+HELLO = TextMessage(id="u1", role="user", content="Hello")
+COLOR = {
+    "type": "object",
+    "properties": {"color": {"type": "string"}},
+    "required": ["color"],
+    "additionalProperties": False,
+}
+SET_COLOR = Action(name="setColor", description="Sets the color.", parameters=COLOR)
+SET_SIZE = Action(name="setSize", description="Sets the size.", parameters={"type": "object"})
+ACTIONS = [SET_COLOR, SET_SIZE]
+
+
+def asking(*messages: Message, **wishes: Any) -> ChatRequest:
+    """Return a request with two actions; `wishes` are parameters."""
+    return ChatRequest(
+        messages=messages or [HELLO], actions=ACTIONS, parameters=Parameters(**wishes)
+    )
+
+
+async def answer_of(adapter: Adapter, request: ChatRequest | None = None) -> list[Event]:
+    async with aclosing(adapter.stream(request or asking())) as events:
+        return [event async for event in events]
+
+
+async def answer(fake: Fake, request: ChatRequest | None = None, **options: Any) -> list[Event]:
+    return await answer_of(fake.adapter(**options), request)
+
+
+async def failure(
+    fake: Fake, request: ChatRequest | None = None, **options: Any
+) -> tuple[list[Event], CopilotError]:
+    """Return the events before the error, and the error."""
+    seen: list[Event] = []
+    with pytest.raises(CopilotError) as caught:
+        async with aclosing(fake.adapter(**options).stream(request or asking())) as events:
+            async for event in events:
+                seen.append(event)
+    return seen, caught.value
+
+
+def text_in(events: list[Event]) -> str:
+    return "".join(event.content for event in events if isinstance(event, TextMessageContent))
+
+
+def thought_in(events: list[Event]) -> str:
+    return "".join(event.content for event in events if isinstance(event, ReasoningContent))
+
+
+def calls_in(events: list[Event]) -> dict[str, tuple[str, str]]:
+    """Return id → name and arguments of all calls, which must have begun and ended once."""
+    names: dict[str, str] = {}
+    arguments: dict[str, str] = {}
+    ended: set[str] = set()
+    for event in events:
+        match event:
+            case ActionExecutionStart(call_id=id, name=name):
+                assert id not in names
+                names[id], arguments[id] = name, ""
+            case ActionExecutionArgs(call_id=id, delta=delta):
+                assert id in names
+                assert id not in ended
+                arguments[id] += delta
+            case ActionExecutionEnd(call_id=id):
+                assert id in names
+                assert id not in ended
+                ended.add(id)
+            case _:
+                pass
+    assert ended == set(names)
+    return {id: (name, arguments[id]) for id, name in names.items()}
+
+
+def usage_in(events: list[Event]) -> Usage:
+    (found,) = [event for event in events if isinstance(event, Usage)]
+    return found
+
+
+def warnings_in(events: list[Event]) -> list[str]:
+    """Return the codes of the warnings."""
+    return [e.value["code"] for e in events if isinstance(e, Custom) and e.name == "warning"]
+
+
+def types_of(events: list[Event]) -> list[str]:
+    """Return the kinds of the events but what stands aside, each run of equal ones as one."""
+    types: list[str] = []
+    for event in events:
+        if isinstance(event, Custom):
+            continue
+        if not types or types[-1] != event.type:
+            types.append(event.type)
+    return types

@@ -1,0 +1,253 @@
+"""What every adapter makes of refusals, broken answers and silences, whoever they come from."""
+
+import asyncio
+import logging
+from contextlib import aclosing, suppress
+
+import pytest
+
+from copilot_runtime.errors import (
+    AuthenticationFailed,
+    ConfigurationFailed,
+    CopilotError,
+    LimitExceeded,
+    NetworkError,
+    RateLimited,
+    Refused,
+    RunStalled,
+)
+from tests.adapters.contract.asking import answer, answer_of, asking, failure, text_in
+from tests.adapters.contract.fakes import (
+    FAKES,
+    KEY,
+    MODEL,
+    Breaks,
+    CallArgs,
+    CallStart,
+    ErrorInStream,
+    Fails,
+    Fake,
+    Ping,
+    Say,
+    Silence,
+    Stop,
+    make_fake,
+    needs,
+)
+
+pytestmark = pytest.mark.anyio
+
+STATUSES: dict[int, type[CopilotError]] = {
+    400: ConfigurationFailed,
+    401: AuthenticationFailed,
+    403: AuthenticationFailed,
+    404: ConfigurationFailed,
+    408: NetworkError,
+    409: NetworkError,
+    413: LimitExceeded,
+    422: ConfigurationFailed,
+    429: RateLimited,
+    500: NetworkError,
+    503: NetworkError,
+    529: NetworkError,
+}
+
+
+@pytest.mark.parametrize("status", STATUSES)
+async def test_a_refusal_is_the_error_that_its_status_means(fake: Fake, status: int):
+    needs(fake, "http")
+    fake.plays(Fails(status))
+    seen, error = await failure(fake, max_retries=0)
+    assert (seen, type(error), error.status_code) == ([], STATUSES[status], status)
+    assert "No, says the fake." in error.message
+
+
+async def test_an_unknown_model_is_named(fake: Fake):
+    needs(fake, "http")
+    fake.plays(Fails(404))
+    error = (await failure(fake))[1]
+    assert (type(error), MODEL in error.message) == (ConfigurationFailed, True)
+
+
+async def test_a_conversation_too_long_is_told_from_other_mistakes(fake: Fake):
+    needs(fake, "http")
+    fake.plays(Fails(400, "context_length", message="The prompt is too long."))
+    error = (await failure(fake))[1]
+    assert (type(error), error.code) == (LimitExceeded, "LIMIT_EXCEEDED")
+    assert error.message.startswith(f"The conversation is too long for {MODEL!r}.")
+
+
+async def test_a_question_that_a_filter_refuses_is_refused(fake: Fake):
+    needs(fake, "http", "content_filter")
+    fake.plays(Fails(400, "content_filter"))
+    assert isinstance((await failure(fake))[1], Refused)
+
+
+async def test_an_answer_that_a_filter_stops_is_refused_and_its_text_kept(fake: Fake):
+    needs(fake, "content_filter")
+    fake.plays(Say("How to"), Stop("content_filter"))
+    seen, error = await failure(fake)
+    assert (text_in(seen), type(error)) == ("How to", Refused)
+
+
+async def test_a_rate_limit_says_how_long_to_wait(fake: Fake):
+    needs(fake, "http", "retry_after")
+    fake.plays(Fails(429, retry_after=120))
+    error = (await failure(fake))[1]
+    assert isinstance(error, RateLimited)
+    assert error.retry_after == 120
+
+
+async def test_model_and_request_are_named_for_the_log(fake: Fake):
+    needs(fake, "http")
+    fake.plays(Fails(400))
+    hint = (await failure(fake))[1].hint or ""
+    assert f"Model: {MODEL!r}." in hint
+    assert "Request id: req-7." in hint
+
+
+@pytest.mark.parametrize("status", [400, 401, 500])
+async def test_the_key_is_in_no_error_and_no_log(
+    fake: Fake, status: int, caplog: pytest.LogCaptureFixture
+):
+    needs(fake, "http")
+    caplog.set_level(logging.DEBUG)
+    fake.plays(Fails(status, message=f"Wrong key: {KEY}."))
+    adapter = fake.adapter(max_retries=0)
+    with pytest.raises(CopilotError) as caught:
+        await answer_of(adapter)
+    error = caught.value
+    assert KEY not in f"{error!r} {error.message} {error.hint} {adapter!r} {caplog.text}"
+
+
+@pytest.mark.parametrize("status", [408, 409, 429, 500, 503, 529])
+async def test_what_may_pass_is_tried_again(fake: Fake, status: int):
+    needs(fake, "http", "retry_after")
+    fake.plays(Fails(status, retry_after=0.001))
+    fake.plays(Say("Hi"), Stop())
+    assert text_in(await answer(fake)) == "Hi"
+    assert len(fake.asked) == 2
+
+
+@pytest.mark.parametrize("status", [400, 401, 403, 404, 413, 422])
+async def test_what_cannot_pass_is_asked_once(fake: Fake, status: int):
+    needs(fake, "http")
+    fake.plays(Fails(status))
+    await failure(fake)
+    assert len(fake.asked) == 1
+
+
+async def test_after_enough_tries_the_refusal_counts(fake: Fake):
+    needs(fake, "http", "retry_after")
+    fake.plays(Fails(503, retry_after=0.001))
+    error = (await failure(fake, max_retries=2))[1]
+    assert (type(error), len(fake.asked)) == (NetworkError, 3)
+
+
+async def test_after_the_first_word_nothing_is_tried_again(fake: Fake):
+    needs(fake, "http")
+    fake.plays(Say("Par"), Breaks())
+    fake.plays(Say("Never"), Stop())
+    seen, error = await failure(fake)
+    assert (text_in(seen), type(error), len(fake.asked)) == ("Par", NetworkError, 1)
+
+
+async def test_an_answer_that_ends_without_a_reason_is_an_error(fake: Fake):
+    needs(fake, "http")
+    fake.plays(Say("Par"))
+    seen, error = await failure(fake)
+    assert (text_in(seen), type(error)) == ("Par", NetworkError)
+    assert error.message.endswith("API error: Premature close")
+
+
+async def test_a_call_cut_short_never_ends(fake: Fake):
+    needs(fake, "http", "calls", "arguments_in_pieces")
+    fake.plays(CallStart("call_1", "setColor"), CallArgs("call_1", '{"col'), Breaks())
+    seen, error = await failure(fake)
+    assert isinstance(error, NetworkError)
+    assert not [event for event in seen if event.type == "action_execution_end"]
+
+
+async def test_an_error_in_mid_stream_keeps_the_text(fake: Fake):
+    needs(fake, "errors_in_stream")
+    fake.plays(Say("Par"), ErrorInStream("server_error", "It fell over."))
+    seen, error = await failure(fake)
+    assert (text_in(seen), type(error)) == ("Par", NetworkError)
+    assert "It fell over." in error.message
+
+
+async def test_an_error_before_the_first_word_is_one_too(fake: Fake):
+    needs(fake, "errors_in_stream")
+    fake.plays(ErrorInStream("overloaded"))
+    seen, error = await failure(fake)
+    assert (text_in(seen), isinstance(error, NetworkError)) == ("", True)
+
+
+async def test_a_rate_limit_in_mid_stream_is_one(fake: Fake):
+    needs(fake, "errors_in_stream")
+    fake.plays(Say("Par"), ErrorInStream("rate_limit"))
+    assert isinstance((await failure(fake))[1], RateLimited)
+
+
+async def test_leaving_an_answer_closes_its_connection(fake: Fake):
+    needs(fake, "http")
+    fake.plays(Say("Hi"), Silence())
+    async with aclosing(fake.adapter().stream(asking())) as events:
+        async for _ in events:
+            break
+    async with asyncio.timeout(2):
+        await fake.until_closed()
+
+
+async def test_cancelling_before_the_first_word_closes_the_connection(fake: Fake):
+    needs(fake, "http")
+    fake.plays(Silence())
+    task = asyncio.create_task(answer(fake))
+    await fake.until_asked(1)
+    task.cancel()
+    with suppress(asyncio.CancelledError):
+        await task
+    async with asyncio.timeout(2):
+        await fake.until_closed()
+
+
+async def test_a_first_word_that_never_comes_is_an_error(fake: Fake):
+    needs(fake, "http")
+    fake.plays(Silence())
+    error = (await failure(fake, first_token_timeout=0.05))[1]
+    assert (type(error), len(fake.asked) < 2) == (RunStalled, True)
+    assert error.message.endswith("No first word for 0.05 seconds.")
+    async with asyncio.timeout(2):
+        await fake.until_closed()
+
+
+async def test_signs_of_life_are_no_first_word(fake: Fake):
+    needs(fake, "http", "pings")
+    fake.plays(Ping(), Silence())
+    error = (await failure(fake, first_token_timeout=0.05))[1]
+    assert error.message.endswith("No first word for 0.05 seconds.")
+
+
+async def test_after_the_first_word_its_limit_is_past(fake: Fake):
+    needs(fake, "http")
+    fake.plays(Say("Hi"), Silence())
+    seen, error = await failure(fake, first_token_timeout=5, idle_timeout=0.05)
+    assert (text_in(seen), type(error)) == ("Hi", RunStalled)
+    assert error.message.endswith("No answer for 0.05 seconds.")
+
+
+@pytest.mark.parametrize("name", FAKES)
+async def test_nobody_listening_is_explained(name: str):
+    async with make_fake(name) as fake:
+        needs(fake, "http")
+        adapter = fake.adapter(max_retries=0)
+    with pytest.raises(NetworkError, match=r"Connection error\. The connection was refused\."):
+        await answer_of(adapter)
+    await adapter.aclose()  # pyright: ignore[reportAttributeAccessIssue]  # all over HTTP have it
+
+
+async def test_an_answer_that_is_none_is_explained(fake: Fake):
+    needs(fake, "http")
+    fake.plays()
+    seen, error = await failure(fake)
+    assert (seen, isinstance(error, NetworkError)) == ([], True)

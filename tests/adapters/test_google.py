@@ -1,0 +1,233 @@
+"""What Gemini's chunks become, over HTTP; what all adapters do is in the contract suite."""
+
+import json
+from collections.abc import AsyncGenerator
+from typing import Any
+
+import pytest
+
+from copilot_runtime.adapters.google import GoogleAdapter
+from copilot_runtime.errors import (
+    AuthenticationFailed,
+    CopilotError,
+    NetworkError,
+    RateLimited,
+    Refused,
+)
+from copilot_runtime.events import (
+    ActionExecutionArgs,
+    ActionExecutionEnd,
+    ActionExecutionStart,
+    Activity,
+    Event,
+    ReasoningContent,
+    ReasoningEnd,
+    ReasoningSignature,
+    ReasoningStart,
+    TextMessageContent,
+    TextMessageEnd,
+    TextMessageStart,
+    Usage,
+)
+from tests.adapters.asking import answer_to, failure_of
+from tests.adapters.contract.fakes import data
+from tests.adapters.provider import Provider, streamed, whole
+
+pytestmark = pytest.mark.anyio
+
+PNG = "iVBORw0KGgo="
+STOP = {"finishReason": "STOP"}
+
+
+@pytest.fixture
+async def google(provider: Provider) -> AsyncGenerator[GoogleAdapter, None]:
+    adapter = GoogleAdapter("gemini-3-flash", base_url=f"{provider.url}/v1beta", api_key="k" * 20)
+    yield adapter
+    await adapter.aclose()
+
+
+def chunk(*parts: Any, usage: Any = None, **more: Any) -> dict[str, Any]:
+    counted = {"usageMetadata": usage} if usage else {}
+    candidate = {"content": {"role": "model", "parts": [*parts]}, "index": 0, **more}
+    said = {"responseId": "r1", "modelVersion": "gemini-3-flash-001"}
+    return {"candidates": [candidate], **counted, **said}
+
+
+def call(name: str, **more: Any) -> dict[str, Any]:
+    return {"functionCall": {"name": name, "args": {"color": "red"}, **more}}
+
+
+async def events_of(google: GoogleAdapter, provider: Provider, *chunks: Any) -> list[Event]:
+    """Return the events but for the usage."""
+    provider.answer(streamed(*map(data, chunks)))
+    return [event for event in await answer_to(google) if not isinstance(event, Usage)]
+
+
+async def test_a_call_is_signed_for_the_next_request(google: GoogleAdapter, provider: Provider):
+    signed = {**call("setColor", id="c1"), "thoughtSignature": "c2ln"}
+    assert await events_of(google, provider, chunk(signed, **STOP)) == [
+        ActionExecutionStart(call_id="c1", name="setColor", parent_id="r1"),
+        ActionExecutionArgs(call_id="c1", delta='{"color":"red"}'),
+        ReasoningSignature(entity_id="c1", value="google:c2ln", of="call"),
+        ActionExecutionEnd(call_id="c1"),
+    ]
+
+
+async def test_equal_calls_without_an_id_are_two(google: GoogleAdapter, provider: Provider):
+    events = await events_of(
+        google, provider, chunk(call("setColor"), call("setColor")), chunk(**STOP)
+    )
+    started = [event.call_id for event in events if isinstance(event, ActionExecutionStart)]
+    assert len(set(started)) == 2
+
+
+async def test_thoughts_are_told_from_the_answer(google: GoogleAdapter, provider: Provider):
+    thought = {"text": "Hm.", "thought": True}
+    assert await events_of(google, provider, chunk(thought), chunk({"text": "Yes."}, **STOP)) == [
+        ReasoningStart(message_id="r1-reasoning"),
+        ReasoningContent(message_id="r1-reasoning", content="Hm."),
+        ReasoningEnd(message_id="r1-reasoning"),
+        TextMessageStart(message_id="r1"),
+        TextMessageContent(message_id="r1", content="Yes."),
+        TextMessageEnd(message_id="r1"),
+    ]
+
+
+async def test_an_image_the_model_made_is_an_activity(google: GoogleAdapter, provider: Provider):
+    image = {"inlineData": {"mimeType": "image/png", "data": PNG}}
+    events = await events_of(google, provider, chunk({"text": "Here:"}), chunk(image, **STOP))
+    (activity,) = [event for event in events if isinstance(event, Activity)]
+    assert activity.activity_type == "image"
+    assert activity.content == {"mimeType": "image/png", "data": PNG}
+    assert isinstance(events[events.index(activity) - 1], TextMessageEnd)
+
+
+async def test_counts_are_those_of_the_last_chunk(google: GoogleAdapter, provider: Provider):
+    early = {"promptTokenCount": 10, "totalTokenCount": 10}
+    last = {
+        "promptTokenCount": 10,
+        "toolUsePromptTokenCount": 3,
+        "candidatesTokenCount": 5,
+        "thoughtsTokenCount": 7,
+        "cachedContentTokenCount": 4,
+    }
+    chunks = chunk({"text": "Hi"}, usage=early), chunk(usage=last, **STOP)
+    provider.answer(streamed(*map(data, chunks)))
+    assert (await answer_to(google))[-1] == Usage(
+        model="gemini-3-flash-001",
+        input_tokens=13,
+        output_tokens=12,
+        cached_tokens=4,
+        reasoning_tokens=7,
+        provider="google",
+        stop_reason="stop",
+    )
+
+
+async def test_a_stop_after_calls_is_for_the_calls(google: GoogleAdapter, provider: Provider):
+    provider.answer(streamed(data(chunk(call("setColor"), **STOP))))
+    usage = (await answer_to(google))[-1]
+    assert isinstance(usage, Usage)
+    assert usage.stop_reason == "tool_calls"
+
+
+@pytest.mark.parametrize(
+    ("reason", "stop"),
+    [("MAX_TOKENS", "length"), ("CONTINUATION", "pause"), ("SOMETHING_NEW", "SOMETHING_NEW")],
+)
+async def test_why_the_model_stopped_is_told(
+    google: GoogleAdapter, provider: Provider, reason: str, stop: str
+):
+    provider.answer(streamed(data(chunk({"text": "Hi"}, finishReason=reason))))
+    usage = (await answer_to(google))[-1]
+    assert isinstance(usage, Usage)
+    assert usage.stop_reason == stop
+
+
+@pytest.mark.parametrize("reason", ["SAFETY", "RECITATION", "PROHIBITED_CONTENT", "IMAGE_SAFETY"])
+async def test_a_filtered_answer_is_refused(google: GoogleAdapter, provider: Provider, reason: str):
+    provider.answer(streamed(data(chunk({"text": "Well"})), data(chunk(finishReason=reason))))
+    seen, error = await failure_of(google)
+    assert TextMessageContent(message_id="r1", content="Well") in seen
+    assert isinstance(error, Refused)
+
+
+async def test_a_blocked_prompt_is_refused_before_any_word(
+    google: GoogleAdapter, provider: Provider
+):
+    provider.answer(streamed(data({"promptFeedback": {"blockReason": "PROHIBITED_CONTENT"}})))
+    seen, error = await failure_of(google)
+    assert seen == []
+    assert isinstance(error, Refused)
+    assert "PROHIBITED_CONTENT" in (error.hint or "")
+
+
+async def test_a_malformed_call_is_the_models_fault(google: GoogleAdapter, provider: Provider):
+    said = "Malformed function call: print("
+    provider.answer(
+        streamed(data(chunk(finishReason="MALFORMED_FUNCTION_CALL", finishMessage=said)))
+    )
+    _, error = await failure_of(google)
+    assert isinstance(error, NetworkError)
+    assert error.message == (
+        "Google API error: The model stopped with MALFORMED_FUNCTION_CALL. "
+        "Malformed function call: print("
+    )
+
+
+async def test_a_wrong_key_is_an_authentication_error_despite_its_status(
+    google: GoogleAdapter, provider: Provider
+):
+    detail = {"@type": "type.googleapis.com/google.rpc.ErrorInfo", "reason": "API_KEY_INVALID"}
+    error = {
+        "code": 400,
+        "message": "API key not valid. Please pass a valid API key.",
+        "status": "INVALID_ARGUMENT",
+        "details": [detail],
+    }
+    provider.answer([whole({"error": error}, status="400 Bad Request")])
+    assert isinstance((await failure_of(google))[1], AuthenticationFailed)
+
+
+async def test_the_wait_google_asks_for_stands_in_the_body(provider: Provider):
+    google = GoogleAdapter(base_url=provider.url, api_key="k" * 20, max_retries=0)
+    details = [
+        {"@type": "type.googleapis.com/google.rpc.QuotaFailure", "violations": []},
+        {"@type": "type.googleapis.com/google.rpc.RetryInfo", "retryDelay": "34.07s"},
+    ]
+    error = {"code": 429, "message": "Quota.", "status": "RESOURCE_EXHAUSTED", "details": details}
+    provider.answer(
+        [whole(json.dumps([{"error": error}]).encode(), status="429 Too Many Requests")]
+    )
+    _, failed = await failure_of(google)
+    await google.aclose()
+    assert isinstance(failed, RateLimited)
+    assert failed.retry_after == 34.07
+
+
+async def test_an_answer_that_is_a_list_is_read_too(google: GoogleAdapter, provider: Provider):
+    chunks = [chunk({"text": "Hel"}), chunk({"text": "lo"}, **STOP)]
+    provider.answer([whole(json.dumps(chunks).encode())])
+    events = await answer_to(google)
+    assert [event.content for event in events if isinstance(event, TextMessageContent)] == [
+        "Hel",
+        "lo",
+    ]
+
+
+async def test_a_stream_without_a_reason_to_stop_is_no_answer(
+    google: GoogleAdapter, provider: Provider
+):
+    provider.answer(streamed(data(chunk({"text": "Hel"}))))
+    _, error = await failure_of(google)
+    assert error.message == "Google API error: Premature close"
+
+
+@pytest.mark.parametrize("payload", [b"data: 7\n\n", b'data: {"candidates":[{"content":7}]}\n\n'])
+async def test_nonsense_is_an_error_that_says_so(
+    google: GoogleAdapter, provider: Provider, payload: bytes
+):
+    provider.answer(streamed(payload))
+    _, error = await failure_of(google)
+    assert isinstance(error, CopilotError)
+    assert "not a stream of Gemini's chunks" in error.message

@@ -278,10 +278,11 @@ BREAKS = """() => {
     const response = await original(url, options);
     if (!url.endsWith("/run")) return response;
     const reader = response.body.getReader();
-    let chunks = 0;
+    let heard = "";
     const body = new ReadableStream({ async pull(to) {
-      if (chunks++ === 2) return to.error(new TypeError("network error"));
+      if (heard.includes("One")) return to.error(new TypeError("network error"));
       const { done, value } = await reader.read();
+      heard += new TextDecoder().decode(value ?? new Uint8Array());
       if (done) to.close(); else to.enqueue(value);
     } });
     return new Response(body, { status: 200, headers: response.headers });

@@ -215,7 +215,8 @@ class Agent(Protocol):
     """One way to answer.
 
     An agent may also have a `description`, `check(run)` and `async aclose()` as adapters have,
-    and `async load_state(thread_id)`, which returns state and messages of a thread, or None.
+    and `async load_state(thread_id, caller)`, which returns state and messages of a thread, or
+    None.
     """
 
     def run(self, run: RunInput) -> Events: ...

@@ -84,6 +84,15 @@ class Incoming:
                 break
         return events
 
+    def take(self, event: Any) -> list[Event]:
+        """Return the events of one that is decoded already, an object with the keys of the wire."""
+        events = self._events = []
+        try:
+            self._take(event)
+        except Misuse as error:
+            self._break_off(error.message, dumps(event))
+        return events
+
     def _break_off(self, reason: str, payload: bytes) -> None:
         start = payload[:200].decode(errors="replace")
         self.ended = True

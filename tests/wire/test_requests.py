@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from copilot_runtime import CopilotRuntime, EmptyAdapter, Events, RunInput
+from copilot_runtime import Caller, CopilotRuntime, EmptyAdapter, Events, RunInput
 from copilot_runtime.events import (
     AgentState,
     Interrupt,
@@ -37,7 +37,9 @@ class Listener:
         yield TextMessageEnd(message_id="m1")
         yield Interrupt(interrupt_id="i1", value="Go on?")
 
-    async def load_state(self, thread_id: str) -> tuple[dict[str, Any], list[Any]] | None:
+    async def load_state(
+        self, thread_id: str, caller: Caller
+    ) -> tuple[dict[str, Any], list[Any]] | None:
         return ({"heard": 1}, []) if thread_id == "known" else None
 
 

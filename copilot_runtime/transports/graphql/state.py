@@ -20,14 +20,15 @@ class LoadedState:
 async def load_state(context: Context, agent_name: str, thread_id: str) -> LoadedState:
     """Ask the agent for a thread's state. Raises `AgentNotFound` for a name nobody has.
 
-    An agent that keeps threads has `async def load_state(thread_id) -> (state, messages) | None`,
-    both as JSON values; of any other, every thread is new. Where people sign in, the id is that of
-    `private_thread_id`.
+    An agent that keeps threads has `async load_state(thread_id, caller)`, which returns state and
+    messages as JSON values, or None; of any other, every thread is new. Where people sign in, the
+    id is that of `private_thread_id`.
     """
     agent = await context.runs.agent(agent_name, context.caller)
     own_id = private_thread_id(context.caller.user, thread_id)
-    loader = getattr(agent, "load_state", None)
-    found: tuple[dict[str, Any], list[Any]] | None = await loader(own_id) if loader else None
+    found: tuple[dict[str, Any], list[Any]] | None = None
+    if loader := getattr(agent, "load_state", None):
+        found = await loader(own_id, context.caller)
     if found is None:
         return LoadedState()
     state, messages = found

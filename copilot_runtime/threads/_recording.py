@@ -30,7 +30,7 @@ _VALUE_SIZE = 10_000
 class Taken:
     """What came of one run since the last write."""
 
-    __slots__ = ("events", "last", "run", "size")
+    __slots__ = ("events", "last", "run", "size", "unseen")
 
     def __init__(self, run: "Recording", events: list[Event], size: int) -> None:
         self.run = run
@@ -39,14 +39,18 @@ class Taken:
         end = events[-1] if run.ended and events else None
         self.last = end if isinstance(end, LAST) else None
         """The last event of the run, if it is among these."""
+        self.unseen: Sequence[Event] = events
+        """Those that nobody may see before they are kept."""
+        if run.shown_first:
+            self.unseen = () if self.last is None else (self.last,)
 
     def segment(self) -> Segment:
-        whole = None if self.last is None else [*self.run.log, *self.events]
+        whole = None if self.last is None else [*self.run.log, *self.unseen]
         return Segment(key=self.run.key, events=self.events, whole=whole)
 
 
 class Recording:
-    """A run that is kept: what everybody may see of it, and what must be written before that."""
+    """A run that is kept: what everybody may see of it, and what must still be written."""
 
     __slots__ = (
         "_queue",
@@ -59,10 +63,13 @@ class Recording:
         "key",
         "log",
         "lost",
+        "shown_first",
     )
 
-    def __init__(self, key: str) -> None:
+    def __init__(self, key: str, *, shown_first: bool = False) -> None:
         self.key = key
+        self.shown_first = shown_first
+        """Whether all but its last event is seen before it is kept."""
         self.log: list[Event] = []
         """What everybody may see; with the last event it goes to the store as a whole."""
         self.error: CopilotError | None = None
@@ -71,8 +78,8 @@ class Recording:
         """Whether the store misses a part of it."""
         self.ended = False
         """Whether its last event has come."""
-        self.fresh = True
-        """Whether its first event has not come."""
+        self.fresh = not shown_first
+        """Whether its first event has not come, and will have to be waited for."""
         loop = asyncio.get_running_loop()
         self.begun: asyncio.Future[None] = loop.create_future()
         """Done when the first event is visible, or never will be."""

@@ -1,4 +1,4 @@
-"""Keep the runs of threads while they happen: nobody sees what could still be lost."""
+"""Keep the runs of threads while they happen: who reads a thread again finds what they saw."""
 
 import asyncio
 import logging
@@ -27,6 +27,9 @@ class RecordedBus:
     at once. `append` waits only for the first event of a run and for the last to be visible, or
     while more than `max_queued` characters wait for the store. When the store fails, the runs
     concerned end with `StoreFailed`, and the store is told of their end once it works again.
+
+    The runs of CopilotKit v1 are read at once and written behind, all but their last event: such
+    a client brings its whole conversation each time, and never reads a thread again.
     """
 
     def __init__(
@@ -59,7 +62,7 @@ class RecordedBus:
         if self._owed:  # the thread may wait for just that
             await self._pay()
         new = await self.store.begin(run)
-        self._runs[run.key] = Recording(run.key)
+        self._runs[run.key] = Recording(run.key, shown_first=run.follow_up == "client")
         return new
 
     async def append(self, run_id: str, event: Event) -> None:
@@ -74,6 +77,8 @@ class RecordedBus:
         elif run.error is not None:
             raise run.error
         else:
+            if run.shown_first:
+                await self._show_first(run, event)
             self._queue(run, event)
             if run.fresh:
                 run.fresh = False
@@ -102,6 +107,13 @@ class RecordedBus:
         await self.store.aclose()
         if close := getattr(self.inner, "aclose", None):
             await close()
+
+    async def _show_first(self, run: Recording, event: Event) -> None:
+        """Let everybody see an event that is not kept yet."""
+        await self.inner.append(run.key, event)
+        run.log.append(event)
+        if run.error is not None:  # since a moment ago: there must be no gap in what is kept
+            raise run.error
 
     async def _end(self, run: Recording, last: RunFinished | RunFailed) -> None:
         run.ended = True
@@ -144,7 +156,7 @@ class RecordedBus:
             self._room = None
 
     async def _keep(self, taken: Sequence[Taken]) -> None:
-        """Write what came, and show it."""
+        """Write what came, and show what of it is not seen yet."""
         error = await self._written([one.segment() for one in taken])
         if error is not None and not isinstance(error, StoreFailed) and len(taken) > 1:
             for one in taken:  # something is wrong with one of them: the others go on
@@ -169,8 +181,8 @@ class RecordedBus:
     async def _show(self, one: Taken) -> None:
         """Let everybody see what is kept now."""
         run = one.run
-        if not await self._shown_at_once(one):
-            for event in one.events:
+        if one.unseen and not await self._shown_at_once(one):
+            for event in one.unseen:
                 try:
                     await self.inner.append(run.key, event)
                 except Exception as error:  # a log that is full, nearly always
@@ -185,10 +197,10 @@ class RecordedBus:
         if self._append_all is None:
             return False
         try:
-            await self._append_all(one.run.key, one.events)
+            await self._append_all(one.run.key, one.unseen)
         except Exception:  # which of them is wrong is found one by one
             return False
-        one.run.seen(one.events)
+        one.run.seen(one.unseen)
         return True
 
     async def _cut(self, one: Taken, error: Exception) -> None:

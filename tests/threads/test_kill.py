@@ -1,31 +1,26 @@
-"""A server that is killed has lost nothing that anybody saw.
+"""A server that is killed has lost nothing that a reader saw who may come back.
 
 `KILLS=200 pytest tests/threads/test_kill.py` kills it more often.
 """
 
 import asyncio
-import json
-import os
 import random
 import sys
 from collections import defaultdict
-from collections.abc import AsyncGenerator, Iterable, Mapping, Sequence
-from contextlib import asynccontextmanager, suppress
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 import aiohttp
 import pytest
 
 from tests.conformance.v2.oracle import Oracle
+from tests.threads.kills import KILLS, Frame, Server, asked, by_run, kill_amid, started
 
-KILLS = int(os.environ.get("KILLS", "15"))
 READERS = 12
 
 pytestmark = [pytest.mark.anyio, pytest.mark.timeout(60 + 6 * KILLS)]
-
-Frame = Mapping[str, Any]
 
 
 @dataclass
@@ -80,53 +75,6 @@ class Content:
         return None
 
 
-class Server:
-    """One server process on the file of threads."""
-
-    def __init__(self, process: asyncio.subprocess.Process, port: int) -> None:
-        self.process = process
-        self.base = f"http://127.0.0.1:{port}/copilot/agent/default"
-        self.client = aiohttp.ClientSession()
-
-    async def kill(self) -> None:
-        self.process.kill()
-        await self.process.wait()
-
-    async def read(self, operation: str, thread: str, run: str, frames: list[Frame]) -> None:
-        """Read an answer into `frames`, as far as it comes. Raises `aiohttp.ClientError`."""
-        message = {"id": f"u-{run}", "role": "user", "content": "Talk!"}
-        asked = [message] if operation == "run" else []
-        body = {"threadId": thread, "runId": run, "messages": asked}
-        body |= {"tools": [], "context": [], "state": {}, "forwardedProps": {}}
-        async with self.client.post(f"{self.base}/{operation}", json=body) as response:
-            assert response.status == 200
-            rest = b""
-            async for some in response.content.iter_any():
-                *whole, rest = (rest + some).split(b"\n\n")
-                frames.extend(
-                    json.loads(frame.removeprefix(b"data:"))
-                    for frame in whole
-                    if frame.startswith(b"data:")
-                )
-
-
-@asynccontextmanager
-async def started(file: Path) -> AsyncGenerator[Server]:
-    process = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-m", "tests.threads.kill_server", str(file)),
-        stdout=asyncio.subprocess.PIPE,
-    )
-    assert process.stdout
-    try:
-        server = Server(process, int(await process.stdout.readline()))
-        async with server.client:
-            yield server
-    finally:
-        if process.returncode is None:
-            process.kill()
-        await process.wait()
-
-
 async def ask(server: Server, thread: str, begun: asyncio.Event, seen: list[Seen]) -> None:
     """Ask one question after the other, until the server is gone."""
     with suppress(aiohttp.ClientError):
@@ -142,13 +90,7 @@ async def talk_and_kill(server: Server, threads: Sequence[str]) -> list[Seen]:
     """Let many readers ask, and kill the server at some moment. Returns what they saw."""
     seen: list[Seen] = []
     begun = asyncio.Event()
-    async with asyncio.TaskGroup() as readers:
-        for thread in threads:
-            readers.create_task(ask(server, thread, begun, seen))
-        await begun.wait()
-        # the moment must be any: this does not wait for something
-        await asyncio.sleep(random.uniform(0.0, 0.6))
-        await server.kill()
+    await kill_amid(server, begun, [ask(server, thread, begun, seen) for thread in threads])
     return seen
 
 
@@ -156,32 +98,17 @@ async def check(server: Server, seen: Sequence[Seen], oracle: Oracle) -> list[st
     """Return what is wrong with the threads these readers saw."""
     wrong: list[str] = []
     for thread in dict.fromkeys(one.thread for one in seen):
-        frames: list[Frame] = []
-        await server.read("connect", thread, "connect", frames)
+        frames = await server.replay(thread)
         if complaint := oracle.verify(frames):
             wrong.append(f"{thread}: {complaint}")
-        runs = _by_run(frames)
+        runs = by_run(frames)
         for one in seen:
             if one.thread == thread and one.frames:
                 kept = runs.get(one.run, [])
                 lacking = Content.of(kept).lacks(Content.of(one.frames))
-                if lacking or f"u-{one.run}" not in _asked(kept):
+                if lacking or f"u-{one.run}" not in asked(kept):
                     wrong.append(f"{one.run}: {lacking or 'the question'}")
     return wrong
-
-
-def _by_run(frames: Iterable[Frame]) -> dict[str, list[Frame]]:
-    runs: dict[str, list[Frame]] = {}
-    run: list[Frame] = []
-    for frame in frames:
-        if frame["type"] == "RUN_STARTED":
-            run = runs[frame["runId"]] = []
-        run.append(frame)
-    return runs
-
-
-def _asked(frames: Sequence[Frame]) -> list[str]:
-    return [message["id"] for message in frames[0]["input"]["messages"]] if frames else []
 
 
 async def test_nothing_is_lost_that_a_reader_saw(tmp_path: Path) -> None:

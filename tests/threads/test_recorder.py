@@ -1,103 +1,40 @@
 """What a reader sees is kept already; what could not be kept nobody sees."""
 
 import asyncio
-from collections.abc import AsyncGenerator, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 
-from copilot_runtime.adapters.scripted import ScriptedAdapter, say
+from copilot_runtime.adapters.scripted import ScriptedAdapter
 from copilot_runtime.agents.direct import DirectAgent
 from copilot_runtime.bus.memory import MemoryBus
 from copilot_runtime.errors import LimitExceeded, Misuse, NotFound, StoreFailed
 from copilot_runtime.events import (
-    Event,
     RunFailed,
     RunFinished,
     RunStarted,
     TextMessageContent,
-    TextMessageStart,
 )
-from copilot_runtime.interfaces import RunInput
 from copilot_runtime.messages import Message
 from copilot_runtime.runtime import Runtime
 from copilot_runtime.threads.compact import compact
-from copilot_runtime.threads.memory import MemoryThreads
 from copilot_runtime.threads.recorder import RecordedBus
 from copilot_runtime.threads.sqlite import SqliteThreads
-from copilot_runtime.threads.store import Segment, ThreadKey
+from copilot_runtime.threads.store import ThreadKey
 from tests.runs import Says, run_input
+from tests.threads.recorded import (
+    BEGUN,
+    WORDS,
+    Store,
+    recorded,
+    request,
+    seen,
+    started,
+    until_it_raises,
+)
 
 pytestmark = pytest.mark.anyio
-
-BEGUN = TextMessageStart(message_id="m")
-WORDS: Sequence[Event] = say(["one ", "two ", "three"], id="m")
-
-
-class Store(MemoryThreads):
-    """A store that waits, fails and remembers what it was asked to write."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.writes: list[Sequence[Segment]] = []
-        self.failure: Exception | None = None
-        self.poison: str | None = None
-        """The run that the store chokes on."""
-        self.asked = asyncio.Event()
-        self.free = asyncio.Event()
-        self.free.set()
-        self.closed = False
-
-    async def write(self, segments: Sequence[Segment]) -> None:
-        self.asked.set()
-        await self.free.wait()
-        if self.failure is not None:
-            raise self.failure
-        if any(segment.key == self.poison for segment in segments):
-            raise ValueError("cannot be written")
-        self.writes.append(segments)
-        await super().write(segments)
-
-    async def aclose(self) -> None:
-        self.closed = True
-        await super().aclose()
-
-    async def log(self, thread: str = "t") -> Sequence[Event]:
-        """Return what is kept of the latest run of a thread."""
-        return (await self.runs(ThreadKey("", thread)))[-1].events
-
-    def hold(self) -> None:
-        """Let nothing be written for now."""
-        self.free.clear()
-        self.asked.clear()
-
-
-def request(key: str = "r", thread: str = "t") -> RunInput:
-    return RunInput(thread_id=thread, run_id=key, messages=[], kept=True)
-
-
-def started(key: str = "r", thread: str = "t") -> RunStarted:
-    return RunStarted(run_id=key, thread_id=thread)
-
-
-async def seen(bus: RecordedBus, key: str = "r") -> list[Event]:
-    """Return what a reader who comes now sees at once."""
-    reader = bus.read(key)
-    try:
-        return [*(await anext(reader)).events]
-    finally:
-        await reader.aclose()
-
-
-@asynccontextmanager
-async def recorded(store: Store, key: str = "r", **more: float) -> AsyncGenerator[RecordedBus]:
-    """Open a bus on which a run has begun."""
-    bus = RecordedBus(MemoryBus(), store, **more)  # pyright: ignore[reportArgumentType]
-    await bus.begin(request(key))
-    await bus.append(key, started(key))
-    yield bus
-    await bus.aclose()
 
 
 async def test_a_log_exists_once_its_first_event_is_appended() -> None:
@@ -258,13 +195,6 @@ async def test_when_the_store_fails_the_run_ends_and_says_so(
 
     assert await store.log() == [started(), runtime_end]
     assert len([r for r in caplog.records if "could not be kept" in r.message]) == 1
-
-
-async def until_it_raises(bus: RecordedBus, error: type[Exception], key: str = "r") -> None:
-    with pytest.raises(error):
-        while True:
-            await bus.append(key, TextMessageContent(message_id="m", content="x"))
-            await asyncio.sleep(0)
 
 
 async def test_a_run_that_was_not_kept_did_not_end_well() -> None:

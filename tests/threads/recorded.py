@@ -1,0 +1,94 @@
+"""A bus that keeps what it is told, and a store whose moods the tests decide."""
+
+import asyncio
+from collections.abc import AsyncGenerator, Sequence
+from contextlib import asynccontextmanager
+from typing import Any
+
+import pytest
+
+from copilot_runtime.adapters.scripted import say
+from copilot_runtime.bus.memory import MemoryBus
+from copilot_runtime.events import Event, RunStarted, TextMessageContent, TextMessageStart
+from copilot_runtime.interfaces import RunInput
+from copilot_runtime.threads.memory import MemoryThreads
+from copilot_runtime.threads.recorder import RecordedBus
+from copilot_runtime.threads.store import Segment, ThreadKey
+
+BEGUN = TextMessageStart(message_id="m")
+WORDS: Sequence[Event] = say(["one ", "two ", "three"], id="m")
+
+
+class Store(MemoryThreads):
+    """A store that waits, fails and remembers what it was asked to write."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.writes: list[Sequence[Segment]] = []
+        self.failure: Exception | None = None
+        self.poison: str | None = None
+        """The run that the store chokes on."""
+        self.asked = asyncio.Event()
+        self.free = asyncio.Event()
+        self.free.set()
+        self.closed = False
+
+    async def write(self, segments: Sequence[Segment]) -> None:
+        self.asked.set()
+        await self.free.wait()
+        if self.failure is not None:
+            raise self.failure
+        if any(segment.key == self.poison for segment in segments):
+            raise ValueError("cannot be written")
+        self.writes.append(segments)
+        await super().write(segments)
+
+    async def aclose(self) -> None:
+        self.closed = True
+        await super().aclose()
+
+    async def log(self, thread: str = "t") -> Sequence[Event]:
+        """Return what is kept of the latest run of a thread."""
+        return (await self.runs(ThreadKey("", thread)))[-1].events
+
+    def hold(self) -> None:
+        """Let nothing be written for now."""
+        self.free.clear()
+        self.asked.clear()
+
+
+def request(key: str = "r", thread: str = "t", **more: Any) -> RunInput:
+    return RunInput(thread_id=thread, run_id=key, messages=[], kept=True, **more)
+
+
+def started(key: str = "r", thread: str = "t") -> RunStarted:
+    return RunStarted(run_id=key, thread_id=thread)
+
+
+async def seen(bus: RecordedBus, key: str = "r") -> list[Event]:
+    """Return what a reader who comes now sees at once."""
+    reader = bus.read(key)
+    try:
+        return [*(await anext(reader)).events]
+    finally:
+        await reader.aclose()
+
+
+@asynccontextmanager
+async def recorded(
+    store: Store, run: RunInput | None = None, *, bus: MemoryBus | None = None, **more: Any
+) -> AsyncGenerator[RecordedBus]:
+    """Open a bus on which a run has begun."""
+    run = run or request()
+    recording = RecordedBus(MemoryBus() if bus is None else bus, store, **more)
+    await recording.begin(run)
+    await recording.append(run.key, started(run.key))
+    yield recording
+    await recording.aclose()
+
+
+async def until_it_raises(bus: RecordedBus, error: type[Exception], key: str = "r") -> None:
+    with pytest.raises(error):
+        while True:
+            await bus.append(key, TextMessageContent(message_id="m", content="x"))
+            await asyncio.sleep(0)

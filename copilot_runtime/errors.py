@@ -224,12 +224,12 @@ class UnknownName(ConfigurationFailed):
 
 
 class MissingPackage(ConfigurationFailed):
-    """A part needs a package that is not installed."""
+    """A part needs a package that is not installed, and that an `extra` of ours may bring."""
 
-    def __init__(self, what: str, package: str, extra: str) -> None:
+    def __init__(self, what: str, package: str, extra: str | None = None) -> None:
+        wanted = f"'copilot-runtime[{extra}]'" if extra else package
         super().__init__(
-            f"{what} needs the package {package!r}. "
-            f"Install it with: pip install 'copilot-runtime[{extra}]'"
+            f"{what} needs the package {package!r}. Install it with: pip install {wanted}"
         )
 
 

@@ -236,7 +236,8 @@ class Usage:
 
     `input_tokens` has those read from a cache (`cached_tokens`) and those written to one,
     `output_tokens` those of reasoning. `stop_reason` is `stop`, `length`, `tool_calls`,
-    `content_filter`, `refusal`, `pause`, or the provider's own word for anything else.
+    `content_filter`, `refusal`, `pause`, or the provider's own word for anything else. `provider`
+    is the adapter's name in `ADAPTERS`.
     """
 
     model: str

@@ -101,7 +101,7 @@ RunAction = Callable[[Mapping[str, Any], ActionContext], Awaitable[Any]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Action:
-    """Something a model may call. `run is None` means that the browser runs it.
+    """Something a model may call: `run` runs it, an `agent` takes over, or else the browser acts.
 
     `parameters` is the JSON schema of an object. `timeout` is in seconds; `None` takes
     the runtime's. With `return_direct`, a text result is also the answer to the person.
@@ -115,17 +115,26 @@ class Action:
     """`remote` hides a browser action from the model but not from agents."""
     timeout: float | None = None
     return_direct: bool = False
+    agent: "Agent | None" = None
+
+    @property
+    def in_browser(self) -> bool:
+        """Whether the browser runs it."""
+        return self.run is None and self.agent is None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Caller:
     """Who asks: `user` is what the `authenticate` hook returned.
 
-    `headers` are those that may be forwarded, by names in lower case.
+    `headers` are those that may be forwarded, by names in lower case. In a run, `properties` and
+    `url` are the run's: the client's word.
     """
 
     user: str | None = None
     headers: Mapping[str, str] = field(default_factory=dict)
+    properties: Mapping[str, Any] = field(default_factory=dict)
+    url: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -170,6 +179,13 @@ class RunInput:
     def key(self) -> str:
         """The name of the run's log, unique in this server."""
         return self.log or self.run_id
+
+    @property
+    def caller(self) -> Caller:
+        """Who asks."""
+        return Caller(
+            user=self.user, headers=self.headers, properties=self.properties, url=self.url
+        )
 
 
 def private_thread_id(user: str | None, thread_id: str) -> str:

@@ -2,6 +2,7 @@
 
 https://html.spec.whatwg.org/multipage/server-sent-events.html, without what models and
 agents do not use: ids, reconnection times, and the names of events (their data says what they are).
+Events without data are signs of life, and left out.
 """
 
 from copilot_runtime.errors import NetworkError
@@ -27,8 +28,16 @@ class Frames:
         self._size = 0  # of both
         self._after_cr = False
 
+    @property
+    def between(self) -> bool:
+        """True when no event has begun that lacks its end."""
+        return not self._data and all(map(bytes.isspace, self._rest))
+
     def feed(self, block: bytes) -> list[bytes]:
         """Return the data of every event that ends in this block."""
+        if self._is_one_event(block):
+            self.understood = True
+            return [block[6:-2]]
         if self._after_cr or b"\r" in block:
             block = self._with_plain_newlines(block)
         if self._rest:
@@ -52,7 +61,16 @@ class Frames:
             self.understood = True
         if rest:
             self._begin(rest, found)
-        return found
+        return [data for data in found if data] if b"" in found else found
+
+    def _is_one_event(self, block: bytes) -> bool:
+        """Tell whether the block is one event of one line: so come words that are just said."""
+        return (
+            block[:6] == b"data: "
+            and block[-2:] == b"\n\n"
+            and block.find(b"\n") == len(block) - 2 > 6
+            and not (self._rest or self._data or self._after_cr or b"\r" in block)
+        )
 
     def finish(self) -> list[bytes]:
         """Return the data of a last event that lacks its empty line."""
@@ -60,7 +78,7 @@ class Frames:
         if self._rest:
             self._take_lines([self._whole_rest()], found)
         self._complete(found)
-        return found
+        return [data for data in found if data]
 
     def _begin(self, rest: bytes, found: list[bytes]) -> None:
         """Take what belongs to an event that ends in a later block."""

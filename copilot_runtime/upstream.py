@@ -26,6 +26,7 @@ _LONGEST_WAIT = 30.0
 _LONGEST_BODY = 16 * 1024 * 1024
 _DRAIN_TIME = 1.0
 _ONE_PIECE = 512 * 1024
+_LONGEST_HEADER = 64 * 1024  # security policies of gateways are longer than aiohttp's 8 kB
 
 
 class Upstream:
@@ -47,8 +48,7 @@ class Upstream:
         self.idle_timeout = idle_timeout
         self.max_retries = max_retries
         self.faults = Faults(name, connect_timeout, idle_timeout)
-        self._session: ClientSession | None = None
-        self._loop: asyncio.AbstractEventLoop | None = None
+        self._sessions: dict[asyncio.AbstractEventLoop, ClientSession] = {}
         self._proxies: dict[str, str | None] = {}
         self._draining: set[asyncio.Task[None]] = set()
 
@@ -74,13 +74,15 @@ class Upstream:
             return JsonReply(reply.status, reply.headers, None)
 
     async def aclose(self) -> None:
-        """Close all connections. The next request opens new ones."""
-        session, self._session = self._session, None
-        for task in self._draining:
+        """Close the connections of this event loop. The next request opens new ones."""
+        loop = asyncio.get_running_loop()
+        draining = [task for task in self._draining if task.get_loop() is loop]
+        for task in draining:
             task.cancel()
-        await asyncio.gather(*self._draining, return_exceptions=True)
-        if session is not None:
+        await asyncio.gather(*draining, return_exceptions=True)
+        if session := self._sessions.pop(loop, None):
             await session.close()
+        await self._forget_ended_loops()
 
     async def send(
         self, method: str, url: str, body: bytes | None, headers: Mapping[str, str]
@@ -124,7 +126,7 @@ class Upstream:
         from aiohttp import ClientError, InvalidURL
         from yarl import URL
 
-        session = self._open()
+        session = await self._open()
         try:
             async with asyncio.timeout(self.connect_timeout + self.idle_timeout):
                 return await session.request(
@@ -145,18 +147,28 @@ class Upstream:
         except (ClientError, OSError, TimeoutError) as error:
             raise self.faults.before_answer(error, url) from error
 
-    def _open(self) -> "ClientSession":
+    async def _open(self) -> "ClientSession":
+        """Return the connections of this event loop: those of another one are of no use here."""
         loop = asyncio.get_running_loop()
-        if self._session is None or self._session.closed or self._loop is not loop:
+        session = self._sessions.get(loop)
+        if session is None or session.closed:
             from aiohttp import ClientSession, ClientTimeout, DummyCookieJar, TCPConnector
 
-            self._loop = loop
-            self._session = ClientSession(
+            session = self._sessions[loop] = ClientSession(
                 connector=TCPConnector(limit=0),
                 cookie_jar=DummyCookieJar(),  # what one person's answer sets is not for another's
                 timeout=ClientTimeout(total=None, connect=self.connect_timeout),
+                max_line_size=_LONGEST_HEADER,
+                max_field_size=_LONGEST_HEADER,
             )
-        return self._session
+            await self._forget_ended_loops()
+        return session
+
+    async def _forget_ended_loops(self) -> None:
+        """Close what loops that ended have left behind: nobody else can."""
+        for loop in [loop for loop in [*self._sessions] if loop.is_closed()]:
+            if session := self._sessions.pop(loop, None):
+                await session.close()
 
     def _proxy(self, url: str) -> str | None:
         """Return the proxy the environment names for this address.

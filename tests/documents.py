@@ -14,7 +14,7 @@ from typing import Any
 import yaml
 
 from copilot_runtime import Settings
-from copilot_runtime.adapters._abilities import ABILITIES, LACKING, UNCHECKED
+from copilot_runtime.adapters._abilities import ABILITIES, LACKING, SILENT
 
 ROOT = Path(__file__).parent.parent
 README = ROOT / "README.md"
@@ -94,18 +94,22 @@ def abilities_tables() -> str:
     """Return what adapters do and lack as tables in Markdown: first our own, then the presets."""
     parts: list[str] = []
     for columns in COLUMNS:
-        heads = [f"{head} \\*" if name in UNCHECKED else head for name, head in columns.items()]
         rows = [
             f"| {words} | {' | '.join(_cell(name, ability) for name in columns)} |"
             for ability, words in ABILITIES.items()
-            if any(ability in LACKING.get(name, {}) for name in columns)
+            if any(_cell(name, ability) != "yes" for name in columns)
         ]
-        parts += [f"| | {' | '.join(heads)} |", f"|---{'|:-:' * len(heads)}|", *rows, ""]
+        parts += [
+            f"| | {' | '.join(columns.values())} |",
+            f"|---{'|:-:' * len(columns)}|",
+            *rows,
+            "",
+        ]
     parts += ["All of them:", ""]
     everywhere = [
         words
         for ability, words in ABILITIES.items()
-        if not any(ability in lacks for lacks in LACKING.values())
+        if not any(ability in table for table in (*LACKING.values(), *SILENT.values()))
     ]
     return _lines([*parts, *(f"- {words}" for words in everywhere)])
 
@@ -126,9 +130,9 @@ PARTS = {"abilities": abilities_tables, "reasons": reasons_table, "settings": se
 
 
 def _cell(name: str, ability: str) -> str:
-    if ability not in LACKING.get(name, {}):
-        return "yes"
-    return "?" if name in UNCHECKED else "no"
+    if ability in SILENT.get(name, ()):
+        return "?"
+    return "no" if ability in LACKING.get(name, {}) else "yes"
 
 
 def _blocks(text: str) -> Iterator[Block]:

@@ -55,6 +55,31 @@ def test_a_block_with_several_events_gives_all_of_them_at_once():
     assert Frames().feed(b"data: 1\n\ndata: 2\n\ndata: 3") == [b"1", b"2"]
 
 
+@pytest.mark.parametrize(
+    ("before", "expected"),
+    [
+        (b"data: a\n\n", [b"a", b"b"]),
+        (b"data: a\n", [b"a\nb"]),
+        (b"data: a\r", [b"a\nb"]),
+        (b"data: a\r\r", [b"a", b"b"]),
+        (b"data: a\n\ndata: c\n", [b"a", b"c\nb"]),
+        (b"data: ", [b"data: b"]),
+        (b"dat", []),
+        (b"event: x\n", [b"b"]),
+        (b": ping\n\n", [b"b"]),
+    ],
+)
+def test_a_block_that_is_one_event_goes_on_where_the_last_one_ended(
+    before: bytes, expected: list[bytes]
+):
+    assert frames_of(before, b"data: b\n\n") == expected
+
+
+@pytest.mark.parametrize("block", [b"data: a\nx", b"data: a\rb\n\n", b"data: \n\n", b"data: \n"])
+def test_a_block_that_looks_like_one_event_is_read_like_any_other(block: bytes):
+    assert frames_of(block) == frames_of(*(bytes([byte]) for byte in block))
+
+
 def test_data_may_lack_its_space_and_the_last_event_its_empty_line():
     assert frames_of(b"data:1\n\ndata: 2\n") == [b"1", b"2"]
     assert frames_of(b"data:1\n\ndata: 2") == [b"1", b"2"]
@@ -93,3 +118,17 @@ def test_a_stream_of_events_can_be_told_from_other_text():
     comments.feed(b": ping\n\n")
     page.feed(b"Hello, I am no stream.\n\n")
     assert (comments.understood, page.understood) == (True, False)
+
+
+def test_an_event_without_data_is_no_event():
+    assert frames_of(b"data: \n\ndata:\n\ndata\n\ndata: 1\n\ndata: ") == [b"1"]
+
+
+@pytest.mark.parametrize(
+    ("block", "between"),
+    [(b"data: 1\n\n", True), (b" \n ", True), (b"data: 1\n", False), (b"dat", False)],
+)
+def test_it_is_known_whether_an_event_has_begun(block: bytes, between: bool):
+    frames = Frames()
+    frames.feed(block)
+    assert frames.between is between

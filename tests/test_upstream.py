@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import AsyncGenerator, Sequence
 from email.utils import formatdate
+from threading import Barrier
 from time import time
 
 import pytest
@@ -253,3 +254,23 @@ def test_a_server_may_ask_for_patience(headers: dict[str, str], seconds: float |
 
 def test_a_server_may_ask_for_patience_until_a_date():
     assert 50 < (asked_wait({"retry-after": formatdate(time() + 60)}) or 0) <= 60
+
+
+async def test_every_event_loop_has_connections_of_its_own(provider: Provider, upstream: Upstream):
+    provider.answer(OK)
+    both = Barrier(2)
+
+    async def ask() -> list[int]:
+        await asyncio.to_thread(both.wait)
+        try:
+            return [(await upstream.request_json("GET", provider.url)).status for _ in range(20)]
+        finally:
+            await upstream.aclose()
+
+    there = asyncio.to_thread(asyncio.run, ask())
+    assert await asyncio.gather(ask(), there) == [[200] * 20] * 2
+
+
+async def test_a_long_header_is_no_mistake(provider: Provider, upstream: Upstream):
+    provider.answer([whole({"ok": True}, content_security_policy="a" * 20_000)])
+    assert (await upstream.request_json("GET", provider.url)).body == {"ok": True}

@@ -1,10 +1,12 @@
 """Chains that LangServe serves, as actions: https://github.com/langchain-ai/langserve.
 
-Of its endpoints, `/input_schema` says what a chain takes and `/invoke` runs it.
+Of its endpoints, `/input_schema` says what a chain takes and `/invoke` runs it. `/stream` is of no
+use here: an action has one result, and the model waits for all of it. CopilotKit's Node runtime
+calls `/invoke` too.
 """
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, cast
 from urllib.parse import urlsplit
 
@@ -19,6 +21,9 @@ Json = dict[str, Any]
 _INPUT = "input"
 """What the parameter is called of a chain that takes one thing and not an object."""
 
+Headers = Mapping[str, str] | Callable[[Mapping[str, str]], Mapping[str, str]]
+"""Headers, or a function that makes them of those that a client's request may pass on."""
+
 _NOT_IN_NAMES = re.compile(r"[^A-Za-z0-9_-]+")
 
 
@@ -28,14 +33,15 @@ def langserve_actions(
     name: str | None = None,
     description: str = "",
     parameters: Mapping[str, Any] | None = None,
-    headers: Mapping[str, str] | None = None,
+    headers: Headers | None = None,
     timeout: float = 60.0,
 ) -> "LangServeChain":
     """Return the chain at an address such as `https://chains.example/joke` as a source of actions.
 
     Its `name` is by default the last part of the address. `parameters` is the JSON schema of its
-    input, which the chain is asked for otherwise. `timeout` is in seconds. Raises
-    `ConfigurationFailed` for what is no address.
+    input, which the chain is asked for otherwise. `headers` open its door; a function makes them
+    of the headers of the person who asks, for chains that want to know. `timeout` is in seconds.
+    Raises `ConfigurationFailed` for what is no address.
     """
     return LangServeChain(url, name, description, parameters, headers or {}, timeout)
 
@@ -49,7 +55,7 @@ class LangServeChain:
         name: str | None,
         description: str,
         parameters: Mapping[str, Any] | None,
-        headers: Mapping[str, str],
+        headers: Headers,
         timeout: float,
     ) -> None:
         parts = urlsplit(url)
@@ -58,8 +64,8 @@ class LangServeChain:
                 f"The chain's address {url!r} is not an address.",
                 hint="It looks like https://chains.example/joke.",
             )
-        self.url = url.rstrip("/")
-        self.name = name or _name_in(parts.path) or "chain"
+        self.url = url.rstrip("/").removesuffix("/invoke")
+        self.name = name or _name_in(urlsplit(self.url).path) or "chain"
         self.description = description
         self._schema = parameters
         self._headers = headers
@@ -69,10 +75,9 @@ class LangServeChain:
 
     async def actions(self, run: RunInput) -> Sequence[Action]:
         """Return the chain as an action. Raises `NetworkError` when it cannot be asked."""
-        del run  # it is the same for everybody
-        if self._schema is None:
-            self._schema = await self._asked("GET", "input_schema")
-        schema = cast("Mapping[str, Any]", self._schema)
+        if self._schema is None:  # it is the same for everybody
+            self._schema = await self._asked("GET", "input_schema", None, run.headers)
+        schema = _resolved(self._schema)
         whole = schema.get("type") == "object"
         action = Action(
             name=self.name,
@@ -88,34 +93,76 @@ class LangServeChain:
         await self._upstream.aclose()
 
     async def _run_whole(self, values: Mapping[str, Any], context: ActionContext) -> Any:
-        del context
-        return await self._invoked({**values})
+        return await self._invoked({**values}, context)
 
     async def _run_one(self, values: Mapping[str, Any], context: ActionContext) -> Any:
-        del context
-        return await self._invoked(values.get(_INPUT))
+        return await self._invoked(values.get(_INPUT), context)
 
-    async def _invoked(self, given: Any) -> Any:
-        answer = await self._asked("POST", "invoke", {"input": given, "config": {}, "kwargs": {}})
-        match answer.get("output"):
-            case {"content": str(text), "type": _}:  # a message
-                return text
-            case output:
-                return output
+    async def _invoked(self, given: Any, context: ActionContext) -> Any:
+        body = {"input": given, "config": {}, "kwargs": {}}
+        answer = await self._asked("POST", "invoke", body, context.headers)
+        if "output" not in answer:
+            raise self._failure("without an output", "invoke")
+        return _said(answer["output"])
 
-    async def _asked(self, method: str, path: str, body: Any = None) -> Json:
-        reply = await self._upstream.request_json(method, f"{self.url}/{path}", body, self._headers)
-        if not 200 <= reply.status < 300 or not isinstance(reply.body, dict):
-            said: Any = cast("Json", reply.body).get("detail") if reply.body else None
-            raise NetworkError(
-                f"The chain {self.name!r} answered {reply.status}{f': {said}' if said else ''}.",
-                hint=f"Is the chain at {self.url!r}? Asked was /{path}.",
-            )
-        return cast("Json", reply.body)
+    async def _asked(self, method: str, path: str, body: Any, headers: Mapping[str, str]) -> Json:
+        own = self._headers(headers) if callable(self._headers) else self._headers
+        reply = await self._upstream.request_json(method, f"{self.url}/{path}", body, own)
+        found: Any = reply.body
+        if not 200 <= reply.status < 300:
+            raise self._failure(f"{reply.status}{_detail_in(found)}", path)
+        if not isinstance(found, dict):
+            raise self._failure("with something that is no JSON object", path)
+        return cast("Json", found)
+
+    def _failure(self, what: str, path: str) -> NetworkError:
+        return NetworkError(
+            f"The chain {self.name!r} answered {what}.",
+            hint=f"Is the chain at {self.url!r}? Asked was /{path}.",
+        )
 
 
 def _name_in(path: str) -> str:
     return _NOT_IN_NAMES.sub("_", path.rstrip("/").rpartition("/")[2])[:64]
+
+
+def _said(output: Any) -> Any:
+    """Return the text of a message, and whatever else a chain may say as it is."""
+    match output:
+        case {"content": str(text), "type": _}:
+            return text
+        case {"content": [*parts], "type": _}:
+            texts = [part if isinstance(part, str) else part.get("text") or "" for part in parts]
+            return "".join(texts)
+        case _:
+            return output
+
+
+def _detail_in(body: Any) -> str:
+    """Return what FastAPI says of an error: a text, or a list of what is wrong with the input."""
+    detail: Any = cast("Json", body).get("detail") if isinstance(body, dict) else None
+    if isinstance(detail, list):
+        wrong = cast("list[Any]", detail)
+        detail = "; ".join(_wrong(one) for one in wrong if isinstance(one, dict))
+    return f": {detail}" if detail else ""
+
+
+def _wrong(problem: Json) -> str:
+    where = ".".join(map(str, problem.get("loc") or ()))
+    return f"{where}: {problem.get('msg')}" if where else str(problem.get("msg"))
+
+
+def _resolved(schema: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return the schema with what its outermost `$ref` stands for in its place."""
+    ref = schema.get("$ref")
+    if not isinstance(ref, str):
+        return schema
+    holder, _, name = ref.removeprefix("#/").partition("/")
+    found: Any = (schema.get(holder) or {}).get(name)
+    if not isinstance(found, dict) or "$ref" in found:
+        return schema
+    rest = {key: value for key, value in schema.items() if key != "$ref"}
+    return {**rest, **cast("Json", found)}
 
 
 def _wrapped(schema: Mapping[str, Any]) -> Json:
@@ -126,7 +173,7 @@ def _wrapped(schema: Mapping[str, Any]) -> Json:
     one: Mapping[str, Any] = schema
     choices: Any = schema.get("anyOf") or ()
     for choice in choices:
-        if choice.get("type") == "string":
+        if isinstance(choice, dict) and cast("Json", choice).get("type") == "string":
             one = {"type": "string"}
     kept = {key: one[key] for key in ("$defs", "definitions") if key in one}
     inner = {key: value for key, value in one.items() if key not in kept}

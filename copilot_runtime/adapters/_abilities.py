@@ -53,7 +53,7 @@ ABILITIES: Mapping[str, str] = {
     "pings": "signs of life between the pieces",
     "end_marker": "a last event after which nothing follows",
     "errors_in_stream": "errors in the middle of an answer",
-    "http": "status codes, retries, headers and connections of our own",
+    "http": "retries, headers and connections of our own",
     "retry_after": "the server says how long to wait",
     "half_characters": "halves of characters, escaped",
     "answer_ids": "ids of calls that the model gives",
@@ -108,16 +108,13 @@ LACKING: Mapping[str, Mapping[str, str]] = {
     "langchain": {
         "response_schema": "Chat models of LangChain have no common way to stream it.",
         "refusals": "LangChain does not tell a refusal from another text.",
-        "pings": "The chat model speaks HTTP, not we.",
         "end_marker": "The chat model speaks HTTP, not we.",
         "http": "The chat model speaks HTTP, not we.",
-        "retry_after": "The chat model asks again, not we.",
-        "half_characters": "The chat model reads JSON, not we.",
     },
     "lmstudio": {
         "signatures": _NO_SIGNATURES,
-        "tool_choice_function": "LM Studio takes no name of a tool.",
-        "parallel_tool_calls": "LM Studio has no setting for it.",
+        "tool_choice_function": "LM Studio takes auto, none and required only.",
+        "parallel_tool_calls": "LM Studio tells of no setting for it.",
         "image_urls": "LM Studio takes images with their content.",
         "documents": "LM Studio takes images and text only.",
         "refusals": _NO_REFUSALS,
@@ -165,29 +162,42 @@ LACKING: Mapping[str, Mapping[str, str]] = {
         "presence_penalty": "The Responses API has no penalties.",
         "end_marker": "Its last event also says why the model stopped.",
     },
-    "openrouter": {"signatures": _NO_SIGNATURES},
+    "openrouter": {
+        "signatures": "OpenRouter has fields of its own for them, which nobody reads here.",
+    },
     "together": {
         "signatures": _NO_SIGNATURES,
         "parallel_tool_calls": "Together has no setting for it.",
-        "documents": "Together takes images and text only.",
+        "documents": "Together takes no files in a conversation.",
+        "cached_tokens": "Together counts what went in and what came out.",
+        "reasoning_tokens": "Together counts what went in and what came out.",
         "refusals": _NO_REFUSALS,
+        "content_filter": "None of its reasons to stop is a filter.",
     },
     "unify": {
         "signatures": _NO_SIGNATURES,
-        "documents": "Unify takes images and text only.",
+        "documents": "Unify tells of images and text only.",
         "refusals": _NO_REFUSALS,
     },
     "vllm": {
         "signatures": _NO_SIGNATURES,
-        "documents": "vLLM takes images and text only.",
+        "documents": "vLLM takes images, sounds, films and text.",
+        "reasoning_tokens": "vLLM counts them among the answer's.",
         "refusals": _NO_REFUSALS,
         "content_filter": "Nothing filters what a model of your own says.",
     },
 }
 """Adapter → behaviour → why it is not there."""
 
-UNCHECKED = frozenset({"lmstudio", "openrouter", "together", "unify", "vllm"})
-"""Adapters whose line above is of a service whose documentation nobody read for it."""
+SILENT: Mapping[str, frozenset[str]] = {
+    "lmstudio": frozenset(
+        {"parallel_tool_calls", "reasoning_effort", "cached_tokens", "reasoning_tokens"}
+    ),
+    "unify": frozenset(
+        {"documents", "cached_tokens", "reasoning_tokens", "refusals", "content_filter"}
+    ),
+}
+"""Adapter → what the documentation of its service does not tell, one way or the other."""
 
 _WISHES = (
     *("temperature", "top_p", "max_tokens", "stop", "seed", "frequency_penalty"),

@@ -10,9 +10,10 @@ from typing import Any
 import orjson
 
 from copilot_runtime.adapters._anthropic_turns import REDACTED
-from copilot_runtime.adapters._assemble import Assembly
+from copilot_runtime.adapters._assemble import Assembly, ids_in
 from copilot_runtime.adapters._failures import Service, failure_inside
 from copilot_runtime.adapters._signatures import signed
+from copilot_runtime.adapters._streaming import DONE
 from copilot_runtime.errors import CopilotError, Refused
 from copilot_runtime.events import Custom, Event, Usage
 from copilot_runtime.interfaces import ChatRequest
@@ -43,7 +44,7 @@ class Answer:
         """What the provider reported; to be raised after the events that came before it."""
         self._service = service
         self._assembly = Assembly(
-            taken={message.id for message in request.messages},
+            taken=ids_in(request.messages),
             names=[action.name for action in request.actions],
         )
         self._kinds: dict[int, str] = {}  # of the blocks that are open
@@ -57,7 +58,8 @@ class Answer:
         events = self._assembly.events = []
         try:
             for payload in payloads:
-                self._read_one(payload)
+                if payload.strip() != DONE:
+                    self._read_one(payload)
                 if self.done:
                     break
         except CopilotError as error:

@@ -4,7 +4,7 @@ from typing import Any, cast
 
 import orjson
 
-from copilot_runtime.adapters._attachments import image_parts, parts_of
+from copilot_runtime.adapters._attachments import image_parts, parts_of, typed
 from copilot_runtime.adapters._media import Media, text_in
 from copilot_runtime.messages import ImageMessage, TextMessage
 
@@ -26,7 +26,7 @@ def blocks_of(message: TextMessage | ImageMessage, *, new: bool) -> list[Json]:
         parts = image_parts(message, _shown, new=new)
     else:
         parts = parts_of(message, _shown, new=new)
-    return [part if "type" in part else {"type": "text", **part} for part in parts]
+    return typed(parts, "text")
 
 
 def result_blocks(result: str) -> str | list[Json]:

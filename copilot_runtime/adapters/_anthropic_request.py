@@ -14,8 +14,9 @@ from copilot_runtime.adapters._anthropic_parts import FILES, uses_files
 from copilot_runtime.adapters._anthropic_schema import strict
 from copilot_runtime.adapters._anthropic_turns import Turns, turns_of
 from copilot_runtime.adapters._anthropic_wishes import Thoughts, choice_of, thoughts_of, wishes_of
-from copilot_runtime.adapters._openai_request import dumped, tools_of
+from copilot_runtime.adapters._json import dumped
 from copilot_runtime.adapters._prepare import CHARACTERS_PER_TOKEN, fitted, prepared
+from copilot_runtime.adapters._tools import tools_of
 from copilot_runtime.interfaces import Action, ChatRequest, Parameters
 
 Json = dict[str, Any]

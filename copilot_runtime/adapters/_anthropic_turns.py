@@ -3,7 +3,8 @@
 - Instructions go into `system`, wherever they stand; only those after the last word of the model
   become the last word of the user.
 - Turns alternate; the first and the last one are the user's.
-- Calls of one answer are in one turn, and all their results in the next one, first of all.
+- Calls of one answer are in one turn, and all their results in the next one, first of all. What
+  failed may hold texts only, so a result with images is no failure.
 - Thoughts stand before what they led to; thoughts that led to nothing are left out.
 """
 
@@ -15,6 +16,7 @@ from typing import Any
 from copilot_runtime.adapters._answers import answers_of
 from copilot_runtime.adapters._anthropic_parts import blocks_of, result_blocks
 from copilot_runtime.adapters._prepare import Exchange, Item, Thought, last_turn
+from copilot_runtime.adapters._turns import BEGIN, GO_ON
 from copilot_runtime.jsontext import loads
 from copilot_runtime.messages import (
     ActionExecutionMessage,
@@ -28,8 +30,6 @@ Json = dict[str, Any]
 REDACTED = "redacted/"
 """How the signature of a thought begins that nobody may read."""
 
-_BEGIN = "(The conversation begins.)"
-_GO_ON = "Please go on."
 _ID = re.compile(r"[^a-zA-Z0-9_-]")
 
 
@@ -70,7 +70,7 @@ class Turns:
             self.messages[-1]["content"] += blocks
         else:
             if not self.messages and role == "assistant":
-                self.messages.append({"role": "user", "content": [_text(_BEGIN)]})
+                self.messages.append({"role": "user", "content": [_text(BEGIN)]})
             self.messages.append({"role": role, "content": [*blocks]})
 
 
@@ -120,7 +120,7 @@ def _end(turns: Turns, closing: list[TextMessage]) -> None:
     else:
         turns.system += [_text(one.content) for one in closing]
     if not turns.messages or turns.messages[-1]["role"] == "assistant":
-        turns.messages.append({"role": "user", "content": [_text(_GO_ON)]})
+        turns.messages.append({"role": "user", "content": [_text(GO_ON)]})
 
 
 def _together(before: Exchange, item: Item, answers: Mapping[str, str]) -> bool:
@@ -139,12 +139,12 @@ def _call(call: ActionExecutionMessage) -> Json:
 
 def _result(exchange: Exchange) -> Json:
     result = exchange.result
-    failed = {"is_error": True} if result.error else {}
-    text = result.result or (f"Error: {result.error}" if result.error else "")
+    content = result_blocks(result.result or (f"Error: {result.error}" if result.error else ""))
+    failed = {"is_error": True} if result.error and isinstance(content, str) else {}
     return {
         "type": "tool_result",
         "tool_use_id": _id(exchange.call.id),
-        "content": result_blocks(text),
+        "content": content,
         **failed,
     }
 

@@ -10,7 +10,7 @@ from typing import Any
 
 from copilot_runtime.adapters._abilities import Lacks
 from copilot_runtime.adapters._anthropic_models import Traits
-from copilot_runtime.errors import Misuse
+from copilot_runtime.adapters._tools import chosen_tool
 from copilot_runtime.interfaces import Parameters
 
 Json = dict[str, Any]
@@ -54,12 +54,7 @@ def choice_of(wishes: Parameters, traits: Traits, lacks: Lacks) -> Json | None:
         case "required" | "any":
             choice = {"type": "any"}
         case "function":
-            if not wishes.tool_choice_name:
-                raise Misuse(
-                    "toolChoice 'function' needs the name of a function.",
-                    hint="Send forwardedParameters.toolChoiceFunctionName too.",
-                )
-            choice = {"type": "tool", "name": wishes.tool_choice_name}
+            choice = {"type": "tool", "name": chosen_tool(wishes)}
         case known:
             choice = {"type": known}
     if choice and choice["type"] in ("any", "tool") and not traits.forced_tools:

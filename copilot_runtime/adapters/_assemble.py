@@ -4,11 +4,12 @@ A provider's pieces say "some text", "some arguments of call 1"; who began and w
 out here. One text or reasoning is open at a time; calls may interleave.
 """
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 
 import orjson
 
+from copilot_runtime.adapters._tools import stand_in
 from copilot_runtime.events import (
     ActionExecutionArgs,
     ActionExecutionEnd,
@@ -22,7 +23,7 @@ from copilot_runtime.events import (
     TextMessageEnd,
     TextMessageStart,
 )
-from copilot_runtime.messages import new_id
+from copilot_runtime.messages import ActionExecutionMessage, Message, new_id
 
 
 class Assembly:
@@ -37,7 +38,7 @@ class Assembly:
         self.events: list[Event] = []
         self.answer_id = ""
         self._taken = taken
-        self._names = names
+        self._names = {stand_in(name): name for name in names}
         self._used: set[str] = set()
         self._text: str | None = None
         self._reasoning: str | None = None
@@ -162,7 +163,11 @@ class Assembly:
         self._used.add(call.id)
         call.started = True
         self.events.append(
-            ActionExecutionStart(call_id=call.id, name=call.name, parent_id=self.answer_id or None)
+            ActionExecutionStart(
+                call_id=call.id,
+                name=self._names.get(call.name, call.name),
+                parent_id=self.answer_id or None,
+            )
         )
         if call.arguments:
             early = "".join(call.arguments)
@@ -202,6 +207,12 @@ class Assembly:
             new = f"{wanted}-{number}"
         self._used.add(new)
         return new
+
+
+def ids_in(messages: Sequence[Message]) -> set[str]:
+    """Return the ids that a conversation uses, also those of answers that were only calls."""
+    parents = {one.parent_id for one in messages if isinstance(one, ActionExecutionMessage)}
+    return {message.id for message in messages} | {id for id in parents if id}
 
 
 @dataclass(slots=True)

@@ -21,13 +21,18 @@ Show = Callable[[Media], Json | str]
 """Returns the part for an attachment, or why there is none: the end of a sentence."""
 
 
+def has_media(message: TextMessage) -> bool:
+    """Return whether a message is more than a text: only the user's may be."""
+    return message.role == "user" and any(isinstance(part, MediaPart) for part in message.parts)
+
+
 def parts_of(message: TextMessage, show: Show, *, new: bool) -> list[Json]:
     """Return the parts of a message: `{"text": ...}`, and what `show` makes of attachments.
 
     `new` says that it is what the person sent just now. Raises `Misuse` for a new attachment
     that the provider does not take.
     """
-    if message.role != "user" or not any(isinstance(part, MediaPart) for part in message.parts):
+    if not has_media(message):
         return texts(message.content)
     parts: list[Json] = []
     for part in message.parts:
@@ -42,11 +47,12 @@ def image_parts(image: ImageMessage, show: Show, *, new: bool) -> list[Json]:
     """Return the part of an image message; what is no address and no `data:` is base64."""
     elsewhere = image.bytes.startswith(("data:", "http://", "https://", "gs://", "s3://"))
     subtype = image.format.lower().removeprefix("image/")
+    named = f"image/{'jpeg' if subtype == 'jpg' else subtype}"
     part = MediaPart(
         kind="image",
         source="url" if elsewhere else "data",
         value=image.bytes,
-        mime_type=f"image/{'jpeg' if subtype == 'jpg' else subtype}",
+        mime_type=None if image.bytes.startswith("data:") else named,  # it says so itself
     )
     return _shown(media_of(part), show, new=new and image.role == "user")
 
@@ -59,6 +65,20 @@ def image_made(mime_type: str, data: str) -> Activity:
     return Activity(
         message_id=new_id(), activity_type=IMAGE, content={"mimeType": mime_type, "data": data}
     )
+
+
+def image_at(url: str) -> Activity:
+    """Return the event for an image that the model made, of its `data:` URL or its address."""
+    if url.startswith("data:"):
+        media = media_of(MediaPart(kind="image", source="data", value=url))
+        return image_made(media.mime_type or "image/png", media.data)
+    content = {"url": url}
+    return Activity(message_id=new_id(), activity_type=IMAGE, content=content)
+
+
+def typed(parts: Sequence[Json], name: str) -> list[Json]:
+    """Return the parts with a type in each, where a text's is called `name`."""
+    return [part if "type" in part else {"type": name, **part} for part in parts]
 
 
 def laid_over(body: Json, extra: Mapping[str, Any]) -> Json:

@@ -8,9 +8,11 @@ from urllib.parse import quote, urlsplit
 
 from copilot_runtime.adapters._bedrock_signing import Credentials, signed
 from copilot_runtime.adapters._keys import ApiKey, fetched
-from copilot_runtime.errors import ConfigurationFailed
+from copilot_runtime.errors import ConfigurationFailed, CopilotError
 
+_NO_CREDENTIALS = "There are no credentials for Bedrock."
 _KEYS = "Set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or AWS_BEARER_TOKEN_BEDROCK, or pass them"
+_INSTALL = "For profiles, single sign-on and roles: pip install 'copilot-runtime[bedrock]'"
 
 
 class Access:
@@ -18,8 +20,8 @@ class Access:
 
     What is passed comes first: `api_key`, `credentials`, then `session`, one of `boto3` or
     `botocore`. After that the environment: `AWS_BEARER_TOKEN_BEDROCK`, `AWS_ACCESS_KEY_ID` with
-    its companions; and last, if `botocore` is installed, the places where it looks: profiles,
-    single sign-on, the roles of containers and machines.
+    its companions; and last, if `botocore` is installed (the extra `bedrock`), the places where
+    it looks: profiles, single sign-on, the roles of containers and machines.
     """
 
     def __init__(
@@ -83,6 +85,15 @@ class Access:
         )
 
     async def _from_botocore(self) -> Credentials:
+        try:
+            return await self._renewed()
+        except CopilotError:
+            raise
+        except Exception as error:  # botocore has dozens: an unknown profile, an old sign-on
+            hint = f"botocore says: {error} {_KEYS}, or mend the profile."
+            raise ConfigurationFailed(_NO_CREDENTIALS, hint=hint) from error
+
+    async def _renewed(self) -> Credentials:
         if self._found is None:
             self._found = await asyncio.to_thread(_found_by_botocore, self._session)
         found = self._found
@@ -113,14 +124,12 @@ def _found_by_botocore(session: Any) -> Any:
         try:
             botocore = import_module("botocore.session")
         except ImportError as error:
-            raise ConfigurationFailed(
-                "There are no credentials for Bedrock.", hint=f"{_KEYS}."
-            ) from error
+            raise ConfigurationFailed(_NO_CREDENTIALS, hint=f"{_KEYS}. {_INSTALL}") from error
         session = botocore.Session()
     found = session.get_credentials()
     if found is None:
         raise ConfigurationFailed(
-            "There are no credentials for Bedrock.",
-            hint=f"{_KEYS}, or give botocore a profile.",
+            _NO_CREDENTIALS,
+            hint=f"{_KEYS}. Or give botocore a profile: AWS_PROFILE, or `aws configure`.",
         )
     return found

@@ -9,7 +9,7 @@ from base64 import b64decode, b64encode
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from copilot_runtime.adapters._assemble import Assembly
+from copilot_runtime.adapters._assemble import Assembly, ids_in
 from copilot_runtime.adapters._attachments import image_made
 from copilot_runtime.adapters._bedrock_request import REDACTED, SIGNER
 from copilot_runtime.adapters._failures import Service, failed, failure_inside
@@ -41,7 +41,7 @@ class Conversation:
         self.failure: CopilotError | None = None
         self._service = service
         self._assembly = Assembly(
-            taken={message.id for message in request.messages},
+            taken=ids_in(request.messages),
             names=[action.name for action in request.actions],
         )
         self._calls: set[int] = set()
@@ -82,6 +82,8 @@ class Conversation:
             for name, event in chunk.items():
                 if take := self._takes.get(name):
                     take(event)
+                elif name == "error":
+                    raise failure_inside(self._service, event)
                 elif name.endswith(("Exception", "Error")):
                     raise failure_inside(self._service, {**event, "type": name})
         except (AttributeError, IndexError, KeyError, TypeError, ValueError) as error:
@@ -135,7 +137,7 @@ class Conversation:
             assembly.end_block()
             assembly.sign(signed(SIGNER, REDACTED + _joined(content)))
             assembly.end_block()
-        elif image := self._images.pop(at, None):
+        elif (image := self._images.pop(at, None)) and image[1]:  # else it failed
             assembly.end_block()
             assembly.events.append(image_made(f"image/{image[0]}", _joined(image[1])))
 

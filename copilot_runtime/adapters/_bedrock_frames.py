@@ -36,6 +36,11 @@ class Frames:
         self._size = 0
         self._needed = _PRELUDE.size  # bytes before there is anything to do
 
+    @property
+    def between(self) -> bool:
+        """True when no message has begun that lacks its end."""
+        return not self._size
+
     def feed(self, block: bytes) -> list[bytes]:
         """Return every message that ends in this block."""
         self._rest.append(block)
@@ -111,8 +116,8 @@ def _opening(headers: bytes) -> tuple[bytes, bool]:
         case "exception":
             name = known.get(":exception-type")
         case "error":  # everything is in the headers
-            said = {"message": known.get(":error-message") or ""}
-            return orjson.dumps({known.get(":error-code") or "error": said}), True
+            said = {"message": known.get(":error-message"), "code": known.get(":error-code")}
+            return orjson.dumps({"error": said}), True
         case _:
             name = None
     return (b"{%b:" % orjson.dumps(name) if name else b""), False

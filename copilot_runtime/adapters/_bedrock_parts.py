@@ -106,13 +106,15 @@ def with_words(blocks: list[Json]) -> list[Json]:
 
 
 def result_of(result: ResultMessage, traits: Traits) -> Json:
-    """Return what came of a call, without its id. An empty text would be refused."""
+    """Return what came of a call, without its id.
+
+    An empty text would be refused, and so would images of what failed.
+    """
     text = result.result or (f"Error: {result.error}" if result.error else "")
     found = result_blocks(text) if traits.rich_results else text
-    if isinstance(found, str):
-        content = texts(found) or [{"text": "(empty)"}]
-    else:
-        content = [_result_block(block) for block in found]
+    if not isinstance(found, str):
+        return {"content": [_result_block(block) for block in found]}
+    content = texts(found) or [{"text": "(empty)"}]
     failed = {"status": "error"} if result.error and traits.rich_results else {}
     return {"content": content, **failed}
 

@@ -14,7 +14,7 @@ from copilot_runtime.adapters._attachments import image_parts, laid_over, parts_
 from copilot_runtime.adapters._bedrock_models import Traits, traits_of
 from copilot_runtime.adapters._bedrock_parts import Shown, result_of, with_words
 from copilot_runtime.adapters._bedrock_wishes import thinking_of, wishes_of
-from copilot_runtime.adapters._openai_request import dumped, tools_of
+from copilot_runtime.adapters._json import dumped
 from copilot_runtime.adapters._prepare import (
     CHARACTERS_PER_TOKEN,
     Exchange,
@@ -24,8 +24,8 @@ from copilot_runtime.adapters._prepare import (
     last_turn,
     prepared,
 )
+from copilot_runtime.adapters._tools import chosen_tool, tools_of
 from copilot_runtime.adapters._turns import Turn, Turns
-from copilot_runtime.errors import Misuse
 from copilot_runtime.interfaces import Action, ChatRequest, Parameters
 from copilot_runtime.jsontext import loads
 from copilot_runtime.messages import ImageMessage, Message, TextMessage
@@ -159,12 +159,7 @@ def _choice(wishes: Parameters) -> Json | None:
         case "auto":
             return {"auto": {}}
         case "function":
-            if not wishes.tool_choice_name:
-                raise Misuse(
-                    "toolChoice 'function' needs the name of a function.",
-                    hint="Send forwardedParameters.toolChoiceFunctionName too.",
-                )
-            return {"tool": {"name": wishes.tool_choice_name}}
+            return {"tool": {"name": chosen_tool(wishes)}}
         case _:
             return {"any": {}}
 

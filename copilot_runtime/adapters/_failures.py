@@ -39,6 +39,7 @@ _STATUSES = {
     "api_error": 500,
     "authentication_error": 401,
     "billing_error": 402,
+    "bio_policy": 400,
     "content_filter": 400,
     "context_length_exceeded": 400,
     "deadline_exceeded": 504,
@@ -46,8 +47,13 @@ _STATUSES = {
     "insufficient_quota": 429,
     "internalserverexception": 500,
     "invalid_api_key": 401,
+    "image_content_policy_violation": 400,
     "invalid_argument": 400,
+    "invalid_image": 400,
+    "invalid_image_url": 400,
+    "invalid_prompt": 400,
     "invalid_request_error": 400,
+    "misalignment_policy_violation": 400,
     "model_not_found": 404,
     "modelnotreadyexception": 429,
     "modelstreamerrorexception": 500,
@@ -63,7 +69,9 @@ _STATUSES = {
     "requests": 429,
     "resource_exhausted": 429,
     "resourcenotfoundexception": 404,
+    "server_is_overloaded": 503,
     "serviceunavailableexception": 503,
+    "slow_down": 503,
     "throttlingexception": 429,
     "timeout_error": 504,
     "tokens": 429,
@@ -76,7 +84,10 @@ _STATUSES = {
 _PASSING = (408, 409, 424, 425)
 """Statuses below 500 that say nothing against the request: it may succeed next time."""
 
-_FILTERED = ("content_filter", "content_policy_violation", "ResponsibleAIPolicyViolation")
+_FILTERED = (
+    *("content_filter", "content_policy_violation", "image_content_policy_violation"),
+    *("bio_policy", "misalignment_policy_violation", "ResponsibleAIPolicyViolation"),
+)
 _BLOCKED = "blocked by our content filters"  # at Bedrock, where nothing else tells
 _TOO_LONG = re.compile(
     r"context.length|context.window|prompt is too long|input is too long|too many (input )?tokens"
@@ -94,7 +105,7 @@ _REQUEST_IDS = (
 )
 _WRONG_KEY = "API_KEY_INVALID"  # with status 400, at Google
 _SECONDS = re.compile(r"(\d+(?:\.\d+)?)s")
-_TAG = re.compile(r"<(script|style)\b.*?</\1>|<[^>]*>", re.DOTALL | re.IGNORECASE)
+_TAG = re.compile(r"<(script|style)\b.*?</\1>|<[^<>]*>", re.DOTALL | re.IGNORECASE)
 _LONGEST = 500
 _SHORTEST_SECRET = 8  # shorter keys are for servers that want none, and words contain them
 
@@ -157,7 +168,7 @@ def failure_inside(service: Service, error: Any) -> CopilotError:
     codes = _codes(error)
     known = [_status_of(code) for code in codes]
     status = next((found for found in known if found), 500)
-    reason = _sentence(error) or "The answer broke off with an error."
+    reason = _shortened(_sentence(error)) or "The answer broke off with an error."
     return failed(service, reason, status, codes=codes)
 
 
@@ -271,6 +282,8 @@ def _details(error: dict[str, Any]) -> list[dict[str, Any]]:
 
 
 def _status_of(code: Any) -> int | None:
+    if isinstance(code, str) and code.isdecimal():
+        code = int(code[:4])
     if isinstance(code, int):
         return code if 400 <= code < 600 else None
     return _STATUSES.get(code.lower()) if isinstance(code, str) else None

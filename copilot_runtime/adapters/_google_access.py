@@ -46,6 +46,8 @@ class Access:
                 f"The base URL {base_url!r} is not an address.",
                 hint=f"It looks like {GOOGLE_AI} (base_url).",
             )
+        if not parts.path and not self.vertex:  # Google's own client wants it without a version
+            self._base_url += "/v1beta"
 
     def url(self, model: str) -> str:
         """Return the address that streams the answers of a model."""

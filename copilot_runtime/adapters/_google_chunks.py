@@ -8,11 +8,12 @@ from typing import Any
 
 import orjson
 
-from copilot_runtime.adapters._assemble import Assembly
+from copilot_runtime.adapters._assemble import Assembly, ids_in
 from copilot_runtime.adapters._attachments import image_made
 from copilot_runtime.adapters._failures import Service, failed, failure_inside
 from copilot_runtime.adapters._google_request import SIGNER
 from copilot_runtime.adapters._signatures import signed
+from copilot_runtime.adapters._streaming import DONE
 from copilot_runtime.errors import CopilotError
 from copilot_runtime.events import Event, Usage
 from copilot_runtime.interfaces import ChatRequest
@@ -43,7 +44,7 @@ class Generation:
         self.failure: CopilotError | None = None
         self._service = service
         self._assembly = Assembly(
-            taken={message.id for message in request.messages},
+            taken=ids_in(request.messages),
             names=[action.name for action in request.actions],
         )
         self._begun = False
@@ -57,14 +58,17 @@ class Generation:
         events = self._assembly.events = []
         try:
             for payload in payloads:
-                self._read_one(payload)
+                if payload.strip() != DONE:
+                    self._read_one(payload)
         except CopilotError as error:
             self.failure = error
         return events
 
     def end(self) -> list[Event]:
         """Return the counts, which every chunk repeats: the last ones are whole."""
-        return [_usage(self._model or self._service.model, self._usage, self._stop)]
+        events = self._assembly.events = []
+        self._assembly.end()  # only here: older models give the reason with every chunk
+        return [*events, _usage(self._model or self._service.model, self._usage, self._stop)]
 
     def _read_one(self, payload: bytes) -> None:
         try:
@@ -110,7 +114,7 @@ class Generation:
         elif call := part.get("functionCall"):
             self._take_call(call, part.get("thoughtSignature"))
             return
-        elif blob := part.get("inlineData"):
+        elif (blob := part.get("inlineData")) and not part.get("thought"):  # else it is a draft
             assembly.end_block()
             assembly.events.append(image_made(blob.get("mimeType") or "image/png", blob["data"]))
         if part.get("thought") and (signature := part.get("thoughtSignature")):
@@ -134,7 +138,6 @@ class Generation:
         self.finished = True
         stop = _STOPS.get(reason, reason)
         self._stop = "tool_calls" if self._calls and stop not in ("length", "pause") else stop
-        self._assembly.end()
 
 
 def _blocked(service: Service, reason: str, feedback: Json) -> CopilotError:

@@ -11,7 +11,7 @@ from copilot_runtime.adapters._anthropic_parts import result_blocks
 from copilot_runtime.adapters._attachments import image_parts, laid_over, parts_of, texts
 from copilot_runtime.adapters._google_models import BUDGETS, Traits, traits_of
 from copilot_runtime.adapters._google_parts import shown
-from copilot_runtime.adapters._openai_request import dumped, tools_of
+from copilot_runtime.adapters._json import dumped
 from copilot_runtime.adapters._prepare import (
     CHARACTERS_PER_TOKEN,
     Exchange,
@@ -22,8 +22,8 @@ from copilot_runtime.adapters._prepare import (
     prepared,
 )
 from copilot_runtime.adapters._signatures import signature_of
+from copilot_runtime.adapters._tools import chosen_tool, tools_of
 from copilot_runtime.adapters._turns import Turn, Turns
-from copilot_runtime.errors import Misuse
 from copilot_runtime.interfaces import Action, ChatRequest, Parameters
 from copilot_runtime.jsontext import loads
 from copilot_runtime.messages import ImageMessage, Message, ResultMessage, TextMessage
@@ -153,12 +153,7 @@ def _choice(wishes: Parameters) -> Json | None:
         case "auto" | "none" as word:
             return {"mode": word.upper()}
         case "function":
-            if not wishes.tool_choice_name:
-                raise Misuse(
-                    "toolChoice 'function' needs the name of a function.",
-                    hint="Send forwardedParameters.toolChoiceFunctionName too.",
-                )
-            return {"mode": "ANY", "allowedFunctionNames": [wishes.tool_choice_name]}
+            return {"mode": "ANY", "allowedFunctionNames": [chosen_tool(wishes)]}
         case _:
             return {"mode": "ANY"}
 

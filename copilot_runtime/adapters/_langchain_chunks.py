@@ -8,12 +8,13 @@ from typing import Any, cast
 
 import orjson
 
-from copilot_runtime.adapters._assemble import Assembly
+from copilot_runtime.adapters._assemble import Assembly, ids_in
 from copilot_runtime.adapters._failures import Service
 from copilot_runtime.adapters._langchain_request import PROVIDER
 from copilot_runtime.adapters._signatures import signed
 from copilot_runtime.events import Custom, Event, Usage
 from copilot_runtime.interfaces import ChatRequest
+from copilot_runtime.jsontext import whole
 
 Json = dict[str, Any]
 
@@ -49,7 +50,7 @@ class Chunks:
     def __init__(self, request: ChatRequest, service: Service) -> None:
         self._service = service
         self._assembly = Assembly(
-            taken={message.id for message in request.messages},
+            taken=ids_in(request.messages),
             names=[action.name for action in request.actions],
         )
         self._begun = False
@@ -102,7 +103,7 @@ class Chunks:
     def _take_text(self, text: str) -> None:
         if text:
             self._end_thought()
-            self._assembly.text(text)
+            self._assembly.text(whole(text))
 
     def _take_object(self, value: Mapping[str, Any]) -> None:
         """Take the answer out of an object; one that has none is the answer itself, as JSON."""
@@ -125,7 +126,7 @@ class Chunks:
             self._begun = True
             self._assembly.begin(chunk.id or "")
         if thought := chunk.additional_kwargs.get("reasoning_content"):
-            self._assembly.reasoning(str(thought))
+            self._assembly.reasoning(whole(str(thought)))
         if isinstance(chunk.content, str):
             self._take_text(chunk.content)
         else:
@@ -152,7 +153,7 @@ class Chunks:
             self._thought = (index, {"type": block["type"]})
         words = next((block[name] for name in _THOUGHTS if block.get(name)), "")
         if isinstance(words, str) and words:
-            self._assembly.reasoning(words)
+            self._assembly.reasoning(whole(words))
         kept = self._thought[1]
         for name, value in block.items():
             if name not in _PASSING and value is not None:
@@ -201,7 +202,7 @@ def _calls_in(message: Any) -> list[tuple[int | None, str, str, str]]:
                 piece.get("index"),
                 piece.get("id") or "",
                 piece.get("name") or "",
-                piece["args"] or "",
+                whole(piece["args"] or ""),
             )
             for piece in pieces
         ]

@@ -10,8 +10,8 @@ import orjson
 from copilot_runtime.adapters._abilities import Lacks
 from copilot_runtime.adapters._answers import answers_of
 from copilot_runtime.adapters._attachments import image_parts, parts_of
+from copilot_runtime.adapters._json import dumped
 from copilot_runtime.adapters._media import Media
-from copilot_runtime.adapters._openai_request import dumped, tools_of
 from copilot_runtime.adapters._prepare import (
     CHARACTERS_PER_TOKEN,
     Exchange,
@@ -21,7 +21,7 @@ from copilot_runtime.adapters._prepare import (
     last_turn,
     prepared,
 )
-from copilot_runtime.errors import Misuse
+from copilot_runtime.adapters._tools import chosen_tool, tools_of
 from copilot_runtime.interfaces import ChatRequest, Parameters
 from copilot_runtime.jsontext import loads
 from copilot_runtime.messages import ImageMessage, Message, TextMessage
@@ -172,12 +172,7 @@ def choice_of(wishes: Parameters) -> str | None:
         case "required":
             return "any"
         case "function":
-            if not wishes.tool_choice_name:
-                raise Misuse(
-                    "toolChoice 'function' needs the name of a function.",
-                    hint="Send forwardedParameters.toolChoiceFunctionName too.",
-                )
-            return wishes.tool_choice_name
+            return chosen_tool(wishes)
         case choice:
             return choice
 

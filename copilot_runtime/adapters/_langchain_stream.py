@@ -2,26 +2,36 @@
 
 import asyncio
 import inspect
-from collections.abc import AsyncGenerator, AsyncIterable, Callable, Iterator, Mapping
+from collections.abc import AsyncGenerator, AsyncIterable, Callable, Iterator, Mapping, Sequence
 from typing import Any, cast
 
 from copilot_runtime.adapters._failures import Service, failed, request_id_in
 from copilot_runtime.calling import call
 from copilot_runtime.errors import CopilotError, NetworkError, RunStalled
+from copilot_runtime.events import Event
 from copilot_runtime.upstream_retries import asked_wait
 
 _END = object()
 
 
 async def in_time(
-    chunks: AsyncGenerator[Any, None], name: str, first: float | None, idle: float
-) -> AsyncGenerator[Any, None]:
-    """Yield the chunks. Raises `RunStalled` for a silence; times are in seconds."""
-    hasty = first is not None and first < idle
-    wait = first if first is not None and hasty else idle
+    chunks: AsyncGenerator[Any, None],
+    read: Callable[[Any], Sequence[Event]],
+    name: str,
+    first: float | None,
+    idle: float,
+) -> AsyncGenerator[Event, None]:
+    """Yield the events that `read` makes of the chunks. Raises `RunStalled` for a silence.
+
+    `first` is the time for the first event, `idle` that for each chunk, in seconds.
+    """
+    now = asyncio.get_running_loop().time
+    deadline = None if first is None else now() + first
     try:
         while True:
-            limit = asyncio.timeout(wait)
+            until = now() + idle
+            hasty = deadline is not None and deadline < until
+            limit = asyncio.timeout_at(deadline if hasty else until)
             try:
                 async with limit:
                     chunk = await anext(chunks)
@@ -30,14 +40,17 @@ async def in_time(
             except TimeoutError as error:
                 if not limit.expired():  # the model's own
                     raise
-                what, option = ("first word", "first_token") if hasty else ("answer", "idle")
+                what, option, seconds = (
+                    ("first word", "first_token", first) if hasty else ("answer", "idle", idle)
+                )
                 raise RunStalled(
-                    f"{name} error: No {what} for {wait:g} seconds.",
+                    f"{name} error: No {what} for {seconds:g} seconds.",
                     kind="APIConnectionTimeoutError",
                     hint=f"Raise {option}_timeout if the model may think that long.",
                 ) from error
-            wait, hasty = idle, False
-            yield chunk
+            for event in read(chunk):
+                deadline = None
+                yield event
     finally:
         await chunks.aclose()
 

@@ -1,17 +1,14 @@
 """Where OpenAI, or a server that speaks like it, is found, and the key it wants."""
 
-import inspect
 import os
-from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from urllib.parse import quote, urlencode, urlsplit, urlunsplit
 
+from copilot_runtime.adapters._keys import ApiKey, fetched
 from copilot_runtime.adapters._presets import OPENAI, Preset
 from copilot_runtime.errors import ConfigurationFailed
 
 OPENAI_URL = OPENAI.base_url
-
-ApiKey = str | Callable[[], str | Awaitable[str]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +63,7 @@ class Access:
     async def enter(self) -> Pass:
         """Return the headers of a request. Raises when there must be a key, or it cannot be one."""
         if self._token is not None:
-            token = self._checked(await _fetched(self._token))
+            token = await fetched(self._token, self._preset.name)
             return Pass({"authorization": f"Bearer {token}"}, token)
         key = await self.key()
         if key is None:
@@ -76,8 +73,8 @@ class Access:
 
     async def key(self) -> str | None:
         """Return the key to send, if any. Raises when there must be one, or it cannot be one."""
-        key = self._checked(await _fetched(self._api_key))
         preset = self._preset
+        key = await fetched(self._api_key, preset.name)
         if not key and preset.needs_key and (self.official or not preset.base_url):
             raise ConfigurationFailed(
                 f"There is no API key for {preset.name}.",
@@ -85,25 +82,19 @@ class Access:
             )
         return key or None
 
-    def _checked(self, key: str) -> str:
-        if not key.isascii() or not key.isprintable():
-            raise ConfigurationFailed(
-                f"The API key for {self._preset.name} holds characters no key has.",
-                hint=f"Look at {self._preset.key_variable} or api_key: "
-                "was something else pasted there?",
-            )
-        return key
-
-
-async def _fetched(key: ApiKey | None) -> str:
-    found = key() if callable(key) else key
-    if inspect.isawaitable(found):
-        found = await found
-    return (found or "").strip()  # keys from files end in a newline
-
 
 def _complete(url: str, preset: Preset, api_version: str | None) -> str:
-    """Return the address of the API: Azure's variable holds only that of the resource."""
-    if preset.routes_by_deployment and urlsplit(url).path in ("", "/"):
-        return f"{url.rstrip('/')}/openai{'' if api_version else '/v1'}"
-    return url
+    """Return the address of the API, with the path it always has if only a host was given.
+
+    Who imitates OpenAI may have no path, so `base_url` of `OpenAIAdapter` stays as it is.
+    """
+    parts, usual = urlsplit(url), urlsplit(preset.base_url)
+    if parts.path not in ("", "/"):
+        return url
+    if preset.routes_by_deployment:
+        path = "/openai" if api_version else "/openai/v1"
+    elif preset is not OPENAI or parts.netloc == usual.netloc:
+        path = usual.path
+    else:
+        return url
+    return urlunsplit(parts._replace(path=path))

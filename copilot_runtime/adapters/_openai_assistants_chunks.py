@@ -6,7 +6,7 @@ The `object` of an event says what it is, and the `status` of a run how it goes.
 
 from typing import Any
 
-from copilot_runtime.adapters._assemble import Assembly
+from copilot_runtime.adapters._assemble import Assembly, ids_in
 from copilot_runtime.adapters._failures import Service, failure_inside
 from copilot_runtime.adapters._openai_assistants_request import Place
 from copilot_runtime.errors import CopilotError
@@ -32,7 +32,7 @@ class AssistantRun:
         """Where the conversation stands; None before the run has begun."""
         self._service = service
         self._assembly = Assembly(
-            taken={message.id for message in request.messages},
+            taken=ids_in(request.messages),
             names=[action.name for action in request.actions],
         )
         self._called: set[str] = set()
@@ -123,7 +123,7 @@ class AssistantRun:
         used = run.get("usage") or {}
         self._usage = Usage(
             model=run.get("model") or "",
-            provider="openai",
+            provider="openai_assistants",
             input_tokens=used.get("prompt_tokens") or 0,
             output_tokens=used.get("completion_tokens") or 0,
             stop_reason="refusal" if self._refused and reason == "stop" else reason,

@@ -10,10 +10,9 @@ from copilot_runtime.adapters._openai_request import (
     image_url_of,
     result_of,
     schema_of,
-    tools_of,
 )
 from copilot_runtime.adapters._prepare import Exchange, Item, Thought, last_turn, prepared
-from copilot_runtime.errors import Misuse
+from copilot_runtime.adapters._tools import chosen_tool, tools_of
 from copilot_runtime.interfaces import ChatRequest, Parameters
 from copilot_runtime.messages import ImageMessage, TextMessage
 
@@ -93,12 +92,7 @@ def _choice(wishes: Parameters) -> Json:
     if wishes.parallel_tool_calls is not None:
         body["parallel_tool_calls"] = wishes.parallel_tool_calls
     if wishes.tool_choice == "function":
-        if not wishes.tool_choice_name:
-            raise Misuse(
-                "toolChoice 'function' needs the name of a function.",
-                hint="Send forwardedParameters.toolChoiceFunctionName too.",
-            )
-        function = {"name": wishes.tool_choice_name}
+        function = {"name": chosen_tool(wishes)}
         body["tool_choice"] = {"type": "function", "function": function}
     elif wishes.tool_choice is not None:
         body["tool_choice"] = wishes.tool_choice

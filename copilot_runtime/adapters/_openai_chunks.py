@@ -8,9 +8,11 @@ from typing import Any, cast
 
 import orjson
 
-from copilot_runtime.adapters._assemble import Assembly
+from copilot_runtime.adapters._assemble import Assembly, ids_in
+from copilot_runtime.adapters._attachments import image_at
 from copilot_runtime.adapters._failures import Service, failure_inside
 from copilot_runtime.adapters._signatures import signed
+from copilot_runtime.adapters._streaming import DONE
 from copilot_runtime.errors import CopilotError
 from copilot_runtime.events import Event, Usage
 from copilot_runtime.interfaces import ChatRequest
@@ -21,9 +23,14 @@ _STOPS = {"function_call": "tool_calls", "eos": "stop", "model_length": "length"
 
 
 class Completion:
-    """One answer of the model. With `signer`, its thoughts are marked as that provider's."""
+    """One answer of the model of `provider`, as `ADAPTERS` calls it.
 
-    def __init__(self, request: ChatRequest, service: Service, *, signer: str = "") -> None:
+    With `signer`, its thoughts are marked as that provider's.
+    """
+
+    def __init__(
+        self, request: ChatRequest, service: Service, *, provider: str, signer: str = ""
+    ) -> None:
         self.finished = False
         """True when the model has said why it stopped."""
         self.done = False
@@ -31,13 +38,14 @@ class Completion:
         self.failure: CopilotError | None = None
         """What the provider reported; to be raised after the events that came before it."""
         self._service = service
+        self._provider = provider
         self._signer = signer
         self._thinks = False
         self._stop_reason = ""
         self._usage: dict[str, Any] | None = None
         self._model = service.model
         self._assembly = Assembly(
-            taken={message.id for message in request.messages},
+            taken=ids_in(request.messages),
             names=[action.name for action in request.actions],
         )
         self._begun = False
@@ -48,7 +56,7 @@ class Completion:
         events = self._assembly.events = []
         try:
             for payload in payloads:
-                if payload == b"[DONE]":
+                if payload.strip() == DONE:
                     self.done = True
                     break
                 self._read_one(payload)
@@ -58,10 +66,12 @@ class Completion:
 
     def end(self) -> list[Event]:
         """Return what the answer cost and why it ended, if that is worth a word."""
+        events = self._assembly.events = []
+        self._assembly.end()  # some go on after they said why they stopped
         reason = self._stop_reason
         if self._usage is None and reason in ("stop", "tool_calls"):
-            return []
-        return [_usage(self._model, self._service.name, self._usage or {}, reason)]
+            return events
+        return [*events, _usage(self._model, self._provider, self._usage or {}, reason)]
 
     def _read_one(self, payload: bytes) -> None:
         try:
@@ -95,7 +105,7 @@ class Completion:
         if thought and type(thought) is str:
             self._thinks = True
             assembly.reasoning(thought)
-        elif self._thinks and (delta.get("content") or delta.get("tool_calls")):
+        if self._thinks and (delta.get("content") or delta.get("tool_calls")):
             self._end_thought()
         if content := delta.get("content"):
             if type(content) is str:
@@ -105,6 +115,8 @@ class Completion:
         if refusal := delta.get("refusal"):
             self._refused = True
             assembly.text(str(refusal))
+        for image in delta.get("images") or ():
+            self._take_image(image["image_url"]["url"])
         if calls := delta.get("tool_calls"):
             for call in calls:
                 self._take_call(call)
@@ -128,6 +140,11 @@ class Completion:
         self._assembly.call(
             call.get("index"), call.get("id") or "", function.get("name") or "", arguments
         )
+
+    def _take_image(self, url: str) -> None:
+        """Take an image that the model made, as OpenRouter sends it."""
+        self._assembly.end_block()
+        self._assembly.events.append(image_at(url))
 
     def _end_thought(self) -> None:
         self._thinks = False
@@ -167,6 +184,7 @@ def _usage(model: str, provider: str, usage: dict[str, Any], reason: str) -> Usa
         input_tokens=usage.get("prompt_tokens") or 0,
         output_tokens=usage.get("completion_tokens") or 0,
         cached_tokens=cached,
+        cache_write_tokens=into.get("cache_write_tokens") or 0,
         reasoning_tokens=out.get("reasoning_tokens") or 0,
         stop_reason=reason or None,
     )

@@ -1,15 +1,11 @@
-"""Messages with attachments, as OpenAI's chat completions API wants them.
-
-What the API has no place for is refused when the person sends it. In an older message a sentence
-stands in its place, or one video would end the whole conversation.
-"""
+"""Messages with attachments, as OpenAI's chat completions API wants them."""
 
 from typing import Any
 
 from copilot_runtime.adapters._abilities import Lacks
-from copilot_runtime.adapters._media import Media, media_of, text_in
-from copilot_runtime.errors import Misuse
-from copilot_runtime.messages import MediaPart, TextMessage
+from copilot_runtime.adapters._attachments import Show, has_media, image_parts, parts_of, typed
+from copilot_runtime.adapters._media import Media, text_in
+from copilot_runtime.messages import ImageMessage, TextMessage
 
 Json = dict[str, Any]
 
@@ -24,34 +20,28 @@ _AUDIO = {
 }
 
 
-def content_of(message: TextMessage, lacks: Lacks, *, new: bool) -> str | list[Json]:
+def content_of(message: TextMessage | ImageMessage, lacks: Lacks, *, new: bool) -> str | list[Json]:
     """Return the content of a message. `new` says that it is what the person sent just now.
 
     Raises `Misuse` for a new attachment that the API does not take.
     """
-    if message.role != "user" or not any(isinstance(part, MediaPart) for part in message.parts):
-        return message.content
-    content: list[Json] = []
-    for part in message.parts:
-        if not isinstance(part, MediaPart):
-            if part.text:
-                content.append(_text(part.text))
-            continue
-        media = media_of(part)
-        shown = lacked(media, lacks) or _shown(media)
-        if isinstance(shown, str):
-            if new:
-                raise Misuse(
-                    f"The model cannot take {media}: {shown}.",
-                    hint="Let the chat accept other files only, or use a model and an agent "
-                    "that take this kind.",
-                )
-            shown = _text(f"[Here was {media}. It is left out: {shown}.]")
-        content.append(shown)
-    return content
+    return content_with(message, _shown, "text", lacks, new=new)
 
 
-def lacked(media: Media, lacks: Lacks) -> str | None:
+def content_with(
+    message: TextMessage | ImageMessage, show: Show, text: str, lacks: Lacks, *, new: bool
+) -> str | list[Json]:
+    """Return the content with the parts of one of OpenAI's APIs, which calls a text `text`."""
+
+    def shown(media: Media) -> Json | str:
+        return _lacked(media, lacks) or show(media)
+
+    if isinstance(message, ImageMessage):
+        return typed(image_parts(message, shown, new=new), text)
+    return typed(parts_of(message, shown, new=new), text) if has_media(message) else message.content
+
+
+def _lacked(media: Media, lacks: Lacks) -> str | None:
     """Return why the service takes no such attachment, if it does not."""
     match media.kind:
         case "image":
@@ -97,7 +87,7 @@ def _document(media: Media) -> Json | str:
     if media.url:
         return f"{_API} takes documents with their content or by an id, not by an address"
     if (text := text_in(media)) is not None:  # every model can read it
-        return _text(f"{media.filename or 'Attached document'}:\n\n{text}")
+        return {"text": f"{media.filename or 'Attached document'}:\n\n{text}"}
     file = {
         "filename": media.filename or "document.pdf",
         "file_data": _data_url(media, "application/pdf"),
@@ -107,7 +97,3 @@ def _document(media: Media) -> Json | str:
 
 def _data_url(media: Media, mime_type: str) -> str:
     return f"data:{media.mime_type or mime_type};base64,{media.data}"
-
-
-def _text(text: str) -> Json:
-    return {"type": "text", "text": text}

@@ -1,15 +1,13 @@
 """A chat request as OpenAI's chat completions API wants it."""
 
 import hashlib
-import json
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, assert_never, cast
 
-import orjson
-
 from copilot_runtime.adapters._abilities import Lacks
+from copilot_runtime.adapters._json import dumped
 from copilot_runtime.adapters._openai_parts import content_of
 from copilot_runtime.adapters._prepare import (
     CHARACTERS_PER_TOKEN,
@@ -20,11 +18,16 @@ from copilot_runtime.adapters._prepare import (
     last_turn,
     prepared,
 )
-from copilot_runtime.errors import Misuse
-from copilot_runtime.interfaces import Action, ChatRequest, Parameters
+from copilot_runtime.adapters._tools import chosen_tool, tools_of
+from copilot_runtime.adapters._turns import GO_ON
+from copilot_runtime.interfaces import ChatRequest, Parameters
 from copilot_runtime.messages import ImageMessage, TextMessage
 
 Json = dict[str, Any]
+
+_LONGEST_ID = 40
+_HEARD = "OK."
+_GOES_ON: Json = {"role": "user", "content": GO_ON}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,6 +42,7 @@ class Habits:
     seed_name: str = "seed"
     required: str = "required"
     takes_no_choice: bool = False
+    strict_order: bool = False
     call_id_length: int | None = None
     reasoning_summary: str | None = None
     thoughts_of: str = ""
@@ -63,9 +67,10 @@ def body_of(request: ChatRequest, model: str, habits: Habits, lacks: Lacks) -> J
     if wishes.stop:
         body["stop"] = list(wishes.stop)
     if tools and wishes.tool_choice is not None and not habits.takes_no_choice:
-        choice = tool_choice_of(wishes, habits)
-        named = {"type": "function", "function": {"name": wishes.tool_choice_name}}
-        body["tool_choice"] = choice or named
+        body["tool_choice"] = tool_choice_of(wishes, habits) or {
+            "type": "function",
+            "function": {"name": chosen_tool(wishes)},
+        }
     if tools and wishes.parallel_tool_calls is not None:
         body["parallel_tool_calls"] = wishes.parallel_tool_calls
     plain = {
@@ -100,14 +105,7 @@ def tool_choice_of(wishes: Parameters, habits: Habits) -> str | None:
     """Return the word for the choice, or None for a function by its name."""
     if wishes.tool_choice == "required":
         return habits.required
-    if wishes.tool_choice != "function":
-        return wishes.tool_choice
-    if not wishes.tool_choice_name:
-        raise Misuse(
-            "toolChoice 'function' needs the name of a function.",
-            hint="Send forwardedParameters.toolChoiceFunctionName too.",
-        )
-    return None
+    return None if wishes.tool_choice == "function" else wishes.tool_choice
 
 
 def schema_of(wishes: Parameters) -> Json:
@@ -116,32 +114,6 @@ def schema_of(wishes: Parameters) -> Json:
     name = re.sub(r"[^a-zA-Z0-9_-]", "_", wishes.response_name or "answer")[:64]
     named: Json = {"name": name or "answer", "schema": schema}
     return {**named, "strict": True} if _is_strict(schema) else named
-
-
-def tools_of(actions: Sequence[Action]) -> list[Json]:
-    """Return the actions a model may see, the first of each name."""
-    tools: dict[str, Json] = {}
-    for action in actions:
-        hidden = action.available == "remote" and action.run is None
-        if hidden or action.available == "disabled" or action.name in tools:
-            continue
-        tools[action.name] = {
-            "type": "function",
-            "function": {
-                "name": action.name,
-                "description": action.description,
-                "parameters": action.parameters,
-            },
-        }
-    return list(tools.values())
-
-
-def dumped(value: Any) -> bytes:
-    """Write JSON; half characters of broken texts become question marks."""
-    try:
-        return orjson.dumps(value, default=_plain)
-    except TypeError:
-        return json.dumps(value, ensure_ascii=False, default=_plain).encode(errors="replace")
 
 
 def _messages(items: Sequence[Item], habits: Habits, lacks: Lacks) -> list[Json]:
@@ -154,15 +126,10 @@ def _messages(items: Sequence[Item], habits: Habits, lacks: Lacks) -> list[Json]
     thought = ""
     for at, item in enumerate(items):
         match item:
-            case TextMessage():
+            case TextMessage() | ImageMessage():
                 content = content_of(item, lacks, new=at >= turn)
-                role = role_of(item.role, developer_role=habits.developer_role)
+                role = role_of(item, developer_role=habits.developer_role)
                 messages.append({"role": role, "content": content})
-            case ImageMessage():
-                url = {"url": image_url_of(item)}
-                messages.append(
-                    {"role": "user", "content": [{"type": "image_url", "image_url": url}]}
-                )
             case Thought():
                 thought = item.content
                 continue
@@ -175,14 +142,34 @@ def _messages(items: Sequence[Item], habits: Habits, lacks: Lacks) -> list[Json]
             case _:
                 assert_never(item)
         thought = ""
-    return messages
+    return _in_strict_order(messages) if habits.strict_order else messages
+
+
+def _in_strict_order(messages: Sequence[Json]) -> list[Json]:
+    """Return the messages with instructions first, an answer to each result, and the user last.
+
+    Instructions after the last word of the model become the user's: it is to follow them now.
+    """
+    ordered: list[Json] = []
+    instructions: list[Json] = []
+    closing: list[Json] = []
+    for message in messages:
+        if message["role"] in ("system", "developer"):
+            closing.append(message)
+            continue
+        instructions += closing
+        closing = []
+        if message["role"] == "user" and ordered and ordered[-1]["role"] == "tool":
+            ordered.append({"role": "assistant", "content": _HEARD})
+        ordered.append(message)
+    if ordered and ordered[-1]["role"] == "assistant":
+        said = [{**message, "role": "user"} for message in closing]
+        return [*instructions, *ordered, *(said or [_GOES_ON])]
+    return [*instructions, *closing, *(ordered or [_GOES_ON])]
 
 
 def _exchange(exchange: Exchange, id_length: int | None) -> list[Json]:
-    call, id = exchange.call, exchange.call.id
-    if id_length is not None and not (len(id) == id_length and id.isascii() and id.isalnum()):
-        # a conversation may begin with another provider, whose ids are longer
-        id = hashlib.sha256(id.encode(errors="replace")).hexdigest()[:id_length]
+    call, id = exchange.call, call_id_of(exchange, id_length)
     function = {"name": call.name, "arguments": call.arguments}
     tool_call = {"id": id, "type": "function", "function": function}
     return [
@@ -191,17 +178,28 @@ def _exchange(exchange: Exchange, id_length: int | None) -> list[Json]:
     ]
 
 
+def call_id_of(exchange: Exchange, length: int | None = None) -> str:
+    """Return an id that is taken: a conversation may begin with a provider whose ids are longer."""
+    id = exchange.call.id
+    taken = length is None or (len(id) == length and id.isascii() and id.isalnum())
+    if taken and len(id) <= _LONGEST_ID:
+        return id
+    return hashlib.sha256(id.encode(errors="replace")).hexdigest()[: length or _LONGEST_ID]
+
+
 def result_of(exchange: Exchange) -> str:
     """Return what the model is told that came of its call."""
     result = exchange.result
     return result.result or (f"Error: {result.error}" if result.error else "")
 
 
-def role_of(role: str, *, developer_role: bool) -> str:
-    """Return the role in OpenAI's words: instructions come from the developer or the system."""
-    if role in ("system", "developer"):
+def role_of(message: TextMessage | ImageMessage, *, developer_role: bool) -> str:
+    """Return who speaks, in OpenAI's words: only the user's message may hold an image."""
+    if isinstance(message, ImageMessage):
+        return "user"
+    if message.role in ("system", "developer"):
         return "developer" if developer_role else "system"
-    return role
+    return message.role
 
 
 def image_url_of(image: ImageMessage) -> str:
@@ -227,11 +225,3 @@ def _is_strict(schema: Any) -> bool:
     if isinstance(schema, list | tuple):
         return all(map(_is_strict, cast("Sequence[Any]", schema)))
     return True
-
-
-def _plain(value: Any) -> Any:
-    if isinstance(value, Mapping):
-        return {**value}
-    if isinstance(value, Sequence | set | frozenset):
-        return list(value)
-    raise TypeError(f"{value!r} cannot be written as JSON.")

@@ -10,23 +10,22 @@ from typing import Any, assert_never
 import orjson
 
 from copilot_runtime.adapters._abilities import Lacks
-from copilot_runtime.adapters._media import Media, media_of, text_in
-from copilot_runtime.adapters._openai_parts import lacked
+from copilot_runtime.adapters._media import Media, text_in
+from copilot_runtime.adapters._openai_parts import content_with
 from copilot_runtime.adapters._openai_request import (
     Habits,
-    image_url_of,
+    call_id_of,
     items_of,
     result_of,
     role_of,
     schema_of,
     tool_choice_of,
-    tools_of,
     wishes_of,
 )
 from copilot_runtime.adapters._prepare import Exchange, Item, Thought, last_turn
-from copilot_runtime.errors import Misuse
+from copilot_runtime.adapters._tools import chosen_tool, tools_of
 from copilot_runtime.interfaces import ChatRequest, Parameters
-from copilot_runtime.messages import ImageMessage, MediaPart, TextMessage
+from copilot_runtime.messages import ImageMessage, TextMessage
 
 Json = dict[str, Any]
 
@@ -49,8 +48,10 @@ def response_body_of(request: ChatRequest, model: str, habits: Habits, lacks: La
     if tools:
         body["tools"] = tools
         if wishes.tool_choice is not None:
-            named = {"type": "function", "name": wishes.tool_choice_name}
-            body["tool_choice"] = tool_choice_of(wishes, habits) or named
+            body["tool_choice"] = tool_choice_of(wishes, habits) or {
+                "type": "function",
+                "name": chosen_tool(wishes),
+            }
         if wishes.parallel_tool_calls is not None:
             body["parallel_tool_calls"] = wishes.parallel_tool_calls
     plain = {
@@ -76,13 +77,10 @@ def _input(items: Sequence[Item], habits: Habits, lacks: Lacks) -> list[Json]:
     turn = last_turn(items)
     for at, item in enumerate(items):
         match item:
-            case TextMessage():
-                role = role_of(item.role, developer_role=habits.developer_role)
-                content = _content(item, lacks, new=at >= turn)
+            case TextMessage() | ImageMessage():
+                content = content_with(item, _shown, "input_text", lacks, new=at >= turn)
+                role = role_of(item, developer_role=habits.developer_role)
                 written.append({"role": role, "content": content})
-            case ImageMessage():
-                image = {"type": "input_image", "detail": "auto", "image_url": image_url_of(item)}
-                written.append({"role": "user", "content": [image]})
             case Exchange():
                 written += _exchange(item)
             case Thought():
@@ -93,15 +91,15 @@ def _input(items: Sequence[Item], habits: Habits, lacks: Lacks) -> list[Json]:
 
 
 def _exchange(exchange: Exchange) -> list[Json]:
-    call = exchange.call
+    call, id = exchange.call, call_id_of(exchange)
     return [
         {
             "type": "function_call",
-            "call_id": call.id,
+            "call_id": id,
             "name": call.name,
             "arguments": call.arguments,
         },
-        {"type": "function_call_output", "call_id": call.id, "output": result_of(exchange)},
+        {"type": "function_call_output", "call_id": id, "output": result_of(exchange)},
     ]
 
 
@@ -115,29 +113,6 @@ def _thought(thought: Thought) -> list[Json]:
     return [
         {"type": "reasoning", "id": id, "summary": summary, "encrypted_content": encrypted},
     ]
-
-
-def _content(message: TextMessage, lacks: Lacks, *, new: bool) -> str | list[Json]:
-    if message.role != "user" or not any(isinstance(part, MediaPart) for part in message.parts):
-        return message.content
-    content: list[Json] = []
-    for part in message.parts:
-        if not isinstance(part, MediaPart):
-            if part.text:
-                content.append(_text(part.text))
-            continue
-        media = media_of(part)
-        shown = lacked(media, lacks) or _shown(media)
-        if isinstance(shown, str):
-            if new:
-                raise Misuse(
-                    f"The model cannot take {media}: {shown}.",
-                    hint="Let the chat accept other files only, or use a model and an agent "
-                    "that take this kind.",
-                )
-            shown = _text(f"[Here was {media}. It is left out: {shown}.]")
-        content.append(shown)
-    return content
 
 
 def _shown(media: Media) -> Json | str:
@@ -160,14 +135,10 @@ def _document(media: Media) -> Json:
     if media.url:
         return {"type": "input_file", "file_url": media.url}
     if (text := text_in(media)) is not None:  # every model can read it
-        return _text(f"{media.filename or 'Attached document'}:\n\n{text}")
+        return {"text": f"{media.filename or 'Attached document'}:\n\n{text}"}
     data = f"data:{media.mime_type or 'application/pdf'};base64,{media.data}"
     return {
         "type": "input_file",
         "filename": media.filename or "document.pdf",
         "file_data": data,
     }
-
-
-def _text(text: str) -> Json:
-    return {"type": "input_text", "text": text}

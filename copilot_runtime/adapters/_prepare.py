@@ -7,7 +7,8 @@
   see its own call makes it again.
 - Arguments that are no JSON object are wrapped in one, so that the model sees what it wrote.
 - Empty texts of the model and of the system are dropped, and so are states and activities.
-- Thoughts are dropped too, but for those signed by the provider that is asked: see `_signatures`.
+- Thoughts are dropped too, but for those signed by the provider that is asked (see `_signatures`)
+  and followed by what they led to: providers refuse one that a stopped answer ended with.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -18,6 +19,8 @@ import orjson
 
 from copilot_runtime.adapters._media import IMAGE_TOKENS, tokens_of
 from copilot_runtime.adapters._signatures import signature_of
+from copilot_runtime.adapters._tools import stand_in
+from copilot_runtime.jsontext import loads
 from copilot_runtime.messages import (
     ActionExecutionMessage,
     ActivityMessage,
@@ -85,7 +88,7 @@ def prepared(messages: Sequence[Message], provider: str = "") -> list[Item]:
                 pass
             case _:
                 assert_never(message)
-    return items
+    return _without_idle_thoughts(items)
 
 
 def fitted(items: Sequence[Item], tokens: int) -> list[Item]:
@@ -132,6 +135,27 @@ def _first_results(messages: Iterable[Message]) -> Mapping[str, ResultMessage]:
     return results
 
 
+def _without_idle_thoughts(items: Sequence[Item]) -> list[Item]:
+    """Return all but the thoughts after which the model neither spoke nor called."""
+    kept: list[Item] = []
+    acted = False
+    for item in reversed(items):
+        match item:
+            case Exchange():
+                acted = True
+            case TextMessage(role="system" | "developer"):
+                pass
+            case TextMessage() | ImageMessage():
+                acted = item.role == "assistant"
+            case Thought():
+                if not acted:
+                    continue
+            case _:
+                assert_never(item)
+        kept.append(item)
+    return kept[::-1]
+
+
 def _says_something(message: TextMessage) -> bool:
     if message.role == "tool":  # a text answers no call
         return False
@@ -139,9 +163,9 @@ def _says_something(message: TextMessage) -> bool:
 
 
 def _exchange(call: ActionExecutionMessage, results: Mapping[str, ResultMessage]) -> Exchange:
-    arguments = _json_object(call.arguments)
-    if arguments != call.arguments:
-        call = replace(call, arguments=arguments)
+    arguments, name = _json_object(call.arguments), stand_in(call.name)
+    if (arguments, name) != (call.arguments, call.name):
+        call = replace(call, arguments=arguments, name=name)
     result = results.get(call.id) or ResultMessage(
         id=f"result-{call.id}", call_id=call.id, name=call.name, result=NO_RESULT
     )
@@ -152,9 +176,9 @@ def _json_object(arguments: str) -> str:
     if not arguments.strip():
         return "{}"
     try:
-        if isinstance(orjson.loads(arguments), dict):
+        if isinstance(loads(arguments.encode()), dict):
             return arguments
-    except (orjson.JSONDecodeError, UnicodeEncodeError):
+    except ValueError:
         arguments = arguments.encode(errors="replace").decode()
     return orjson.dumps({"unreadable": arguments}).decode()
 

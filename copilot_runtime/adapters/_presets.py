@@ -35,6 +35,8 @@ class Preset:
     """It counts tokens when `stream_options` ask for it, and refuses no such question."""
     developer_role: bool | None = False
     """It knows the role; None: ask the model's profile, and at its own address yes."""
+    strict_order: bool = False
+    """Instructions come first, after a result the model speaks, and never has the last word."""
     call_id_length: int | None = None
     """Ids of calls are letters and digits, exactly that many."""
     wants_thoughts: bool = False
@@ -102,6 +104,7 @@ MISTRAL = Preset(
     seed_name="random_seed",
     required="any",
     asks_for_usage=False,  # it counts unasked, and refuses fields it does not know
+    strict_order=True,
     call_id_length=9,
 )
 

@@ -6,23 +6,18 @@
 - The first and the last turn are the user's.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from copilot_runtime.messages import (
-    ActionExecutionMessage,
-    ImageMessage,
-    Message,
-    ResultMessage,
-    TextMessage,
-)
+from copilot_runtime.adapters._answers import answers_of
+from copilot_runtime.messages import Message
 
 Block = dict[str, Any]
 Speaker = Literal["user", "model"]
 
-_BEGIN = "(The conversation begins.)"
-_GO_ON = "Please go on."
+BEGIN = "(The conversation begins.)"
+GO_ON = "Please go on."
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,10 +34,10 @@ class Turns:
     A block is what the provider takes; `{"text": ...}` is one with a text.
     """
 
-    def __init__(self, messages: Iterable[Message]) -> None:
+    def __init__(self, messages: Sequence[Message]) -> None:
         self.instructions: list[Block] = []
         self.turns: list[Turn] = []
-        self._answers = _answers(messages)
+        self._answers = answers_of(messages)
         self._closing: list[Block] = []  # instructions that may be the last words
         self._results: list[Block] = []  # of the calls in the turn that is open
         self._answer: str | None = None
@@ -72,13 +67,13 @@ class Turns:
         self._settle()
         closing, self._closing = self._closing, []
         if self.turns and self.turns[-1].speaker == "model":
-            self._add("user", closing or [{"text": _GO_ON}])
+            self._add("user", closing or [{"text": GO_ON}])
         else:
             self.instructions += closing
         if not self.turns:
-            self._add("user", [{"text": _GO_ON}])
+            self._add("user", [{"text": GO_ON}])
         elif self.turns[0].speaker == "model":
-            self.turns.insert(0, Turn("user", [{"text": _BEGIN}]))
+            self.turns.insert(0, Turn("user", [{"text": BEGIN}]))
 
     def _settle(self) -> None:
         if self._results:
@@ -93,15 +88,3 @@ class Turns:
         if not self.turns or self.turns[-1].speaker != speaker:
             self.turns.append(Turn(speaker))
         self.turns[-1].blocks.extend(blocks)
-
-
-def _answers(messages: Iterable[Message]) -> Mapping[str, str]:
-    """Return of which answer each call is a part: of its parent, or of those next to it."""
-    answers: dict[str, str] = {}
-    number = 0
-    for message in messages:
-        if isinstance(message, ActionExecutionMessage):
-            answers[message.id] = message.parent_id or f"#{number}"
-        elif isinstance(message, ResultMessage | TextMessage | ImageMessage):
-            number += 1
-    return answers

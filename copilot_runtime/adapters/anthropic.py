@@ -1,6 +1,5 @@
 """Anthropic's Claude, and every server that speaks its Messages API."""
 
-import inspect
 import os
 from collections.abc import Mapping, Sequence
 from contextlib import aclosing
@@ -11,8 +10,8 @@ from copilot_runtime.adapters._abilities import Lacks, Unsupported
 from copilot_runtime.adapters._anthropic_chunks import Answer
 from copilot_runtime.adapters._anthropic_request import PROVIDER, Settings, asking
 from copilot_runtime.adapters._failures import Service
-from copilot_runtime.adapters._openai_access import ApiKey
-from copilot_runtime.adapters._openai_request import dumped
+from copilot_runtime.adapters._json import dumped
+from copilot_runtime.adapters._keys import ApiKey, fetched
 from copilot_runtime.adapters._streaming import answered
 from copilot_runtime.adapters._window import Window
 from copilot_runtime.errors import ConfigurationFailed
@@ -109,15 +108,14 @@ class AnthropicAdapter:
         for warning in lacks.warnings:
             yield warning
         service = Service(NAME, model, secret, speaks=_SPEAKS)
-        reader = Answer(request, service)
         sent = dumped(asked.body)
         headers = {**asked.headers, **self._headers, **access}
         events = answered(
             self._upstream.post(self._url, sent, headers),
-            reader,
-            Frames(),
+            lambda: (Answer(request, service), Frames()),
             service,
             first_token_timeout=self.first_token_timeout,
+            retries=self._upstream.max_retries,
             whole=True,
         )
         async with aclosing(events):
@@ -146,20 +144,11 @@ class AnthropicAdapter:
         if self._client is not None and not (self._key or self._token):
             headers = {name.lower(): value for name, value in self._client.auth_headers.items()}
             return headers, self._client.api_key or self._client.auth_token
-        given = self._key or self._token
-        secret = given() if callable(given) else given
-        if inspect.isawaitable(secret):
-            secret = await secret
-        secret = (secret or "").strip()  # keys from files end in a newline
+        secret = await fetched(self._key or self._token, NAME)
         if not secret and self._base_url.rstrip("/") == URL:
             raise ConfigurationFailed(
                 "There is no API key for Anthropic.",
                 hint="Set ANTHROPIC_API_KEY, or pass api_key or base_url.",
-            )
-        if not secret.isascii() or not secret.isprintable():
-            raise ConfigurationFailed(
-                "The API key for Anthropic holds characters no key has.",
-                hint="Look at ANTHROPIC_API_KEY or api_key: was something else pasted there?",
             )
         if not secret:
             return {}, None

@@ -12,8 +12,8 @@ from copilot_runtime.adapters._bedrock_models import traits_of
 from copilot_runtime.adapters._bedrock_request import body_of
 from copilot_runtime.adapters._bedrock_signing import Credentials
 from copilot_runtime.adapters._failures import Service
+from copilot_runtime.adapters._json import dumped
 from copilot_runtime.adapters._keys import ApiKey
-from copilot_runtime.adapters._openai_request import dumped
 from copilot_runtime.adapters._profiles import profile_of
 from copilot_runtime.adapters._streaming import answered
 from copilot_runtime.errors import ConfigurationFailed
@@ -28,8 +28,8 @@ class BedrockAdapter:
 
     Who asks: a Bedrock `api_key`, or what fetches one; or `access_key` and `secret_key`, with a
     `session_token` if they are for a while only; or a `session` of `boto3`; else what the
-    environment has, and the places where `botocore` looks, if that is installed. `region` is
-    `AWS_REGION` unless given.
+    environment has, and the places where `botocore` looks, if the extra `bedrock` is installed:
+    profiles, single sign-on, roles. `region` is `AWS_REGION` unless given.
 
     `cache` marks what stays the same to be kept, for models that can. `extra` is laid over the
     body of each request: `guardrailConfig`, `additionalModelRequestFields`, `performanceConfig`,
@@ -113,10 +113,10 @@ class BedrockAdapter:
         service = Service(NAME, model, secret, "an event stream of Bedrock's")
         events = answered(
             self._upstream.post(url, body, {**self._headers, **granted}),
-            Conversation(request, service),
-            Frames(),
+            lambda: (Conversation(request, service), Frames()),
             service,
             first_token_timeout=self.first_token_timeout,
+            retries=self._upstream.max_retries,
         )
         async with aclosing(events):
             async for event in events:

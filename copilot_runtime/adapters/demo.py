@@ -42,7 +42,7 @@ class DemoAdapter:
                 spoken += isinstance(event, TextMessageContent)
                 yield event
         heard = sum(len(m.content.split()) for m in request.messages if isinstance(m, TextMessage))
-        yield Usage(model="demo", input_tokens=heard, output_tokens=spoken)
+        yield Usage(model="demo", provider="demo", input_tokens=heard, output_tokens=spoken)
 
     async def _speak(self, part: Part, turn: str) -> Events:
         new = _new_id()

@@ -11,13 +11,28 @@ from contextlib import aclosing
 from dataclasses import replace
 
 from copilot_runtime.errors import ConfigurationFailed, CopilotError, NetworkError
-from copilot_runtime.events import Custom, Event, Raw, ReasoningStart, TextMessageStart, Usage
+from copilot_runtime.events import (
+    Custom,
+    Event,
+    Raw,
+    ReasoningContent,
+    ReasoningEnd,
+    ReasoningSignature,
+    ReasoningStart,
+    TextMessageContent,
+    TextMessageEnd,
+    TextMessageStart,
+    Usage,
+)
 from copilot_runtime.interfaces import Adapter, ChatRequest, Events, RunInput
 
 logger = logging.getLogger(__name__)
 
-_NOT_YET = (Custom, Raw, ReasoningStart, TextMessageStart, Usage)
-"""What may come before the first word, and is taken back if that never comes."""
+_NO_WORDS = (
+    *(Custom, Raw, Usage),
+    *(ReasoningStart, ReasoningSignature, ReasoningEnd, TextMessageStart, TextMessageEnd),
+)
+"""What says nothing: it waits for the first word, and is taken back if that never comes."""
 
 
 class FallbackAdapter:
@@ -65,7 +80,7 @@ class FallbackAdapter:
                     async for event in events:
                         if held is None:
                             yield event
-                        elif isinstance(event, _NOT_YET):
+                        elif _says_nothing(event):
                             held.append(event)
                         else:
                             early, held = held, None
@@ -116,6 +131,12 @@ def _checked(adapters: Sequence[Adapter], weights: Sequence[float] | None) -> li
             hint="Give each adapter a weight greater than zero.",
         )
     return list(weights)
+
+
+def _says_nothing(event: Event) -> bool:
+    if isinstance(event, TextMessageContent | ReasoningContent):
+        return not event.content
+    return isinstance(event, _NO_WORDS)
 
 
 def _asked_of(adapter: Adapter, request: ChatRequest) -> ChatRequest:

@@ -9,8 +9,8 @@ from copilot_runtime.adapters._failures import Service
 from copilot_runtime.adapters._google_access import Access
 from copilot_runtime.adapters._google_chunks import Generation
 from copilot_runtime.adapters._google_request import body_of
+from copilot_runtime.adapters._json import dumped
 from copilot_runtime.adapters._keys import ApiKey
-from copilot_runtime.adapters._openai_request import dumped
 from copilot_runtime.adapters._profiles import profile_of
 from copilot_runtime.adapters._streaming import answered
 from copilot_runtime.interfaces import ChatRequest, Events
@@ -18,6 +18,9 @@ from copilot_runtime.sse import Frames
 from copilot_runtime.upstream import Upstream
 
 NAME = "Google"
+
+_LONGEST_EVENT = 64 * 1024 * 1024
+"""An image that the model made comes in one piece."""
 
 
 class GoogleAdapter:
@@ -106,10 +109,10 @@ class GoogleAdapter:
             self._upstream.post(
                 self._access.url(model), dumped(body), {**self._headers, **granted}
             ),
-            Generation(request, service),
-            Frames(),
+            lambda: (Generation(request, service), Frames(limit=_LONGEST_EVENT)),
             service,
             first_token_timeout=self.first_token_timeout,
+            retries=self._upstream.max_retries,
             whole=True,
         )
         async with aclosing(events):

@@ -17,7 +17,7 @@ from copilot_runtime.adapters._langchain_request import (
 )
 from copilot_runtime.adapters._langchain_stream import called, in_time, understood
 from copilot_runtime.adapters._window import Window
-from copilot_runtime.errors import CopilotError, MissingPackage
+from copilot_runtime.errors import ConfigurationFailed, CopilotError, MissingPackage
 from copilot_runtime.interfaces import ChatRequest, Events
 
 if TYPE_CHECKING:
@@ -65,11 +65,10 @@ class LangChainAdapter:
         answer = Chunks(request, service)
         try:
             async with aclosing(
-                in_time(chunks, NAME, self.first_token_timeout, self.idle_timeout)
-            ) as timed:
-                async for chunk in timed:
-                    for event in answer.read(chunk):
-                        yield event
+                in_time(chunks, answer.read, NAME, self.first_token_timeout, self.idle_timeout)
+            ) as events:
+                async for event in events:
+                    yield event
         except CopilotError:
             raise
         except Exception as error:
@@ -107,8 +106,22 @@ def _made(name: str) -> Any:
     try:
         module = import_module("langchain.chat_models")
     except ImportError as error:
-        raise MissingPackage("A chat model by its name", "langchain", "langchain") from error
-    return module.init_chat_model(name)
+        raise MissingPackage("A chat model by its name", "langchain") from error
+    try:
+        return module.init_chat_model(name)
+    except ImportError as error:
+        raise MissingPackage(f"The chat model {name!r}", _package_missed_by(error)) from error
+    except ValueError as error:
+        raise ConfigurationFailed(
+            f"LangChain knows no chat model {name!r}.", hint=str(error) or None
+        ) from error
+
+
+def _package_missed_by(error: ImportError) -> str:
+    """Return the package to install; LangChain's own sentence names it, Python's the module."""
+    cause = error if error.name else error.__cause__
+    module = getattr(cause, "name", None) or "langchain"
+    return str(module).partition(".")[0].replace("_", "-")
 
 
 def _name_of(model: Any) -> str:

@@ -6,14 +6,16 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from copilot_runtime.adapters._abilities import Lacks, Unsupported
 from copilot_runtime.adapters._failures import Service
-from copilot_runtime.adapters._openai_access import Access, ApiKey, Pass
+from copilot_runtime.adapters._json import dumped
+from copilot_runtime.adapters._keys import ApiKey
+from copilot_runtime.adapters._openai_access import Access, Pass
 from copilot_runtime.adapters._openai_chunks import Completion
-from copilot_runtime.adapters._openai_request import Habits, body_of, dumped
+from copilot_runtime.adapters._openai_request import Habits, body_of
 from copilot_runtime.adapters._openai_responses_chunks import SIGNER, Response
 from copilot_runtime.adapters._openai_responses_request import response_body_of
 from copilot_runtime.adapters._presets import OPENAI, MaxTokensName, Preset
 from copilot_runtime.adapters._profiles import profile_of
-from copilot_runtime.adapters._streaming import Reply, answered
+from copilot_runtime.adapters._streaming import Reader, Reply, answered
 from copilot_runtime.adapters._window import Window
 from copilot_runtime.errors import ConfigurationFailed, Misuse
 from copilot_runtime.events import Usage
@@ -26,6 +28,10 @@ if TYPE_CHECKING:
 
 Api = Literal["chat", "responses"]
 
+_SPEAKS: Mapping[Api, str] = {
+    "chat": "a stream of chat completion chunks",
+    "responses": "a stream of response events",
+}
 _PATHS: Mapping[Api, str] = {"chat": "chat/completions", "responses": "responses"}
 
 
@@ -108,21 +114,19 @@ class OpenAIAdapter:
             granted = await self._access.enter()
         for warning in lacks.warnings:
             yield warning
-        chat, sent = self.api == "chat", dumped(body)
+        sent = dumped(body)
         service = Service(
             preset.name,
             model,
             granted.secret,
-            f"a stream of {'chat completion chunks' if chat else 'response events'}",
+            _SPEAKS[self.api],
         )
         events = answered(
             self._open(body, sent, model, granted, service),
-            Completion(request, service, signer=self._signer())
-            if chat
-            else Response(request, service),
-            Frames(),
+            lambda: (self._reader(request, service), Frames()),
             service,
             first_token_timeout=self.first_token_timeout,
+            retries=0 if self._client else self._upstream.max_retries,
             whole=True,
         )
         async with aclosing(events):
@@ -137,6 +141,12 @@ class OpenAIAdapter:
 
     def _name_in_table(self) -> str:
         return self.preset.adapter if self.api == "chat" else "openai_responses"
+
+    def _reader(self, request: ChatRequest, service: Service) -> Reader:
+        provider = self.preset.adapter
+        if self.api == "chat":
+            return Completion(request, service, provider=provider, signer=self._signer())
+        return Response(request, service, provider=provider)
 
     def _signer(self) -> str:
         if self.api == "responses":
@@ -162,6 +172,7 @@ class OpenAIAdapter:
             seed_name=preset.seed_name,
             required=preset.required,
             takes_no_choice=preset.takes_no_choice,
+            strict_order=preset.strict_order,
             call_id_length=preset.call_id_length,
             reasoning_summary=self.reasoning_summary if profile.reasons else None,
             thoughts_of=self._signer(),

@@ -12,7 +12,9 @@ from contextlib import aclosing, suppress
 
 from copilot_runtime.adapters._abilities import Lacks, Unsupported
 from copilot_runtime.adapters._failures import Service
-from copilot_runtime.adapters._openai_access import Access, ApiKey
+from copilot_runtime.adapters._json import dumped
+from copilot_runtime.adapters._keys import ApiKey
+from copilot_runtime.adapters._openai_access import Access
 from copilot_runtime.adapters._openai_assistants_chunks import EXTENSION, AssistantRun
 from copilot_runtime.adapters._openai_assistants_request import (
     Json,
@@ -21,7 +23,6 @@ from copilot_runtime.adapters._openai_assistants_request import (
     continuation_of,
     outputs_for,
 )
-from copilot_runtime.adapters._openai_request import dumped
 from copilot_runtime.adapters._streaming import answered
 from copilot_runtime.errors import ConfigurationFailed, CopilotError
 from copilot_runtime.interfaces import ChatRequest, Events
@@ -106,8 +107,7 @@ class OpenAIAssistantsAdapter:
         run = AssistantRun(request, service)
         events = answered(
             self._upstream.post(self._access.url(path), dumped(body), headers),
-            run,
-            Frames(),
+            lambda: (run, Frames()),
             service,
             first_token_timeout=self.first_token_timeout,
         )

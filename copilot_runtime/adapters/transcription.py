@@ -8,7 +8,8 @@ from uuid import uuid4
 import orjson
 
 from copilot_runtime.adapters._failures import Service, failure, message_in
-from copilot_runtime.adapters._openai_access import Access, ApiKey
+from copilot_runtime.adapters._keys import ApiKey
+from copilot_runtime.adapters._openai_access import Access
 from copilot_runtime.errors import AuthenticationFailed, CopilotError, RateLimited
 from copilot_runtime.upstream import Upstream
 

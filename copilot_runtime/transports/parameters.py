@@ -1,8 +1,10 @@
 """What a page asks of the model in its `properties`, by `forwardedParameters`, over any transport.
 
-GraphQL has a place of its own for six of these wishes; AG-UI has none, and neither has one for
-the others. They stand in an object of their own because an application may well have a property
-called `model` or `temperature` that means something else.
+GraphQL has a place of its own for six of these wishes, `data.forwardedParameters`; AG-UI has none,
+and neither has one for the others. So a page's wishes are `properties.forwardedParameters`, which
+clients of v1 send in the variable `properties`, and those of AG-UI as
+`forwardedProps.forwardedParameters`. They stand in an object of their own because an application
+may well have a property called `model` or `temperature` that means something else.
 """
 
 from collections.abc import Callable, Mapping

@@ -1,14 +1,18 @@
 """Chains behind LangServe's endpoints, as actions."""
 
-from collections.abc import AsyncGenerator
+import json
+import re
+from collections.abc import AsyncGenerator, Mapping
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
+from copilot_runtime.actions.execute import execute
 from copilot_runtime.actions.langserve import LangServeChain, langserve_actions
 from copilot_runtime.errors import ConfigurationFailed, NetworkError
 from copilot_runtime.interfaces import Action, ActionContext, RunInput
-from tests.adapters.provider import Provider, serving, whole
+from tests.adapters.provider import HANG, Provider, serving, whole
 
 pytestmark = pytest.mark.anyio
 
@@ -107,6 +111,119 @@ async def test_a_chain_that_fails_is_not_run_again(server: Provider, chain: Lang
         await run(action, topic="bears")
 
     assert len(server.requests) == 2
+
+
+OUTPUTS: list[tuple[Any, Any]] = [
+    ("A joke.", "A joke."),
+    ({"joke": "Knock knock."}, {"joke": "Knock knock."}),
+    (["one", 2, None], ["one", 2, None]),
+    (7, 7),
+    (False, False),
+    (None, None),
+    ({"content": "A joke.", "type": "ai"}, "A joke."),
+    ({"content": ["A ", {"type": "text", "text": "joke."}], "type": "ai"}, "A joke."),
+    (
+        {"page_content": "A page.", "type": "Document"},
+        {"page_content": "A page.", "type": "Document"},
+    ),
+]
+
+
+@pytest.mark.parametrize(("output", "result"), OUTPUTS)
+async def test_a_chain_may_answer_any_json(
+    server: Provider, chain: LangServeChain, output: Any, result: Any
+) -> None:
+    server.answer([whole(TOPIC)], [whole({"output": output})])
+
+    assert await run(await only(chain), topic="bears") == result
+
+
+NO_ANSWERS: dict[str, tuple[bytes, str]] = {
+    "no JSON": (
+        whole(b"<html>", content_type="text/html"),
+        "with something that is no JSON object",
+    ),
+    "a list": (whole(b"[]"), "with something that is no JSON object"),
+    "no output": (whole({"metadata": {}}), "without an output"),
+    "a list as an error": (whole(b'["no"]', status="502 No"), "answered 502."),
+    "a wrong input": (
+        whole(
+            {"detail": [{"loc": ["input", "topic"], "msg": "Field required"}, "odd"]},
+            status="422 No",
+        ),
+        "answered 422: input.topic: Field required.",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", NO_ANSWERS)
+async def test_an_answer_that_is_none_is_explained(
+    server: Provider, chain: LangServeChain, case: str
+) -> None:
+    answer, sentence = NO_ANSWERS[case]
+    server.answer([whole(TOPIC)], [answer])
+
+    with pytest.raises(NetworkError, match=re.escape(sentence)):
+        await run(await only(chain), topic="bears")
+
+
+async def test_a_chain_that_never_answers_is_given_up(server: Provider) -> None:
+    server.answer([whole(TOPIC)], [HANG])
+    chain = langserve_actions(f"{server.url}/joke", timeout=0.05)
+    action = await only(chain)
+
+    outcome = await execute(action, '{"topic":"bears"}', CONTEXT, timeout=60)
+    await chain.aclose()
+
+    assert json.loads(outcome.result)["error"]["code"] == "HANDLER_ERROR"
+
+
+async def test_headers_may_be_made_of_those_of_the_person_who_asks(server: Provider) -> None:
+    def headers(theirs: Mapping[str, str]) -> dict[str, str]:
+        return {"authorization": theirs["authorization"], "x-mine": "1"}
+
+    server.answer([whole(TOPIC)], [whole({"output": "A joke."})])
+    chain = langserve_actions(f"{server.url}/joke", headers=headers)
+    (action,) = await chain.actions(replace(RUN, headers={"authorization": "Bearer ada"}))
+    assert action.run is not None
+    await action.run({}, replace(CONTEXT, headers={"authorization": "Bearer eve"}))
+    await chain.aclose()
+
+    sent = [(one.headers["authorization"], one.headers["x-mine"]) for one in server.requests]
+    assert sent == [("bearer ada", "1"), ("bearer eve", "1")]  # the fake lowers what it reads
+
+
+async def test_the_schema_of_an_input_with_a_name_of_its_own_is_the_actions(
+    server: Provider, chain: LangServeChain
+) -> None:
+    named = {"$ref": "#/$defs/Topic", "$defs": {"Topic": TOPIC}}
+    server.answer([whole(named)], [whole({"output": "A joke."})])
+
+    action = await only(chain)
+    await run(action, topic="bears")
+
+    assert action.parameters == {**TOPIC, "$defs": {"Topic": TOPIC}}
+    assert server.requests[1].body["input"] == {"topic": "bears"}
+
+
+@pytest.mark.parametrize(
+    "schema", [{}, {"anyOf": ["odd", None]}, {"$ref": "#/nowhere"}, {"$ref": 7}]
+)
+async def test_a_schema_that_says_nothing_is_that_of_one_thing(
+    server: Provider, chain: LangServeChain, schema: dict[str, Any]
+) -> None:
+    server.answer([whole(schema)])
+
+    assert (await only(chain)).parameters["required"] == ["input"]
+
+
+async def test_the_address_of_invoke_is_that_of_the_chain(server: Provider) -> None:
+    server.answer([whole(TOPIC)])
+    chain = langserve_actions(f"{server.url}/joke/invoke")
+
+    assert (await only(chain)).name == "joke"
+    await chain.aclose()
+    assert server.requests[0].line == "GET /joke/input_schema HTTP/1.1"
 
 
 def test_an_address_is_needed() -> None:

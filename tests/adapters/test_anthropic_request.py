@@ -197,6 +197,14 @@ async def test_a_failed_call_is_marked(fake: AnthropicFake) -> None:
     assert body["messages"][2]["content"] == [used("c1", "Error: No paint.", is_error=True)]
 
 
+async def test_a_failed_call_with_an_image_is_none_to_the_api(fake: AnthropicFake) -> None:
+    image = '[{"type":"image","data":"aGk=","mimeType":"image/png"}]'
+    body = await body_for(fake, HELLO, call("c1"), result("c1", image, error="No paint."))
+
+    (told,) = body["messages"][2]["content"]
+    assert ("is_error" in told, told["content"][0]["type"]) == (False, "image")
+
+
 async def test_a_result_with_images_shows_them(fake: AnthropicFake) -> None:
     content = (
         '{"content":[{"type":"text","text":"Look"},'

@@ -29,7 +29,7 @@ from copilot_runtime.events import (
     Usage,
 )
 from tests.adapters.asking import answer_to, failure_of
-from tests.adapters.contract.bedrock_fake import event, exception
+from tests.adapters.contract.bedrock_fake import event, exception, message
 from tests.adapters.provider import HEAD, Provider, Step, streamed, whole
 
 pytestmark = pytest.mark.anyio
@@ -262,3 +262,19 @@ async def test_an_event_without_its_members_is_an_error_that_says_so(
     provider.answer(answered(nonsense))
     _, error = await failure_of(bedrock)
     assert "not an event stream of Bedrock's" in error.message
+
+
+async def test_an_error_without_a_name_of_its_own_is_told(
+    bedrock: BedrockAdapter, provider: Provider
+):
+    headers = {":message-type": "error", ":error-message": "Oh."}
+    provider.answer(answered(delta(0, {"text": "Hel"}), message(headers, b"")))
+    _, error = await failure_of(bedrock)
+    assert error.message == "Bedrock API error: Oh."
+
+
+async def test_an_image_that_failed_is_none(bedrock: BedrockAdapter, provider: Provider):
+    start = {"contentBlockIndex": 0, "start": {"image": {"format": "png"}}}
+    failed = delta(0, {"image": {"error": {"message": "No."}}})
+    stop = event("contentBlockStop", {"contentBlockIndex": 0})
+    assert await events_of(bedrock, provider, event("contentBlockStart", start), failed, stop) == []

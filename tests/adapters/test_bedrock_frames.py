@@ -69,7 +69,7 @@ def test_an_exception_keeps_its_name():
 
 def test_an_error_is_all_in_its_headers():
     headers = {":message-type": "error", ":error-code": "InternalError", ":error-message": "Oh."}
-    assert read([message(headers, b"")]) == [{"InternalError": {"message": "Oh."}}]
+    assert read([message(headers, b"")]) == [{"error": {"message": "Oh.", "code": "InternalError"}}]
 
 
 def test_a_message_without_a_kind_is_passed_over():

@@ -92,6 +92,12 @@ def test_ids_of_other_providers_become_ids_that_bedrock_takes():
     assert len(used) == 64
 
 
+def test_a_failed_call_with_an_image_is_none_to_the_api():
+    image = '[{"type":"image","data":"aGk=","mimeType":"image/png"}]'
+    body = asked(HELLO, call("a"), result("a", image, "No such color."))
+    assert "status" not in body["messages"][2]["content"][0]["toolResult"]
+
+
 def test_a_failed_call_is_told_to_models_that_know_of_failures():
     failed = result("a", "", "No such color.")
     content = [{"text": "Error: No such color."}]
@@ -383,7 +389,19 @@ async def test_without_botocore_the_way_out_is_said(
     monkeypatch.setitem(sys.modules, "botocore.session", None)
     with pytest.raises(ConfigurationFailed, match="no credentials") as caught:
         await request_of(provider)
-    assert "AWS_BEARER_TOKEN_BEDROCK" in (caught.value.hint or "")
+    for way in ("AWS_ACCESS_KEY_ID", "AWS_BEARER_TOKEN_BEDROCK", "'copilot-runtime[bedrock]'"):
+        assert way in (caught.value.hint or "")
+
+
+async def test_a_profile_that_nobody_made_is_told(
+    provider: Provider, monkeypatch: pytest.MonkeyPatch
+):
+    pytest.importorskip("botocore")
+    monkeypatch.setenv("AWS_PROFILE", "nobody")
+    with pytest.raises(ConfigurationFailed, match="no credentials") as caught:
+        await request_of(provider)
+    assert "(nobody)" in (caught.value.hint or "")
+    assert "AWS_ACCESS_KEY_ID" in (caught.value.hint or "")
 
 
 @pytest.mark.parametrize(

@@ -1,7 +1,6 @@
 """How much a person may ask, and what they are told when that is spent."""
 
 import logging
-from collections.abc import Sequence
 from contextlib import aclosing
 from datetime import timedelta
 
@@ -10,7 +9,7 @@ import pytest
 from copilot_runtime.adapters import budget
 from copilot_runtime.adapters.budget import BudgetedAdapter
 from copilot_runtime.adapters.fallback import FallbackAdapter
-from copilot_runtime.adapters.scripted import ScriptedAdapter, call, say
+from copilot_runtime.adapters.scripted import ScriptedAdapter, Turn, call, say
 from copilot_runtime.errors import (
     ConfigurationFailed,
     CopilotError,
@@ -18,7 +17,7 @@ from copilot_runtime.errors import (
     NetworkError,
     RateLimited,
 )
-from copilot_runtime.events import Event, Usage
+from copilot_runtime.events import Custom, Event, Usage
 from copilot_runtime.interfaces import Adapter, ChatRequest
 from tests.adapters.asking import HELLO, answer_to
 
@@ -40,7 +39,7 @@ def by(user: str | None) -> ChatRequest:
     return ChatRequest(messages=[HELLO], user=user)
 
 
-def endless(turn: Sequence[Event] = SIXTY) -> ScriptedAdapter:
+def endless(turn: Turn = SIXTY) -> ScriptedAdapter:
     return ScriptedAdapter(*[turn] * 10)
 
 
@@ -138,6 +137,16 @@ async def test_a_cheaper_model_goes_on_when_the_budget_is_spent():
     await answer_to(adapter, by("ada"))
 
     assert await answer_to(adapter, by("ada")) == say("Hi")
+
+
+async def test_a_wish_left_out_costs_nothing_and_keeps_no_other_from_answering():
+    warning = Custom(name="warning", value={"code": "seed"})
+    overloaded = endless([warning, NetworkError("Overloaded.")])
+    adapter = FallbackAdapter(BudgetedAdapter(overloaded, tokens=1), endless(say("Hello")))
+
+    for _ in range(2):
+        assert await answer_to(adapter, by("ada")) == say("Hello")
+    assert len(overloaded.requests) == 2  # the second time, too, there was a budget
 
 
 async def test_closing_it_closes_the_adapter():

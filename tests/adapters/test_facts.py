@@ -51,6 +51,10 @@ def test_a_window_the_provider_does_not_tell_is_taken_from_the_others():
     assert (google.priced[1].context_window, google.context_tokens) == (None, 1_048_576)
 
 
+def test_an_assistants_calls_cost_what_its_model_costs():
+    assert facts_of("openai_assistants", "gpt-4o").priced == facts_of("openai", "gpt-4o").priced
+
+
 def test_a_call_costs_what_the_prices_say_and_cached_tokens_cost_less():
     usage = Usage(model="gpt-4o", input_tokens=1_000, output_tokens=100, cached_tokens=500)
 

@@ -18,7 +18,19 @@ from copilot_runtime.errors import (
     Refused,
     RunStalled,
 )
-from copilot_runtime.events import Custom, Event, TextMessageStart, Usage
+from copilot_runtime.events import (
+    Custom,
+    Event,
+    Raw,
+    ReasoningContent,
+    ReasoningEnd,
+    ReasoningSignature,
+    ReasoningStart,
+    TextMessageContent,
+    TextMessageEnd,
+    TextMessageStart,
+    Usage,
+)
 from copilot_runtime.interfaces import ChatRequest, Events, Parameters, RunInput
 from tests.adapters.asking import HELLO, answer_to, failure_of
 
@@ -71,7 +83,11 @@ async def test_a_wrong_key_can_be_a_reason_to_ask_the_next():
     assert await answer_to(both, REQUEST) == say("Hello")
 
 
-@pytest.mark.parametrize("spoken", [say("Hel")[:2], call("get_time")[:1]], ids=["text", "call"])
+THOUGHT = [ReasoningStart(message_id="r"), ReasoningContent(message_id="r", content="Hm.")]
+SPOKEN = [say("Hel")[:2], call("get_time")[:1], THOUGHT]
+
+
+@pytest.mark.parametrize("spoken", SPOKEN, ids=["text", "call", "thought"])
 async def test_a_failure_after_the_first_word_is_the_persons_to_see(spoken: Sequence[Event]):
     second = ScriptedAdapter(say("Hello"))
 
@@ -81,9 +97,28 @@ async def test_a_failure_after_the_first_word_is_the_persons_to_see(spoken: Sequ
     assert second.requests == []
 
 
-async def test_nothing_is_seen_of_an_adapter_that_never_said_a_word():
-    began = TextMessageStart(message_id="lost")
-    first = ScriptedAdapter([WARNING, began, Usage(model="m"), OVERLOADED])
+NO_WORDS: dict[str, Sequence[Event]] = {
+    "a wish left out": [WARNING],
+    "another custom event": [Custom(name="openaiAssistantAPI", value={"threadId": "t"})],
+    "an event of the provider": [Raw(event={"type": "ping"}, source="provider")],
+    "a count": [Usage(model="m")],
+    "an empty text": [
+        TextMessageStart(message_id="lost"),
+        TextMessageContent(message_id="lost", content=""),
+        TextMessageEnd(message_id="lost"),
+    ],
+    "a thought kept secret": [
+        ReasoningStart(message_id="lost"),
+        ReasoningContent(message_id="lost", content=""),
+        ReasoningSignature(entity_id="lost", value="anthropic:c2ln"),
+        ReasoningEnd(message_id="lost"),
+    ],
+}
+
+
+@pytest.mark.parametrize("case", NO_WORDS)
+async def test_nothing_is_seen_of_an_adapter_that_never_said_a_word(case: str):
+    first = ScriptedAdapter([*NO_WORDS[case], OVERLOADED])
 
     both = FallbackAdapter(first, ScriptedAdapter([WARNING, *say("Hello")]))
 

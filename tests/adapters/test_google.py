@@ -1,7 +1,9 @@
 """What Gemini's chunks become, over HTTP; what all adapters do is in the contract suite."""
 
+import asyncio
 import json
 from collections.abc import AsyncGenerator
+from contextlib import aclosing
 from typing import Any
 
 import pytest
@@ -29,9 +31,9 @@ from copilot_runtime.events import (
     TextMessageStart,
     Usage,
 )
-from tests.adapters.asking import answer_to, failure_of
+from tests.adapters.asking import REQUEST, answer_to, failure_of
 from tests.adapters.contract.fakes import data
-from tests.adapters.provider import Provider, streamed, whole
+from tests.adapters.provider import DONE, END, HEAD, Provider, piece, streamed, whole
 
 pytestmark = pytest.mark.anyio
 
@@ -231,3 +233,49 @@ async def test_nonsense_is_an_error_that_says_so(
     _, error = await failure_of(google)
     assert isinstance(error, CopilotError)
     assert "not a stream of Gemini's chunks" in error.message
+
+
+async def test_a_reason_with_every_chunk_ends_no_message(google: GoogleAdapter, provider: Provider):
+    chunks = chunk({"text": "One "}, **STOP), chunk({"text": "text."}, **STOP)
+    assert await events_of(google, provider, *chunks) == [
+        TextMessageStart(message_id="r1"),
+        TextMessageContent(message_id="r1", content="One "),
+        TextMessageContent(message_id="r1", content="text."),
+        TextMessageEnd(message_id="r1"),
+    ]
+
+
+async def test_drafts_of_an_image_are_thoughts(google: GoogleAdapter, provider: Provider):
+    draft = {"inlineData": {"mimeType": "image/png", "data": PNG}, "thought": True}
+    assert await events_of(google, provider, chunk(draft), chunk(**STOP)) == []
+
+
+async def test_an_image_may_be_large(google: GoogleAdapter, provider: Provider):
+    image = {"inlineData": {"mimeType": "image/png", "data": "A" * 12_000_000}}
+    (activity,) = await events_of(google, provider, chunk(image, **STOP))
+    assert isinstance(activity, Activity)
+
+
+async def test_a_gateway_may_say_that_it_is_done(google: GoogleAdapter, provider: Provider):
+    provider.answer(streamed(data(chunk({"text": "Hi"}, **STOP)), DONE))
+    assert len(await answer_to(google)) == 4
+
+
+async def test_an_error_between_two_events_is_told(google: GoogleAdapter, provider: Provider):
+    heard = asyncio.Event()
+    error = {"error": {"code": 503, "status": "UNAVAILABLE", "message": "Overloaded."}}
+    begun = piece(data(chunk({"text": "Hi"})))
+    provider.answer([HEAD, begun, heard, piece(json.dumps(error, indent=1).encode()), END])
+    with pytest.raises(NetworkError, match="Overloaded"):
+        async with aclosing(google.stream(REQUEST)) as events:
+            async for event in events:
+                if isinstance(event, TextMessageContent):
+                    heard.set()
+
+
+async def test_an_address_may_be_that_of_the_host_alone(provider: Provider):
+    google = GoogleAdapter("gemini-3-flash", base_url=f"{provider.url}/", api_key="k" * 20)
+    provider.answer(streamed(data(chunk({"text": "Hi"}, **STOP))))
+    await answer_to(google)
+    await google.aclose()
+    assert provider.requests[0].line.startswith("POST /v1beta/models/gemini-3-flash:stream")

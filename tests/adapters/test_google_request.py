@@ -269,7 +269,7 @@ async def test_vertex_in_express_mode_is_asked_with_a_key(provider: Provider):
 
 async def test_a_tuned_model_keeps_its_path(provider: Provider):
     path, _ = await requests_of(provider, model="tunedModels/mine", api_key="k1")
-    assert path == "/tunedModels/mine:streamGenerateContent?alt=sse"
+    assert path == "/v1beta/tunedModels/mine:streamGenerateContent?alt=sse"
 
 
 class Credentials:

@@ -1,7 +1,10 @@
 """What LangChain's chat models, chains and plain functions become."""
 
+import sys
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from importlib import import_module
 from itertools import count
+from types import ModuleType
 from typing import Any
 
 import pytest
@@ -304,7 +307,46 @@ async def test_an_error_nobody_knows_stays_what_it_is() -> None:
 
 
 def test_a_model_by_its_name_needs_the_package(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(__import__("sys").modules, "langchain.chat_models", None)
+    monkeypatch.setitem(sys.modules, "langchain.chat_models", None)
 
-    with pytest.raises(MissingPackage, match=r"copilot-runtime\[langchain\]"):
+    with pytest.raises(MissingPackage, match=r"package 'langchain'.*: pip install langchain$"):
         LangChainAdapter("openai:gpt-4o")
+
+
+def test_a_model_by_its_name_needs_the_package_of_its_provider(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def init_chat_model(name: str) -> None:
+        try:
+            import_module("langchain_not_there.chat_models")
+        except ImportError as error:
+            raise ImportError("Please install it.") from error  # as LangChain does
+
+    installed = ModuleType("langchain.chat_models")
+    installed.__dict__["init_chat_model"] = init_chat_model
+    monkeypatch.setitem(sys.modules, "langchain.chat_models", installed)
+
+    with pytest.raises(MissingPackage) as caught:
+        LangChainAdapter("not-there:gpt-4o")
+
+    assert caught.value.message == (
+        "The chat model 'not-there:gpt-4o' needs the package 'langchain-not-there'. "
+        "Install it with: pip install langchain-not-there"
+    )
+
+
+def test_langchain_itself_names_the_package_of_a_provider(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    pytest.importorskip("langchain.chat_models")
+    monkeypatch.setitem(sys.modules, "langchain_openai", None)
+
+    with pytest.raises(MissingPackage, match=r"pip install langchain-openai$"):
+        LangChainAdapter("openai:gpt-4o")
+
+
+def test_a_name_that_says_no_provider_is_explained() -> None:
+    pytest.importorskip("langchain.chat_models")
+
+    with pytest.raises(ConfigurationFailed, match="knows no chat model 'no-such-model'"):
+        LangChainAdapter("no-such-model")

@@ -11,6 +11,7 @@ from tests.adapters.asking import called, failure_of, said
 from tests.adapters.provider import (
     CLOSE,
     DONE,
+    END,
     HANG,
     HEAD,
     RESET,
@@ -172,3 +173,14 @@ async def test_a_premature_close_is_reported_as_the_node_runtime_does(
 async def test_an_endless_event_is_an_error(provider: Provider, adapter: OpenAIAdapter):
     provider.answer([HEAD, *[piece(b"x" * 2**20)] * 10, HANG])
     assert "larger than" in (await failure_of(adapter))[1].message
+
+
+async def test_an_error_in_the_answer_tells_the_id_of_its_request(
+    provider: Provider, adapter: OpenAIAdapter
+):
+    head = HEAD.replace(b"\r\n\r\n", b"\r\nx-request-id: req-7\r\n\r\n")
+    broken = b'data: {"error": {"code": "429", "message": "Slow down"}}\n\n'
+    provider.answer([head, piece(text("Par")), piece(broken), END])
+    _, error = await failure_of(adapter)
+    assert isinstance(error, RateLimited)
+    assert error.hint == "Model: 'gpt-4o'. Request id: req-7."

@@ -87,7 +87,11 @@ async def test_its_key_and_address_count(provider: Provider, client: "AsyncOpenA
         "tools": [
             {
                 "type": "function",
-                "function": {"name": "a", "description": "", "parameters": {"type": "object"}},
+                "function": {
+                    "name": "a",
+                    "description": "",
+                    "parameters": {"type": "object", "properties": {}},
+                },
             }
         ],
         "temperature": 0,

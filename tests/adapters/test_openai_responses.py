@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from copilot_runtime.adapters.openai import OpenAIAdapter
-from copilot_runtime.errors import Misuse, NetworkError, Refused
-from copilot_runtime.events import ReasoningContent, ReasoningSignature, Usage
+from copilot_runtime.errors import ConfigurationFailed, CopilotError, Misuse, NetworkError, Refused
+from copilot_runtime.events import Activity, Event, ReasoningContent, ReasoningSignature, Usage
 from copilot_runtime.interfaces import ChatRequest, Parameters
 from copilot_runtime.messages import MediaPart, ReasoningMessage, TextMessage
 from tests.adapters.asking import HELLO, RED, answer_to, called, failure_of, said
@@ -64,7 +64,7 @@ async def test_tools_are_as_lax_as_elsewhere(provider: Provider, adapter: OpenAI
         "type": "function",
         "name": "setColor",
         "description": "",
-        "parameters": {"type": "object"},
+        "parameters": {"type": "object", "properties": {}},
         "strict": False,
     }
 
@@ -110,7 +110,7 @@ async def test_a_whole_answer_instead_of_a_stream_is_read(
     assert await answer_to(adapter) == [
         *said("Hi", id="resp_1"),
         *called("setColor", RED, parent="resp_1"),
-        Usage(model="m", provider="OpenAI", stop_reason="tool_calls"),
+        Usage(model="m", provider="openai", stop_reason="tool_calls"),
     ]
 
 
@@ -154,3 +154,49 @@ async def test_a_video_cannot_be_shown(adapter: OpenAIAdapter):
 def test_there_are_two_apis():
     with pytest.raises(Misuse, match="not 'completions'"):
         OpenAIAdapter(api="completions")  # pyright: ignore[reportArgumentType]  # the mistake
+
+
+CALL = {"type": "function_call", "call_id": "call_1", "name": "setColor"}
+HI = {"type": "message", "content": [{"type": "output_text", "text": "Hi"}]}
+
+
+@pytest.mark.parametrize(
+    ("items", "events"),
+    [
+        ([HI], said("Hi", id="resp_1")),
+        ([{**CALL, "arguments": RED}], called("setColor", RED, parent="resp_1")),
+        ([{**CALL, "arguments": ""}], called("setColor", parent="resp_1")),
+    ],
+)
+@pytest.mark.parametrize("told", ["done", "added and done", "completed"])
+async def test_an_item_without_deltas_is_taken_once(
+    provider: Provider, adapter: OpenAIAdapter, told: str, items: list[Any], events: list[Event]
+):
+    item = items[0]
+    empty = {**item, **({"content": []} if "content" in item else {"arguments": ""})}
+    added = event("response.output_item.added", output_index=0, item=empty)
+    done = event("response.output_item.done", output_index=0, item=item)
+    came = {"done": [done], "added and done": [added, done], "completed": []}[told]
+    provider.answer(playing(*came, output=items))
+    assert [e for e in await answer_to(adapter) if not isinstance(e, Usage)] == events
+
+
+async def test_an_image_the_model_made_is_an_activity(provider: Provider, adapter: OpenAIAdapter):
+    image = {"type": "image_generation_call", "result": "UklG", "output_format": "webp"}
+    done = event("response.output_item.done", output_index=0, item=image)
+    provider.answer(playing(done, output=[image]))
+    activity, _ = await answer_to(adapter)
+    assert isinstance(activity, Activity)
+    assert activity.content == {"mimeType": "image/webp", "data": "UklG"}
+
+
+@pytest.mark.parametrize(
+    ("code", "kind"),
+    [("invalid_prompt", ConfigurationFailed), ("image_content_policy_violation", Refused)],
+)
+async def test_what_the_request_did_is_told_from_what_the_server_did(
+    provider: Provider, adapter: OpenAIAdapter, code: str, kind: type[CopilotError]
+):
+    provider.answer(playing(last="failed", error={"code": code, "message": "No."}))
+    _, error = await failure_of(adapter)
+    assert type(error) is kind

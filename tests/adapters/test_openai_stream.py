@@ -1,5 +1,7 @@
 """What becomes of the chunks of a chat completions stream, over a real connection."""
 
+import asyncio
+import json
 from collections.abc import Sequence
 from itertools import count
 from typing import Any
@@ -12,6 +14,7 @@ from copilot_runtime.events import (
     ActionExecutionArgs,
     ActionExecutionEnd,
     ActionExecutionStart,
+    Activity,
     Event,
     ReasoningContent,
     ReasoningEnd,
@@ -41,6 +44,8 @@ from tests.adapters.provider import (
 
 pytestmark = pytest.mark.anyio
 
+STOPPED = {"finish_reason": "stop"}
+
 
 @pytest.fixture(autouse=True)
 def ids(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -50,6 +55,12 @@ def ids(monkeypatch: pytest.MonkeyPatch) -> None:
 
 ANSWERS: dict[str, tuple[Sequence[Step], Sequence[Event]]] = {
     "text": (saying(text(""), text("Hel"), text("lo é 🙂")), said("Hel", "lo é 🙂")),
+    "signs of life": (saying(b"data: \n\n", text("Hi"), b"data:\n\n"), said("Hi")),
+    "an end with a blank": (streamed(text("Hi"), finish(), b"data: [DONE] \n\n"), said("Hi")),
+    "words after the end": (
+        streamed(text("Hi"), finish(), text("there"), DONE),
+        [*said("Hi"), *said("there", id="chatcmpl-1-2")],
+    ),
     "nothing": (saying(chunk({"role": "assistant", "content": ""})), []),
     "a call in pieces": (
         saying(
@@ -193,7 +204,7 @@ ANSWERS: dict[str, tuple[Sequence[Step], Sequence[Event]]] = {
         saying(chunk({"refusal": "I can't"}), chunk({"refusal": " do that."})),
         [
             *said("I can't", " do that."),
-            Usage(model="m", provider="OpenAI", stop_reason="refusal"),
+            Usage(model="m", provider="openai", stop_reason="refusal"),
         ],
     ),
     "thoughts, then text": (
@@ -222,7 +233,7 @@ ANSWERS: dict[str, tuple[Sequence[Step], Sequence[Event]]] = {
     ),
     "an answer cut at its limit": (
         saying(text("Once upon"), reason="length"),
-        [*said("Once upon"), Usage(model="m", provider="OpenAI", stop_reason="length")],
+        [*said("Once upon"), Usage(model="m", provider="openai", stop_reason="length")],
     ),
     "token counts": (
         streamed(
@@ -241,7 +252,7 @@ ANSWERS: dict[str, tuple[Sequence[Step], Sequence[Event]]] = {
                 output_tokens=2,
                 cached_tokens=4,
                 reasoning_tokens=1,
-                provider="OpenAI",
+                provider="openai",
                 stop_reason="stop",
             ),
         ],
@@ -302,7 +313,7 @@ ANSWERS: dict[str, tuple[Sequence[Step], Sequence[Event]]] = {
                 model="m",
                 input_tokens=1,
                 output_tokens=2,
-                provider="OpenAI",
+                provider="openai",
                 stop_reason="tool_calls",
             ),
         ],
@@ -336,3 +347,34 @@ async def test_ids_the_conversation_already_has_are_not_used_again(
         *said("Hi", id="ck-1"),
         *called("setColor", RED, id="ck-2", parent="ck-1"),
     ]
+
+
+async def test_blanks_before_an_answer_that_is_no_stream_are_signs_of_life(
+    provider: Provider, adapter: OpenAIAdapter
+):
+    answered = asyncio.Event()
+    message = {"id": "chatcmpl-1", "choices": [{"message": {"content": "Hi"}, **STOPPED}]}
+    provider.answer([HEAD, piece(b"\n "), answered, piece(json.dumps(message).encode()), END])
+    asking = asyncio.create_task(answer_to(adapter))
+    await provider.until_asked(1)
+    for _ in range(20):  # until what was sent so far has been read
+        await asyncio.sleep(0)
+    answered.set()
+    assert await asking == said("Hi")
+
+
+@pytest.mark.parametrize(
+    ("url", "content"),
+    [
+        ("data:image/webp;base64,UklG", {"mimeType": "image/webp", "data": "UklG"}),
+        ("https://x.example/a.png", {"url": "https://x.example/a.png"}),
+    ],
+)
+async def test_an_image_the_model_made_is_an_activity(
+    provider: Provider, adapter: OpenAIAdapter, url: str, content: Any
+):
+    image = {"type": "image_url", "image_url": {"url": url}}
+    provider.answer(saying(chunk({"content": "", "images": [image]})))
+    (activity,) = await answer_to(adapter)
+    assert isinstance(activity, Activity)
+    assert (activity.activity_type, activity.content) == ("image", content)

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from copilot_runtime.adapters._media import IMAGE_TOKENS
-from copilot_runtime.adapters._prepare import NO_RESULT, Exchange, Item, fitted, prepared
+from copilot_runtime.adapters._prepare import NO_RESULT, Exchange, Item, Thought, fitted, prepared
 from copilot_runtime.messages import (
     ActionExecutionMessage,
     ActivityMessage,
@@ -216,3 +216,22 @@ def test_huge_results_of_this_turn_are_shortened_and_never_dropped():
 def test_one_huge_question_is_sent_as_it_is():
     items: list[Item] = [said("old"), said("x" * 1_000_000)]
     assert fitted(items, 1_000) == [items[1]]
+
+
+def test_a_thought_that_led_to_nothing_is_dropped():
+    question = TextMessage(id="u1", role="user", content="Hm?")
+    rules = TextMessage(id="s1", role="system", content="Be kind.")
+    answer = TextMessage(id="a1", role="assistant", content="Yes.")
+    thoughts = [ReasoningMessage(id=f"t{n}", content="", signature="acme:x") for n in range(3)]
+    history = [question, thoughts[0], question, thoughts[1], rules, answer, thoughts[2]]
+
+    kept = prepared(history, "acme")
+
+    assert [item.id for item in kept if isinstance(item, Thought)] == ["t1"]
+
+
+def test_half_a_character_makes_no_arguments_unreadable():
+    call = ActionExecutionMessage(id="c", name="say", arguments=r'{"text":"\ud83d"}')
+    (exchange,) = prepared([call])
+    assert isinstance(exchange, Exchange)
+    assert exchange.call == call

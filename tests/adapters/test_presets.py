@@ -9,10 +9,18 @@ from copilot_runtime.adapters import ADAPTERS, presets
 from copilot_runtime.adapters._presets import PRESETS
 from copilot_runtime.adapters.openai import OpenAIAdapter
 from copilot_runtime.errors import ConfigurationFailed, Misuse, NetworkError
-from copilot_runtime.events import Event, ReasoningSignature, Usage
+from copilot_runtime.events import (
+    Event,
+    ReasoningContent,
+    ReasoningEnd,
+    ReasoningSignature,
+    ReasoningStart,
+    Usage,
+)
 from copilot_runtime.interfaces import Action, ChatRequest, Parameters
 from copilot_runtime.messages import (
     ActionExecutionMessage,
+    ImageMessage,
     Message,
     ReasoningMessage,
     ResultMessage,
@@ -20,7 +28,7 @@ from copilot_runtime.messages import (
 )
 from copilot_runtime.registry import Registry
 from copilot_runtime.transcript import messages_of
-from tests.adapters.asking import answer_to
+from tests.adapters.asking import answer_to, said
 from tests.adapters.provider import (
     DONE,
     Provider,
@@ -162,6 +170,22 @@ async def test_mistral_gets_ids_as_it_likes_them(provider: Provider, ask: Ask):
     assert [m["tool_call_id"] for m in messages if m["role"] == "tool"] == [made, kept]
 
 
+@pytest.mark.parametrize("api", ["chat", "responses"])
+async def test_openai_takes_no_ids_longer_than_its_own(provider: Provider, ask: Ask, api: str):
+    call = ActionExecutionMessage(id="x" * 90, name="set", arguments="{}")
+    result = ResultMessage(id="r", call_id=call.id, name="set", result="done")
+    if api == "responses":
+        completed = b'data: {"type": "response.completed", "response": {}}\n\n'
+        provider.answer(streamed(completed))
+    await ask("openai", HELLO, call, result, api=api)
+    if api == "responses":
+        ids = [item["call_id"] for item in sent(provider).body["input"][1:]]
+    else:
+        _, made, told = sent(provider).body["messages"]
+        ids = [made["tool_calls"][0]["id"], told["tool_call_id"]]
+    assert ([len(id) for id in ids], len(set(ids))) == ([40, 40], 1)
+
+
 async def test_deepseek_gets_its_thoughts_back_beside_their_calls(provider: Provider, ask: Ask):
     thought, call = chunk({"reasoning_content": "Hm."}), tool("{}", id="call_1", name="set")
     provider.answer(streamed(thought, tools(call), finish("tool_calls"), DONE))
@@ -252,3 +276,58 @@ async def test_a_schema_is_strict_if_it_can_be(
 async def test_what_is_unsupported_is_warned_of_or_refused(ask: Ask):
     with pytest.raises(Misuse, match="'warn' or 'refuse', not 'ignore'"):
         await ask("groq", unsupported="ignore")
+
+
+async def test_mistral_hears_messages_in_the_order_it_insists_on(provider: Provider, ask: Ask):
+    call = ActionExecutionMessage(id="abcdefghi", name="set", arguments="{}")
+    result = ResultMessage(id="r", call_id="abcdefghi", name="set", result="done")
+    rules = TextMessage(id="s", role="system", content="Be kind.")
+    await ask("mistral", HELLO, call, result, HELLO, rules, call, HELLO)
+    roles = [message["role"] for message in sent(provider).body["messages"]]
+    assert roles == ["system", "user", "assistant", "tool", "assistant", "user", "user"]
+
+
+async def test_mistral_is_asked_by_the_user_at_last(provider: Provider, ask: Ask):
+    answer = TextMessage(id="a", role="assistant", content="Hi")
+    rules = TextMessage(id="s", role="system", content="Sum it up.")
+    await ask("mistral", HELLO, answer, rules)
+    assert sent(provider).body["messages"][-1] == {"role": "user", "content": "Sum it up."}
+    await ask("mistral", HELLO, answer)
+    assert sent(provider).body["messages"][-1] == {"role": "user", "content": "Please go on."}
+
+
+@pytest.mark.parametrize(
+    ("name", "path"),
+    [
+        *(("ollama", "/v1"), ("groq", "/openai/v1"), ("unify", "/v0"), ("openai", "")),
+        ("azure", "/openai/v1"),
+    ],
+)
+async def test_an_address_may_be_that_of_the_host_alone(
+    provider: Provider, ask: Ask, name: str, path: str
+):
+    await ask(name, base_url=f"{provider.url}/")
+    assert sent(provider).line == f"POST {path}/chat/completions HTTP/1.1"
+
+
+async def test_an_image_of_long_ago_is_told_of_where_none_can_be_shown(
+    provider: Provider, ask: Ask
+):
+    image = ImageMessage(id="i", role="user", format="png", bytes="iVBO")
+    await ask("deepseek", image, HELLO)
+    (part,) = sent(provider).body["messages"][0]["content"]
+    assert part["text"].startswith("[Here was the image (image/png). It is left out:")
+    with pytest.raises(Misuse):
+        await ask("deepseek", image)
+
+
+async def test_a_thought_ends_where_the_answer_begins(provider: Provider, ask: Ask):
+    both = chunk({"reasoning_content": "Hm.", "content": "Y"})
+    provider.answer(saying(both, text("es.")))
+    assert await ask("deepseek") == [
+        ReasoningStart(message_id="chatcmpl-1-reasoning"),
+        ReasoningContent(message_id="chatcmpl-1-reasoning", content="Hm."),
+        ReasoningSignature(entity_id="chatcmpl-1-reasoning", value="deepseek:unsigned"),
+        ReasoningEnd(message_id="chatcmpl-1-reasoning"),
+        *said("Y", "es."),
+    ]

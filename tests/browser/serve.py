@@ -5,23 +5,15 @@ import socket
 from pathlib import Path
 
 import uvicorn
-from starlette.staticfiles import StaticFiles
-from starlette.types import ASGIApp, Receive, Scope, Send
+from starlette.types import ASGIApp
 
 from copilot_runtime import CopilotRuntime, OpenAIAdapter
+from tests.browser.origin import one_origin
 
 
 def page_and_runtime(page: Path, model: str) -> ASGIApp:
-    """Return an app with the runtime at `/graphql` and the page everywhere else."""
     adapter = OpenAIAdapter(model="gpt-4o", base_url=f"{model}/v1", api_key="sk-wrong")
-    runtime = CopilotRuntime(adapter=adapter).app(path="/graphql")
-    files = StaticFiles(directory=page, html=True)
-
-    async def app(scope: Scope, receive: Receive, send: Send) -> None:
-        ours = scope["type"] == "lifespan" or scope["path"].startswith("/graphql")
-        await (runtime if ours else files)(scope, receive, send)
-
-    return app
+    return one_origin(page, CopilotRuntime(adapter=adapter))
 
 
 def main() -> None:

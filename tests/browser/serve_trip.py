@@ -7,31 +7,24 @@ from pathlib import Path
 from typing import Any
 
 import uvicorn
-from starlette.staticfiles import StaticFiles
-from starlette.types import ASGIApp, Receive, Scope, Send
+from starlette.types import ASGIApp
 
 from copilot_runtime import CopilotRuntime, OpenAIAdapter
 from copilot_runtime.threads.address import store_at
+from tests.browser.origin import one_origin
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "react-v2" / "server.py"
 
 
 def page_and_runtime(page: Path, model: str, threads: Path) -> ASGIApp:
-    """Return an app with the runtime at `/graphql` and the page everywhere else."""
     example = _example()
     adapter = OpenAIAdapter(model="gpt-4o", base_url=f"{model}/v1", api_key="sk-wrong")
     runtime = CopilotRuntime(
         adapter=adapter,
         agents={example.AGENT: example.TripAgent(adapter)},
         threads=store_at(f"sqlite:{threads}"),
-    ).app(path="/graphql")
-    files = StaticFiles(directory=page, html=True)
-
-    async def app(scope: Scope, receive: Receive, send: Send) -> None:
-        ours = scope["type"] == "lifespan" or scope["path"].startswith("/graphql")
-        await (runtime if ours else files)(scope, receive, send)
-
-    return app
+    )
+    return one_origin(page, runtime)
 
 
 def _example() -> Any:

@@ -43,19 +43,22 @@ ASKED = Parameters(
 )
 
 
-def asked_by(door: str, properties: dict[str, Any]) -> Parameters:
-    """Return what the adapter is asked for a page with these properties."""
+def asked_by(door: str, properties: dict[str, Any], **more: Any) -> Parameters:
+    """Return what the adapter is asked for a page with these properties.
+
+    `more` is beside them in the request: for v1 in its `data`.
+    """
     adapter = ScriptedAdapter(say("Hello"))
     runtime = CopilotRuntime(
         adapter=adapter, settings=Settings(threads="memory", shared_state=False)
     )
     with TestClient(runtime.app()) as client:
         if door == "graphql":
-            body = chat(user("Hi"), query=PLAIN)
+            body = chat(user("Hi"), query=PLAIN, **more)
             body["variables"]["properties"] = properties
             answer = client.post("/graphql", json=body)
         else:
-            body = run_input(forwardedProps=properties)
+            body = run_input(forwardedProps=properties, **more)
             answer = client.post("/graphql/agent/default/run", json=body)
     assert "Hello" in answer.text
     return adapter.requests[0].parameters
@@ -67,6 +70,42 @@ doors = pytest.mark.parametrize("door", ["graphql", "agui"])
 @doors
 def test_every_wish_of_a_page_reaches_the_adapter(door: str) -> None:
     assert asked_by(door, {"forwardedParameters": WISHES}) == ASKED
+
+
+def test_a_client_of_v1_has_a_place_of_its_own_for_six_of_them() -> None:
+    six = {
+        "model": "other",
+        "temperature": 0,
+        "maxTokens": 9,
+        "stop": ["END"],
+        "toolChoice": "function",
+        "toolChoiceFunctionName": "f",
+    }
+    asked = Parameters(
+        model="other",
+        temperature=0,
+        max_tokens=9,
+        stop=["END"],
+        tool_choice="function",
+        tool_choice_name="f",
+    )
+
+    assert asked_by("graphql", {}, forwardedParameters=six) == asked
+
+
+def test_what_a_page_says_in_its_properties_wins_over_that_place() -> None:
+    properties = {"forwardedParameters": {"temperature": 1, "seed": 7}}
+    place = {"temperature": 0, "model": "other"}
+
+    asked = asked_by("graphql", properties, forwardedParameters=place)
+
+    assert asked == Parameters(model="other", temperature=1, seed=7)
+
+
+def test_a_client_of_ag_ui_asks_in_its_forwarded_props_and_nowhere_else() -> None:
+    asked = asked_by("agui", {"model": "Volvo"}, forwardedParameters={"model": "other"})
+
+    assert asked == Parameters()
 
 
 @doors

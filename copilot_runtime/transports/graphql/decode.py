@@ -37,6 +37,7 @@ from copilot_runtime.transports.graphql.inputs import (
     MessageInput,
     MetaEventInput,
 )
+from copilot_runtime.transports.graphql.outputs import ASSISTANT
 from copilot_runtime.transports.parameters import with_wishes
 
 logger = logging.getLogger(__name__)
@@ -59,7 +60,7 @@ def run_input(
     session = data.agent_session or None
     request_type = data.metadata.request_type.value if data.metadata.request_type else "Chat"
     return RunInput(
-        thread_id=data.thread_id or str(uuid4()),
+        thread_id=data.thread_id or (session and session.thread_id) or str(uuid4()),
         run_id=new_id(),
         messages=_messages(data.messages),
         agent=session.agent_name if session else None,
@@ -197,7 +198,7 @@ def _extensions(data: GenerateCopilotResponseInput) -> dict[str, Any]:
     if not assistant:
         return {}
     return {
-        "openaiAssistantAPI": {
+        ASSISTANT: {
             "runId": assistant.run_id or None,
             "threadId": assistant.thread_id or None,
         }

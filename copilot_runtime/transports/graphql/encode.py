@@ -12,6 +12,7 @@ from typing import Any
 from copilot_runtime.events import (
     ActionExecutionArgs,
     ActionExecutionEnd,
+    Custom,
     Event,
     Interrupt,
     RunFailed,
@@ -40,6 +41,9 @@ _NO_MORE = b'{"hasNext":false}'
 
 _CONSTANT = {"status", "__typename"}
 """The deferred fields that depend on nothing but the status."""
+
+_TOLD_LATER = {"runId", "extensions"}
+"""The fields of the response that a run may tell once it has begun."""
 
 
 @dataclass(slots=True)
@@ -107,6 +111,8 @@ class Encoder:
                 self._close(key, None)
             case Interrupt():
                 self._meta_event(event)
+            case Custom():
+                self._told(event)
             case RunFinished() | RunFailed():
                 self._end(event)
             case _:
@@ -165,6 +171,21 @@ class Encoder:
         if later := field.selection.later[type(message.output).__name__]:
             status = message_status(last, message.broken)
             self._later(later, message.output, status, message.path)
+
+    def _told(self, event: Custom) -> None:
+        """Add what the first payload could not know: where an assistant keeps the conversation.
+
+        Node waits with its first payload instead, for the assistant to begin.
+        """
+        assert self._response is not None
+        if (found := self._response.kept_by(event)) is None:
+            return
+        self._response = found
+        self._flush()
+        fields = [field for field in self._plan.head if field.name in _TOLD_LATER]
+        if fields:
+            data = dumps(project(fields, found))
+            self._patches.append(b'{"data":%b,"path":%b]}' % (data, self._root))
 
     def _meta_event(self, event: Interrupt) -> None:
         self._flush()

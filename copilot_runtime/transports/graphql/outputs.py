@@ -6,7 +6,7 @@ waits for another. `encode.py` writes the same objects without resolving them.
 
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Any
 
@@ -19,13 +19,17 @@ from copilot_runtime.events import (
     ActionExecutionResult,
     ActionExecutionStart,
     AgentState,
+    Custom,
     Event,
     Interrupt,
+    Raw,
     RunFailed,
     RunFinished,
+    RunStarted,
     TextMessageContent,
     TextMessageEnd,
     TextMessageStart,
+    Usage,
 )
 from copilot_runtime.interfaces import START, Cursor, Runs
 from copilot_runtime.jsontext import dumps
@@ -226,12 +230,42 @@ class ExtensionsResponse:
     openai_assistant_api: OpenAIApiAssistantAPIResponse | None = None
 
 
+ASSISTANT = "openaiAssistantAPI"
+"""The custom event that says where an assistant keeps the conversation, and the extension that
+tells a client, which sends it with its next request."""
+
+_BEFORE_WORDS = (RunStarted, Custom, Raw, Usage)
+
+
 @strawberry.type
 class CopilotResponse:
     thread_id: str
     run_id: str | None = None
     extensions: ExtensionsResponse | None = None
     place: strawberry.Private[Place | None] = None
+
+    async def told(self) -> "CopilotResponse":
+        """Return the response with what its run says of it before it says anything else."""
+        assert self.place is not None
+        async with aclosing(self.place.events()) as events:
+            async for _, event in events:
+                if (found := self.kept_by(event)) is not None:
+                    return found
+                if not isinstance(event, _BEFORE_WORDS):
+                    break
+        return self
+
+    def kept_by(self, event: Event) -> "CopilotResponse | None":
+        """Return the response of an assistant that keeps the conversation, if the event says so."""
+        match event:
+            case Custom(name=name, value={"threadId": str(thread), "runId": str(run)}) if (
+                name == ASSISTANT
+            ):
+                kept = OpenAIApiAssistantAPIResponse(run_id=run, thread_id=thread)
+                told = ExtensionsResponse(openai_assistant_api=kept)
+                return replace(self, run_id=run, extensions=told)
+            case _:
+                return None
 
     @strawberry.field
     async def status(self) -> ResponseStatus:

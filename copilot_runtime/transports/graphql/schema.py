@@ -11,6 +11,7 @@ from strawberry import UNSET
 from strawberry.extensions import SchemaExtension
 from strawberry.types import ExecutionContext, Info
 
+from copilot_runtime.agents.remote_agents import KnownAgents
 from copilot_runtime.transports.graphql import outputs, statuses
 from copilot_runtime.transports.graphql.context import Context
 from copilot_runtime.transports.graphql.decode import run_input
@@ -56,6 +57,8 @@ class Query:
     async def available_agents(self, info: CopilotInfo) -> AgentsResponse:
         context = info.context
         agents = await context.runs.agents_for(context.caller)
+        if isinstance(agents, KnownAgents):
+            agents.check()
         return AgentsResponse(
             agents=[
                 Agent(id=name, name=name, description=getattr(agent, "description", "") or "")
@@ -85,7 +88,8 @@ class Mutation:
         data: GenerateCopilotResponseInput,
         properties: JSONObject | None = UNSET,
     ) -> CopilotResponse:
-        return await respond(info.context, data, properties or None)
+        response = await respond(info.context, data, properties or None)
+        return await response.told()
 
     @strawberry.mutation(
         description="Stop a run that a subscription started. True when it was still going on."

@@ -2,6 +2,7 @@ from collections.abc import AsyncGenerator
 
 import pytest
 
+from tests.adapters.contract.clock import Clock
 from tests.adapters.contract.fakes import FAKES, Fake, make_fake
 
 
@@ -10,3 +11,9 @@ async def fake(request: pytest.FixtureRequest, anyio_backend: str) -> AsyncGener
     del anyio_backend  # which only has to be there first
     async with make_fake(request.param) as fake:
         yield fake
+
+
+@pytest.fixture
+async def clock(anyio_backend: str, monkeypatch: pytest.MonkeyPatch) -> Clock:
+    del anyio_backend  # as above
+    return Clock(monkeypatch)

@@ -54,11 +54,18 @@ class Response:
 class ProviderError(Exception):
     """What a provider's client raises: they have a `status_code`, and the response."""
 
-    def __init__(self, message: str, status_code: int, code: str | None = None) -> None:
+    def __init__(
+        self,
+        message: str,
+        status_code: int,
+        code: str | None = None,
+        retry_after: float | None = None,
+    ) -> None:
         super().__init__(message)
         self.status_code = status_code
         self.code = code
-        self.response = Response({"x-request-id": "req-7"})
+        wait = {} if retry_after is None else {"retry-after": f"{retry_after:g}"}
+        self.response = Response({"x-request-id": "req-7", **wait})
 
 
 @dataclass
@@ -197,9 +204,9 @@ async def _chunks(steps: Sequence[Step]) -> AsyncIterator[AIMessageChunk]:
                 )
             case Stop(reason):
                 yield _chunk("", response_metadata={"finish_reason": reason})
-            case Fails(status, kind, _, message):
+            case Fails(status, kind, retry_after, message):
                 code = {"context_length": "context_length_exceeded"}.get(kind, kind)
-                raise ProviderError(message, status, code or None)
+                raise ProviderError(message, status, code or None, retry_after)
             case ErrorInStream(kind, message):
                 raise ProviderError(message, _STATUSES[kind])
             case Breaks():

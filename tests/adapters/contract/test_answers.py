@@ -5,8 +5,9 @@ import json
 
 import pytest
 
+from copilot_runtime.adapters import ADAPTERS
 from copilot_runtime.events import TextMessageContent
-from copilot_runtime.messages import TextMessage
+from copilot_runtime.messages import ActionExecutionMessage, ResultMessage, TextMessage
 from copilot_runtime.transcript import messages_of
 from tests.adapters.contract.asking import (
     HELLO,
@@ -38,6 +39,9 @@ from tests.adapters.contract.fakes import (
 )
 
 pytestmark = pytest.mark.anyio
+
+ADAPTER_OF = {"openai_responses": "openai"}
+"""Lines of `LACKING` that are no adapters of their own → whose they are."""
 
 RED = '{"color":"red"}'
 TEXT = ["text_message_start", "text_message_content", "text_message_end"]
@@ -235,7 +239,8 @@ async def test_tokens_are_counted(fake: Fake):
     usage = usage_in(await answer(fake))
     assert (usage.input_tokens, usage.output_tokens) == (90, 20)
     assert usage.model
-    assert usage.provider
+    assert usage.provider == ADAPTER_OF.get(fake.name, fake.name)
+    assert usage.provider in ADAPTERS
 
 
 async def test_cached_tokens_are_a_part_of_those_that_went_in(fake: Fake):
@@ -296,3 +301,17 @@ async def test_ids_are_new_in_each_answer(fake: Fake):
 
     ids = [event.message_id for event in [*first, *second] if event.type == "text_message_start"]
     assert len(set(ids)) == 2
+
+
+async def test_an_answer_to_a_result_is_another_message_than_the_call(fake: Fake):
+    needs(fake, "calls")
+    fake.plays(*calls("call_1", RED), Stop("tool_calls"))
+    fake.plays(Say("Done."), Stop())
+    adapter = fake.adapter()
+    (call,) = messages_of(await answer_of(adapter))
+    assert isinstance(call, ActionExecutionMessage)
+    result = ResultMessage(id="r1", call_id=call.id, name=call.name, result="done")
+
+    (text,) = messages_of(await answer_of(adapter, asking(HELLO, call, result)))
+
+    assert text.id not in (call.id, call.parent_id)

@@ -1,11 +1,13 @@
 """What every adapter asks of its provider, in common words."""
 
 import json
+import re
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
-from copilot_runtime.adapters._abilities import ABILITIES, LACKING
+from copilot_runtime.adapters._abilities import ABILITIES, LACKING, SILENT
 from copilot_runtime.adapters._prepare import NO_RESULT
 from copilot_runtime.errors import ConfigurationFailed
 from copilot_runtime.interfaces import Action, ChatRequest, Parameters
@@ -24,9 +26,11 @@ from tests.adapters.contract.asking import (
     ACTIONS,
     COLOR,
     HELLO,
+    SET_COLOR,
     answer,
     answer_of,
     asking,
+    calls_in,
     failure,
     text_in,
     warnings_in,
@@ -94,7 +98,6 @@ async def test_the_model_of_the_adapter_is_asked(fake: Fake):
 
 
 async def test_the_model_that_the_client_wants_is_asked(fake: Fake):
-    needs(fake, "http")
     assert (await asked(fake, asking(model="another-model"))).model == "another-model"
 
 
@@ -123,6 +126,21 @@ async def test_a_tool_by_its_name_reaches_the_model(fake: Fake):
     sent = await asked(fake, asking(tool_choice="function", tool_choice_name="setSize"))
     assert sent.parameters["tool_choice"] == "function"
     assert sent.parameters["tool_choice_name"] == "setSize"
+
+
+@pytest.mark.parametrize("name", ["files.read", "2fa", "größer", "a b", "x" * 200])
+async def test_a_name_that_no_provider_takes_has_a_stand_in(fake: Fake, name: str):
+    needs(fake, "calls", "history")
+    call = ActionExecutionMessage(id="c1", name=name, arguments="{}")
+    request = replace(asking(HELLO, call), actions=[SET_COLOR, Action(name=name)])
+    sent = await asked(fake, request)
+    known = sent.tools[1].name
+    assert re.fullmatch("[a-zA-Z_][a-zA-Z0-9_-]{0,63}", known)
+    assert [heard.call[1] for heard in sent.messages if heard.call] == [known]
+
+    fake.plays(CallStart("c3", known), CallArgs("c3", "{}"), CallEnd("c3"), Stop("tool_calls"))
+    ((called, _),) = calls_in(await answer(fake, request)).values()
+    assert called == name
 
 
 async def test_a_schema_of_the_answer_reaches_the_model(fake: Fake):
@@ -243,7 +261,6 @@ async def test_arguments_that_are_no_object_are_wrapped(fake: Fake):
 
 
 async def test_half_a_character_can_be_asked(fake: Fake):
-    needs(fake, "http")
     ((_, heard),) = await messages(fake, text("a\ud83db"))
     assert (heard[0], heard[-1]) == ("a", "b")
 
@@ -314,7 +331,7 @@ async def test_a_thought_that_another_provider_signed_is_left_out(fake: Fake):
 
 
 async def test_a_conversation_too_long_loses_its_oldest_part(fake: Fake):
-    needs(fake, "http", "trimming")
+    needs(fake, "trimming")
     old = [text(f"{number:0300d}", id=f"u{number}") for number in range(20)]
     told = text("Be kind.", "system")
     heard = await messages(fake, told, *old, HELLO, context_tokens=1_500)
@@ -324,7 +341,7 @@ async def test_a_conversation_too_long_loses_its_oldest_part(fake: Fake):
 
 
 async def test_tools_count_when_the_conversation_is_trimmed(fake: Fake):
-    needs(fake, "http", "calls", "trimming")
+    needs(fake, "calls", "trimming")
     old = [text(f"{number:0300d}", id=f"u{number}") for number in range(20)]
     large = Action(name="large", description="x" * 1_500)
     sent: list[int] = []
@@ -341,5 +358,6 @@ async def test_a_key_and_headers_of_ones_own_are_sent(fake: Fake):
 
 
 def test_the_table_names_only_what_there_is():
-    assert {name for lacks in LACKING.values() for name in lacks} <= set(ABILITIES)
+    named = {name for table in (LACKING, SILENT) for lacks in table.values() for name in lacks}
+    assert named <= set(ABILITIES)
     assert set(FAKES) >= {"openai", "openai_responses"}

@@ -10,10 +10,11 @@ from hypothesis import HealthCheck, Phase, example, given, settings
 
 from copilot_runtime import CopilotRuntime, Events, RunInput, Settings
 from copilot_runtime.adapters.scripted import say
+from copilot_runtime.events import Custom
 from copilot_runtime.transports.graphql.documents import Documents
 from tests.transports.graphql.generated import EVERYTHING, SCHEMA, Log, documents, logs
 from tests.wire.client import PATH, Client
-from tests.wire.documents import chat
+from tests.wire.documents import CHAT, chat
 from tests.wire.merge import merge
 
 pytestmark = pytest.mark.anyio
@@ -29,6 +30,12 @@ SPLIT = (
     + """{ metaEvents @stream { ... on CopilotKitLangGraphInterruptEvent {
     data { value } ... @defer { data { messages { id } } } } } } }"""
 )
+TOLD_LATE = (
+    ASK
+    + """{ mine: extensions { openaiAssistantAPI { threadId } }
+    ... @defer { runId status { __typename } } } }"""
+)
+ASSISTED = Custom(name="openaiAssistantAPI", value={"threadId": "thread_1", "runId": "run_1"})
 
 
 class Replay:
@@ -76,6 +83,9 @@ def comparable(value: Any) -> Any:
 # a failing example is shown as it was found: to shrink one takes minutes
 @given(query=documents(), log=logs())
 @example(query=NESTED, log=[])
+@example(query=CHAT, log=[ASSISTED, *say("Hi")])
+@example(query=CHAT, log=[ASSISTED])
+@example(query=TOLD_LATE, log=[ASSISTED, *say("Hi")])
 @example(query=SPLIT, log=EVERYTHING)
 @example(query=LATE, log=[*say("one"), *say("two")[:2], RuntimeError("cut off")])
 @settings(

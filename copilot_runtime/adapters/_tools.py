@@ -1,0 +1,63 @@
+"""Actions as tools of a model, with names and schemas that every provider takes.
+
+OpenAI, Anthropic and Bedrock know letters, digits, `_` and `-`, and up to 64 of them; Gemini wants
+no digit first. An action of another name gets a stand-in for as long as a model speaks of it.
+"""
+
+import re
+from collections.abc import Mapping, Sequence
+from hashlib import sha256
+from typing import Any
+
+from copilot_runtime.errors import Misuse
+from copilot_runtime.interfaces import Action, Parameters
+
+Json = dict[str, Any]
+
+_TAKEN = re.compile(r"[a-zA-Z_][a-zA-Z0-9_-]{0,63}")
+_NOT_TAKEN = re.compile(r"[^a-zA-Z0-9_-]+")
+_LONGEST_STEM = 54
+
+
+def tools_of(actions: Sequence[Action]) -> list[Json]:
+    """Return the actions a model may see, the first of each name."""
+    tools: dict[str, Json] = {}
+    for action in actions:
+        hidden = action.available == "remote" and action.in_browser
+        if hidden or action.available == "disabled" or action.name in tools:
+            continue
+        tools[action.name] = {
+            "type": "function",
+            "function": {
+                "name": stand_in(action.name),
+                "description": action.description,
+                "parameters": _complete(action.parameters),
+            },
+        }
+    return list(tools.values())
+
+
+def stand_in(name: str) -> str:
+    """Return what a model knows the action by: nearly always its name."""
+    if _TAKEN.fullmatch(name):
+        return name
+    stem = _NOT_TAKEN.sub("_", name)[:_LONGEST_STEM]
+    mark = sha256(name.encode(errors="replace")).hexdigest()[:8]  # `a.b` and `a/b` are two
+    return f"{'' if _TAKEN.match(stem) else '_'}{stem}_{mark}"
+
+
+def chosen_tool(wishes: Parameters) -> str:
+    """Return the tool that the model must call. Raises `Misuse` if it has no name."""
+    if not wishes.tool_choice_name:
+        raise Misuse(
+            "toolChoice 'function' needs the name of a function.",
+            hint="Send forwardedParameters.toolChoiceFunctionName too.",
+        )
+    return stand_in(wishes.tool_choice_name)
+
+
+def _complete(schema: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return a schema that says of which properties it is, if it has none: OpenAI insists."""
+    if "properties" in schema or schema.get("type", "object") != "object":
+        return schema
+    return {"type": "object", **schema, "properties": {}}

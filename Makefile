@@ -5,9 +5,13 @@ PYTHON ?= python3
 BIN := .venv/bin
 HOST ?= 127.0.0.1
 PORT ?= 8000
+# many tests wait for a browser or a process: more of them than cores
+WORKERS ?= 4
+# hundreds of processes start in the tests: each would compile the package anew
+unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help setup system run test check format docs lock wheel bench bench-streaming bench-agui bench-threads bench-adapters clean
+.PHONY: help setup system run test check packages format docs lock wheel bench bench-streaming bench-agui bench-threads bench-adapters clean
 
 help:  ## Show what there is
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:[^#]*##/ —/' | awk -F' — ' '{printf "  make %-16s %s\n", $$1, $$2}'
@@ -27,13 +31,17 @@ system:  ## Install Chromium and nginx for the tests, where we may
 run: setup  ## Serve the demo at http://127.0.0.1:8000 (HOST=, PORT=)
 	$(BIN)/copilot-runtime serve --host $(HOST) --port $(PORT)
 
-test: setup system check  ## Run every check and every test
-	$(BIN)/pytest $(ARGS)
+test: setup system  ## Run every check and every test
+	@$(MAKE) --no-print-directory --jobs=2 check packages
+	$(BIN)/pytest --numprocesses=$(WORKERS) --dist=loadfile --no-loadscope-reorder $(ARGS)
 
 check: setup  ## Check format, style and types
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/pyright
+
+packages: setup  ## Install the npm packages of the tests, and build the pages of the examples
+	$(BIN)/python -m tests.prepare
 
 format: setup  ## Format the code and repair what can be repaired
 	$(BIN)/ruff format .

@@ -30,8 +30,9 @@ _before: list[tuple[int, int, int]] = []  # one entry per application: a process
 async def tuned_collector(_app: object) -> AsyncGenerator[None, None]:
     """A lifespan: collect less often, and less, until the last application has ended."""
     _before.append(gc.get_threshold())
-    gc.collect()
-    gc.freeze()  # what is here now stays: never look at it again
+    # What is here now stays: never look at it again. Nor now: a collection would take 60 ms of the
+    # start, for a hundred objects, and as much of every test that starts an application.
+    gc.freeze()
     gc.set_threshold(*_SERVING)
     try:
         yield

@@ -4,12 +4,21 @@ import os
 import socket
 from collections.abc import Iterator
 from ipaddress import ip_address
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 # also for the servers that tests start: threads on disk are for tests that ask for them
 os.environ.setdefault("COPILOT_THREADS", "memory")
+
+# these take longest: begun first, none of them is what all others wait for at the end
+LONG = ("browser", "conformance", "threads", "test_cli.py", "test_readme.py")
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    tests = Path(__file__).parent
+    items.sort(key=lambda item: item.path.relative_to(tests).parts[0] not in LONG)
 
 
 @pytest.fixture

@@ -11,6 +11,8 @@ from pathlib import Path
 
 import pytest
 
+from tests import npm
+
 HERE = Path(__file__).parent
 ROOT = HERE.parents[2]
 ADDRESS = re.compile(r"http://localhost:\d+$")
@@ -27,11 +29,8 @@ def need_node() -> None:
 
 
 def install() -> None:
-    """Install the npm client once; a changed lock file installs it anew."""
-    lock, done = HERE / "package-lock.json", HERE / "node_modules" / ".package-lock.json"
-    if done.exists() and done.stat().st_mtime >= lock.stat().st_mtime:
-        return
-    subprocess.run(["npm", "ci"], cwd=HERE, check=True, capture_output=True, text=True)
+    """Install the npm client."""
+    npm.install(HERE)
 
 
 @contextmanager

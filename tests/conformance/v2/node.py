@@ -1,11 +1,11 @@
-"""Install what a folder's lock file names, once, and start the server module."""
+"""Install what a folder's lock file names, and start the server module."""
 
-import subprocess
 import sys
 from collections.abc import Generator
 from contextlib import contextmanager
 from pathlib import Path
 
+from tests import npm
 from tests.conformance.v1.node import ROOT, need_node, started
 
 HERE = Path(__file__).parent
@@ -13,13 +13,9 @@ OLD = HERE / "old-clients"
 
 
 def install(folder: Path = HERE) -> None:
-    """Install the npm packages of a folder; a changed lock file installs them anew."""
+    """Install the npm packages of a folder, or skip the test without Node."""
     need_node()
-    lock, done = folder / "package-lock.json", folder / "node_modules" / ".package-lock.json"
-    if done.exists() and done.stat().st_mtime >= lock.stat().st_mtime:
-        return
-    command = ["npm", "ci", "--ignore-scripts"]
-    subprocess.run(command, cwd=folder, check=True, capture_output=True, text=True)
+    npm.install(folder)
 
 
 @contextmanager

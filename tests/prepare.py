@@ -1,0 +1,29 @@
+"""Make all that tests want of npm, so that none has to wait for it: `python -m tests.prepare`."""
+
+import shutil
+from concurrent.futures import ThreadPoolExecutor
+
+from tests.adapters.aimock import mock
+from tests.browser.build import built_page
+from tests.conformance.v1 import node as v1
+from tests.conformance.v2 import node as v2
+from tests.npm import install
+
+# what takes longest first
+PAGES = ("react-v2", "react-v1")
+FOLDERS = (v2.HERE, v2.OLD, v1.HERE, mock.HERE)
+
+
+def main() -> None:
+    if not shutil.which("npm"):
+        print("Not installed: Node. The tests that need it are skipped.")  # noqa: T201
+        return
+    with ThreadPoolExecutor(2) as pool:
+        made = [pool.submit(built_page, name) for name in PAGES]
+        made += [pool.submit(install, folder) for folder in FOLDERS]
+    for each in made:
+        each.result()
+
+
+if __name__ == "__main__":
+    main()

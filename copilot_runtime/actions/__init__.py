@@ -5,7 +5,10 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from copilot_runtime.actions.functions import action as action
 
-SOURCES: dict[str, str] = {"langserve": "copilot_runtime.actions.langserve:langserve_actions"}
+SOURCES: dict[str, str] = {
+    "langserve": "copilot_runtime.actions.langserve:langserve_actions",
+    "mcp": "copilot_runtime.actions.mcp:mcp_actions",
+}
 """Name → import string of every kind of action source in this package."""
 
 

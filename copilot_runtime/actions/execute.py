@@ -47,6 +47,19 @@ class Outcome(NamedTuple):
         return cls(orjson.dumps(body).decode(), error or CopilotError(message))
 
 
+def failure_in(result: str) -> str | None:
+    """Return why a call came to nothing, or None if its result does not tell of a failure."""
+    if not result.startswith('{"error":{"code":'):
+        return None
+    try:
+        body = orjson.loads(result)
+    except ValueError:
+        return None
+    error = body.get("error")
+    message = error.get("message") if isinstance(error, dict) else None
+    return message if isinstance(message, str) else None
+
+
 async def execute(
     action: Action,
     arguments: str,

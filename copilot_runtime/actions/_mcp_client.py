@@ -1,0 +1,77 @@
+"""The protocol's own client, as we need it: it believes nobody, and tells when it is over."""
+
+import asyncio
+from contextvars import Context
+from types import TracebackType
+from typing import Any, Self
+
+from mcp import ClientSession, MCPError
+from mcp.client.session import MessageHandlerFnT
+from mcp_types import CallToolResult, Implementation
+from pydantic import ValidationError
+
+_US = Implementation(name="copilot-runtime", version="1")
+
+
+class Client(ClientSession):
+    """A session with a server, to be entered and left in one task."""
+
+    def __init__(self, read: "Watched", write: Any, message_handler: MessageHandlerFnT) -> None:
+        super().__init__(read, write, message_handler=message_handler, client_info=_US)
+
+    async def greet(self) -> None:
+        """Agree on a version: first as all servers do, then as those do that know no sessions.
+
+        In this order, because a server behind pipes may never answer what it does not know.
+        """
+        try:
+            await self.initialize()
+        except (MCPError, ValidationError):
+            await self.discover()
+
+    async def validate_tool_result(self, name: str, result: CallToolResult) -> None:
+        """Do not hold results against the tool's schema.
+
+        A model can read what does not fit, and a schema of a stranger may hold a pattern that
+        takes Python hours.
+        """
+
+
+class Watched:
+    """A stream that tells when it has ended: a session would find out with its next request."""
+
+    def __init__(self, stream: Any, ended: asyncio.Event) -> None:
+        self._stream = stream
+        self._ended = ended
+
+    @property
+    def last_context(self) -> Context | None:
+        return getattr(self._stream, "last_context", None)
+
+    async def receive(self) -> Any:
+        return await self._stream.receive()
+
+    async def aclose(self) -> None:
+        await self._stream.aclose()
+
+    def __aiter__(self) -> "Watched":
+        return self
+
+    async def __anext__(self) -> Any:
+        try:
+            return await self._stream.__anext__()
+        except BaseException:
+            self._ended.set()
+            raise
+
+    async def __aenter__(self) -> Self:
+        await self._stream.__aenter__()
+        return self
+
+    async def __aexit__(
+        self,
+        exc_type: type[BaseException] | None,
+        exc_val: BaseException | None,
+        exc_tb: TracebackType | None,
+    ) -> bool | None:
+        return await self._stream.__aexit__(exc_type, exc_val, exc_tb)

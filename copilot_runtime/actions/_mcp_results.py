@@ -1,0 +1,79 @@
+"""What an MCP server answered, as the value of an action."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from mcp_types import (
+    BlobResourceContents,
+    CallToolResult,
+    ContentBlock,
+    EmbeddedResource,
+    GetPromptResult,
+    ReadResourceResult,
+    TextContent,
+    TextResourceContents,
+)
+
+from copilot_runtime.errors import CopilotError
+
+Json = dict[str, Any]
+
+
+def value_of(result: CallToolResult) -> Any:
+    """Return what a tool gave. Raises `CopilotError` with its words if it failed.
+
+    A text is a text, and several things are `{"content": [...]}` in MCP's own form, of which
+    adapters show models the pictures. Structured content counts where no single text says it.
+    """
+    content = [_block(block) for block in result.content]
+    if result.is_error:
+        words = "\n".join(block["text"] for block in content if block["type"] == "text")
+        raise CopilotError(words or "The tool failed and did not say why.")
+    if any(block["type"] != "text" for block in content):
+        return {"content": content}
+    if result.structured_content is not None and len(content) != 1:
+        return result.structured_content
+    return "\n".join(block["text"] for block in content)
+
+
+def value_of_resource(result: ReadResourceResult) -> Any:
+    """Return what stands in a resource."""
+    return _value([_resource(contents) for contents in result.contents])
+
+
+def value_of_prompt(result: GetPromptResult) -> Any:
+    """Return the messages of a prompt."""
+    return [
+        {"role": message.role, "content": _value([_block(message.content)])}
+        for message in result.messages
+    ]
+
+
+def _value(content: Sequence[Json]) -> Any:
+    if all(block["type"] == "text" for block in content):
+        return "\n".join(block["text"] for block in content)
+    return {"content": [*content]}
+
+
+def _block(block: ContentBlock) -> Json:
+    match block:
+        case TextContent(text=text):
+            return {"type": "text", "text": text}
+        case EmbeddedResource(resource=resource):
+            return _resource(resource)
+        case _:
+            return _plain(block)
+
+
+def _resource(contents: TextResourceContents | BlobResourceContents) -> Json:
+    match contents:
+        case TextResourceContents(text=text):
+            return {"type": "text", "text": text}
+        case BlobResourceContents(blob=data, mime_type=str(kind)) if kind.startswith("image/"):
+            return {"type": "image", "data": data, "mimeType": kind}
+        case _:
+            return {"type": "resource", "resource": _plain(contents)}
+
+
+def _plain(value: Any) -> Json:
+    return value.model_dump(mode="json", by_alias=True, exclude_none=True)

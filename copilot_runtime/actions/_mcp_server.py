@@ -1,0 +1,113 @@
+"""An MCP server as an operator names it."""
+
+import re
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import KW_ONLY, dataclass, field
+from pathlib import PurePath
+from typing import TYPE_CHECKING, Literal
+from urllib.parse import urlsplit
+
+from copilot_runtime.errors import ConfigurationFailed
+from copilot_runtime.interfaces import RunInput
+
+if TYPE_CHECKING:
+    from mcp_types import Tool
+
+Headers = Mapping[str, str] | Callable[[RunInput], Mapping[str, str] | Awaitable[Mapping[str, str]]]
+"""HTTP headers, or a function of the request (sync or async) that returns them."""
+
+_NOT_IN_NAMES = re.compile(r"[^A-Za-z0-9_-]+")
+
+
+@dataclass(frozen=True)
+class McpServer:
+    """A server that speaks MCP: at a `url`, or a `command` that is started and spoken to by pipes.
+
+    >>> McpServer("https://mcp.example/mcp", headers={"authorization": "Bearer …"})
+    >>> McpServer(command=["uvx", "mcp-server-time"], prefix="time_")
+
+    A command gets the variables of `env` besides a few harmless ones such as PATH. `tools`,
+    `resources` and `prompts` are patterns of what models may use, such as `get_*`: of names, and
+    of URIs for resources; `tools` may also be a function of MCP's `Tool`, which can look at the
+    annotations. A `prefix` stands before the name of each tool. Times are in seconds: `timeout`
+    is the longest silence of a call, each notice of progress begins it anew, and `max_time` the
+    longest call.
+    """
+
+    url: str = ""
+    _: KW_ONLY
+    command: Sequence[str] = ()
+    env: Mapping[str, str] = field(default_factory=dict[str, str], repr=False)
+    cwd: str | None = None
+    headers: Headers = field(default_factory=dict[str, str], repr=False)
+    name: str = ""
+    """What messages call it, and actions for resources. Default: its host, or what is run."""
+    prefix: str = ""
+    tools: "Sequence[str] | Callable[[Tool], bool]" = ("*",)
+    resources: Sequence[str] = ()
+    prompts: Sequence[str] = ()
+    transport: Literal["http", "sse"] | None = None
+    """Default: `sse`, which is out of date, if the path ends so, else streamable HTTP."""
+    public_only: bool = False
+    """Whether its address must be public; proxies of the environment are then not asked."""
+    connect_timeout: float | None = None
+    """Default: 10 for a URL, and 60 for a command, which may have to be downloaded."""
+    timeout: float = 60.0
+    max_time: float = 600.0
+
+    def __post_init__(self) -> None:
+        if bool(self.url) == bool(self.command):
+            raise ConfigurationFailed("An McpServer has either a URL or a command.")
+        if isinstance(self.command, str):
+            raise ConfigurationFailed(
+                f"The command {self.command!r} is one text.",
+                hint="It is a list: the program, then each of its arguments.",
+            )
+        if self.url and not _is_address(self.url):
+            raise ConfigurationFailed(
+                f"The address {_without_secrets(self.url)!r} of an MCP server is not an address.",
+                hint="It looks like https://mcp.example/mcp.",
+            )
+        times = (self.patience, self.timeout, self.max_time)
+        if not all(time > 0 for time in times):
+            raise ConfigurationFailed(f"The times of {self.label!r} must be more than 0 s.")
+
+    @property
+    def label(self) -> str:
+        """What it is called in messages; never its path or query, which may hold a key."""
+        if self.name or self.url:
+            return self.name or urlsplit(self.url).hostname or ""
+        # `npx -y @acme/server-maps` is known as server-maps
+        program, *args = self.command
+        plain = (it for it in args if not it.startswith("-") and "://" not in it)
+        return PurePath(next(plain, program)).name
+
+    @property
+    def patience(self) -> float:
+        """Seconds for which it may take to begin."""
+        if self.connect_timeout is not None:
+            return self.connect_timeout
+        return 60.0 if self.command else 10.0
+
+    @property
+    def word(self) -> str:
+        """Its label as a part of the name of an action."""
+        return _NOT_IN_NAMES.sub("_", self.label)[:32]
+
+    @property
+    def speaks_sse(self) -> bool:
+        if self.transport is not None:
+            return self.transport == "sse"
+        return urlsplit(self.url).path.rstrip("/").endswith("/sse")
+
+
+def _is_address(url: str) -> bool:
+    try:
+        parts = urlsplit(url)
+        return parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
+    except ValueError:
+        return False
+
+
+def _without_secrets(url: str) -> str:
+    return url.partition("?")[0].rpartition("@")[2]

@@ -1,0 +1,107 @@
+"""What a remote endpoint says that it offers: actions with parameters, and agents of some type."""
+
+import logging
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from copilot_runtime.errors import CopilotError
+
+logger = logging.getLogger(__name__)
+
+_NUMBERS = {"number": "number", "integer": "integer", "boolean": "boolean"}
+
+
+@dataclass(frozen=True, slots=True)
+class OfferedAction:
+    """An action of the endpoint; `parameters` is the JSON schema of an object."""
+
+    name: str
+    description: str
+    parameters: Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class OfferedAgent:
+    """An agent of the endpoint; `kind` is `langgraph`, `crewai`, or what else it says."""
+
+    name: str
+    description: str
+    kind: str
+
+
+@dataclass(frozen=True, slots=True)
+class Offer:
+    """What an endpoint has, as far as it is known; `failure` is why nobody could ask it now."""
+
+    actions: tuple[OfferedAction, ...] = ()
+    agents: tuple[OfferedAgent, ...] = ()
+    failure: CopilotError | None = None
+
+
+def read_offer(body: Any) -> Offer:
+    """Read the answer to `/info`. Raises `ValueError` for what is none.
+
+    An action or an agent without a name is left out.
+    """
+    if not isinstance(body, dict) or not ("actions" in body or "agents" in body):
+        raise ValueError("It has neither actions nor agents.")
+    return Offer(
+        actions=tuple(
+            OfferedAction(name, _text(item, "description"), schema_of(item.get("parameters")))
+            for name, item in _named(body.get("actions"), "action")
+        ),
+        agents=tuple(
+            OfferedAgent(name, _text(item, "description"), _text(item, "type"))
+            for name, item in _named(body.get("agents"), "agent")
+        ),
+    )
+
+
+def schema_of(parameters: Any) -> dict[str, Any]:
+    """Return the JSON schema for parameters in CopilotKit's own notation.
+
+    A server that sends a JSON schema already is understood, too.
+    """
+    if isinstance(parameters, dict):
+        return {"type": "object", "properties": {}, **parameters}
+    named = [*_named(parameters, "parameter")]
+    return {
+        "type": "object",
+        "properties": {name: _schema(item) for name, item in named},
+        "required": [name for name, item in named if item.get("required") is not False],
+    }
+
+
+def _schema(item: Mapping[str, Any]) -> dict[str, Any]:
+    kind, described = _text(item, "type"), _text(item, "description")
+    about = {"description": described} if described else {}
+    if kind.endswith("[]"):
+        return {"type": "array", "items": _plain(kind[:-2], item), **about}
+    return {**_plain(kind, item), **about}
+
+
+def _plain(kind: str, item: Mapping[str, Any]) -> dict[str, Any]:
+    if kind == "object":
+        inner = item.get("attributes")
+        return schema_of(inner) if inner else {"type": "object"}
+    if kind in _NUMBERS:
+        return {"type": _NUMBERS[kind]}
+    choices = item.get("enum")
+    return {"type": "string", **({"enum": choices} if isinstance(choices, list) else {})}
+
+
+def _named(items: Any, what: str) -> list[tuple[str, dict[str, Any]]]:
+    found: list[tuple[str, dict[str, Any]]] = []
+    for item in items if isinstance(items, list) else ():
+        name = item.get("name") if isinstance(item, dict) else None
+        if isinstance(name, str) and name:
+            found.append((name, item))
+        else:
+            logger.warning("A remote endpoint offers an %s without a name; it is left out.", what)
+    return found
+
+
+def _text(item: Mapping[str, Any], key: str) -> str:
+    value = item.get(key)
+    return value if isinstance(value, str) else ""

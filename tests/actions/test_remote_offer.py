@@ -1,0 +1,57 @@
+"""Parameters in CopilotKit's notation, as JSON schema."""
+
+from typing import Any
+
+import pytest
+
+from copilot_runtime.actions._remote_offer import schema_of
+
+
+def schema(**parameter: Any) -> Any:
+    return schema_of([{"name": "x", **parameter}])["properties"]["x"]
+
+
+@pytest.mark.parametrize(
+    ("parameter", "expected"),
+    [
+        ({}, {"type": "string"}),
+        ({"type": "string", "description": "A"}, {"type": "string", "description": "A"}),
+        ({"type": "string", "enum": ["a"]}, {"type": "string", "enum": ["a"]}),
+        ({"type": "number"}, {"type": "number"}),
+        ({"type": "boolean"}, {"type": "boolean"}),
+        ({"type": "object"}, {"type": "object"}),
+        (
+            {"type": "string[]", "enum": ["a"]},
+            {"type": "array", "items": {"type": "string", "enum": ["a"]}},
+        ),
+        (
+            {"type": "object[]", "attributes": [{"name": "y", "type": "number"}]},
+            {
+                "type": "array",
+                "items": {
+                    "type": "object",
+                    "properties": {"y": {"type": "number"}},
+                    "required": ["y"],
+                },
+            },
+        ),
+        ({"type": "colour"}, {"type": "string"}),
+        ({"type": 7, "enum": 7, "description": 7}, {"type": "string"}),
+    ],
+)
+def test_each_kind_of_parameter_has_its_schema(
+    parameter: dict[str, Any], expected: dict[str, Any]
+) -> None:
+    assert schema(**parameter) == expected
+
+
+def test_a_json_schema_is_understood_too() -> None:
+    assert schema_of({"properties": {"x": {"type": "null"}}}) == {
+        "type": "object",
+        "properties": {"x": {"type": "null"}},
+    }
+
+
+@pytest.mark.parametrize("parameters", [None, 7, "x", [], [7, {"type": "string"}]])
+def test_what_is_none_takes_nothing(parameters: Any) -> None:
+    assert schema_of(parameters) == {"type": "object", "properties": {}, "required": []}

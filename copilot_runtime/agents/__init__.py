@@ -1,4 +1,11 @@
 """Who answers."""
 
-AGENTS = {"direct": "copilot_runtime.agents.direct:DirectAgent"}
+AGENTS = {
+    "direct": "copilot_runtime.agents.direct:DirectAgent",
+    "function": "copilot_runtime.agents.function:FunctionAgent",
+    "langgraph": "copilot_runtime.agents.langgraph:LangGraphAgent",
+    "langgraph_inprocess": "copilot_runtime.agents.langgraph_inprocess:LangGraphInProcessAgent",
+    "openai_agents": "copilot_runtime.agents.openai_agents:OpenAIAgentsAgent",
+    "pydantic_ai": "copilot_runtime.agents.pydantic_ai:PydanticAIAgent",
+}
 """Name → import string of every agent kind in this package."""

@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -31,7 +32,8 @@ class AguiAgent:
     """Asks the agent at `url`, and passes on what it says.
 
     It gets the headers that may be forwarded; those in `headers` win. Times are in seconds;
-    `idle_timeout` is how long the agent may be silent. A run may have done something before it
+    `idle_timeout` is how long the agent may be silent. With `actions`, it may call those of this
+    server, which wants tools of its own by other names. A run may have done something before it
     failed, so nothing is tried twice unless `max_retries` says so.
     """
 
@@ -41,6 +43,7 @@ class AguiAgent:
         *,
         headers: Mapping[str, str] | None = None,
         description: str = "",
+        actions: bool = True,
         connect_timeout: float = 10.0,
         idle_timeout: float = 300.0,
         max_retries: int = 0,
@@ -53,6 +56,7 @@ class AguiAgent:
             )
         self.url = url
         self.description = description
+        self._actions = actions
         self._headers = {
             "content-type": "application/json",
             "accept": "text/event-stream",
@@ -69,11 +73,13 @@ class AguiAgent:
     async def run(self, run: RunInput) -> Events:
         """Ask the agent; yield its answer as it comes."""
         name, state = _name(run), _state(run)
+        if not self._actions:
+            run = replace(run, actions=[one for one in run.actions if one.in_browser])
         frames, incoming = Frames(), Incoming(name, state, run)
         answered = False
         try:
             async with self._upstream.post(
-                self.url, dumps(_body(run, state)), self._sent(run)
+                self.url, dumps(run_agent_input(run, state)), self._sent(run)
             ) as reply:
                 answered = True
                 if not 200 <= reply.status < 300:
@@ -127,7 +133,7 @@ class AguiAgent:
         )
 
 
-def _body(run: RunInput, state: Any) -> dict[str, Any]:
+def run_agent_input(run: RunInput, state: Any) -> dict[str, Any]:
     """Return the RunAgentInput, its keys as `@ag-ui/client` sends them."""
     parent = run.extensions.get("parentRunId")
     resume, command = _answers(run.resume)
@@ -144,12 +150,19 @@ def _body(run: RunInput, state: Any) -> dict[str, Any]:
                 "parameters": dict(action.parameters),
             }
             for action in run.actions
-            if action.run is None and action.available != "disabled"
+            if action.agent is None and action.available != "disabled"
         ],
         "context": [{"description": item.description, "value": item.value} for item in run.context],
-        "forwardedProps": {**run.properties, **command},
+        "forwardedProps": {**_known_to(run), **run.properties, **command},
         **({"resume": resume} if resume else {}),
     }
+
+
+def _known_to(run: RunInput) -> dict[str, Any]:
+    """Return what a v1 client remembers of the agent: its configuration, and where in it it was."""
+    known = run.agents.get(_name(run))
+    config = {"config": dict(known.config)} if known is not None and known.config else {}
+    return {**config, "nodeName": run.node} if run.node else config
 
 
 def _answers(resumes: Sequence[Resume]) -> tuple[list[dict[str, Any]], dict[str, Any]]:

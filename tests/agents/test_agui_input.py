@@ -74,7 +74,10 @@ async def test_an_agent_is_told_everything_the_client_said(provider: Provider, a
             },
             {"id": "x", "role": "tool", "toolCallId": "c", "content": "3"},
         ],
-        "tools": [{"name": "getWeather", "description": "weather", "parameters": schema}],
+        "tools": [
+            {"name": "getWeather", "description": "weather", "parameters": schema},
+            {"name": "ours", "description": "", "parameters": {"type": "object"}},
+        ],
         "context": [{"description": "who", "value": "Ada"}],
         "forwardedProps": {},
         "resume": [

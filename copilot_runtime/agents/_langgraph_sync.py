@@ -1,0 +1,130 @@
+"""What a client's conversation means for the thread on the server.
+
+The thread keeps its messages, so only what is new is sent. Somebody who edits a message, or asks
+for another answer, goes back to before that message; who deletes a question, deletes it and its
+answer. Answers alone stay: the client may never have been shown all that the agent said.
+"""
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from copilot_runtime.agents._langgraph_messages import Json, calls_of, kind_of, text_of
+from copilot_runtime.jsontext import dumps
+
+_INTERRUPTED = re.compile(r"Tool call '.+' with id '.+' was interrupted before completion\.")
+"""What LangGraph's agents put where the result of a browser's action will be."""
+
+
+@dataclass(frozen=True, slots=True)
+class Sync:
+    """Messages to send; with `back_to`, from the state before that message."""
+
+    messages: Sequence[Json]
+    back_to: str | None = None
+
+
+def edited(client: Sequence[Json], thread: Sequence[Json]) -> Sync | None:
+    """Return how to go back to the first question that the client has changed, if it has."""
+    known = {message["id"]: message for message in thread if kind_of(message) == "human"}
+    for at, message in enumerate(client):
+        before = known.get(message["id"]) if kind_of(message) == "human" else None
+        if before is not None and _said(before) != _said(message):
+            last = max(n for n, said in enumerate(client) if kind_of(said) == "human")
+            return Sync(client[at : last + 1], back_to=message["id"])
+    return None
+
+
+def synced(client: Sequence[Json], thread: Sequence[Json]) -> Sync:
+    """Return what to send, so that the thread holds what the client shows."""
+    asked_again = _asked_again(client, thread)
+    if asked_again is not None:
+        return Sync([asked_again], back_to=asked_again["id"])
+    known = _Known(thread)
+    new = [news for message in client if (news := known.news(message)) is not None]
+    return Sync([*_removals(client, thread), *new])
+
+
+def without_instructions(client: Sequence[Json]) -> Sequence[Json]:
+    """Leave out what CopilotKit tells a model without an agent, as its own runtime does."""
+    return client[1:] if client and kind_of(client[0]) == "system" else client
+
+
+def _asked_again(client: Sequence[Json], thread: Sequence[Json]) -> Json | None:
+    """Return the question the client ends with, if the thread has an answer to it."""
+    last = client[-1] if client else None
+    if last is None or kind_of(last) != "human":
+        return None
+    for at, message in enumerate(thread):
+        if message["id"] == last["id"]:
+            return last if at + 1 < len(thread) else None
+    return None
+
+
+class _Known:
+    """What the thread has of a client's message, under whatever id."""
+
+    def __init__(self, thread: Sequence[Json]) -> None:
+        self._ids = {message["id"] for message in thread}
+        self._calls = {call["id"] for message in thread for call in calls_of(message)}
+        self._texts = {
+            text_of(message.get("content"))
+            for message in thread
+            if kind_of(message) == "ai" and not calls_of(message)
+        }
+        self._results = {
+            message.get("tool_call_id"): message for message in thread if kind_of(message) == "tool"
+        }
+
+    def news(self, message: Json) -> Json | None:
+        """Return what the thread lacks of a message."""
+        match kind_of(message):
+            case "tool":
+                known = self._results.get(message["tool_call_id"])
+                if known is None:
+                    return message
+                if _INTERRUPTED.fullmatch(text_of(known.get("content"))):
+                    return {**message, "id": known["id"]}
+                return None
+            case "ai" if calls := calls_of(message):
+                known_calls = all(call["id"] in self._calls for call in calls)
+                return None if known_calls or message["id"] in self._ids else message
+            case "ai" if (
+                message["content"] in self._texts
+            ):  # emitted by hand, under an id of its own
+                return None
+            case _:
+                return None if message["id"] in self._ids else message
+
+
+def _removals(client: Sequence[Json], thread: Sequence[Json]) -> list[Json]:
+    """Return what takes out the questions, and their answers, that the client has deleted."""
+    shown = {message["id"] for message in client}
+    shown_calls = {call["id"] for message in client for call in calls_of(message)}
+    known = [at for at, message in enumerate(thread) if message["id"] in shown]
+    if not known:
+        return []
+    removed: list[Json] = []
+    removing = False
+    # before its first and after its last message that we know, a client may just not know more
+    for message in thread[known[0] : known[-1] + 1]:
+        calls = {call["id"] for call in calls_of(message)} | {message.get("tool_call_id")}
+        is_shown = message["id"] in shown or bool(calls & shown_calls)
+        if kind_of(message) == "human":
+            removing = not is_shown
+        if removing and not is_shown:
+            removed.append({"type": "remove", "id": message["id"], "content": ""})
+    return removed
+
+
+def _said(message: Json) -> Any:
+    content = message.get("content")
+    return content if isinstance(content, str) else dumps(_sorted(content))
+
+
+def _sorted(value: Any) -> Any:
+    """Return a value of which equal ones are written alike."""
+    if isinstance(value, dict):
+        return {key: _sorted(value[key]) for key in sorted(value)}
+    return [_sorted(item) for item in value] if isinstance(value, list) else value

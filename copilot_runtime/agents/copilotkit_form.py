@@ -1,0 +1,81 @@
+"""Messages in the form in which CopilotKit v1 puts them into the state of an agent.
+
+A text has `content`, a call `arguments`, a result `result`; that is how the client tells them
+apart (`loadMessagesFromJsonRepresentation` of @copilotkit/runtime-client-gql 1.10).
+"""
+
+from collections.abc import Iterable, Mapping
+from typing import Any, get_args
+
+from copilot_runtime.jsontext import dumps, loads
+from copilot_runtime.messages import (
+    ActionExecutionMessage,
+    Message,
+    ResultMessage,
+    Role,
+    TextMessage,
+    new_id,
+)
+
+_ROLES: Mapping[Any, Role] = {role: role for role in get_args(Role)}
+
+
+def encode_messages(messages: Iterable[Message]) -> list[dict[str, Any]]:
+    """Return what v1 has words for: texts that say something, calls and results."""
+    return [item for message in messages if (item := _encoded(message)) is not None]
+
+
+def decode_messages(items: Any) -> list[Message]:
+    """Return the messages of such a list; what is none of them is left out."""
+    if not isinstance(items, list):
+        return []
+    return [m for item in items if isinstance(item, dict) if (m := _decoded(item)) is not None]
+
+
+def _encoded(message: Message) -> dict[str, Any] | None:
+    match message:
+        case TextMessage() if message.content:
+            return {"id": message.id, "role": message.role, "content": message.content}
+        case ActionExecutionMessage():
+            return {
+                "id": message.id,
+                "name": message.name,
+                "arguments": _object(message.arguments),
+                "parentMessageId": message.parent_id,
+            }
+        case ResultMessage():
+            return {
+                "id": message.id,
+                "result": message.result,
+                "actionExecutionId": message.call_id,
+                "actionName": message.name,
+            }
+        case _:
+            return None
+
+
+def _decoded(item: Mapping[str, Any]) -> Message | None:
+    id = item.get("id")
+    id = id if isinstance(id, str) and id else new_id()
+    parent = item.get("parentMessageId")
+    parent = parent if isinstance(parent, str) else None
+    match item:
+        case {"content": str(content)}:
+            role = _ROLES.get(str(item.get("role")), "assistant")
+            return TextMessage(id=id, role=role, content=content, parent_id=parent)
+        case {"name": str(name), "arguments": arguments}:
+            text = arguments if isinstance(arguments, str) else dumps(arguments).decode()
+            return ActionExecutionMessage(id=id, name=name, arguments=text, parent_id=parent)
+        case {"actionExecutionId": str(call_id), "result": result}:
+            text = result if isinstance(result, str) else dumps(result).decode()
+            name = str(item.get("actionName") or "")
+            return ResultMessage(id=id, call_id=call_id, name=name, result=text)
+        case _:
+            return None
+
+
+def _object(text: str) -> Any:
+    try:
+        return loads(text.encode(errors="replace"))
+    except ValueError:
+        return {}

@@ -1,0 +1,81 @@
+"""Guess the state of an agent from the arguments of a call that it is still writing.
+
+An agent says which argument of which tool will become which key of its state (`PredictState` of
+AG-UI, `emit_intermediate_state` of CopilotKit); what is there of the argument is shown meanwhile.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+from pydantic_core import from_json
+
+_NO_CHANGE: Mapping[str, Any] = {}
+_EVERY_PIECE = 2_000
+"""Characters up to which each piece is looked at; of longer arguments, each further fiftieth."""
+
+
+class Prediction:
+    """What an agent has announced, and the calls that are being written."""
+
+    def __init__(self) -> None:
+        self._rules: list[Mapping[str, Any]] = []
+        self._calls: dict[str, _Call] = {}
+
+    def expect(self, rules: Any) -> None:
+        """Take `[{state_key, tool, tool_argument}, ...]`; without the last, all arguments count."""
+        found = rules if isinstance(rules, list) else []
+        self._rules = [rule for rule in found if isinstance(rule, dict)]
+
+    def stop(self) -> None:
+        """Forget everything: a step has begun, or ended."""
+        self._rules = []
+        self._calls.clear()
+
+    def begin(self, call_id: str, name: str) -> None:
+        """A call begins."""
+        for rule in self._rules:
+            if rule.get("tool") == name and isinstance(rule.get("state_key"), str):
+                self._calls[call_id] = _Call(rule["state_key"], rule.get("tool_argument"))
+
+    def grow(self, call_id: str, delta: str) -> Mapping[str, Any]:
+        """Return what a piece of the arguments changes in the state, or nothing."""
+        call = self._calls.get(call_id)
+        return _NO_CHANGE if call is None else call.grow(delta)
+
+    def end(self, call_id: str) -> Mapping[str, Any]:
+        """Return what the whole arguments change in the state, or nothing."""
+        call = self._calls.pop(call_id, None)
+        return _NO_CHANGE if call is None else call.changes()
+
+
+class _Call:
+    """The arguments of one call, as far as they are written."""
+
+    def __init__(self, key: str, argument: Any) -> None:
+        self._key = key
+        self._argument = argument
+        self._pieces: list[str] = []
+        self._size = self._looked_at = 0
+        self._shown: Any = None
+
+    def grow(self, delta: str) -> Mapping[str, Any]:
+        self._pieces.append(delta)
+        self._size += len(delta)
+        # each look reads everything from the start
+        if self._size > _EVERY_PIECE and self._size < self._looked_at * 1.02:
+            return _NO_CHANGE
+        return self.changes()
+
+    def changes(self) -> Mapping[str, Any]:
+        self._looked_at = self._size
+        try:
+            arguments = from_json("".join(self._pieces), allow_partial="trailing-strings")
+        except ValueError:
+            return _NO_CHANGE
+        if not isinstance(arguments, dict):
+            return _NO_CHANGE
+        value = arguments.get(self._argument) if self._argument else arguments
+        if value is None or value == self._shown:
+            return _NO_CHANGE
+        self._shown = value
+        return {self._key: value}

@@ -1,0 +1,48 @@
+"""One call of a server action, asked for from outside, as a run like any other."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from copilot_runtime.actions.execute import execute
+from copilot_runtime.errors import NotFound
+from copilot_runtime.events import (
+    ActionExecutionArgs,
+    ActionExecutionEnd,
+    ActionExecutionResult,
+    ActionExecutionStart,
+)
+from copilot_runtime.interfaces import ActionContext, Events, RunInput
+from copilot_runtime.jsontext import dumps
+from copilot_runtime.messages import new_id
+
+
+class SingleCall:
+    """Calls the action `name` and ends, so that hooks, stages and limits count for it, too.
+
+    Made for one run. The action may take `timeout` seconds, unless it says otherwise.
+    """
+
+    def __init__(self, name: str, arguments: Mapping[str, Any], *, timeout: float) -> None:
+        self.name = name
+        self.arguments = dumps(arguments).decode()
+        self.timeout = timeout
+
+    async def run(self, run: RunInput) -> Events:
+        """Yield the call and its result. Raises `NotFound` for what is no action of the server."""
+        action = next((one for one in run.actions if one.name == self.name), None)
+        if action is None or action.run is None or action.available == "disabled":
+            raise NotFound(f"There is no action {self.name!r}.")
+        call_id = new_id()
+        yield ActionExecutionStart(call_id=call_id, name=self.name)
+        yield ActionExecutionArgs(call_id=call_id, delta=self.arguments)
+        yield ActionExecutionEnd(call_id=call_id)
+        context = ActionContext(
+            thread_id=run.thread_id,
+            run_id=run.run_id,
+            call_id=call_id,
+            properties=run.properties,
+            headers=run.headers,
+            user=run.user,
+        )
+        outcome = await execute(action, self.arguments, context, timeout=self.timeout)
+        yield ActionExecutionResult(call_id=call_id, name=self.name, result=outcome.result)

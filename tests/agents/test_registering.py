@@ -1,0 +1,114 @@
+"""Whatever answers is registered as it is, and whatever cannot is found out at the start."""
+
+import sys
+from collections.abc import AsyncGenerator
+from typing import Any
+
+import pytest
+from agents import Agent as SdkAgent
+from langchain_core.messages import AIMessage
+from langgraph.checkpoint.memory import InMemorySaver
+
+# langgraph has types, but says so in none of its folders
+from langgraph.graph import MessagesState, StateGraph  # pyright: ignore[reportMissingTypeStubs]
+from pydantic_ai import Agent as PydanticAgent
+from pydantic_ai.models.test import TestModel
+
+from copilot_runtime import CopilotRuntime, RunInput, Settings
+from copilot_runtime.agents.function import FunctionAgent
+from copilot_runtime.agents.registering import as_agent
+from copilot_runtime.errors import ConfigurationFailed, MissingPackage
+from copilot_runtime.interfaces import Caller
+from tests.wire_agui.http import text_of
+from tests.wire_agui.server import browsing
+
+pytestmark = pytest.mark.anyio
+
+
+async def echo(run: RunInput) -> AsyncGenerator[str, None]:
+    yield f"Thread {run.thread_id}"
+
+
+def generator(run: RunInput) -> Any:
+    yield "Hi"
+
+
+async def node(state: MessagesState) -> dict[str, Any]:
+    return {"messages": [AIMessage("Hi")]}
+
+
+def graph() -> Any:
+    made = StateGraph(MessagesState).add_node("node", node)
+    made.set_entry_point("node")
+    return made.compile(checkpointer=InMemorySaver())
+
+
+def pydantic_agent() -> Any:
+    return PydanticAgent(TestModel())
+
+
+def sdk_agent() -> Any:
+    return SdkAgent(name="Desk")
+
+
+@pytest.mark.parametrize(
+    ("make", "kind"),
+    [
+        (lambda: echo, "FunctionAgent"),
+        (graph, "LangGraphInProcessAgent"),
+        (pydantic_agent, "PydanticAIAgent"),
+        (sdk_agent, "OpenAIAgentsAgent"),
+    ],
+)
+def test_an_object_is_known_by_its_class(make: Any, kind: str) -> None:
+    assert type(as_agent("it", make())).__name__ == kind
+
+
+def test_an_agent_stays_as_it_is() -> None:
+    agent = FunctionAgent(echo)
+
+    assert as_agent("it", agent) is agent
+
+
+async def test_a_function_of_the_caller_may_return_them_as_well() -> None:
+    def agents_of(caller: Caller) -> dict[str, Any]:
+        return {"it": echo}
+
+    async with browsing(agents=agents_of) as browser:
+        assert text_of((await browser.run(agent="it")).events()) == "Thread t"
+
+
+@pytest.mark.parametrize(
+    ("thing", "message"),
+    [
+        (generator, "The function 'generator' cannot be an agent"),
+        ("https://agents.example.com", "The agent 'it' is a str, which is nothing"),
+        (FunctionAgent, "The agent 'it' is the class 'FunctionAgent', which is nothing"),
+    ],
+)
+def test_what_cannot_answer_is_found_out_at_the_start(thing: Any, message: str) -> None:
+    with pytest.raises(ConfigurationFailed) as caught:
+        CopilotRuntime(agents={"it": thing}, settings=Settings(threads="memory"))
+
+    assert caught.value.message.startswith(message)
+
+
+@pytest.mark.parametrize(
+    ("make", "module", "extra"),
+    [
+        (graph, "ag_ui_langgraph", "langgraph-inprocess"),
+        (pydantic_agent, "pydantic_ai.ui", "pydantic-ai"),
+        (sdk_agent, "agents", "openai-agents"),
+    ],
+)
+def test_a_package_that_is_missing_is_named_with_its_extra(
+    make: Any, module: str, extra: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    agent = make()
+    monkeypatch.delitem(sys.modules, "copilot_runtime.agents._graph_run", raising=False)
+    monkeypatch.setitem(sys.modules, module, None)
+
+    with pytest.raises(MissingPackage) as caught:
+        as_agent("it", agent)
+
+    assert f"copilot-runtime[{extra}]" in caught.value.message

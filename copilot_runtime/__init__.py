@@ -8,11 +8,13 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from copilot_runtime.actions import action
+    from copilot_runtime.actions.mcp import McpServer
     from copilot_runtime.adapters.demo import DemoAdapter
     from copilot_runtime.adapters.empty import EmptyAdapter
     from copilot_runtime.adapters.openai import OpenAIAdapter
     from copilot_runtime.adapters.scripted import ScriptedAdapter
     from copilot_runtime.agents.agui import AguiAgent
+    from copilot_runtime.agents.langgraph import LangGraphAgent
     from copilot_runtime.app import CopilotRuntime
     from copilot_runtime.config import Settings
     from copilot_runtime.errors import CopilotError
@@ -43,6 +45,8 @@ __all__ = [
     "DemoAdapter",
     "EmptyAdapter",
     "Events",
+    "LangGraphAgent",
+    "McpServer",
     "OpenAIAdapter",
     "RunInput",
     "ScriptedAdapter",
@@ -58,6 +62,8 @@ _WHERE = {
     "CopilotRuntime": "app",
     "DemoAdapter": "adapters.demo",
     "EmptyAdapter": "adapters.empty",
+    "LangGraphAgent": "agents.langgraph",
+    "McpServer": "actions.mcp",
     "OpenAIAdapter": "adapters.openai",
     "ScriptedAdapter": "adapters.scripted",
     "Settings": "config",

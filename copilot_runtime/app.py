@@ -19,8 +19,13 @@ from starlette.websockets import WebSocket
 
 from copilot_runtime.actions.frontend import Actions, Source
 from copilot_runtime.actions.functions import as_actions
+from copilot_runtime.actions.mcp import Allowed, McpActions, McpServer, NamedServers
+from copilot_runtime.agents.coagent import coagent
 from copilot_runtime.agents.direct import DirectAgent
 from copilot_runtime.agents.naming import thread_name
+from copilot_runtime.agents.registering import AnyAgents, as_agents
+from copilot_runtime.agents.remote import RemoteEndpoint
+from copilot_runtime.agents.remote_agents import WithRemote, as_endpoints
 from copilot_runtime.bus.memory import MemoryBus
 from copilot_runtime.collector import tuned_collector
 from copilot_runtime.config import Settings, load_settings, transcribes
@@ -34,9 +39,10 @@ from copilot_runtime.hooks import (
     OnStop,
     call_quietly,
 )
-from copilot_runtime.interfaces import Adapter, Agents, Bus, Stage
+from copilot_runtime.interfaces import Adapter, Bus, Stage
 from copilot_runtime.ordering import verified
 from copilot_runtime.runtime import Runtime
+from copilot_runtime.runtime_beginning import Acting
 from copilot_runtime.security.cors import Cors
 from copilot_runtime.security.guardrails import from_settings
 from copilot_runtime.threads.address import store_at
@@ -45,9 +51,12 @@ from copilot_runtime.threads.store import StoredRun, ThreadStore
 from copilot_runtime.transcript import said_in
 from copilot_runtime.transports.agui.encode import Dialect
 from copilot_runtime.transports.agui.endpoint import AguiEndpoint
+from copilot_runtime.transports.asking import Asking
 from copilot_runtime.transports.callers import Authenticate, Callers
 from copilot_runtime.transports.door import Door
 from copilot_runtime.transports.graphql.endpoint import GraphQLEndpoint
+from copilot_runtime.transports.mcp.endpoint import McpEndpoint
+from copilot_runtime.transports.remote_endpoint.endpoint import RemoteServer
 
 if TYPE_CHECKING:
     from fastapi import FastAPI
@@ -66,7 +75,9 @@ class CopilotRuntime:
     `actions` are functions made with `@action`, `Action` values, or functions of the `RunInput`
     that return such; `agents` answer requests that name them, and may be a function of the
     `Caller`. The events of every run pass the `stages`, then the `guardrails`, each around the one
-    before. `authenticate` gets every request and returns whose it is: threads belong to that user.
+    before. `remote_endpoints` have more agents and actions. The tools of `mcp_servers` are actions
+    too; `mcp_allowed` says which others a page may name. `authenticate` gets every request and
+    returns whose it is: threads belong to that user.
     The `on_` hooks may be async. Without `settings`, they come from `copilot.yml` and the
     environment; what is given here counts more.
     """
@@ -76,7 +87,10 @@ class CopilotRuntime:
         adapter: Adapter | None = None,
         *,
         actions: Source = (),
-        agents: Agents | None = None,
+        agents: AnyAgents | None = None,
+        remote_endpoints: Sequence[str | RemoteEndpoint] = (),
+        mcp_servers: Sequence[McpServer] = (),
+        mcp_allowed: Allowed = (),
         authenticate: Authenticate | None = None,
         threads: ThreadStore | None = None,
         transcriber: "Transcriber | None" = None,
@@ -96,8 +110,10 @@ class CopilotRuntime:
         self.authenticate = authenticate
         self.transcriber = transcriber or _transcriber(self.settings)
         self.threads = threads or store_at(self.settings.threads)
-        agents = agents or {}
-        self.offers_chat = adapter is not None or not agents
+        self.agents = as_agents(agents or {})
+        endpoints = as_endpoints(remote_endpoints)
+        named = _named_servers(mcp_servers, mcp_allowed, self.settings)
+        self.offers_chat = adapter is not None or not (agents or endpoints)
         self.runtime = Runtime(
             DirectAgent(
                 self.adapter,
@@ -105,15 +121,25 @@ class CopilotRuntime:
                 action_timeout=self.settings.action_timeout,
                 shared_state=self.settings.shared_state,
             ),
-            agents,
+            WithRemote(self.agents, endpoints, self.properties) if endpoints else self.agents,
             RecordedBus(_bus(self.settings) if bus is None else bus, self.threads),
-            sources=_sources(actions),
-            stages=[verified, *stages, *guardrails, *from_settings(self.settings)],
+            sources=[
+                *_sources(actions),
+                *endpoints,
+                *([McpActions(named)] if named.any else []),
+            ],
+            stages=[verified, named, coagent, *stages, *guardrails, *from_settings(self.settings)],
             hooks=Hooks(
                 before_request=on_before_request,
                 after_request=on_after_request,
                 error=on_error,
                 stop=on_stop,
+            ),
+            acting=Acting(
+                max_turns=self.settings.max_turns,
+                timeout=self.settings.action_timeout,
+                hand_over=self.settings.hand_over,
+                model=adapter is not None,
             ),
             run_timeout=self.settings.run_timeout,
             max_runs=self.settings.max_concurrent_runs,
@@ -124,6 +150,12 @@ class CopilotRuntime:
             when_busy=self.settings.when_busy,
             namer=self._name if self.settings.thread_names else None,
         )
+        self.asking = Asking(
+            conversations=self.conversations,
+            properties=self.properties,
+            action_timeout=self.settings.action_timeout,
+        )
+        self._mcp = _mcp(self.asking, self.settings)
 
     def app(self, path: str | None = None, *, playground: bool | None = None) -> Starlette:
         """Return an application: every client's URL at `path`, `/health`, a page to try it at `/`.
@@ -186,7 +218,7 @@ class CopilotRuntime:
         """Stop all runs, then close whatever has an `aclose`. One that fails is only logged."""
         runtime = self.runtime
         await self.conversations.aclose()
-        agents = [] if callable(runtime.agents) else [*runtime.agents.values()]
+        agents = [] if callable(self.agents) else [*self.agents.values()]
         parts = (self.adapter, self.transcriber, *agents, *runtime.stages, *runtime.sources)
         for part in (*parts, runtime.bus):
             await call_quietly(getattr(part, "aclose", None))
@@ -223,6 +255,13 @@ class CopilotRuntime:
             write_timeout=settings.write_timeout,
             keep_alive=settings.keep_alive,
         )
+        remote = RemoteServer(
+            self.asking,
+            max_body_bytes=settings.max_body_bytes,
+            max_messages=settings.max_messages,
+            write_timeout=settings.write_timeout,
+            keep_alive=settings.keep_alive,
+        )
         return Door(
             path,
             graphql,
@@ -230,18 +269,25 @@ class CopilotRuntime:
             cors=cors,
             callers=Callers(self.authenticate, settings.forwards),
             max_body_bytes=settings.max_body_bytes,
+            pages=Cors([origin for origin in origins if origin != "*"]),
+            remote=remote if settings.serve_remote else None,
+            mcp=self._mcp,
         )
 
     @asynccontextmanager
     async def _lifespan(self, app: Starlette) -> AsyncGenerator[None, None]:  # noqa: ARG002  # Starlette's signature
         self.conversations.open()
         await self.threads.open()
+        if self._mcp is not None:
+            await self._mcp.open()
         cleaning = asyncio.create_task(self._forget_old_threads(), name="forget old threads")
         try:
             yield
         finally:
             cleaning.cancel()
             await asyncio.wait((cleaning,))
+            if self._mcp is not None:
+                await self._mcp.aclose()
             await self.aclose()
 
     async def _forget_old_threads(self) -> None:
@@ -277,8 +323,12 @@ _BELOW = (
     "memories/{rest:path}",
     "inspector-metadata",
     "cpk-debug-events",
+    "actions/execute",
+    "agents/execute",
+    "agents/state",
+    "mcp",
 )
-"""The paths below the URL that AG-UI clients ask for."""
+"""The paths below the URL that AG-UI clients, Node runtimes and MCP clients ask for."""
 
 
 class _App(Starlette):
@@ -337,6 +387,22 @@ def _sources(actions: Source) -> list[Source]:
     own: Actions = [item for item in actions if not hasattr(item, "actions")]
     others = [cast("Source", item) for item in actions if hasattr(item, "actions")]
     return [as_actions(own), *others]
+
+
+def _named_servers(
+    servers: Sequence[McpServer], allowed: Allowed, settings: Settings
+) -> NamedServers:
+    listed = [McpServer(url) for url in settings.mcp.servers]
+    if not callable(allowed) and not isinstance(allowed, str):
+        allowed = [*allowed, *settings.mcp.allowed]
+    return NamedServers(allowed, [*servers, *listed])
+
+
+def _mcp(asking: Asking, settings: Settings) -> McpEndpoint | None:
+    """Return the MCP server, if there is to be one. Raises `MissingPackage`."""
+    if not settings.serve_mcp:
+        return None
+    return McpEndpoint(asking, max_body_bytes=settings.max_body_bytes)
 
 
 def _has_cors(app: "FastAPI") -> bool:

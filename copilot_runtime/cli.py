@@ -134,6 +134,29 @@ def chat(
 
 
 @cli.command()
+def mcp(
+    target: Annotated[
+        str, typer.Argument(metavar="MODULE:NAME", help="A CopilotRuntime, as for serve.")
+    ],
+    config: ConfigOption = None,
+) -> None:
+    """Be an MCP server for the program that starts this: a desktop program, an editor.
+
+    \b
+    copilot-runtime mcp main:runtime
+
+    Every action is a tool, and so is every agent. It speaks over stdin and stdout, and logs to
+    stderr. Over HTTP, a runtime is an MCP server with the setting serve_mcp.
+    """
+    from copilot_runtime.cli_mcp import serve as run
+    from copilot_runtime.config import load_settings
+
+    if config is not None:
+        os.environ["COPILOT_CONFIG"] = str(config)  # a module that is served reads the same file
+    run(target, load_settings().log_level)
+
+
+@cli.command()
 def schema() -> None:
     """Print the GraphQL schema.
 

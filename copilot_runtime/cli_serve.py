@@ -42,7 +42,7 @@ def serve(target: str | None, settings: Settings, path: str | None = None) -> No
             "process, and a client that reconnects could reach another.",
             hint="Use one worker; it serves thousands of streams.",
         )
-    _log(settings.log_level)
+    log_to_stderr(settings.log_level)
     shown = target or adapter_name(settings)
     found = find_target(target) if target else _built_in(shown, settings)
     app = found.app(path) if isinstance(found, CopilotRuntime) else found
@@ -135,12 +135,14 @@ class _Server(uvicorn.Server):
             await self._runs.aclose()
 
 
-def _log(level: str) -> None:
+def log_to_stderr(level: str) -> None:
+    """Log from this level on; what we are made of is quieter."""
     logging.basicConfig(
         level=level.upper(), format="%(asctime)s %(levelname)s %(name)s: %(message)s"
     )
     if level != "debug":  # its every word about itself is for those who ask
-        logging.getLogger("uvicorn").setLevel(max(logging.WARNING, logging.root.level))
+        for name in ("uvicorn", "mcp"):
+            logging.getLogger(name).setLevel(max(logging.WARNING, logging.root.level))
 
 
 def _built_in(name: str, settings: Settings) -> CopilotRuntime:

@@ -94,6 +94,17 @@ class TranscriptionSettings(_Section):
     )
 
 
+class McpSettings(_Section):
+    """MCP servers whose tools models may use, and those that pages may name."""
+
+    servers: Words = Field(
+        default=(), description="Addresses of MCP servers whose tools are actions.", repr=False
+    )
+    allowed: Words = Field(
+        default=(), description="Origins or addresses of MCP servers that a page may name."
+    )
+
+
 class GuardrailSettings(_Section):
     """What people may ask about; empty lists mean no rule."""
 
@@ -128,6 +139,13 @@ class Settings(_Section):
         description="The URL of every client: GraphQL for CopilotKit v1, AG-UI for later ones.",
     )
     playground: bool = Field(default=True, description="Serve a page to try the runtime at /.")
+    serve_remote: bool = Field(
+        default=False,
+        description="Whether Node runtimes may use actions and agents: a remote endpoint at path.",
+    )
+    serve_mcp: bool = Field(
+        default=False, description="Whether MCP clients may use actions and agents: at path/mcp."
+    )
     log_level: Literal["critical", "error", "warning", "info", "debug"] = Field(
         default="info", description="How much is logged."
     )
@@ -230,6 +248,11 @@ class Settings(_Section):
         description="Whether the model may change the state an AG-UI client shares with it.",
     )
 
+    hand_over: Literal["v1", "always", "never"] = Field(
+        default="v1",
+        description="Whose chats may call agents as tools: those of CopilotKit v1, all, or none.",
+    )
+
     cloud_base_url: str | None = Field(
         default=None,
         pattern=r"^https?://",
@@ -238,6 +261,7 @@ class Settings(_Section):
     adapter: AdapterSettings = AdapterSettings()
     transcription: TranscriptionSettings = TranscriptionSettings()
     guardrails: GuardrailSettings = GuardrailSettings()
+    mcp: McpSettings = McpSettings()
 
     @field_validator("path")
     @classmethod

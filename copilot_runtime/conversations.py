@@ -15,7 +15,7 @@ from copilot_runtime.errors import (
     NotFound,
     ThreadBusy,
 )
-from copilot_runtime.interfaces import START, Agent, Batch, Caller, Cursor, RunInput
+from copilot_runtime.interfaces import START, Action, Agent, Batch, Caller, Cursor, RunInput
 from copilot_runtime.runtime import Runtime
 from copilot_runtime.threads.store import (
     StoredRun,
@@ -123,15 +123,19 @@ class Conversations:
         """Return the agent of that name, or the plain chat. Raises `AgentNotFound`."""
         return await self.runtime.agent(name, caller)
 
-    async def start(self, run: RunInput) -> None:
+    async def actions(self, run: RunInput) -> Sequence[Action]:
+        """Return the server's actions for this run."""
+        return await self.runtime.actions(run)
+
+    async def start(self, run: RunInput, agent: Agent | None = None) -> None:
         """Begin a run, as `Runtime.start` does. Raises `ThreadBusy` as well."""
         if not run.kept:
-            await self.runtime.start(run)
+            await self.runtime.start(run, agent)
             return
         thread = _thread_of(run)
         live = await self._admit(thread, run)
         try:
-            await self.runtime.start(run)
+            await self.runtime.start(run, agent)
         except BaseException:
             self._free(thread, live)
             raise

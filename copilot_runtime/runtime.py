@@ -8,9 +8,8 @@ from contextvars import Context
 from time import monotonic
 from typing import Any, TypeVar
 
-from copilot_runtime.actions.frontend import Source
+from copilot_runtime.actions.frontend import Source, gather
 from copilot_runtime.errors import (
-    AgentNotFound,
     Cancelled,
     ConfigurationFailed,
     CopilotError,
@@ -26,6 +25,7 @@ from copilot_runtime.events import Event, RunFailed, RunFinished, RunStarted
 from copilot_runtime.hooks import Hooks, call, call_quietly
 from copilot_runtime.interfaces import (
     START,
+    Action,
     Agent,
     Agents,
     Batch,
@@ -38,7 +38,14 @@ from copilot_runtime.interfaces import (
     Stage,
 )
 from copilot_runtime.messages import Message
-from copilot_runtime.runtime_beginning import Beginning, is_cancelled, noted, prepared
+from copilot_runtime.runtime_beginning import (
+    Acting,
+    Beginning,
+    agent_of,
+    is_cancelled,
+    noted,
+    prepared,
+)
 from copilot_runtime.transcript import messages_of
 
 logger = logging.getLogger(__name__)
@@ -66,6 +73,7 @@ class Runtime:
         sources: Sequence[Source] = (),
         stages: Sequence[Stage] = (),
         hooks: Hooks | None = None,
+        acting: Acting | None = None,
         run_timeout: float = 600.0,
         max_runs: int = 0,
         grace: float = 10.0,
@@ -77,6 +85,7 @@ class Runtime:
         self.sources = tuple(sources)
         self.stages = tuple(stages)
         self.hooks = hooks or Hooks()
+        self.acting = acting or Acting()
         self.run_timeout = run_timeout
         self.max_runs = max_runs
         self.grace = grace
@@ -118,14 +127,14 @@ class Runtime:
         """Return the agent of that name, or the plain chat. Raises `AgentNotFound`."""
         if name is None:
             return self.chat
-        agents = await self.agents_for(caller)
-        try:
-            return agents[name]
-        except KeyError:
-            raise AgentNotFound(name, agents) from None
+        return agent_of(await self.agents_for(caller), name)
 
-    async def start(self, run: RunInput) -> None:
-        """Begin a run and return once its log exists.
+    async def actions(self, run: RunInput) -> Sequence[Action]:
+        """Return the server's actions for this run, of which each name has one."""
+        return await gather(self.sources, run) if self.sources else []
+
+    async def start(self, run: RunInput, agent: Agent | None = None) -> None:
+        """Begin a run and return once its log exists. An `agent` given here answers it.
 
         Raises what can be known before it starts: an unknown agent, a run too many, an
         adapter that cannot answer, a refusal of the `before_request` hook.
@@ -138,11 +147,11 @@ class Runtime:
             raise
         beginning = self._starting[key] = Beginning()
         try:
-            run, agent = await self._prepared(run, beginning, began)
+            run, answering = await self._prepared(run, agent, beginning, began)
             await self._begin(run, began)
             if not run.detached:
                 self._attached.add(key)
-            task = self._spawn(self._drive(run, agent, began), f"run:{key}", beginning.context)
+            task = self._spawn(self._drive(run, answering, began), f"run:{key}", beginning.context)
             self._tasks[key] = task
             await asyncio.sleep(0)  # a task cancelled before its first step ends without a word
         finally:
@@ -223,10 +232,19 @@ class Runtime:
             )
 
     async def _prepared(
-        self, run: RunInput, beginning: Beginning, began: float
+        self, run: RunInput, agent: Agent | None, beginning: Beginning, began: float
     ) -> tuple[RunInput, Agent]:
         """Ask whoever has a say in a run. They may never answer: nobody has to wait for them."""
-        work = prepared(run, self.hooks, self.agent, self.stages, self.sources)
+        work = prepared(
+            run,
+            agent,
+            self.hooks,
+            self.chat,
+            self.agents_for,
+            self.acting,
+            self.stages,
+            self.sources,
+        )
         task = self._spawn(work, f"prepare:{run.key}", beginning.context)
         task.add_done_callback(noted)
         try:

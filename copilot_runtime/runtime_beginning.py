@@ -1,17 +1,41 @@
 """What becomes of a run until it goes on by itself."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextvars import copy_context
-from dataclasses import replace
-from typing import Any
+from dataclasses import dataclass, replace
+from typing import Any, Literal
 
 from copilot_runtime.actions.frontend import Source, gather, offered
-from copilot_runtime.errors import ConfigurationFailed
+from copilot_runtime.agents.acting import ActingAgent, agents_as_actions
+from copilot_runtime.errors import AgentNotFound, ConfigurationFailed
 from copilot_runtime.hooks import Hooks, call
 from copilot_runtime.interfaces import Agent, Caller, RunInput, Stage
 
-_FindAgent = Callable[[str | None, Caller], Awaitable[Agent]]
+_FindAgents = Callable[[Caller], Awaitable[Mapping[str, Agent]]]
+
+
+@dataclass(frozen=True, slots=True)
+class Acting:
+    """How agents use the server's actions, and one another. `timeout` is in seconds."""
+
+    max_turns: int = 8
+    timeout: float = 60.0
+    hand_over: Literal["v1", "always", "never"] = "v1"
+    """Whose plain chats, and whose agents, may hand over to the agents there are."""
+    model: bool = True
+    """Whether there is a model. Where there is none, a chat is one with the only agent there is."""
+
+    def hands_over(self, run: RunInput) -> bool:
+        """Say whether agents may take over in this run."""
+        is_v1 = run.follow_up == "client"
+        return self.hand_over == "always" or (self.hand_over == "v1" and is_v1)
+
+    def equipped(self, agent: Agent, run: RunInput) -> Agent:
+        """Return the agent with what runs the actions it may call here, if there are any."""
+        if all(action.in_browser for action in run.actions):
+            return agent
+        return ActingAgent(agent, max_turns=self.max_turns, action_timeout=self.timeout)
 
 
 class Beginning:
@@ -35,8 +59,11 @@ class Beginning:
 
 async def prepared(
     run: RunInput,
+    given: Agent | None,
     hooks: Hooks,
-    find: _FindAgent,
+    chat: Agent,
+    find: _FindAgents,
+    acting: Acting,
     stages: Sequence[Stage],
     sources: Sequence[Source],
 ) -> tuple[RunInput, Agent]:
@@ -44,19 +71,36 @@ async def prepared(
     try:
         if hooks.before_request is not None:
             run = await _asked(hooks, run)
-        agent = await find(run.agent, Caller(user=run.user, headers=run.headers))
+        handing = acting.hands_over(run)
+        agents: Mapping[str, Agent] = {}
+        if handing or run.agent is not None or not acting.model:
+            agents = await find(run.caller)
+        if run.agent is None and run.request_type == "Chat" and not acting.model:
+            run = replace(run, agent=next(iter(agents)) if len(agents) == 1 else None)
+        agent = given or (chat if run.agent is None else agent_of(agents, run.agent))
         for part in (*stages, agent):
             if check := getattr(part, "check", None):
                 check(run)
         # after the hook, so that actions may depend on what it verified
         server = await gather(sources, run) if sources else []
+        if handing and agents:
+            server = [*server, *agents_as_actions(agents, run)]
     except SystemExit as error:  # it would end the server
         raise RuntimeError("What prepares a run called sys.exit().") from error
     if run.agent is not None:
         run = replace(run, actions=offered(server, run.actions, for_agent=True))
+        agent = acting.equipped(agent, run)
     elif server:
         run = replace(run, actions=[*server, *run.actions])
     return run, agent
+
+
+def agent_of(agents: Mapping[str, Agent], name: str) -> Agent:
+    """Return the agent of that name. Raises `AgentNotFound`."""
+    try:
+        return agents[name]
+    except KeyError:
+        raise AgentNotFound(name, agents) from None
 
 
 async def _asked(hooks: Hooks, run: RunInput) -> RunInput:

@@ -96,7 +96,7 @@ def test_the_version_is_shown() -> None:
     assert run("--version").stdout == f"copilot-runtime {__version__}\n"
 
 
-@pytest.mark.parametrize("command", ["", "serve", "chat", "schema", "plugins", "settings"])
+@pytest.mark.parametrize("command", ["", "serve", "chat", "mcp", "schema", "plugins", "settings"])
 def test_help_comes_with_examples_or_an_explanation(command: str) -> None:
     done = run(*command.split(), "--help")
     assert (done.returncode, done.stderr) == (0, "")

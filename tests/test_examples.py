@@ -1,3 +1,5 @@
+import json
+import sys
 from collections.abc import Mapping
 from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
@@ -37,7 +39,10 @@ def loaded(example: str, file: str = "app") -> Any:
     assert spec
     assert spec.loader
     module = module_from_spec(spec)
-    spec.loader.exec_module(module)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.syspath_prepend(EXAMPLES / example)
+        patch.delitem(sys.modules, "pretend", raising=False)  # that of another example
+        spec.loader.exec_module(module)
     return module.app
 
 
@@ -192,3 +197,13 @@ async def test_agui_passes_on_what_the_remote_agent_says_and_keeps_it(
 
     assert text_of(again.events()) == "Question 2. You said: And now?"
     assert text_of(kept.events()) == "Question 1. You said: HiQuestion 2. You said: And now?"
+
+
+def test_mcp_lends_what_is_there_and_says_what_is_not():
+    with app_of("mcp") as client:
+        found = ask(client, "find the book Momo")
+        lent = ask(client, "lend the book Dracula")
+
+    assert found[0] == {"name": "library_find_book"}
+    assert json.loads(found[-1]["result"])["author"] == "Michael Ende"
+    assert "Dracula is lent already." in lent[-1]["result"]

@@ -2,7 +2,7 @@
 
 At the URL itself, a body with `method` is an AG-UI envelope, one with `threadId` a run of the
 default agent, as AG-UI's own `HttpAgent` sends it; everything else is GraphQL. Below the URL
-are AG-UI's REST routes.
+are AG-UI's REST routes and, if they are served, a remote endpoint for Node and an MCP server.
 """
 
 from collections.abc import Mapping
@@ -16,6 +16,8 @@ from copilot_runtime.security.cors import Cors
 from copilot_runtime.transports.agui.endpoint import AguiEndpoint
 from copilot_runtime.transports.callers import CALLER, Callers, NotWelcome
 from copilot_runtime.transports.graphql.endpoint import GraphQLEndpoint
+from copilot_runtime.transports.mcp.endpoint import PATH, McpEndpoint
+from copilot_runtime.transports.remote_endpoint.endpoint import ROUTES, RemoteServer
 from copilot_runtime.transports.request import ClientGone
 
 _PREFLIGHTED = "application/json"
@@ -34,6 +36,9 @@ class Door:
         cors: Cors,
         callers: Callers,
         max_body_bytes: int,
+        pages: Cors | None = None,
+        remote: RemoteServer | None = None,
+        mcp: McpEndpoint | None = None,
     ) -> None:
         self._base = base
         self._graphql = graphql
@@ -41,6 +46,10 @@ class Door:
         self._cors = cors
         self._callers = callers
         self._max_body_bytes = max_body_bytes
+        self._pages = pages or Cors(())
+        """The pages that may use what is meant for programs."""
+        self._remote = remote
+        self._mcp = mcp
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         headers = {
@@ -74,11 +83,39 @@ class Door:
     ) -> None:
         if scope["type"] == "websocket":
             await send({"type": "websocket.close", "code": 4404, "reason": "Not found"})
+        elif self._is_for_programs(path, scope["method"]):
+            await self._program(path, caller, scope, headers, receive, send)
         elif scope["method"] == "POST" and self._is_foreign(headers):
             error = {"error": "forbidden", "message": "Pages of this origin may not ask."}
             await _answer(send, 403, dumps(error), self._cors.headers(headers))
         else:
             await self._agui.rest(path, caller, scope, headers, receive, send)
+
+    def _is_for_programs(self, path: str, method: str) -> bool:
+        """Say whether this is for the MCP server or the remote endpoint."""
+        if path == PATH:
+            return self._mcp is not None
+        return self._remote is not None and path in ROUTES and (method == "POST" or path != "info")
+
+    async def _program(
+        self,
+        path: str,
+        caller: Caller,
+        scope: Scope,
+        headers: Mapping[str, str],
+        receive: Receive,
+        send: Send,
+    ) -> None:
+        """Let programs in, and only those pages that are named: a page comes with a login."""
+        origin, added = headers.get("origin"), self._cors.headers(headers)
+        if origin is not None and not self._pages.allows(origin):
+            error = {"error": "Pages of browsers may not ask here."}
+            await _answer(send, 403, dumps(error), added)
+        elif path == PATH and self._mcp is not None:
+            await self._mcp(scope, receive, send, added=added)
+        elif self._remote is not None:
+            method: str = scope["method"]
+            await self._remote(path, method, caller, headers, receive, send, added=added)
 
     async def _post(
         self,

@@ -10,6 +10,7 @@ export default defineConfig({
   build: {
     chunkSizeWarningLimit: 4000,
     rollupOptions: {
+      input: ["index.html", "trip.html"],
       onwarn(warning, warn) {
         // "use client" means nothing here, and every CopilotKit file says it
         if (warning.code !== "MODULE_LEVEL_DIRECTIVE") warn(warning);

@@ -18,6 +18,8 @@ _WATCH_ANSWERS = """
 class Chat:
     """One open page."""
 
+    placeholder = "Ask about the board"
+
     def __init__(self, page: Page, artifacts: Path) -> None:
         self.page = page
         self.requests: list[str] = []
@@ -32,7 +34,7 @@ class Chat:
 
     async def ask(self, question: str) -> None:
         """Type a question and send it."""
-        await self.page.get_by_placeholder("Ask about the board").fill(question)
+        await self.page.get_by_placeholder(self.placeholder).fill(question)
         await self._button("copilot-chat-ready").click()
 
     async def stop(self) -> None:

@@ -8,9 +8,9 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from copilot_runtime import CopilotRuntime
 
 
-def one_origin(page: Path, runtime: CopilotRuntime) -> ASGIApp:
+def one_origin(page: Path, runtime: CopilotRuntime | ASGIApp) -> ASGIApp:
     """Return an app with the runtime at `/graphql` and the page everywhere else."""
-    answers = runtime.app(path="/graphql")
+    answers = runtime.app(path="/graphql") if isinstance(runtime, CopilotRuntime) else runtime
     files = StaticFiles(directory=page, html=True)
 
     async def app(scope: Scope, receive: Receive, send: Send) -> None:

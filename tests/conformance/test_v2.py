@@ -24,6 +24,9 @@ OLD_SCENARIOS = json.loads((OLD / "scenarios.json").read_text())
 DIVERGENT = reasons(AGUI_ANSWERS)
 DIVERGENT_OLD = reasons(OLD_AGUI_ANSWERS)
 
+# the first test waits for all drivers
+pytestmark = pytest.mark.timeout(500)
+
 TRANSPORTS = ("rest", "single", "auto")
 OLD_CLIENTS = ("1.50", "1.57")
 V1_SCENARIOS = json.loads((v1.HERE / "scenarios.json").read_text())
@@ -69,11 +72,11 @@ def driven(tmp_path_factory: pytest.TempPathFactory) -> Path:
             for transport in ("rest", "single")
         ]
         for process in drivers:
-            output, _ = process.communicate(timeout=80)
+            output, _ = process.communicate(timeout=200)
             assert process.returncode == 0, output
         # afterwards, because it looks at how the pieces of an answer arrive one by one
         v1_command = ["node", "drive.mjs", base, ",".join(v1_names), "--out", out / "v1"]
-        done = subprocess.run(v1_command, cwd=v1.HERE, capture_output=True, text=True, timeout=80)
+        done = subprocess.run(v1_command, cwd=v1.HERE, capture_output=True, text=True, timeout=200)
         assert done.returncode == 0, done.stdout + done.stderr
     return out
 

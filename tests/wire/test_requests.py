@@ -137,7 +137,7 @@ async def test_only_headers_made_for_it_reach_the_run(agents: Client, listener: 
 async def test_states_and_questions_of_an_agent_are_part_of_the_answer(agents: Client) -> None:
     answer = response(await agents.ask(talk()))
 
-    state, text = answer["messages"]
+    state, text, last = answer["messages"]
     assert state["__typename"] == "AgentStateMessageOutput"
     assert (state["agentName"], state["nodeName"], state["state"]) == (
         "listener",
@@ -145,6 +145,7 @@ async def test_states_and_questions_of_an_agent_are_part_of_the_answer(agents: C
         '{"heard":1}',
     )
     assert text["content"] == ["I hear."]
+    assert (last["state"], last["active"], last["running"]) == ('{"heard":1}', False, True)
     assert answer["metaEvents"] == [
         {
             "type": "MetaEvent",

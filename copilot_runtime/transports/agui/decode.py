@@ -34,10 +34,11 @@ def run_input(
     agent: str | None,
     properties: Mapping[str, Any],
     max_messages: int,
-    kept: bool = True,
+    name: str = "run",
 ) -> RunInput:
     """Translate a request for an agent, None for the plain chat.
 
+    Only what is asked for by `run` is a part of its thread, and goes on when its client leaves.
     Raises `Misuse` that names what is wrong, or `LimitExceeded` for too long a conversation.
     """
     fields = _object(body, "the body")
@@ -63,12 +64,12 @@ def run_input(
         agents={} if state is None else {agent or DEFAULT_AGENT: AgentInput(state=state)},
         resume=_resume(fields, given),
         extensions={"parentRunId": parent} if isinstance(parent, str) else {},
-        operation="agent/run" if kept else "agent/suggest",
-        request_type="Chat" if kept else "Suggestion",
+        operation=f"agent/{name}",
+        request_type="Suggestion" if name == "suggest" else "Chat",
         follow_up="server",
-        detached=kept,
+        detached=name == "run",
         user=caller.user,
-        kept=kept,
+        kept=name == "run",
         log=uuid4().hex,
     )
 

@@ -147,7 +147,7 @@ class AguiEndpoint:
         self, operation: Operation, caller: Caller, receive: Receive, reply: Reply
     ) -> None:
         match operation.name:
-            case "run" | "suggest":
+            case "run" | "ask" | "suggest":
                 run = await self._run_input(operation, caller)
                 gone = None if run.kept else (lambda: self._stop(run))
                 await attended(self._run(run, reply), receive, gone)
@@ -247,7 +247,7 @@ class AguiEndpoint:
             agent=await self._offer.name(operation.agent, caller),
             properties=self._properties,
             max_messages=self._max_messages,
-            kept=operation.name == "run",
+            name=operation.name,
         )
 
     def _reply(self, headers: Mapping[str, str], send: Send) -> Reply:

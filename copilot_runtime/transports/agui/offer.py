@@ -1,8 +1,10 @@
 """The agents of a runtime under the names that AG-UI clients call them by."""
 
 from collections.abc import Mapping
+from contextlib import suppress
 
 from copilot_runtime.conversations import Conversations
+from copilot_runtime.errors import AgentNotFound
 from copilot_runtime.interfaces import DEFAULT_AGENT, Agent, Caller
 from copilot_runtime.transports.agui.refusals import no_agent
 
@@ -25,5 +27,7 @@ class Offer:
         """Return the runtime's name of an agent: None is the plain chat. Raises `Refusal`."""
         agents = await self.agents(caller)
         if asked not in agents:
+            with suppress(AgentNotFound):
+                await self._conversations.agent(asked, caller)  # it may be known why
             raise no_agent(asked)
         return None if agents[asked] is self._conversations.chat else asked

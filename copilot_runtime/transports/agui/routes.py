@@ -10,6 +10,7 @@ from copilot_runtime.transports.agui.refusals import Refusal, invalid
 Name = Literal[
     "info",
     "run",
+    "ask",
     "connect",
     "stop",
     "suggest",
@@ -42,6 +43,7 @@ class Operation:
 _BY_PATH: Mapping[tuple[str, ...], Mapping[str, Name]] = {
     ("info",): {"GET": "info"},
     ("agent", "{agent}", "run"): {"POST": "run"},
+    ("agent", "{agent}", "ask"): {"POST": "ask"},
     ("agent", "{agent}", "connect"): {"POST": "connect"},
     ("agent", "{agent}", "suggest"): {"POST": "suggest"},
     ("agent", "{agent}", "stop", "{thread}"): {"POST": "stop"},

@@ -23,7 +23,7 @@ const normId = () => {
   const map = new Map();
   const one = (s) => s.replace(/(result-)?(ck-)?[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}/g, (m) => { if (!map.has(m)) map.set(m, `<random-${map.size + 1}>`); return map.get(m); })
     .replace(/https?:\/\/(localhost|127\.0\.0\.1):\d+/g, "http://localhost:PORT");
-  const walk = (v) => typeof v === "string" ? one(v) : Array.isArray(v) ? v.map(walk) : v && typeof v === "object" ? Object.fromEntries(Object.entries(v).map(([k, x]) => [k, k === "stack" ? "<stack>" : walk(x)])) : v;
+  const walk = (v) => typeof v === "string" ? one(v) : Array.isArray(v) ? v.map(walk) : v && typeof v === "object" ? Object.fromEntries(Object.entries(v).map(([k, x]) => [k, k === "stack" ? "<stack>" : k === "createdAt" && typeof x === "string" ? "<date>" : walk(x)])) : v;
   return walk;
 };
 const describeError = (e) => ({

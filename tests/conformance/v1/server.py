@@ -4,9 +4,11 @@ The Node runtime it is compared with is `node-runtime/node-runtime.mjs`.
 """
 
 import argparse
+import sys
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import asdict
+from pathlib import Path
 from typing import Annotated, Any
 
 import uvicorn
@@ -17,22 +19,23 @@ from starlette.responses import JSONResponse
 from starlette.routing import Mount, Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from copilot_runtime import CopilotRuntime, EmptyAdapter, OpenAIAdapter, Settings, action
+from copilot_runtime import (
+    AguiAgent,
+    CopilotRuntime,
+    EmptyAdapter,
+    McpServer,
+    OpenAIAdapter,
+    Settings,
+    action,
+)
+from copilot_runtime.adapters.anthropic import AnthropicAdapter
+from copilot_runtime.agents.langgraph import LangGraphAgent
+from copilot_runtime.agents.remote import RemoteEndpoint
 from copilot_runtime.errors import CopilotError, ErrorContext
-from copilot_runtime.interfaces import RunInput
+from copilot_runtime.interfaces import Caller, RunInput
 from copilot_runtime.messages import Message
 
-PENDING = {
-    "/copilotkit-anthropic": "C (adapters): the Anthropic adapter",
-    "/copilotkit-remote": "D (elsewhere): CopilotKit remote endpoints",
-    "/copilotkit-remote404": "D (elsewhere): CopilotKit remote endpoints",
-    "/copilotkit-remote500": "D (elsewhere): CopilotKit remote endpoints",
-    "/copilotkit-agents": "D (elsewhere): AG-UI agents over HTTP",
-    "/copilotkit-agents-sticky": "D (elsewhere): AG-UI agents over HTTP",
-    "/copilotkit-lgp": "D (elsewhere): LangGraph Platform",
-    "/copilotkit-mcp": "D (elsewhere): actions of MCP servers",
-}
-"""Path → the part of the work that will serve it."""
+MCP_ECHO = Path(__file__).parent / "mcp_echo.py"
 
 
 @action(name="getTime")
@@ -104,10 +107,28 @@ class HookLog:
 
 
 def runtimes(llm: str, remote: str, log: HookLog) -> dict[str, CopilotRuntime]:
-    """Return the runtime of every path that is served already."""
+    """Return the runtime of every path."""
 
     def openai() -> OpenAIAdapter:
         return OpenAIAdapter(model="gpt-4o", base_url=f"{llm}/v1", api_key="sk-mock")
+
+    def agents() -> CopilotRuntime:
+        names = ["state", "tool", "interrupt", "ckinterrupt", "error", "plain"]
+        return CopilotRuntime(
+            adapter=openai(),
+            actions=ACTIONS,
+            agents={name: AguiAgent(f"{remote}/agui/{name}") for name in names},
+        )
+
+    def endpoint(path: str) -> CopilotRuntime:
+        def hook(caller: Caller) -> Mapping[str, str]:
+            del caller
+            return {"x-from-hook": "1"}
+
+        url = f"{remote}{path}"
+        return CopilotRuntime(
+            adapter=openai(), remote_endpoints=[RemoteEndpoint(url, before_request=hook)]
+        )
 
     return {
         "/copilotkit": CopilotRuntime(
@@ -119,6 +140,31 @@ def runtimes(llm: str, remote: str, log: HookLog) -> dict[str, CopilotRuntime]:
             on_stop=log.stop,
         ),
         "/copilotkit-plain": CopilotRuntime(adapter=openai()),
+        "/copilotkit-anthropic": CopilotRuntime(
+            adapter=AnthropicAdapter(
+                "claude-3-5-sonnet-latest",  # and the rest, as the Node runtime has it
+                base_url=llm,
+                api_key="sk-mock",
+                max_tokens=1024,
+                cache=False,
+                eager_arguments=False,
+            ),
+            actions=ACTIONS,
+        ),
+        "/copilotkit-agents": agents(),
+        "/copilotkit-agents-sticky": agents(),
+        "/copilotkit-remote": endpoint("/ck"),
+        "/copilotkit-remote404": endpoint("/ck404"),
+        "/copilotkit-remote500": endpoint("/ck500"),
+        "/copilotkit-lgp": CopilotRuntime(
+            adapter=openai(),
+            agents={
+                "lgp_agent": LangGraphAgent(f"{remote}/lgp", graph="lgp_agent", api_key="lsv2_mock")
+            },
+        ),
+        "/copilotkit-mcp": CopilotRuntime(
+            adapter=openai(), mcp_servers=[McpServer(command=[sys.executable, str(MCP_ECHO)])]
+        ),
         "/copilotkit-empty": CopilotRuntime(adapter=EmptyAdapter()),
         "/copilotkit-cloud": CopilotRuntime(
             adapter=openai(),
@@ -142,12 +188,6 @@ class ByPath:
         return await JSONResponse({"detail": "not found"}, 404)(scope, receive, send)
 
 
-def pending(part: str) -> ASGIApp:
-    """Return an app that says what is missing; clients read the body of a 501."""
-    message = f"This path is not served yet. It belongs to part {part}."
-    return JSONResponse({"errors": [{"message": message}], "data": None}, 501)
-
-
 def build(llm: str, remote: str) -> Starlette:
     """Return one app with every path of the driver's README."""
     log = HookLog()
@@ -160,7 +200,7 @@ def build(llm: str, remote: str) -> Starlette:
                 await stack.enter_async_context(app.router.lifespan_context(app))
             yield
 
-    everything = ByPath({**apps, **{path: pending(part) for path, part in PENDING.items()}})
+    everything = ByPath(apps)
     return Starlette(
         routes=[
             Route("/__log", log.endpoint, methods=["GET", "DELETE"]),
@@ -177,8 +217,6 @@ def main() -> None:
     parser.add_argument("--llm", default="http://localhost:4101", help="mock-llm.mjs")
     parser.add_argument("--remote", default="http://localhost:4102", help="fake-remote.mjs")
     options = parser.parse_args()
-    for path, part in PENDING.items():
-        print(f"pending {path}: part {part}")  # noqa: T201
     app = build(options.llm, options.remote)
     config = uvicorn.Config(app, host="127.0.0.1", port=options.port, log_level="warning")
     with config.bind_socket() as sock:

@@ -20,7 +20,7 @@ from copilot_runtime.agents.direct import DirectAgent
 from copilot_runtime.errors import AuthenticationFailed
 from copilot_runtime.interfaces import Agent, Caller
 from copilot_runtime.threads.memory import MemoryThreads
-from tests.conformance.v1.server import ACTIONS, PENDING, ByPath, HookLog, pending, runtimes
+from tests.conformance.v1.server import ACTIONS, ByPath, HookLog, runtimes
 
 BASE = "/copilotkit"
 _V1_CLIENT = "x-copilotkit-runtime-client-gql-version"
@@ -75,7 +75,7 @@ def build(agent: str, llm: str, v1_llm: str, remote: str) -> Starlette:
                 await stack.enter_async_context(app.router.lifespan_context(app))
             yield
 
-    everything = ByPath({**apps, **{path: pending(part) for path, part in PENDING.items()}})
+    everything = ByPath(apps)
     routes = [Route("/__log", log.endpoint, methods=["GET", "DELETE"]), Mount("/", everything)]
     return Starlette(routes=routes, lifespan=lifespan)
 

@@ -38,7 +38,7 @@ def test_two_runs_of_one_id_have_logs_of_their_own() -> None:
 
 
 def test_a_suggestion_is_not_kept_and_ends_with_its_reader() -> None:
-    run = decoded(kept=False)
+    run = decoded(name="suggest")
 
     assert (run.kept, run.detached, run.request_type) == (False, False, "Suggestion")
 

@@ -1,0 +1,60 @@
+"""From the events of a run to the result of a tool."""
+
+from typing import TYPE_CHECKING
+
+from copilot_runtime.actions.execute import failure_in
+from copilot_runtime.events import Event, Interrupt, TextMessageContent, TextMessageStart
+from copilot_runtime.jsontext import dumps
+
+if TYPE_CHECKING:
+    from mcp_types import CallToolResult
+
+
+def told(text: str, *, is_error: bool = False) -> "CallToolResult":
+    """Return a result that is a text."""
+    from mcp_types import CallToolResult, TextContent
+
+    return CallToolResult(content=[TextContent(type="text", text=text)], is_error=is_error)
+
+
+def outcome(result: str) -> "CallToolResult":
+    """Return what an action returned, or why it failed."""
+    failure = failure_in(result)
+    return told(result if failure is None else failure, is_error=failure is not None)
+
+
+class Answer:
+    """What an agent says to the person, as it comes: its texts, and what it wants to know."""
+
+    def __init__(self) -> None:
+        self._texts: dict[str, list[str]] = {}
+        self._questions: list[str] = []
+        self.length = 0
+        """Characters so far."""
+
+    def add(self, event: Event) -> str:
+        """Return what an event adds to the answer."""
+        match event:
+            case TextMessageStart(message_id=id, role="assistant"):
+                self._texts[id] = []
+            case TextMessageContent(message_id=id, content=piece) if id in self._texts:
+                self._texts[id].append(piece)
+                self.length += len(piece)
+                return piece
+            case Interrupt():
+                self._questions.append(_question(event))
+            case _:
+                pass
+        return ""
+
+    @property
+    def text(self) -> str:
+        """All of it."""
+        texts = ["".join(pieces) for pieces in self._texts.values()]
+        return "\n\n".join(filter(None, [*texts, *self._questions]))
+
+
+def _question(event: Interrupt) -> str:
+    asked = event.message or event.value
+    text = asked if isinstance(asked, str) else dumps(asked).decode()
+    return f"The agent waits for a person, who cannot answer here: {text}"

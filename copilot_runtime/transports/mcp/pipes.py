@@ -1,0 +1,13 @@
+"""The MCP server behind pipes, for whoever starts this process: an editor, a desktop program."""
+
+from copilot_runtime.transports.asking import Asking
+from copilot_runtime.transports.mcp.server import mcp_server
+
+
+async def serve_pipes(asking: Asking) -> None:
+    """Speak the protocol over stdin and stdout until the other side ends."""
+    server = mcp_server(asking)
+    from mcp.server.stdio import stdio_server
+
+    async with stdio_server() as (read, write):
+        await server.run(read, write, server.create_initialization_options())

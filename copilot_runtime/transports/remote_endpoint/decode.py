@@ -1,0 +1,141 @@
+"""From what a remote endpoint is asked to a run: messages and actions in the words of v1.
+
+What is missing has a default, and a message that cannot be read is passed over, as the Python
+package `copilotkit` does; what the protocol cannot do without is asked for by its name.
+"""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any, get_args
+
+from copilot_runtime.agui.fields import list_at, object_at, string
+from copilot_runtime.errors import LimitExceeded
+from copilot_runtime.interfaces import Action, AgentInput, Caller, Parameters, Resume
+from copilot_runtime.jsontext import dumps
+from copilot_runtime.messages import (
+    ActionExecutionMessage,
+    AgentStateMessage,
+    ImageMessage,
+    Message,
+    ResultMessage,
+    Role,
+    TextMessage,
+    new_id,
+)
+from copilot_runtime.threads.limits import check_id
+from copilot_runtime.transports.parameters import with_wishes
+
+Json = dict[str, Any]
+
+_ROLES: Mapping[Any, Role] = {role: role for role in get_args(Role)}
+
+
+def caller_of(body: Json, caller: Caller) -> Caller:
+    """Return the caller with what the request says of it."""
+    properties = object_at(body.get("properties") or {}, "properties")
+    page = body.get("frontendUrl")
+    return replace(caller, properties=properties, url=page if isinstance(page, str) else None)
+
+
+def action_call(body: Json) -> tuple[str, Json]:
+    """Return which action is to run, and its arguments. Raises `Misuse`."""
+    arguments = body.get("arguments")
+    return string(body, "name", "body"), object_at(arguments or {}, "arguments")
+
+
+def thread_of(body: Json) -> str:
+    """Return the id of the thread; a new one if there is none. Raises `Misuse` for a bad one."""
+    if body.get("threadId") is None:
+        return new_id()
+    thread = string(body, "threadId", "body")
+    check_id("threadId", thread)
+    return thread
+
+
+def run_fields(body: Json, max_messages: int) -> Json:
+    """Return the fields of the `RunInput` for an agent. Raises `Misuse`, or `LimitExceeded`."""
+    name = string(body, "name", "body")
+    messages = list_at(body.get("messages") or [], "messages")
+    if len(messages) > max_messages:
+        raise LimitExceeded(
+            f"The conversation has {len(messages)} messages; {max_messages} are allowed.",
+            hint="Raise max_messages in the settings, or start a new thread.",
+        )
+    state = object_at(body.get("state") or {}, "state")
+    config = object_at(body.get("config") or {}, "config")
+    node, properties = body.get("nodeName"), object_at(body.get("properties") or {}, "properties")
+    return {
+        "agent": name,
+        "thread_id": thread_of(body),
+        "messages": [m for item in messages if (m := _message(object_at(item, "messages[]")))],
+        "node": node if isinstance(node, str) and node else None,
+        "actions": [*_actions(list_at(body.get("actions") or [], "actions"))],
+        "agents": {name: AgentInput(state=state, config=config)},
+        "parameters": with_wishes(Parameters(), properties),
+        "resume": [*_answers(list_at(body.get("metaEvents") or [], "metaEvents"))],
+        "operation": "agents/execute",
+    }
+
+
+def _message(item: Json) -> Message | None:
+    id = item.get("id")
+    id = id if isinstance(id, str) and id else new_id()
+    parent = item.get("parentMessageId")
+    parent = parent if isinstance(parent, str) and parent else None
+    role = _ROLES.get(str(item.get("role")), "assistant")
+    match item:
+        case {"type": "TextMessage", "content": str(content)}:
+            return TextMessage(id=id, role=role, content=content, parent_id=parent)
+        case {"type": "ActionExecutionMessage", "name": str(name)}:
+            text = _text(item.get("arguments") or {})
+            return ActionExecutionMessage(id=id, name=name, arguments=text, parent_id=parent)
+        case {"type": "ResultMessage", "actionExecutionId": str(call)}:
+            name = str(item.get("actionName") or "")
+            return ResultMessage(id=id, call_id=call, name=name, result=_text(item.get("result")))
+        case {"type": "ImageMessage", "format": str(format), "bytes": str(data)}:
+            return ImageMessage(id=id, role=role, format=format, bytes=data, parent_id=parent)
+        case {"type": "AgentStateMessage", "agentName": str(agent)}:
+            return AgentStateMessage(
+                id=id,
+                agent=agent,
+                state=item.get("state") or {},
+                node=str(item.get("nodeName") or ""),
+                thread_id=str(item.get("threadId") or ""),
+                run_id=str(item.get("runId") or ""),
+                active=item.get("active") is True,
+                running=item.get("running") is True,
+            )
+        case _:
+            return None
+
+
+def _actions(items: list[Any]) -> list[Action]:
+    """Return what the caller's page, or the caller itself, can do."""
+    return [
+        Action(
+            name=item["name"],
+            description=str(item.get("description") or ""),
+            parameters={"type": "object", "properties": {}, **_schema(item.get("parameters"))},
+        )
+        for item in items
+        if isinstance(item, dict) and isinstance(item.get("name"), str)
+    ]
+
+
+def _schema(parameters: Any) -> Json:
+    return parameters if isinstance(parameters, dict) else {}
+
+
+def _answers(items: list[Any]) -> list[Resume]:
+    found: list[Resume] = []
+    for item in items:
+        answer = item.get("response") if isinstance(item, dict) else None
+        if isinstance(item, dict) and answer is not None:
+            payload = None if isinstance(answer, str) else answer
+            found.append(Resume(_text(item.get("value")), _text(answer), payload=payload))
+    return found
+
+
+def _text(value: Any) -> str:
+    """Return text as it is, and everything else as JSON."""
+    return value if isinstance(value, str) else "" if value is None else dumps(value).decode()

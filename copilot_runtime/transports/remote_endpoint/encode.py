@@ -1,0 +1,131 @@
+"""Write the events of a run as lines of JSON, in the words of CopilotKit's own runtime.
+
+A Node runtime 1.10 passes them on to its browser as they are. It has no words for thoughts, steps
+and usage, and none for a failed run: see `endpoint.py`.
+"""
+
+from collections.abc import Collection
+from typing import Any
+
+from copilot_runtime.agents.copilotkit_form import encode_messages
+from copilot_runtime.events import (
+    ActionExecutionArgs,
+    ActionExecutionEnd,
+    ActionExecutionResult,
+    ActionExecutionStart,
+    AgentState,
+    Event,
+    Interrupt,
+    RunFailed,
+    TextMessageContent,
+    TextMessageEnd,
+    TextMessageStart,
+)
+from copilot_runtime.interfaces import RunInput
+from copilot_runtime.jsontext import dumps
+
+Json = dict[str, Any]
+
+
+class Lines:
+    """Writes one run. Nothing is said of calls of the actions `quiet`.
+
+    Those are run here, and the caller knows them, too: Node would run each a second time.
+    """
+
+    def __init__(self, run: RunInput, *, quiet: Collection[str] = ()) -> None:
+        self.failed = False
+        self._run = run
+        self._quiet = quiet
+        self._silent: set[str] = set()
+        """The messages and calls of which nothing is said."""
+
+    def feed(self, event: Event) -> bytes:
+        """Return the line of an event, if there is a word for it."""
+        line = self._line(event)
+        return b"" if line is None else dumps(line) + b"\n"
+
+    def _line(self, event: Event) -> Json | None:
+        match event:
+            case TextMessageStart():
+                return self._text_start(event)
+            case TextMessageContent(message_id=id) | TextMessageEnd(message_id=id):
+                return None if id in self._silent else _text(event)
+            case ActionExecutionStart():
+                return self._call_start(event)
+            case (
+                ActionExecutionArgs(call_id=id)
+                | ActionExecutionEnd(call_id=id)
+                | ActionExecutionResult(call_id=id)
+            ):
+                return None if id in self._silent else _call(event)
+            case AgentState():
+                return self._state(event)
+            case Interrupt():
+                return _interrupt(event)
+            case RunFailed(error=error):
+                self.failed = True
+                told = {"error": error.message, "message": error.message, "code": error.code}
+                return {"type": "RunError", **told}
+            case _:
+                return None
+
+    def _text_start(self, event: TextMessageStart) -> Json | None:
+        if event.role != "assistant":  # whatever begins here is the assistant's for Node
+            self._silent.add(event.message_id)
+            return None
+        self._silent.discard(event.message_id)
+        said = {"type": "TextMessageStart", "messageId": event.message_id}
+        return {**said, **_parent(event.parent_id)}
+
+    def _call_start(self, event: ActionExecutionStart) -> Json | None:
+        if event.name in self._quiet:
+            self._silent.add(event.call_id)
+            return None
+        said = {"actionExecutionId": event.call_id, "actionName": event.name}
+        return {"type": "ActionExecutionStart", **said, **_parent(event.parent_id)}
+
+    def _state(self, event: AgentState) -> Json:
+        return {
+            "type": "AgentStateMessage",
+            "threadId": self._run.thread_id,
+            "agentName": event.agent,
+            "nodeName": event.node,
+            "runId": event.run_id or self._run.run_id,
+            "active": event.active,
+            "role": "assistant",
+            "state": dumps(event.state).decode(),
+            "running": event.running,
+        }
+
+
+def _text(event: TextMessageContent | TextMessageEnd) -> Json:
+    if isinstance(event, TextMessageEnd):
+        return {"type": "TextMessageEnd", "messageId": event.message_id}
+    said = {"messageId": event.message_id, "content": event.content}
+    return {"type": "TextMessageContent", **said}
+
+
+def _call(event: ActionExecutionArgs | ActionExecutionEnd | ActionExecutionResult) -> Json:
+    about = {"actionExecutionId": event.call_id}
+    match event:
+        case ActionExecutionArgs():
+            return {"type": "ActionExecutionArgs", **about, "args": event.delta}
+        case ActionExecutionEnd():
+            return {"type": "ActionExecutionEnd", **about}
+        case ActionExecutionResult():
+            result = {"actionName": event.name, "result": event.result}
+            return {"type": "ActionExecutionResult", **about, **result}
+
+
+def _interrupt(event: Interrupt) -> Json:
+    value = event.value if isinstance(event.value, str) else dumps(event.value).decode()
+    messages = encode_messages(event.messages)
+    if not messages:
+        return {"type": "MetaEvent", "name": "LangGraphInterruptEvent", "value": value}
+    data = {"value": value, "messages": messages}
+    return {"type": "MetaEvent", "name": "CopilotKitLangGraphInterruptEvent", "data": data}
+
+
+def _parent(id: str | None) -> Json:
+    return {} if id is None else {"parentMessageId": id}

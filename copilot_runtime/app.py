@@ -14,7 +14,6 @@ from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import BaseRoute, Route, WebSocketRoute
-from starlette.types import ASGIApp, Lifespan, Receive, Scope, Send
 from starlette.websockets import WebSocket
 
 from copilot_runtime.actions.frontend import Actions, Source
@@ -26,11 +25,22 @@ from copilot_runtime.agents.naming import thread_name
 from copilot_runtime.agents.registering import AnyAgents, as_agents
 from copilot_runtime.agents.remote import RemoteEndpoint
 from copilot_runtime.agents.remote_agents import WithRemote, as_endpoints
+from copilot_runtime.app_routes import (
+    BELOW,
+    App,
+    Handover,
+    both,
+    clean,
+    has_cors,
+    health,
+    joined,
+    urls_of,
+)
 from copilot_runtime.bus.memory import MemoryBus
 from copilot_runtime.collector import tuned_collector
 from copilot_runtime.config import Settings, load_settings, transcribes
 from copilot_runtime.conversations import Conversations
-from copilot_runtime.errors import ConfigurationFailed, CopilotError
+from copilot_runtime.errors import CopilotError
 from copilot_runtime.hooks import (
     AfterRequest,
     BeforeRequest,
@@ -162,22 +172,22 @@ class CopilotRuntime:
 
         Its lifespan also makes Python's garbage collector look less often, for the whole process.
         """
-        path = _clean(path or self.settings.path)
+        path = clean(path or self.settings.path)
         door = self._door(path)
         routes: list[BaseRoute] = [
-            *(Route(url, door) for url in _urls(path)),
-            *(WebSocketRoute(url, door) for url in _urls(path)),
-            Route(f"{path}/health", _health),
+            *(Route(url, door) for url in urls_of(path)),
+            *(WebSocketRoute(url, door) for url in urls_of(path)),
+            Route(f"{path}/health", health),
         ]
         if playground if playground is not None else self.settings.playground:
             from copilot_runtime.playground import playground_route
 
             routes.append(playground_route(path))
         if path:
-            routes.append(Route("/health", _health))
+            routes.append(Route("/health", health))
         routes.append(Route(f"{path}/{{rest:path}}", door))
-        lifespan = _joined(tuned_collector, self._lifespan)
-        return _App(path, door, routes=routes, lifespan=lifespan)
+        lifespan = joined(tuned_collector, self._lifespan)
+        return App(path, door, routes=routes, lifespan=lifespan)
 
     def mount(self, app: "FastAPI", path: str, *, dependencies: Sequence[Any] = ()) -> None:
         """Add the endpoint to an application of yours, under its dependencies.
@@ -187,21 +197,21 @@ class CopilotRuntime:
         `request.state` is there for `authenticate`. If the application has a `CORSMiddleware`,
         that one decides which browsers may read an answer.
         """
-        path = _clean(path)
-        door = self._door(path, silent=lambda: _has_cors(app))
+        path = clean(path)
+        door = self._door(path, silent=lambda: has_cors(app))
 
         async def answer(request: Request) -> Response:  # noqa: ARG001  # FastAPI passes it by name
-            return _Handover(door)
+            return Handover(door)
 
         async def socket(websocket: WebSocket) -> None:
             await door(websocket.scope, websocket.receive, websocket.send)
 
         asked = list(dependencies)
-        urls = _urls(path)
-        app.router.routes.append(Route(f"{path}/health", _health))
-        for url in (*urls, *(url for below in _BELOW for url in _both(f"{path}/{below}"))):
+        urls = urls_of(path)
+        app.router.routes.append(Route(f"{path}/health", health))
+        for url in (*urls, *(url for below in BELOW for url in both(f"{path}/{below}"))):
             # a preflight carries no login, so no dependency may refuse it
-            app.router.routes.append(Route(url, _Handover(door), methods=["OPTIONS"]))
+            app.router.routes.append(Route(url, Handover(door), methods=["OPTIONS"]))
             app.add_api_route(
                 url,
                 answer,
@@ -212,7 +222,7 @@ class CopilotRuntime:
             )
         for url in urls:
             app.add_api_websocket_route(url, socket, dependencies=asked)
-        app.router.lifespan_context = _joined(app.router.lifespan_context, self._lifespan)
+        app.router.lifespan_context = joined(app.router.lifespan_context, self._lifespan)
 
     async def aclose(self) -> None:
         """Stop all runs, then close whatever has an `aclose`. One that fails is only logged."""
@@ -312,73 +322,6 @@ class CopilotRuntime:
 _LONGEST_RETENTION = 100 * 365 * 86400.0
 """Seconds; a calendar has a beginning."""
 
-_BELOW = (
-    "info",
-    "agent/{rest:path}",
-    "threads",
-    "threads/{rest:path}",
-    "transcribe",
-    "annotate",
-    "memories",
-    "memories/{rest:path}",
-    "inspector-metadata",
-    "cpk-debug-events",
-    "actions/execute",
-    "agents/execute",
-    "agents/state",
-    "mcp",
-)
-"""The paths below the URL that AG-UI clients, Node runtimes and MCP clients ask for."""
-
-
-class _App(Starlette):
-    """Starlette, with a short way to the door.
-
-    Starlette's own middleware, for errors, wraps each chunk twice and has nothing to do for what
-    answers its errors itself. There is no short way past middleware of an operator.
-    """
-
-    def __init__(self, path: str, door: Door, **options: Any) -> None:
-        self._urls = frozenset(_urls(path))
-        self._runs = f"{path}/agent/"
-        self._door = door
-        super().__init__(**options)
-
-    def build_middleware_stack(self) -> ASGIApp:
-        others = super().build_middleware_stack()
-        if self.user_middleware:  # each is made only once, and sees every request
-            return others
-
-        async def choose(scope: Scope, receive: Receive, send: Send) -> None:
-            path: str = scope["path"] if scope["type"] == "http" else ""
-            path = path.removeprefix(scope.get("root_path", ""))
-            short = path in self._urls or path.startswith(self._runs)
-            await (self._door if short else others)(scope, receive, send)
-
-        return choose
-
-
-class _Handover(Response):
-    """A response that lets the door write the answer itself."""
-
-    def __init__(self, door: Door) -> None:
-        super().__init__()
-        self._door = door
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        await self._door(scope, receive, send)
-
-
-def _joined(outer: Lifespan[Any], inner: Lifespan[Any]) -> Lifespan[Any]:
-    """Return a lifespan that has `inner` within `outer`, whose state is the application's."""
-
-    @asynccontextmanager
-    async def lifespan(app: Any) -> AsyncGenerator[Any, None]:
-        async with outer(app) as state, inner(app):
-            yield state
-
-    return lifespan
-
 
 def _sources(actions: Source) -> list[Source]:
     """Make the actions of a list now, so that a wrong one is an error at the start."""
@@ -405,28 +348,6 @@ def _mcp(asking: Asking, settings: Settings) -> McpEndpoint | None:
     return McpEndpoint(asking, max_body_bytes=settings.max_body_bytes)
 
 
-def _has_cors(app: "FastAPI") -> bool:
-    from starlette.middleware.cors import CORSMiddleware  # only for mounts
-
-    # asked at each request, because middleware may be added after the mount
-    return any(middleware.cls is CORSMiddleware for middleware in app.user_middleware)
-
-
-def _urls(path: str) -> list[str]:
-    return [path, f"{path}/"] if path else ["/"]
-
-
-def _both(url: str) -> list[str]:
-    """Return a URL with and without a last slash, so that nobody is redirected."""
-    return [url] if url.endswith(":path}") else [url, f"{url}/"]
-
-
-def _clean(path: str) -> str:
-    if not path.startswith("/"):
-        raise ConfigurationFailed(f"The path {path!r} must begin with a slash.")
-    return path.rstrip("/")
-
-
 def _bus(settings: Settings) -> Bus:
     return MemoryBus(
         max_events=settings.max_events_per_run,
@@ -451,7 +372,3 @@ def _empty() -> Adapter:
     from copilot_runtime.adapters.empty import EmptyAdapter  # only for those who have no model
 
     return EmptyAdapter()
-
-
-async def _health(request: Request) -> Response:  # noqa: ARG001  # Starlette's signature
-    return Response()

@@ -4,16 +4,12 @@ Nothing else in this package reads the environment, except adapters that look fo
 and address, `upstream.py` for proxies, and `copilot-runtime chat` for COPILOT_URL.
 """
 
-import json
 import os
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import Annotated, Any, Literal, NamedTuple, get_args, get_origin
+from typing import Any, Literal, NamedTuple, get_args, get_origin
 
 from pydantic import (
-    BaseModel,
-    BeforeValidator,
-    ConfigDict,
     Field,
     ModelWrapValidatorHandler,
     ValidationError,
@@ -24,6 +20,16 @@ from pydantic import (
 
 from copilot_runtime.config_file import Document, read_document
 from copilot_runtime.config_problems import Places, explain, misspelt_variable
+from copilot_runtime.config_sections import (
+    AdapterSettings,
+    Count,
+    GuardrailSettings,
+    McpSettings,
+    Seconds,
+    Section,
+    TranscriptionSettings,
+    Words,
+)
 
 PREFIX = "COPILOT_"
 _OPENAI_URL = "https://api.openai.com/v1"
@@ -44,85 +50,7 @@ NOT_FORWARDED = (
 """What proxies, clouds and tracers write for themselves, as the Node runtime 1.74 has it."""
 
 
-def _split(value: Any) -> Any:
-    """Read `a, b` as a list: the environment knows nothing but text."""
-    if isinstance(value, str):
-        return tuple(part.strip() for part in value.split(",") if part.strip())
-    return value
-
-
-def _object(value: Any) -> Any:
-    """Read JSON text as a mapping: the environment knows nothing but text."""
-    return json.loads(value) if isinstance(value, str) else value
-
-
-Words = Annotated[tuple[str, ...], BeforeValidator(_split)]
-Seconds = Annotated[float, Field(gt=0, allow_inf_nan=False)]
-Count = Annotated[int, Field(gt=0)]
-
-
-class _Section(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid", validate_default=True)
-
-
-class AdapterSettings(_Section):
-    """The model `copilot-runtime serve` talks to when it is not given a module."""
-
-    name: str = Field(
-        default="",
-        description="Name in the table of adapters. Empty: openai if it has a key, else demo.",
-    )
-    options: Annotated[Mapping[str, Any], BeforeValidator(_object)] = Field(
-        default={},
-        description="Arguments of the adapter, such as model; as JSON in the environment.",
-        repr=False,  # somebody may keep a key here
-    )
-
-
-class TranscriptionSettings(_Section):
-    """What turns speech into text, with the key and address of OpenAI's variables."""
-
-    model: str = Field(
-        default="",
-        description="Its model. Empty: whisper-1 if there is a key for OpenAI. Or: none.",
-    )
-    base_url: str | None = Field(
-        default=None, description="Its address, if it is not OPENAI_BASE_URL."
-    )
-    language: str | None = Field(
-        default=None, description="ISO 639-1 code, for when everybody speaks the same language."
-    )
-
-
-class McpSettings(_Section):
-    """MCP servers whose tools models may use, and those that pages may name."""
-
-    servers: Words = Field(
-        default=(), description="Addresses of MCP servers whose tools are actions.", repr=False
-    )
-    allowed: Words = Field(
-        default=(), description="Origins or addresses of MCP servers that a page may name."
-    )
-
-
-class GuardrailSettings(_Section):
-    """What people may ask about; empty lists mean no rule."""
-
-    allow: Words = Field(
-        default=(), description="Topics of which a question must name at least one."
-    )
-    deny: Words = Field(default=(), description="Topics that a question must not name.")
-    words: Words = Field(
-        default=(), description="Words that neither question nor answer may contain."
-    )
-    message: str = Field(
-        default="I cannot help with that topic.",
-        min_length=1,
-        description="What the person reads instead of an answer.",
-    )
-
-
-class Settings(_Section):
+class Settings(Section):
     """All settings of a runtime. Times are in seconds, sizes in bytes."""
 
     host: str = Field(
@@ -380,10 +308,10 @@ def _put(values: dict[str, Any], section: str, key: str, text: str) -> None:
         values[section] = {**inner, key: text}
 
 
-def _rows(section: type[_Section], prefix: str = "") -> Iterator[SettingRow]:
+def _rows(section: type[Section], prefix: str = "") -> Iterator[SettingRow]:
     for name, field in section.model_fields.items():
         annotation = field.annotation
-        if isinstance(annotation, type) and issubclass(annotation, _Section):
+        if isinstance(annotation, type) and issubclass(annotation, Section):
             yield from _rows(annotation, f"{prefix}{name}.")
             continue
         variable = PREFIX + f"{prefix}{name}".replace(".", "_").upper()

@@ -13,7 +13,6 @@ from copilot_runtime.errors import (
     Cancelled,
     ConfigurationFailed,
     CopilotError,
-    ErrorContext,
     ErrorReport,
     Interrupted,
     LimitExceeded,
@@ -46,6 +45,7 @@ from copilot_runtime.runtime_beginning import (
     noted,
     prepared,
 )
+from copilot_runtime.runtime_reports import report_to
 from copilot_runtime.transcript import messages_of
 
 logger = logging.getLogger(__name__)
@@ -143,7 +143,7 @@ class Runtime:
         try:
             self._admit(key)
         except CopilotError as error:
-            await self._report(error, run, began)
+            await report_to(self.hooks, error, run, began)
             raise
         beginning = self._starting[key] = Beginning()
         try:
@@ -259,7 +259,7 @@ class Runtime:
                 raise RuntimeError("What prepares a run was cancelled, and not by us.")
             return task.result()
         except Exception as error:
-            await self._report(error, run, began)
+            await report_to(self.hooks, error, run, began)
             raise
         finally:
             task.cancel()
@@ -280,7 +280,7 @@ class Runtime:
             if begun:  # its thread waits for the end
                 self._spawn(self._abandon(run.key, report_of(error)), f"abandon:{run.key}")
             if isinstance(error, Exception):
-                await self._report(error, run, began)
+                await report_to(self.hooks, error, run, began)
             raise
 
     async def _abandon(self, key: str, report: ErrorReport) -> None:
@@ -380,7 +380,7 @@ class Runtime:
     ) -> None:
         """Let the hooks know how a run ended: one of error, stop and after_request."""
         if error is not None:
-            await self._report(error, run, began)
+            await report_to(self.hooks, error, run, began)
         elif isinstance(last, RunFailed):
             await call_quietly(self.hooks.stop, run)
         elif self.hooks.after_request is not None:
@@ -396,23 +396,3 @@ class Runtime:
 
     async def _log(self, run: RunInput) -> Sequence[Event]:
         return [event async for batch in self.bus.read(run.key) for event in batch.events]
-
-    async def _report(self, error: BaseException, run: RunInput, began: float) -> None:
-        """Tell the log and the `error` hook everything; the client hears only the report."""
-        context = ErrorContext(
-            thread_id=run.thread_id,
-            run_id=run.run_id,
-            operation=run.operation,
-            agent=run.agent,
-            node=run.node,
-            url=run.url,
-            latency=monotonic() - began,
-            source="agent" if run.agent else "runtime",
-            cause=error.__cause__,
-        )
-        if isinstance(error, CopilotError):
-            hint = f" ({error.hint})" if error.hint else ""
-            logger.warning("Run %s: %s%s", run.run_id, error.message, hint)
-        else:
-            logger.error("Run %s failed", run.run_id, exc_info=error)
-        await call_quietly(self.hooks.error, error, context)

@@ -84,7 +84,7 @@ async def prepared(
         # after the hook, so that actions may depend on what it verified
         server = await gather(sources, run) if sources else []
         if handing and agents:
-            server = [*server, *agents_as_actions(agents, run)]
+            server = [*server, *agents_as_actions(agents, run, server)]
     except SystemExit as error:  # it would end the server
         raise RuntimeError("What prepares a run called sys.exit().") from error
     if run.agent is not None:

@@ -9,6 +9,13 @@ from copilot_runtime.errors import CopilotError
 
 logger = logging.getLogger(__name__)
 
+MOST = 128
+"""Actions, and agents, of one endpoint that count: providers take no more."""
+
+LONGEST_DESCRIPTION = 4000
+
+_Named = tuple[str, dict[str, Any]]
+
 _NUMBERS = {"number": "number", "integer": "integer", "boolean": "boolean"}
 
 
@@ -42,18 +49,18 @@ class Offer:
 def read_offer(body: Any) -> Offer:
     """Read the answer to `/info`. Raises `ValueError` for what is none.
 
-    An action or an agent without a name is left out.
+    An action or an agent without a name is left out, and so is what is too much for a model.
     """
     if not isinstance(body, dict) or not ("actions" in body or "agents" in body):
         raise ValueError("It has neither actions nor agents.")
     return Offer(
         actions=tuple(
-            OfferedAction(name, _text(item, "description"), schema_of(item.get("parameters")))
-            for name, item in _named(body.get("actions"), "action")
+            OfferedAction(name, _description(item), schema_of(item.get("parameters")))
+            for name, item in _first(_named(body.get("actions"), "action"), "actions")
         ),
         agents=tuple(
-            OfferedAgent(name, _text(item, "description"), _text(item, "type"))
-            for name, item in _named(body.get("agents"), "agent")
+            OfferedAgent(name, _description(item), _text(item, "type"))
+            for name, item in _first(_named(body.get("agents"), "agent"), "agents")
         ),
     )
 
@@ -64,7 +71,8 @@ def schema_of(parameters: Any) -> dict[str, Any]:
     A server that sends a JSON schema already is understood, too.
     """
     if isinstance(parameters, dict):
-        return {"type": "object", "properties": {}, **parameters}
+        known = {"properties": {}, **parameters, "type": "object"}
+        return known if isinstance(known["properties"], dict) else {**known, "properties": {}}
     named = [*_named(parameters, "parameter")]
     return {
         "type": "object",
@@ -91,8 +99,8 @@ def _plain(kind: str, item: Mapping[str, Any]) -> dict[str, Any]:
     return {"type": "string", **({"enum": choices} if isinstance(choices, list) else {})}
 
 
-def _named(items: Any, what: str) -> list[tuple[str, dict[str, Any]]]:
-    found: list[tuple[str, dict[str, Any]]] = []
+def _named(items: Any, what: str) -> list[_Named]:
+    found: list[_Named] = []
     for item in items if isinstance(items, list) else ():
         name = item.get("name") if isinstance(item, dict) else None
         if isinstance(name, str) and name:
@@ -100,6 +108,18 @@ def _named(items: Any, what: str) -> list[tuple[str, dict[str, Any]]]:
         else:
             logger.warning("A remote endpoint offers an %s without a name; it is left out.", what)
     return found
+
+
+def _first(found: list[_Named], what: str) -> list[_Named]:
+    if len(found) > MOST:
+        logger.warning(
+            "A remote endpoint offers %d %s; the first %d count.", len(found), what, MOST
+        )
+    return found[:MOST]
+
+
+def _description(item: Mapping[str, Any]) -> str:
+    return _text(item, "description")[:LONGEST_DESCRIPTION]
 
 
 def _text(item: Mapping[str, Any], key: str) -> str:

@@ -1,7 +1,10 @@
 """A conversation as LangChain writes it in JSON, and as we do."""
 
+import re
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
+from uuid import UUID, uuid5
 
 from copilot_runtime.agents.copilotkit_form import encode_messages as encode_for_v1
 from copilot_runtime.agui.messages import encode_messages
@@ -22,6 +25,9 @@ _TYPES = {"user": "human", "system": "system", "developer": "system"}
 _ROLES = {"human": "user", "HumanMessage": "user", "system": "system", "SystemMessage": "system"}
 _BLOCKS = {"image": "image", "audio": "audio", "video": "video"}
 """Kinds of parts that LangChain has a block for; anything else is a file."""
+_INTERRUPTED = re.compile(r"Tool call '.+' with id '.+' was interrupted before completion\.")
+_KINDS = ("human", "ai", "tool", "system")
+_UNNAMED = UUID("3b0f8a52-9d3e-4c1b-8a35-6a2f6f1b7c90")
 
 
 def encode(messages: Sequence[Message]) -> list[Json]:
@@ -75,9 +81,22 @@ def remembered(messages: Any) -> list[Json]:
 
 
 def plain(messages: Any) -> list[Json]:
-    """Return the messages among these that have an id, free of LangChain's own packaging."""
+    """Return the messages among these, free of LangChain's own packaging, each with an id.
+
+    A state that just lists its messages gives them none; then it is made of what they say.
+    """
     found = [unpacked(message) for message in messages] if isinstance(messages, list) else []
-    return [message for message in found if isinstance(message.get("id"), str)]
+    told: Counter[bytes] = Counter()
+    named: list[Json] = []
+    for message in found:
+        if not isinstance(message.get("id"), str):
+            if kind_of(message) not in _KINDS:
+                continue
+            said = dumps([kind_of(message), message.get("content"), message.get("tool_calls")])
+            told[said] += 1
+            message = {**message, "id": str(uuid5(_UNNAMED, f"{said!r} {told[said]}"))}
+        named.append(message)
+    return named
 
 
 def unpacked(message: Any) -> Json:
@@ -101,7 +120,7 @@ def calls_of(message: Mapping[str, Any]) -> list[Json]:
     """Return the calls of a message that can be told apart, their arguments as an object."""
     calls = message.get("tool_calls")
     return [
-        {**call, "args": _arguments(call.get("args"))}
+        {**call, "args": arguments_of(call.get("args"))}
         for call in (calls if isinstance(calls, list) else ())
         if isinstance(call, dict)
         and isinstance(call.get("id"), str)
@@ -116,6 +135,29 @@ def text_of(content: Any) -> str:
     if isinstance(content, list):
         return "".join(_block_text(block) for block in content)
     return "" if content is None else dumps(content).decode()
+
+
+def arguments_of(value: Any) -> Any:
+    """Return the object that a call is made with; models refuse anything else."""
+    if isinstance(value, str):
+        try:
+            value = loads(value.encode(errors="replace"))
+        except ValueError:
+            return {}
+    return value if isinstance(value, dict) else {}
+
+
+def interrupted(call: Mapping[str, Any]) -> Json:
+    """Return what stands for the result of a call that has none, in the words of LangGraph."""
+    id, name = call["id"], call["name"]
+    said = f"Tool call {name!r} with id {id!r} was interrupted before completion."
+    return {"type": "tool", "id": f"none-{id}", "content": said, "tool_call_id": id, "name": name}
+
+
+def is_interrupted(message: Mapping[str, Any]) -> bool:
+    """Say whether a result stands for one that has not come."""
+    said = text_of(message.get("content")) if kind_of(message) == "tool" else ""
+    return _INTERRUPTED.fullmatch(said) is not None
 
 
 def _block_text(block: Any) -> str:
@@ -148,18 +190,8 @@ def _encoded(message: Mapping[str, Any], names: Mapping[str, str]) -> Json | Non
 
 def _call(call: Mapping[str, Any]) -> Json:
     function = call["function"]
-    arguments = _arguments(function["arguments"])
+    arguments = arguments_of(function["arguments"])
     return {"id": call["id"], "name": function["name"], "args": arguments, "type": "tool_call"}
-
-
-def _arguments(value: Any) -> Any:
-    """Return the object that a call is made with; models refuse anything else."""
-    if isinstance(value, str):
-        try:
-            value = loads(value.encode(errors="replace"))
-        except ValueError:
-            return {}
-    return value if isinstance(value, dict) else {}
 
 
 def _block(part: Mapping[str, Any]) -> Json | None:

@@ -106,6 +106,11 @@ class LangGraphServer:
             )
         )
 
+    async def is_busy(self, thread_id: str, headers: Headers) -> bool:
+        """Say whether a run goes on in a thread."""
+        thread = await self._ask(self._client().threads.get(thread_id, headers=headers))
+        return isinstance(thread, dict) and thread.get("status") == "busy"
+
     async def status(self, thread_id: str, run_id: str, headers: Headers) -> str:
         """Return what became of a run: `pending`, `running`, `success`, `error` …"""
         run = await self._ask(self._client().runs.get(thread_id, run_id, headers=headers))

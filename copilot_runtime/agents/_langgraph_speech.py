@@ -45,8 +45,6 @@ class Speech:
         """Ids of messages and calls that have been told, or were not to be."""
         self.texts: set[str] = set()
         """What was said by hand: the graph may put it into its state, under another id."""
-        self.order: list[str] = []
-        """Ids of the messages that the client has got, in order."""
         self._open: dict[str, dict[str, _Message]] = {}  # by the model's run, and by their ids
 
     def chunk(self, event: Mapping[str, Any]) -> list[Event]:
@@ -68,9 +66,10 @@ class Speech:
         """Close what a model has left open, and count what it cost (`on_chat_model_end`)."""
         messages = self._open.pop(str(event.get("run_id")), {})
         told = [event for message in messages.values() for event in _closed(message)]
-        output = unpacked(_object(event.get("data")).get("output"))
+        output, metadata = unpacked(_object(event.get("data")).get("output")), event.get("metadata")
+        self._hide(output, _object(metadata))
         if isinstance(counted := output.get("usage_metadata"), dict):
-            told.append(_usage(counted, output, _object(event.get("metadata"))))
+            told.append(_usage(counted, output, _object(metadata)))
         return told
 
     def whole(self, message: Json) -> list[Event]:
@@ -87,7 +86,7 @@ class Speech:
 
     def text(self, id: str, text: str) -> list[Event]:
         """Say a whole text."""
-        self._tell(id)
+        self.said.add(id)
         return [
             TextMessageStart(message_id=id),
             *([TextMessageContent(message_id=id, content=text)] if text else []),
@@ -96,8 +95,7 @@ class Speech:
 
     def call(self, id: str, name: str, arguments: str, parent_id: str | None) -> list[Event]:
         """Make a whole call."""
-        self._tell(parent_id or id)
-        self.said.add(id)
+        self.said |= {id, parent_id or id}
         return [
             ActionExecutionStart(call_id=id, name=name, parent_id=parent_id),
             ActionExecutionArgs(call_id=id, delta=arguments),
@@ -119,10 +117,12 @@ class Speech:
             messages[id] = _Message(id)
         return messages[id]
 
-    def _tell(self, id: str) -> None:
-        self.said.add(id)
-        if id not in self.order:
-            self.order.append(id)
+    def _hide(self, output: Json, metadata: Json) -> None:
+        """Note what is not to be told of an answer, which may not have come in pieces."""
+        if _wants(metadata, "emit-messages") is False and isinstance(id := output.get("id"), str):
+            self.said.add(id)
+        wanted = _wants(metadata, "emit-tool-calls")
+        self.said |= {c["id"] for c in calls_of(output) if not _is_wanted(c["name"], wanted)}
 
     def _say(self, message: _Message, text: str) -> Iterable[Event]:
         if not text:
@@ -132,7 +132,6 @@ class Speech:
             yield ReasoningEnd(message_id=_thought_id(message))
         if not message.text:
             message.text = True
-            self._tell(message.id)
             yield TextMessageStart(message_id=message.id)
         yield TextMessageContent(message_id=message.id, content=text)
 
@@ -156,7 +155,6 @@ class Speech:
                     yield ActionExecutionEnd(call_id=open_id)
                 message.calls[place] = id if known else None
                 if known:
-                    self._tell(message.id)
                     yield ActionExecutionStart(call_id=id, name=name, parent_id=message.id)
         elif place not in message.calls and place is None and message.calls:
             place = [*message.calls][-1]  # some number only the first piece

@@ -5,16 +5,19 @@ for another answer, goes back to before that message; who deletes a question, de
 answer. Answers alone stay: the client may never have been shown all that the agent said.
 """
 
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from copilot_runtime.agents._langgraph_messages import Json, calls_of, kind_of, text_of
+from copilot_runtime.agents._langgraph_messages import (
+    Json,
+    calls_of,
+    interrupted,
+    is_interrupted,
+    kind_of,
+    text_of,
+)
 from copilot_runtime.jsontext import dumps
-
-_INTERRUPTED = re.compile(r"Tool call '.+' with id '.+' was interrupted before completion\.")
-"""What LangGraph's agents put where the result of a browser's action will be."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,13 +29,16 @@ class Sync:
 
 
 def edited(client: Sequence[Json], thread: Sequence[Json]) -> Sync | None:
-    """Return how to go back to the first question that the client has changed, if it has."""
-    known = {message["id"]: message for message in thread if kind_of(message) == "human"}
-    for at, message in enumerate(client):
-        before = known.get(message["id"]) if kind_of(message) == "human" else None
-        if before is not None and _said(before) != _said(message):
-            last = max(n for n, said in enumerate(client) if kind_of(said) == "human")
-            return Sync(client[at : last + 1], back_to=message["id"])
+    """Return how to go back to the question the client ends with, if it has changed it.
+
+    One before that differs has been rewritten by the graph: who edits drops what came after.
+    """
+    last = client[-1] if client else None
+    if last is None or kind_of(last) != "human":
+        return None
+    for message in thread:
+        if message["id"] == last["id"] and _said(message) != _said(last):
+            return Sync([last], back_to=last["id"])
     return None
 
 
@@ -41,9 +47,21 @@ def synced(client: Sequence[Json], thread: Sequence[Json]) -> Sync:
     asked_again = _asked_again(client, thread)
     if asked_again is not None:
         return Sync([asked_again], back_to=asked_again["id"])
-    known = _Known(thread)
+    known = _Known(thread, client)
     new = [news for message in client if (news := known.news(message)) is not None]
     return Sync([*_removals(client, thread), *new])
+
+
+def left_open(thread: Sequence[Json], new: Sequence[Json]) -> list[Json]:
+    """Return results for the calls at the thread's end that get none: a model refuses such calls.
+
+    A run that was stopped, or failed, leaves them behind. The page may still replace them.
+    """
+    known = {message.get("tool_call_id") or message["id"] for message in (*thread, *new)}
+    last = next((said for said in reversed(thread) if kind_of(said) != "tool"), None)
+    if last is None or not new or any(one["id"] == last["id"] for one in new):
+        return []
+    return [interrupted(call) for call in calls_of(last) if call["id"] not in known]
 
 
 def without_instructions(client: Sequence[Json]) -> Sequence[Json]:
@@ -65,7 +83,7 @@ def _asked_again(client: Sequence[Json], thread: Sequence[Json]) -> Json | None:
 class _Known:
     """What the thread has of a client's message, under whatever id."""
 
-    def __init__(self, thread: Sequence[Json]) -> None:
+    def __init__(self, thread: Sequence[Json], client: Sequence[Json]) -> None:
         self._ids = {message["id"] for message in thread}
         self._calls = {call["id"] for message in thread for call in calls_of(message)}
         self._texts = {
@@ -76,6 +94,7 @@ class _Known:
         self._results = {
             message.get("tool_call_id"): message for message in thread if kind_of(message) == "tool"
         }
+        self._answered = {message.get("tool_call_id") for message in client}
 
     def news(self, message: Json) -> Json | None:
         """Return what the thread lacks of a message."""
@@ -84,18 +103,23 @@ class _Known:
                 known = self._results.get(message["tool_call_id"])
                 if known is None:
                     return message
-                if _INTERRUPTED.fullmatch(text_of(known.get("content"))):
+                if is_interrupted(known):
                     return {**message, "id": known["id"]}
                 return None
-            case "ai" if calls := calls_of(message):
-                known_calls = all(call["id"] in self._calls for call in calls)
-                return None if known_calls or message["id"] in self._ids else message
-            case "ai" if (
-                message["content"] in self._texts
-            ):  # emitted by hand, under an id of its own
-                return None
+            case "ai" if message["id"] not in self._ids:
+                return self._new_answer(message)
             case _:
                 return None if message["id"] in self._ids else message
+
+    def _new_answer(self, message: Json) -> Json | None:
+        """Return an answer with those of its calls that have a result: the others broke off."""
+        calls = [call for call in calls_of(message) if call["id"] not in self._calls]
+        if not calls and calls_of(message):
+            return None
+        calls = [call for call in calls if call["id"] in self._answered]
+        # what was emitted by hand is there under an id of its own
+        is_known = not message["content"] or message["content"] in self._texts
+        return None if is_known and not calls else {**message, "tool_calls": calls}
 
 
 def _removals(client: Sequence[Json], thread: Sequence[Json]) -> list[Json]:

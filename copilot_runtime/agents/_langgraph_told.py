@@ -9,12 +9,13 @@ from copilot_runtime.agents._langgraph_messages import (
     Json,
     calls_of,
     decode,
-    ids_of,
+    is_interrupted,
     kind_of,
     plain,
     text_of,
     unpacked,
 )
+from copilot_runtime.agents._langgraph_page import Page
 from copilot_runtime.agents._langgraph_request import Assistant, visible
 from copilot_runtime.agents._langgraph_speech import Speech
 from copilot_runtime.agents.prediction import Prediction
@@ -64,8 +65,9 @@ class Told:
         self._run_id: Any = None
         self._speech = Speech()
         self._known = {m["id"] for m in (*plain(before.get("messages")), *client)}
-        self._client = ids_of(client)
+        self._page = Page(client)
         self._messages: Sequence[Json] | None = None
+        self._by_hand: set[str] = set()
         self._state = visible(before, assistant.output_keys)
         self._shown: AgentState | None = None
         self._prediction = Prediction()
@@ -79,6 +81,11 @@ class Told:
 
     def take(self, name: str, data: Any) -> list[Event]:
         """Return what one event of the stream says."""
+        told = self._taken(name, data)
+        self._page.take(told)
+        return told
+
+    def _taken(self, name: str, data: Any) -> list[Event]:
         kind, _, namespace = name.partition("|")
         fields: Json = data if isinstance(data, dict) else {}
         match kind:
@@ -108,7 +115,7 @@ class Told:
         self._predicted.clear()
         told += self._show()
         messages = self._messages
-        if messages is not None and ids_of(messages) != [*self._client, *self._speech.order]:
+        if messages is not None and not self._page.shows(messages):
             told.append(MessagesSnapshot(messages=[*decode(messages), *self._waiting(messages)]))
         return [*told, *self._questions.values()]
 
@@ -143,7 +150,8 @@ class Told:
     def _values(self, values: Json, *, nested: bool) -> list[Event]:
         """Take a state: of the graph, or, nested, of one that works in it and shares its keys."""
         self._ask(values)
-        messages = plain(values.get("messages"))
+        # the page may still answer what the model was told to be interrupted
+        messages = [m for m in plain(values.get("messages")) if not is_interrupted(m)]
         told: list[Event] = []
         for message in messages:
             if message["id"] not in self._known:
@@ -151,7 +159,7 @@ class Told:
                     told += self._predict(self._speech.whole(message))
                 elif kind_of(message) == "tool":
                     told += self._result(message)
-        if not nested:
+        if not nested and "messages" in values:
             self._messages = messages
         state = visible(values, self._keys)
         self._state = {**self._state, **state} if nested else state
@@ -175,6 +183,7 @@ class Told:
                 arguments = fields.get("args")
                 if not isinstance(arguments, str):
                     arguments = dumps(arguments).decode()
+                self._by_hand.add(id)
                 return self._predict(self._speech.call(id, str(fields["name"]), arguments, None))
             case "intermediate_state":
                 self._state = {**self._state, **visible(fields)}
@@ -219,8 +228,6 @@ class Told:
         if call_id in self._speech.said and call_id not in self._calls:
             return []  # of a call that was not to be told
         own_id = id if isinstance(id, str) else None
-        if own_id is not None:
-            self._speech.order.append(own_id)
         name = self._calls.get(call_id) or str(message.get("name") or "")
         result = text_of(message.get("content"))
         return [ActionExecutionResult(call_id=call_id, name=name, result=result, message_id=own_id)]
@@ -270,12 +277,16 @@ class Told:
         )
 
     def _waiting(self, messages: Sequence[Json]) -> list[Message]:
-        """Return the calls without a result that the state does not have: they are to be made."""
+        """Return the calls to the page that the state does not have: they are to be made.
+
+        What a model calls otherwise, such as a router's choice, is the graph's own affair.
+        """
+        offered = {action.name for action in self._run.actions}
         kept = {call["id"] for message in messages for call in calls_of(message)}
         return [
             ActionExecutionMessage(id=id, name=name, arguments="".join(self._arguments[id]))
             for id, name in self._calls.items()
-            if id not in kept and id not in self._results
+            if id not in kept | self._results and (id in self._by_hand or name in offered)
         ]
 
 

@@ -1,5 +1,6 @@
 """Give an agent what the application can do: its actions run here, and other agents take over."""
 
+import logging
 from collections.abc import Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import replace
@@ -21,6 +22,11 @@ from copilot_runtime.events import (
 from copilot_runtime.interfaces import Action, Agent, AgentInput, Events, RunInput
 from copilot_runtime.messages import ActionExecutionMessage, Message, ResultMessage, new_id
 from copilot_runtime.transcript import messages_of, said_in
+
+MOST_TOOLS = 128
+"""What providers take."""
+
+logger = logging.getLogger(__name__)
 
 
 class ActingAgent:
@@ -86,9 +92,17 @@ async def handed_over(run: RunInput, action: Action, max_turns: int, timeout: fl
                 yield event
 
 
-def agents_as_actions(agents: Mapping[str, Agent], run: RunInput) -> list[Action]:
-    """Return the agents that a run may hand over to: all but the one that has it."""
-    return [
+def agents_as_actions(
+    agents: Mapping[str, Agent], run: RunInput, others: Sequence[Action] = ()
+) -> list[Action]:
+    """Return the agents that a run may hand over to: all but the one that has it.
+
+    Where there are too many `others` already, the first agents count.
+    """
+    room = max(0, MOST_TOOLS - len(others) - len(run.actions))
+    if len(agents) > room:
+        logger.warning("A model is told of %d agents; there are %d.", room, len(agents))
+    found = [
         Action(
             name=name,
             description=getattr(agent, "description", "") or f"Hands over to the agent {name}.",
@@ -98,6 +112,7 @@ def agents_as_actions(agents: Mapping[str, Agent], run: RunInput) -> list[Action
         for name, agent in agents.items()
         if name != run.agent
     ]
+    return found[:room]
 
 
 class _Said:

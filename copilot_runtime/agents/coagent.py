@@ -75,6 +75,7 @@ class _Progress:
         self._unanswered: set[str] = set()
         self._asked = False
         self._handed_over = handed_over
+        self._other_waits: AgentState | None = None
         self._exited = False
         self._speaks = False
         """Whether it knows the words of v1, and says itself where it is and whether it goes on."""
@@ -124,16 +125,17 @@ class _Progress:
             return []
         if self._speaks and waits and not self._last.active:
             return []  # that was its last word
-        running = waits and not self._exited and bool(self._unanswered) and waiting is None
+        other = self._other_waits
+        running = waits and not self._exited and bool(self._unanswered) and other is None
         told, last = self._told, self._shown(active=False, running=running)
         if last == told:
             return []
-        return [last] if waiting is None else [last, waiting]  # the last one gets the answer
+        return [last] if other is None else [last, other]  # the last one gets the answer
 
     def _state(self, event: AgentState) -> AgentState:
         if event.agent not in ("", self._last.agent):
             # of another that works for this one, or has taken over
-            self._waiting = event if event.running and not event.active else None
+            self._other_waits = event if event.running and not event.active else None
             return event
         last = self._last
         event = replace(

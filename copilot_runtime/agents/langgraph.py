@@ -23,7 +23,13 @@ from copilot_runtime.agents._langgraph_request import (
 )
 from copilot_runtime.agents._langgraph_server import LangGraphServer
 from copilot_runtime.agents._langgraph_stream import RunStream
-from copilot_runtime.agents._langgraph_sync import Sync, edited, synced, without_instructions
+from copilot_runtime.agents._langgraph_sync import (
+    Sync,
+    edited,
+    left_open,
+    synced,
+    without_instructions,
+)
 from copilot_runtime.agents._langgraph_told import Told
 from copilot_runtime.errors import ConfigurationFailed, CopilotError
 from copilot_runtime.events import Interrupt
@@ -162,7 +168,8 @@ class LangGraphAgent:
         elif thread.waiting and sync is None:
             return None
         else:
-            asked = await self._input(run, thread, page.state, sync or synced(client, messages))
+            sync = sync or await self._synced(thread, client, messages)
+            asked = await self._input(run, thread, page.state, sync)
         return {
             **asked,
             "assistant_id": thread.assistant.id,
@@ -174,6 +181,15 @@ class LangGraphAgent:
             "multitask_strategy": self.if_busy,
             "if_not_exists": "create",
         }
+
+    async def _synced(
+        self, thread: "_Thread", client: Sequence[Json], messages: Sequence[Json]
+    ) -> Sync:
+        sync = synced(client, messages)
+        left = [] if sync.back_to is not None else left_open(messages, sync.messages)
+        if left and not await self._server.is_busy(thread.id, thread.headers):
+            return Sync([*left, *sync.messages])
+        return sync
 
     async def _input(self, run: RunInput, thread: "_Thread", state: Any, sync: Sync) -> Json:
         """Return the graph's input; with `back_to`, to the state before that message."""

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from copilot_runtime.actions._remote_offer import schema_of
+from copilot_runtime.actions._remote_offer import read_offer, schema_of
 
 
 def schema(**parameter: Any) -> Any:
@@ -50,6 +50,24 @@ def test_a_json_schema_is_understood_too() -> None:
         "type": "object",
         "properties": {"x": {"type": "null"}},
     }
+
+
+def test_whatever_a_json_schema_says_the_parameters_are_an_object() -> None:
+    assert schema_of({"type": "string", "properties": ["x"]}) == {
+        "type": "object",
+        "properties": {},
+    }
+
+
+def test_of_very_much_the_beginning_counts(caplog: pytest.LogCaptureFixture) -> None:
+    many = [{"name": f"n{number}", "description": "d" * 9000} for number in range(1000)]
+
+    offer = read_offer({"actions": many, "agents": many})
+
+    assert [one.name for one in offer.actions] == [f"n{number}" for number in range(128)]
+    assert [one.name for one in offer.agents] == [f"n{number}" for number in range(128)]
+    assert {len(one.description) for one in (*offer.actions, *offer.agents)} == {4000}
+    assert "offers 1000 agents; the first 128 count" in caplog.text
 
 
 @pytest.mark.parametrize("parameters", [None, 7, "x", [], [7, {"type": "string"}]])

@@ -1,0 +1,87 @@
+"""The sections of the settings, and the types of what stands in them."""
+
+import json
+from collections.abc import Mapping
+from typing import Annotated, Any
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
+
+
+def _split(value: Any) -> Any:
+    """Read `a, b` as a list: the environment knows nothing but text."""
+    if isinstance(value, str):
+        return tuple(part.strip() for part in value.split(",") if part.strip())
+    return value
+
+
+def _object(value: Any) -> Any:
+    """Read JSON text as a mapping: the environment knows nothing but text."""
+    return json.loads(value) if isinstance(value, str) else value
+
+
+Words = Annotated[tuple[str, ...], BeforeValidator(_split)]
+Seconds = Annotated[float, Field(gt=0, allow_inf_nan=False)]
+Count = Annotated[int, Field(gt=0)]
+
+
+class Section(BaseModel):
+    """Settings that belong together: what is not one of them is an error."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", validate_default=True)
+
+
+class AdapterSettings(Section):
+    """The model `copilot-runtime serve` talks to when it is not given a module."""
+
+    name: str = Field(
+        default="",
+        description="Name in the table of adapters. Empty: openai if it has a key, else demo.",
+    )
+    options: Annotated[Mapping[str, Any], BeforeValidator(_object)] = Field(
+        default={},
+        description="Arguments of the adapter, such as model; as JSON in the environment.",
+        repr=False,  # somebody may keep a key here
+    )
+
+
+class TranscriptionSettings(Section):
+    """What turns speech into text, with the key and address of OpenAI's variables."""
+
+    model: str = Field(
+        default="",
+        description="Its model. Empty: whisper-1 if there is a key for OpenAI. Or: none.",
+    )
+    base_url: str | None = Field(
+        default=None, description="Its address, if it is not OPENAI_BASE_URL."
+    )
+    language: str | None = Field(
+        default=None, description="ISO 639-1 code, for when everybody speaks the same language."
+    )
+
+
+class McpSettings(Section):
+    """MCP servers whose tools models may use, and those that pages may name."""
+
+    servers: Words = Field(
+        default=(), description="Addresses of MCP servers whose tools are actions.", repr=False
+    )
+    allowed: Words = Field(
+        default=(), description="Origins or addresses of MCP servers that a page may name."
+    )
+
+
+class GuardrailSettings(Section):
+    """What people may ask about; empty lists mean no rule."""
+
+    allow: Words = Field(
+        default=(), description="Topics of which a question must name at least one."
+    )
+    deny: Words = Field(default=(), description="Topics that a question must not name.")
+    words: Words = Field(
+        default=(), description="Words that neither question nor answer may contain."
+    )
+    message: str = Field(
+        default="I cannot help with that topic.",
+        min_length=1,
+        description="What the person reads instead of an answer.",
+    )

@@ -11,9 +11,9 @@ from typing import Any
 
 from langchain_core.messages import SystemMessage, ToolMessage
 from langchain_core.tools import tool
+from langgraph.checkpoint.memory import InMemorySaver
 
 # langgraph has types, but says so in none of its folders
-from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.graph import END, START, MessagesState, StateGraph  # pyright: ignore[reportMissingTypeStubs]
 from langgraph.types import interrupt
 from pretend import Pretend

@@ -30,7 +30,7 @@ class Pretend(BaseChatModel):
     async def _astream(
         self,
         messages: list[BaseMessage],
-        *args: Any,
+        *args: Any,  # noqa: ARG002
         **kwargs: Any,  # noqa: ARG002
     ) -> AsyncIterator[ChatGenerationChunk]:
         said = answer(messages)

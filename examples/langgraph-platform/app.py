@@ -9,8 +9,7 @@ pages of `examples/react-v1` (trip.html) and `examples/react-v2` show what the g
 
 import os
 
-from copilot_runtime import CopilotRuntime
-from copilot_runtime.agents.langgraph import LangGraphAgent
+from copilot_runtime import CopilotRuntime, LangGraphAgent
 
 trip = LangGraphAgent(
     os.environ.get("LANGGRAPH_URL", "http://127.0.0.1:2024"),

@@ -8,6 +8,7 @@ from fastapi import Depends, FastAPI, HTTPException
 from starlette.requests import HTTPConnection, Request
 
 from copilot_runtime import CopilotRuntime, Settings
+from copilot_runtime.agents.direct import DirectAgent
 from tests.wire.client import HEADERS
 from tests.wire.documents import chat
 from tests.wire_agui.http import Browser, run_input, text_of
@@ -118,7 +119,7 @@ async def test_agents_are_found_and_runs_stopped_whatever_they_are_called(id: st
 
 async def test_the_raw_agent_id_of_connect_is_taken_as_browsers_send_it() -> None:
     """The npm client does not encode it; fetch then encodes all but what a path may hold."""
-    async with browsing(agents={"my agent's": Parrot()}) as browser:
+    async with browsing(agents={"my agent's": DirectAgent(Parrot())}) as browser:
         answer = await browser.ask("POST", "/agent/my%20agent's/connect", run_input())
 
     assert (answer.status, answer.body) == (200, b"")

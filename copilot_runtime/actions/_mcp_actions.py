@@ -84,7 +84,7 @@ def _wants(server: McpServer, tool: Tool) -> bool:
 def _action(connection: Connection, tool: Tool) -> Action | None:
     server = connection.server
     if not _is_sendable(tool.input_schema):
-        logger.warning("The schema of %r of %r cannot be sent to a model.", tool.name, server.label)
+        logger.warning("The schema of %r of %r is too large to be sent.", tool.name, server.label)
         return None
     hints = tool.annotations
     harmless = hints is not None and bool(hints.read_only_hint or hints.idempotent_hint)
@@ -97,15 +97,13 @@ def _action(connection: Connection, tool: Tool) -> Action | None:
     return Action(
         name=_name(server.prefix + tool.name),
         description=(tool.description or tool.title or "")[:LONGEST_DESCRIPTION],
-        parameters={"properties": {}, **tool.input_schema, "type": "object"},
+        parameters={"type": "object", "properties": {}, **tool.input_schema},
         run=run,
         timeout=server.max_time,
     )
 
 
 def _is_sendable(schema: Mapping[str, Any]) -> bool:
-    if not isinstance(schema.get("properties", {}), dict):
-        return False  # for which a provider would refuse all the others, too
     try:
         return len(orjson.dumps(schema)) <= LARGEST_SCHEMA
     except TypeError:  # a number that has more than 64 bits, or nesting without end

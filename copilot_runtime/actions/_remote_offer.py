@@ -56,11 +56,11 @@ def read_offer(body: Any) -> Offer:
     return Offer(
         actions=tuple(
             OfferedAction(name, _description(item), schema_of(item.get("parameters")))
-            for name, item in _first(_named(body.get("actions"), "action"), "actions")
+            for name, item in _first(body.get("actions"), "actions")
         ),
         agents=tuple(
             OfferedAgent(name, _description(item), _text(item, "type"))
-            for name, item in _first(_named(body.get("agents"), "agent"), "agents")
+            for name, item in _first(body.get("agents"), "agents")
         ),
     )
 
@@ -73,7 +73,7 @@ def schema_of(parameters: Any) -> dict[str, Any]:
     if isinstance(parameters, dict):
         known = {"properties": {}, **parameters, "type": "object"}
         return known if isinstance(known["properties"], dict) else {**known, "properties": {}}
-    named = [*_named(parameters, "parameter")]
+    named = _named(parameters, "parameters")
     return {
         "type": "object",
         "properties": {name: _schema(item) for name, item in named},
@@ -99,23 +99,25 @@ def _plain(kind: str, item: Mapping[str, Any]) -> dict[str, Any]:
     return {"type": "string", **({"enum": choices} if isinstance(choices, list) else {})}
 
 
-def _named(items: Any, what: str) -> list[_Named]:
-    found: list[_Named] = []
-    for item in items if isinstance(items, list) else ():
-        name = item.get("name") if isinstance(item, dict) else None
-        if isinstance(name, str) and name:
-            found.append((name, item))
-        else:
-            logger.warning("A remote endpoint offers an %s without a name; it is left out.", what)
-    return found
-
-
-def _first(found: list[_Named], what: str) -> list[_Named]:
+def _first(items: Any, what: str) -> list[_Named]:
+    found = _named(items, what)
     if len(found) > MOST:
         logger.warning(
             "A remote endpoint offers %d %s; the first %d count.", len(found), what, MOST
         )
     return found[:MOST]
+
+
+def _named(items: Any, what: str) -> list[_Named]:
+    listed: list[Any] = items if isinstance(items, list) else []
+    found: list[_Named] = []
+    for item in listed:
+        name = item.get("name") if isinstance(item, dict) else None
+        if isinstance(name, str) and name:
+            found.append((name, item))
+    if unnamed := len(listed) - len(found):
+        logger.warning("A remote endpoint offers %d %s without a name, left out.", unnamed, what)
+    return found
 
 
 def _description(item: Mapping[str, Any]) -> str:

@@ -1,6 +1,7 @@
 """Who answers."""
 
 AGENTS = {
+    "agui": "copilot_runtime.agents.agui:AguiAgent",
     "direct": "copilot_runtime.agents.direct:DirectAgent",
     "function": "copilot_runtime.agents.function:FunctionAgent",
     "langgraph": "copilot_runtime.agents.langgraph:LangGraphAgent",

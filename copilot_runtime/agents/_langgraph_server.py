@@ -25,6 +25,8 @@ Json = dict[str, Any]
 Headers = Mapping[str, str]
 
 _ASSISTANTS = 100
+_CANNOT_SAY = (400, 404, 422, 500, 501)
+"""What a server answers that has no schema of a graph: some types have none."""
 _PAGE = 50
 _SILENCE = 60.0
 """Seconds the server may take for anything that is no stream."""
@@ -139,7 +141,7 @@ class LangGraphServer:
         try:
             schemas = await self._ask(self._client().assistants.get_schemas(id, headers=headers))
         except CopilotError as error:
-            if error.status_code not in (404, 400):  # it has none to tell
+            if _status(error.__cause__) not in _CANNOT_SAY:
                 raise
             return Assistant(id)
         return Assistant(id, _keys(schemas, "input_schema"), _keys(schemas, "output_schema"))
@@ -189,6 +191,19 @@ def _keys(schemas: Any, name: str) -> frozenset[str] | None:
     schema = schemas.get(name) if isinstance(schemas, dict) else None
     properties = schema.get("properties") if isinstance(schema, dict) else None
     return frozenset(properties) if isinstance(properties, dict) else None
+
+
+def _status(error: BaseException | None) -> int | None:
+    import httpx
+    from langgraph_sdk.errors import APIStatusError
+
+    match error:
+        case APIStatusError():
+            return error.status_code
+        case httpx.HTTPStatusError():
+            return error.response.status_code
+        case _:
+            return None
 
 
 def _is_made_by_hand(assistant: Any) -> bool:

@@ -111,8 +111,12 @@ class Speech:
     def _message(self, run_id: str, id: Any) -> _Message:
         """Return the message a piece belongs to: without an id, to the last one of its model."""
         messages = self._open.setdefault(run_id, {})
-        if not isinstance(id, str):
-            id = [*messages][-1] if messages else run_id
+        # LangChain makes up an id for a piece to which the provider has given none
+        is_unnamed = not isinstance(id, str) or id.startswith("lc_run-")
+        if is_unnamed and messages:
+            id = [*messages][-1]
+        elif not isinstance(id, str):
+            id = run_id
         if id not in messages:
             messages[id] = _Message(id)
         return messages[id]

@@ -1,8 +1,8 @@
 """What a client's conversation means for the thread on the server.
 
 The thread keeps its messages, so only what is new is sent. Somebody who edits a message, or asks
-for another answer, goes back to before that message; who deletes a question, deletes it and its
-answer. Answers alone stay: the client may never have been shown all that the agent said.
+for another answer, goes back to before that message. What the client does not show stays: it may
+never have been shown it, and nobody could bring it back.
 """
 
 from collections.abc import Sequence
@@ -29,13 +29,17 @@ class Sync:
 
 
 def edited(client: Sequence[Json], thread: Sequence[Json]) -> Sync | None:
-    """Return how to go back to the question the client ends with, if it has changed it.
+    """Return how to go back to the client's last question, if it has changed it.
 
-    One before that differs has been rewritten by the graph: who edits drops what came after.
+    Other differences are the graph's: a node may rewrite what somebody has asked.
     """
-    last = client[-1] if client else None
-    if last is None or kind_of(last) != "human":
+    questions = [at for at, message in enumerate(client) if kind_of(message) == "human"]
+    if not questions:
         return None
+    last = client[questions[-1]]
+    known = _Known(thread, client)
+    if any(known.news(message) is not None for message in client[questions[-1] + 1 :]):
+        return None  # it goes on from there
     for message in thread:
         if message["id"] == last["id"] and _said(message) != _said(last):
             return Sync([last], back_to=last["id"])
@@ -43,13 +47,13 @@ def edited(client: Sequence[Json], thread: Sequence[Json]) -> Sync | None:
 
 
 def synced(client: Sequence[Json], thread: Sequence[Json]) -> Sync:
-    """Return what to send, so that the thread holds what the client shows."""
+    """Return what to send, so that the thread holds all that the client shows."""
     asked_again = _asked_again(client, thread)
     if asked_again is not None:
         return Sync([asked_again], back_to=asked_again["id"])
     known = _Known(thread, client)
     new = [news for message in client if (news := known.news(message)) is not None]
-    return Sync([*_removals(client, thread), *new])
+    return Sync(new)
 
 
 def left_open(thread: Sequence[Json], new: Sequence[Json]) -> list[Json]:
@@ -120,26 +124,6 @@ class _Known:
         # what was emitted by hand is there under an id of its own
         is_known = not message["content"] or message["content"] in self._texts
         return None if is_known and not calls else {**message, "tool_calls": calls}
-
-
-def _removals(client: Sequence[Json], thread: Sequence[Json]) -> list[Json]:
-    """Return what takes out the questions, and their answers, that the client has deleted."""
-    shown = {message["id"] for message in client}
-    shown_calls = {call["id"] for message in client for call in calls_of(message)}
-    known = [at for at, message in enumerate(thread) if message["id"] in shown]
-    if not known:
-        return []
-    removed: list[Json] = []
-    removing = False
-    # before its first and after its last message that we know, a client may just not know more
-    for message in thread[known[0] : known[-1] + 1]:
-        calls = {call["id"] for call in calls_of(message)} | {message.get("tool_call_id")}
-        is_shown = message["id"] in shown or bool(calls & shown_calls)
-        if kind_of(message) == "human":
-            removing = not is_shown
-        if removing and not is_shown:
-            removed.append({"type": "remove", "id": message["id"], "content": ""})
-    return removed
 
 
 def _said(message: Json) -> Any:

@@ -1,6 +1,5 @@
 """What a LangGraph run tells, event by event, becomes our events."""
 
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -18,6 +17,7 @@ from copilot_runtime.agents._langgraph_messages import (
 from copilot_runtime.agents._langgraph_page import Page
 from copilot_runtime.agents._langgraph_request import Assistant, visible
 from copilot_runtime.agents._langgraph_speech import Speech
+from copilot_runtime.agents._langgraph_steps import Steps
 from copilot_runtime.agents.prediction import Prediction
 from copilot_runtime.agui.outcome import AgentFailed
 from copilot_runtime.errors import CopilotError
@@ -31,8 +31,6 @@ from copilot_runtime.events import (
     Event,
     Interrupt,
     MessagesSnapshot,
-    StepFinished,
-    StepStarted,
 )
 from copilot_runtime.interfaces import RunInput
 from copilot_runtime.jsontext import dumps
@@ -75,8 +73,7 @@ class Told:
         self._calls: dict[str, str] = {}
         self._arguments: dict[str, list[str]] = {}
         self._results: set[Any] = set()
-        self._steps: Counter[str] = Counter()
-        self._leaving: list[str] = []
+        self._steps = Steps()
         self._questions: dict[str, Interrupt] = {}
 
     def take(self, name: str, data: Any) -> list[Event]:
@@ -110,8 +107,7 @@ class Told:
     def finish(self) -> list[Event]:
         """Return what there is to say at the end of a run that went well."""
         told = self._speech.close()
-        self._leaving = [*self._steps.elements()]  # a question leaves its node open
-        told += self._step_out()
+        told += self._steps.leave_all()
         self._predicted.clear()
         told += self._show()
         messages = self._messages
@@ -137,10 +133,10 @@ class Told:
                 output = data.get("output") if isinstance(data, dict) else None
                 return self._result(unpacked(output))
             case "on_chain_start" if _is_node(event, metadata):
-                return self._step_into(str(event["name"]))
+                return self._steps.enter(str(event["name"]))
             case "on_chain_end":
                 if _is_node(event, metadata):
-                    self._leaving.append(str(event["name"]))
+                    self._steps.through(str(event["name"]))
                 # the root's end is the run's; there is no other sign that a stream is whole
                 self.ended = event.get("run_id") == self._run_id is not None
             case _:
@@ -167,9 +163,7 @@ class Told:
             if self._state.get(key) != before:  # the graph has written it
                 del self._predicted[key]
         told += self._show()
-        if not nested:
-            told += self._step_out()
-        return told
+        return told if nested else told + self._steps.leave_all()
 
     def _emitted(self, name: str, data: Any) -> list[Event]:
         """Take what a node emits by itself; names are those of CopilotKit's SDK."""
@@ -246,21 +240,6 @@ class Told:
             return []
         self._shown = state
         return [state]
-
-    def _step_into(self, name: str) -> list[Event]:
-        told = self._step_out()
-        self._steps[name] += 1
-        return told if self._steps[name] > 1 else [*told, StepStarted(name=name)]
-
-    def _step_out(self) -> list[Event]:
-        """Leave the nodes that are through; later than they were, so that their state is there."""
-        told: list[Event] = []
-        for name in self._leaving:
-            self._steps[name] -= 1
-            if self._steps[name] == 0:
-                told.append(StepFinished(name=name))
-        self._leaving.clear()
-        return told
 
     def _ask(self, values: Mapping[str, Any]) -> None:
         questions = values.get("__interrupt__")

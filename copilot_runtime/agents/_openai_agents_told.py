@@ -39,12 +39,15 @@ class Told:
         self._items: dict[int, _Item] = {}
         self._calls = dict(calls)
         self._agent: str | None = None
+        self._answered = False
 
     def take(self, event: Any) -> Sequence[Event]:
         """Return what one event of the SDK means."""
         match event.type:
             case "raw_response_event":
-                return self._response(event.data)
+                events = self._response(event.data)
+                self._answered |= any(isinstance(one, TextMessageContent) for one in events)
+                return events
             case "run_item_stream_event" if event.name == "tool_output":
                 return self._result(event.item)
             case "agent_updated_stream_event":
@@ -52,9 +55,12 @@ class Told:
             case _:
                 return []
 
-    def end(self) -> Sequence[Event]:
-        """Return the end of the last step."""
-        return self._step(None)
+    def end(self, answer: Any = None) -> Sequence[Event]:
+        """Return the answer of a tool, if no model has said it, and the end of the last step."""
+        if answer is None or answer == "" or self._answered:
+            return self._step(None)
+        text = _Text()
+        return [*text.grow(_written(answer)), text.finished(), *self._step(None)]
 
     def _response(self, data: Any) -> list[Event]:
         """Read what a model says, piece by piece, or as a whole if it came as such."""
@@ -92,12 +98,12 @@ class Told:
                 return _Item()
 
     def _result(self, item: Any) -> Sequence[Event]:
+        self._answered = False
         raw = item.raw_item
         id = raw.get("call_id") if isinstance(raw, dict) else getattr(raw, "call_id", None)
         if not isinstance(id, str) or id not in self._calls:
             return []
-        output = item.output
-        result = output if isinstance(output, str) else _written(output)
+        result = _written(item.output)
         return [ActionExecutionResult(call_id=id, name=self._calls[id], result=result)]
 
     def _step(self, agent: str | None) -> list[Event]:
@@ -209,6 +215,8 @@ def _usage(response: Any) -> Sequence[Event]:
 
 def _written(output: Any) -> str:
     """Return what a tool returned, as its model is told."""
+    if isinstance(output, str):
+        return output
     if hasattr(output, "model_dump"):
         output = output.model_dump(mode="json")
     try:

@@ -98,13 +98,13 @@ class LangGraphEvents:
         for piece in pieces if isinstance(pieces, list) else ():
             if isinstance(piece, dict):
                 yield from self._called(answer, piece, shown)
-        if _at(chunk, "response_metadata").get("finish_reason") in _OVER:
+        if _text(_at(chunk, "response_metadata"), "finish_reason") in _OVER:
             yield from _ended(answer)
 
     def _called(self, answer: _Answer, piece: Json, shown: Any) -> Iterator[Event]:
         """Yield what a piece of a call tells; the first one has its name."""
         index = piece.get("index")
-        answer.index = answer.index if index is None else index
+        answer.index = index if isinstance(index, int | str) else answer.index
         if name := _text(piece, "name"):
             if (before := answer.calls.pop(answer.index, None)) is not None:
                 yield ActionExecutionEnd(call_id=before)

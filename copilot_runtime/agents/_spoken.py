@@ -6,6 +6,7 @@ from dataclasses import replace
 from typing import Any, Literal
 
 from copilot_runtime.agui.incoming import Incoming
+from copilot_runtime.calling import call
 from copilot_runtime.interfaces import DEFAULT_AGENT, Events, RunInput
 from copilot_runtime.jsontext import loads
 from copilot_runtime.messages import Message, Part, TextMessage, TextPart
@@ -61,7 +62,8 @@ def _typed(part: Part) -> Part:
 def fields_of(event: Any) -> Any:
     """Return an event as it is on the wire, if it is one of the package ag-ui-protocol."""
     if hasattr(event, "model_dump"):
-        return event.model_dump(mode="json", by_alias=True, exclude_none=True)
+        # a state may hold what JSON has no word for
+        return event.model_dump(mode="json", by_alias=True, exclude_none=True, fallback=str)
     return event
 
 
@@ -73,6 +75,11 @@ def decision(payload: Any) -> Any:
         except ValueError:
             return payload
     return {"approved": payload} if isinstance(payload, bool) else payload
+
+
+async def given(value: Any, run: RunInput) -> Any:
+    """Return a value, or what a function of the run says it is."""
+    return await call(value, run) if callable(value) else value
 
 
 def closing(iterator: AsyncIterator[Any]) -> AbstractAsyncContextManager[AsyncIterator[Any]]:

@@ -19,7 +19,7 @@ from copilot_runtime.events import (
     MessagesSnapshot,
     RunFinished,
 )
-from copilot_runtime.interfaces import Action, Agent, AgentInput, Events, RunInput
+from copilot_runtime.interfaces import Action, Agent, AgentInput, Events, Resume, RunInput
 from copilot_runtime.messages import ActionExecutionMessage, Message, ResultMessage, new_id
 from copilot_runtime.transcript import messages_of, said_in
 
@@ -78,18 +78,47 @@ class ActingAgent:
         )
 
 
-async def handed_over(run: RunInput, action: Action, max_turns: int, timeout: float) -> Events:
-    """Let the agent of an action answer in the middle of a run; it cannot hand over itself."""
+async def handed_over(
+    run: RunInput,
+    action: Action,
+    max_turns: int,
+    timeout: float,
+    resume: Sequence[Resume] = (),
+) -> Events:
+    """Let the agent of an action answer in the middle of a run; it cannot hand over itself.
+
+    What it asks has its name before the id, so that the answer finds it: see `answered_agents`.
+    """
     assert action.agent is not None
     actions = [one for one in run.actions if one.agent is None]
     its_own = replace(
-        run, agent=action.name, actions=actions, run_id=new_id(), node=None, resume=()
+        run, agent=action.name, actions=actions, run_id=new_id(), node=None, resume=resume
     )
     agent = ActingAgent(action.agent, max_turns=max_turns, action_timeout=timeout)
     async with aclosing(coagent(agent.run(its_own), its_own, handed_over=True)) as events:
         async for event in events:
-            if not isinstance(event, RunFinished):  # what is finished is its part only
+            if isinstance(event, Interrupt):
+                yield replace(event, interrupt_id=f"{action.name}/{event.interrupt_id}")
+            elif not isinstance(event, RunFinished):  # what is finished is its part only
                 yield event
+
+
+def answered_agents(run: RunInput) -> list[tuple[Action, list[Resume]]]:
+    """Return the agents that asked what a run answers, and the answers, with the agents' own ids.
+
+    A client of CopilotKit v1 names the agent it answers, all others answer the chat.
+    """
+    found: list[tuple[Action, list[Resume]]] = []
+    for action in run.actions:
+        its_own = f"{action.name}/"
+        resume = [
+            replace(answer, interrupt_id=answer.interrupt_id.removeprefix(its_own))
+            for answer in run.resume
+            if answer.interrupt_id is not None and answer.interrupt_id.startswith(its_own)
+        ]
+        if action.agent is not None and resume:
+            found.append((action, resume))
+    return found
 
 
 def agents_as_actions(
@@ -100,8 +129,6 @@ def agents_as_actions(
     Where there are too many `others` already, the first agents count.
     """
     room = max(0, MOST_TOOLS - len(others) - len(run.actions))
-    if len(agents) > room:
-        logger.warning("A model is told of %d agents; there are %d.", room, len(agents))
     found = [
         Action(
             name=name,
@@ -112,6 +139,8 @@ def agents_as_actions(
         for name, agent in agents.items()
         if name != run.agent
     ]
+    if len(found) > room:
+        logger.warning("There are %d agents to hand over to; %d count.", len(found), room)
     return found[:room]
 
 
@@ -182,12 +211,7 @@ def _again(run: RunInput, said: _Said) -> RunInput:
     if said.state is not None and run.agent is not None:
         known = agents.get(run.agent, AgentInput())
         agents[run.agent] = replace(known, state=said.state.state)
-    messages = (
-        said_in(said.events)
-        if said.snapshot
-        else [
-            *run.messages,
-            *messages_of(said.events),
-        ]
-    )
+    messages: Sequence[Message] = [*run.messages, *messages_of(said.events)]
+    if said.snapshot:
+        messages = said_in(said.events)
     return replace(run, messages=messages, agents=agents, run_id=new_id(), resume=())

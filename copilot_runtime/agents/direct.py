@@ -5,7 +5,7 @@ from contextlib import aclosing
 from dataclasses import replace
 
 from copilot_runtime.actions.frontend import offered
-from copilot_runtime.agents.acting import handed_over
+from copilot_runtime.agents.acting import answered_agents, handed_over
 from copilot_runtime.agents.context import told
 from copilot_runtime.agents.state_tools import SharedState, shared_in
 from copilot_runtime.agents.turn import Turn
@@ -15,6 +15,7 @@ from copilot_runtime.interfaces import (
     Adapter,
     ChatRequest,
     Events,
+    Resume,
     RunInput,
 )
 from copilot_runtime.messages import Message
@@ -55,12 +56,24 @@ class DirectAgent:
         if run.follow_up == "client":
             request = _request(run, run.messages, server, browser)
             return self._turn(request, Turn(run, server, self.action_timeout))
+        if answered := answered_agents(run):
+            return self._resumed(run, answered)
         shared = shared_in(run) if self.shared_state else None
         if shared is not None:
             server += shared.actions()
         context = told(run.context, shared.value if shared else None, run.run_id)
         request = _request(run, [*context, *run.messages], server, browser)
         return self._turns(request, run, server, shared)
+
+    async def _resumed(
+        self, run: RunInput, answered: Sequence[tuple[Action, Sequence[Resume]]]
+    ) -> Events:
+        """Let the agents go on that had taken over and asked a person."""
+        for action, resume in answered:
+            handing = handed_over(run, action, self.max_turns, self.action_timeout, resume)
+            async with aclosing(handing) as events:
+                async for event in events:
+                    yield event
 
     async def _turns(
         self,

@@ -40,11 +40,7 @@ class FunctionAgent:
     """
 
     def __init__(self, function: Answering, *, description: str | None = None) -> None:
-        if inspect.isgeneratorfunction(function):
-            raise ConfigurationFailed(
-                f"The function {_named(function)!r} cannot be an agent: it is no async generator.",
-                hint="Write async def in front of it.",
-            )
+        _check(function)
         self.function = function
         self.description = _described(function) if description is None else description
 
@@ -98,7 +94,7 @@ class _Answer:
         if isinstance(piece, _EVENTS):
             events: Sequence[Event] = [piece]
             self.ended = isinstance(piece, RunFinished)
-        elif isinstance(fields := fields_of(piece), dict):
+        elif isinstance(fields := fields_of(piece), dict) and isinstance(fields.get("type"), str):
             events = self._incoming.take(fields)
             self.ended = self._incoming.ended
         else:
@@ -123,6 +119,27 @@ class _Answer:
             self._text = new_id()
             start = [TextMessageStart(message_id=self._text)]
         return [*start, TextMessageContent(message_id=self._text, content=text)]
+
+
+def _check(function: Answering) -> None:
+    """Raise `ConfigurationFailed` for what can be no answer to a run."""
+    name, called = _named(function), getattr(function, "__call__", None)  # noqa: B004  # to look at
+    if inspect.isgeneratorfunction(function) or inspect.isgeneratorfunction(called):
+        raise ConfigurationFailed(
+            f"The function {name!r} cannot be an agent: it is no async generator.",
+            hint="Write async def in front of it.",
+        )
+    try:
+        signature = inspect.signature(function)
+    except (TypeError, ValueError):  # some that are written in C have none
+        return
+    try:
+        signature.bind(None)
+    except TypeError as error:
+        raise ConfigurationFailed(
+            f"The function {name!r} cannot be an agent: it does not take a run.",
+            hint=f"Python says: {error}. An agent is called with one RunInput.",
+        ) from None
 
 
 def _named(function: Callable[..., Any]) -> str:

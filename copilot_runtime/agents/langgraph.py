@@ -5,6 +5,7 @@ import logging
 from collections.abc import Awaitable, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass
+from time import monotonic
 from typing import Any, Literal
 from urllib.parse import urlsplit
 
@@ -46,6 +47,8 @@ from copilot_runtime.upstream import Upstream
 
 logger = logging.getLogger(__name__)
 
+_FRESH = 10.0
+"""Seconds for which a graph is taken to be what it was: a server may load another meanwhile."""
 _CANCELLING = 5.0
 """Seconds a stopped run gets to end on its server before we leave it to that."""
 
@@ -100,6 +103,7 @@ class LangGraphAgent:
             "Agent", connect_timeout=connect_timeout, idle_timeout=idle_timeout, max_retries=0
         )
         self._assistant: Assistant | None = None
+        self._found_at = 0.0
         self._cancelling: set[asyncio.Task[None]] = set()
 
     async def run(self, run: RunInput) -> Events:
@@ -141,8 +145,10 @@ class LangGraphAgent:
         await self._server.aclose()
 
     async def _found(self, headers: Mapping[str, str]) -> Assistant:
-        if self._assistant is None:
+        now = monotonic()
+        if self._assistant is None or now - self._found_at > _FRESH:
             self._assistant = await self._server.assistant(self.graph, headers)
+            self._found_at = now
         return self._assistant
 
     async def _thread(self, run: RunInput) -> "_Thread":

@@ -5,6 +5,7 @@ from contextlib import aclosing
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from copilot_runtime.agents._graph_settled import settled
 from copilot_runtime.agents._langgraph_interrupts import answer, read
 from copilot_runtime.agents._langgraph_messages import remembered
 from copilot_runtime.agents._langgraph_request import config_of, streams_subgraphs, visible
@@ -113,8 +114,10 @@ class LangGraphInProcessAgent:
         body["state"]["copilotkit"] = {"context": body["context"]}
         body["forwardedProps"] = {"streamSubgraphs": subgraphs}
         body.pop("resume", None)
+        waiting = read(_questions(before))
+        if not waiting:
+            body["messages"] = settled(body["messages"], before.values.get("messages"))
         if run.resume:
-            waiting = read(_questions(before))
             given = answer(run.resume, waiting)
             # all answers by their ids in one: of several, LangGraph would not know which is whose
             body["resume"] = [

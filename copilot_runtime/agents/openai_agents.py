@@ -1,6 +1,7 @@
 """Let an agent of OpenAI's Agents SDK answer, in this process."""
 
 import asyncio
+import copy
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import replace
@@ -11,7 +12,7 @@ from copilot_runtime.adapters._openai_request import Habits
 from copilot_runtime.adapters._openai_responses_request import response_body_of
 from copilot_runtime.agents._openai_agents_asking import Wait, Waiting
 from copilot_runtime.agents._openai_agents_told import Told
-from copilot_runtime.agents._spoken import closing, conversation_of, name_of
+from copilot_runtime.agents._spoken import closing, conversation_of, given, name_of
 from copilot_runtime.agents.context import told
 from copilot_runtime.errors import (
     CopilotError,
@@ -75,7 +76,7 @@ class OpenAIAgentsAgent:
         result = self._sdk.Runner.run_streamed(
             agent,
             asked,
-            context=self.context(run) if callable(self.context) else self.context,
+            context=await given(self.context, run),
             max_turns=self.max_turns,
             run_config=self.config,
         )
@@ -87,7 +88,7 @@ class OpenAIAgentsAgent:
                         yield ours
         except (self._sdk.exceptions.AgentsException, self._no_answer) as error:
             raise self._explained(error, run) from error
-        for ours in events.end():
+        for ours in events.end(result.final_output):
             yield ours
         if any(call.tool_name not in team.elsewhere for call in result.interruptions):
             wait = Wait(result.to_state(), result.interruptions, team.elsewhere)
@@ -155,16 +156,24 @@ class _Team:
         own = {tool.name for tool in agent.tools}
         self.elsewhere -= own
         tools = [*agent.tools, *(tool for tool in self._tools if tool.name not in own)]
-        copy = self._copies[id(agent)] = agent.clone(tools=tools)
-        copy.handoffs = [self._handoff(other) for other in agent.handoffs]
-        return copy
+        its_copy = self._copies[id(agent)] = agent.clone(tools=tools)
+        its_copy.handoffs = [self._handoff(other) for other in agent.handoffs]
+        return its_copy
 
     def _handoff(self, other: Any) -> Any:
         if isinstance(other, self._sdk.Handoff):  # made by hand: it says itself who goes on
             self.handoffs.add(other.tool_name)
-            return other
+            return self._equipping(other)
         self.handoffs.add(self._sdk.Handoff.default_tool_name(other))
         return self.equipped(other)
+
+    def _equipping(self, handoff: Any) -> Any:
+        async def invoke(context: Any, arguments: str) -> Any:
+            return self.equipped(await handoff.on_invoke_handoff(context, arguments))
+
+        equipping = copy.copy(handoff)
+        equipping.on_invoke_handoff = invoke
+        return equipping
 
     def _tool(self, action: Action) -> Any:
         async def never(*_: Any) -> str:

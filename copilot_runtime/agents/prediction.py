@@ -35,7 +35,10 @@ class Prediction:
         """A call begins."""
         for rule in self._rules:
             if rule.get("tool") == name and isinstance(rule.get("state_key"), str):
-                self._calls[call_id] = _Call(rule["state_key"], rule.get("tool_argument"))
+                argument = rule.get("tool_argument")
+                self._calls[call_id] = _Call(
+                    rule["state_key"], argument if isinstance(argument, str) else None
+                )
 
     def grow(self, call_id: str, delta: str) -> Mapping[str, Any]:
         """Return what a piece of the arguments changes in the state, or nothing."""
@@ -51,7 +54,7 @@ class Prediction:
 class _Call:
     """The arguments of one call, as far as they are written."""
 
-    def __init__(self, key: str, argument: Any) -> None:
+    def __init__(self, key: str, argument: str | None) -> None:
         self._key = key
         self._argument = argument
         self._pieces: list[str] = []

@@ -1,20 +1,35 @@
 """Let an agent of pydantic-ai answer, in this process."""
 
 import copy
-from collections.abc import AsyncGenerator, AsyncIterator, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Collection, Sequence
 from contextlib import aclosing
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from copilot_runtime.agents._spoken import closing, decision, name_of, spoken, state_of, typed
+from copilot_runtime.agents._spoken import (
+    closing,
+    decision,
+    given,
+    name_of,
+    spoken,
+    state_of,
+    typed,
+)
 from copilot_runtime.agents.agui import run_agent_input
 from copilot_runtime.agents.context import told
 from copilot_runtime.agui.outcome import AgentFailed
-from copilot_runtime.errors import LimitExceeded, MissingPackage, Misuse, NetworkError
+from copilot_runtime.errors import (
+    ConfigurationFailed,
+    LimitExceeded,
+    MissingPackage,
+    Misuse,
+    NetworkError,
+)
 from copilot_runtime.interfaces import Events, RunInput
 from copilot_runtime.messages import Message, ResultMessage, TextMessage
 
 if TYPE_CHECKING:
+    from pydantic_ai import UsageLimits
     from pydantic_ai.agent import AbstractAgent
 
 
@@ -23,11 +38,16 @@ class PydanticAIAgent:
 
     `deps` are what it depends on, or a function of the `RunInput` that returns them, for
     instance by `run.user`. With a `StateDeps`, each run has the state of its page in a copy. A
-    tool with `requires_approval` asks the person first.
+    tool with `requires_approval` asks the person first. `usage_limits` are those of one run.
     """
 
     def __init__(
-        self, agent: "AbstractAgent[Any, Any]", deps: Any = None, *, description: str = ""
+        self,
+        agent: "AbstractAgent[Any, Any]",
+        deps: Any = None,
+        *,
+        usage_limits: "UsageLimits | None" = None,
+        description: str = "",
     ) -> None:
         try:
             from pydantic_ai import DeferredToolRequests
@@ -36,6 +56,7 @@ class PydanticAIAgent:
             raise MissingPackage("A PydanticAIAgent", "ag-ui-protocol", "pydantic-ai") from error
         self.agent = agent
         self.deps = deps
+        self.usage_limits = usage_limits
         self.description = description or getattr(agent, "description", None) or ""
         self._protocol = ag_ui
         self._waits = DeferredToolRequests
@@ -43,8 +64,9 @@ class PydanticAIAgent:
     async def run(self, run: RunInput) -> Events:
         """Ask the agent; yield what it says. Left early, it is stopped."""
         failures: list[Exception] = []
-        adapter = self._adapter(run)
-        native = self._begun(adapter, run)
+        deps = await self._deps(run)
+        adapter = self._adapter(run, holds_state=hasattr(deps, "state"))
+        native = self._begun(adapter, run, deps)
         async with aclosing(_noted(native, failures)) as noted:
             try:
                 async with aclosing(spoken(adapter.transform_stream(noted), run)) as events:
@@ -55,19 +77,22 @@ class PydanticAIAgent:
         if failures:  # the agent's own exception says more than what it is told as
             raise _explained(failures[0], run)
 
-    def _adapter(self, run: RunInput) -> Any:
+    def _adapter(self, run: RunInput, *, holds_state: bool) -> Any:
         from ag_ui.core import RunAgentInput
 
-        body = run_agent_input(replace(run, messages=typed(_heard(run))), state_of(run))
+        own = self._own_tools()
+        actions = [action for action in run.actions if action.name not in own]
+        heard = replace(run, messages=typed(_heard(run)), actions=actions)
+        body = run_agent_input(heard, state_of(run))
         for answer in body.get("resume", ()):
             answer["payload"] = decision(answer.get("payload"))
-        if not self._holds_state():
+        if not holds_state:
             body["state"] = {}
         return self._protocol.AGUIAdapter(
             self.agent, RunAgentInput.model_validate(body), include_usage=True
         )
 
-    def _begun(self, adapter: Any, run: RunInput) -> AsyncIterator[Any]:
+    def _begun(self, adapter: Any, run: RunInput, deps: Any) -> AsyncIterator[Any]:
         """Begin the run. Raises `Misuse` for a state that is not the agent's."""
         from pydantic import ValidationError
 
@@ -78,7 +103,8 @@ class PydanticAIAgent:
         try:
             return adapter.run_stream_native(
                 output_type=None if adapter.toolset or validates else waits,
-                deps=self._deps(run),
+                deps=deps,
+                usage_limits=self.usage_limits,
                 instructions=_instructions(run),
                 infer_name=False,
             )
@@ -88,12 +114,15 @@ class PydanticAIAgent:
                 hint=str(error),
             ) from error
 
-    def _holds_state(self) -> bool:
-        """Say whether the state of the page is anything to the agent."""
-        return callable(self.deps) or hasattr(self.deps, "state")
+    def _own_tools(self) -> Collection[str]:
+        """Return the names that pydantic-ai refuses from a page."""
+        from pydantic_ai.toolsets import FunctionToolset
 
-    def _deps(self, run: RunInput) -> Any:
-        deps = self.deps(run) if callable(self.deps) else self.deps
+        sets = [one for one in self.agent.toolsets if isinstance(one, FunctionToolset)]
+        return {name for one in sets for name in one.tools}
+
+    async def _deps(self, run: RunInput) -> Any:
+        deps = await given(self.deps, run)
         return copy.copy(deps) if hasattr(deps, "state") else deps  # each run sets its own state
 
 
@@ -125,6 +154,9 @@ def _explained(error: Exception, run: RunInput) -> Exception:
         case exceptions.UserError() if run.resume:
             said = f"The agent {name!r} cannot go on with this answer."
             explained = Misuse(said, hint=reason)
+        case exceptions.UserError():
+            said = f"The agent {name!r} is not set up to answer this. The server's log says why."
+            explained = ConfigurationFailed(said, hint=reason)
         case _:
             return error
     explained.__cause__ = error

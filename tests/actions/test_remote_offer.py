@@ -70,6 +70,13 @@ def test_of_very_much_the_beginning_counts(caplog: pytest.LogCaptureFixture) -> 
     assert "offers 1000 agents; the first 128 count" in caplog.text
 
 
+def test_what_has_no_name_is_left_out_in_a_word(caplog: pytest.LogCaptureFixture) -> None:
+    offer = read_offer({"actions": [0, {"name": ""}, {"name": "add"}, {"name": 7}]})
+
+    assert [one.name for one in offer.actions] == ["add"]
+    assert caplog.messages == ["A remote endpoint offers 3 actions without a name, left out."]
+
+
 @pytest.mark.parametrize("parameters", [None, 7, "x", [], [7, {"type": "string"}]])
 def test_what_is_none_takes_nothing(parameters: Any) -> None:
     assert schema_of(parameters) == {"type": "object", "properties": {}, "required": []}

@@ -336,6 +336,24 @@ async def test_an_ag_ui_chat_hands_over_in_the_middle_of_a_run():
     assert len(adapter.requests) == 1
 
 
+async def test_what_an_agent_asked_that_was_handed_over_to_is_answered_to_it():
+    adapter = ScriptedAdapter(call("shop", {}), say("Never said"))
+    asks: list[Event] = [Interrupt(interrupt_id="i/1", value="Ripe?")]
+    shop = Shopkeeper(asks, says("Then 80 g"))
+
+    chosen = settings(hand_over="always")
+    async with browsing(adapter, agents={"shop": shop}, settings=chosen) as browser:
+        last = (await browser.run()).events()[-1]
+        [asked] = last["outcome"]["interrupts"]
+        answer = {"interruptId": asked["id"], "status": "resolved", "payload": "yes"}
+        events = (await browser.run(run="r2", messages=[], resume=[answer])).events()
+
+    assert "Then 80 g" in [event.get("delta") for event in events]
+    [resume] = shop.asked[1].resume
+    assert (resume.interrupt_id, resume.payload) == ("i/1", "yes")
+    assert len(adapter.requests) == 1
+
+
 async def test_where_there_is_no_model_a_v1_chat_is_one_with_the_only_agent():
     shop = Shopkeeper(says("What fruit?"))
 

@@ -224,6 +224,15 @@ async def test_a_long_argument_is_not_read_anew_for_every_piece():
     assert len(shown) < 1_000
 
 
+async def test_an_argument_of_no_name_is_all_arguments():
+    rule = {"state_key": "recipe", "tool": "write", "tool_argument": ["text"]}
+    said = [Custom(name="PredictState", value=[rule]), *call("write", '{"text": "Boil"}')]
+
+    events = await told(a_run(), state({}), *said)
+
+    assert states(events)[1][3] == {"recipe": {"text": "Boil"}}
+
+
 async def test_a_question_of_langgraph_is_one_of_copilotkit():
     asked = Custom(name="on_interrupt", value='{"question":"ok?"}')
     again = Interrupt(interrupt_id="i", value={"id": "i", "reason": "input"})

@@ -175,6 +175,10 @@ async def mumbling(run: RunInput) -> Pieces:
     yield 42
 
 
+async def forgetful(run: RunInput) -> Pieces:
+    yield {"content": "no type"}
+
+
 async def misspelling(run: RunInput) -> Pieces:
     yield {"type": "TEXT_MESSAGE_CONTENT", "delta": "no id"}
 
@@ -185,6 +189,7 @@ async def misspelling(run: RunInput) -> Pieces:
         (failing, "The run failed. The server's log says why."),
         (refusing, "Not for you."),
         (mumbling, "The agent 'mumbling' said something of the type 'int'"),
+        (forgetful, "The agent 'forgetful' said something of the type 'dict'"),
         (misspelling, "The agent 'it' sent something that cannot be read."),
     ],
 )

@@ -5,6 +5,7 @@ import json
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass
 from typing import Any
+from zoneinfo import ZoneInfo
 
 import pytest
 from langchain_core.messages import AIMessage, AIMessageChunk
@@ -335,6 +336,50 @@ async def test_whoever_leaves_early_waits_until_the_graph_has_stopped() -> None:
 
     assert during > before
     assert asyncio.all_tasks() == before
+
+
+async def test_a_question_after_a_stopped_call_is_answered() -> None:
+    waits = asyncio.Event()
+
+    async def node(state: MessagesState) -> dict[str, Any]:
+        if state["messages"][-1].content == "Hi":
+            return {"messages": [AIMessage("", tool_calls=[{"name": "w", "args": {}, "id": "c1"}])]}
+        return {"messages": [AIMessage("Fine")]}
+
+    async def tools(state: MessagesState) -> None:
+        if isinstance(state["messages"][-1], AIMessage) and state["messages"][-1].tool_calls:
+            waits.set()
+            await asyncio.Event().wait()
+
+    builder = StateGraph(MessagesState).add_node("node", node).add_node("tools", tools)
+    graph = builder.set_entry_point("node").add_edge("node", "tools")
+    kept_graph = graph.compile(checkpointer=InMemorySaver())
+    async with browsing(agents={"it": kept_graph}) as browser:
+        async with browser.running(agent="it") as answer:
+            await waits.wait()
+            await browser.stop()
+            await answer.rest()
+        await browser.run(agent="it", run="r2", messages=[user(), user("Two", "user-2")])
+
+    state = await kept_graph.aget_state({"configurable": {"thread_id": "t"}})
+    said = [message.type for message in state.values["messages"]]
+    assert said == ["human", "ai", "tool", "human", "ai"]
+
+
+async def test_a_state_that_is_no_json_is_shown_as_text() -> None:
+    class Shelf(MessagesState):
+        size: Any
+
+    async def node(state: Shelf) -> dict[str, Any]:
+        return {"size": ZoneInfo("UTC"), "messages": [AIMessage("Hi")]}
+
+    graph = StateGraph(Shelf).add_node("node", node)
+    graph.set_entry_point("node")
+    kept_graph = graph.compile(checkpointer=InMemorySaver())
+    async with browsing(agents={"it": kept_graph}) as browser:
+        events = (await browser.run(agent="it")).events()
+
+    assert state_of(events) == {"size": "UTC"}
 
 
 async def test_a_failure_is_a_sentence() -> None:

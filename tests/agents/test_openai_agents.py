@@ -11,6 +11,7 @@ from agents import (
     InputGuardrail,
     RunContextWrapper,
     function_tool,
+    handoff,
 )
 from openai import OpenAIError
 
@@ -161,6 +162,37 @@ async def test_another_agent_that_takes_over_is_a_step_and_has_the_tools_of_the_
     assert painter.tools == []
 
 
+async def test_an_agent_that_a_handoff_names_has_the_tools_of_the_page() -> None:
+    def triage(heard: list[Any]) -> Sequence[Output]:
+        return [call("transfer_to_painter")]
+
+    def paint(heard: list[Any]) -> Sequence[Output]:
+        return [call("setColor", '{"color": "red"}', id="c2")]
+
+    painter = Agent(name="Painter", model=PlayingModel(paint))
+    async with browsing(agents={"it": agent_of(triage, handoffs=[handoff(painter)])}) as browser:
+        events = (await browser.run(agent="it", tools=[PAINT])).events()
+
+    assert [e["toolCallName"] for e in events if e["type"] == "TOOL_CALL_START"] == ["setColor"]
+    assert events[-1]["type"] == "RUN_FINISHED"
+    assert painter.tools == []
+
+
+async def test_what_a_tool_returns_may_be_the_answer() -> None:
+    @function_tool
+    def weigh(fruit: str) -> str:
+        return f"{fruit}: 50 g"
+
+    def play(heard: list[Any]) -> Sequence[Output]:
+        return [text("Let me weigh. "), call("weigh", '{"fruit": "fig"}')]
+
+    agent = agent_of(play, tools=[weigh], tool_use_behavior="stop_on_first_tool")
+    async with browsing(agents={"it": agent}) as browser:
+        events = (await browser.run(agent="it")).events()
+
+    assert text_of(events) == "Let me weigh. fig: 50 g"
+
+
 def careful(*also: Output) -> Agent[Any]:
     @function_tool(needs_approval=True)
     def launch(rocket: str) -> str:
@@ -252,7 +284,7 @@ async def test_what_its_tools_get_may_come_of_the_run() -> None:
     def play(heard: list[Any]) -> Sequence[Output]:
         return [text(told[0])] if (told := outputs(heard)) else [call("where")]
 
-    def thread(run: RunInput) -> str:
+    async def thread(run: RunInput) -> str:
         return run.thread_id
 
     agent = OpenAIAgentsAgent(agent_of(play, tools=[where]), context=thread)

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from ag_ui.core import EventType, StateSnapshotEvent
 from pydantic import BaseModel
-from pydantic_ai import Agent, RunContext, ToolReturn
+from pydantic_ai import Agent, RunContext, ToolReturn, UsageLimits
 from pydantic_ai.exceptions import ModelHTTPError
 from pydantic_ai.messages import ModelMessage, ModelRequest, ToolReturnPart, UserPromptPart
 from pydantic_ai.models.function import (
@@ -25,7 +25,6 @@ from copilot_runtime.agents.pydantic_ai import PydanticAIAgent
 from copilot_runtime.messages import TextMessage
 from tests.agents.pages import (
     PAINT,
-    answered,
     asked_v1,
     failure,
     followed_up,
@@ -34,7 +33,6 @@ from tests.agents.pages import (
     results,
     texts_v1,
 )
-from tests.wire.documents import user as user_v1
 from tests.wire_agui.http import text_of, user
 from tests.wire_agui.server import browsing
 
@@ -232,99 +230,51 @@ async def test_what_an_agent_depends_on_may_come_of_the_run() -> None:
     assert "The weather:\nrain" in said
 
 
-def careful() -> Agent[Any, Any]:
+async def test_a_function_may_wait_for_what_an_agent_depends_on() -> None:
     async def play(messages: list[ModelMessage], info: AgentInfo) -> Pieces:
-        if told := returned(messages):
-            yield f"Then: {told[-1]}"
-        else:
-            yield called("launch", '{"rocket": "A"}')
+        yield info.instructions or ""
 
-    agent = agent_of(play)
+    agent = agent_of(play, deps_type=str)
 
-    @agent.tool_plain(requires_approval=True)
-    def launch(rocket: str) -> str:
-        return f"{rocket} is gone"
+    @agent.instructions
+    def place(ctx: RunContext[str]) -> str:
+        return f"You work at {ctx.deps}."
 
-    return agent
+    async def desk(run: RunInput) -> str:
+        return run.thread_id
 
+    async with browsing(agents={"it": PydanticAIAgent(agent, desk)}) as browser:
+        events = (await browser.run(agent="it", state={"fruit": "fig"})).events()
 
-@pytest.mark.parametrize(
-    ("payload", "then"),
-    [
-        ({"approved": True}, "Then: A is gone"),
-        (True, "Then: A is gone"),
-        ({"approved": True, "editedArgs": {"rocket": "B"}}, "Then: B is gone"),
-        ({"approved": False, "reason": "Too windy"}, "Then: Too windy"),
-    ],
-)
-async def test_a_tool_may_wait_for_a_person(payload: Any, then: str) -> None:
-    async with browsing(agents={"it": careful()}) as browser:
-        asked = (await browser.run(agent="it")).events()
-        [question] = questions(asked)
-        again = await browser.run(
-            agent="it",
-            run="r2",
-            messages=followed_up(asked, "")[:2],
-            resume=[answered(question, payload)],
-        )
-
-    assert question["message"] == 'Approve launch({"rocket":"A"})?'
-    assert text_of(again.events()) == then
+    assert text_of(events) == "You work at t."
 
 
-async def test_a_page_may_write_the_answer_down_as_the_result_of_the_call() -> None:
-    async with browsing(agents={"it": careful()}) as browser:
-        asked = (await browser.run(agent="it")).events()
-        [question] = questions(asked)
-        again = await browser.run(
-            agent="it",
-            run="r2",
-            messages=followed_up(asked, '{"approved":true}'),
-            resume=[answered(question, {"approved": True})],
-        )
-        done = {"id": "done", "role": "tool", "toolCallId": "c1", "content": "A is gone"}
-        messages = [*followed_up(asked, '{"approved":true}'), done]
-        later = await browser.run(agent="it", run="r3", messages=messages)
+async def test_a_tool_of_its_own_wins_over_one_of_the_page() -> None:
+    agent = agent_of(painting)
 
-    assert text_of(again.events()) == "Then: A is gone"
-    assert text_of(later.events()) == "Then: A is gone"
+    @agent.tool_plain
+    def setColor(color: str) -> str:  # noqa: N802 - the page calls it so
+        return f"own {color}"
+
+    async with browsing(agents={"it": agent}) as browser:
+        events = (await browser.run(agent="it", tools=[PAINT])).events()
+
+    assert text_of(events) == "The page says own red"
 
 
-async def test_an_answer_that_says_neither_yes_nor_no_launches_nothing() -> None:
-    async with browsing(agents={"it": careful()}) as browser:
-        asked = (await browser.run(agent="it")).events()
-        [question] = questions(asked)
-        again = await browser.run(
-            agent="it",
-            run="r2",
-            messages=followed_up(asked, "")[:2],
-            resume=[answered(question, "perhaps")],
-        )
+async def test_an_agent_that_is_not_set_up_says_so() -> None:
+    async with browsing(agents={"it": Agent()}) as browser:
+        said = failure((await browser.run(agent="it")).events())
 
-    assert failure(again.events()) == "The agent 'it' cannot go on with this answer."
+    assert said.startswith("The agent 'it' is not set up to answer this.")
 
 
-async def test_a_person_answers_on_a_v1_page() -> None:
-    async with page_v1(careful()) as client:
-        asked = await asked_v1(client)
-        [question] = asked["metaEvents"]
-        [call] = [message for message in asked["messages"] if "arguments" in message]
-        execution = {
-            "id": call["id"],
-            "createdAt": "2026-01-01T00:00:00.000Z",
-            "actionExecutionMessage": {
-                "name": call["name"],
-                "arguments": "".join(call["arguments"]),
-            },
-        }
-        meta = {
-            "name": "LangGraphInterruptEvent",
-            "value": question["value"],
-            "response": "true",
-        }
-        answer = await asked_v1(client, user_v1(), execution, metaEvents=[meta])
+async def test_what_an_agent_may_use_in_a_run_is_limited() -> None:
+    agent = PydanticAIAgent(agent_of(greet), usage_limits=UsageLimits(input_tokens_limit=1))
+    async with browsing(agents={"it": agent}) as browser:
+        said = failure((await browser.run(agent="it")).events())
 
-    assert texts_v1(answer) == ["Then: A is gone"]
+    assert said == "The agent 'it' has used up what it may use in one run."
 
 
 async def test_a_stopped_agent_stops_its_model() -> None:

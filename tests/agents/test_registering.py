@@ -6,6 +6,8 @@ from typing import Any
 
 import pytest
 from agents import Agent as SdkAgent
+from agents.realtime import RealtimeAgent
+from copilotkit import LangGraphAGUIAgent
 from langchain_core.messages import AIMessage
 from langgraph.checkpoint.memory import InMemorySaver
 
@@ -31,6 +33,18 @@ async def echo(run: RunInput) -> AsyncGenerator[str, None]:
 
 def generator(run: RunInput) -> Any:
     yield "Hi"
+
+
+class Generating:
+    def __call__(self, run: RunInput) -> Any:
+        yield "Hi"
+
+
+async def forgetful() -> AsyncGenerator[str, None]:
+    yield "Hi"
+
+
+async def web_app(scope: Any, receive: Any, send: Any) -> None: ...
 
 
 async def node(state: MessagesState) -> dict[str, Any]:
@@ -82,6 +96,11 @@ async def test_a_function_of_the_caller_may_return_them_as_well() -> None:
     ("thing", "message"),
     [
         (generator, "The function 'generator' cannot be an agent"),
+        (Generating(), "The function 'Generating' cannot be an agent: it is no async generator"),
+        (forgetful, "The function 'forgetful' cannot be an agent: it does not take a run"),
+        (web_app, "The function 'web_app' cannot be an agent: it does not take a run"),
+        (StateGraph(MessagesState), "The agent 'it' is a StateGraph that is not compiled"),
+        (RealtimeAgent(name="Desk"), "The agent 'it' is a RealtimeAgent, which is nothing"),
         ("https://agents.example.com", "The agent 'it' is a str, which is nothing"),
         (FunctionAgent, "The agent 'it' is the class 'FunctionAgent', which is nothing"),
     ],
@@ -91,6 +110,24 @@ def test_what_cannot_answer_is_found_out_at_the_start(thing: Any, message: str) 
         CopilotRuntime(agents={"it": thing}, settings=Settings(threads="memory"))
 
     assert caught.value.message.startswith(message)
+
+
+@pytest.mark.parametrize("agents", [[echo], "echo", echo])
+def test_agents_without_names_are_found_out_at_the_start(agents: Any) -> None:
+    with pytest.raises(ConfigurationFailed) as caught:
+        CopilotRuntime(agents=agents, settings=Settings(threads="memory"))
+
+    assert caught.value.message.endswith("and not a mapping of names to agents.")
+
+
+async def test_a_graph_that_is_to_be_served_answers_here() -> None:
+    served = LangGraphAGUIAgent(name="other", graph=graph(), description="Says hi.")
+    async with browsing(agents={"it": served}) as browser:
+        events = (await browser.run(agent="it")).events()
+
+    [*_, said] = [e["messages"] for e in events if e["type"] == "MESSAGES_SNAPSHOT"][-1]
+    assert said["content"] == "Hi"
+    assert getattr(as_agent("it", served), "description", "") == "Says hi."
 
 
 @pytest.mark.parametrize(

@@ -2,7 +2,7 @@
 
 import json
 import subprocess
-from collections.abc import Generator
+from collections.abc import Generator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -63,22 +63,57 @@ def driven(tmp_path_factory: pytest.TempPathFactory) -> Path:
     install(OLD)
     v1.install()
     out = tmp_path_factory.mktemp("driven-v2")
-    v1_names = [name for name, path in V1_SCENARIOS.items() if path == "/copilotkit"]
+    names = {("1.74", transport): SCENARIOS for transport in TRANSPORTS}
+    for client in OLD_CLIENTS:
+        names |= {(client, transport): OLD_SCENARIOS for transport in ("rest", "single")}
+    drive(out, names, [name for name, path in V1_SCENARIOS.items() if path == "/copilotkit"])
+    # on a busy machine a client may be too slow for what a scenario wants to see
+    again = {who: late for who in names if (late := others(out, *who, names[who]))}
+    v1_again = [path.stem for path in (out / "v1").glob("*.json") if not as_wanted_v1(path)]
+    if again or v1_again:
+        drive(out, again, v1_again)
+    return out
+
+
+def drive(out: Path, names: Mapping[tuple[str, str], list[str]], v1_names: list[str]) -> None:
+    """Drive a new server by (client, transport), and then by the client of v1."""
     with everybody() as base:
-        drivers = [driver(base, SCENARIOS, out / "1.74", transport) for transport in TRANSPORTS]
-        drivers += [
-            driver(base, OLD_SCENARIOS, out / client, transport, client)
-            for client in OLD_CLIENTS
-            for transport in ("rest", "single")
+        drivers = [
+            driver(base, chosen, out / client, transport, client)
+            for (client, transport), chosen in names.items()
         ]
         for process in drivers:
             output, _ = process.communicate(timeout=200)
             assert process.returncode == 0, output
+        if not v1_names:
+            return
         # afterwards, because it looks at how the pieces of an answer arrive one by one
         v1_command = ["node", "drive.mjs", base, ",".join(v1_names), "--out", out / "v1"]
         done = subprocess.run(v1_command, cwd=v1.HERE, capture_output=True, text=True, timeout=200)
         assert done.returncode == 0, done.stdout + done.stderr
-    return out
+
+
+def others(out: Path, client: str, transport: str, names: list[str]) -> list[str]:
+    """Return the scenarios with which a client ended up otherwise."""
+    expected, ours = folders(client)
+    return [
+        name
+        for name in names
+        if load(out / client / f"{name}.{transport}.json")
+        != wanted(name, transport, expected, ours)
+    ]
+
+
+def folders(client: str) -> tuple[Path, Path]:
+    """Return where it is written down what a client is to end up with."""
+    if client == "1.74":
+        return EXPECTED, OURS
+    return OLD / "expected" / client, OLD / "divergences" / client
+
+
+def as_wanted_v1(got: Path) -> bool:
+    ours = v1.HERE / "divergences" / got.name
+    return load(got) == load(ours if ours.exists() else v1.HERE / "expected" / got.name)
 
 
 def load(path: Path) -> Any:
@@ -112,8 +147,7 @@ def test_an_old_client_ends_up_with_what_is_expected(
 ) -> None:
     got = load(driven / client / f"{name}.{transport}.json")
 
-    expected, ours = OLD / "expected" / client, OLD / "divergences" / client
-    assert got == wanted(name, transport, expected, ours)
+    assert got == wanted(name, transport, *folders(client))
 
 
 @pytest.mark.parametrize("transport", ["rest", "single"])

@@ -178,6 +178,12 @@ async def plan(state: Planning, config: RunnableConfig) -> dict[str, Any]:
     return {"steps": ["dig", "plant"], "messages": [AIMessage("There is a plan.")]}
 
 
+async def route(state: MessagesState, config: RunnableConfig) -> dict[str, Any]:
+    """Ask a model where to go, and keep its choice to itself."""
+    await Model(calls=[{"id": "choice", "name": "Router", "pieces": ["{}"]}]).ainvoke([], config)
+    return {"messages": [AIMessage("Off it goes.")]}
+
+
 async def fail(state: MessagesState, config: RunnableConfig) -> dict[str, Any]:
     await Model(words=["Half ", "a "]).ainvoke([], config)
     raise ValueError("no such table: secret_prices")
@@ -217,6 +223,7 @@ approver = _graph(Asking, approve=approve)
 painter = _graph(CopilotKitState, paint=paint)
 emitter = _graph(CopilotKitState, emit=emit)
 planner = _graph(Planning, plan=plan)
+router = _graph(MessagesState, route=route)
 failing = _graph(MessagesState, fail=fail)
 reporter = _graph(MessagesState, report=report)
 

@@ -11,6 +11,7 @@ import pytest
 from copilot_runtime.agents.langgraph import LangGraphAgent
 from copilot_runtime.errors import ConfigurationFailed
 from tests.adapters.provider import END, HANG, HEAD, Provider, Step, piece, serving, whole
+from tests.agents.langgraph.asking import state_of
 from tests.wire_agui.http import Event, run_input, text_of
 from tests.wire_agui.server import browsing
 
@@ -155,6 +156,48 @@ async def test_a_graph_is_looked_for_once_and_after_a_failure_again(provider: Pr
     ]
     searches = [r.line for r in provider.requests if "/assistants/search" in r.line]
     assert len(searches) == 2
+
+
+async def test_a_graph_that_has_changed_meanwhile_is_taken_as_it_is_now(
+    provider: Provider, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("copilot_runtime.agents.langgraph._FRESH", -1.0)
+    old, new = ([whole({"output_schema": {"properties": {key: {}}}})] for key in ("old", "new"))
+    told = telling(METADATA, frame("values", {"old": 1, "new": 2}, 2), LAST)
+    provider.answer(*[ASSISTANTS, old, NO_THREAD, told], *[ASSISTANTS, new, NO_THREAD, told])
+    async with browsing(agents={"g": LangGraphAgent(provider.url, graph="g")}) as browser:
+        states = [
+            state_of((await browser.run(agent="g", thread=str(uuid4()), run=run)).events())
+            for run in ("r1", "r2")
+        ]
+
+    assert states == [{"old": 1}, {"new": 2}]
+
+
+@pytest.mark.parametrize("status", ["404 Not Found", "500 Internal Server Error"])
+async def test_a_graph_without_a_schema_answers_all_the_same(
+    provider: Provider, status: str
+) -> None:
+    none: list[Step] = [whole({"detail": "a type has no schema"}, status=status)]
+    events = await events_of(
+        provider, ASSISTANTS, none, NO_THREAD, telling(METADATA, word("Hi", 2), LAST)
+    )
+
+    assert text_of(events) == "Hi"
+
+
+async def test_pieces_under_an_id_that_langchain_made_up_belong_to_the_message(
+    provider: Provider,
+) -> None:
+    made_up = event(
+        "on_chat_model_stream", 3, data={"chunk": {"id": "lc_run--1", "content": " two"}}
+    )
+    events = await events_of(
+        provider, *FOUND, telling(METADATA, word("one", 2), made_up, word(" three", 4), LAST)
+    )
+
+    starts = [event["messageId"] for event in events if event["type"] == "TEXT_MESSAGE_START"]
+    assert (starts, text_of(events)) == (["m"], "one two three")
 
 
 async def test_a_stream_that_a_proxy_ends_in_order_is_taken_up_where_it_was(

@@ -177,6 +177,7 @@ def test_the_result_of_a_call_that_was_not_shown_is_not_shown() -> None:
         {"event": "on_chat_model_stream"},
         {"event": "on_chat_model_stream", "data": {"chunk": [1]}, "metadata": 3},
         piece(content=[3, {"text": None}], tool_call_chunks=[7, {"name": 1}]),
+        piece(response_metadata={"finish_reason": {}}, tool_call_chunks=[{"index": []}]),
         {"event": "on_tool_end", "data": {"output": "plain"}},
         {"event": "on_custom_event", "name": "copilotkit_manually_emit_message", "data": "no"},
         {"event": "on_chat_model_end", "run_id": ["?"]},

@@ -6,9 +6,9 @@ Models refuse a question that follows such a call, and with it all that come lat
 from collections.abc import Sequence
 from typing import Any
 
-Json = dict[str, Any]
+from copilot_runtime.agents._langgraph_messages import interrupted
 
-_STOPPED = "The call was stopped before it had a result."
+Json = dict[str, Any]
 
 
 def settled(said: Sequence[Json], kept: Any) -> Sequence[Json]:
@@ -23,18 +23,20 @@ def settled(said: Sequence[Json], kept: Any) -> Sequence[Json]:
     results = {getattr(message, "tool_call_id", None) for message in before}
     results |= {one.get("toolCallId") for one in said}
     calls = [call for message in before for call in getattr(message, "tool_calls", None) or ()]
-    unanswered = [call["id"] for call in calls if call["id"] and call["id"] not in results]
+    unanswered = [_result(call["id"], call["name"]) for call in calls if call["id"] not in results]
     settled: list[Json] = []
     for one in said:
         if one["id"] in known:
             settled.append(one)
             continue
-        its_own = [call["id"] for call in one.get("toolCalls", ()) if call["id"] not in results]
-        settled += [*map(_result, unanswered), one, *map(_result, its_own)]
+        its_own = [call for call in one.get("toolCalls", ()) if call["id"] not in results]
+        settled += [*unanswered, one]
+        settled += [_result(call["id"], call["function"]["name"]) for call in its_own]
         unanswered = []  # the graph adds what is new to what it has
     return settled
 
 
-def _result(call_id: str) -> Json:
-    id = f"result-{call_id}"
-    return {"id": id, "role": "tool", "toolCallId": call_id, "content": _STOPPED}
+def _result(call_id: str, name: str) -> Json:
+    stands_for_it = interrupted({"id": call_id, "name": name})  # known to `ag_ui_langgraph`
+    content = stands_for_it["content"]
+    return {"id": stands_for_it["id"], "role": "tool", "toolCallId": call_id, "content": content}

@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import Any
 from urllib.parse import urlsplit
 
+from copilot_runtime.agents._spoken import name_of, state_of
 from copilot_runtime.agui.incoming import Incoming
 from copilot_runtime.agui.messages import encode_messages
 from copilot_runtime.errors import (
@@ -72,7 +73,7 @@ class AguiAgent:
 
     async def run(self, run: RunInput) -> Events:
         """Ask the agent; yield its answer as it comes."""
-        name, state = _name(run), _state(run)
+        name, state = name_of(run), state_of(run)
         if not self._actions:
             run = replace(run, actions=[one for one in run.actions if one.in_browser])
         frames, incoming = Frames(), Incoming(name, state, run)
@@ -160,7 +161,7 @@ def run_agent_input(run: RunInput, state: Any) -> dict[str, Any]:
 
 def _known_to(run: RunInput) -> dict[str, Any]:
     """Return what a v1 client remembers of the agent: its configuration, and where in it it was."""
-    known = run.agents.get(_name(run))
+    known = run.agents.get(name_of(run))
     config = {"config": dict(known.config)} if known is not None and known.config else {}
     return {**config, "nodeName": run.node} if run.node else config
 
@@ -194,15 +195,6 @@ def _json(value: str) -> Any:
         return loads(value.encode(errors="replace"))
     except ValueError:
         return value
-
-
-def _name(run: RunInput) -> str:
-    return run.agent or "default"
-
-
-def _state(run: RunInput) -> Any:
-    known = run.agents.get(_name(run))
-    return {} if known is None else known.state
 
 
 def _broken(name: str, error: NetworkError, answered: bool) -> CopilotError:

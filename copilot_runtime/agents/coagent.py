@@ -30,17 +30,17 @@ from copilot_runtime.interfaces import Events, RunInput
 from copilot_runtime.messages import new_id
 
 
-async def coagent(events: Events, run: RunInput, *, handed_over: bool = False) -> Events:
+def coagent(events: Events, run: RunInput, *, handed_over: bool = False) -> Events:
     """Tell a v1 client by states how an agent gets on: a stage; all other runs stay as they are.
 
     A client that the model has `handed_over` to the agent does not know yet whom to answer.
     """
     if run.agent is None or run.follow_up != "client":
-        async with aclosing(events):
-            async for event in events:
-                yield event
-        return
-    progress = _Progress(run, run.agent, handed_over)
+        return events  # nobody pays for what is not for them
+    return _shown(events, _Progress(run, run.agent, handed_over))
+
+
+async def _shown(events: Events, progress: "_Progress") -> Events:
     try:
         async with aclosing(events):
             async for event in events:

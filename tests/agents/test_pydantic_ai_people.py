@@ -1,4 +1,4 @@
-"""A tool of an agent of pydantic-ai waits for a person, who answers on a page of either protocol."""
+"""A tool of a pydantic-ai agent waits for a person, who answers on a page of either protocol."""
 
 from typing import Any
 

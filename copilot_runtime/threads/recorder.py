@@ -29,7 +29,8 @@ class RecordedBus:
     concerned end with `StoreFailed`, and the store is told of their end once it works again.
 
     The runs of CopilotKit v1 are read at once and written behind, all but their last event: such
-    a client brings its whole conversation each time, and never reads a thread again.
+    a client brings its whole conversation each time, and never reads a thread again. As nobody
+    waits for it, what comes of them within `patience` seconds is one write.
     """
 
     def __init__(
@@ -38,11 +39,13 @@ class RecordedBus:
         store: ThreadStore,
         *,
         interval: float = 0.01,
+        patience: float = 0.25,
         max_queued: int = 64 * 1024 * 1024,
     ) -> None:
         self.inner = inner
         self.store = store
         self.interval = interval
+        self.patience = patience
         self.max_queued = max_queued
         self.broken: Callable[[str, Exception], None] | None = None
         """Is told of a run that goes no further, and why, unless it has ended already."""
@@ -50,6 +53,10 @@ class RecordedBus:
         self._runs: dict[str, Recording] = {}
         self._waiting: dict[str, Recording] = {}
         """The runs with something to write, in the order in which it came."""
+        self._behind: dict[str, Recording] = {}
+        """Those for which nobody waits."""
+        self._later: asyncio.TimerHandle | None = None
+        """Writes them."""
         self._queued = 0
         self._room: asyncio.Future[None] | None = None
         self._flusher: asyncio.Task[None] | None = None
@@ -98,6 +105,7 @@ class RecordedBus:
 
     async def aclose(self) -> None:
         """Write what there is to write, and close the store, and the inner bus if it can be."""
+        self._catch_up()
         while self._flusher is not None:
             await asyncio.wait([self._flusher])
         if self._owed:
@@ -125,11 +133,31 @@ class RecordedBus:
 
     def _queue(self, run: Recording, event: Event) -> None:
         self._queued += run.put(event)
+        if run.shown_first and not run.ended:
+            self._behind[run.key] = run
+            if self._later is None:
+                loop = asyncio.get_running_loop()
+                self._later = loop.call_later(self.patience, self._catch_up)
+        else:
+            self._behind.pop(run.key, None)
+            self._write(run)
+
+    def _write(self, run: Recording) -> None:
         self._waiting[run.key] = run
         if self._flusher is None:
             self._flusher = asyncio.create_task(self._flush(), name="threads:flush")
 
+    def _catch_up(self) -> None:
+        """Write what nobody waits for."""
+        if self._later is not None:
+            self._later.cancel()
+            self._later = None
+        behind, self._behind = self._behind, {}
+        for run in behind.values():
+            self._write(run)
+
     async def _less_queued(self) -> None:
+        self._catch_up()
         if self._room is None:
             self._room = asyncio.get_running_loop().create_future()
         await asyncio.shield(self._room)
@@ -238,6 +266,7 @@ class RecordedBus:
         dropped = run.take()
         self._queued -= dropped.size
         self._waiting.pop(run.key, None)
+        self._behind.pop(run.key, None)
         return dropped.last
 
     async def _end_lost(self, run: Recording, last: RunFinished | RunFailed) -> None:

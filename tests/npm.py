@@ -5,6 +5,7 @@ import hashlib
 import os
 import shutil
 import subprocess
+import tempfile
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
@@ -21,12 +22,14 @@ def install(folder: Path) -> None:
 def once(made: Path, sources: Sequence[Path], make: Callable[[], None]) -> None:
     """Make a folder of its sources, unless the one at hand was made of the same ones.
 
-    Who wants it meanwhile waits, also in another process: the first source is locked.
+    Who wants it meanwhile waits, also in another process. What is made of other such folders may
+    make them on its way: each has a lock of its own.
     """
     digest, mark = _digest(sources), made / ".made-from"
     if _is_marked(mark, digest):
         return
-    with sources[0].open() as lock:
+    name = hashlib.sha256(str(made.resolve()).encode()).hexdigest()[:16]
+    with (Path(tempfile.gettempdir()) / f"copilot-runtime-{name}.lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         if not _is_marked(mark, digest):
             make()

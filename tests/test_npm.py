@@ -71,3 +71,17 @@ def test_those_who_want_it_at_the_same_time_wait_for_the_one_who_makes_it(tmp_pa
             each.result()
 
     assert makings == ["one"]
+
+
+def test_what_is_made_of_the_same_source_may_be_made_on_the_way(tmp_path: Path) -> None:
+    page, modules, source = tmp_path / "page", tmp_path / "modules", tmp_path / "source"
+    source.write_text("first")
+
+    def make() -> None:
+        once(modules, [source], modules.mkdir)
+        page.mkdir()
+
+    once(page, [source], make)
+
+    assert page.exists()
+    assert modules.exists()

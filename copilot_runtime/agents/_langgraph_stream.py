@@ -12,6 +12,7 @@ from typing import Any
 
 from copilot_runtime.agents._langgraph_faults import broken, refusal, strange
 from copilot_runtime.agents._langgraph_frames import Frame, NamedFrames
+from copilot_runtime.agents._langgraph_seen import Seen
 from copilot_runtime.errors import CopilotError, IncompleteStream, NetworkError, RunStalled
 from copilot_runtime.jsontext import dumps, loads
 from copilot_runtime.upstream import Exchange, Reply, Upstream
@@ -22,7 +23,6 @@ _ATTEMPTS = 5
 
 _PATIENCE = 5.0
 _RUN = re.compile(r"/threads/[^/]+/runs/([^/?]+)")
-_FROM_THE_START = "-1"
 _GOING_ON = ("pending", "running")
 
 Status = Callable[[str], Awaitable[str]]
@@ -55,7 +55,8 @@ class RunStream:
             "accept-encoding": "identity",  # a compressing proxy would hold events back
         }
         self._status = status
-        self._last_id: str | None = None
+        self._seen = Seen()
+        self._taken_up = False
 
     async def events(self, body: Mapping[str, Any]) -> AsyncGenerator[Sequence[Frame], None]:
         """Yield the events of a new run as they come, each once."""
@@ -95,8 +96,7 @@ class RunStream:
                 raise strange(self._agent)
             try:
                 async for block in reply:
-                    if found := frames.feed(block):
-                        self._last_id = found[-1].id or self._last_id
+                    if found := self._seen.new(frames.feed(block), again=self._taken_up):
                         yield found
             finally:
                 reply.finished = self.finished
@@ -107,7 +107,8 @@ class RunStream:
 
     def _again(self) -> Exchange:
         """Return the exchange that goes on after the last event that is here."""
-        headers = {**self._headers, "last-event-id": self._last_id or _FROM_THE_START}
+        self._taken_up = True
+        headers = {**self._headers, "last-event-id": self._seen.resume_id}
         url = f"{self._runs}/{self.run_id}/stream"
         return Exchange(self._upstream, "GET", url, None, headers)
 

@@ -100,7 +100,7 @@ async def test_stop_ends_the_answer_and_the_call_of_the_model(chat: Chat, model:
     await chat.sees_answer("Once upon a time")
     await chat.stop()
 
-    await asyncio.wait_for(model.turn("Tell me a story").left.wait(), timeout=5)
+    await asyncio.wait_for(model.turn("Tell me a story").left.wait(), timeout=20)
     await chat.is_ready()
     await chat.sees_answer("Once upon a time")
     await expect(chat.banner()).to_have_count(0)

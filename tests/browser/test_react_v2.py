@@ -299,7 +299,7 @@ async def test_stop_ends_the_answer_and_the_call_of_the_model(desk: Desk, model:
     await desk.sees_answer("Once upon a time")
     await desk.stop()
 
-    await asyncio.wait_for(model.turn("Tell me a story").left.wait(), timeout=5)
+    await asyncio.wait_for(model.turn("Tell me a story").left.wait(), timeout=20)
     await desk.is_ready()
     await desk.sees_answer("Once upon a time")
     await expect(desk.banner()).to_have_count(0)
@@ -313,7 +313,7 @@ async def test_an_answer_can_be_stopped_after_a_reload(desk: Desk, model: FakeMo
     await desk.sees_answer("Once upon a time")
     await desk.stop()
 
-    await asyncio.wait_for(model.turn("Tell me a story").left.wait(), timeout=5)
+    await asyncio.wait_for(model.turn("Tell me a story").left.wait(), timeout=20)
     await desk.is_ready()
 
 

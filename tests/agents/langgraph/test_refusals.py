@@ -26,20 +26,20 @@ FOUND = [ASSISTANTS, SCHEMAS, NO_THREAD]
 BEGUN = HEAD.replace(b"\r\n\r\n", b"\r\nlocation: /threads/t-1/runs/r-1/stream\r\n\r\n")
 
 
-def frame(name: str, data: Any, id: int) -> bytes:
+def frame(name: str, data: Any, id: int | str) -> bytes:
     """Return an event as the server writes it."""
-    return b"event: %s\r\ndata: %s\r\nid: %d\r\n\r\n" % (
+    return b"event: %s\r\ndata: %s\r\nid: %s\r\n\r\n" % (
         name.encode(),
         json.dumps(data).encode(),
-        id,
+        str(id).encode(),
     )
 
 
-def event(kind: str, id: int, **fields: Any) -> bytes:
+def event(kind: str, id: int | str, **fields: Any) -> bytes:
     return frame("events", {"event": kind, "run_id": "m-1", "metadata": {}, **fields}, id)
 
 
-def word(text: str, id: int) -> bytes:
+def word(text: str, id: int | str) -> bytes:
     return event("on_chat_model_stream", id, data={"chunk": {"id": "m", "content": text}})
 
 
@@ -215,6 +215,20 @@ async def test_a_stream_that_a_proxy_ends_in_order_is_taken_up_where_it_was(
     assert again.line.startswith("GET ")
     assert again.line.endswith("/runs/r-1/stream HTTP/1.1")
     assert again.headers["last-event-id"] == "2"
+
+
+async def test_words_of_one_moment_come_once_when_their_stream_is_taken_up(
+    provider: Provider,
+) -> None:
+    """`langgraph dev` gives them one id, and sends what is said meanwhile twice."""
+    one, two, three = word("one", "1700-0"), word(" two", "1700-0"), word(" three", "1701-0")
+    going_on: list[Step] = [whole({"status": "running"})]
+    rest = telling(one, two, three, two, three, word(" four", "1702-0"), LAST)
+    events = await events_of(provider, *FOUND, telling(METADATA, one), going_on, rest)
+
+    assert text_of(events) == "one two three four"
+    last = 2**64 - 1
+    assert provider.requests[-1].headers["last-event-id"] == f"1699-{last}"
 
 
 async def test_a_run_that_is_gone_when_it_is_taken_up_is_an_error(provider: Provider) -> None:

@@ -1,6 +1,7 @@
 """What becomes of a run until it goes on by itself."""
 
 import asyncio
+import logging
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextvars import copy_context
 from dataclasses import dataclass, replace
@@ -11,6 +12,11 @@ from copilot_runtime.agents.acting import ActingAgent, agents_as_actions
 from copilot_runtime.errors import AgentNotFound, ConfigurationFailed
 from copilot_runtime.hooks import Hooks, call
 from copilot_runtime.interfaces import Agent, Caller, RunInput, Stage
+
+_PATIENCE = 10.0
+"""Seconds that a chat waits to know its agents, if it needs none of them."""
+
+logger = logging.getLogger(__name__)
 
 _FindAgents = Callable[[Caller], Awaitable[Mapping[str, Agent]]]
 
@@ -73,8 +79,10 @@ async def prepared(
             run = await _asked(hooks, run)
         handing = acting.hands_over(run)
         agents: Mapping[str, Agent] = {}
-        if handing or run.agent is not None or not acting.model:
+        if run.agent is not None or not acting.model:
             agents = await find(run.caller)
+        elif handing:
+            agents = await _found_in_time(find, run.caller)
         if run.agent is None and run.request_type == "Chat" and not acting.model:
             run = replace(run, agent=next(iter(agents)) if len(agents) == 1 else None)
         agent = given or (chat if run.agent is None else agent_of(agents, run.agent))
@@ -93,6 +101,16 @@ async def prepared(
     elif server:
         run = replace(run, actions=[*server, *run.actions])
     return run, agent
+
+
+async def _found_in_time(find: _FindAgents, caller: Caller) -> Mapping[str, Agent]:
+    """Return the agents that a chat may hand over to. It can do without them."""
+    try:
+        async with asyncio.timeout(_PATIENCE):
+            return await find(caller)
+    except Exception:  # an application's function, and endpoints elsewhere
+        logger.exception("This chat has no agents to hand over to.")
+        return {}
 
 
 def agent_of(agents: Mapping[str, Agent], name: str) -> Agent:

@@ -18,6 +18,7 @@ from copilot_runtime.events import (
     Interrupt,
     MessagesSnapshot,
     RunFinished,
+    TextMessageContent,
 )
 from copilot_runtime.interfaces import Action, Agent, AgentInput, Events, Resume, RunInput
 from copilot_runtime.messages import ActionExecutionMessage, Message, ResultMessage, new_id
@@ -163,6 +164,8 @@ class _Said:
     def watch(self, event: Event) -> None:
         self.events.append(event)
         match event:
+            case TextMessageContent():
+                pass  # nearly always
             case ActionExecutionStart(call_id=id, name=name):
                 self._known.add(id)
                 self._calls[id] = Call(name)

@@ -6,6 +6,7 @@ import pytest
 
 from copilot_runtime import (
     Action,
+    Caller,
     CopilotRuntime,
     Events,
     RunInput,
@@ -352,6 +353,19 @@ async def test_what_an_agent_asked_that_was_handed_over_to_is_answered_to_it():
     [resume] = shop.asked[1].resume
     assert (resume.interrupt_id, resume.payload) == ("i/1", "yes")
     assert len(adapter.requests) == 1
+
+
+async def test_a_v1_chat_needs_no_agents_and_goes_on_when_nobody_knows_them():
+    def agents(caller: Caller) -> dict[str, Any]:
+        raise RuntimeError("no database")
+
+    async with client_of(runtime_of(say("Hello"), agents=agents)) as client:
+        chatted = (await client.ask(chat(user("Hi"), query=PLAIN))).json()
+        named = (await client.ask(chat(user("Hi"), query=PLAIN, **SHOP))).json()
+
+    [text] = chatted["data"]["generateCopilotResponse"]["messages"]
+    assert text["content"] == ["Hello"]
+    assert named["errors"]
 
 
 async def test_where_there_is_no_model_a_v1_chat_is_one_with_the_only_agent():

@@ -16,16 +16,16 @@ from starlette.responses import Response
 from starlette.routing import BaseRoute, Route, WebSocketRoute
 from starlette.websockets import WebSocket
 
-from copilot_runtime.actions.frontend import Actions, Source
 from copilot_runtime.actions.functions import as_actions
-from copilot_runtime.actions.mcp import Allowed, McpActions, McpServer, NamedServers
-from copilot_runtime.agents.coagent import coagent
+from copilot_runtime.actions.mcp.source import Allowed, McpActions, McpServer, NamedServers
+from copilot_runtime.actions.sources import Actions, Source
+from copilot_runtime.agents.coerce import AnyAgents, as_agents
 from copilot_runtime.agents.direct import DirectAgent
-from copilot_runtime.agents.naming import thread_name
-from copilot_runtime.agents.registering import AnyAgents, as_agents
 from copilot_runtime.agents.remote import RemoteEndpoint
-from copilot_runtime.agents.remote_agents import WithRemote, as_endpoints
-from copilot_runtime.app_routes import (
+from copilot_runtime.agents.remote.agents import WithRemote, as_endpoints
+from copilot_runtime.agents.title import thread_name
+from copilot_runtime.agents.v1_state import coagent
+from copilot_runtime.asgi import (
     BELOW,
     App,
     Handover,
@@ -37,10 +37,10 @@ from copilot_runtime.app_routes import (
     urls_of,
 )
 from copilot_runtime.bus.memory import MemoryBus
-from copilot_runtime.collector import tuned_collector
-from copilot_runtime.config import Settings, load_settings, transcribes
-from copilot_runtime.conversations import Conversations
+from copilot_runtime.config.settings import Settings, load_settings, transcribes
 from copilot_runtime.errors import CopilotError
+from copilot_runtime.event_order.verify import verified
+from copilot_runtime.gc_tuning import tuned_collector
 from copilot_runtime.hooks import (
     AfterRequest,
     BeforeRequest,
@@ -50,23 +50,23 @@ from copilot_runtime.hooks import (
     call_quietly,
 )
 from copilot_runtime.interfaces import Adapter, Bus, Stage
-from copilot_runtime.ordering import verified
 from copilot_runtime.runtime import Runtime
-from copilot_runtime.runtime_beginning import Acting
+from copilot_runtime.runtime.conversations import Conversations
+from copilot_runtime.runtime.prepare import Acting
 from copilot_runtime.security.cors import Cors
 from copilot_runtime.security.guardrails import from_settings
-from copilot_runtime.threads.address import store_at
 from copilot_runtime.threads.recorder import RecordedBus
 from copilot_runtime.threads.store import StoredRun, ThreadStore
+from copilot_runtime.threads.url import store_at
 from copilot_runtime.transcript import said_in
 from copilot_runtime.transports.agui.encode import Dialect
 from copilot_runtime.transports.agui.endpoint import AguiEndpoint
-from copilot_runtime.transports.asking import Asking
-from copilot_runtime.transports.callers import Authenticate, Callers
-from copilot_runtime.transports.door import Door
+from copilot_runtime.transports.auth import Authenticate, Callers
 from copilot_runtime.transports.graphql.endpoint import GraphQLEndpoint
 from copilot_runtime.transports.mcp.endpoint import McpEndpoint
+from copilot_runtime.transports.program_runs import Asking
 from copilot_runtime.transports.remote_endpoint.endpoint import RemoteServer
+from copilot_runtime.transports.router import Door
 
 if TYPE_CHECKING:
     from fastapi import FastAPI
@@ -180,7 +180,7 @@ class CopilotRuntime:
             Route(f"{path}/health", health),
         ]
         if playground if playground is not None else self.settings.playground:
-            from copilot_runtime.playground import playground_route
+            from copilot_runtime.transports.console import playground_route
 
             routes.append(playground_route(path))
         if path:

@@ -5,7 +5,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from copilot_runtime import calling
+from copilot_runtime import concurrency as calling
 from copilot_runtime.errors import ErrorContext
 from copilot_runtime.interfaces import RunInput
 from copilot_runtime.messages import Message

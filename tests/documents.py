@@ -14,7 +14,7 @@ from typing import Any
 import yaml
 
 from copilot_runtime import Settings
-from copilot_runtime.adapters._abilities import ABILITIES, LACKING, SILENT
+from copilot_runtime.adapters.capabilities import ABILITIES, LACKING, SILENT
 
 ROOT = Path(__file__).parent.parent
 README = ROOT / "README.md"

@@ -19,8 +19,7 @@ DOCUMENTS = [
 ]
 _PATH = re.compile(r"`([\w.-]+/[\w./-]*|[\w-]+\.(?:py|md|yml|toml|graphql))`")
 _MODULE = re.compile(
-    r"(?:transports|agents|adapters|actions|agui|bus|security|threads)/[\w/]+\.py"
-    r"|(?:runtime|conversations|ordering|upstream)\.py"
+    r"(?:transports|runtime|agents|adapters|actions|agui|bus|security|threads|event_order|http)/[\w/]+\.py"
 )
 _LINK = re.compile(r"\]\(([^)\s]+)\)")
 

@@ -11,7 +11,7 @@ from starlette.testclient import TestClient
 from copilot_runtime import CopilotRuntime, Settings
 from copilot_runtime.errors import AuthenticationFailed, LimitExceeded
 from copilot_runtime.interfaces import Caller
-from copilot_runtime.transports.callers import Callers, NotWelcome
+from copilot_runtime.transports.auth import Callers, NotWelcome
 
 pytestmark = pytest.mark.anyio
 

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from copilot_runtime.config import Settings, adapter_name, load_settings
+from copilot_runtime.config.settings import Settings, adapter_name, load_settings
 from copilot_runtime.errors import ConfigurationFailed
 
 

@@ -8,11 +8,11 @@ import pytest
 from copilot_runtime.adapters.scripted import Gate, ScriptedAdapter, say
 from copilot_runtime.agents.direct import DirectAgent
 from copilot_runtime.bus.memory import MemoryBus
-from copilot_runtime.conversations import Conversations
 from copilot_runtime.errors import Cancelled, NotFound, ThreadBusy
 from copilot_runtime.events import Custom, RunFailed, RunFinished
 from copilot_runtime.interfaces import RunInput
 from copilot_runtime.runtime import Runtime
+from copilot_runtime.runtime.conversations import Conversations
 from copilot_runtime.threads.memory import MemoryThreads
 from copilot_runtime.threads.recorder import RecordedBus
 from copilot_runtime.threads.store import ThreadKey
@@ -192,7 +192,7 @@ async def test_the_log_of_an_answer_that_its_thread_has_is_soon_forgotten(
             await super().drop(run_id)
             dropped.set()
 
-    monkeypatch.setattr("copilot_runtime.runtime._LOG_KEPT", 0.01)
+    monkeypatch.setattr("copilot_runtime.runtime.runtime._LOG_KEPT", 0.01)
     store, bus = MemoryThreads(), Noticed()
     found = Conversations(Runtime(Says(), {}, RecordedBus(bus, store)), store)
     await found.start(kept())

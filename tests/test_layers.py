@@ -10,29 +10,25 @@ LAYERS = [
     {"__main__"},
     {"cli"},
     {"app"},
-    {"transports", "playground"},
-    {"conversations"},
+    {"asgi"},
+    {"transports"},
     {"runtime"},
     {"agents"},
     {"adapters", "actions", "knowledge"},
-    {"bus", "threads", "security", "telemetry"},
+    {"bus", "threads", "storage", "security", "telemetry"},
     {"hooks"},
-    {"agui", "calling", "collector", "ordering", "sse", "transcript", "upstream"},
-    {"interfaces", "registry", "config"},
+    {"agui", "event_order", "http", "transcript"},
+    {"interfaces", "registry", "config", "jsonpatch"},
     {"events"},
-    {"messages", "errors", "jsontext"},
+    {"messages", "errors", "jsontext", "concurrency", "gc_tuning"},
 ]
 LEVEL = {name: level for level, names in enumerate(LAYERS) for name in names}
 ROOT = Path(__file__).parent.parent / "copilot_runtime"
 
 
 def _noun(path: Path) -> str:
-    return _part(path.relative_to(ROOT).parts[0].removesuffix(".py"))
-
-
-def _part(name: str) -> str:
-    """Return the noun a module belongs to: `config_file` is a part of `config`."""
-    return name if name in LEVEL else name.partition("_")[0] or name
+    """Return the package or module right below ours that a file belongs to."""
+    return path.relative_to(ROOT).parts[0].removesuffix(".py")
 
 
 def _imported(code: str, package: tuple[str, ...]) -> Iterator[str]:
@@ -48,7 +44,7 @@ def _imported(code: str, package: tuple[str, ...]) -> Iterator[str]:
         for name in names:
             first, _, rest = name.partition(".")
             if first == "copilot_runtime" and rest:
-                yield _part(rest.partition(".")[0])
+                yield rest.partition(".")[0]
 
 
 def _modules() -> list[Path]:

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from copilot_runtime.event_order.verify import Ordering, verified
 from copilot_runtime.events import (
     ActionExecutionArgs,
     ActionExecutionEnd,
@@ -36,7 +37,6 @@ from copilot_runtime.events import (
 )
 from copilot_runtime.interfaces import Events
 from copilot_runtime.messages import TextMessage
-from copilot_runtime.ordering import Ordering, verified
 from tests.conformance.v2.oracle import Oracle
 from tests.orders import ANY_EVENT, BROKEN, STARTED, STOPPED, any_runs, encoded
 from tests.runs import Says, run_input, runtime_with

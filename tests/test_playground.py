@@ -8,10 +8,10 @@ from starlette.applications import Starlette
 from starlette.routing import Mount
 from starlette.testclient import TestClient
 
-from copilot_runtime import playground
 from copilot_runtime.interfaces import ActionContext
-from copilot_runtime.playground import playground_route
-from copilot_runtime.playground.clock import get_time
+from copilot_runtime.transports import console as playground
+from copilot_runtime.transports.console import playground_route
+from copilot_runtime.transports.console.clock import get_time
 
 pytestmark = pytest.mark.anyio
 FOLDER = Path(playground.__file__).parent

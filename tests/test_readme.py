@@ -20,7 +20,7 @@ from websockets.typing import Subprotocol
 
 from copilot_runtime import Caller, CopilotRuntime, DemoAdapter, Settings, __version__
 from copilot_runtime.adapters import ADAPTERS
-from copilot_runtime.adapters._abilities import LACKING, SILENT
+from copilot_runtime.adapters.capabilities import LACKING, SILENT
 from copilot_runtime.config import load_settings
 from tests.documents import (
     COLUMNS,
@@ -490,7 +490,7 @@ def _parse(arguments: list[str]) -> None:
     """Let the command line read its arguments without running anything."""
     from typer.main import get_command
 
-    from copilot_runtime.cli import cli
+    from copilot_runtime.cli.main import cli
 
     command: Any = get_command(cli)
     name = ""

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from copilot_runtime.errors import NetworkError
-from copilot_runtime.sse import Frames
+from copilot_runtime.http.sse import Frames
 
 
 def frames_of(*blocks: bytes) -> list[bytes]:

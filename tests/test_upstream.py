@@ -9,8 +9,8 @@ from time import time
 import pytest
 
 from copilot_runtime.errors import ConfigurationFailed, CopilotError, NetworkError
-from copilot_runtime.upstream import JsonReply, Upstream
-from copilot_runtime.upstream_retries import asked_wait
+from copilot_runtime.http.client import JsonReply, Upstream
+from copilot_runtime.http.retries import asked_wait
 from tests.adapters.provider import (
     CLOSE,
     END,

@@ -78,8 +78,8 @@ def test_the_wheel_holds_what_is_served_and_no_tests(wheel: Path) -> None:
 
     assert wheel.name == f"copilot_runtime-{__version__}-py3-none-any.whl"
     assert folders == {"copilot_runtime", f"copilot_runtime-{__version__}.dist-info"}
-    page = {f"copilot_runtime/playground/{name}" for name in ("page.html", "page.css")}
-    assert page | {"copilot_runtime/playground/scripts/page.js"} <= {*names}
+    page = {f"copilot_runtime/transports/console/{name}" for name in ("page.html", "page.css")}
+    assert page | {"copilot_runtime/transports/console/scripts/page.js"} <= {*names}
     assert "copilot_runtime/py.typed" in names
     assert [name for name in names if name.endswith("licenses/LICENSE")]
     assert [name for name in names if "test" in name] == []

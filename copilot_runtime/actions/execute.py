@@ -14,7 +14,7 @@ import orjson
 
 from copilot_runtime.actions.results import to_text
 from copilot_runtime.actions.schema import InvalidArguments
-from copilot_runtime.calling import Returned, call, guarded
+from copilot_runtime.concurrency import Returned, call, guarded
 from copilot_runtime.errors import CopilotError, LimitExceeded
 from copilot_runtime.interfaces import Action, ActionContext
 from copilot_runtime.jsontext import whole

@@ -8,7 +8,7 @@ from typing import Any, cast, overload
 
 from copilot_runtime.actions.docstring import read_docstring
 from copilot_runtime.actions.schema import Arguments, read_arguments
-from copilot_runtime.calling import call
+from copilot_runtime.concurrency import call
 from copilot_runtime.errors import ConfigurationFailed
 from copilot_runtime.interfaces import Action, ActionContext
 

@@ -11,8 +11,8 @@ from typing import Any, cast
 from urllib.parse import urlsplit
 
 from copilot_runtime.errors import ConfigurationFailed, NetworkError
+from copilot_runtime.http.client import Upstream
 from copilot_runtime.interfaces import Action, ActionContext, RunInput
-from copilot_runtime.upstream import Upstream
 
 NAME = "LangServe"
 

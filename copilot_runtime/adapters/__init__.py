@@ -1,6 +1,6 @@
 """The providers of models, each by its name."""
 
-_PRESETS = "copilot_runtime.adapters.presets"
+_PRESETS = "copilot_runtime.adapters.openai.presets"
 
 ADAPTERS = {
     "anthropic": "copilot_runtime.adapters.anthropic:AnthropicAdapter",
@@ -16,7 +16,7 @@ ADAPTERS = {
     "mistral": f"{_PRESETS}:mistral",
     "ollama": f"{_PRESETS}:ollama",
     "openai": "copilot_runtime.adapters.openai:OpenAIAdapter",
-    "openai_assistants": "copilot_runtime.adapters.openai_assistants:OpenAIAssistantsAdapter",
+    "openai_assistants": "copilot_runtime.adapters.openai.assistants:OpenAIAssistantsAdapter",
     "openrouter": f"{_PRESETS}:openrouter",
     "scripted": "copilot_runtime.adapters.scripted:ScriptedAdapter",
     "together": f"{_PRESETS}:together",

@@ -9,9 +9,9 @@ from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from importlib.util import find_spec
 
-from copilot_runtime.adapters._facts import facts_of
-from copilot_runtime.adapters._facts import loaded as facts_loaded
-from copilot_runtime.adapters._prepare import CHARACTERS_PER_TOKEN
+from copilot_runtime.adapters.history import CHARACTERS_PER_TOKEN
+from copilot_runtime.adapters.pricing import facts_of
+from copilot_runtime.adapters.pricing import loaded as facts_loaded
 from copilot_runtime.errors import ConfigurationFailed, MissingPackage, RateLimited
 from copilot_runtime.events import ActionExecutionArgs, ReasoningContent, TextMessageContent, Usage
 from copilot_runtime.interfaces import Adapter, ChatRequest, Events, RunInput

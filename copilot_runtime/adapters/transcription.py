@@ -7,11 +7,11 @@ from uuid import uuid4
 
 import orjson
 
-from copilot_runtime.adapters._failures import Service, failure, message_in
-from copilot_runtime.adapters._keys import ApiKey
-from copilot_runtime.adapters._openai_access import Access
+from copilot_runtime.adapters.api_key import ApiKey
+from copilot_runtime.adapters.errors import Service, failure, message_in
+from copilot_runtime.adapters.openai.auth import Access
 from copilot_runtime.errors import AuthenticationFailed, CopilotError, RateLimited
-from copilot_runtime.upstream import Upstream
+from copilot_runtime.http.client import Upstream
 
 _NAME = "Transcription"
 _ENDINGS = {

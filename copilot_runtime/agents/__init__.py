@@ -5,7 +5,7 @@ AGENTS = {
     "direct": "copilot_runtime.agents.direct:DirectAgent",
     "function": "copilot_runtime.agents.function:FunctionAgent",
     "langgraph": "copilot_runtime.agents.langgraph:LangGraphAgent",
-    "langgraph_inprocess": "copilot_runtime.agents.langgraph_inprocess:LangGraphInProcessAgent",
+    "langgraph_inprocess": "copilot_runtime.agents.langgraph.inprocess:LangGraphInProcessAgent",
     "openai_agents": "copilot_runtime.agents.openai_agents:OpenAIAgentsAgent",
     "pydantic_ai": "copilot_runtime.agents.pydantic_ai:PydanticAIAgent",
 }

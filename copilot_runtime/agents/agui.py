@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any
 from urllib.parse import urlsplit
 
-from copilot_runtime.agents._spoken import name_of, state_of
+from copilot_runtime.agents.agui_inprocess import name_of, state_of
 from copilot_runtime.agui.incoming import Incoming
 from copilot_runtime.agui.messages import encode_messages
 from copilot_runtime.errors import (
@@ -17,10 +17,10 @@ from copilot_runtime.errors import (
     NetworkError,
     RunStalled,
 )
+from copilot_runtime.http.client import Reply, Upstream
+from copilot_runtime.http.sse import Frames
 from copilot_runtime.interfaces import Events, Resume, RunInput, private_thread_id
 from copilot_runtime.jsontext import dumps, loads
-from copilot_runtime.sse import Frames
-from copilot_runtime.upstream import Reply, Upstream
 
 _LONGEST_REASON = 2_000
 _FAILURE_TIME = 5.0

@@ -4,10 +4,10 @@ from collections.abc import Sequence
 from contextlib import aclosing
 from dataclasses import replace
 
-from copilot_runtime.actions.frontend import offered
-from copilot_runtime.agents.acting import answered_agents, handed_over
-from copilot_runtime.agents.context import told
-from copilot_runtime.agents.state_tools import SharedState, shared_in
+from copilot_runtime.actions.sources import offered
+from copilot_runtime.agents.context_message import told
+from copilot_runtime.agents.shared_state import SharedState, shared_in
+from copilot_runtime.agents.tool_loop import answered_agents, handed_over
 from copilot_runtime.agents.turn import Turn
 from copilot_runtime.errors import LimitExceeded
 from copilot_runtime.interfaces import (

@@ -5,9 +5,9 @@ from collections.abc import AsyncGenerator, AsyncIterable, Awaitable, Callable, 
 from contextlib import aclosing
 from typing import Any, get_args
 
-from copilot_runtime.agents._spoken import closing, fields_of, name_of, state_of
+from copilot_runtime.agents.agui_inprocess import closing, fields_of, name_of, state_of
 from copilot_runtime.agui.incoming import Incoming
-from copilot_runtime.calling import call
+from copilot_runtime.concurrency import call
 from copilot_runtime.errors import ConfigurationFailed, CopilotError, Misuse
 from copilot_runtime.events import (
     Activity,

@@ -6,7 +6,8 @@ from contextlib import aclosing
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from copilot_runtime.agents._spoken import (
+from copilot_runtime.agents.agui import run_agent_input
+from copilot_runtime.agents.agui_inprocess import (
     closing,
     decision,
     given,
@@ -15,8 +16,7 @@ from copilot_runtime.agents._spoken import (
     state_of,
     typed,
 )
-from copilot_runtime.agents.agui import run_agent_input
-from copilot_runtime.agents.context import told
+from copilot_runtime.agents.context_message import told
 from copilot_runtime.agui.outcome import AgentFailed
 from copilot_runtime.errors import (
     ConfigurationFailed,

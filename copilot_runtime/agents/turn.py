@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from copilot_runtime.actions.execute import Outcome, execute
-from copilot_runtime.agents.state_tools import SharedState
+from copilot_runtime.agents.shared_state import SharedState
 from copilot_runtime.errors import Misuse
 from copilot_runtime.events import (
     ActionExecutionArgs,

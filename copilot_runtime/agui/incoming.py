@@ -10,7 +10,6 @@ from typing import Any
 from copilot_runtime.agui.chunks import CHUNKS, Chunks
 from copilot_runtime.agui.fields import list_at, object_at, optional_string, string
 from copilot_runtime.agui.outcome import failed, finished, usage
-from copilot_runtime.agui.patch import apply_patch
 from copilot_runtime.agui.plain import PLAIN
 from copilot_runtime.errors import CopilotError, IncompleteStream, Misuse
 from copilot_runtime.events import (
@@ -24,6 +23,7 @@ from copilot_runtime.events import (
     TextMessageContent,
 )
 from copilot_runtime.interfaces import RunInput
+from copilot_runtime.jsonpatch.patch import apply_patch
 from copilot_runtime.jsontext import dumps, loads
 from copilot_runtime.messages import ActionExecutionMessage, ActivityMessage
 

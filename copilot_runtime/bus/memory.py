@@ -5,7 +5,7 @@ from collections.abc import AsyncGenerator, Sequence
 from dataclasses import replace
 from typing import Any
 
-from copilot_runtime.bus.held import Held
+from copilot_runtime.bus.size import Held
 from copilot_runtime.errors import LimitExceeded, Misuse, NotFound
 from copilot_runtime.events import (
     LAST,

@@ -15,9 +15,9 @@ from copilot_runtime.errors import (
     RunStalled,
 )
 from copilot_runtime.events import ActionExecutionStart, Event
+from copilot_runtime.http.client import JsonReply, Upstream
 from copilot_runtime.interfaces import Events, GuardrailRules, RunInput
 from copilot_runtime.messages import TextMessage
-from copilot_runtime.upstream import JsonReply, Upstream
 
 logger = logging.getLogger(__name__)
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterable, Iterator
 
+from copilot_runtime.event_order.verify import Ordering
 from copilot_runtime.events import (
     LAST,
     ActionExecutionArgs,
@@ -22,7 +23,6 @@ from copilot_runtime.events import (
     TextMessageEnd,
     TextMessageStart,
 )
-from copilot_runtime.ordering import Ordering
 
 _Start = TextMessageStart | ActionExecutionStart | ReasoningStart
 _End = TextMessageEnd | ActionExecutionEnd | ReasoningEnd

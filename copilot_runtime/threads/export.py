@@ -13,8 +13,8 @@ import orjson
 from copilot_runtime import jsontext
 from copilot_runtime.errors import Misuse
 from copilot_runtime.threads.codec import encode, events_of
-from copilot_runtime.threads.limits import check_text
 from copilot_runtime.threads.store import StoredRun, Thread, ThreadKey, ThreadStore
+from copilot_runtime.threads.validation import check_text
 
 
 class Taken(NamedTuple):

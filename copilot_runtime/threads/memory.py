@@ -10,9 +10,17 @@ from copilot_runtime.interfaces import DEFAULT_AGENT, RunInput
 from copilot_runtime.messages import Message
 from copilot_runtime.threads.clock import Clock, from_datetime, to_datetime
 from copilot_runtime.threads.compact import compact
-from copilot_runtime.threads.endings import ended, with_head
-from copilot_runtime.threads.known import by_name, names_in
-from copilot_runtime.threads.limits import (
+from copilot_runtime.threads.message_ids import by_name, names_in
+from copilot_runtime.threads.recovery import ended, with_head
+from copilot_runtime.threads.store import (
+    Segment,
+    StoredRun,
+    Thread,
+    ThreadKey,
+    ThreadPage,
+    ThreadQuery,
+)
+from copilot_runtime.threads.validation import (
     MOST_PER_PAGE,
     Place,
     busy,
@@ -21,14 +29,6 @@ from copilot_runtime.threads.limits import (
     page_size,
     place_of,
     thread_of,
-)
-from copilot_runtime.threads.store import (
-    Segment,
-    StoredRun,
-    Thread,
-    ThreadKey,
-    ThreadPage,
-    ThreadQuery,
 )
 
 

@@ -8,7 +8,7 @@ from copilot_runtime.errors import CopilotError, Misuse, StoreFailed
 from copilot_runtime.events import LAST, Event, RunFailed, RunFinished, RunStarted
 from copilot_runtime.interfaces import START, Batch, Bus, Cursor, RunInput
 from copilot_runtime.messages import Message
-from copilot_runtime.threads._recording import Recording, Taken
+from copilot_runtime.threads.recording import Recording, Taken
 from copilot_runtime.threads.store import Segment, ThreadStore
 
 logger = logging.getLogger(__name__)

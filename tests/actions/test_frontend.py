@@ -7,7 +7,7 @@ from typing import Any
 import anyio
 import pytest
 
-from copilot_runtime.actions.frontend import frontend_action, gather, offered
+from copilot_runtime.actions.sources import frontend_action, gather, offered
 from copilot_runtime.errors import ConfigurationFailed
 from copilot_runtime.interfaces import Action, RunInput
 

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from copilot_runtime.actions._remote_offer import read_offer, schema_of
+from copilot_runtime.agents.remote.catalog import read_offer, schema_of
 
 
 def schema(**parameter: Any) -> Any:

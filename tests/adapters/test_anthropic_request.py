@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from copilot_runtime.adapters._signatures import signed
 from copilot_runtime.adapters.anthropic import AnthropicAdapter
+from copilot_runtime.adapters.signatures import signed
 from copilot_runtime.errors import ConfigurationFailed, Misuse
 from copilot_runtime.events import Custom, Event
 from copilot_runtime.interfaces import Action, ChatRequest, Parameters

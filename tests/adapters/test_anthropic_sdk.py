@@ -6,8 +6,8 @@ from typing import Any
 import orjson
 import pytest
 
-from copilot_runtime.adapters._signatures import signature_of
 from copilot_runtime.adapters.anthropic import AnthropicAdapter
+from copilot_runtime.adapters.signatures import signature_of
 from copilot_runtime.events import Event, Usage
 from copilot_runtime.interfaces import ChatRequest
 from copilot_runtime.messages import ActionExecutionMessage, ReasoningMessage, TextMessage

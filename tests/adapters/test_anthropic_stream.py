@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from copilot_runtime.adapters import _assemble
+from copilot_runtime.adapters import assembly as _assemble
 from copilot_runtime.adapters.anthropic import AnthropicAdapter
 from copilot_runtime.errors import CopilotError, LimitExceeded, NetworkError, RateLimited, Refused
 from copilot_runtime.events import (

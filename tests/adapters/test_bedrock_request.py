@@ -9,10 +9,10 @@ from typing import Any
 import orjson
 import pytest
 
-from copilot_runtime.adapters._abilities import Lacks
-from copilot_runtime.adapters._bedrock_access import Access
-from copilot_runtime.adapters._bedrock_request import body_of
 from copilot_runtime.adapters.bedrock import BedrockAdapter
+from copilot_runtime.adapters.bedrock.auth import Access
+from copilot_runtime.adapters.bedrock.request import body_of
+from copilot_runtime.adapters.capabilities import Lacks
 from copilot_runtime.errors import ConfigurationFailed, Misuse
 from copilot_runtime.interfaces import Action, ChatRequest, Parameters
 from copilot_runtime.messages import (

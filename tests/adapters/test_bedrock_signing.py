@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from copilot_runtime.adapters._bedrock_signing import Credentials, signed
+from copilot_runtime.adapters.bedrock.signing import Credentials, signed
 
 HOST = "https://bedrock-runtime.eu-west-1.amazonaws.com"
 PLAIN = Credentials("AKIDEXAMPLE", "wJalrXUtnFEMI/K7MDENG+bPxRfiCYEXAMPLEKEY")

@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from copilot_runtime.adapters.demo import DemoAdapter
-from copilot_runtime.adapters.demo_arguments import arguments
+from copilot_runtime.adapters.demo.arguments import arguments
 from copilot_runtime.errors import AuthenticationFailed, Misuse, NetworkError
 from copilot_runtime.events import (
     ActionExecutionArgs,

@@ -7,8 +7,8 @@ from decimal import Decimal
 
 import pytest
 
-from copilot_runtime.adapters import _facts
-from copilot_runtime.adapters._facts import UNKNOWN, facts_of
+from copilot_runtime.adapters import pricing as _facts
+from copilot_runtime.adapters.pricing import UNKNOWN, facts_of
 from copilot_runtime.events import Usage
 
 SPELLINGS = [
@@ -98,7 +98,7 @@ async def test_the_data_can_be_read_beside_the_event_loop():
 
 def test_nothing_is_read_before_the_first_question():
     code = (
-        "import sys, copilot_runtime, copilot_runtime.adapters._facts as facts;"
+        "import sys, copilot_runtime, copilot_runtime.adapters.pricing as facts;"
         "assert 'genai_prices' not in sys.modules;"
         "facts.facts_of('openai', 'gpt-4o');"
         "assert 'genai_prices' in sys.modules"

@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from copilot_runtime.adapters._abilities import Lacks
-from copilot_runtime.adapters._google_access import Access
-from copilot_runtime.adapters._google_request import UNSIGNED, body_of
+from copilot_runtime.adapters.capabilities import Lacks
 from copilot_runtime.adapters.google import GoogleAdapter
+from copilot_runtime.adapters.google.auth import Access
+from copilot_runtime.adapters.google.request import UNSIGNED, body_of
 from copilot_runtime.errors import AuthenticationFailed, ConfigurationFailed, MissingPackage, Misuse
 from copilot_runtime.interfaces import Action, ChatRequest, Parameters
 from copilot_runtime.messages import (

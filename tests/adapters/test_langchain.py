@@ -19,9 +19,9 @@ from langchain_core.prompts import ChatPromptTemplate
 from langchain_core.runnables import RunnableLambda, RunnablePassthrough
 from pydantic import BaseModel
 
-from copilot_runtime.adapters import _assemble
-from copilot_runtime.adapters._langchain_request import Asked
+from copilot_runtime.adapters import assembly as _assemble
 from copilot_runtime.adapters.langchain import LangChainAdapter
+from copilot_runtime.adapters.langchain.request import Asked
 from copilot_runtime.errors import ConfigurationFailed, MissingPackage, RateLimited, Refused
 from copilot_runtime.events import (
     Custom,

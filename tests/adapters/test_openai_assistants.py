@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from copilot_runtime.adapters.openai_assistants import OpenAIAssistantsAdapter
+from copilot_runtime.adapters.openai.assistants import OpenAIAssistantsAdapter
 from copilot_runtime.errors import ConfigurationFailed, CopilotError, NetworkError
 from copilot_runtime.events import Custom
 from copilot_runtime.interfaces import ChatRequest

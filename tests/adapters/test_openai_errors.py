@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from copilot_runtime.adapters import _streaming
+from copilot_runtime.adapters import streaming as _streaming
 from copilot_runtime.adapters.openai import OpenAIAdapter
 from copilot_runtime.errors import (
     AuthenticationFailed,

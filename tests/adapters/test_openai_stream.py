@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from copilot_runtime.adapters import _assemble
+from copilot_runtime.adapters import assembly as _assemble
 from copilot_runtime.adapters.openai import OpenAIAdapter
 from copilot_runtime.events import (
     ActionExecutionArgs,

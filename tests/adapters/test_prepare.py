@@ -5,8 +5,8 @@ from collections.abc import Sequence
 from hypothesis import given
 from hypothesis import strategies as st
 
-from copilot_runtime.adapters._media import IMAGE_TOKENS
-from copilot_runtime.adapters._prepare import NO_RESULT, Exchange, Item, Thought, fitted, prepared
+from copilot_runtime.adapters.history import NO_RESULT, Exchange, Item, Thought, fitted, prepared
+from copilot_runtime.adapters.media import IMAGE_TOKENS
 from copilot_runtime.messages import (
     ActionExecutionMessage,
     ActivityMessage,

@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 
-from copilot_runtime.adapters import ADAPTERS, presets
-from copilot_runtime.adapters._presets import PRESETS
-from copilot_runtime.adapters.openai import OpenAIAdapter
+from copilot_runtime.adapters import ADAPTERS
+from copilot_runtime.adapters.openai import OpenAIAdapter, presets
+from copilot_runtime.adapters.openai.services import PRESETS
 from copilot_runtime.errors import ConfigurationFailed, Misuse, NetworkError
 from copilot_runtime.events import (
     Event,

@@ -2,8 +2,8 @@
 
 import pytest
 
-from copilot_runtime.adapters._facts import facts_of
-from copilot_runtime.adapters._window import Window
+from copilot_runtime.adapters.context_window import Window
+from copilot_runtime.adapters.pricing import facts_of
 from copilot_runtime.events import Usage
 from copilot_runtime.interfaces import ChatRequest, Parameters
 from copilot_runtime.messages import ImageMessage, TextMessage

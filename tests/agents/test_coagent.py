@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from copilot_runtime import Action, Events, RunInput
-from copilot_runtime.agents.coagent import coagent
+from copilot_runtime.agents.v1_state import coagent
 from copilot_runtime.errors import IncompleteStream
 from copilot_runtime.events import (
     ActionExecutionArgs,

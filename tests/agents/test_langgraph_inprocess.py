@@ -19,7 +19,7 @@ from langgraph.graph import MessagesState, StateGraph  # pyright: ignore[reportM
 from langgraph.runtime import Runtime
 
 from copilot_runtime import CopilotRuntime, RunInput, Settings, action
-from copilot_runtime.agents.langgraph_inprocess import LangGraphInProcessAgent
+from copilot_runtime.agents.langgraph.inprocess import LangGraphInProcessAgent
 from copilot_runtime.errors import ConfigurationFailed
 from copilot_runtime.interfaces import Caller
 from copilot_runtime.messages import TextMessage

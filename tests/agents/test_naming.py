@@ -6,7 +6,7 @@ import pytest
 
 from copilot_runtime.adapters.demo import DemoAdapter
 from copilot_runtime.adapters.scripted import Gate, ScriptedAdapter, call, say
-from copilot_runtime.agents.naming import thread_name
+from copilot_runtime.agents.title import thread_name
 from copilot_runtime.errors import NetworkError
 from copilot_runtime.events import TextMessageContent, TextMessageStart
 from copilot_runtime.messages import (

@@ -17,8 +17,8 @@ from pydantic_ai import Agent as PydanticAgent
 from pydantic_ai.models.test import TestModel
 
 from copilot_runtime import CopilotRuntime, RunInput, Settings
+from copilot_runtime.agents.coerce import as_agent
 from copilot_runtime.agents.function import FunctionAgent
-from copilot_runtime.agents.registering import as_agent
 from copilot_runtime.errors import ConfigurationFailed, MissingPackage
 from copilot_runtime.interfaces import Caller
 from tests.wire_agui.http import text_of
@@ -142,7 +142,9 @@ def test_a_package_that_is_missing_is_named_with_its_extra(
     make: Any, module: str, extra: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     agent = make()
-    monkeypatch.delitem(sys.modules, "copilot_runtime.agents._graph_run", raising=False)
+    monkeypatch.delitem(
+        sys.modules, "copilot_runtime.agents.langgraph.inprocess.run", raising=False
+    )
     monkeypatch.setitem(sys.modules, module, None)
 
     with pytest.raises(MissingPackage) as caught:

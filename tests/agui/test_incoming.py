@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from copilot_runtime.agui.incoming import Incoming
 from copilot_runtime.errors import CopilotError
 from copilot_runtime.events import Event, TextMessageContent
+from copilot_runtime.http.sse import Frames
 from copilot_runtime.interfaces import RunInput
-from copilot_runtime.sse import Frames
 
 EVENTS: list[dict[str, Any]] = [
     {"type": "RUN_STARTED", "threadId": "t", "runId": "r"},

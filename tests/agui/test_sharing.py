@@ -7,7 +7,7 @@ import orjson
 import pytest
 from hypothesis import given, settings
 
-from copilot_runtime.agui.sharing import repeated, shared
+from copilot_runtime.jsonpatch.sharing import repeated, shared
 from tests.agui.test_patch import STATES, as_json
 
 

@@ -10,7 +10,7 @@ import uvicorn
 from starlette.types import ASGIApp
 
 from copilot_runtime import CopilotRuntime, OpenAIAdapter
-from copilot_runtime.threads.address import store_at
+from copilot_runtime.threads.url import store_at
 from tests.browser.origin import one_origin
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "react-v2" / "server.py"

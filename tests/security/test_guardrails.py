@@ -4,7 +4,7 @@ import pytest
 
 from copilot_runtime import ScriptedAdapter, Settings
 from copilot_runtime.adapters.scripted import say
-from copilot_runtime.config_sections import GuardrailSettings
+from copilot_runtime.config.sections import GuardrailSettings
 from copilot_runtime.events import ReasoningContent, ReasoningEnd, ReasoningStart
 from copilot_runtime.interfaces import GuardrailRules
 from copilot_runtime.messages import TextMessage

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from copilot_runtime.adapters.scripted import call, say
 from copilot_runtime.errors import Interrupted
+from copilot_runtime.event_order.verify import Ordering
 from copilot_runtime.events import (
     LAST,
     ActionExecutionArgs,
@@ -38,7 +39,6 @@ from copilot_runtime.events import (
     Usage,
 )
 from copilot_runtime.messages import TextMessage
-from copilot_runtime.ordering import Ordering
 from copilot_runtime.threads.compact import compact
 from tests.conformance.v2.oracle import Oracle
 from tests.orders import ANY_EVENT, BROKEN, STARTED, any_logs, any_runs, encoded

@@ -14,9 +14,9 @@ import pytest
 from copilot_runtime.adapters.scripted import call
 from copilot_runtime.errors import Misuse
 from copilot_runtime.events import AgentState, RunFailed
-from copilot_runtime.threads.endings import INTERRUPTED
 from copilot_runtime.threads.export import Taken, export_threads, import_threads
 from copilot_runtime.threads.memory import MemoryThreads
+from copilot_runtime.threads.recovery import INTERRUPTED
 from copilot_runtime.threads.sqlite import SqliteThreads
 from copilot_runtime.threads.store import Segment, ThreadKey, ThreadStore
 from tests.threads.logs import KEY, log_of, run_of, told, user

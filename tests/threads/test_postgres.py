@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 
 from copilot_runtime.errors import MissingPackage, StoreFailed, ThreadBusy
-from copilot_runtime.threads import _postgres_link as link
 from copilot_runtime.threads.compact import compact
-from copilot_runtime.threads.endings import INTERRUPTED
 from copilot_runtime.threads.postgres import PostgresThreads
+from copilot_runtime.threads.postgres import connection as link
+from copilot_runtime.threads.recovery import INTERRUPTED
 from copilot_runtime.threads.store import Segment
 from tests.threads.cluster import Cluster
 from tests.threads.logs import KEY, log_of, run_of, told, user

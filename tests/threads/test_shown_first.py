@@ -8,7 +8,6 @@ from typing import Any
 import pytest
 
 from copilot_runtime.bus.memory import MemoryBus
-from copilot_runtime.conversations import Conversations
 from copilot_runtime.errors import LimitExceeded, StoreFailed
 from copilot_runtime.events import (
     Event,
@@ -18,6 +17,7 @@ from copilot_runtime.events import (
     TextMessageContent,
 )
 from copilot_runtime.runtime import Runtime
+from copilot_runtime.runtime.conversations import Conversations
 from copilot_runtime.threads.compact import compact
 from copilot_runtime.threads.recorder import RecordedBus
 from copilot_runtime.threads.store import ThreadKey

@@ -22,9 +22,9 @@ from copilot_runtime.events import (
     TextMessageContent,
     TextMessageStart,
 )
-from copilot_runtime.threads import servers
+from copilot_runtime.threads import server_locks as servers
 from copilot_runtime.threads.compact import compact
-from copilot_runtime.threads.endings import INTERRUPTED
+from copilot_runtime.threads.recovery import INTERRUPTED
 from copilot_runtime.threads.sqlite import SqliteThreads
 from copilot_runtime.threads.store import Segment
 from tests.threads.logs import KEY, log_of, run_of, told, user
@@ -213,8 +213,8 @@ async def test_what_was_said_in_a_deleted_thread_is_nowhere(
 @pytest.fixture
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     """Tidy the journal at each write, and call every run a long one."""
-    monkeypatch.setattr("copilot_runtime.threads.sqlite._WRITES_KEPT", 1)
-    monkeypatch.setattr("copilot_runtime.threads.sqlite._LONG", 0)
+    monkeypatch.setattr("copilot_runtime.threads.sqlite.store._WRITES_KEPT", 1)
+    monkeypatch.setattr("copilot_runtime.threads.sqlite.store._LONG", 0)
 
 
 WORDS: Sequence[Event] = [
@@ -273,7 +273,7 @@ async def test_a_long_run_of_a_server_that_died_is_whole(
 async def test_the_journal_holds_no_more_than_what_goes_on(
     store: SqliteThreads, path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("copilot_runtime.threads.sqlite._WRITES_KEPT", 1)
+    monkeypatch.setattr("copilot_runtime.threads.sqlite.store._WRITES_KEPT", 1)
     for number in range(20):
         await told(store, run_of(run_id=f"r{number}", messages=[user(f"u{number}")]))
 
@@ -410,7 +410,7 @@ async def test_a_folder_in_place_of_the_file_is_said(tmp_path: Path) -> None:
 
 def test_a_folder_that_may_not_be_written_is_said(tmp_path: Path) -> None:
     code = (
-        "import asyncio, os, sys; from copilot_runtime.threads.sqlite import SqliteThreads;"
+        "import asyncio, os, sys; from copilot_runtime.threads.sqlite.store import SqliteThreads;"
         "store = SqliteThreads(sys.argv[1]); os.geteuid() or os.setuid(65534);"
         "asyncio.run(store.open())"
     )
@@ -425,7 +425,7 @@ def test_a_folder_that_may_not_be_written_is_said(tmp_path: Path) -> None:
 async def test_a_file_that_another_program_holds_is_said(
     store: SqliteThreads, path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("copilot_runtime.threads._sqlite_file._PATIENCE", 0.01)
+    monkeypatch.setattr("copilot_runtime.threads.sqlite.file._PATIENCE", 0.01)
     await store.open()
     holder = sqlite3.connect(path, isolation_level=None)
     holder.execute("BEGIN IMMEDIATE")

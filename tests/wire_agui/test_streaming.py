@@ -166,7 +166,7 @@ async def test_a_reader_who_takes_nothing_is_cut_off_and_the_run_goes_on() -> No
         def emit(self, record: logging.LogRecord) -> None:
             cut.set()
 
-    watch, logger = Watch(), logging.getLogger("copilot_runtime.transports.stream")
+    watch, logger = Watch(), logging.getLogger("copilot_runtime.transports.streaming")
     settings = Settings(threads="memory", write_timeout=0.3)
     async with browsing(agents={"torrent": torrent}, settings=settings) as browser:
         async with browser.running(agent="torrent") as exchange:

@@ -21,7 +21,7 @@ from copilot_runtime.interfaces import (
     RunInput,
 )
 from copilot_runtime.jsontext import dumps
-from copilot_runtime.threads.limits import LONGEST, check_id
+from copilot_runtime.threads.validation import LONGEST, check_id
 from copilot_runtime.transports.parameters import with_wishes
 
 _NO_PARAMETERS: Mapping[str, Any] = {"type": "object", "properties": {}}

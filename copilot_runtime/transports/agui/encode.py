@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from typing import Any, Literal, assert_never
 
 from copilot_runtime.agui.messages import encode_messages
-from copilot_runtime.agui.patch import make_patch
 from copilot_runtime.errors import Cancelled, ErrorReport
+from copilot_runtime.event_order.verify import unfinished
 from copilot_runtime.events import (
     ActionExecutionArgs,
     ActionExecutionEnd,
@@ -40,9 +40,9 @@ from copilot_runtime.events import (
     TextMessageStart,
     Usage,
 )
+from copilot_runtime.jsonpatch.patch import make_patch
 from copilot_runtime.jsontext import dumps
 from copilot_runtime.messages import Message, ReasoningMessage
-from copilot_runtime.ordering import unfinished
 from copilot_runtime.transports.agui.outcome import filled, interrupt, usage
 
 _ROLES = {"assistant", "user", "system", "developer"}

@@ -13,28 +13,28 @@ from typing import Any
 from starlette.types import Receive, Scope, Send
 
 from copilot_runtime.adapters.transcription import Transcriber
-from copilot_runtime.conversations import Conversations, Log
 from copilot_runtime.errors import AgentNotFound, AuthenticationFailed, CopilotError, report_of
 from copilot_runtime.events import Event, RunFailed, RunStarted
 from copilot_runtime.interfaces import DEFAULT_AGENT, Caller, RunInput
 from copilot_runtime.jsontext import loads
+from copilot_runtime.runtime.conversations import Conversations, Log
 from copilot_runtime.security.cors import Cors
 from copilot_runtime.transports.agui import threads
-from copilot_runtime.transports.agui.answers import Answers
 from copilot_runtime.transports.agui.decode import run_input
 from copilot_runtime.transports.agui.encode import Dialect, Encoder
-from copilot_runtime.transports.agui.offer import Offer
-from copilot_runtime.transports.agui.refusals import (
+from copilot_runtime.transports.agui.errors import (
     Refusal,
     invalid,
     no_agent,
     no_json,
     refusal_of,
 )
+from copilot_runtime.transports.agui.handlers import Answers
+from copilot_runtime.transports.agui.offer import Offer
 from copilot_runtime.transports.agui.reply import KEEP_ALIVE, Reply
 from copilot_runtime.transports.agui.routes import Operation, from_envelope, from_path
-from copilot_runtime.transports.request import BadRequest, ClientGone, read_body
-from copilot_runtime.transports.stream import Stalled, Stream, attended
+from copilot_runtime.transports.body import BadRequest, ClientGone, read_body
+from copilot_runtime.transports.streaming import Stalled, Stream, attended
 
 logger = logging.getLogger(__name__)
 

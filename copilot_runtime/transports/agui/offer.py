@@ -3,10 +3,10 @@
 from collections.abc import Mapping
 from contextlib import suppress
 
-from copilot_runtime.conversations import Conversations
 from copilot_runtime.errors import AgentNotFound
 from copilot_runtime.interfaces import DEFAULT_AGENT, Agent, Caller
-from copilot_runtime.transports.agui.refusals import no_agent
+from copilot_runtime.runtime.conversations import Conversations
+from copilot_runtime.transports.agui.errors import no_agent
 
 
 class Offer:

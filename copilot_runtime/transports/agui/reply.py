@@ -8,7 +8,7 @@ from starlette.types import Send
 
 from copilot_runtime.jsontext import dumps
 from copilot_runtime.security.cors import RawHeaders
-from copilot_runtime.transports.stream import UNBUFFERED, Stream
+from copilot_runtime.transports.streaming import UNBUFFERED, Stream
 
 KEEP_ALIVE = b": keep-alive\n\n"
 

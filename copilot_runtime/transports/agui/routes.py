@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 from urllib.parse import parse_qsl, unquote
 
-from copilot_runtime.transports.agui.refusals import Refusal, invalid
+from copilot_runtime.transports.agui.errors import Refusal, invalid
 
 Name = Literal[
     "info",

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 from uuid import uuid4
 
-from copilot_runtime.actions.frontend import frontend_action
+from copilot_runtime.actions.sources import frontend_action
 from copilot_runtime.errors import LimitExceeded
 from copilot_runtime.interfaces import (
     Action,

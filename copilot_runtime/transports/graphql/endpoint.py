@@ -24,11 +24,12 @@ from starlette.types import Receive, Scope, Send
 
 from copilot_runtime.interfaces import Caller
 from copilot_runtime.security.cors import Cors, RawHeaders
-from copilot_runtime.transports.callers import CALLER
+from copilot_runtime.transports.auth import CALLER
+from copilot_runtime.transports.body import BadRequest, ClientGone, read_body
 from copilot_runtime.transports.graphql.context import CONTEXT, Context, Gateway
 from copilot_runtime.transports.graphql.documents import Document, Documents
 from copilot_runtime.transports.graphql.encode import Encoder
-from copilot_runtime.transports.graphql.failures import (
+from copilot_runtime.transports.graphql.errors import (
     coded,
     formatted,
     is_request_error,
@@ -44,8 +45,7 @@ from copilot_runtime.transports.graphql.request import (
     read_query_string,
 )
 from copilot_runtime.transports.graphql.schema import core_schema, respond
-from copilot_runtime.transports.request import BadRequest, ClientGone, read_body
-from copilot_runtime.transports.stream import Stalled, attended
+from copilot_runtime.transports.streaming import Stalled, attended
 
 if TYPE_CHECKING:
     from copilot_runtime.transports.graphql.websocket import Socket

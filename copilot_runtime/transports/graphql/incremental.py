@@ -13,7 +13,7 @@ from graphql.execution import (
     SubsequentIncrementalExecutionResult,
 )
 
-from copilot_runtime.transports.graphql.failures import formatted
+from copilot_runtime.transports.graphql.errors import formatted
 
 Path = Sequence[str | int]
 

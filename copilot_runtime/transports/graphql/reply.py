@@ -8,15 +8,15 @@ from starlette.types import Send
 
 from copilot_runtime.jsontext import dumps
 from copilot_runtime.security.cors import RawHeaders
-from copilot_runtime.transports.graphql.failures import refusal
+from copilot_runtime.transports.body import BadRequest
+from copilot_runtime.transports.graphql.errors import refusal
 from copilot_runtime.transports.graphql.framing import (
     GRAPHQL_JSON,
     Framing,
     framing_for,
     json_type_for,
 )
-from copilot_runtime.transports.request import BadRequest
-from copilot_runtime.transports.stream import UNBUFFERED, Stream
+from copilot_runtime.transports.streaming import UNBUFFERED, Stream
 
 
 class Reply:

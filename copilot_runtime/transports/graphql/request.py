@@ -5,7 +5,7 @@ from typing import Any
 from urllib.parse import parse_qsl
 
 from copilot_runtime.jsontext import loads
-from copilot_runtime.transports.request import BadRequest
+from copilot_runtime.transports.body import BadRequest
 
 _PARAMETERS = {"query", "operationName", "variables", "extensions"}
 

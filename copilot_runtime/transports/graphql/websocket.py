@@ -19,7 +19,7 @@ from strawberry.types.execution import ExecutionResult, StreamExecutionResult
 
 from copilot_runtime.security.cors import Cors
 from copilot_runtime.transports.graphql.context import CONTEXT, Context
-from copilot_runtime.transports.graphql.failures import formatted
+from copilot_runtime.transports.graphql.errors import formatted
 from copilot_runtime.transports.graphql.schema import make_schema
 
 _INIT_TIMEOUT = timedelta(seconds=10)

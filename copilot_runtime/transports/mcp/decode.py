@@ -6,8 +6,8 @@ from typing import Any
 from copilot_runtime.errors import Misuse
 from copilot_runtime.interfaces import Caller, RunInput
 from copilot_runtime.messages import TextMessage, new_id
-from copilot_runtime.transports.asking import Asking
-from copilot_runtime.transports.callers import CALLER
+from copilot_runtime.transports.auth import CALLER
+from copilot_runtime.transports.program_runs import Asking
 
 
 def caller_of(request: Any) -> Caller:

@@ -9,9 +9,9 @@ from starlette.types import Message, Receive, Scope, Send
 from copilot_runtime.errors import Interrupted
 from copilot_runtime.interfaces import Caller
 from copilot_runtime.security.cors import RawHeaders
-from copilot_runtime.transports.asking import Asking
-from copilot_runtime.transports.callers import CALLER
+from copilot_runtime.transports.auth import CALLER
 from copilot_runtime.transports.mcp.server import mcp_server
+from copilot_runtime.transports.program_runs import Asking
 
 if TYPE_CHECKING:
     from mcp.server.streamable_http_manager import StreamableHTTPSessionManager

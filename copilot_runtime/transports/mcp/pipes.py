@@ -1,7 +1,7 @@
 """The MCP server behind pipes, for whoever starts this process: an editor, a desktop program."""
 
-from copilot_runtime.transports.asking import Asking
 from copilot_runtime.transports.mcp.server import mcp_server
+from copilot_runtime.transports.program_runs import Asking
 
 
 async def serve_pipes(asking: Asking) -> None:

@@ -9,10 +9,10 @@ from copilot_runtime import __version__
 from copilot_runtime.errors import RUN_FAILED, CopilotError, MissingPackage
 from copilot_runtime.events import RunFailed
 from copilot_runtime.interfaces import Caller
-from copilot_runtime.transports.asking import Asking
 from copilot_runtime.transports.mcp.decode import caller_of, question
 from copilot_runtime.transports.mcp.encode import Answer, outcome, told
 from copilot_runtime.transports.mcp.tools import ASK, tools_of
+from copilot_runtime.transports.program_runs import Asking
 
 if TYPE_CHECKING:
     from mcp.server import Server

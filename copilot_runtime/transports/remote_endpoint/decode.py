@@ -22,7 +22,7 @@ from copilot_runtime.messages import (
     TextMessage,
     new_id,
 )
-from copilot_runtime.threads.limits import check_id
+from copilot_runtime.threads.validation import check_id
 from copilot_runtime.transports.parameters import with_wishes
 
 Json = dict[str, Any]

@@ -13,18 +13,18 @@ from typing import Any
 
 from starlette.types import Receive, Send
 
-from copilot_runtime.agents.coagent import coagent
+from copilot_runtime.agents.v1_state import coagent
 from copilot_runtime.agui.fields import object_at, string
 from copilot_runtime.errors import RUN_FAILED, CopilotError, NotFound
 from copilot_runtime.interfaces import Caller, private_thread_id
 from copilot_runtime.jsontext import dumps, loads
 from copilot_runtime.security.cors import RawHeaders
-from copilot_runtime.transports.asking import Asking, RunEnded
+from copilot_runtime.transports.body import BadRequest, ClientGone, read_body
+from copilot_runtime.transports.program_runs import Asking, RunEnded
 from copilot_runtime.transports.remote_endpoint import decode
+from copilot_runtime.transports.remote_endpoint.catalog import info
 from copilot_runtime.transports.remote_endpoint.encode import Lines
-from copilot_runtime.transports.remote_endpoint.offer import info
-from copilot_runtime.transports.request import BadRequest, ClientGone, read_body
-from copilot_runtime.transports.stream import UNBUFFERED, Stalled, Stream, attended
+from copilot_runtime.transports.streaming import UNBUFFERED, Stalled, Stream, attended
 
 logger = logging.getLogger(__name__)
 

@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 from mcp.server.transport_security import TransportSecuritySettings
 
-from copilot_runtime.actions import _mcp_link
-from copilot_runtime.actions.mcp import McpActions, McpServer, NamedServers
+from copilot_runtime.actions.mcp import connect
+from copilot_runtime.actions.mcp.source import McpActions, McpServer, NamedServers
 from copilot_runtime.errors import ConfigurationFailed, CopilotError, LimitExceeded, Misuse
 from copilot_runtime.interfaces import RunInput
 from tests.actions.mcp.conftest import Asked
@@ -211,7 +211,7 @@ async def test_the_address_that_was_looked_at_is_the_one_that_is_asked(
         looked.append((host, port))
         return ["::1", "127.0.0.1"]  # the first of which does not answer
 
-    monkeypatch.setattr(_mcp_link, "public_addresses", public_addresses)
+    monkeypatch.setattr(connect, "public_addresses", public_addresses)
     open_to_all = TransportSecuritySettings(enable_dns_rebinding_protection=False)
     async with serve(transport_security=open_to_all) as served:
         entry = {"endpoint": f"http://mcp.example:{served.port}/mcp"}

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 from mcp_types import CallToolResult, ReadResourceResult
 
-from copilot_runtime.actions._mcp_results import value_of, value_of_resource
+from copilot_runtime.actions.mcp.results import value_of, value_of_resource
 from copilot_runtime.errors import CopilotError
 
 

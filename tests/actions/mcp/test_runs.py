@@ -175,7 +175,7 @@ async def test_nothing_of_a_key_is_logged(served: Served, caplog: pytest.LogCapt
 
 
 def test_without_the_package_there_is_a_word_about_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(__import__("sys").modules, "copilot_runtime.actions._mcp_pool", None)
+    monkeypatch.setitem(__import__("sys").modules, "copilot_runtime.actions.mcp.pool", None)
 
     with pytest.raises(MissingPackage, match=r"copilot-runtime\[mcp\]"):
         runtime_with(ScriptedAdapter(), McpServer("https://mcp.example/mcp"))

@@ -7,10 +7,10 @@ from pathlib import Path
 import httpx2
 import pytest
 
-from copilot_runtime.actions._mcp_pool import Pool
-from copilot_runtime.actions._mcp_results import value_of
-from copilot_runtime.actions._mcp_session import Session
 from copilot_runtime.actions.mcp import McpServer
+from copilot_runtime.actions.mcp.pool import Pool
+from copilot_runtime.actions.mcp.results import value_of
+from copilot_runtime.actions.mcp.session import Session
 from copilot_runtime.errors import CopilotError, LimitExceeded, NetworkError, RunStalled
 from copilot_runtime.interfaces import RunInput
 from tests.actions.mcp.conftest import CONTEXT, Ask, Pipes
@@ -338,7 +338,7 @@ async def test_tools_are_asked_for_once(served: Served, ask: Ask) -> None:
 async def test_a_server_that_tells_of_no_change_is_asked_again_after_a_while(
     served: Served, ask: Ask, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("copilot_runtime.actions._mcp_session.REFRESH", -1)
+    monkeypatch.setattr("copilot_runtime.actions.mcp.session.REFRESH", -1)
     asked = ask(McpServer(served.url))
 
     await asked.actions()

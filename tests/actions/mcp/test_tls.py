@@ -11,8 +11,8 @@ from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 from mcp.server.transport_security import TransportSecuritySettings
 
-from copilot_runtime.actions import _mcp_link
-from copilot_runtime.actions.mcp import McpActions, NamedServers
+from copilot_runtime.actions.mcp import connect
+from copilot_runtime.actions.mcp.source import McpActions, NamedServers
 from tests.actions.mcp.conftest import Asked
 from tests.actions.mcp.servers import Served, build
 from tests.actions.mcp.test_named import named
@@ -51,7 +51,7 @@ async def test_a_certificate_is_held_against_the_name_and_not_the_address(
         del host, port
         return ["127.0.0.1"]
 
-    monkeypatch.setattr(_mcp_link, "public_addresses", public_addresses)
+    monkeypatch.setattr(connect, "public_addresses", public_addresses)
     open_to_all = TransportSecuritySettings(enable_dns_rebinding_protection=False)
     app = build(Served()).streamable_http_app(transport_security=open_to_all)
     source = McpActions(NamedServers(bool))

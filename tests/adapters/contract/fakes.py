@@ -16,7 +16,7 @@ from typing import Any, Literal, Protocol, Self
 
 import pytest
 
-from copilot_runtime.adapters._abilities import LACKING
+from copilot_runtime.adapters.capabilities import LACKING
 from copilot_runtime.interfaces import Adapter
 from tests.adapters import provider as http
 from tests.adapters.provider import Provider, Request, serving

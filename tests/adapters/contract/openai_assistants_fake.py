@@ -7,7 +7,7 @@ the types of openai 3.54.
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from copilot_runtime.adapters.openai_assistants import OpenAIAssistantsAdapter
+from copilot_runtime.adapters.openai.assistants import OpenAIAssistantsAdapter
 from tests.adapters.contract.fakes import (
     KEY,
     Asked,

@@ -5,8 +5,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any
 
-from copilot_runtime.adapters._presets import OPENAI, PRESETS, Preset
 from copilot_runtime.adapters.openai import OpenAIAdapter
+from copilot_runtime.adapters.openai.services import OPENAI, PRESETS, Preset
 from tests.adapters.contract.fakes import (
     KEY,
     Asked,

@@ -6,7 +6,7 @@ from contextlib import aclosing, suppress
 
 import pytest
 
-from copilot_runtime.adapters import _streaming
+from copilot_runtime.adapters import streaming as _streaming
 from copilot_runtime.errors import (
     AuthenticationFailed,
     ConfigurationFailed,

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from copilot_runtime.adapters._abilities import ABILITIES, LACKING, SILENT
-from copilot_runtime.adapters._prepare import NO_RESULT
+from copilot_runtime.adapters.capabilities import ABILITIES, LACKING, SILENT
+from copilot_runtime.adapters.history import NO_RESULT
 from copilot_runtime.errors import ConfigurationFailed
 from copilot_runtime.interfaces import Action, ChatRequest, Parameters
 from copilot_runtime.messages import (

@@ -63,7 +63,7 @@ async def test_a_server_that_does_not_come_back_is_an_error_of_the_run(
     def at_once(attempt: int) -> float:
         return 0.0 * attempt
 
-    monkeypatch.setattr("copilot_runtime.agents._langgraph_stream.backoff", at_once)
+    monkeypatch.setattr("copilot_runtime.agents.langgraph.run_stream.backoff", at_once)
     async with (
         page(proxy.url, "chat") as browser,
         browser.running(agent="chat", thread=new_thread(), messages=[user("slowly")]) as answer,

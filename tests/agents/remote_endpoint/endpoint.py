@@ -6,7 +6,7 @@ from contextlib import aclosing
 from typing import Any
 
 from copilot_runtime.agents.remote import RemoteEndpoint
-from copilot_runtime.agents.remote_agents import WithRemote
+from copilot_runtime.agents.remote.agents import WithRemote
 from copilot_runtime.events import Event
 from copilot_runtime.interfaces import Agent, Caller, RunInput
 from copilot_runtime.messages import TextMessage

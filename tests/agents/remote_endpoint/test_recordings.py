@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 
-from copilot_runtime.agents._remote_events import RemoteEvents
+from copilot_runtime.agents.remote.translate import RemoteEvents
+from copilot_runtime.event_order.verify import verified
 from copilot_runtime.events import AgentState, Event, Interrupt
 from copilot_runtime.interfaces import RunInput
 from copilot_runtime.messages import TextMessage
-from copilot_runtime.ordering import verified
 
 pytestmark = pytest.mark.anyio
 

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from copilot_runtime.agents._remote_events import RemoteEvents
+from copilot_runtime.agents.remote.translate import RemoteEvents
 from copilot_runtime.errors import IncompleteStream, NetworkError
 from copilot_runtime.events import (
     ActionExecutionArgs,

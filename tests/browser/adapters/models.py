@@ -11,7 +11,7 @@ from typing import Any, Protocol
 from aiohttp import ClientSession
 
 from copilot_runtime import Adapter
-from copilot_runtime.adapters._abilities import LACKING
+from copilot_runtime.adapters.capabilities import LACKING
 from tests.adapters.aimock.speakers import SPEAKERS
 from tests.adapters.contract.fakes import FAKES, CallArgs, CallEnd, CallStart, Fake, Say, Step, Stop
 from tests.browser.adapters.calls import Call

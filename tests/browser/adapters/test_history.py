@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from copilot_runtime.adapters._abilities import LACKING
+from copilot_runtime.adapters.capabilities import LACKING
 from tests.adapters.contract.fakes import FAKES, Fake, Think, make_fake
 from tests.browser.adapters.calls import ADD, DESTINATION, MOVE, WEATHER
 from tests.browser.adapters.models import DONE, ByFake

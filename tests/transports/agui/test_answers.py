@@ -8,8 +8,8 @@ from copilot_runtime import CopilotRuntime, ScriptedAdapter, Settings
 from copilot_runtime.interfaces import Caller
 from copilot_runtime.jsontext import dumps, loads
 from copilot_runtime.threads.memory import MemoryThreads
-from copilot_runtime.transports.agui.answers import Answers
 from copilot_runtime.transports.agui.encode import Dialect
+from copilot_runtime.transports.agui.handlers import Answers
 from copilot_runtime.transports.agui.offer import Offer
 from copilot_runtime.transports.agui.routes import Operation
 from tests.threads.logs import KEY, run_of, told, user

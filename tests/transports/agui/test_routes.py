@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from copilot_runtime.transports.agui.refusals import Refusal
+from copilot_runtime.transports.agui.errors import Refusal
 from copilot_runtime.transports.agui.routes import Operation, from_envelope, from_path
 
 

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from copilot_runtime import Action, Caller, RunInput
-from copilot_runtime.agents._remote_request import request_body
+from copilot_runtime.agents.remote.request import request_body
 from copilot_runtime.errors import LimitExceeded, Misuse
 from copilot_runtime.interfaces import AgentInput, Resume
 from copilot_runtime.messages import (

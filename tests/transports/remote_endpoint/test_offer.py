@@ -7,8 +7,8 @@ import pytest
 from pydantic import BaseModel, Field
 
 from copilot_runtime import Action, action
-from copilot_runtime.actions._remote_offer import schema_of
-from copilot_runtime.transports.remote_endpoint.offer import parameters_of
+from copilot_runtime.agents.remote.catalog import schema_of
+from copilot_runtime.transports.remote_endpoint.catalog import parameters_of
 
 
 class Size(Enum):

@@ -1,0 +1,159 @@
+"""The ways to an MCP server: pipes of a process, streamable HTTP, and SSE, which came before it."""
+
+import asyncio
+import sys
+from collections.abc import AsyncGenerator, AsyncIterator, Generator, Mapping
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager
+from contextvars import ContextVar
+from typing import Any
+
+import httpx2
+from mcp.client.sse import sse_client
+from mcp.client.stdio import StdioServerParameters, stdio_client
+from mcp.client.streamable_http import streamable_http_client
+
+from copilot_runtime.actions.mcp.server import McpServer
+from copilot_runtime.security.addresses import public_addresses
+
+LARGEST = 4 * 1024 * 1024
+"""Bytes of the largest message that is taken over HTTP."""
+
+_SSE_SILENCE = 3600.0
+
+
+class Seen:
+    """What the HTTP below a session told, which the protocol above does not pass on."""
+
+    refusal: int | None = None
+    """The last status that was no success."""
+
+
+_asking: ContextVar[Seen | None] = ContextVar("asking", default=None)
+
+
+@contextmanager
+def watching() -> Generator[Seen, None, None]:
+    """Note apart what becomes of what is sent here: others ask in the same session meanwhile."""
+    seen = Seen()
+    token = _asking.set(seen)
+    try:
+        yield seen
+    finally:
+        _asking.reset(token)
+
+
+def linked(
+    server: McpServer, headers: Mapping[str, str], seen: Seen, over: asyncio.Event
+) -> AbstractAsyncContextManager[tuple[Any, Any]]:
+    """Return the two streams to a server, to be entered and left in one task.
+
+    `over` is set when they are of no use any more and nobody else would tell.
+    """
+    if server.command:
+        program, *args = server.command
+        how = StdioServerParameters(
+            command=program,
+            args=args,
+            env={**server.env},
+            cwd=server.cwd,
+            encoding_error_handler="replace",
+        )
+        return stdio_client(how, errlog=sys.stderr)
+    if server.speaks_sse:
+
+        def client_for(
+            headers: dict[str, str] | None = None,
+            timeout: httpx2.Timeout | None = None,
+            auth: httpx2.Auth | None = None,
+        ) -> httpx2.AsyncClient:
+            del timeout, auth  # those we set ourselves
+            client = _client(server, headers or {}, seen, silence=_SSE_SILENCE)
+            client.event_hooks["response"].append(watch)
+            return client
+
+        async def watch(response: httpx2.Response) -> None:
+            if response.request.method == "POST" and response.status_code >= 300:
+                over.set()  # the package writes no more after that, and keeps silent about it
+
+        return sse_client(server.url, {**headers}, httpx_client_factory=client_for)
+    return _streamable(server, headers, seen)
+
+
+@asynccontextmanager
+async def _streamable(
+    server: McpServer, headers: Mapping[str, str], seen: Seen
+) -> AsyncGenerator[tuple[Any, Any], None]:
+    client = _client(server, headers, seen, silence=server.max_time)
+    way = streamable_http_client(server.url, http_client=client, max_sse_event_size=LARGEST)
+    async with client, way as streams:
+        yield streams
+
+
+def _client(
+    server: McpServer, headers: Mapping[str, str], seen: Seen, *, silence: float
+) -> httpx2.AsyncClient:
+    async def watch(response: httpx2.Response) -> None:
+        if response.request.method == "POST" and response.status_code >= 300:
+            # the package sends in the context of who asks
+            (_asking.get() or seen).refusal = response.status_code
+        is_stream = response.headers.get("content-type", "").startswith("text/event-stream")
+        packed = response.headers.get("content-encoding", "identity") != "identity"
+        if packed:  # nobody knows how large it is once it is unpacked
+            response.stream = _Limited(response.stream, 0)
+        elif not is_stream:  # of which each event has a limit
+            response.stream = _Limited(response.stream, LARGEST)
+
+    return httpx2.AsyncClient(
+        headers={**headers, "accept-encoding": "identity"},
+        timeout=httpx2.Timeout(server.patience, read=silence),
+        transport=_Pinned() if server.public_only else None,
+        event_hooks={"response": [watch]},
+    )
+
+
+class _Limited(httpx2.AsyncByteStream):
+    """A body that ends with an error when it becomes too large."""
+
+    def __init__(self, body: Any, limit: int) -> None:
+        self._body = body
+        self._limit = limit
+
+    async def __aiter__(self) -> AsyncIterator[bytes]:
+        size = 0
+        async for block in self._body:
+            size += len(block)
+            if size > self._limit:
+                # the kind of error that costs only the request it is about
+                raise httpx2.StreamError(f"The answer has more than {self._limit} bytes.")
+            yield block
+
+    async def aclose(self) -> None:
+        await self._body.aclose()
+
+
+class _Pinned(httpx2.AsyncBaseTransport):
+    """Connects to addresses that were looked at, by these addresses, and to no others."""
+
+    def __init__(self) -> None:
+        self._inner = httpx2.AsyncHTTPTransport()
+
+    async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
+        url = request.url
+        port = url.port or (443 if url.scheme == "https" else 80)
+        error: Exception | None = None
+        for address in await public_addresses(url.host, port):
+            pinned = httpx2.Request(
+                request.method,
+                url.copy_with(host=address),
+                headers=request.headers,  # with the name as host
+                stream=request.stream,
+                extensions={**request.extensions, "sni_hostname": url.host},
+            )
+            try:
+                return await self._inner.handle_async_request(pinned)
+            except (httpx2.ConnectError, httpx2.ConnectTimeout) as failure:
+                error = failure
+        raise error or httpx2.ConnectError(f"{url.host} has no address.")
+
+    async def aclose(self) -> None:
+        await self._inner.aclose()

@@ -1,0 +1,119 @@
+"""All sessions with MCP servers: one for each server and credentials, shared by all runs."""
+
+import asyncio
+import logging
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
+from contextlib import asynccontextmanager
+from typing import Any, TypeVar
+
+from copilot_runtime.actions.mcp.server import McpServer
+from copilot_runtime.actions.mcp.session import Ended, Session
+from copilot_runtime.errors import LimitExceeded, NetworkError
+
+T = TypeVar("T")
+
+_Key = tuple[Any, ...]
+
+logger = logging.getLogger(__name__)
+
+
+class Pool:
+    """Opens a session when one is needed first, and lets go of those that nobody needs.
+
+    `idle` and `grace`, for which `aclose` waits for processes to end, are in seconds. With `most`
+    sessions open, the one that was not used for longest makes place.
+    """
+
+    def __init__(self, *, idle: float = 300.0, most: int = 100, grace: float = 5.0) -> None:
+        self.idle = idle
+        self.most = most
+        self.grace = grace
+        self._sessions: dict[_Key, Session] = {}
+        self._ending: set[asyncio.Task[None]] = set()
+
+    def of(self, server: McpServer, headers: Mapping[str, str]) -> "Connection":
+        """Return what stands for a server, whichever session leads to it at the moment."""
+        return Connection(self, server, headers)
+
+    @asynccontextmanager
+    async def session(
+        self, server: McpServer, headers: Mapping[str, str]
+    ) -> AsyncGenerator[Session, None]:
+        """Lend a session that is open."""
+        session = self._session(server, headers)
+        with session.use():
+            await session.ready()
+            yield session
+
+    async def aclose(self) -> None:
+        """End all sessions. What is asked afterwards opens new ones."""
+        sessions = [*self._sessions.values()]
+        self._sessions.clear()
+        for session in sessions:
+            session.close()
+        tasks = {session.task for session in sessions} | self._ending
+        if tasks:
+            await asyncio.wait(tasks, timeout=self.grace)
+        if late := {task for task in tasks if not task.done()}:
+            for task in late:
+                task.cancel()
+            await asyncio.wait(late, timeout=self.grace)
+        for task in tasks:
+            if not task.done():
+                logger.warning("%s does not end, and is left behind.", task.get_name())
+
+    def _session(self, server: McpServer, headers: Mapping[str, str]) -> Session:
+        key = _key(server, headers)
+        session = self._sessions.get(key)
+        loop = asyncio.get_running_loop()
+        if session is not None and session.alive and session.loop is loop:
+            return session
+        if len(self._sessions) >= self.most:
+            self._make_place()
+
+        def ended(session: Session) -> None:
+            self._ending.discard(session.task)
+            if self._sessions.get(key) is session:
+                del self._sessions[key]
+
+        session = Session(server, headers, idle=self.idle, ended=ended)
+        if (old := self._sessions.get(key)) is not None and old.loop is loop:
+            self._ending.add(old.task)
+        self._sessions[key] = session
+        return session
+
+    def _make_place(self) -> None:
+        unused = [(one.used, key) for key, one in self._sessions.items() if not one.needed]
+        if not unused:
+            raise LimitExceeded(f"There are {self.most} sessions with MCP servers, all in use.")
+        session = self._sessions.pop(min(unused, key=lambda one: one[0])[1])
+        session.close()
+        self._ending.add(session.task)
+
+
+class Connection:
+    """One server as one caller reaches it."""
+
+    def __init__(self, pool: Pool, server: McpServer, headers: Mapping[str, str]) -> None:
+        self.server = server
+        self._pool = pool
+        self._headers = headers
+
+    async def ask(self, question: Callable[[Session], Awaitable[T]]) -> T:
+        """Ask in a session; in a new one if the old had ended before it heard the question."""
+        try:
+            async with self._pool.session(self.server, self._headers) as session:
+                return await question(session)
+        except Ended:
+            pass
+        async with self._pool.session(self.server, self._headers) as session:
+            try:
+                return await question(session)
+            except Ended as error:
+                raise NetworkError(error.message) from error
+
+
+def _key(server: McpServer, headers: Mapping[str, str]) -> _Key:
+    where = (server.url, *server.command, server.cwd, server.transport, server.public_only)
+    times = (server.patience, server.timeout, server.max_time)
+    return (where, times, tuple(sorted(server.env.items())), tuple(sorted(headers.items())))

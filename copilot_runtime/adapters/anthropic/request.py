@@ -1,0 +1,194 @@
+"""A chat request as Anthropic's Messages API wants it.
+
+https://platform.claude.com/docs/en/api/messages/create. What a model refuses with 400 is left out
+by `_anthropic_wishes`; what the API refuses in conversations is put right by `_anthropic_turns`.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from copilot_runtime.adapters.anthropic.content import FILES, uses_files
+from copilot_runtime.adapters.anthropic.models import Traits, traits_of
+from copilot_runtime.adapters.anthropic.options import Thoughts, choice_of, thoughts_of, wishes_of
+from copilot_runtime.adapters.anthropic.schema import strict
+from copilot_runtime.adapters.anthropic.turns import Turns, turns_of
+from copilot_runtime.adapters.capabilities import Lacks
+from copilot_runtime.adapters.history import CHARACTERS_PER_TOKEN, fitted, prepared
+from copilot_runtime.adapters.json_body import dumped
+from copilot_runtime.adapters.tools import tools_of
+from copilot_runtime.interfaces import Action, ChatRequest, Parameters
+
+Json = dict[str, Any]
+
+PROVIDER = "anthropic"
+
+NEWEST = "2026-10-21"
+"""The version of the API that has no `temperature`, `top_p` and `top_k`."""
+
+_WITH_SAMPLING = "2023-06-01"
+_BINDING = "thinking-binding-controls-2026-08-01"
+_USUAL_MAX_TOKENS = 32_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Settings:
+    """How an adapter asks.
+
+    `context_tokens` is the window, without what a client wishes for its answer. `thinking` is
+    whether to think (None: as the model does by itself), or for older models how many tokens
+    long. `cache` is whether the provider keeps what is the same next time, and how long. `eager`
+    arguments arrive while they are written. Without `version`, it is the newest one that takes
+    what is asked.
+    """
+
+    context_tokens: int = 200_000
+    max_tokens: int | None = None
+    thinking: bool | int | None = None
+    cache: bool | Literal["5m", "1h"] = True
+    eager: bool = True
+    version: str | None = None
+    betas: Sequence[str] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Asking:
+    """A request: its body, and the version and betas of the API it is written for."""
+
+    body: Json
+    version: str
+    betas: Sequence[str] = field(default=())
+
+    @property
+    def headers(self) -> dict[str, str]:
+        """Return the headers that go with the body."""
+        named = {"anthropic-beta": ",".join(self.betas)} if self.betas else {}
+        return {"anthropic-version": self.version, **named}
+
+
+def asking(request: ChatRequest, model: str, settings: Settings, lacks: Lacks) -> Asking:
+    """Return what to send. Wishes that cannot be fulfilled go to `lacks`."""
+    traits = traits_of(model)
+    wishes = wishes_of(request.parameters, traits, lacks)
+    tools = _tools(request.actions, eager=settings.eager and traits.eager)
+    max_tokens = _max_tokens(wishes, settings, traits)
+    room = settings.context_tokens - len(dumped(tools)) // CHARACTERS_PER_TOKEN
+    if wishes.max_tokens is None:
+        room -= min(max_tokens, settings.context_tokens // 4)
+    items = fitted(prepared(request.messages, PROVIDER), room)
+    turns = turns_of(items, request.messages)
+    choice = choice_of(wishes, traits, lacks) if tools else None
+    if not tools and (called := turns.called):  # calls of tools nobody knows are refused
+        tools, choice = [_unknown_tool(name) for name in called], {"type": "none"}
+    thoughts = thoughts_of(
+        settings.thinking,
+        wishes,
+        traits,
+        lacks,
+        max_tokens=max_tokens,
+        forced=choice is not None and choice["type"] in ("any", "tool"),
+        resumed=turns.goes_on_without_thought,
+        shown=turns.has_thoughts,
+    )
+    if traits.bound and not thoughts.on:  # then nothing keeps them from being an error
+        turns.leave_out_thoughts()
+    sampling = _sampling(wishes, traits, thoughts, lacks)
+    body: Json = {"model": model, "max_tokens": max_tokens, "stream": True}
+    if turns.system:
+        body["system"] = turns.system
+    body["messages"] = turns.messages
+    if tools:
+        body["tools"] = tools
+    if choice:
+        body["tool_choice"] = choice
+    if stop := [word for word in wishes.stop or () if word.strip()]:
+        body["stop_sequences"] = stop
+    if thoughts.thinking:
+        body["thinking"] = thoughts.thinking
+    if output := _output(wishes, thoughts):
+        body["output_config"] = output
+    body |= sampling
+    if settings.cache:
+        _mark_for_cache(body, turns, settings.cache)
+    betas = [*settings.betas]
+    if thoughts.bound:
+        betas.append(_BINDING)
+    if any(uses_files(message["content"]) for message in turns.messages):
+        betas.append(FILES)
+    version = settings.version or (_WITH_SAMPLING if sampling or not traits.versioned else NEWEST)
+    return Asking(body, version, tuple(dict.fromkeys(betas)))
+
+
+def _max_tokens(wishes: Parameters, settings: Settings, traits: Traits) -> int:
+    """Return how long the answer may be; the API wants to be told, thoughts included."""
+    asked = settings.max_tokens if wishes.max_tokens is None else wishes.max_tokens
+    if asked is None:
+        return min(traits.max_tokens, _USUAL_MAX_TOKENS)
+    return min(asked, traits.max_tokens) if traits.versioned else asked
+
+
+def _tools(actions: Sequence[Action], *, eager: bool) -> list[Json]:
+    flags = {"eager_input_streaming": True} if eager else {}
+    tools: list[Json] = []
+    for tool in tools_of(actions):
+        function = tool["function"]
+        described = {"description": function["description"]} if function["description"] else {}
+        schema: Mapping[str, Any] = function["parameters"]
+        tools.append(
+            {
+                "name": function["name"],
+                **described,
+                "input_schema": {**schema, "type": "object"},
+                **flags,
+            }
+        )
+    return tools
+
+
+def _unknown_tool(name: str) -> Json:
+    return {"name": name, "input_schema": {"type": "object"}}
+
+
+def _sampling(wishes: Parameters, traits: Traits, thoughts: Thoughts, lacks: Lacks) -> Json:
+    """Return the wishes about chance; Claude takes one of them, and none while it thinks."""
+    asked: Json = {}
+    if wishes.temperature is not None:
+        asked["temperature"] = wishes.temperature
+    if wishes.top_p is not None:
+        asked["top_p"] = wishes.top_p
+    if not traits.versioned:
+        return asked
+    if thoughts.on:
+        for name in asked:
+            lacks.leave_out(name, "It takes none while it thinks.")
+        return {}
+    if len(asked) == 2:
+        lacks.leave_out("top_p", "It takes temperature or top_p, not both.")
+        del asked["top_p"]
+    return asked
+
+
+def _output(wishes: Parameters, thoughts: Thoughts) -> Json:
+    output: Json = {}
+    if thoughts.effort:
+        output["effort"] = thoughts.effort
+    if wishes.response_schema is not None:
+        output["format"] = {"type": "json_schema", "schema": strict(wishes.response_schema)}
+    return output
+
+
+def _mark_for_cache(body: Json, turns: Turns, cache: bool | Literal["5m", "1h"]) -> None:
+    """Mark the ends of what will be the same next time: tools, instructions, conversation.
+
+    https://platform.claude.com/docs/en/build-with-claude/prompt-caching: what comes before a mark
+    is kept, in this order; too little to keep is no mistake.
+    """
+    mark: Json = {"type": "ephemeral"}
+    if isinstance(cache, str):
+        mark["ttl"] = cache
+    if "tools" in body:
+        body["tools"][-1]["cache_control"] = mark
+    if "system" in body:
+        body["system"][-1]["cache_control"] = mark
+    if (block := turns.last_stable) is not None:
+        block["cache_control"] = mark

@@ -1,0 +1,211 @@
+"""Events of Anthropic's Messages API to ours.
+
+https://platform.claude.com/docs/en/build-with-claude/streaming. Events and blocks we do not know
+are passed over, as the API's rules for versions ask. A whole `message` is read too: some proxies
+ignore `stream`.
+"""
+
+from typing import Any
+
+import orjson
+
+from copilot_runtime.adapters.anthropic.turns import REDACTED
+from copilot_runtime.adapters.assembly import Assembly, ids_in
+from copilot_runtime.adapters.errors import Service, failure_inside
+from copilot_runtime.adapters.signatures import signed
+from copilot_runtime.adapters.streaming import DONE
+from copilot_runtime.errors import CopilotError, Refused
+from copilot_runtime.events import Custom, Event, Usage
+from copilot_runtime.interfaces import ChatRequest
+from copilot_runtime.jsontext import loads
+
+PROVIDER = "anthropic"
+
+STOP_REASONS = {
+    "end_turn": "stop",
+    "stop_sequence": "stop",
+    "max_tokens": "length",
+    "model_context_window_exceeded": "length",
+    "tool_use": "tool_calls",
+    "pause_turn": "pause",
+}
+"""Why Claude stopped → what we call it. Any other word stays as it is."""
+
+
+class Answer:
+    """One answer of a Claude model: makes our events of the provider's, block by block."""
+
+    def __init__(self, request: ChatRequest, service: Service) -> None:
+        self.finished = False
+        """True when the model has said why it stopped."""
+        self.done = False
+        """True when nothing follows."""
+        self.failure: CopilotError | None = None
+        """What the provider reported; to be raised after the events that came before it."""
+        self._service = service
+        self._assembly = Assembly(
+            taken=ids_in(request.messages),
+            names=[action.name for action in request.actions],
+        )
+        self._kinds: dict[int, str] = {}  # of the blocks that are open
+        self._inputs: dict[int, Any] = {}  # arguments that came with the start of a call
+        self._usage: dict[str, Any] = {}
+        self._model = service.model
+        self._stop = ""
+
+    def read(self, payloads: list[bytes]) -> list[Event]:
+        """Return the events of a block of payloads."""
+        events = self._assembly.events = []
+        try:
+            for payload in payloads:
+                if payload.strip() != DONE:
+                    self._read_one(payload)
+                if self.done:
+                    break
+        except CopilotError as error:
+            self.failure = error
+        return events
+
+    def end(self) -> list[Event]:
+        """Return the counts of the answer, and why it stopped."""
+        return [self._counted()]
+
+    def _read_one(self, payload: bytes) -> None:
+        try:
+            event = loads(payload)
+        except ValueError as error:
+            raise self._service.unreadable(payload) from error
+        try:
+            self._take(event)
+        except (AttributeError, IndexError, KeyError, TypeError, ValueError) as error:
+            raise self._service.unreadable(payload) from error
+
+    def _take(self, event: dict[str, Any]) -> None:
+        match event["type"]:
+            case "content_block_delta":
+                self._take_delta(event["index"], event["delta"])
+            case "content_block_start":
+                self._begin_block(event["index"], event["content_block"])
+            case "content_block_stop":
+                self._end_block(event["index"])
+            case "message_start":
+                self._begin(event["message"])
+            case "message_delta":
+                self._count(event.get("usage"))
+                self._finish(event["delta"])
+            case "message_stop":
+                self.done = True
+            case "error":
+                raise failure_inside(self._service, event["error"])
+            case "message":
+                self._take_whole(event)
+            case _:  # ping, and what newer versions of the API may send
+                pass
+
+    def _take_delta(self, index: int, delta: dict[str, Any]) -> None:
+        kind = delta["type"]
+        if kind == "text_delta":
+            if text := delta["text"]:
+                self._assembly.text(text)
+        elif kind == "input_json_delta":
+            if (piece := delta["partial_json"]) and self._kinds.get(index) == "tool_use":
+                self._inputs.pop(index, None)
+                self._assembly.call(index, "", "", piece)
+        elif kind == "thinking_delta":
+            if thought := delta["thinking"]:
+                self._assembly.reasoning(thought)
+        elif kind == "signature_delta" and (signature := delta["signature"]):
+            self._assembly.sign(signed(PROVIDER, signature))
+
+    def _begin(self, message: dict[str, Any]) -> None:
+        self._model = message.get("model") or self._model
+        self._count(message.get("usage"))
+        self._assembly.begin(message.get("id") or "")
+
+    def _begin_block(self, index: int, block: dict[str, Any]) -> None:
+        kind = self._kinds[index] = block["type"]
+        assembly = self._assembly
+        match kind:
+            case "text":
+                if block.get("text"):
+                    assembly.text(block["text"])
+            case "thinking":
+                assembly.end_block()  # each thought has a signature of its own
+                if block.get("thinking"):
+                    assembly.reasoning(block["thinking"])
+                if block.get("signature"):
+                    assembly.sign(signed(PROVIDER, block["signature"]))
+            case "redacted_thinking":
+                assembly.end_block()
+                assembly.sign(signed(PROVIDER, f"{REDACTED}{block['data']}"))
+            case "tool_use":
+                assembly.call(index, block["id"], block["name"], "")
+                if block.get("input"):
+                    self._inputs[index] = block["input"]
+            case _:  # tools that run at the provider's
+                pass
+
+    def _end_block(self, index: int) -> None:
+        match self._kinds.pop(index, ""):
+            case "tool_use":
+                if arguments := self._inputs.pop(index, None):
+                    self._assembly.call(index, "", "", orjson.dumps(arguments).decode())
+                self._assembly.end_call(index)
+            case "thinking" | "redacted_thinking":
+                self._assembly.end_block()
+            case _:
+                pass
+
+    def _finish(self, delta: dict[str, Any]) -> None:
+        reason = delta.get("stop_reason")
+        if not reason:
+            return
+        self.finished = True
+        self._stop = STOP_REASONS.get(reason, reason)
+        self._assembly.end()
+        if self._stop == "length":
+            self._assembly.events.append(Custom(name="finish_reason", value="length"))
+        if reason == "refusal":
+            self._assembly.events.append(self._counted())
+            raise self._refused(delta.get("stop_details") or {})
+
+    def _take_whole(self, message: dict[str, Any]) -> None:
+        self._begin(message)
+        for index, block in enumerate(message["content"]):
+            self._begin_block(index, block)
+            self._end_block(index)
+        self._finish(message)
+        self.done = True
+
+    def _count(self, usage: dict[str, Any] | None) -> None:
+        """Take counts; later ones are totals, and leave out what has not changed."""
+        if usage:
+            self._usage |= {name: value for name, value in usage.items() if value is not None}
+
+    def _counted(self) -> Usage:
+        usage = self._usage
+        cached: int = usage.get("cache_read_input_tokens") or 0
+        stored: int = usage.get("cache_creation_input_tokens") or 0
+        details: dict[str, Any] = usage.get("output_tokens_details") or {}
+        return Usage(
+            model=self._model,
+            provider=PROVIDER,
+            input_tokens=(usage.get("input_tokens") or 0) + cached + stored,
+            output_tokens=usage.get("output_tokens") or 0,
+            cached_tokens=cached,
+            cache_write_tokens=stored,
+            reasoning_tokens=details.get("thinking_tokens") or 0,
+            stop_reason=self._stop or None,
+        )
+
+    def _refused(self, details: dict[str, Any]) -> Refused:
+        """Return the error for an answer that the provider's classifiers stopped."""
+        name = self._service.name
+        category = f" ({details['category']})" if details.get("category") else ""
+        return Refused(
+            f"{name} refused to answer{category}. Please put the question differently.",
+            hint=" ".join(
+                filter(None, [f"Model: {self._model!r}.", details.get("explanation") or ""])
+            ),
+            kind="RefusalStopReason",
+        )

@@ -1,0 +1,250 @@
+"""From pieces of an answer to start, content and end events, shared by all adapters.
+
+A provider's pieces say "some text", "some arguments of call 1"; who began and who ended is found
+out here. One text or reasoning is open at a time; calls may interleave.
+"""
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, field
+
+import orjson
+
+from copilot_runtime.adapters.tools import stand_in
+from copilot_runtime.events import (
+    ActionExecutionArgs,
+    ActionExecutionEnd,
+    ActionExecutionStart,
+    Event,
+    ReasoningContent,
+    ReasoningEnd,
+    ReasoningSignature,
+    ReasoningStart,
+    TextMessageContent,
+    TextMessageEnd,
+    TextMessageStart,
+)
+from copilot_runtime.messages import ActionExecutionMessage, Message, new_id
+
+
+class Assembly:
+    """One answer of a model. Its methods append to `events`, which the caller empties.
+
+    `taken` are ids the conversation already uses: some servers number their answers and calls
+    from zero each time, and a browser takes equal ids for equal messages. `names` are the actions
+    the model knows; a call of one of them starts as soon as its name is complete.
+    """
+
+    def __init__(self, *, taken: Collection[str] = (), names: Collection[str] = ()) -> None:
+        self.events: list[Event] = []
+        self.answer_id = ""
+        self._taken = taken
+        self._names = {stand_in(name): name for name in names}
+        self._used: set[str] = set()
+        self._text: str | None = None
+        self._reasoning: str | None = None
+        self._calls: dict[int, _Call] = {}  # by the provider's index
+        self._latest: _Call | None = None
+
+    def begin(self, answer_id: str) -> None:
+        """Give the answer its provider's id, before its first piece."""
+        self.answer_id = answer_id if answer_id and answer_id not in self._taken else new_id()
+
+    def text(self, content: str) -> None:
+        """Add a piece of text."""
+        if self._text is None:
+            self._end_reasoning()
+            self._end_whole_calls()
+            self._text = self._message_id("")
+            self.events.append(TextMessageStart(message_id=self._text))
+        self.events.append(TextMessageContent(message_id=self._text, content=content))
+
+    def reasoning(self, content: str) -> None:
+        """Add a piece of what the model thinks before it answers."""
+        if self._reasoning is None:
+            self._begin_reasoning()
+        assert self._reasoning is not None
+        self.events.append(ReasoningContent(message_id=self._reasoning, content=content))
+
+    def sign(self, signature: str) -> None:
+        """Sign the thought that is open, or else one without words (see `_signatures.signed`)."""
+        if self._reasoning is None:
+            self._begin_reasoning()
+        assert self._reasoning is not None
+        self.events.append(ReasoningSignature(entity_id=self._reasoning, value=signature))
+
+    def sign_call(self, index: int | None, signature: str) -> None:
+        """Sign a call, once it has a name; without an index the one that came last."""
+        call = self._latest if index is None else self._calls.get(index)
+        if call is not None and call.name:
+            if not call.started:
+                self._start(call)
+            self.events.append(ReasoningSignature(entity_id=call.id, value=signature, of="call"))
+
+    def end_block(self) -> None:
+        """End the text or the thought that is open: what comes next is another one."""
+        self._end_text()
+        self._end_reasoning()
+
+    def end_call(self, index: int) -> None:
+        """End the call in that place: the provider says that it is whole."""
+        if (call := self._calls.get(index)) is not None:
+            self._end_call(call)
+
+    def call(self, index: int | None, call_id: str, name: str, arguments: str) -> None:
+        """Add a piece of a call; all but `arguments` may be missing from later pieces.
+
+        Without an index, a piece with an id or a name of its own begins another call.
+        """
+        call = self._find(index, call_id, name)
+        if call.ended:
+            return  # its arguments were whole: this repeats them, or is white space
+        if arguments:
+            call.arguments.append(arguments)
+        if call.started:
+            if arguments:
+                self.events.append(ActionExecutionArgs(call_id=call.id, delta=arguments))
+            return
+        call.add_name(name)
+        call.id = call.id or call_id
+        if call.name and (call.arguments or self._is_whole(call.name)):
+            self._start(call)
+
+    def end(self) -> None:
+        """End everything that is open: the model has finished."""
+        self._end_text()
+        self._end_reasoning()
+        for call in self._calls.values():
+            self._end_call(call)
+        self._calls.clear()
+
+    def _begin_reasoning(self) -> None:
+        self._end_text()
+        self._end_whole_calls()
+        self._reasoning = self._message_id("-reasoning")
+        self.events.append(ReasoningStart(message_id=self._reasoning))
+
+    def _find(self, index: int | None, call_id: str, name: str) -> "_Call":
+        call = self._sought(call_id, name) if index is None else self._calls.get(index)
+        if call is not None and name and call.is_another(call_id):
+            call = None
+        if call is None:
+            self._end_text()
+            self._end_reasoning()
+            self._end_whole_calls()
+            call = _Call(given_id=call_id)
+            self._calls[self._free(index)] = call
+        elif not call.given_id:
+            call.given_id = call_id
+        self._latest = call
+        return call
+
+    def _sought(self, call_id: str, name: str) -> "_Call | None":
+        if call_id:
+            return next((c for c in self._calls.values() if c.given_id == call_id), None)
+        return None if name else self._latest
+
+    def _free(self, index: int | None) -> int:
+        """Return the place of a new call. One that loses its place keeps another, to be ended."""
+        if index is None:
+            return max(self._calls, default=-1) + 1
+        if previous := self._calls.pop(index, None):
+            self._calls[-len(self._calls) - 1] = previous
+        return index
+
+    def _is_whole(self, name: str) -> bool:
+        """True when no further piece of the name can come."""
+        return name in self._names and not any(
+            other != name and other.startswith(name) for other in self._names
+        )
+
+    def _start(self, call: "_Call") -> None:
+        if not call.id or call.id in self._used or call.id in self._taken:
+            call.id = new_id()
+        self._used.add(call.id)
+        call.started = True
+        self.events.append(
+            ActionExecutionStart(
+                call_id=call.id,
+                name=self._names.get(call.name, call.name),
+                parent_id=self.answer_id or None,
+            )
+        )
+        if call.arguments:
+            early = "".join(call.arguments)
+            self.events.append(ActionExecutionArgs(call_id=call.id, delta=early))
+
+    def _end_whole_calls(self) -> None:
+        """End the calls nothing can be added to, so that their actions may run by now."""
+        for call in self._calls.values():
+            if call.is_complete():
+                self._end_call(call)
+
+    def _end_call(self, call: "_Call") -> None:
+        if call.ended or not call.name:
+            return
+        if not call.started:
+            self._start(call)
+        call.ended = True
+        self.events.append(ActionExecutionEnd(call_id=call.id))
+
+    def _end_text(self) -> None:
+        if self._text is not None:
+            self.events.append(TextMessageEnd(message_id=self._text))
+            self._text = None
+
+    def _end_reasoning(self) -> None:
+        if self._reasoning is not None:
+            self.events.append(ReasoningEnd(message_id=self._reasoning))
+            self._reasoning = None
+
+    def _message_id(self, suffix: str) -> str:
+        """Return the answer's id, with a number if it has named a message before."""
+        self.answer_id = self.answer_id or new_id()
+        wanted = new = self.answer_id + suffix
+        number = 1
+        while new in self._used:
+            number += 1
+            new = f"{wanted}-{number}"
+        self._used.add(new)
+        return new
+
+
+def ids_in(messages: Sequence[Message]) -> set[str]:
+    """Return the ids that a conversation uses, also those of answers that were only calls."""
+    parents = {one.parent_id for one in messages if isinstance(one, ActionExecutionMessage)}
+    return {message.id for message in messages} | {id for id in parents if id}
+
+
+@dataclass(slots=True)
+class _Call:
+    given_id: str
+    """The provider's id, which ours may differ from."""
+    id: str = ""
+    name: str = ""
+    arguments: list[str] = field(default_factory=list[str])
+    started: bool = False
+    ended: bool = False
+
+    def add_name(self, piece: str) -> None:
+        """Add a piece of the name; some servers repeat the whole name instead."""
+        if piece != self.name:
+            self.name += piece
+
+    def is_another(self, call_id: str) -> bool:
+        """True when a piece with this id and a name begins another call in the same place.
+
+        Some servers give every call the index 0; some of them no id either.
+        """
+        if call_id and self.given_id:
+            return call_id != self.given_id
+        return not call_id and (self.ended or self.is_complete())
+
+    def is_complete(self) -> bool:
+        """True when the arguments are whole, so that nothing sensible can follow."""
+        if not self.arguments or not self.arguments[-1].rstrip().endswith("}"):
+            return False
+        try:
+            orjson.loads("".join(self.arguments))
+        except orjson.JSONDecodeError:
+            return False
+        return True

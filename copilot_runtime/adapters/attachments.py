@@ -1,0 +1,112 @@
+"""Messages with attachments, whatever a provider's parts look like.
+
+What a provider has no place for is refused when the person sends it. In an older message a
+sentence stands in its place, or one video would end the whole conversation.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from copilot_runtime.adapters.media import Media, media_of
+from copilot_runtime.errors import Misuse
+from copilot_runtime.events import Activity
+from copilot_runtime.messages import ImageMessage, MediaPart, TextMessage, new_id
+
+Json = dict[str, Any]
+
+IMAGE = "image"
+"""The `activity_type` of an image that a model made."""
+
+Show = Callable[[Media], Json | str]
+"""Returns the part for an attachment, or why there is none: the end of a sentence."""
+
+
+def has_media(message: TextMessage) -> bool:
+    """Return whether a message is more than a text: only the user's may be."""
+    return message.role == "user" and any(isinstance(part, MediaPart) for part in message.parts)
+
+
+def parts_of(message: TextMessage, show: Show, *, new: bool) -> list[Json]:
+    """Return the parts of a message: `{"text": ...}`, and what `show` makes of attachments.
+
+    `new` says that it is what the person sent just now. Raises `Misuse` for a new attachment
+    that the provider does not take.
+    """
+    if not has_media(message):
+        return texts(message.content)
+    parts: list[Json] = []
+    for part in message.parts:
+        if isinstance(part, MediaPart):
+            parts += _shown(media_of(part), show, new=new)
+        else:
+            parts += texts(part.text)
+    return parts
+
+
+def image_parts(image: ImageMessage, show: Show, *, new: bool) -> list[Json]:
+    """Return the part of an image message; what is no address and no `data:` is base64."""
+    elsewhere = image.bytes.startswith(("data:", "http://", "https://", "gs://", "s3://"))
+    subtype = image.format.lower().removeprefix("image/")
+    named = f"image/{'jpeg' if subtype == 'jpg' else subtype}"
+    part = MediaPart(
+        kind="image",
+        source="url" if elsewhere else "data",
+        value=image.bytes,
+        mime_type=None if image.bytes.startswith("data:") else named,  # it says so itself
+    )
+    return _shown(media_of(part), show, new=new and image.role == "user")
+
+
+def image_made(mime_type: str, data: str) -> Activity:
+    """Return the event for an image that the model made; `data` is base64 text.
+
+    It is an activity: clients draw it by its type, and no model is sent its bytes as words.
+    """
+    return Activity(
+        message_id=new_id(), activity_type=IMAGE, content={"mimeType": mime_type, "data": data}
+    )
+
+
+def image_at(url: str) -> Activity:
+    """Return the event for an image that the model made, of its `data:` URL or its address."""
+    if url.startswith("data:"):
+        media = media_of(MediaPart(kind="image", source="data", value=url))
+        return image_made(media.mime_type or "image/png", media.data)
+    content = {"url": url}
+    return Activity(message_id=new_id(), activity_type=IMAGE, content=content)
+
+
+def typed(parts: Sequence[Json], name: str) -> list[Json]:
+    """Return the parts with a type in each, where a text's is called `name`."""
+    return [part if "type" in part else {"type": name, **part} for part in parts]
+
+
+def laid_over(body: Json, extra: Mapping[str, Any]) -> Json:
+    """Return a body with what the application adds: members of objects, items of lists."""
+    for name, value in extra.items():
+        below = body.get(name)
+        if isinstance(below, dict) and isinstance(value, Mapping):
+            body[name] = {**below, **value}
+        elif isinstance(below, list) and isinstance(value, Sequence):
+            body[name] = [*below, *value]
+        else:
+            body[name] = value
+    return body
+
+
+def texts(text: str) -> list[Json]:
+    """Return the part with a text, if it says anything."""
+    return [{"text": text}] if text.strip() else []
+
+
+def _shown(media: Media, show: Show, *, new: bool) -> list[Json]:
+    shown = show(media)
+    if not isinstance(shown, str):
+        return [shown]
+    if new:
+        raise Misuse(
+            f"The model cannot take {media}: {shown}.",
+            hint="Let the chat accept other files only, or use a model and an agent "
+            "that take this kind.",
+        )
+    return texts(f"[Here was {media}. It is left out: {shown}.]")

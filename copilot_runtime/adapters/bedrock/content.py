@@ -1,0 +1,127 @@
+"""Attachments and results as Bedrock's Converse API wants them.
+
+https://docs.aws.amazon.com/bedrock/latest/APIReference/API_runtime_ContentBlock.html. Bedrock
+fetches files from Amazon S3 only; texts are sent as texts, which every model can read.
+"""
+
+import re
+from typing import Any
+
+from copilot_runtime.adapters.anthropic.content import result_blocks
+from copilot_runtime.adapters.attachments import texts
+from copilot_runtime.adapters.bedrock.models import Traits
+from copilot_runtime.adapters.media import Media, text_in
+from copilot_runtime.messages import ResultMessage
+
+Json = dict[str, Any]
+
+_IMAGES = {"image/png": "png", "image/jpeg": "jpeg", "image/gif": "gif", "image/webp": "webp"}
+_OFFICE = "application/vnd.openxmlformats-officedocument"
+_DOCUMENTS = {
+    "application/pdf": "pdf",
+    "application/msword": "doc",
+    f"{_OFFICE}.wordprocessingml.document": "docx",
+    "application/vnd.ms-excel": "xls",
+    f"{_OFFICE}.spreadsheetml.sheet": "xlsx",
+    "text/csv": "csv",
+    "text/html": "html",
+    "text/markdown": "md",
+    "text/plain": "txt",
+}
+_VIDEOS = {
+    "video/3gpp": "three_gp",
+    "video/mp4": "mp4",
+    "video/mpeg": "mpeg",
+    "video/quicktime": "mov",
+    "video/webm": "webm",
+    "video/x-flv": "flv",
+    "video/x-matroska": "mkv",
+    "video/x-ms-wmv": "wmv",
+}
+_AUDIO = {
+    "audio/aac": "aac",
+    "audio/flac": "flac",
+    "audio/mp3": "mp3",
+    "audio/mp4": "mp4",
+    "audio/mpeg": "mp3",
+    "audio/ogg": "ogg",
+    "audio/opus": "opus",
+    "audio/wav": "wav",
+    "audio/wave": "wav",
+    "audio/webm": "webm",
+    "audio/x-m4a": "m4a",
+    "audio/x-wav": "wav",
+}
+_FORMATS = {"image": _IMAGES, "document": _DOCUMENTS, "video": _VIDEOS, "audio": _AUDIO}
+_USUAL = {
+    "image": "image/png",
+    "document": "application/pdf",
+    "video": "video/mp4",
+    "audio": "audio/wav",
+}
+_NO_NAME = re.compile(r"[^a-zA-Z0-9\-()\[\]]+")
+_LONGEST_NAME = 190
+
+
+class Shown:
+    """Makes the blocks of one request: a document's name may stand in it only once."""
+
+    def __init__(self) -> None:
+        self._names: set[str] = set()
+
+    def __call__(self, media: Media) -> Json | str:
+        """Return the block, or why there is none."""
+        if media.id or (media.url and not media.url.startswith("s3://")):
+            return "Bedrock takes files with their content or from s3://, not by other addresses"
+        if media.kind == "document" and (text := text_in(media)) is not None:
+            return {"text": f"{media.filename or 'Attached document'}:\n\n{text}"}
+        mime_type = media.mime_type or _USUAL[media.kind]
+        format = _FORMATS[media.kind].get(mime_type)
+        if format is None:
+            return f"Bedrock takes no {media.kind} as {mime_type}"
+        source = {"s3Location": {"uri": media.url}} if media.url else {"bytes": media.data}
+        block: Json = {"format": format, "source": source}
+        if media.kind == "document":
+            block["name"] = self._name(media.filename)
+        return {media.kind: block}
+
+    def _name(self, filename: str) -> str:
+        stem = filename.rpartition(".")[0] or filename
+        wanted = _NO_NAME.sub(" ", stem).strip()[:_LONGEST_NAME] or "document"
+        name, number = wanted, 1
+        while name in self._names:
+            number += 1
+            name = f"{wanted} {number}"
+        self._names.add(name)
+        return name
+
+
+def with_words(blocks: list[Json]) -> list[Json]:
+    """Return the blocks of a user's turn, with a text if there are documents: Bedrock wants one."""
+    if any("document" in block for block in blocks) and not any(
+        "text" in block for block in blocks
+    ):
+        return [*blocks, {"text": "See the attached document."}]
+    return blocks
+
+
+def result_of(result: ResultMessage, traits: Traits) -> Json:
+    """Return what came of a call, without its id.
+
+    An empty text would be refused, and so would images of what failed.
+    """
+    text = result.result or (f"Error: {result.error}" if result.error else "")
+    found = result_blocks(text) if traits.rich_results else text
+    if not isinstance(found, str):
+        return {"content": [_result_block(block) for block in found]}
+    content = texts(found) or [{"text": "(empty)"}]
+    failed = {"status": "error"} if result.error and traits.rich_results else {}
+    return {"content": content, **failed}
+
+
+def _result_block(block: Json) -> Json:
+    if block["type"] == "text":
+        return {"text": block["text"]}
+    source = block["source"]
+    image = {"format": _IMAGES[source["media_type"]], "source": {"bytes": source["data"]}}
+    return {"image": image}

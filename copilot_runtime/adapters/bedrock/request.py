@@ -1,0 +1,190 @@
+"""A chat request as Bedrock's `ConverseStream` wants it.
+
+https://docs.aws.amazon.com/bedrock/latest/APIReference/API_runtime_ConverseStream.html
+"""
+
+import re
+from collections.abc import Mapping, Sequence
+from hashlib import sha256
+from typing import Any, assert_never
+
+from copilot_runtime.adapters.anthropic.schema import strict
+from copilot_runtime.adapters.attachments import image_parts, laid_over, parts_of, texts
+from copilot_runtime.adapters.bedrock.content import Shown, result_of, with_words
+from copilot_runtime.adapters.bedrock.models import Traits, traits_of
+from copilot_runtime.adapters.bedrock.options import thinking_of, wishes_of
+from copilot_runtime.adapters.capabilities import Lacks
+from copilot_runtime.adapters.history import (
+    CHARACTERS_PER_TOKEN,
+    Exchange,
+    Item,
+    Thought,
+    fitted,
+    last_turn,
+    prepared,
+)
+from copilot_runtime.adapters.json_body import dumped
+from copilot_runtime.adapters.tools import chosen_tool, tools_of
+from copilot_runtime.adapters.turns import Turn, Turns
+from copilot_runtime.interfaces import Action, ChatRequest, Parameters
+from copilot_runtime.jsontext import loads
+from copilot_runtime.messages import ImageMessage, Message, TextMessage
+
+Json = dict[str, Any]
+
+SIGNER = "bedrock"
+
+REDACTED = "redacted/"
+"""How the signature of a thought begins that nobody may read."""
+
+_ID = re.compile(r"[a-zA-Z0-9_.:-]{1,64}")
+
+
+def body_of(
+    request: ChatRequest,
+    model: str,
+    lacks: Lacks,
+    *,
+    context_tokens: int,
+    cache: bool = False,
+    extra: Mapping[str, Any] | None = None,
+) -> Json:
+    """Return the body of the request; `extra` is laid over it (see `laid_over`).
+
+    With `cache`, the ends of tools, instructions and conversation are marked to be kept.
+    """
+    traits = traits_of(model)
+    wishes = wishes_of(request.parameters, traits, lacks)
+    tools = _tools(request.actions) if wishes.tool_choice != "none" else []
+    room = context_tokens - len(dumped(tools)) // CHARACTERS_PER_TOKEN
+    items = fitted(prepared(request.messages, SIGNER), room)
+    turns = _turns(request.messages, items, traits, as_text=not tools)
+    forced = bool(tools) and wishes.tool_choice in ("required", "any", "function")
+    thinking = thinking_of(
+        wishes, traits, lacks, forced=forced, resumed=_goes_on_without_thought(turns.turns)
+    )
+    mark: list[Json] = [{"cachePoint": {"type": "default"}}] if cache else []
+    messages = [_message(turn) for turn in turns.turns]
+    messages[-1]["content"] += mark
+    body: Json = {"messages": messages}
+    if turns.instructions:
+        body["system"] = turns.instructions + mark
+    if tools:
+        choice = _choice(wishes)
+        body["toolConfig"] = {"tools": tools + mark, **({"toolChoice": choice} if choice else {})}
+    if limits := _limits(thinking.leaving(wishes, traits, lacks), thinking.max_tokens):
+        body["inferenceConfig"] = limits
+    if output := _output(wishes, thinking.effort, traits):
+        body["outputConfig"] = output
+    if thinking.fields:
+        body["additionalModelRequestFields"] = thinking.fields
+    return laid_over(body, extra or {})
+
+
+def _turns(
+    messages: Sequence[Message], items: Sequence[Item], traits: Traits, *, as_text: bool
+) -> Turns:
+    """`as_text` writes calls as texts: Bedrock refuses them in a request without tools."""
+    turns = Turns(messages)
+    show = Shown()
+    new = last_turn(items)
+    for at, item in enumerate(items):
+        match item:
+            case TextMessage(role="system" | "developer"):
+                turns.instruct(texts(item.content))
+            case TextMessage():
+                parts = parts_of(item, show, new=at >= new)
+                turns.say("user" if item.role == "user" else "model", with_words(parts))
+            case ImageMessage():  # only the user's turn may hold one
+                turns.say("user", image_parts(item, show, new=at >= new))
+            case Thought():
+                if not (traits.claude and traits.claude.bound):  # context and tools change
+                    turns.say("model", [_thought(item)])
+            case Exchange():
+                _add_call(turns, item, traits, as_text)
+            case _:
+                assert_never(item)
+    turns.finish()
+    return turns
+
+
+def _add_call(turns: Turns, exchange: Exchange, traits: Traits, as_text: bool) -> None:
+    call, result = exchange.call, exchange.result
+    if as_text:
+        said = result.result or result.error or "nothing"
+        called = {"text": f"[Called {call.name} with {call.arguments}]"}
+        turns.call(call.id, called, {"text": f"[{call.name} returned: {said}]"})
+        return
+    id = _id(call.id)
+    use = {"toolUseId": id, "name": call.name, "input": loads(call.arguments.encode())}
+    came = {"toolUseId": id, **result_of(result, traits)}
+    turns.call(call.id, {"toolUse": use}, {"toolResult": came})
+
+
+def _thought(thought: Thought) -> Json:
+    if thought.signature.startswith(REDACTED):
+        content = thought.signature.removeprefix(REDACTED)
+        return {"reasoningContent": {"redactedContent": content}}
+    signed = {"text": thought.content, "signature": thought.signature}
+    return {"reasoningContent": {"reasoningText": signed}}
+
+
+def _goes_on_without_thought(turns: Sequence[Turn]) -> bool:
+    """Return whether the model goes on after calls, in a turn that began without a thought."""
+    at = len(turns)
+    while at and "toolResult" in turns[at - 1].blocks[0]:
+        at -= 2
+    return 0 <= at < len(turns) - 1 and "reasoningContent" not in turns[at].blocks[0]
+
+
+def _message(turn: Turn) -> Json:
+    return {"role": "user" if turn.speaker == "user" else "assistant", "content": turn.blocks}
+
+
+def _tools(actions: Sequence[Action]) -> list[Json]:
+    tools: list[Json] = []
+    for tool in tools_of(actions):
+        function = tool["function"]
+        described = {"description": function["description"]} if function["description"] else {}
+        schema = {**function["parameters"], "type": "object"}
+        specified = {"name": function["name"], **described, "inputSchema": {"json": schema}}
+        tools.append({"toolSpec": specified})
+    return tools
+
+
+def _choice(wishes: Parameters) -> Json | None:
+    match wishes.tool_choice:
+        case None:
+            return None
+        case "auto":
+            return {"auto": {}}
+        case "function":
+            return {"tool": {"name": chosen_tool(wishes)}}
+        case _:
+            return {"any": {}}
+
+
+def _limits(wishes: Parameters, max_tokens: int | None) -> Json:
+    limits = {
+        "maxTokens": max_tokens,
+        "temperature": wishes.temperature,
+        "topP": wishes.top_p,
+        "stopSequences": [word for word in wishes.stop or () if word] or None,
+    }
+    return {name: value for name, value in limits.items() if value is not None}
+
+
+def _output(wishes: Parameters, effort: str | None, traits: Traits) -> Json:
+    output: Json = {"effort": effort} if effort else {}
+    if wishes.response_schema is not None:
+        schema = wishes.response_schema
+        written = dumped(strict(schema) if traits.claude else schema).decode()
+        named = {"name": wishes.response_name} if wishes.response_name else {}
+        structure = {"jsonSchema": {"schema": written, **named}}
+        output["textFormat"] = {"type": "json_schema", "structure": structure}
+    return output
+
+
+def _id(call_id: str) -> str:
+    """Return an id that Bedrock takes; other providers write them longer or otherwise."""
+    return call_id if _ID.fullmatch(call_id) else sha256(call_id.encode()).hexdigest()

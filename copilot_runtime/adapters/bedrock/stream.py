@@ -1,0 +1,175 @@
+"""Events of Bedrock's `ConverseStream` to ours.
+
+https://docs.aws.amazon.com/bedrock/latest/APIReference/API_runtime_ConverseStreamOutput.html. Each
+payload is an object with one member, as `_bedrock_frames` writes it. Blocks have numbers, and may
+take turns.
+"""
+
+from base64 import b64decode, b64encode
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from copilot_runtime.adapters.assembly import Assembly, ids_in
+from copilot_runtime.adapters.attachments import image_made
+from copilot_runtime.adapters.bedrock.request import REDACTED, SIGNER
+from copilot_runtime.adapters.errors import Service, failed, failure_inside
+from copilot_runtime.adapters.signatures import signed
+from copilot_runtime.errors import CopilotError
+from copilot_runtime.events import Event, Usage
+from copilot_runtime.interfaces import ChatRequest
+from copilot_runtime.jsontext import loads
+
+Json = dict[str, Any]
+
+_STOPS = {
+    "end_turn": "stop",
+    "guardrail_intervened": "content_filter",  # in words that the application has chosen
+    "max_tokens": "length",
+    "model_context_window_exceeded": "length",
+    "stop_sequence": "stop",
+    "tool_use": "tool_calls",
+}
+_MALFORMED = ("malformed_model_output", "malformed_tool_use")
+
+
+class Conversation:
+    """One answer of the model: a `_streaming.Reader`."""
+
+    def __init__(self, request: ChatRequest, service: Service) -> None:
+        self.finished = False
+        self.done = False
+        self.failure: CopilotError | None = None
+        self._service = service
+        self._assembly = Assembly(
+            taken=ids_in(request.messages),
+            names=[action.name for action in request.actions],
+        )
+        self._calls: set[int] = set()
+        self._elsewhere: set[int] = set()  # blocks of tools that run at Amazon
+        self._images: dict[int, tuple[str, list[str]]] = {}
+        self._signatures: dict[int, list[str]] = {}
+        self._redacted: dict[int, list[str]] = {}
+        self._stop: str | None = None
+        self._usage: Json = {}
+        self._takes: Mapping[str, Callable[[Json], None]] = {
+            "contentBlockStart": self._take_start,
+            "contentBlockStop": self._take_stop,
+            "messageStart": self._begin,
+            "messageStop": self._finish,
+            "metadata": self._take_counts,
+        }
+
+    def read(self, payloads: list[bytes]) -> list[Event]:
+        """Return the events of a block of payloads."""
+        events = self._assembly.events = []
+        try:
+            for payload in payloads:
+                self._read_one(payload)
+        except CopilotError as error:
+            self.failure = error
+        return events
+
+    def end(self) -> list[Event]:
+        """Return the counts; without them, only why the model stopped."""
+        return [_usage(self._service.model, self._usage, self._stop)]
+
+    def _read_one(self, payload: bytes) -> None:
+        try:
+            chunk = loads(payload)
+            if delta := chunk.get("contentBlockDelta"):  # nearly always
+                self._take_delta(delta)
+                return
+            for name, event in chunk.items():
+                if take := self._takes.get(name):
+                    take(event)
+                elif name == "error":
+                    raise failure_inside(self._service, event)
+                elif name.endswith(("Exception", "Error")):
+                    raise failure_inside(self._service, {**event, "type": name})
+        except (AttributeError, IndexError, KeyError, TypeError, ValueError) as error:
+            raise self._service.unreadable(payload) from error
+
+    def _begin(self, event: Json) -> None:
+        del event  # it says only that the model is the assistant
+        self._assembly.begin("")
+
+    def _take_start(self, event: Json) -> None:
+        at, start = event["contentBlockIndex"], event["start"]
+        if use := start.get("toolUse"):
+            if use.get("type"):
+                self._elsewhere.add(at)
+            else:
+                self._calls.add(at)
+                self._assembly.call(at, use["toolUseId"], use["name"], "")
+        elif image := start.get("image"):
+            self._images[at] = (image["format"], [])
+
+    def _take_delta(self, event: Json) -> None:
+        delta = event["delta"]
+        if text := delta.get("text"):
+            self._assembly.text(text)
+        elif use := delta.get("toolUse"):
+            at = event["contentBlockIndex"]
+            if use["input"] and at not in self._elsewhere:
+                self._assembly.call(at, "", "", use["input"])
+        elif thought := delta.get("reasoningContent"):
+            self._take_thought(event["contentBlockIndex"], thought)
+        elif data := ((delta.get("image") or {}).get("source") or {}).get("bytes"):
+            self._images[event["contentBlockIndex"]][1].append(data)
+
+    def _take_thought(self, at: int, thought: Json) -> None:
+        if text := thought.get("text"):
+            self._assembly.reasoning(text)
+        elif signature := thought.get("signature"):
+            self._signatures.setdefault(at, []).append(signature)
+        elif content := thought.get("redactedContent"):
+            self._redacted.setdefault(at, []).append(content)
+
+    def _take_stop(self, event: Json) -> None:
+        at = event["contentBlockIndex"]
+        assembly = self._assembly
+        if at in self._calls:
+            assembly.end_call(at)
+        elif signature := self._signatures.pop(at, None):
+            assembly.sign(signed(SIGNER, "".join(signature)))
+            assembly.end_block()
+        elif content := self._redacted.pop(at, None):
+            assembly.end_block()
+            assembly.sign(signed(SIGNER, REDACTED + _joined(content)))
+            assembly.end_block()
+        elif (image := self._images.pop(at, None)) and image[1]:  # else it failed
+            assembly.end_block()
+            assembly.events.append(image_made(f"image/{image[0]}", _joined(image[1])))
+
+    def _finish(self, event: Json) -> None:
+        reason = event["stopReason"]
+        if reason == "content_filtered":
+            raise self._service.filtered()
+        if reason in _MALFORMED:
+            raise failed(self._service, f"The model stopped with {reason}.", 502)
+        self.finished = True
+        self._stop = _STOPS.get(reason, reason)
+        self._assembly.end()
+
+    def _take_counts(self, event: Json) -> None:
+        self._usage = event.get("usage") or {}
+        self.done = self.finished
+
+
+def _joined(pieces: list[str]) -> str:
+    """Return one base64 text for several."""
+    return pieces[0] if len(pieces) == 1 else b64encode(b"".join(map(b64decode, pieces))).decode()
+
+
+def _usage(model: str, counts: Json, stop: str | None) -> Usage:
+    read = counts.get("cacheReadInputTokens") or 0
+    written = counts.get("cacheWriteInputTokens") or 0
+    return Usage(
+        model=model,
+        input_tokens=(counts.get("inputTokens") or 0) + read + written,
+        output_tokens=counts.get("outputTokens") or 0,
+        cached_tokens=read,
+        cache_write_tokens=written,
+        provider=SIGNER,
+        stop_reason=stop,
+    )

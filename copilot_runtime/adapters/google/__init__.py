@@ -1,0 +1,5 @@
+"""Google's Gemini, at Google AI (an API key) and at Vertex AI (a project)."""
+
+from copilot_runtime.adapters.google.adapter import GoogleAdapter
+
+__all__ = ["GoogleAdapter"]

@@ -1,0 +1,185 @@
+"""A chat request as Gemini's `generateContent` wants it, at Google AI and at Vertex AI.
+
+https://ai.google.dev/api/generate-content
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any, assert_never
+
+from copilot_runtime.adapters.anthropic.content import result_blocks
+from copilot_runtime.adapters.attachments import image_parts, laid_over, parts_of, texts
+from copilot_runtime.adapters.capabilities import Lacks
+from copilot_runtime.adapters.google.content import shown
+from copilot_runtime.adapters.google.models import BUDGETS, Traits, traits_of
+from copilot_runtime.adapters.history import (
+    CHARACTERS_PER_TOKEN,
+    Exchange,
+    Item,
+    Thought,
+    fitted,
+    last_turn,
+    prepared,
+)
+from copilot_runtime.adapters.json_body import dumped
+from copilot_runtime.adapters.signatures import signature_of
+from copilot_runtime.adapters.tools import chosen_tool, tools_of
+from copilot_runtime.adapters.turns import Turn, Turns
+from copilot_runtime.interfaces import Action, ChatRequest, Parameters
+from copilot_runtime.jsontext import loads
+from copilot_runtime.messages import ImageMessage, Message, ResultMessage, TextMessage
+
+Json = dict[str, Any]
+
+SIGNER = "google"
+
+UNSIGNED = "skip_thought_signature_validator"
+"""Google's own word for a call that Gemini did not make, or whose signature was lost.
+
+https://ai.google.dev/gemini-api/docs/thought-signatures, its questions and answers.
+"""
+
+
+def body_of(
+    request: ChatRequest,
+    model: str,
+    lacks: Lacks,
+    *,
+    context_tokens: int,
+    include_thoughts: bool = False,
+    extra: Mapping[str, Any] | None = None,
+) -> Json:
+    """Return the body of the request; `extra` is laid over it (see `laid_over`)."""
+    traits = traits_of(model)
+    wishes = lacks.without(request.parameters)
+    if traits.thinking == "never":
+        wishes = lacks.without(wishes, {"reasoning_effort": "This model does not think."})
+    tools = _declarations(request.actions)
+    room = context_tokens - len(dumped(tools)) // CHARACTERS_PER_TOKEN
+    items = fitted(prepared(request.messages, SIGNER), room)
+    turns = _turns(request.messages, items, traits)
+    body: Json = {"contents": [_content(turn) for turn in turns.turns]}
+    if turns.instructions:
+        body["systemInstruction"] = {"parts": turns.instructions}
+    if tools:
+        body["tools"] = [{"functionDeclarations": tools}]
+        if choice := _choice(wishes):
+            body["toolConfig"] = {"functionCallingConfig": choice}
+    if settings := _settings(wishes, traits, include_thoughts):
+        body["generationConfig"] = settings
+    return laid_over(body, extra or {})
+
+
+def _turns(messages: Sequence[Message], items: Sequence[Item], traits: Traits) -> Turns:
+    turns = Turns(messages)
+    new = last_turn(items)
+    for at, item in enumerate(items):
+        match item:
+            case TextMessage(role="system" | "developer"):
+                turns.instruct(texts(item.content))
+            case TextMessage():
+                parts = parts_of(item, shown, new=at >= new)
+                turns.say("user" if item.role == "user" else "model", parts)
+            case ImageMessage():
+                parts = image_parts(item, shown, new=at >= new)
+                turns.say("user" if item.role == "user" else "model", parts)
+            case Thought():
+                part = {"text": item.content, "thought": True, "thoughtSignature": item.signature}
+                turns.say("model", [part])
+            case Exchange():
+                _add_call(turns, item, traits)
+            case _:
+                assert_never(item)
+    turns.finish()
+    return turns
+
+
+def _add_call(turns: Turns, exchange: Exchange, traits: Traits) -> None:
+    call = exchange.call
+    arguments = loads(call.arguments.encode())
+    part: Json = {"functionCall": {"name": call.name, "args": arguments, "id": call.id}}
+    response = {"name": call.name, **_response(exchange.result, traits), "id": call.id}
+    first = turns.call(call.id, part, {"functionResponse": response})
+    signature = signature_of(call, SIGNER)
+    if signature or (first and traits.signed_calls):
+        part["thoughtSignature"] = signature or UNSIGNED
+
+
+def _response(result: ResultMessage, traits: Traits) -> Json:
+    """Return what came of a call, as an object: its own, or with the members Gemini knows."""
+    if not result.result and result.error:
+        return {"response": {"error": result.error}}
+    blocks = result_blocks(result.result) if traits.thinking == "level" else result.result
+    if not isinstance(blocks, str):
+        return _shown_response(blocks)
+    try:
+        value = loads(blocks.encode(errors="replace"))
+    except ValueError:
+        value = blocks
+    return {"response": value if isinstance(value, dict) else {"output": blocks}}
+
+
+def _shown_response(blocks: Sequence[Json]) -> Json:
+    """Return a result with images; https://ai.google.dev/gemini-api/docs/function-calling."""
+    words = "\n".join(block["text"] for block in blocks if block["type"] == "text")
+    sources = [block["source"] for block in blocks if block["type"] == "image"]
+    images = [
+        {"inlineData": {"mimeType": source["media_type"], "data": source["data"]}}
+        for source in sources
+    ]
+    return {"response": {"output": words}, "parts": images}
+
+
+def _content(turn: Turn) -> Json:
+    return {"role": turn.speaker, "parts": turn.blocks}
+
+
+def _declarations(actions: Sequence[Action]) -> list[Json]:
+    """Return the actions a model may see; one without parameters is declared without."""
+    declarations: list[Json] = []
+    for tool in tools_of(actions):
+        function = tool["function"]
+        declaration: Json = {"name": function["name"], "description": function["description"]}
+        schema = {name: part for name, part in function["parameters"].items() if name != "$schema"}
+        if schema.get("properties") or set(schema) - {"type", "properties", "required"}:
+            declaration["parametersJsonSchema"] = schema
+        declarations.append(declaration)
+    return declarations
+
+
+def _choice(wishes: Parameters) -> Json | None:
+    match wishes.tool_choice:
+        case None:
+            return None
+        case "auto" | "none" as word:
+            return {"mode": word.upper()}
+        case "function":
+            return {"mode": "ANY", "allowedFunctionNames": [chosen_tool(wishes)]}
+        case _:
+            return {"mode": "ANY"}
+
+
+def _settings(wishes: Parameters, traits: Traits, include_thoughts: bool) -> Json:
+    settings: Json = {
+        "temperature": wishes.temperature,
+        "topP": wishes.top_p,
+        "maxOutputTokens": wishes.max_tokens,
+        "stopSequences": list(wishes.stop) if wishes.stop else None,
+        "seed": wishes.seed,
+        "frequencyPenalty": wishes.frequency_penalty,
+        "presencePenalty": wishes.presence_penalty,
+        "thinkingConfig": _thinking(wishes, traits, include_thoughts) or None,
+    }
+    if wishes.response_schema is not None:
+        settings["responseMimeType"] = "application/json"
+        settings["responseJsonSchema"] = dict(wishes.response_schema)
+    return {name: value for name, value in settings.items() if value is not None}
+
+
+def _thinking(wishes: Parameters, traits: Traits, include_thoughts: bool) -> Json:
+    thinking: Json = {"includeThoughts": True} if include_thoughts else {}
+    if (effort := wishes.reasoning_effort) is not None:
+        if traits.thinking == "budget":
+            thinking["thinkingBudget"] = BUDGETS[effort]
+        else:
+            thinking["thinkingLevel"] = effort.upper()
+    return thinking

@@ -1,0 +1,159 @@
+"""Chunks of Gemini's `streamGenerateContent` to events.
+
+https://ai.google.dev/api/generate-content#generatecontentresponse. Each chunk is a whole response
+with the parts that are new. Calls come whole; the stream ends without a last word.
+"""
+
+from typing import Any
+
+import orjson
+
+from copilot_runtime.adapters.assembly import Assembly, ids_in
+from copilot_runtime.adapters.attachments import image_made
+from copilot_runtime.adapters.errors import Service, failed, failure_inside
+from copilot_runtime.adapters.google.request import SIGNER
+from copilot_runtime.adapters.signatures import signed
+from copilot_runtime.adapters.streaming import DONE
+from copilot_runtime.errors import CopilotError
+from copilot_runtime.events import Event, Usage
+from copilot_runtime.interfaces import ChatRequest
+from copilot_runtime.jsontext import loads
+
+Json = dict[str, Any]
+
+_STOPS = {"STOP": "stop", "MAX_TOKENS": "length", "CONTINUATION": "pause"}
+_FAILED = {
+    *("MALFORMED_FUNCTION_CALL", "UNEXPECTED_TOOL_CALL", "TOO_MANY_TOOL_CALLS"),
+    *("MALFORMED_RESPONSE", "MISSING_THOUGHT_SIGNATURE", "OTHER"),
+    *("NO_IMAGE", "IMAGE_OTHER", "PUP_LIMITED_DISABLED"),
+}
+"""The model or Google's service failed: there is no answer, or only a part of one."""
+_FILTERED = {
+    *("SAFETY", "RECITATION", "LANGUAGE", "BLOCKLIST", "PROHIBITED_CONTENT", "SPII"),
+    *("IMAGE_SAFETY", "IMAGE_PROHIBITED_CONTENT", "IMAGE_RECITATION", "MODEL_ARMOR"),
+    *("ESCALATION", "JAILBREAK"),
+}
+
+
+class Generation:
+    """One answer of the model: a `_streaming.Reader`."""
+
+    def __init__(self, request: ChatRequest, service: Service) -> None:
+        self.finished = False
+        self.done = False
+        self.failure: CopilotError | None = None
+        self._service = service
+        self._assembly = Assembly(
+            taken=ids_in(request.messages),
+            names=[action.name for action in request.actions],
+        )
+        self._begun = False
+        self._calls = 0
+        self._model = ""
+        self._stop: str | None = None
+        self._usage: Json = {}
+
+    def read(self, payloads: list[bytes]) -> list[Event]:
+        """Return the events of a block of chunks."""
+        events = self._assembly.events = []
+        try:
+            for payload in payloads:
+                if payload.strip() != DONE:
+                    self._read_one(payload)
+        except CopilotError as error:
+            self.failure = error
+        return events
+
+    def end(self) -> list[Event]:
+        """Return the counts, which every chunk repeats: the last ones are whole."""
+        events = self._assembly.events = []
+        self._assembly.end()  # only here: older models give the reason with every chunk
+        return [*events, _usage(self._model or self._service.model, self._usage, self._stop)]
+
+    def _read_one(self, payload: bytes) -> None:
+        try:
+            chunk = loads(payload)
+        except ValueError as error:
+            raise self._service.unreadable(payload) from error
+        try:
+            # a list is an error in the middle, or an answer that is no stream
+            for one in chunk if isinstance(chunk, list) else (chunk,):
+                self._take(one)
+        except (AttributeError, IndexError, KeyError, TypeError, ValueError) as error:
+            raise self._service.unreadable(payload) from error
+
+    def _take(self, chunk: Json) -> None:
+        if error := chunk.get("error"):
+            raise failure_inside(self._service, error)
+        if not self._begun:
+            self._begun = True
+            self._assembly.begin(chunk.get("responseId") or "")
+        if usage := chunk.get("usageMetadata"):
+            self._usage = {**self._usage, **usage}
+        if model := chunk.get("modelVersion"):
+            self._model = model
+        candidates = chunk.get("candidates")
+        if candidates:
+            candidate = candidates[0]
+            if content := candidate.get("content"):
+                for part in content.get("parts") or ():
+                    self._take_part(part)
+            if reason := candidate.get("finishReason"):
+                self._finish(reason, candidate.get("finishMessage") or "")
+        elif reason := (chunk.get("promptFeedback") or {}).get("blockReason"):
+            raise _blocked(self._service, reason, chunk["promptFeedback"])
+
+    def _take_part(self, part: Json) -> None:
+        assembly = self._assembly
+        text = part.get("text")
+        if text:
+            if part.get("thought"):
+                assembly.reasoning(text)
+            else:
+                assembly.text(text)
+        elif call := part.get("functionCall"):
+            self._take_call(call, part.get("thoughtSignature"))
+            return
+        elif (blob := part.get("inlineData")) and not part.get("thought"):  # else it is a draft
+            assembly.end_block()
+            assembly.events.append(image_made(blob.get("mimeType") or "image/png", blob["data"]))
+        if part.get("thought") and (signature := part.get("thoughtSignature")):
+            assembly.sign(signed(SIGNER, signature))
+
+    def _take_call(self, call: Json, signature: str | None) -> None:
+        at = self._calls
+        self._calls += 1
+        arguments = orjson.dumps(call.get("args") or {}).decode()
+        self._assembly.call(at, call.get("id") or "", call["name"], arguments)
+        if signature:
+            self._assembly.sign_call(at, signed(SIGNER, signature))
+        self._assembly.end_call(at)
+
+    def _finish(self, reason: str, said: str) -> None:
+        if reason in _FILTERED:
+            raise self._service.filtered()
+        if reason in _FAILED:
+            about = f"The model stopped with {reason}. {said}".rstrip()
+            raise failed(self._service, about, 502)
+        self.finished = True
+        stop = _STOPS.get(reason, reason)
+        self._stop = "tool_calls" if self._calls and stop not in ("length", "pause") else stop
+
+
+def _blocked(service: Service, reason: str, feedback: Json) -> CopilotError:
+    said = f"400 The prompt was blocked: {reason}. {feedback.get('blockReasonMessage') or ''}"
+    return failed(service, said.rstrip(), 400, codes=["content_filter"])
+
+
+def _usage(model: str, counts: Json, stop: str | None) -> Usage:
+    thoughts = counts.get("thoughtsTokenCount") or 0
+    of_tools = counts.get("toolUsePromptTokenCount") or 0
+    return Usage(
+        model=model,
+        input_tokens=(counts.get("promptTokenCount") or 0) + of_tools,
+        output_tokens=(counts.get("candidatesTokenCount") or 0) + thoughts,
+        cached_tokens=counts.get("cachedContentTokenCount") or 0,
+        reasoning_tokens=thoughts,
+        provider=SIGNER,
+        stop_reason=stop,
+    )

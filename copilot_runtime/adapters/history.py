@@ -1,0 +1,220 @@
+"""Conversations as providers accept them: nothing unpaired, nothing empty, not too long.
+
+- A call and its result are one `Exchange`, wherever in the history the result stands. Results of
+  no known call and second results are dropped.
+- A call without a result (an action that only draws, a turn that was stopped) keeps its place
+  and gets a result that says so: providers refuse a call without one, and a model that does not
+  see its own call makes it again.
+- Arguments that are no JSON object are wrapped in one, so that the model sees what it wrote.
+- Empty texts of the model and of the system are dropped, and so are states and activities.
+- Thoughts are dropped too, but for those signed by the provider that is asked (see `_signatures`)
+  and followed by what they led to: providers refuse one that a stopped answer ended with.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import assert_never
+
+import orjson
+
+from copilot_runtime.adapters.media import IMAGE_TOKENS, tokens_of
+from copilot_runtime.adapters.signatures import signature_of
+from copilot_runtime.adapters.tools import stand_in
+from copilot_runtime.jsontext import loads
+from copilot_runtime.messages import (
+    ActionExecutionMessage,
+    ActivityMessage,
+    AgentStateMessage,
+    ImageMessage,
+    MediaPart,
+    Message,
+    ReasoningMessage,
+    ResultMessage,
+    TextMessage,
+)
+
+NO_RESULT = "This action returned no result."
+CHARACTERS_PER_TOKEN = 3
+
+_LEAST_RESULT = 2_000
+_INSTRUCTIONS = ("system", "developer")
+
+
+@dataclass(frozen=True, slots=True)
+class Exchange:
+    """A call of the model and what came of it."""
+
+    call: ActionExecutionMessage
+    result: ResultMessage
+
+
+@dataclass(frozen=True, slots=True)
+class Thought:
+    """What the model thought, with the signature its provider wants to see again."""
+
+    id: str
+    content: str
+    signature: str
+
+
+Item = TextMessage | ImageMessage | Exchange | Thought
+"""What a prepared conversation is made of."""
+
+
+def prepared(messages: Sequence[Message], provider: str = "") -> list[Item]:
+    """Return the conversation with every call beside its result and nothing a provider refuses.
+
+    Without a `provider`, there are no thoughts in it.
+    """
+    results = _first_results(messages)
+    seen: set[str] = set()
+    items: list[Item] = []
+    for message in messages:
+        match message:
+            case TextMessage():
+                if _says_something(message):
+                    items.append(message)
+            case ImageMessage():
+                if message.bytes:
+                    items.append(message)
+            case ActionExecutionMessage():
+                if message.id and message.name and message.id not in seen:
+                    seen.add(message.id)
+                    items.append(_exchange(message, results))
+            case ReasoningMessage():
+                if signature := signature_of(message, provider):
+                    items.append(Thought(message.id, message.content, signature))
+            case ResultMessage() | AgentStateMessage() | ActivityMessage():
+                pass
+            case _:
+                assert_never(message)
+    return _without_idle_thoughts(items)
+
+
+def fitted(items: Sequence[Item], tokens: int) -> list[Item]:
+    """Return the part of a conversation that fits, by a cautious estimate.
+
+    What stays in any case: instructions, the last message of the user and all after it. The rest
+    is dropped from its oldest end on, a call never without its result. If what stays is too long
+    already, the longest results are shortened, for a model that does not see its own call makes
+    it again. If it is too long even then, it is sent as it is: the provider knows its limits.
+    """
+    limit = tokens * CHARACTERS_PER_TOKEN
+    sizes = [_size(item) for item in items]
+    if sum(sizes) <= limit:
+        return list(items)
+    turn = last_turn(items)
+    kept = {at for at, item in enumerate(items) if at >= turn or _instructs(item)}
+    left = limit - sum(sizes[at] for at in kept)
+    if left < 0:
+        return _shortened([items[at] for at in sorted(kept)], -left)
+    for at in reversed(range(turn)):
+        if at in kept:
+            continue
+        left -= sizes[at]
+        if left < 0:
+            break
+        kept.add(at)
+    return [items[at] for at in sorted(kept)]
+
+
+def last_turn(items: Sequence[Item]) -> int:
+    """Return where the last message of the user is, or the last item of all."""
+    for at in reversed(range(len(items))):
+        item = items[at]
+        if isinstance(item, TextMessage | ImageMessage) and item.role == "user":
+            return at
+    return len(items) - 1
+
+
+def _first_results(messages: Iterable[Message]) -> Mapping[str, ResultMessage]:
+    results: dict[str, ResultMessage] = {}
+    for message in messages:
+        if isinstance(message, ResultMessage):
+            results.setdefault(message.call_id, message)
+    return results
+
+
+def _without_idle_thoughts(items: Sequence[Item]) -> list[Item]:
+    """Return all but the thoughts after which the model neither spoke nor called."""
+    kept: list[Item] = []
+    acted = False
+    for item in reversed(items):
+        match item:
+            case Exchange():
+                acted = True
+            case TextMessage(role="system" | "developer"):
+                pass
+            case TextMessage() | ImageMessage():
+                acted = item.role == "assistant"
+            case Thought():
+                if not acted:
+                    continue
+            case _:
+                assert_never(item)
+        kept.append(item)
+    return kept[::-1]
+
+
+def _says_something(message: TextMessage) -> bool:
+    if message.role == "tool":  # a text answers no call
+        return False
+    return message.role == "user" or bool(message.content.strip())
+
+
+def _exchange(call: ActionExecutionMessage, results: Mapping[str, ResultMessage]) -> Exchange:
+    arguments, name = _json_object(call.arguments), stand_in(call.name)
+    if (arguments, name) != (call.arguments, call.name):
+        call = replace(call, arguments=arguments, name=name)
+    result = results.get(call.id) or ResultMessage(
+        id=f"result-{call.id}", call_id=call.id, name=call.name, result=NO_RESULT
+    )
+    return Exchange(call, result)
+
+
+def _json_object(arguments: str) -> str:
+    if not arguments.strip():
+        return "{}"
+    try:
+        if isinstance(loads(arguments.encode()), dict):
+            return arguments
+    except ValueError:
+        arguments = arguments.encode(errors="replace").decode()
+    return orjson.dumps({"unreadable": arguments}).decode()
+
+
+def _size(item: Item) -> int:
+    match item:
+        case TextMessage():
+            return len(item.content) + _media_size(item)
+        case ImageMessage():
+            return IMAGE_TOKENS * CHARACTERS_PER_TOKEN
+        case Exchange():
+            return len(item.call.name) + len(item.call.arguments) + len(item.result.result)
+        case Thought():
+            return len(item.content) or len(item.signature) // 2
+        case _:
+            assert_never(item)
+
+
+def _media_size(message: TextMessage) -> int:
+    media = (part for part in message.parts if isinstance(part, MediaPart))
+    return sum(map(tokens_of, media)) * CHARACTERS_PER_TOKEN
+
+
+def _instructs(item: Item) -> bool:
+    return isinstance(item, TextMessage) and item.role in _INSTRUCTIONS
+
+
+def _shortened(items: list[Item], excess: int) -> list[Item]:
+    """Take `excess` characters out of the results, from the longest first."""
+    exchanges = [(at, item) for at, item in enumerate(items) if isinstance(item, Exchange)]
+    for at, exchange in sorted(exchanges, key=lambda pair: -len(pair[1].result.result)):
+        text = exchange.result.result
+        cut = min(excess, len(text) - _LEAST_RESULT)
+        if cut <= 0:
+            break
+        note = f"… ({cut} characters left out)"
+        items[at] = replace(exchange, result=replace(exchange.result, result=text[:-cut] + note))
+        excess -= cut
+    return items

@@ -1,0 +1,140 @@
+"""Any chat model or runnable of LangChain, and any function that answers as one does."""
+
+from collections.abc import AsyncGenerator, Callable
+from contextlib import aclosing
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, cast
+
+from copilot_runtime.adapters.capabilities import Lacks, Unsupported
+from copilot_runtime.adapters.context_window import Window
+from copilot_runtime.adapters.errors import Service
+from copilot_runtime.adapters.langchain.invoke import called, in_time, understood
+from copilot_runtime.adapters.langchain.request import (
+    PROVIDER,
+    Asked,
+    asked_of,
+    bound_to,
+    with_wishes,
+)
+from copilot_runtime.adapters.langchain.stream import Chunks
+from copilot_runtime.errors import ConfigurationFailed, CopilotError, MissingPackage
+from copilot_runtime.interfaces import ChatRequest, Events
+
+if TYPE_CHECKING:
+    from langchain_core.runnables import Runnable
+
+Function = Callable[[Asked], Any]
+
+NAME = "LangChain"
+
+
+class LangChainAdapter:
+    """Asks a chat model, a runnable, or a function.
+
+    A chat model gets tools and parameters too, and may be given by a name such as
+    `openai:gpt-4o`, for the package `langchain`. A runnable gets the messages, or what `prompt`
+    makes of the question. A function returns text, a message, or an (async) iterator of them, and
+    may be async. `idle_timeout` is in seconds; connections and retries are the model's own.
+    """
+
+    def __init__(
+        self,
+        model: "Runnable[Any, Any] | Function | str",
+        *,
+        prompt: Callable[[Asked], Any] | None = None,
+        unsupported: Unsupported = "warn",
+        context_tokens: int | None = None,
+        first_token_timeout: float | None = None,
+        idle_timeout: float = 120.0,
+    ) -> None:
+        self.model: Any = _made(model) if isinstance(model, str) else model
+        self.prompt = prompt
+        self.unsupported: Unsupported = unsupported
+        self._window = Window("", context_tokens)
+        self.first_token_timeout = first_token_timeout
+        self.idle_timeout = idle_timeout
+
+    async def stream(self, request: ChatRequest) -> Events:
+        """Ask the model; yield its answer as it comes."""
+        name = request.parameters.model or _name_of(self.model)
+        lacks = Lacks(PROVIDER, NAME, name, self.unsupported)
+        chunks = self._asked(request, await self._window.of(name, request), lacks)
+        for warning in lacks.warnings:
+            yield warning
+        service = Service(NAME, name, _secret_of(self.model))
+        answer = Chunks(request, service)
+        try:
+            async with aclosing(
+                in_time(chunks, answer.read, NAME, self.first_token_timeout, self.idle_timeout)
+            ) as events:
+                async for event in events:
+                    yield event
+        except CopilotError:
+            raise
+        except Exception as error:
+            if (known := understood(error, service)) is None:
+                raise
+            raise known from error
+        for event in answer.end():
+            yield event
+        if answer.filtered:
+            raise service.filtered()
+
+    async def aclose(self) -> None:
+        """Do nothing: the connections are the model's own."""
+
+    def _asked(self, request: ChatRequest, window: int, lacks: Lacks) -> AsyncGenerator[Any, None]:
+        """Return what the model will yield."""
+        wishes = lacks.without(request.parameters)
+        asked = asked_of(request, wishes, window)
+        model = self.model
+        if not hasattr(model, "astream"):
+            return called(cast("Function", model), asked)
+        given = self.prompt(asked) if self.prompt else asked.messages
+        config = {"configurable": {"thread_id": request.thread_id}} if request.thread_id else None
+        if not hasattr(model, "bind_tools"):
+            if asked.tools:
+                lacks.leave_out("calls", "A chain has no tools but its own.")
+            return model.astream(given, config)
+        model = with_wishes(model, wishes, lacks)
+        stop = {"stop": [*wishes.stop]} if wishes.stop else {}
+        return bound_to(model, asked, lacks).astream(given, config, **stop)
+
+
+def _made(name: str) -> Any:
+    """Return the chat model of that name, as the package `langchain` makes it."""
+    try:
+        module = import_module("langchain.chat_models")
+    except ImportError as error:
+        raise MissingPackage("A chat model by its name", "langchain") from error
+    try:
+        return module.init_chat_model(name)
+    except ImportError as error:
+        raise MissingPackage(f"The chat model {name!r}", _package_missed_by(error)) from error
+    except ValueError as error:
+        raise ConfigurationFailed(
+            f"LangChain knows no chat model {name!r}.", hint=str(error) or None
+        ) from error
+
+
+def _package_missed_by(error: ImportError) -> str:
+    """Return the package to install; LangChain's own sentence names it, Python's the module."""
+    cause = error if error.name else error.__cause__
+    module = getattr(cause, "name", None) or "langchain"
+    return str(module).partition(".")[0].replace("_", "-")
+
+
+def _name_of(model: Any) -> str:
+    """Return the name of the model in a chat model, or that of its class."""
+    for field in ("model_name", "model", "model_id"):
+        if isinstance(name := getattr(model, field, None), str):
+            return name
+    return getattr(model, "__name__", type(model).__name__)
+
+
+def _secret_of(model: Any) -> str | None:
+    """Return the key in a chat model; its provider may repeat it in an error."""
+    for value in getattr(model, "__dict__", {}).values():
+        if callable(tell := getattr(value, "get_secret_value", None)):
+            return str(tell())
+    return None

@@ -1,0 +1,102 @@
+"""Chunks of a model that is a Python object: in time, from functions too, with errors we know."""
+
+import asyncio
+import inspect
+from collections.abc import AsyncGenerator, AsyncIterable, Callable, Iterator, Mapping, Sequence
+from typing import Any, cast
+
+from copilot_runtime.adapters.errors import Service, failed, request_id_in
+from copilot_runtime.concurrency import call
+from copilot_runtime.errors import CopilotError, NetworkError, RunStalled
+from copilot_runtime.events import Event
+from copilot_runtime.http.retries import asked_wait
+
+_END = object()
+
+
+async def in_time(
+    chunks: AsyncGenerator[Any, None],
+    read: Callable[[Any], Sequence[Event]],
+    name: str,
+    first: float | None,
+    idle: float,
+) -> AsyncGenerator[Event, None]:
+    """Yield the events that `read` makes of the chunks. Raises `RunStalled` for a silence.
+
+    `first` is the time for the first event, `idle` that for each chunk, in seconds.
+    """
+    now = asyncio.get_running_loop().time
+    deadline = None if first is None else now() + first
+    try:
+        while True:
+            until = now() + idle
+            hasty = deadline is not None and deadline < until
+            limit = asyncio.timeout_at(deadline if hasty else until)
+            try:
+                async with limit:
+                    chunk = await anext(chunks)
+            except StopAsyncIteration:
+                return
+            except TimeoutError as error:
+                if not limit.expired():  # the model's own
+                    raise
+                what, option, seconds = (
+                    ("first word", "first_token", first) if hasty else ("answer", "idle", idle)
+                )
+                raise RunStalled(
+                    f"{name} error: No {what} for {seconds:g} seconds.",
+                    kind="APIConnectionTimeoutError",
+                    hint=f"Raise {option}_timeout if the model may think that long.",
+                ) from error
+            for event in read(chunk):
+                deadline = None
+                yield event
+    finally:
+        await chunks.aclose()
+
+
+async def called(function: Callable[..., Any], asked: Any) -> AsyncGenerator[Any, None]:
+    """Yield what a function returns: one answer, or its pieces."""
+    answer = (
+        function(asked) if inspect.isasyncgenfunction(function) else await call(function, asked)
+    )
+    if isinstance(answer, AsyncIterable):
+        async for piece in cast("AsyncIterable[Any]", answer):
+            yield piece
+    elif isinstance(answer, Iterator):
+        pieces = cast("Iterator[Any]", answer)
+        while (piece := await asyncio.to_thread(next, pieces, _END)) is not _END:
+            yield piece
+    else:
+        yield answer
+
+
+def understood(error: Exception, service: Service) -> CopilotError | None:
+    """Return our error for one of a provider's client, or None if it tells nothing."""
+    response: Any = getattr(error, "response", None)
+    code: Any = getattr(error, "code", None)
+    status: Any = getattr(error, "status_code", None) or getattr(response, "status_code", None)
+    headers: Mapping[str, str] = getattr(response, "headers", None) or {}
+    match response:
+        case {"ResponseMetadata": {"HTTPStatusCode": status}, "Error": {"Code": code}}:
+            pass  # botocore's
+        case _ if status is None:
+            status = code  # Google's
+        case _:
+            pass
+    if isinstance(status, int) and 400 <= status < 600:
+        return failed(
+            service,
+            str(error),
+            status,
+            request_id=request_id_in(headers),
+            retry_after=asked_wait(headers),
+            codes=[code],
+        )
+    kind = type(error).__name__
+    message = f"{service.name} error: {error}"
+    if isinstance(error, TimeoutError) or "Timeout" in kind:
+        return RunStalled(message, kind=kind)
+    if isinstance(error, OSError) or "Connect" in kind or "RemoteProtocol" in kind:
+        return NetworkError(message, kind=kind)
+    return None

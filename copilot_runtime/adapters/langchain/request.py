@@ -1,0 +1,216 @@
+"""A chat request in LangChain's words: messages, tools, and the fields of a chat model."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from inspect import signature
+from typing import TYPE_CHECKING, Any, cast
+
+import orjson
+
+from copilot_runtime.adapters.attachments import image_parts, parts_of
+from copilot_runtime.adapters.capabilities import Lacks
+from copilot_runtime.adapters.history import (
+    CHARACTERS_PER_TOKEN,
+    Exchange,
+    Item,
+    Thought,
+    fitted,
+    last_turn,
+    prepared,
+)
+from copilot_runtime.adapters.json_body import dumped
+from copilot_runtime.adapters.media import Media
+from copilot_runtime.adapters.parallel_calls import answers_of
+from copilot_runtime.adapters.tools import chosen_tool, tools_of
+from copilot_runtime.interfaces import ChatRequest, Parameters
+from copilot_runtime.jsontext import loads
+from copilot_runtime.messages import ImageMessage, Message, TextMessage
+
+if TYPE_CHECKING:
+    from langchain_core.messages import BaseMessage
+
+Json = dict[str, Any]
+
+PROVIDER = "langchain"
+
+_NO_CHOICE = "This chat model lets nobody choose among its tools."
+
+FIELDS: Mapping[str, Sequence[str]] = {
+    "model": ("model_name", "model", "model_id"),
+    "temperature": ("temperature",),
+    "top_p": ("top_p",),
+    "max_tokens": ("max_tokens", "max_output_tokens", "num_predict", "max_new_tokens"),
+    "seed": ("seed",),
+    "frequency_penalty": ("frequency_penalty",),
+    "presence_penalty": ("presence_penalty",),
+    "reasoning_effort": ("reasoning_effort",),
+}
+"""Wish → how chat models call it; the first one that a model has counts."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Asked:
+    """What a function is asked, or the `prompt` of a chain is made of.
+
+    `tools` are in OpenAI's words, which `bind_tools` takes.
+    """
+
+    messages: "Sequence[BaseMessage]"
+    tools: Sequence[Json]
+    parameters: Parameters
+    thread_id: str
+    run_id: str
+
+
+def asked_of(request: ChatRequest, wishes: Parameters, context_tokens: int) -> Asked:
+    """Return the question, trimmed to that window."""
+    tools = tools_of(request.actions)
+    room = context_tokens - len(dumped(tools)) // CHARACTERS_PER_TOKEN
+    items = fitted(prepared(request.messages, PROVIDER), room)
+    return Asked(
+        messages=messages_for(items, request.messages),
+        tools=tools,
+        parameters=wishes,
+        thread_id=request.thread_id,
+        run_id=request.run_id,
+    )
+
+
+def messages_for(items: Sequence[Item], messages: Sequence[Message]) -> "list[BaseMessage]":
+    """Return LangChain's messages of a prepared conversation, which was made of `messages`."""
+    from langchain_core.messages import AIMessage, HumanMessage, SystemMessage, ToolMessage
+
+    said: list[BaseMessage] = []
+    results: list[BaseMessage] = []  # of the calls in the last message
+    thoughts: list[Json] = []
+    answers = answers_of(messages)
+    answer = ""
+    turn = last_turn(items)
+    for at, item in enumerate(items):
+        if isinstance(item, Thought):
+            thoughts.append(_thought(item))
+            continue
+        if results and not (isinstance(item, Exchange) and answers[item.call.id] == answer):
+            said += results
+            results = []
+        match item:
+            case TextMessage(role="user") | ImageMessage():
+                said.append(HumanMessage(content=cast("Any", _content(item, new=at >= turn))))
+            case TextMessage(role="system" | "developer"):
+                said.append(SystemMessage(content=item.content))
+            case TextMessage():
+                content = [*thoughts, {"type": "text", "text": item.content}]
+                said.append(AIMessage(content=cast("Any", content if thoughts else item.content)))
+            case Exchange(call, result):
+                speaker = said[-1] if said else None
+                if not isinstance(speaker, AIMessage) or thoughts:
+                    speaker = AIMessage(content=cast("Any", thoughts or ""))
+                    said.append(speaker)
+                answer = answers[call.id]
+                speaker.tool_calls.append(
+                    {
+                        "type": "tool_call",
+                        "id": call.id,
+                        "name": call.name,
+                        "args": loads(call.arguments.encode()),
+                    }
+                )
+                results.append(
+                    ToolMessage(
+                        content=result.result or (f"Error: {result.error}" if result.error else ""),
+                        tool_call_id=call.id,
+                        name=call.name,
+                        status="error" if result.error else "success",
+                    )
+                )
+        thoughts = []
+    return [*said, *results]
+
+
+def with_wishes(model: Any, wishes: Parameters, lacks: Lacks) -> Any:
+    """Return a copy of the chat model that has the wishes in its fields."""
+    known = cast("Mapping[str, Any]", getattr(type(model), "model_fields", {}))
+    changed: Json = {}
+    for wish, names in FIELDS.items():
+        value = getattr(wishes, wish)
+        if value is None:
+            continue
+        if field := next((name for name in names if name in known), None):
+            changed[field] = value
+        else:
+            lacks.leave_out(wish, f"{type(model).__name__} has no such field.")
+    return model.model_copy(update=changed) if changed else model
+
+
+def bound_to(model: Any, asked: Asked, lacks: Lacks) -> Any:
+    """Return the chat model with its tools, and with the choice among them."""
+    wishes = asked.parameters
+    if not asked.tools or wishes.tool_choice == "none":
+        return model
+    takes = signature(model.bind_tools).parameters
+    options: Json = {}
+    if choice := choice_of(wishes):
+        if "tool_choice" in takes:
+            options["tool_choice"] = choice
+        else:
+            lacks.leave_out(f"tool_choice_{wishes.tool_choice}", _NO_CHOICE)
+    if wishes.parallel_tool_calls is not None:
+        if "parallel_tool_calls" in takes:
+            options["parallel_tool_calls"] = wishes.parallel_tool_calls
+        else:
+            lacks.leave_out("parallel_tool_calls", "This chat model has no setting for it.")
+    try:
+        return model.bind_tools(asked.tools, **options)
+    except NotImplementedError:
+        lacks.leave_out("calls", "This chat model takes no tools.")
+        return model
+
+
+def choice_of(wishes: Parameters) -> str | None:
+    """Return the choice of tools as `bind_tools` takes it. Raises `Misuse` without a name."""
+    match wishes.tool_choice:
+        case "required":
+            return "any"
+        case "function":
+            return chosen_tool(wishes)
+        case choice:
+            return choice
+
+
+def _content(message: TextMessage | ImageMessage, *, new: bool) -> str | list[Json]:
+    if isinstance(message, ImageMessage):
+        parts = image_parts(message, _shown, new=new)
+    else:
+        parts = parts_of(message, _shown, new=new)
+    if all("type" not in part for part in parts):
+        return message.content if isinstance(message, TextMessage) else ""
+    return [part if "type" in part else {"type": "text", **part} for part in parts]
+
+
+def _shown(media: Media) -> Json | str:
+    """Return a standard content block, which each chat model translates for its provider."""
+    kind = "file" if media.kind == "document" else media.kind
+    block: Json = {"type": kind}
+    if media.id:
+        block["file_id"] = media.id
+    elif media.url:
+        block["url"] = media.url
+    else:
+        block |= {"base64": media.data, "mime_type": media.mime_type or _USUAL[media.kind]}
+    if media.filename:
+        block["extras"] = {"filename": media.filename}
+    return block
+
+
+_USUAL = {
+    "image": "image/png",
+    "audio": "audio/wav",
+    "video": "video/mp4",
+    "document": "application/pdf",
+}
+
+
+def _thought(thought: Thought) -> Json:
+    """Return the block as the model had sent it: see `_langchain_chunks`."""
+    block: Json = orjson.loads(thought.signature)
+    return {**block, block.get("type", "reasoning"): thought.content}

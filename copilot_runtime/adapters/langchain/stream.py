@@ -1,0 +1,212 @@
+"""What LangChain's chat models and runnables yield, to our events.
+
+Chat models yield `AIMessageChunk`, chains whatever their last step makes: text, messages, objects.
+"""
+
+from collections.abc import Mapping
+from typing import Any, cast
+
+import orjson
+
+from copilot_runtime.adapters.assembly import Assembly, ids_in
+from copilot_runtime.adapters.errors import Service
+from copilot_runtime.adapters.langchain.request import PROVIDER
+from copilot_runtime.adapters.signatures import signed
+from copilot_runtime.events import Custom, Event, Usage
+from copilot_runtime.interfaces import ChatRequest
+from copilot_runtime.jsontext import whole
+
+Json = dict[str, Any]
+
+STOP_REASONS = {
+    "completed": "stop",
+    "content_filter": "content_filter",
+    "content_filtered": "content_filter",
+    "end_turn": "stop",
+    "function_call": "tool_calls",
+    "length": "length",
+    "max_tokens": "length",
+    "model_context_window_exceeded": "length",
+    "pause_turn": "pause",
+    "refusal": "refusal",
+    "safety": "content_filter",
+    "stop": "stop",
+    "stop_sequence": "stop",
+    "tool_calls": "tool_calls",
+    "tool_use": "tool_calls",
+}
+"""The words of all providers, in lower case → ours."""
+
+_REASONS = ("finish_reason", "stop_reason", "done_reason", "stopReason")
+_TEXTS = ("output", "answer", "content", "text", "result", "response")
+_THOUGHTS = ("thinking", "reasoning", "reasoning_content")
+_PASSING = ("type", "index", *_THOUGHTS)
+_ROLES = ("ai", "assistant", "AIMessageChunk")
+
+
+class Chunks:
+    """One answer, made of whatever is yielded."""
+
+    def __init__(self, request: ChatRequest, service: Service) -> None:
+        self._service = service
+        self._assembly = Assembly(
+            taken=ids_in(request.messages),
+            names=[action.name for action in request.actions],
+        )
+        self._begun = False
+        self._thought: tuple[Any, Json] | None = None  # index, and what is kept of the block
+        self._usage: Json = {}
+        self._model = service.model
+        self._stop: str | None = None
+
+    def read(self, chunk: Any) -> list[Event]:
+        """Return the events of one chunk."""
+        events = self._assembly.events = []
+        self._take(chunk)
+        return events
+
+    def end(self) -> list[Event]:
+        """Return what is left to say after the last chunk. Raises `Refused` for a filtered one."""
+        events = self._assembly.events = []
+        self._end_thought()
+        self._assembly.end()
+        if self._stop == "length":
+            events.append(Custom(name="finish_reason", value="length"))
+        if self._usage or self._stop:
+            events.append(self._counted())
+        return events
+
+    @property
+    def filtered(self) -> bool:
+        """Whether the provider stopped the answer."""
+        return self._stop in ("content_filter", "refusal")
+
+    def _take(self, chunk: Any) -> None:
+        match chunk:
+            case None:
+                pass
+            case str():
+                self._take_text(chunk)
+            case Mapping():
+                self._take_object(cast("Mapping[str, Any]", chunk))
+            case list():
+                self._take_last(cast("list[Any]", chunk))
+            case _ if getattr(chunk, "type", None) in _ROLES:
+                self._take_message(chunk)
+            case _ if getattr(chunk, "type", None) and hasattr(chunk, "content"):
+                pass  # what was asked, and results of tools: in the conversation already
+            case _ if hasattr(chunk, "model_dump_json"):
+                self._take_text(chunk.model_dump_json())
+            case _:
+                self._take_text(str(chunk))
+
+    def _take_text(self, text: str) -> None:
+        if text:
+            self._end_thought()
+            self._assembly.text(whole(text))
+
+    def _take_object(self, value: Mapping[str, Any]) -> None:
+        """Take the answer out of an object; one that has none is the answer itself, as JSON."""
+        if messages := value.get("messages"):
+            self._take_last(messages)
+            return
+        for name in _TEXTS:
+            if name in value:
+                self._take(value[name])
+                return
+        self._take_text(orjson.dumps(value, default=str).decode())
+
+    def _take_last(self, values: Any) -> None:
+        """Take the last of several messages: it is the answer."""
+        if values:
+            self._take(values[-1])
+
+    def _take_message(self, chunk: Any) -> None:
+        if not self._begun:
+            self._begun = True
+            self._assembly.begin(chunk.id or "")
+        if thought := chunk.additional_kwargs.get("reasoning_content"):
+            self._assembly.reasoning(whole(str(thought)))
+        if isinstance(chunk.content, str):
+            self._take_text(chunk.content)
+        else:
+            for block in chunk.content:
+                self._take_block(block)
+        for call in _calls_in(chunk):
+            self._end_thought()
+            self._assembly.call(*call)
+        self._count(chunk.usage_metadata or {})
+        self._finish(chunk.response_metadata)
+
+    def _take_block(self, block: str | Json) -> None:
+        if isinstance(block, str):
+            self._take_text(block)
+        elif block.get("type") in ("text", "output_text"):
+            self._take_text(block.get("text") or "")
+        elif block.get("type") in _THOUGHTS:
+            self._take_thought(block)
+
+    def _take_thought(self, block: Json) -> None:
+        index = block.get("index")
+        if self._thought is None or self._thought[0] != index:
+            self._end_thought()
+            self._thought = (index, {"type": block["type"]})
+        words = next((block[name] for name in _THOUGHTS if block.get(name)), "")
+        if isinstance(words, str) and words:
+            self._assembly.reasoning(whole(words))
+        kept = self._thought[1]
+        for name, value in block.items():
+            if name not in _PASSING and value is not None:
+                known = kept.get(name)
+                both = isinstance(known, str) and isinstance(value, str) and name == "signature"
+                kept[name] = f"{known}{value}" if both else value
+
+    def _end_thought(self) -> None:
+        """Sign a thought with all that came with it, so that it can go back as it came."""
+        if self._thought is None:
+            return
+        kept, self._thought = self._thought[1], None
+        if len(kept) > 1:
+            self._assembly.sign(signed(PROVIDER, orjson.dumps(kept, default=str).decode()))
+        self._assembly.end_block()
+
+    def _count(self, usage: Json) -> None:
+        """Add counts: those of all chunks together are those of the answer."""
+        into: Json = usage.get("input_token_details") or {}
+        out: Json = usage.get("output_token_details") or {}
+        counts = {
+            "input_tokens": usage.get("input_tokens"),
+            "output_tokens": usage.get("output_tokens"),
+            "cached_tokens": into.get("cache_read"),
+            "reasoning_tokens": out.get("reasoning"),
+        }
+        for name, count in counts.items():
+            if count:
+                self._usage[name] = self._usage.get(name, 0) + count
+
+    def _finish(self, metadata: Json) -> None:
+        self._model = metadata.get("model_name") or metadata.get("model") or self._model
+        for name in _REASONS:
+            if isinstance(reason := metadata.get(name), str) and reason:
+                self._stop = STOP_REASONS.get(reason.lower(), reason)
+
+    def _counted(self) -> Usage:
+        return Usage(model=self._model, provider=PROVIDER, stop_reason=self._stop, **self._usage)
+
+
+def _calls_in(message: Any) -> list[tuple[int | None, str, str, str]]:
+    """Return the pieces of calls: index, id, name, arguments."""
+    if pieces := getattr(message, "tool_call_chunks", None):
+        return [
+            (
+                piece.get("index"),
+                piece.get("id") or "",
+                piece.get("name") or "",
+                whole(piece["args"] or ""),
+            )
+            for piece in pieces
+        ]
+    return [
+        (None, call.get("id") or "", call["name"], orjson.dumps(call["args"], default=str).decode())
+        for call in message.tool_calls
+    ]

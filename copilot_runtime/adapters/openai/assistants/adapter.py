@@ -1,0 +1,184 @@
+"""Assistants, threads and runs: an API that OpenAI itself closed on 26 August 2026.
+
+It is for servers that still speak it; what OpenAI offers instead is
+`OpenAIAdapter(api="responses")`. https://developers.openai.com/api/docs/deprecations
+"""
+
+import asyncio
+import re
+from collections import OrderedDict
+from collections.abc import Mapping, Sequence
+from contextlib import aclosing, suppress
+
+from copilot_runtime.adapters.api_key import ApiKey
+from copilot_runtime.adapters.capabilities import Lacks, Unsupported
+from copilot_runtime.adapters.errors import Service
+from copilot_runtime.adapters.json_body import dumped
+from copilot_runtime.adapters.openai.assistants.request import (
+    Json,
+    Place,
+    beginning_of,
+    continuation_of,
+    outputs_for,
+)
+from copilot_runtime.adapters.openai.assistants.stream import EXTENSION, AssistantRun
+from copilot_runtime.adapters.openai.auth import Access
+from copilot_runtime.adapters.streaming import answered
+from copilot_runtime.errors import ConfigurationFailed, CopilotError
+from copilot_runtime.http.client import Upstream
+from copilot_runtime.http.sse import Frames
+from copilot_runtime.interfaces import ChatRequest, Events
+
+NAME = "OpenAI Assistants"
+
+_OVER = ("completed", "incomplete", "failed", "expired", "cancelled")
+_KEPT = 10_000
+"""How many conversations are remembered."""
+
+_ID = re.compile(r"[\w-]+", re.ASCII)
+
+_BUILT_IN = ("code_interpreter", "file_search")
+
+
+class OpenAIAssistantsAdapter:
+    """Asks an assistant on a server that speaks the Assistants API, version 2.
+
+    The server keeps the conversation: only what is new is sent. Where it stands is remembered
+    here, and by CopilotKit v1 clients in the extension `openaiAssistantAPI`, whose ids are as
+    good as a key to the thread. When nobody remembers, or a run was broken off, a new thread
+    begins with the whole conversation. `tools` are the assistant's built-in ones, to be named
+    where actions are. The application's instructions take the place of the assistant's, as in
+    CopilotKit. Times are in seconds.
+    """
+
+    def __init__(
+        self,
+        assistant_id: str,
+        *,
+        base_url: str | None = None,
+        api_key: ApiKey | None = None,
+        tools: Sequence[str] = _BUILT_IN,
+        headers: Mapping[str, str] | None = None,
+        unsupported: Unsupported = "warn",
+        connect_timeout: float = 10.0,
+        first_token_timeout: float | None = None,
+        idle_timeout: float = 120.0,
+        max_retries: int = 2,
+    ) -> None:
+        self.assistant_id = assistant_id
+        self.tools = tuple(tools)
+        self.unsupported: Unsupported = unsupported
+        self.first_token_timeout = first_token_timeout
+        self._access = Access(api_key, base_url)
+        if self._access.official and base_url is None:
+            raise ConfigurationFailed(
+                "OpenAI closed its Assistants API on 26 August 2026.",
+                hint="Use OpenAIAdapter(api='responses'), or pass the base_url of a server "
+                "that still speaks it.",
+            )
+        self._headers = {
+            "content-type": "application/json",
+            "accept": "text/event-stream, application/json",
+            "accept-encoding": "identity",
+            "user-agent": "copilot-runtime",
+            "openai-beta": "assistants=v2",
+            **{name.lower(): value for name, value in (headers or {}).items()},
+        }
+        self._upstream = Upstream(
+            NAME,
+            connect_timeout=connect_timeout,
+            idle_timeout=idle_timeout,
+            max_retries=max_retries,
+        )
+        self._places: OrderedDict[tuple[str | None, str], Place] = OrderedDict()
+        self._cancelling: set[asyncio.Task[None]] = set()
+
+    async def stream(self, request: ChatRequest) -> Events:
+        """Go on in the thread, or begin one; yield the answer as it comes."""
+        granted = await self._access.enter()
+        headers = {**self._headers, **granted.headers}
+        lacks = Lacks("openai_assistants", NAME, self.assistant_id, self.unsupported)
+        known = self._take_place(request)
+        place = known or await self._recalled(request, headers)
+        path, body = self._next(request, place, lacks)
+        for warning in lacks.warnings:
+            yield warning
+        service = Service(NAME, self.assistant_id, granted.secret, "a stream of thread events")
+        run = AssistantRun(request, service)
+        events = answered(
+            self._upstream.post(self._access.url(path), dumped(body), headers),
+            lambda: (run, Frames()),
+            service,
+            first_token_timeout=self.first_token_timeout,
+        )
+        try:
+            async with aclosing(events):
+                async for event in events:
+                    yield event
+        finally:
+            if run.place is None:  # nothing has begun
+                self._keep(request, known)
+            elif run.finished:
+                self._keep(request, run.place)
+            elif run.failure is None:
+                self._cancel(run.place, headers)
+
+    async def aclose(self) -> None:
+        """Close the connections."""
+        for task in self._cancelling:
+            task.cancel()
+        await asyncio.gather(*self._cancelling, return_exceptions=True)
+        await self._upstream.aclose()
+
+    def _next(self, request: ChatRequest, place: Place | None, lacks: Lacks) -> tuple[str, Json]:
+        """Return where to send what."""
+        if place is not None:
+            if place.waiting:
+                if outputs := outputs_for(request, place.waiting):
+                    return f"{_path(place)}/submit_tool_outputs", outputs
+                # the person went on without the results: that thread waits in vain
+            elif body := continuation_of(request, self.assistant_id, self.tools, lacks):
+                return f"threads/{place.thread_id}/runs", body
+        return "threads/runs", beginning_of(request, self.assistant_id, self.tools, lacks)
+
+    def _take_place(self, request: ChatRequest) -> Place | None:
+        """Return where the conversation stands; forgotten unless this run ends well."""
+        return self._places.pop((request.user, request.thread_id), None)
+
+    def _keep(self, request: ChatRequest, place: Place | None) -> None:
+        if request.thread_id and place is not None:
+            self._places[request.user, request.thread_id] = place
+            if len(self._places) > _KEPT:
+                self._places.popitem(last=False)
+
+    async def _recalled(self, request: ChatRequest, headers: Mapping[str, str]) -> Place | None:
+        """Return where the client says that the conversation stands, if it can go on there."""
+        said = request.extensions.get(EXTENSION) or {}
+        thread, run = said.get("threadId") or "", said.get("runId") or ""
+        if not _ID.fullmatch(thread) or not _ID.fullmatch(run or "-"):
+            return None  # a client's word must not become another path
+        if not run:
+            return Place(thread)
+        url = self._access.url(_path(Place(thread, run)))
+        reply = await self._upstream.request_json("GET", url, None, headers)
+        found = reply.body if reply.status == 200 and isinstance(reply.body, dict) else {}
+        if found.get("status") == "requires_action":
+            calls = found["required_action"]["submit_tool_outputs"]["tool_calls"]
+            return Place(thread, run, frozenset(call["id"] for call in calls))
+        return Place(thread, run) if found.get("status") in _OVER else None
+
+    def _cancel(self, place: Place, headers: Mapping[str, str]) -> None:
+        """Stop a run nobody listens to: unlike other APIs, this one goes on without a listener."""
+
+        async def ask() -> None:
+            url = self._access.url(f"{_path(place)}/cancel")
+            with suppress(CopilotError):
+                await self._upstream.request_json("POST", url, {}, headers)
+
+        task = asyncio.create_task(ask(), name=f"cancel:{place.run_id}")
+        self._cancelling.add(task)
+        task.add_done_callback(self._cancelling.discard)
+
+
+def _path(place: Place) -> str:
+    return f"threads/{place.thread_id}/runs/{place.run_id}"

@@ -1,0 +1,140 @@
+"""Events of the Assistants API to ours.
+
+https://developers.openai.com/api/reference/resources/beta/subresources/assistants/streaming-events.
+The `object` of an event says what it is, and the `status` of a run how it goes.
+"""
+
+from typing import Any
+
+from copilot_runtime.adapters.assembly import Assembly, ids_in
+from copilot_runtime.adapters.errors import Service, failure_inside
+from copilot_runtime.adapters.openai.assistants.request import Place
+from copilot_runtime.errors import CopilotError
+from copilot_runtime.events import Custom, Event, Usage
+from copilot_runtime.interfaces import ChatRequest
+from copilot_runtime.jsontext import loads
+
+EXTENSION = "openaiAssistantAPI"
+"""The extension by which CopilotKit v1 clients remember thread and run."""
+
+_STOPS = {"completed": "stop", "requires_action": "tool_calls", "incomplete": "length"}
+_FAILURES = {"failed", "expired", "cancelled"}
+
+
+class AssistantRun:
+    """One part of a run: up to its end, or until it waits for results. A `_streaming.Reader`."""
+
+    def __init__(self, request: ChatRequest, service: Service) -> None:
+        self.finished = False
+        self.done = False
+        self.failure: CopilotError | None = None
+        self.place: Place | None = None
+        """Where the conversation stands; None before the run has begun."""
+        self._service = service
+        self._assembly = Assembly(
+            taken=ids_in(request.messages),
+            names=[action.name for action in request.actions],
+        )
+        self._called: set[str] = set()
+        self._refused = False
+        self._told: Custom | None = None
+        self._usage: Usage | None = None
+
+    def read(self, payloads: list[bytes]) -> list[Event]:
+        """Return the events of a block of payloads."""
+        events = self._assembly.events = []
+        try:
+            for payload in payloads:
+                if payload == b"[DONE]":
+                    self.done = True
+                    break
+                self._read_one(payload)
+        except CopilotError as error:
+            self.failure = error
+        if events and self._told is not None:
+            events.insert(0, self._told)  # with the first word: alone it would look like one
+            self._told = None
+        return events
+
+    def end(self) -> list[Event]:
+        """Return what the run used."""
+        return [event for event in (self._told, self._usage) if event is not None]
+
+    def _read_one(self, payload: bytes) -> None:
+        try:
+            data = loads(payload)
+            self._take(data)
+        except (AttributeError, IndexError, KeyError, TypeError, ValueError) as error:
+            raise self._service.unreadable(payload) from error
+
+    def _take(self, data: dict[str, Any]) -> None:
+        match data.get("object"):
+            case "thread.message.delta":
+                self._take_text(data)
+            case "thread.message":
+                if data.get("status") in ("completed", "incomplete"):
+                    self._assembly.end_block()
+            case "thread.run.step.delta":
+                self._take_calls(data["delta"].get("step_details") or {})
+            case "thread.run":
+                self._take_run(data)
+            case None if data.get("error") or data.get("message"):
+                raise failure_inside(self._service, data.get("error") or data)
+            case _:
+                pass
+
+    def _take_text(self, data: dict[str, Any]) -> None:
+        if not self._assembly.answer_id:
+            self._assembly.begin(data.get("id") or "")
+        for part in data["delta"].get("content") or ():
+            text = part.get("text") or {}
+            if refusal := part.get("refusal"):
+                self._refused = True
+                self._assembly.text(refusal)
+            elif value := text.get("value"):
+                self._assembly.text(value)
+
+    def _take_calls(self, details: dict[str, Any]) -> None:
+        for call in details.get("tool_calls") or ():
+            if call.get("type", "function") != "function":
+                continue  # what the server runs itself
+            function = call.get("function") or {}
+            id, name = call.get("id") or "", function.get("name") or ""
+            self._called.add(id)
+            self._assembly.call(call.get("index"), id, name, function.get("arguments") or "")
+
+    def _take_run(self, run: dict[str, Any]) -> None:
+        status = run["status"]
+        if self.place is None:
+            self.place = Place(run["thread_id"], run["id"])
+            value = {"threadId": run["thread_id"], "runId": run["id"]}
+            self._told = Custom(name=EXTENSION, value=value)
+        if status in _FAILURES:
+            error = run.get("last_error") or {"message": f"The run is {status}."}
+            raise failure_inside(self._service, error)
+        if reason := _STOPS.get(status):
+            self._finish(run, reason)
+
+    def _finish(self, run: dict[str, Any], reason: str) -> None:
+        waiting = frozenset(self._ask_for(run))
+        self._assembly.end()
+        self.finished = True
+        self.place = Place(run["thread_id"], run["id"], waiting)
+        used = run.get("usage") or {}
+        self._usage = Usage(
+            model=run.get("model") or "",
+            provider="openai_assistants",
+            input_tokens=used.get("prompt_tokens") or 0,
+            output_tokens=used.get("completion_tokens") or 0,
+            stop_reason="refusal" if self._refused and reason == "stop" else reason,
+        )
+
+    def _ask_for(self, run: dict[str, Any]) -> list[str]:
+        """Return the calls a run waits for; begin those that no piece told of."""
+        action = run.get("required_action") or {}
+        calls = (action.get("submit_tool_outputs") or {}).get("tool_calls") or ()
+        for call in calls:
+            if call["id"] not in self._called:
+                function = call["function"]
+                self._assembly.call(None, call["id"], function["name"], function["arguments"])
+        return [call["id"] for call in calls]

@@ -1,0 +1,99 @@
+"""Messages with attachments, as OpenAI's chat completions API wants them."""
+
+from typing import Any
+
+from copilot_runtime.adapters.attachments import Show, has_media, image_parts, parts_of, typed
+from copilot_runtime.adapters.capabilities import Lacks
+from copilot_runtime.adapters.media import Media, text_in
+from copilot_runtime.messages import ImageMessage, TextMessage
+
+Json = dict[str, Any]
+
+_API = "OpenAI's chat completions API"
+_AUDIO = {
+    "audio/mp3": "mp3",
+    "audio/mpeg": "mp3",
+    "audio/vnd.wave": "wav",
+    "audio/wav": "wav",
+    "audio/wave": "wav",
+    "audio/x-wav": "wav",
+}
+
+
+def content_of(message: TextMessage | ImageMessage, lacks: Lacks, *, new: bool) -> str | list[Json]:
+    """Return the content of a message. `new` says that it is what the person sent just now.
+
+    Raises `Misuse` for a new attachment that the API does not take.
+    """
+    return content_with(message, _shown, "text", lacks, new=new)
+
+
+def content_with(
+    message: TextMessage | ImageMessage, show: Show, text: str, lacks: Lacks, *, new: bool
+) -> str | list[Json]:
+    """Return the content with the parts of one of OpenAI's APIs, which calls a text `text`."""
+
+    def shown(media: Media) -> Json | str:
+        return _lacked(media, lacks) or show(media)
+
+    if isinstance(message, ImageMessage):
+        return typed(image_parts(message, shown, new=new), text)
+    return typed(parts_of(message, shown, new=new), text) if has_media(message) else message.content
+
+
+def _lacked(media: Media, lacks: Lacks) -> str | None:
+    """Return why the service takes no such attachment, if it does not."""
+    match media.kind:
+        case "image":
+            return lacks.reason("image_urls" if media.url else "images")
+        case "document":
+            return None if text_in(media) is not None else lacks.reason("documents")
+        case "audio" | "video":
+            return None
+
+
+def _shown(media: Media) -> Json | str:
+    """Return the part of the content, or why there is none."""
+    match media.kind:
+        case "image":
+            return _image(media)
+        case "audio":
+            return _audio(media)
+        case "document":
+            return _document(media)
+        case "video":
+            return f"{_API} takes no video"
+
+
+def _image(media: Media) -> Json | str:
+    if media.id:
+        return {"type": "file", "file": {"file_id": media.id}}
+    url = media.url or _data_url(media, "image/png")
+    return {"type": "image_url", "image_url": {"url": url}}
+
+
+def _audio(media: Media) -> Json | str:
+    if not media.data:
+        return f"{_API} takes audio only with its content, not by an address or an id"
+    format = _AUDIO.get(media.mime_type or "audio/wav")
+    if format is None:
+        return f"{_API} takes audio as wav or mp3, not as {media.mime_type}"
+    return {"type": "input_audio", "input_audio": {"data": media.data, "format": format}}
+
+
+def _document(media: Media) -> Json | str:
+    if media.id:
+        return {"type": "file", "file": {"file_id": media.id}}
+    if media.url:
+        return f"{_API} takes documents with their content or by an id, not by an address"
+    if (text := text_in(media)) is not None:  # every model can read it
+        return {"text": f"{media.filename or 'Attached document'}:\n\n{text}"}
+    file = {
+        "filename": media.filename or "document.pdf",
+        "file_data": _data_url(media, "application/pdf"),
+    }
+    return {"type": "file", "file": file}
+
+
+def _data_url(media: Media, mime_type: str) -> str:
+    return f"data:{media.mime_type or mime_type};base64,{media.data}"

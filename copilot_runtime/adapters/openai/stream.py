@@ -1,0 +1,190 @@
+"""Chunks of OpenAI's chat completions API, and of all who imitate it, to events.
+
+https://platform.openai.com/docs/api-reference/chat-streaming. A whole `chat.completion` is read
+as one chunk: some proxies ignore `stream`.
+"""
+
+from typing import Any, cast
+
+import orjson
+
+from copilot_runtime.adapters.assembly import Assembly, ids_in
+from copilot_runtime.adapters.attachments import image_at
+from copilot_runtime.adapters.errors import Service, failure_inside
+from copilot_runtime.adapters.signatures import signed
+from copilot_runtime.adapters.streaming import DONE
+from copilot_runtime.errors import CopilotError
+from copilot_runtime.events import Event, Usage
+from copilot_runtime.interfaces import ChatRequest
+from copilot_runtime.jsontext import loads
+
+_STOPS = {"function_call": "tool_calls", "eos": "stop", "model_length": "length"}
+"""Others' words for why the model stopped → OpenAI's."""
+
+
+class Completion:
+    """One answer of the model of `provider`, as `ADAPTERS` calls it.
+
+    With `signer`, its thoughts are marked as that provider's.
+    """
+
+    def __init__(
+        self, request: ChatRequest, service: Service, *, provider: str, signer: str = ""
+    ) -> None:
+        self.finished = False
+        """True when the model has said why it stopped."""
+        self.done = False
+        """True when nothing follows."""
+        self.failure: CopilotError | None = None
+        """What the provider reported; to be raised after the events that came before it."""
+        self._service = service
+        self._provider = provider
+        self._signer = signer
+        self._thinks = False
+        self._stop_reason = ""
+        self._usage: dict[str, Any] | None = None
+        self._model = service.model
+        self._assembly = Assembly(
+            taken=ids_in(request.messages),
+            names=[action.name for action in request.actions],
+        )
+        self._begun = False
+        self._refused = False
+
+    def read(self, payloads: list[bytes]) -> list[Event]:
+        """Return the events of a block of chunks."""
+        events = self._assembly.events = []
+        try:
+            for payload in payloads:
+                if payload.strip() == DONE:
+                    self.done = True
+                    break
+                self._read_one(payload)
+        except CopilotError as error:
+            self.failure = error
+        return events
+
+    def end(self) -> list[Event]:
+        """Return what the answer cost and why it ended, if that is worth a word."""
+        events = self._assembly.events = []
+        self._assembly.end()  # some go on after they said why they stopped
+        reason = self._stop_reason
+        if self._usage is None and reason in ("stop", "tool_calls"):
+            return events
+        return [*events, _usage(self._model, self._provider, self._usage or {}, reason)]
+
+    def _read_one(self, payload: bytes) -> None:
+        try:
+            chunk = loads(payload)
+        except ValueError as error:
+            raise self._service.unreadable(payload) from error
+        try:
+            self._take(chunk)
+        except (AttributeError, IndexError, KeyError, TypeError, ValueError) as error:
+            raise self._service.unreadable(payload) from error
+
+    def _take(self, chunk: dict[str, Any]) -> None:
+        choices = chunk.get("choices")
+        if not choices:
+            self._take_aside(chunk)
+            return
+        if not self._begun:
+            self._begun = True
+            self._assembly.begin(chunk.get("id") or "")
+            self._model = chunk.get("model") or self._model
+        for choice in choices:
+            if not choice.get("index"):
+                self._take_choice(choice)
+        if chunk.get("usage") or chunk.get("error") or "x_groq" in chunk:
+            self._take_aside(chunk)
+
+    def _take_choice(self, choice: dict[str, Any]) -> None:
+        delta = choice.get("delta") or choice.get("message") or {}
+        assembly = self._assembly
+        thought = delta.get("reasoning_content") or delta.get("reasoning")
+        if thought and type(thought) is str:
+            self._thinks = True
+            assembly.reasoning(thought)
+        if self._thinks and (delta.get("content") or delta.get("tool_calls")):
+            self._end_thought()
+        if content := delta.get("content"):
+            if type(content) is str:
+                assembly.text(content)
+            else:
+                self._take_parts(content)
+        if refusal := delta.get("refusal"):
+            self._refused = True
+            assembly.text(str(refusal))
+        for image in delta.get("images") or ():
+            self._take_image(image["image_url"]["url"])
+        if calls := delta.get("tool_calls"):
+            for call in calls:
+                self._take_call(call)
+        if reason := choice.get("finish_reason"):
+            self._finish(reason)
+
+    def _take_parts(self, parts: list[dict[str, Any]]) -> None:
+        """Take content in parts, as Mistral's thinking models send it."""
+        for part in parts:
+            if text := part.get("text"):
+                self._assembly.text(str(text))
+            for thought in part.get("thinking") or ():
+                if text := thought.get("text"):
+                    self._assembly.reasoning(str(text))
+
+    def _take_call(self, call: dict[str, Any]) -> None:
+        function = call.get("function") or {}
+        arguments = function.get("arguments") or ""
+        if type(arguments) is not str:  # Ollama once sent the object itself
+            arguments = orjson.dumps(arguments).decode()
+        self._assembly.call(
+            call.get("index"), call.get("id") or "", function.get("name") or "", arguments
+        )
+
+    def _take_image(self, url: str) -> None:
+        """Take an image that the model made, as OpenRouter sends it."""
+        self._assembly.end_block()
+        self._assembly.events.append(image_at(url))
+
+    def _end_thought(self) -> None:
+        self._thinks = False
+        if self._signer:
+            self._assembly.sign(signed(self._signer, "unsigned"))
+
+    def _finish(self, reason: str) -> None:
+        if reason == "content_filter":
+            raise self._service.filtered()
+        if reason == "error":
+            raise failure_inside(self._service, None)
+        self.finished = True
+        self._stop_reason = "refusal" if self._refused else _STOPS.get(reason, reason)
+        self._assembly.end()
+
+    def _take_aside(self, chunk: dict[str, Any]) -> None:
+        """Take what is no part of the answer: errors, token counts, Azure's filter results."""
+        if error := chunk.get("error"):
+            raise failure_inside(self._service, error)
+        if chunk.get("object") == "error":  # vLLM
+            raise failure_inside(self._service, chunk)
+        groq = chunk.get("x_groq") or {}
+        if error := groq.get("error"):
+            raise failure_inside(self._service, {"message": error})
+        if usage := chunk.get("usage") or groq.get("usage"):
+            self._usage = usage  # some count in every chunk, and the last one counts all
+            self._model = chunk.get("model") or self._model
+
+
+def _usage(model: str, provider: str, usage: dict[str, Any], reason: str) -> Usage:
+    into = cast("dict[str, Any]", usage.get("prompt_tokens_details") or {})
+    out = cast("dict[str, Any]", usage.get("completion_tokens_details") or {})
+    cached = into.get("cached_tokens") or usage.get("prompt_cache_hit_tokens") or 0  # DeepSeek
+    return Usage(
+        model=model,
+        provider=provider,
+        input_tokens=usage.get("prompt_tokens") or 0,
+        output_tokens=usage.get("completion_tokens") or 0,
+        cached_tokens=cached,
+        cache_write_tokens=into.get("cache_write_tokens") or 0,
+        reasoning_tokens=out.get("reasoning_tokens") or 0,
+        stop_reason=reason or None,
+    )

@@ -1,0 +1,5 @@
+"""Let an agent of OpenAI's Agents SDK answer, in this process."""
+
+from copilot_runtime.agents.openai_agents.agent import OpenAIAgentsAgent
+
+__all__ = ["OpenAIAgentsAgent"]

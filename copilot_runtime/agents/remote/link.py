@@ -1,0 +1,172 @@
+"""The wire to a CopilotKit remote endpoint: its routes, our headers, and how it refuses.
+
+The protocol is that of the Python package `copilotkit`. A server may have only the routes of its
+first version, which all versions of that package answer, or only those of its second.
+"""
+
+import asyncio
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Mapping
+from contextlib import asynccontextmanager, suppress
+from typing import Any, Final, NamedTuple
+from urllib.parse import quote, urlsplit
+
+from copilot_runtime.concurrency import call
+from copilot_runtime.errors import ConfigurationFailed, CopilotError
+from copilot_runtime.http.client import Reply, Upstream
+from copilot_runtime.interfaces import Caller
+from copilot_runtime.jsontext import dumps, loads
+
+BeforeRequest = Callable[[Caller], Mapping[str, str] | Awaitable[Mapping[str, str] | None] | None]
+"""Gets who asks, and returns headers for the endpoint; sync or async."""
+
+_FAILURE_TIME = 5.0
+_LONGEST_REASON = 500
+_SHORTEST_SECRET = 8
+_NO_HEADERS = frozenset({"connection", "content-length", "cookie", "host", "transfer-encoding"})
+_PLAIN = {
+    "content-type": "application/json",
+    "accept": "application/json",
+    "accept-encoding": "identity",  # a compressing proxy would hold lines back
+}
+_OUR_HEADERS = "x-copilotcloud-"  # between CopilotKit's client and its runtime
+
+
+class Route(NamedTuple):
+    """One thing to ask for, in both versions; `again` says that asking twice does no harm."""
+
+    first: str
+    second: str
+    again: bool = False
+
+
+INFO: Final = Route("info", "", again=True)
+RUN_ACTION: Final = Route("actions/execute", "action/{}")
+RUN_AGENT: Final = Route("agents/execute", "agent/{}")
+STATE: Final = Route("agents/state", "agent/{}/state", again=True)
+
+
+class Link:
+    """The connections to one endpoint. Nothing that acts is ever asked for twice."""
+
+    def __init__(
+        self,
+        url: str,
+        *,
+        headers: Mapping[str, str] | None,
+        before_request: BeforeRequest | None,
+        connect_timeout: float,
+        idle_timeout: float,
+    ) -> None:
+        parts = urlsplit(url)
+        if parts.scheme not in ("http", "https") or not parts.hostname:
+            raise ConfigurationFailed(
+                f"The remote endpoint {url!r} is not an address.",
+                hint="It looks like https://agents.example.com/copilotkit.",
+            )
+        self.url = url.rstrip("/")
+        self.shown = f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path}".rstrip("/")
+        """The address without what may be secret in it."""
+        self._headers = {name.lower(): value for name, value in (headers or {}).items()}
+        self._before_request = before_request
+        times = {"connect_timeout": connect_timeout, "idle_timeout": idle_timeout}
+        self._reading = Upstream("Remote endpoint", **times, max_retries=1)
+        self._acting = Upstream("Remote endpoint", **times, max_retries=0)
+
+    async def headers(self, caller: Caller) -> dict[str, str]:
+        """Return what to send for somebody: what may be forwarded, ours, and the hook's, which win.
+
+        Raises `ConfigurationFailed` for a hook that returns anything but headers.
+        """
+        forwarded = {
+            name.lower(): value
+            for name, value in caller.headers.items()
+            if name.lower() not in _NO_HEADERS and not name.lower().startswith(_OUR_HEADERS)
+        }
+        added = None
+        if self._before_request is not None:
+            added = await call(self._before_request, caller)
+        return {
+            **forwarded,
+            **self._headers,
+            **_checked({} if added is None else added),
+            **_PLAIN,
+        }
+
+    @asynccontextmanager
+    async def ask(
+        self, route: Route, body: Any, headers: Mapping[str, str], name: str = ""
+    ) -> AsyncGenerator[Reply, None]:
+        """Ask the endpoint; the answer may be a refusal."""
+        data = dumps(body)
+        upstream = self._reading if route.again else self._acting
+        async with upstream.post(f"{self.url}/{route.first}", data, headers) as reply:
+            if reply.status != 404:
+                yield reply
+                return
+        second = route.second.format(quote(name, safe=""))
+        async with upstream.post(f"{self.url}/{second}", data, headers) as reply:
+            yield reply
+
+    async def json(
+        self, route: Route, body: Any, headers: Mapping[str, str], name: str = ""
+    ) -> tuple[int, Any]:
+        """Ask, and return the status and the whole answer, None if it is no JSON."""
+        async with self.ask(route, body, headers, name) as reply:
+            if not is_good(reply.status):
+                return reply.status, {"error": await reason_of(reply, headers)}
+            text = await reply.text()
+        try:
+            return reply.status, loads(text)
+        except ValueError:
+            return reply.status, None
+
+    async def aclose(self) -> None:
+        """Close the connections."""
+        await self._reading.aclose()
+        await self._acting.aclose()
+
+
+def is_good(status: int) -> bool:
+    return 200 <= status < 300
+
+
+async def reason_of(reply: Reply, headers: Mapping[str, str]) -> str:
+    """Return what a refusal says in its JSON, without our keys should it repeat them.
+
+    A page of HTML, or a stack trace, is no reason.
+    """
+    body: Any = None
+    with suppress(CopilotError, TimeoutError, ValueError):  # the status says enough without it
+        async with asyncio.timeout(_FAILURE_TIME):
+            body = loads(await reply.text())
+    said = [body.get(key) for key in ("error", "detail", "message")] if _is_object(body) else []
+    reason = next((text for text in said if isinstance(text, str)), "").strip()
+    for secret in _secrets(value for name, value in headers.items() if name not in _PLAIN):
+        reason = reason.replace(secret, "***")
+    return reason if len(reason) <= _LONGEST_REASON else f"{reason[:_LONGEST_REASON]}..."
+
+
+def _is_object(value: Any) -> bool:
+    return isinstance(value, dict)
+
+
+def _secrets(values: Iterable[str]) -> list[str]:
+    words = [word for value in values for word in (value, value.partition(" ")[2])]
+    return [word for word in words if len(word) >= _SHORTEST_SECRET]
+
+
+def _checked(headers: Any) -> dict[str, str]:
+    if not isinstance(headers, Mapping):
+        raise ConfigurationFailed(
+            f"The before_request hook of a remote endpoint returned a {type(headers).__name__}.",
+            hint="It returns headers, such as {'authorization': 'Bearer …'}, or None.",
+        )
+    found: dict[str, str] = {}
+    for name, value in headers.items():
+        if not isinstance(name, str) or not isinstance(value, str) or not value.isprintable():
+            raise ConfigurationFailed(
+                f"The before_request hook of a remote endpoint returned no text for {name!r}.",
+                hint="Names and values of headers are texts of one line.",
+            )
+        found[name.lower()] = value
+    return found

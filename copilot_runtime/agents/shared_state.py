@@ -1,0 +1,148 @@
+"""The state that an application shares with the model, and the two actions that change it.
+
+Names, descriptions and results of the actions are those of the Node runtime 1.74.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any, cast
+
+import orjson
+
+from copilot_runtime.actions.schema import InvalidArguments
+from copilot_runtime.events import AgentState
+from copilot_runtime.interfaces import DEFAULT_AGENT, Action, ActionContext, RunInput
+from copilot_runtime.jsonpatch.patch import apply_patch
+
+SNAPSHOT = "AGUISendStateSnapshot"
+DELTA = "AGUISendStateDelta"
+"""What AG-UI clients call the agent of a plain chat."""
+
+_OPERATIONS = ("add", "replace", "remove")
+"""Those of RFC 6902 that cannot make a state grow beyond what the model wrote."""
+
+_SNAPSHOT_SCHEMA = {
+    "type": "object",
+    "properties": {
+        "snapshot": {"type": "object", "description": "The complete new state object"},
+    },
+    "required": ["snapshot"],
+}
+_OPERATION_SCHEMA = {
+    "type": "object",
+    "properties": {
+        "op": {
+            "type": "string",
+            "enum": list(_OPERATIONS),
+            "description": "The operation to perform",
+        },
+        "path": {"type": "string", "description": "JSON Pointer path (e.g., '/foo/bar')"},
+        "value": {
+            "description": "The value to set. Required for 'add' and 'replace' operations, "
+            "ignored for 'remove'."
+        },
+    },
+    "required": ["op", "path"],
+}
+_DELTA_SCHEMA = {
+    "type": "object",
+    "properties": {
+        "delta": {
+            "type": "array",
+            "items": _OPERATION_SCHEMA,
+            "description": "Array of JSON Patch operations",
+        },
+    },
+    "required": ["delta"],
+}
+
+
+class SharedState:
+    """The state during one run: its `value` now, and what each call made of it."""
+
+    def __init__(self, run: RunInput, value: Any) -> None:
+        self.value = value
+        self._run = run
+        self._changes: dict[str, AgentState] = {}
+
+    def actions(self) -> Sequence[Action]:
+        """Return what the model calls to change the state."""
+        return [
+            Action(
+                name=SNAPSHOT,
+                description="Replace the entire application state with a new snapshot",
+                parameters=_SNAPSHOT_SCHEMA,
+                run=self._replace,
+            ),
+            Action(
+                name=DELTA,
+                description="Apply incremental updates to application state using JSON Patch "
+                "operations",
+                parameters=_DELTA_SCHEMA,
+                run=self._patch,
+            ),
+        ]
+
+    def change_by(self, call_id: str) -> AgentState | None:
+        """Return the state that a call has made, once, if it made one."""
+        return self._changes.pop(call_id, None)
+
+    async def _replace(self, arguments: Mapping[str, Any], context: ActionContext) -> Any:
+        if "snapshot" not in arguments:
+            raise InvalidArguments("snapshot: missing")
+        snapshot = _decoded(arguments["snapshot"])
+        self._change(snapshot, context)
+        return {"success": True, "snapshot": snapshot}
+
+    async def _patch(self, arguments: Mapping[str, Any], context: ActionContext) -> Any:
+        delta = _operations(_decoded(arguments.get("delta")))
+        try:
+            changed = apply_patch(self.value, delta)
+        except ValueError as error:
+            raise InvalidArguments(f"The state stays as it is: {error}") from None
+        self._change(changed, context)
+        return {"success": True, "delta": delta}
+
+    def _change(self, state: Any, context: ActionContext) -> None:
+        self.value = state
+        self._changes[context.call_id] = AgentState(
+            agent=self._run.agent or DEFAULT_AGENT,
+            state=state,
+            thread_id=self._run.thread_id,
+            run_id=self._run.run_id,
+        )
+
+
+def shared_in(run: RunInput) -> SharedState | None:
+    """Return the state a client shares, if it does: then it is in `run.agents`, and not None.
+
+    There is none for a model that must call something else, and none where the application has
+    actions of the same names.
+    """
+    known = run.agents.get(run.agent or DEFAULT_AGENT)
+    if known is None or known.state is None or run.follow_up == "client":
+        return None
+    if run.parameters.tool_choice in ("function", "none"):
+        return None
+    if any(action.name in (SNAPSHOT, DELTA) for action in run.actions):
+        return None
+    return SharedState(run, known.state)
+
+
+def _decoded(value: Any) -> Any:
+    """Return a value that some models write as JSON text inside of their JSON."""
+    if not isinstance(value, str):
+        return value
+    try:
+        return orjson.loads(value)
+    except orjson.JSONDecodeError:
+        return value
+
+
+def _operations(delta: Any) -> list[Any]:
+    if not isinstance(delta, list):
+        raise InvalidArguments("delta: not a list of operations")
+    operations = cast("list[Any]", delta)
+    for at, operation in enumerate(operations):
+        if not isinstance(operation, dict) or operation.get("op") not in _OPERATIONS:
+            raise InvalidArguments(f"delta.{at}.op: none of {', '.join(_OPERATIONS)}")
+    return operations

@@ -1,0 +1,210 @@
+"""The command line: serve a runtime, talk to one, and see what there is."""
+
+import os
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated, Any, NoReturn
+
+import typer
+
+from copilot_runtime import __version__
+from copilot_runtime.cli.threads import threads
+from copilot_runtime.errors import CopilotError
+from copilot_runtime.gc_tuning import quiet_start
+
+cli = typer.Typer(
+    name="copilot-runtime",
+    no_args_is_help=True,
+    add_completion=False,
+    rich_markup_mode=None,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+
+cli.add_typer(threads, name="threads")
+
+ConfigOption = Annotated[
+    Path | None,
+    typer.Option("--config", help="Settings file, instead of COPILOT_CONFIG or copilot.yml."),
+]
+
+
+def main() -> NoReturn:
+    """Run the command line. An error is one sentence; `--debug` shows the traceback."""
+    quiet_start()
+    debug = "--debug" in sys.argv[1:]
+    arguments = [argument for argument in sys.argv[1:] if argument != "--debug"]
+    try:
+        cli(arguments)
+    except Exception as error:  # the last place where an error can become a sentence
+        if debug:
+            raise
+        sys.exit(_sentence(error))
+    sys.exit(0)
+
+
+def _version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"copilot-runtime {__version__}")
+        raise typer.Exit
+
+
+@cli.callback()
+def start(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Show the version.")
+    ] = False,
+    debug: Annotated[
+        bool, typer.Option("--debug", help="Show the traceback of an error. May stand anywhere.")
+    ] = False,
+) -> None:
+    """A CopilotKit runtime in Python.
+
+    \b
+    copilot-runtime serve                  a demo, or OpenAI if OPENAI_API_KEY is set
+    copilot-runtime serve main:runtime     the runtime in main.py
+    copilot-runtime chat                   talk to it
+    """
+
+
+@cli.command()
+def serve(
+    target: Annotated[
+        str | None,
+        typer.Argument(
+            metavar="[MODULE:NAME]",
+            help="A CopilotRuntime, an ASGI app, or a function that returns one.",
+        ),
+    ] = None,
+    host: Annotated[str | None, typer.Option(help="Address to listen on.")] = None,
+    port: Annotated[
+        int | None, typer.Option(min=0, max=65535, help="Port to listen on; 0 picks a free one.")
+    ] = None,
+    path: Annotated[str | None, typer.Option(help="Where the GraphQL endpoint is.")] = None,
+    workers: Annotated[int | None, typer.Option(min=1, help="Server processes.")] = None,
+    config: ConfigOption = None,
+) -> None:
+    """Serve a runtime over HTTP.
+
+    \b
+    copilot-runtime serve
+    copilot-runtime serve main:runtime --port 8080
+    copilot-runtime serve examples/hello/app.py:app
+    COPILOT_ADAPTER_NAME=demo copilot-runtime serve --host 0.0.0.0
+
+    Without MODULE:NAME the adapter comes from copilot.yml, else it is OpenAI if OPENAI_API_KEY
+    is set, else the demo, which needs no key. Options win over environment and file.
+    """
+    from copilot_runtime.cli.serve import serve as run
+    from copilot_runtime.config import load_settings
+
+    given = {"host": host, "port": port, "path": path, "workers": workers}
+    options = {name: value for name, value in given.items() if value is not None}
+    if config is not None:
+        os.environ["COPILOT_CONFIG"] = str(config)  # a module that is served reads the same file
+    settings = load_settings(overrides=options)
+    run(target, settings, settings.path if path else None)
+
+
+@cli.command()
+def chat(
+    url: Annotated[
+        str, typer.Argument(help="Where the runtime is.", envvar="COPILOT_URL")
+    ] = "http://127.0.0.1:8000/graphql",
+    message: Annotated[
+        str | None, typer.Option("--message", "-m", help="Say this, show the answer, and end.")
+    ] = None,
+    agent: Annotated[str | None, typer.Option(help="Talk to this agent.")] = None,
+    header: Annotated[
+        list[str] | None, typer.Option("--header", "-H", help="'Name: value', sent along.")
+    ] = None,
+) -> None:
+    """Talk to a runtime. Ctrl-C stops an answer, Ctrl-D ends.
+
+    \b
+    copilot-runtime chat
+    copilot-runtime chat https://example.com/api/copilotkit -H 'Authorization: Bearer ...'
+    copilot-runtime chat -m 'What can you do?'
+    echo 'Say hello' | copilot-runtime chat
+    """
+    from copilot_runtime.cli.chat import converse
+
+    raise typer.Exit(converse(url, message=message, agent=agent, headers=header or []))
+
+
+@cli.command()
+def mcp(
+    target: Annotated[
+        str, typer.Argument(metavar="MODULE:NAME", help="A CopilotRuntime, as for serve.")
+    ],
+    config: ConfigOption = None,
+) -> None:
+    """Be an MCP server for the program that starts this: a desktop program, an editor.
+
+    \b
+    copilot-runtime mcp main:runtime
+
+    Every action is a tool, and so is every agent. It speaks over stdin and stdout, and logs to
+    stderr. Over HTTP, a runtime is an MCP server with the setting serve_mcp.
+    """
+    from copilot_runtime.cli.mcp import serve as run
+    from copilot_runtime.config import load_settings
+
+    if config is not None:
+        os.environ["COPILOT_CONFIG"] = str(config)  # a module that is served reads the same file
+    run(target, load_settings().log_level)
+
+
+@cli.command()
+def schema() -> None:
+    """Print the GraphQL schema.
+
+    \b
+    copilot-runtime schema > schema.graphql
+    """
+    from copilot_runtime.transports.graphql.schema import sdl
+
+    typer.echo(sdl().rstrip("\n"))
+
+
+@cli.command()
+def plugins() -> None:
+    """List adapters, agents and other parts by name.
+
+    With each the package it comes from, where it is, and whether it can be used. A package
+    adds a line with an entry point, for instance in the group copilot_runtime.adapters.
+    """
+    from copilot_runtime.cli.tables import plugin_rows
+
+    for title, rows in plugin_rows():
+        typer.echo(f"{title}\n{_table(rows)}\n")
+
+
+@cli.command()
+def settings(config: ConfigOption = None) -> None:
+    """List every setting.
+
+    With each its variable in the environment, its value now, and what it means.
+    """
+    from copilot_runtime.cli.tables import setting_rows
+    from copilot_runtime.config import load_settings
+
+    typer.echo(_table(setting_rows(load_settings(config))))
+
+
+def _table(rows: Sequence[Sequence[Any]]) -> str:
+    """Return rows as text in columns; the last column may be as wide as it likes."""
+    cells = [[str(cell) for cell in row] for row in rows]
+    widths = [max(map(len, column)) for column in zip(*cells, strict=True)][:-1]
+    lines = (
+        "  ".join([*(cell.ljust(width) for cell, width in zip(row, widths, strict=False)), row[-1]])
+        for row in cells
+    )
+    return "\n".join(f"  {line.rstrip()}" for line in lines)
+
+
+def _sentence(error: Exception) -> str:
+    if isinstance(error, CopilotError):
+        return f"{error.message}\n{error.hint}" if error.hint else error.message
+    return f"{type(error).__name__}: {error}\n--debug shows where."

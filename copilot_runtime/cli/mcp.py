@@ -1,0 +1,36 @@
+"""`copilot-runtime mcp`: the actions and agents of a runtime, for the program that starts this."""
+
+import asyncio
+import signal
+import sys
+from contextlib import redirect_stdout
+
+from copilot_runtime.app import CopilotRuntime
+from copilot_runtime.cli.serve import log_to_stderr
+from copilot_runtime.cli.target import find_target
+from copilot_runtime.errors import ConfigurationFailed
+from copilot_runtime.transports.mcp.pipes import serve_pipes
+
+
+def serve(target: str, log_level: str) -> None:
+    """Serve until the other side ends. Only the protocol may write to stdout."""
+    log_to_stderr(log_level)
+    with redirect_stdout(sys.stderr):  # a module may print while it is imported
+        found = find_target(target)
+    if not isinstance(found, CopilotRuntime):
+        raise ConfigurationFailed(
+            f"{target!r} is an application: its actions and agents cannot be seen from outside.",
+            hint="Name the CopilotRuntime that it is made of.",
+        )
+    # a thread waits for stdin, which nothing but the end of the process ends
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+    asyncio.run(_serve(found))
+
+
+async def _serve(runtime: CopilotRuntime) -> None:
+    """Serve without threads: nothing said here is kept."""
+    runtime.conversations.open()
+    try:
+        await serve_pipes(runtime.asking)
+    finally:
+        await runtime.aclose()

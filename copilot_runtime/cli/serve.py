@@ -1,0 +1,235 @@
+"""`copilot-runtime serve`: choose what to serve, listen, and say where."""
+
+import asyncio
+import errno
+import inspect
+import logging
+import socket
+from collections.abc import Callable, Mapping, Sequence
+from math import ceil
+from typing import Any
+
+import typer
+import uvicorn
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from copilot_runtime import __version__
+from copilot_runtime.adapters import ADAPTERS
+from copilot_runtime.app import CopilotRuntime
+from copilot_runtime.cli.target import find_target
+from copilot_runtime.config.settings import Settings, adapter_name
+from copilot_runtime.errors import ConfigurationFailed, CopilotError
+from copilot_runtime.registry import Registry
+from copilot_runtime.runtime import Runtime
+from copilot_runtime.transports.console.clock import get_time
+
+_DOORS = 16
+"""How often the loop looks at the one socket we listen on.
+
+libuv accepts one connection for each look in a turn of the loop. When a thousand streams keep
+the loop busy, a turn takes long, and whoever arrives would wait for seconds (measured: 4 s).
+"""
+
+_LAST_WORDS = 2
+"""Seconds for the clients to hear that their runs were stopped."""
+
+
+def serve(target: str | None, settings: Settings, path: str | None = None) -> None:
+    """Serve until told to stop. `path` moves the endpoint of a runtime that chose another."""
+    if settings.workers > 1:
+        raise ConfigurationFailed(
+            f"{settings.workers} workers cannot share runs: the bus in memory belongs to one "
+            "process, and a client that reconnects could reach another.",
+            hint="Use one worker; it serves thousands of streams.",
+        )
+    log_to_stderr(settings.log_level)
+    shown = target or adapter_name(settings)
+    found = find_target(target) if target else _built_in(shown, settings)
+    app = found.app(path) if isinstance(found, CopilotRuntime) else found
+    listener = _listen(settings.host, settings.port)
+    life = _Life(app)
+    config = uvicorn.Config(
+        life,
+        access_log=False,
+        log_config=None,
+        server_header=False,
+        timeout_graceful_shutdown=ceil(settings.stop_timeout) + _LAST_WORDS,
+        ws_max_size=settings.max_body_bytes,
+    )
+    with listener:
+        origin = _origin(settings.host, listener.getsockname()[1])
+        banner = _banner(shown, _addresses(found, origin, path))
+        runs = found.runtime if isinstance(found, CopilotRuntime) else None
+        server = _Server(config, banner, runs, settings.stop_timeout)
+        try:
+            server.run(sockets=[listener, *(listener.dup() for _ in range(_DOORS - 1))])
+        except KeyboardInterrupt:
+            return
+        except SystemExit:  # how uvicorn says that the application did not start
+            if server.started:
+                raise
+    if life.failure is not None:
+        raise life.failure
+    if not server.started:
+        raise ConfigurationFailed("The application did not start; the log above says why.")
+
+
+class _Life:
+    """An application whose start may fail with a sentence, in place of Starlette's traceback."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+        self.failure: CopilotError | None = None
+        """What kept it from starting, such as a store that cannot be opened."""
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "lifespan":
+            await self._app(scope, receive, send)
+            return
+        held: list[Message] = []
+
+        async def hold(message: Message) -> None:
+            if message["type"] == "lifespan.startup.failed":  # with a traceback for its message
+                held.append(message)
+            else:
+                await send(message)
+
+        try:
+            await self._app(scope, receive, hold)
+        except CopilotError as error:
+            if not held:
+                raise
+            self.failure = error
+            held = [{"type": "lifespan.startup.failed", "message": ""}]
+        finally:
+            for message in held:
+                await send(message)
+
+
+class _Server(uvicorn.Server):
+    """Says where it is once it listens, and ends open streams with a word when it stops."""
+
+    def __init__(
+        self, config: uvicorn.Config, banner: str, runs: Runtime | None, stop_timeout: float
+    ) -> None:
+        super().__init__(config)
+        self._banner = banner
+        self._runs = runs
+        self._stop_timeout = stop_timeout
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        await super().startup(sockets)
+        if self.started:
+            typer.echo(self._banner)
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        ending = asyncio.create_task(self._end_runs())
+        try:
+            await super().shutdown(sockets)
+        finally:
+            ending.cancel()
+
+    async def _end_runs(self) -> None:
+        await asyncio.sleep(self._stop_timeout)
+        if self._runs is not None:
+            await self._runs.aclose()
+
+
+def log_to_stderr(level: str) -> None:
+    """Log from this level on; what we are made of is quieter."""
+    logging.basicConfig(
+        level=level.upper(), format="%(asctime)s %(levelname)s %(name)s: %(message)s"
+    )
+    if level != "debug":  # its every word about itself is for those who ask
+        for name in ("uvicorn", "mcp"):
+            logging.getLogger(name).setLevel(max(logging.WARNING, logging.root.level))
+
+
+def _built_in(name: str, settings: Settings) -> CopilotRuntime:
+    """Return a runtime made from settings alone."""
+    make = Registry("copilot_runtime.adapters", ADAPTERS)[name]
+    adapter = _make(make, name, settings.adapter.options)
+    return CopilotRuntime(adapter=adapter, actions=[get_time], settings=settings)
+
+
+def _make(make: Callable[..., Any], name: str, options: Mapping[str, Any]) -> Any:
+    try:
+        inspect.signature(make).bind(**options)
+    except TypeError as error:
+        known = ", ".join(inspect.signature(make).parameters) or "none"
+        raise ConfigurationFailed(
+            f"The options of the adapter {name!r} do not fit: {error}. Known: {known}.",
+            hint="They stand under adapter.options in copilot.yml.",
+        ) from error
+    return make(**options)
+
+
+def _origin(host: str, port: int) -> str:
+    if host in ("0.0.0.0", "::"):  # noqa: S104 - compared, not listened on
+        host = "localhost"
+    return f"http://{f'[{host}]' if ':' in host else host}:{port}"
+
+
+def _addresses(found: CopilotRuntime | ASGIApp, origin: str, path: str | None) -> Sequence[str]:
+    if not isinstance(found, CopilotRuntime):
+        return [origin]
+    endpoint = f"runtimeUrl  {origin}{path or found.settings.path}"
+    return [f"try it      {origin}/", endpoint] if found.settings.playground else [endpoint]
+
+
+def _banner(shown: str, addresses: Sequence[str]) -> str:
+    lines = [f"copilot-runtime {__version__} serves {shown}", "", *(f"  {it}" for it in addresses)]
+    if shown == "demo":
+        lines += [
+            "",
+            "The demo is no language model: it answers by rules. Set OPENAI_API_KEY for a model.",
+        ]
+    return "\n".join([*lines, "", "Ctrl-C stops it."])
+
+
+def _listen(host: str, port: int) -> socket.socket:
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    try:
+        return socket.create_server((host, port), family=family, backlog=2048)
+    except OSError as error:
+        reason, way_out = _why_not(error, host, port), _way_out(error, host, port)
+        raise ConfigurationFailed(reason, hint=way_out) from error
+
+
+def _why_not(error: OSError, host: str, port: int) -> str:
+    match error.errno:
+        case errno.EADDRINUSE:
+            return f"Port {port} on {host} is in use."
+        case errno.EACCES:
+            return f"This user may not listen on port {port}."
+        case errno.EADDRNOTAVAIL:
+            return f"{host} is not an address of this machine."
+        case socket.EAI_NONAME:
+            return f"There is no host {host!r}."
+        case _:
+            return f"Cannot listen on {host}:{port}: {error.strerror or error}."
+
+
+def _way_out(error: OSError, host: str, port: int) -> str | None:
+    match error.errno:
+        case errno.EADDRINUSE:
+            return (
+                f"Stop who has it (lsof -i :{port} names the process), "
+                f"or take another: --port {_free_port(host, port)}"
+            )
+        case errno.EACCES:
+            return "Ports below 1024 need privileges. Try --port 8000."
+        case _:
+            return "Try --host 127.0.0.1, or 0.0.0.0 for every network."
+
+
+def _free_port(host: str, taken: int) -> int:
+    """Return a free port, near the taken one if there is one."""
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    for port in [*range(taken + 1, min(taken + 20, 65536)), 0]:
+        try:
+            with socket.create_server((host, port), family=family) as listener:
+                return listener.getsockname()[1]
+        except OSError:
+            continue
+    return 0

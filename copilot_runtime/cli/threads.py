@@ -1,0 +1,262 @@
+"""`copilot-runtime threads`: look after the threads that are kept."""
+
+import asyncio
+import sys
+from collections.abc import AsyncGenerator, Awaitable, Callable
+from contextlib import AbstractContextManager, aclosing, nullcontext
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, BinaryIO, cast
+
+import typer
+
+from copilot_runtime.errors import ConfigurationFailed, CopilotError
+
+if TYPE_CHECKING:
+    from copilot_runtime.threads.store import Thread, ThreadStore
+
+threads = typer.Typer(no_args_is_help=True, rich_markup_mode=None)
+
+_PROGRESS_EVERY = 100
+"""Threads between two signs of life."""
+
+_MOST_DAYS = 36500
+"""A calendar has a beginning."""
+
+StoreOption = Annotated[
+    str | None,
+    typer.Option("--store", help="Where they are, such as sqlite:threads.db; else as set."),
+]
+ConfigOption = Annotated[
+    Path | None,
+    typer.Option("--config", help="Settings file, instead of COPILOT_CONFIG or copilot.yml."),
+]
+
+
+@threads.callback()
+def look_after() -> None:
+    """Look after the threads that are kept.
+
+    \b
+    copilot-runtime threads list
+    copilot-runtime threads export > threads.jsonl
+    copilot-runtime threads import threads.jsonl --store postgresql://localhost/app
+    copilot-runtime threads expire --days 90
+
+    All of it may be done while servers run.
+    """
+
+
+@threads.command("list")
+def show(
+    owner: Annotated[
+        str | None, typer.Option(help="Only those of this user, the latest first.")
+    ] = None,
+    agent: Annotated[str | None, typer.Option(help="Only those of this agent.")] = None,
+    archived: Annotated[bool, typer.Option("--archived", help="Archived ones too.")] = False,
+    limit: Annotated[int, typer.Option(min=1, help="At most so many.")] = 50,
+    store: StoreOption = None,
+    config: ConfigOption = None,
+) -> None:
+    """List threads, one a line: when last touched, owner, id, agent, name; tabs in between.
+
+    \b
+    copilot-runtime threads list --owner ann
+    copilot-runtime threads list --agent poet --archived --limit 1000 | cut -f 3
+
+    Without --owner the threads of everybody, the oldest first.
+    """
+
+    async def work(kept: "ThreadStore") -> None:
+        left = limit
+        async with aclosing(_listed(kept, owner, agent)) as found:
+            async for thread in found:
+                if (thread.archived and not archived) or agent not in (None, thread.agent):
+                    continue
+                typer.echo(_line(thread))
+                left -= 1
+                if not left:
+                    return
+
+    _with_store(store, config, work)
+
+
+@threads.command("export")
+def write_out(
+    file: Annotated[
+        Path | None, typer.Argument(help="Where to write; - or nothing is the standard output.")
+    ] = None,
+    store: StoreOption = None,
+    config: ConfigOption = None,
+) -> None:
+    """Write all threads as JSON Lines: a line for each thread, then one for each of its runs.
+
+    \b
+    copilot-runtime threads export threads.jsonl
+    copilot-runtime threads export | gzip > threads.jsonl.gz
+    """
+    from copilot_runtime.threads.export import export_threads
+
+    with _file(file, "wb") or nullcontext(sys.stdout.buffer) as out:
+
+        async def work(kept: "ThreadStore") -> None:
+            count = 0
+            async with aclosing(export_threads(kept)) as lines:
+                async for line in lines:
+                    out.write(line + b"\n")
+                    count += line.startswith(b'{"type":"thread"')
+                    _progress(count)
+            out.flush()
+            _say(f"Exported {count} threads.")
+
+        _with_store(store, config, work)
+
+
+@threads.command("import")
+def read_in(
+    file: Annotated[
+        Path | None, typer.Argument(help="What to read; - or nothing is the standard input.")
+    ] = None,
+    store: StoreOption = None,
+    config: ConfigOption = None,
+) -> None:
+    """Read threads that `export` wrote. What is there already is left alone.
+
+    \b
+    copilot-runtime threads import threads.jsonl
+    gunzip -c threads.jsonl.gz | copilot-runtime threads import --store sqlite:other.db
+
+    A file is read to its end before anything is changed. A line that is wrong is named.
+    """
+    from copilot_runtime.threads.export import Taken, import_threads, parsed
+
+    if whole := _file(file, "rb"):
+        with whole as lines:
+            for _ in parsed(lines):
+                pass
+    with _file(file, "rb") or nullcontext(sys.stdin.buffer) as lines:
+
+        async def work(kept: "ThreadStore") -> None:
+            taken = Taken(0, 0)
+            try:
+                async with aclosing(import_threads(kept, lines)) as steps:
+                    async for taken in steps:
+                        _progress(taken.threads)
+            except CopilotError:
+                _say(f"Read {taken.threads} threads before an error; {taken.runs} runs were new.")
+                raise
+            _say(f"Read {taken.threads} threads; {taken.runs} of their runs were new.")
+
+        _with_store(store, config, work, new=True)
+
+
+@threads.command()
+def expire(
+    days: Annotated[
+        float,
+        typer.Option(
+            min=0, max=_MOST_DAYS, help="Forget those that were not touched for so many days."
+        ),
+    ],
+    store: StoreOption = None,
+    config: ConfigOption = None,
+) -> None:
+    """Forget threads that nobody has touched for long, for good; those being answered stay.
+
+    \b
+    copilot-runtime threads expire --days 90
+    """
+
+    async def work(kept: "ThreadStore") -> None:
+        gone = await kept.expire(datetime.now(UTC) - timedelta(days=days))
+        _say(f"Forgot {gone} threads.")
+
+    _with_store(store, config, work)
+
+
+def _with_store(
+    address: str | None,
+    config: Path | None,
+    work: Callable[["ThreadStore"], Awaitable[None]],
+    *,
+    new: bool = False,
+) -> None:
+    """Do work with the store of an address, or of the settings. Only a `new` file may be made."""
+    from copilot_runtime.config import load_settings
+    from copilot_runtime.threads.sqlite import SqliteThreads
+    from copilot_runtime.threads.url import store_at
+
+    place = address or load_settings(config).threads
+    if place.partition(":")[0] == "memory":
+        raise ConfigurationFailed(
+            "The threads are in the memory of a server, where nobody else sees them.",
+            hint="Set threads to sqlite:PATH or postgresql://..., or give --store.",
+        )
+
+    store = store_at(place)
+    if isinstance(store, SqliteThreads) and not new and not store.path.exists():
+        raise ConfigurationFailed(
+            f"There is no file {str(store.path)!r}.", hint="Give --store, such as sqlite:PATH."
+        )
+
+    async def opened() -> None:
+        async with aclosing(store):
+            await store.open()
+            await work(store)
+
+    asyncio.run(opened())
+
+
+def _file(file: Path | None, mode: str) -> AbstractContextManager[BinaryIO] | None:
+    """Open a file in a binary mode, or return None for the standard input or output."""
+    if file is None or str(file) == "-":
+        return None
+    try:
+        return cast("BinaryIO", file.open(mode))
+    except OSError as error:
+        raise ConfigurationFailed(
+            f"The file {str(file)!r} cannot be opened: {error.strerror}.",
+            hint="Give another, or - for the standard input or output.",
+        ) from error
+
+
+async def _listed(
+    store: "ThreadStore", owner: str | None, agent: str | None
+) -> AsyncGenerator["Thread", None]:
+    """Yield threads, a page at a time, archived ones too."""
+    from copilot_runtime.threads.store import ThreadQuery
+    from copilot_runtime.threads.validation import MOST_PER_PAGE
+
+    cursor: str | None = None
+    while True:
+        if owner is None:
+            page = await store.everyones(cursor)
+        else:
+            query = ThreadQuery(
+                owner=owner, agent=agent, archived=True, limit=MOST_PER_PAGE, cursor=cursor
+            )
+            page = await store.list(query)
+        for thread in page.threads:
+            yield thread
+        cursor = page.next_cursor
+        if cursor is None:
+            return
+
+
+def _line(thread: "Thread") -> str:
+    fields = (thread.key.owner, thread.key.id, thread.agent, thread.name or "")
+    shown = (
+        "".join(letter if letter.isprintable() else " " for letter in field) for field in fields
+    )
+    return "\t".join([thread.updated_at.isoformat(timespec="seconds"), *shown])
+
+
+def _progress(count: int) -> None:
+    """Show a person how far it is; a log gets the end only."""
+    if count % _PROGRESS_EVERY == 0 and sys.stderr.isatty():
+        typer.echo(f"\r{count} threads", err=True, nl=False)
+
+
+def _say(text: str) -> None:
+    start = "\r" if sys.stderr.isatty() else ""
+    typer.echo(f"{start}{text}", err=True)

@@ -1,0 +1,339 @@
+"""Everything that can be set, and where it is read: defaults < copilot.yml < environment.
+
+Nothing else in this package reads the environment, except adapters that look for their API key
+and address, `upstream.py` for proxies, and `copilot-runtime chat` for COPILOT_URL.
+"""
+
+import os
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import Any, Literal, NamedTuple, get_args, get_origin
+
+from pydantic import (
+    Field,
+    ModelWrapValidatorHandler,
+    ValidationError,
+    ValidationInfo,
+    field_validator,
+    model_validator,
+)
+
+from copilot_runtime.config.file import Document, read_document
+from copilot_runtime.config.problems import Places, explain, misspelt_variable
+from copilot_runtime.config.sections import (
+    AdapterSettings,
+    Count,
+    GuardrailSettings,
+    McpSettings,
+    Seconds,
+    Section,
+    TranscriptionSettings,
+    Words,
+)
+
+PREFIX = "COPILOT_"
+_OPENAI_URL = "https://api.openai.com/v1"
+DEFAULT_FILE = "copilot.yml"
+FILE_VARIABLE = "COPILOT_CONFIG"
+
+NEVER_FORWARDED = frozenset(
+    {"connection", "content-length", "cookie", "host", "set-cookie", "te", "transfer-encoding"}
+)
+"""Headers that no action, agent or hook sees, whatever `forward_headers` says."""
+
+
+NOT_FORWARDED = (
+    *("x-forwarded-*", "x-real-ip", "x-request-id", "x-correlation-id", "x-trace-id"),
+    *("x-amz-*", "x-amzn-*", "x-vercel-*", "x-azure-*", "x-fastly-*", "x-middleware-*"),
+    *("x-b3-*", "x-datadog-*", "x-cloud-trace-*"),
+)
+"""What proxies, clouds and tracers write for themselves, as the Node runtime 1.74 has it."""
+
+
+class Settings(Section):
+    """All settings of a runtime. Times are in seconds, sizes in bytes."""
+
+    host: str = Field(
+        default="127.0.0.1",
+        min_length=1,
+        description="Address to listen on; 0.0.0.0 for every network.",
+    )
+    port: int = Field(
+        default=8000, ge=0, le=65535, description="Port to listen on; 0 picks a free one."
+    )
+    path: str = Field(
+        default="/graphql",
+        pattern=r"^/",
+        description="The URL of every client: GraphQL for CopilotKit v1, AG-UI for later ones.",
+    )
+    playground: bool = Field(default=True, description="Serve a page to try the runtime at /.")
+    serve_remote: bool = Field(
+        default=False,
+        description="Whether Node runtimes may use actions and agents: a remote endpoint at path.",
+    )
+    serve_mcp: bool = Field(
+        default=False, description="Whether MCP clients may use actions and agents: at path/mcp."
+    )
+    log_level: Literal["critical", "error", "warning", "info", "debug"] = Field(
+        default="info", description="How much is logged."
+    )
+    workers: Count = Field(
+        default=1, description="Server processes. The bus in memory allows only one."
+    )
+
+    cors_origins: Words = Field(
+        default=("*",), description="Origins of browsers that may call; * echoes whichever asks."
+    )
+    cors_credentials: bool = Field(
+        default=True, description="Whether those browsers may send cookies."
+    )
+    forward_headers: Words = Field(
+        default=("authorization", "x-*"),
+        description="Request headers given on to actions and agents: names, or x-*. Never cookies.",
+    )
+    deny_headers: Words = Field(
+        default=NOT_FORWARDED,
+        description="Request headers not given on, even if forward_headers has them.",
+    )
+    introspection: bool = Field(
+        default=True, description="Whether GraphQL clients may ask for the schema."
+    )
+
+    max_body_bytes: Count = Field(default=16 * 1024 * 1024, description="Largest request body.")
+    max_messages: Count = Field(default=2000, description="Most messages in one request.")
+    max_depth: Count = Field(default=15, description="Deepest nesting of a GraphQL document.")
+    max_aliases: int = Field(default=50, ge=0, description="Most aliases in a GraphQL document.")
+    max_tokens_in_document: Count = Field(
+        default=2000, description="Longest GraphQL document, in lexical tokens (not the model's)."
+    )
+
+    action_timeout: Seconds = Field(
+        default=60, description="Seconds a server action may take, unless it says otherwise."
+    )
+    run_timeout: Seconds = Field(default=600, description="Seconds a whole run may take.")
+    write_timeout: Seconds = Field(
+        default=60, description="Seconds a client may take nothing before it is cut off."
+    )
+    stop_timeout: Seconds = Field(
+        default=5, description="Seconds that answers get to end when the server is told to stop."
+    )
+    max_events_per_run: Count = Field(
+        default=200_000, description="Most events in the log of one run."
+    )
+    max_bytes_per_run: Count = Field(
+        default=16 * 1024 * 1024, description="Largest log of one run, in bytes."
+    )
+    log_ttl: float = Field(
+        default=300,
+        ge=0,
+        allow_inf_nan=False,
+        description="Seconds the log of a finished run is kept.",
+    )
+    max_concurrent_runs: int = Field(
+        default=0, ge=0, description="Most runs at one time; 0 for any number."
+    )
+    max_turns: Count = Field(default=8, description="Most turns of the model in one run.")
+
+    threads: str = Field(
+        default="sqlite:.copilot/threads.db",
+        pattern=r"^[a-z][a-z0-9+_-]*(:|$)",
+        description="Where threads are kept: sqlite:PATH, postgresql://..., or memory.",
+        repr=False,  # it may hold a password
+    )
+    when_busy: Literal["refuse", "supersede", "queue"] = Field(
+        default="refuse",
+        description="What becomes of a question in a thread that is still being answered.",
+    )
+    thread_names: bool = Field(
+        default=False, description="Whether the model names threads, with a request of its own."
+    )
+    thread_retention: float = Field(
+        default=0,
+        ge=0,
+        allow_inf_nan=False,
+        description="Seconds after which a thread nobody touched is forgotten; 0 for never.",
+    )
+    keep_alive: float = Field(
+        default=15,
+        ge=0,
+        allow_inf_nan=False,
+        description="Seconds of silence after which AG-UI streams get a comment; 0 for never.",
+    )
+    reasoning_events: bool = Field(
+        default=True,
+        description="Whether AG-UI clients get thoughts. React 1.51.3 and 1.51.4 fail at them.",
+    )
+    subagent_events: bool = Field(
+        default=False,
+        description="Whether AG-UI clients get events of subagents. Those before 1.71 fail.",
+    )
+    interrupt_events: Literal["outcome", "custom", "both"] = Field(
+        default="outcome",
+        description="How AG-UI clients learn of an interrupt; those before 1.70 know only custom.",
+    )
+    shared_state: bool = Field(
+        default=True,
+        description="Whether the model may change the state an AG-UI client shares with it.",
+    )
+
+    hand_over: Literal["v1", "always", "never"] = Field(
+        default="v1",
+        description="Whose chats may call agents as tools: those of CopilotKit v1, all, or none.",
+    )
+
+    cloud_base_url: str | None = Field(
+        default=None,
+        pattern=r"^https?://",
+        description="Base URL of a cloud-compatible guardrails service. Empty: none.",
+    )
+    adapter: AdapterSettings = AdapterSettings()
+    transcription: TranscriptionSettings = TranscriptionSettings()
+    guardrails: GuardrailSettings = GuardrailSettings()
+    mcp: McpSettings = McpSettings()
+
+    @field_validator("path")
+    @classmethod
+    def _without_last_slash(cls, path: str) -> str:
+        return path.rstrip("/") or "/"
+
+    @field_validator("forward_headers", "deny_headers")
+    @classmethod
+    def _lower_case(cls, names: tuple[str, ...]) -> tuple[str, ...]:
+        names = tuple(name.lower() for name in names)
+        if refused := NEVER_FORWARDED.intersection(names):
+            raise ValueError(f"{', '.join(sorted(refused))} cannot be forwarded")
+        if odd := [name for name in names if "*" in name[:-1]]:
+            raise ValueError(f"{odd[0]!r} has a * that is not its last character")
+        return names
+
+    @model_validator(mode="wrap")
+    @classmethod
+    def _teach(
+        cls, data: Any, handler: ModelWrapValidatorHandler["Settings"], info: ValidationInfo
+    ) -> "Settings":
+        """Turn pydantic's complaint into ours, which names the place and the way out."""
+        try:
+            return handler(data)
+        except ValidationError as error:
+            names = [row.name for row in cls.describe()]
+            raise explain(error, names, info.context or Places()) from None
+
+    def forwards(self, header: str) -> bool:
+        """Say whether actions, agents and hooks may see a request header."""
+        header = header.lower()
+        if header in NEVER_FORWARDED or _matches(header, self.deny_headers):
+            return False
+        return _matches(header, self.forward_headers)
+
+    @staticmethod
+    def describe() -> "list[SettingRow]":
+        """Return one row for every setting, in the order of this file."""
+        return [*_rows(Settings)]
+
+
+def _matches(header: str, names: Iterable[str]) -> bool:
+    return any(
+        header.startswith(name[:-1]) if name.endswith("*") else header == name for name in names
+    )
+
+
+class SettingRow(NamedTuple):
+    """One setting, for people: `name` as in the file, with a dot between section and key."""
+
+    name: str
+    variable: str
+    type: str
+    default: Any
+    description: str
+
+
+def load_settings(
+    path: str | Path | None = None,
+    environ: Mapping[str, str] | None = None,
+    *,
+    overrides: Mapping[str, Any] | None = None,
+) -> Settings:
+    """Read the settings: defaults, then the file, then the environment, then `overrides`.
+
+    The file is `path`, else what COPILOT_CONFIG names, else copilot.yml if it exists.
+    Raises `ConfigurationFailed` with the file, the line and the key that is wrong.
+    """
+    environ = os.environ if environ is None else environ
+    document = _document(path, environ)
+    values = {key: value for key, value in document.values.items() if value is not None}
+    places = Places(document.path, document.lines)
+    rows = {row.variable: row.name for row in Settings.describe()}
+    for variable, text in environ.items():
+        if variable in rows:
+            section, _, key = rows[variable].rpartition(".")
+            _put(values, section, key, text)
+            places.named[rows[variable]] = f"The environment variable {variable}"
+        elif variable.startswith(PREFIX) and variable != FILE_VARIABLE:
+            misspelt_variable(variable, rows)
+    for name, value in (overrides or {}).items():
+        values[name] = value
+        places.named[name] = f"The option --{name}"
+    return Settings.model_validate(values, context=places)
+
+
+def adapter_name(settings: Settings, environ: Mapping[str, str] | None = None) -> str:
+    """Return the adapter to use: the one set, else OpenAI if it has a key, else the demo."""
+    environ = os.environ if environ is None else environ
+    return settings.adapter.name or ("openai" if environ.get("OPENAI_API_KEY") else "demo")
+
+
+def transcribes(settings: Settings, environ: Mapping[str, str] | None = None) -> bool:
+    """Say whether speech can be turned into text: the settings say by what, or there is a key."""
+    environ = os.environ if environ is None else environ
+    chosen = settings.transcription
+    if chosen.model or chosen.base_url:
+        return chosen.model != "none"
+    # a model server of one's own, which OPENAI_BASE_URL then names, seldom understands speech
+    elsewhere = environ.get("OPENAI_BASE_URL", "").rstrip("/") not in ("", _OPENAI_URL)
+    return bool(environ.get("OPENAI_API_KEY")) and not elsewhere
+
+
+def _document(path: str | Path | None, environ: Mapping[str, str]) -> Document:
+    named = path or environ.get(FILE_VARIABLE)
+    file = Path(named or DEFAULT_FILE)
+    if not named and not file.is_file():
+        return Document(None, {}, {})
+    return read_document(file, environ)
+
+
+def _put(values: dict[str, Any], section: str, key: str, text: str) -> None:
+    if not section:
+        values[key] = text or None if key == "cloud_base_url" else text
+    elif isinstance(inner := values.get(section, {}), Mapping):
+        values[section] = {**inner, key: text}
+
+
+def _rows(section: type[Section], prefix: str = "") -> Iterator[SettingRow]:
+    for name, field in section.model_fields.items():
+        annotation = field.annotation
+        if isinstance(annotation, type) and issubclass(annotation, Section):
+            yield from _rows(annotation, f"{prefix}{name}.")
+            continue
+        variable = PREFIX + f"{prefix}{name}".replace(".", "_").upper()
+        yield SettingRow(
+            f"{prefix}{name}",
+            variable,
+            _type_name(annotation),
+            field.default,
+            field.description or "",
+        )
+
+
+def _type_name(annotation: Any) -> str:
+    if get_origin(annotation) is Literal:
+        return " | ".join(get_args(annotation))
+    names = {
+        str: "text",
+        int: "number",
+        float: "seconds",
+        bool: "true | false",
+        tuple[str, ...]: "list",
+        Mapping[str, Any]: "mapping",
+        str | None: "text",
+    }
+    return names[annotation]

@@ -1,0 +1,1 @@
+"""The order of events that every client accepts."""

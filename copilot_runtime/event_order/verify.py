@@ -1,0 +1,297 @@
+"""The order of events that every client accepts: what must be begun, and what must be ended.
+
+The rules, and the words they are broken with, are those of `verifyEvents` in @ag-ui/client
+0.0.59, so that a person sees the same error from this server as from CopilotKit's own.
+"""
+
+from contextlib import aclosing
+from dataclasses import dataclass
+
+from copilot_runtime.errors import Cancelled, ErrorReport, IncompleteStream
+from copilot_runtime.event_order.sanity import refuse_nonsense
+from copilot_runtime.events import (
+    ActionExecutionArgs,
+    ActionExecutionEnd,
+    ActionExecutionResult,
+    ActionExecutionStart,
+    Event,
+    ReasoningEnd,
+    ReasoningStart,
+    RunFailed,
+    RunFinished,
+    RunStarted,
+    StepFinished,
+    StepStarted,
+    Subagent,
+    TextMessageContent,
+    TextMessageEnd,
+    TextMessageStart,
+)
+from copilot_runtime.interfaces import Events, RunInput
+from copilot_runtime.jsontext import dumps
+
+
+async def verified(events: Events, _run: RunInput) -> Events:
+    """End a run whose agent breaks the order: a stage. Raises `IncompleteStream`.
+
+    It also ends with `Misuse` for what is no event, before anybody has seen or kept it.
+    What the agent leaves open at its end stays open: each transport knows how to show that.
+    """
+    ordering = Ordering(begun=True)
+    texts = ordering.texts
+    async with aclosing(events):
+        async for event in events:
+            try:
+                # nearly all events are this one
+                plain = (
+                    type(event) is TextMessageContent
+                    and event.message_id in texts
+                    and type(event.content) is str
+                )
+            except TypeError:  # an id that can be in no set
+                plain = False
+            if not plain:
+                refuse_nonsense(event)
+                ordering.check(event)
+            yield event
+
+
+@dataclass(frozen=True, slots=True)
+class _Kind:
+    """Something that begins and ends, in the words of the protocol."""
+
+    noun: str
+    word: str
+
+
+_TEXT = _Kind("text message", "TEXT_MESSAGE")
+_CALL = _Kind("tool call", "TOOL_CALL")
+_STEP = _Kind("step", "STEP")
+_THOUGHT = _Kind("thought", "REASONING")
+_SUBAGENT = _Kind("subagent", "SUBAGENT")
+
+
+class Ordering:
+    """Follows one run: says which events may not come next, and knows what is open.
+
+    Thoughts need no order: clients tolerate any. With `begun`, the first event has come already.
+    """
+
+    def __init__(self, *, begun: bool = False) -> None:
+        self.texts: set[str] = set()
+        """The ids of open texts: whoever adds to one of them need not ask."""
+        self._open: dict[tuple[_Kind, str], str] = {}
+        """What is open, in the order in which it began; with a call its name."""
+        self._answered: set[str] = set()
+        self._departed: set[str] = set()
+        """Subagents that have ended: their ids are never used again."""
+        self._begun = begun
+        self._last: type[RunFinished | RunFailed] | None = None
+
+    def check(self, event: Event) -> None:
+        """Take note of an event. Raises `IncompleteStream` for one no client would accept."""
+        if complaint := self.complaint(event):
+            raise IncompleteStream(
+                complaint, hint=f"The agent sent {event.type!r} where it may not stand."
+            )
+
+    def complaint(self, event: Event) -> str | None:
+        """Take note of an event, or return what a client would say against it."""
+        if type(event) is TextMessageContent and event.message_id in self.texts:
+            return None
+        if self._last or not self._begun or isinstance(event, RunStarted):
+            complaint = self._out_of_run(event)
+            if complaint or isinstance(event, RunStarted):
+                return complaint
+        return self._noted(event)
+
+    def closers(self, failed: ErrorReport | None = None) -> list[Event]:
+        """Return what ends everything open, the innermost first, before the last event.
+
+        In a run that `failed`, but not in one that was stopped, a call that broke off also
+        gets a result, as from CopilotKit's runtime: no model can go on from a call without one.
+        """
+        closers: list[Event] = []
+        for (kind, key), name in reversed(self._open.items()):
+            closers.append(_closer(kind, key, failed))
+            if kind is _CALL and key not in self._answered and failed is not None:
+                closers.append(_broken_off(key, name, failed))
+        return closers
+
+    def _out_of_run(self, event: Event) -> str | None:
+        """Say what is wrong with an event before the first, after the last, or the first again."""
+        first, last = isinstance(event, RunStarted), self._last
+        if last is RunFailed:
+            return (
+                f"Cannot send event type {_wire(event)!r}: The run has already errored with "
+                "'RUN_ERROR'. No further events can be sent."
+            )
+        if last is RunFinished:
+            return (
+                f"Cannot send event type {_wire(event)!r}: The run has already finished with "
+                "'RUN_FINISHED'. Start a new run with 'RUN_STARTED'."
+            )
+        if first and self._begun:
+            return (
+                "Cannot send 'RUN_STARTED' while a run is still active. The previous run must be "
+                "finished with 'RUN_FINISHED' before starting a new run."
+            )
+        if not first and not isinstance(event, RunFailed):
+            return "First event must be 'RUN_STARTED'"
+        self._begun = True
+        return None
+
+    def _noted(self, event: Event) -> str | None:
+        match event:
+            case TextMessageStart(message_id=key):
+                complaint = self._begin(_TEXT, key)
+                self.texts.add(key)
+                return complaint
+            case TextMessageContent(message_id=key):
+                return self._grow(_TEXT, key, "CONTENT")
+            case TextMessageEnd(message_id=key):
+                self.texts.discard(key)
+                return self._end(_TEXT, key)
+            case ActionExecutionArgs(call_id=key):
+                return self._grow(_CALL, key, "ARGS")
+            case ActionExecutionStart(call_id=key, name=name):
+                complaint = self._begin(_CALL, key, name)
+                self._answered -= set() if complaint else {key}
+                return complaint
+            case ActionExecutionEnd(call_id=key):
+                return self._end(_CALL, key)
+            case ActionExecutionResult(call_id=key):
+                self._answered.add(key)
+            case StepStarted(name=key):
+                if (_STEP, key) in self._open:
+                    return f"Step \"{key}\" is already active for 'STEP_STARTED'"
+                self._open[_STEP, key] = ""
+            case StepFinished(name=key):
+                if self._open.pop((_STEP, key), None) is None:
+                    return f"Cannot send 'STEP_FINISHED' for step \"{key}\" that was not started"
+            case ReasoningStart(message_id=key):
+                self._open[_THOUGHT, key] = ""
+            case ReasoningEnd(message_id=key):
+                self._open.pop((_THOUGHT, key), None)
+            case Subagent():
+                return self._subagent(event)
+            case RunFinished():
+                return self._finish()
+            case RunFailed():
+                self._close(RunFailed)
+            case _:
+                pass
+        return None
+
+    def _begin(self, kind: _Kind, key: str, name: str = "") -> str | None:
+        if (kind, key) in self._open:
+            return (
+                f"Cannot send '{kind.word}_START' event: A {kind.noun} with ID '{key}' is already "
+                f"in progress. Complete it with '{kind.word}_END' first."
+            )
+        self._open[kind, key] = name
+        return None
+
+    def _grow(self, kind: _Kind, key: str, piece: str) -> str | None:
+        if (kind, key) in self._open:
+            return None
+        return (
+            f"Cannot send '{kind.word}_{piece}' event: No active {kind.noun} found with ID "
+            f"'{key}'. Start a {kind.noun} with '{kind.word}_START' first."
+        )
+
+    def _end(self, kind: _Kind, key: str) -> str | None:
+        if self._open.pop((kind, key), None) is not None:
+            return None
+        return (
+            f"Cannot send '{kind.word}_END' event: No active {kind.noun} found with ID '{key}'. "
+            f"A '{kind.word}_START' event must be sent first."
+        )
+
+    def _subagent(self, event: Subagent) -> str | None:
+        key, word = event.subagent_id, _wire(event)
+        is_open = (_SUBAGENT, key) in self._open
+        if event.status != "started":
+            if not is_open:
+                return (
+                    f"Cannot send '{word}': no active subagent found with ID '{key}'. A "
+                    "'SUBAGENT_STARTED' event must be sent first."
+                )
+            del self._open[_SUBAGENT, key]
+            self._departed.add(key)
+        elif is_open:
+            return (
+                f"Cannot send '{word}': subagent '{key}' is already active. Finish it with "
+                "'SUBAGENT_FINISHED' first."
+            )
+        elif key in self._departed:
+            return (
+                f"Cannot send '{word}': subagent '{key}' has already finished in this run. "
+                "Subagent IDs are per-invocation and cannot be reused."
+            )
+        else:
+            self._open[_SUBAGENT, key] = ""
+        return None
+
+    def _finish(self) -> str | None:
+        for kind in (_STEP, _TEXT, _CALL, _SUBAGENT):
+            if keys := ", ".join(key for of, key in self._open if of is kind):
+                return f"Cannot send 'RUN_FINISHED' while {kind.noun}s are still active: {keys}"
+        self._close(RunFinished)
+        return None
+
+    def _close(self, last: type[RunFinished | RunFailed]) -> None:
+        self._last = last
+        self._open.clear()
+        self.texts.clear()
+
+
+def _closer(kind: _Kind, key: str, failed: ErrorReport | None) -> Event:
+    if kind is _TEXT:
+        return TextMessageEnd(message_id=key)
+    if kind is _CALL:
+        return ActionExecutionEnd(call_id=key)
+    if kind is _STEP:
+        return StepFinished(name=key)
+    if kind is _THOUGHT:
+        return ReasoningEnd(message_id=key)
+    if failed is None:
+        return Subagent(subagent_id=key, status="finished")
+    return Subagent(subagent_id=key, status="failed", message=failed.message)
+
+
+def unfinished(failed: ErrorReport) -> str:
+    """Return the result of a call that broke off with its run, so that no client makes it."""
+    status, reason = "error", "missing_terminal_event"
+    if failed.code == Cancelled.code:
+        status, reason = "stopped", "stop_requested"
+    return dumps({"status": status, "reason": reason, "message": failed.message}).decode()
+
+
+def _broken_off(call_id: str, name: str, failed: ErrorReport) -> ActionExecutionResult:
+    return ActionExecutionResult(
+        call_id=call_id, name=name, result=unfinished(failed), message_id=f"{call_id}-result"
+    )
+
+
+_WIRE = {
+    "action_execution_start": "TOOL_CALL_START",
+    "action_execution_args": "TOOL_CALL_ARGS",
+    "action_execution_end": "TOOL_CALL_END",
+    "action_execution_result": "TOOL_CALL_RESULT",
+    "reasoning_content": "REASONING_MESSAGE_CONTENT",
+    "reasoning_signature": "REASONING_ENCRYPTED_VALUE",
+    "agent_state": "STATE_SNAPSHOT",
+    "activity": "ACTIVITY_SNAPSHOT",
+    "interrupt": "CUSTOM",
+    "usage": "CUSTOM",
+    "run_failed": "RUN_ERROR",
+}
+
+
+def _wire(event: Event) -> str:
+    """Return what the protocol calls an event."""
+    if isinstance(event, Subagent):
+        ending = {"started": "STARTED", "finished": "FINISHED", "failed": "ERROR"}
+        return f"SUBAGENT_{ending[event.status]}"
+    return _WIRE.get(event.type, event.type.upper())

@@ -1,0 +1,1 @@
+"""HTTP to the services that this runtime calls."""

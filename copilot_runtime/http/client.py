@@ -1,0 +1,317 @@
+"""HTTP to services we ask: streams and JSON, with time limits, retries and errors that explain.
+
+Only this file knows aiohttp. A reply that was read to its end gives its connection back to the
+pool; any other is closed at once, so that nobody pays for tokens nobody reads.
+"""
+
+import asyncio
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from io import BytesIO
+from types import TracebackType
+from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
+
+import orjson
+
+from copilot_runtime.errors import ConfigurationFailed, CopilotError, NetworkError, RunStalled
+from copilot_runtime.http.errors import Faults, was_closed
+from copilot_runtime.http.retries import asked_wait, backoff, may_pass
+
+if TYPE_CHECKING:
+    from aiohttp import ClientResponse, ClientSession
+
+_LONGEST_WAIT = 30.0
+_LONGEST_BODY = 16 * 1024 * 1024
+_DRAIN_TIME = 1.0
+_ONE_PIECE = 512 * 1024
+_LONGEST_HEADER = 64 * 1024  # security policies of gateways are longer than aiohttp's 8 kB
+
+
+class Upstream:
+    """One service and its connections. `name` is how errors call it; times are in seconds.
+
+    `idle_timeout` limits every silence: before the answer starts, and between two pieces of it.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        *,
+        connect_timeout: float = 10.0,
+        idle_timeout: float = 120.0,
+        max_retries: int = 2,
+    ) -> None:
+        self.name = name
+        self.connect_timeout = connect_timeout
+        self.idle_timeout = idle_timeout
+        self.max_retries = max_retries
+        self.faults = Faults(name, connect_timeout, idle_timeout)
+        self._sessions: dict[asyncio.AbstractEventLoop, ClientSession] = {}
+        self._proxies: dict[str, str | None] = {}
+        self._draining: set[asyncio.Task[None]] = set()
+
+    def post(self, url: str, body: bytes, headers: Mapping[str, str]) -> "Exchange":
+        """Return the exchange to enter: `async with upstream.post(...) as reply`."""
+        return Exchange(self, "POST", url, body, headers)
+
+    async def request_json(
+        self,
+        method: str,
+        url: str,
+        body: Any = None,
+        headers: Mapping[str, str] | None = None,
+    ) -> "JsonReply":
+        """Ask once, retries included, and read the whole answer. Any status is an answer."""
+        data = None if body is None else orjson.dumps(body)
+        sent = {"content-type": "application/json", "accept": "application/json", **(headers or {})}
+        async with Exchange(self, method, url, data, sent) as reply:
+            text = await reply.text()
+        try:
+            return JsonReply(reply.status, reply.headers, orjson.loads(text))
+        except orjson.JSONDecodeError:
+            return JsonReply(reply.status, reply.headers, None)
+
+    async def aclose(self) -> None:
+        """Close the connections of this event loop. The next request opens new ones."""
+        loop = asyncio.get_running_loop()
+        draining = [task for task in self._draining if task.get_loop() is loop]
+        for task in draining:
+            task.cancel()
+        await asyncio.gather(*draining, return_exceptions=True)
+        if session := self._sessions.pop(loop, None):
+            await session.close()
+        await self._forget_ended_loops()
+
+    async def send(
+        self, method: str, url: str, body: bytes | None, headers: Mapping[str, str]
+    ) -> "ClientResponse":
+        """Return the response once its headers are here. Retries what may pass by itself."""
+        attempt = 0
+        while True:
+            wait: float | None = None
+            try:
+                response = await self._attempt(method, url, body, headers)
+            except NetworkError as error:
+                # a time limit has cost the person enough already
+                if attempt >= self.max_retries or isinstance(error, RunStalled):
+                    raise
+                # a pooled connection the server had closed meanwhile says nothing about the server
+                wait = 0.0 if attempt == 0 and was_closed(error) else backoff(attempt)
+            else:
+                if attempt < self.max_retries and may_pass(response.status, response.headers):
+                    wait = asked_wait(response.headers)
+                    wait = backoff(attempt) if wait is None else wait
+                if wait is None or wait > _LONGEST_WAIT:
+                    return response
+                response.close()
+            await asyncio.sleep(wait)
+            attempt += 1
+
+    def drain(self, response: "ClientResponse") -> None:
+        """Read the last bytes of a finished answer, so that its connection can be used again."""
+        task = asyncio.create_task(_drain(response))
+        self._draining.add(task)
+
+        def let_go(task: asyncio.Task[None]) -> None:
+            self._draining.discard(task)
+            _let_go(response)  # here, because a task cancelled before its first step has no finally
+
+        task.add_done_callback(let_go)
+
+    async def _attempt(
+        self, method: str, url: str, body: bytes | None, headers: Mapping[str, str]
+    ) -> "ClientResponse":
+        from aiohttp import ClientError, InvalidURL
+        from yarl import URL
+
+        session = await self._open()
+        try:
+            async with asyncio.timeout(self.connect_timeout + self.idle_timeout):
+                return await session.request(
+                    method,
+                    # escapes stay as they are written: a signature may be of them
+                    URL(url, encoded=True) if "%" in url else url,
+                    # in one piece, aiohttp warns, a large body would hold up the event loop
+                    data=BytesIO(body) if body and len(body) > _ONE_PIECE else body,
+                    headers=headers,
+                    proxy=self._proxy(url),
+                    allow_redirects=False,
+                )
+        except InvalidURL as error:
+            raise ConfigurationFailed(
+                f"{self.name} API error: {url!r} is not an address.",
+                hint="A base URL looks like https://api.example.com/v1.",
+            ) from error
+        except (ClientError, OSError, TimeoutError) as error:
+            raise self.faults.before_answer(error, url) from error
+
+    async def _open(self) -> "ClientSession":
+        """Return the connections of this event loop: those of another one are of no use here."""
+        loop = asyncio.get_running_loop()
+        session = self._sessions.get(loop)
+        if session is None or session.closed:
+            from aiohttp import ClientSession, ClientTimeout, DummyCookieJar, TCPConnector
+
+            session = self._sessions[loop] = ClientSession(
+                connector=TCPConnector(limit=0),
+                cookie_jar=DummyCookieJar(),  # what one person's answer sets is not for another's
+                timeout=ClientTimeout(total=None, connect=self.connect_timeout),
+                max_line_size=_LONGEST_HEADER,
+                max_field_size=_LONGEST_HEADER,
+            )
+            await self._forget_ended_loops()
+        return session
+
+    async def _forget_ended_loops(self) -> None:
+        """Close what loops that ended have left behind: nobody else can."""
+        for loop in [loop for loop in [*self._sessions] if loop.is_closed()]:
+            if session := self._sessions.pop(loop, None):
+                await session.close()
+
+    def _proxy(self, url: str) -> str | None:
+        """Return the proxy the environment names for this address.
+
+        aiohttp's `trust_env` asks in a thread on each request, and fails when `.netrc` has
+        an entry beside our own Authorization header.
+        """
+        parts = urlsplit(url)
+        origin = f"{parts.scheme}://{parts.netloc}"
+        if origin not in self._proxies:
+            from urllib.request import getproxies, proxy_bypass
+
+            bypassed = proxy_bypass(parts.hostname or "")
+            self._proxies[origin] = None if bypassed else getproxies().get(parts.scheme)
+        return self._proxies[origin]
+
+
+@dataclass(frozen=True, slots=True)
+class JsonReply:
+    """A whole answer. `body` is None when it was empty or no JSON."""
+
+    status: int
+    headers: Mapping[str, str]
+    body: Any
+
+
+class Exchange:
+    """A request under way, and its connection: enter it for the reply, leave it to let go."""
+
+    def __init__(
+        self,
+        upstream: Upstream,
+        method: str,
+        url: str,
+        body: bytes | None,
+        headers: Mapping[str, str],
+    ) -> None:
+        self._upstream = upstream
+        self._request = (method, url, body, headers)
+        self._reply: Reply | None = None
+
+    async def __aenter__(self) -> "Reply":
+        response = await self._upstream.send(*self._request)
+        self._reply = Reply(response, self._upstream)
+        return self._reply
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        if self._reply is not None:
+            self._reply.let_go()
+
+
+class Reply:
+    """An answer as it arrives. Iterate for its bytes, in blocks as the network gives them.
+
+    Set `finished` when nothing of interest follows: the connection is then kept for others.
+    """
+
+    def __init__(self, response: "ClientResponse", upstream: Upstream) -> None:
+        from aiohttp import ClientError
+
+        self.status = response.status
+        self.headers: Mapping[str, str] = response.headers
+        self.finished = False
+        self._response = response
+        self._upstream = upstream
+        self._read = response.content.readany
+        self._faults = (ClientError, OSError)
+        self._loop = asyncio.get_running_loop()
+        self._heard = self._loop.time()
+        self._waiting = False
+        self._stalled = False
+        # one timer per answer that looks at a clock: aiohttp would set a new one for every read
+        self._timer = self._loop.call_later(upstream.idle_timeout, self._watch)
+
+    def __aiter__(self) -> "Reply":
+        return self
+
+    async def __anext__(self) -> bytes:
+        self._waiting = True
+        try:
+            block = await self._read()
+        except self._faults as error:
+            if self._stalled:
+                raise self._upstream.faults.silence() from None
+            raise self._upstream.faults.cut(f"The connection broke off: {error}.") from error
+        if not block:
+            raise StopAsyncIteration
+        self._waiting = False
+        self._heard = self._loop.time()
+        return block
+
+    async def text(self, limit: int = _LONGEST_BODY) -> bytes:
+        """Return the whole answer."""
+        blocks: list[bytes] = []
+        size = 0
+        async for block in self:
+            blocks.append(block)
+            size += len(block)
+            if size > limit:
+                raise CopilotError(
+                    f"{self._upstream.name} API error: The answer is larger than {limit} bytes.",
+                    status_code=502,
+                    hint="Is the base URL right? No such answer was expected.",
+                )
+        return b"".join(blocks)
+
+    def let_go(self) -> None:
+        """Give the connection back if the answer is at its end, else close it at once."""
+        self._timer.cancel()
+        if self.finished and not self._response.content.at_eof():
+            self._upstream.drain(self._response)
+        else:
+            _let_go(self._response)
+
+    def _watch(self) -> None:
+        now = self._loop.time()
+        if not self._waiting:  # a slow reader is not a silent server
+            self._heard = now
+        left = self._heard + self._upstream.idle_timeout - now
+        if left > 0:
+            self._timer = self._loop.call_later(left, self._watch)
+        else:
+            self._stalled = True
+            self._response.close()
+
+
+async def _drain(response: "ClientResponse") -> None:
+    from aiohttp import ClientError
+
+    with suppress(ClientError, OSError, TimeoutError):
+        async with asyncio.timeout(_DRAIN_TIME):
+            while await response.content.readany():
+                pass
+
+
+def _let_go(response: "ClientResponse") -> None:
+    """Keep the connection for others if the answer was read to its end, else close it."""
+    if response.content.at_eof():
+        response.release()
+    else:
+        response.close()

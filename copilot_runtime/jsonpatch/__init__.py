@@ -1,0 +1,1 @@
+"""What changed between two JSON values, and JSON Patch (RFC 6902)."""

@@ -1,0 +1,195 @@
+"""JSON Patch (RFC 6902): how AG-UI says what changed in a state.
+
+Values are never changed in place: what a patch does not touch is shared by the old value and the
+new one, which makes the next difference cheap to find.
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+from copilot_runtime.jsonpatch.difference import difference, same
+from copilot_runtime.jsonpatch.sharing import repeated
+from copilot_runtime.jsontext import dumps
+
+_SHORT = 1_000
+"""Bytes of operations that are sent whatever the whole value costs."""
+
+_MOST_COPIED = 1_000_000
+"""Values and characters that a patched value may repeat.
+
+Copies are shared, so that a patch of forty of them is cheap to apply, and its outcome, twice as
+long with each, impossible to write.
+"""
+
+
+def make_patch(old: Any, new: Any) -> list[dict[str, Any]] | None:
+    """Return the operations that make `new` out of `old`.
+
+    None means that they are long, and the whole new value is shorter. Values are what JSON can
+    hold.
+    """
+    try:
+        operations = difference(old, new)
+        if operations and len(dumps(operations)) >= max(len(dumps(new)), _SHORT):
+            return None
+    except RecursionError:  # nested so deeply that only C can walk through it
+        return None
+    return operations
+
+
+def apply_patch(value: Any, operations: Sequence[Any]) -> Any:
+    """Return the value with all operations applied. Raises `ValueError`, which says which cannot.
+
+    A value put in by one operation may be changed by the next; the operations stay as they were.
+    """
+    patch = _Patch(value)
+    for operation in operations:
+        try:
+            patch.apply(operation)
+        except _DoesNotFit as error:
+            raise ValueError(f"{_named(operation)}: {error}") from None
+    if patch.copies and repeated(patch.root) > _MOST_COPIED:
+        raise ValueError(f"copy {patch.copies}: the copies are too large")
+    return patch.root
+
+
+class _DoesNotFit(Exception):
+    """Why an operation cannot be applied."""
+
+
+class _Patch:
+    """A value on its way from old to new.
+
+    `own` holds the containers made on the way, by their ids: only those may be changed in place.
+    `copies` is where the last container was copied to.
+    """
+
+    def __init__(self, root: Any) -> None:
+        self.root: Any = root
+        self.own: dict[int, Any] = {}
+        self.copies = ""
+
+    def apply(self, operation: Any) -> None:
+        if not isinstance(operation, dict):
+            raise _DoesNotFit("it is no object")
+        path = _keys(operation, "path")
+        match operation.get("op"):
+            case "add":
+                self._add(path, _value(operation))
+            case "replace":
+                self._replace(path, _value(operation))
+            case "remove":
+                self._remove(path)
+            case "move":
+                origin = _keys(operation, "from")
+                if path[: len(origin)] == origin and path != origin:
+                    raise _DoesNotFit("nothing can be moved into itself")
+                moved = self._find(origin)
+                if path != origin:
+                    self._remove(origin)
+                    self._add(path, moved)
+            case "copy":
+                copied = self._find(_keys(operation, "from"))
+                self.own.clear()  # it will be in two places, of which a change is to reach one
+                self._add(path, copied)
+                self.copies = operation["path"] or "/"
+            case "test":
+                if not same(self._find(path), _value(operation)):
+                    raise _DoesNotFit("the value is another one")
+            case unknown:
+                raise _DoesNotFit(f"there is no operation {unknown!r}")
+
+    def _add(self, path: list[str], value: Any) -> None:
+        if not path:
+            self.root = value
+            return
+        parent, key = self._parent(path)
+        if isinstance(parent, dict):
+            parent[key] = value
+        elif key == "-":
+            parent.append(value)
+        else:
+            parent.insert(_index(key, len(parent)), value)
+
+    def _replace(self, path: list[str], value: Any) -> None:
+        if not path:
+            self.root = value
+            return
+        parent, key = self._parent(path)
+        parent[_existing(parent, key)] = value
+
+    def _remove(self, path: list[str]) -> None:
+        if not path:
+            self.root = None
+            return
+        parent, key = self._parent(path)
+        del parent[_existing(parent, key)]
+
+    def _find(self, path: list[str]) -> Any:
+        value = self.root
+        for key in path:
+            value = value[_existing(value, key)]
+        return value
+
+    def _parent(self, path: list[str]) -> tuple[Any, str]:
+        """Return the container of the last key of a path, ready to be changed."""
+        self.root = parent = self._owned(self.root)
+        for key in path[:-1]:
+            at = _existing(parent, key)
+            parent[at] = child = self._owned(parent[at])
+            parent = child
+        if not isinstance(parent, (dict, list)):
+            raise _DoesNotFit(f"there is nothing that could have a {path[-1]!r}")
+        return parent, path[-1]
+
+    def _owned(self, value: Any) -> Any:
+        if id(value) in self.own or not isinstance(value, (dict, list)):
+            return value
+        copy = value.copy()
+        self.own[id(copy)] = copy
+        return copy
+
+
+def _existing(parent: Any, key: str) -> Any:
+    """Return what `parent` calls `key`. Raises `_DoesNotFit` if it has no such thing."""
+    if isinstance(parent, dict):
+        if key in parent:
+            return key
+    elif isinstance(parent, list) and key != "-":
+        return _index(key, len(parent) - 1)
+    raise _DoesNotFit(f"there is no {key!r}")
+
+
+def _index(key: str, last: int) -> int:
+    if key.isascii() and key.isdigit() and (key == "0" or key[0] != "0"):
+        if len(key) < 16 and int(key) <= last:
+            return int(key)
+        raise _DoesNotFit(f"the list ends before {key!r}")
+    raise _DoesNotFit(f"{key!r} is no place in a list")
+
+
+def _keys(operation: dict[str, Any], field: str) -> list[str]:
+    """Read a pointer (RFC 6901)."""
+    pointer = operation.get(field)
+    if not isinstance(pointer, str):
+        raise _DoesNotFit(f"its {field!r} must be a string")
+    if not pointer:
+        return []
+    if pointer[0] != "/":
+        raise _DoesNotFit(f"its {field!r} must begin with '/'")
+    keys = pointer[1:].split("/")
+    if "~" in pointer:
+        keys = [key.replace("~1", "/").replace("~0", "~") for key in keys]
+    return keys
+
+
+def _value(operation: dict[str, Any]) -> Any:
+    if "value" not in operation:
+        raise _DoesNotFit("it has no value")
+    return operation["value"]
+
+
+def _named(operation: Any) -> str:
+    if not isinstance(operation, dict):
+        return "operation"
+    return " ".join(str(operation[key]) for key in ("op", "path") if key in operation)[:200]

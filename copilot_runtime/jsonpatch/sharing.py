@@ -1,0 +1,109 @@
+"""What two values have in common, and what one value repeats.
+
+States come again and again with little changed. Kept as they came, each costs its whole memory;
+shared, only what is new. And a patch that copies is short where its outcome is not.
+"""
+
+from typing import Any
+
+from copilot_runtime.jsonpatch.difference import same
+
+_DEEPEST_LOOK = 8
+"""Levels looked into for what is shared; what lies deeper is compared as a whole.
+
+Each level may be compared again on the way down, which is to stay cheap.
+"""
+
+_DEEPEST = 254
+"""Levels that JSON is written with; see `jsontext`."""
+
+_CONTAINERS = (dict, list)
+_WORTH_IT = (dict, list, str)
+
+LONG = 64
+"""Characters of texts that are shared."""
+
+
+def shared(old: Any, new: Any, levels: int = _DEEPEST_LOOK) -> Any:
+    """Return `new`, made of the parts of `old` that are the same. Changes neither.
+
+    Raises what comparing raises, for values that JSON does not know.
+    """
+    if old is new or type(old) is not type(new):
+        return new
+    if isinstance(new, str):
+        return old if len(new) >= LONG and old == new else new
+    if type(new) not in _CONTAINERS:
+        return new
+    if len(old) == len(new) and same(old, new):
+        return old
+    if not levels:
+        return new
+    if isinstance(new, dict):
+        pairs = [(key, old[key], part) for key, part in new.items() if key in old]
+    else:
+        pairs = [(at, *both) for at, both in enumerate(zip(old, new, strict=False))]
+    parts = {
+        key: shared(one, other, levels - 1)
+        for key, one, other in pairs
+        if one is not other and type(other) in _WORTH_IT
+    }
+    outcome = new
+    for key, part in parts.items():
+        if part is not new[key]:
+            if outcome is new:
+                outcome = new.copy()
+            outcome[key] = part
+    return outcome
+
+
+def repeated(value: Any) -> int:
+    """Return how much longer a value is to write than to hold, in texts and values.
+
+    Raises `ValueError` for one nested more deeply than JSON is written.
+    """
+    known: dict[int, tuple[int, int]] = {}
+    written, _ = _written(value, 1, known)
+    # what is counted once here is what is held: each container without those inside
+    return written - sum(_own(part) for part in _containers(value))
+
+
+def _written(value: Any, level: int, known: dict[int, tuple[int, int]]) -> tuple[int, int]:
+    """Return the length of a value and its height in levels."""
+    if not isinstance(value, _CONTAINERS):
+        return 0, 0
+    length, height = known.get(id(value), (0, 0))
+    if not height:
+        if level > _DEEPEST:
+            raise ValueError("it would be nested too deeply")
+        length = _own(value)
+        for part in value.values() if isinstance(value, dict) else value:
+            if isinstance(part, _CONTAINERS):
+                more, inner = _written(part, level + 1, known)
+                length, height = length + more, max(height, inner)
+        height += 1
+        known[id(value)] = length, height
+    if level + height - 1 > _DEEPEST:
+        raise ValueError("it would be nested too deeply")
+    return length, height
+
+
+def _containers(value: Any) -> list[Any]:
+    """Return all containers in a value, each once."""
+    found: dict[int, Any] = {}
+    left = [value]
+    while left:
+        part = left.pop()
+        if isinstance(part, _CONTAINERS) and id(part) not in found:
+            found[id(part)] = part
+            left.extend(part.values() if isinstance(part, dict) else part)
+    return [*found.values()]
+
+
+def _own(container: Any) -> int:
+    """Return the length of a container, without the containers inside."""
+    length = len(container) + 1
+    if isinstance(container, dict):
+        length += sum(map(len, container))
+        container = container.values()
+    return length + sum(len(part) for part in container if isinstance(part, str))

@@ -1,0 +1,149 @@
+"""Connections to PostgreSQL that come back when the server does."""
+
+import asyncio
+import contextlib
+import importlib
+import logging
+import random
+from collections.abc import Awaitable, Callable
+from typing import Any, TypeVar
+from urllib.parse import urlsplit
+
+from copilot_runtime.errors import CopilotError, MissingPackage, StoreFailed
+from copilot_runtime.threads.postgres.schema import LOCKS, prepare
+
+T = TypeVar("T")
+
+logger = logging.getLogger("copilot_runtime.threads")
+
+_PATIENCE = 10.0
+"""Seconds to try again while the database cannot be reached."""
+
+_KEEP_ALIVE = {
+    "tcp_keepalives_idle": "30",
+    "tcp_keepalives_interval": "10",
+    "tcp_keepalives_count": "3",
+}
+"""How soon the database notices that a server's whole machine is gone, in seconds and times."""
+
+_LOST = (
+    "PostgresConnectionError",  # the connection broke
+    "OperatorInterventionError",  # the server stops or starts
+    "TooManyConnectionsError",
+    "TransactionRollbackError",  # a deadlock, for instance
+    "ForeignKeyViolationError",  # the thread was deleted between two statements
+)
+
+
+class Link:
+    """A pool, and one connection that tells the others by its lock that this server is alive."""
+
+    def __init__(self, url: str, connections: int) -> None:
+        self._url = url
+        self._connections = connections
+        self._asyncpg = _asyncpg()
+        self._lost: tuple[type[Exception], ...] = tuple(
+            getattr(self._asyncpg, name) for name in _LOST
+        )
+        self._pool: Any = None
+        self._presence: Any = None
+        self._returning: asyncio.Task[None] | None = None
+        self.server = 0
+
+    async def open(self) -> None:
+        """Connect, make the tables, and take this server's number and lock."""
+
+        async def connect() -> None:
+            self._pool = self._pool or await self._asyncpg.create_pool(
+                self._url, min_size=1, max_size=self._connections
+            )
+            async with self._pool.acquire() as connection:
+                await prepare(connection)
+            # at random, because the locks of all programs in a database are in one space
+            self.server = random.randint(1, 2**31 - 1)  # noqa: S311  # no secret
+            await self._be_present()
+
+        try:
+            await self._insist(connect)
+        except BaseException:
+            await self.close()
+            raise
+
+    async def do(self, work: Callable[[Any], Awaitable[T]]) -> T:
+        """Do work in a transaction, again if the database went away: it must bear a second time."""
+
+        async def attempt() -> T:
+            async with self._pool.acquire() as connection, connection.transaction():
+                return await work(connection)
+
+        return await self._insist(attempt)
+
+    async def close(self) -> None:
+        if self._returning:
+            self._returning.cancel()
+            await asyncio.wait([self._returning])
+        presence, self._presence = self._presence, None
+        if presence is not None and not presence.is_closed():
+            with contextlib.suppress(OSError, TimeoutError, *self._errors()):
+                # the database takes a moment to notice the end of a connection
+                await presence.execute("SELECT pg_advisory_unlock_all()", timeout=5)
+                await presence.close(timeout=5)
+        if self._pool is not None:
+            self._pool.terminate()
+
+    async def _be_present(self) -> None:
+        presence = await self._asyncpg.connect(self._url, server_settings=_KEEP_ALIVE)
+        await presence.execute("SELECT pg_advisory_lock($1, $2)", LOCKS, self.server)
+        self._presence = presence
+        presence.add_termination_listener(self._gone)
+
+    def _gone(self, presence: Any) -> None:
+        """Come back as soon as the database does: others might take this server for dead."""
+        if presence is self._presence:
+            self._returning = asyncio.get_running_loop().create_task(self._return())
+
+    async def _return(self) -> None:
+        while True:
+            try:
+                return await self._be_present()
+            except (OSError, TimeoutError, self._asyncpg.PostgresError) as error:
+                logger.warning("%s cannot be reached: %s", self._place(), error)
+                await asyncio.sleep(random.uniform(0.5, 1.5))  # noqa: S311  # no secret
+
+    async def _insist(self, attempt: Callable[[], Awaitable[T]]) -> T:
+        pause = 0.05
+        give_up = asyncio.get_running_loop().time() + _PATIENCE
+        while True:
+            try:
+                return await attempt()
+            except (OSError, TimeoutError, *self._errors()) as error:
+                if not self._is_passing(error) or asyncio.get_running_loop().time() > give_up:
+                    raise self._failure(error) from error
+            await asyncio.sleep(pause)
+            pause = min(2 * pause, 1)
+
+    def _errors(self) -> tuple[type[Exception], ...]:
+        return (self._asyncpg.PostgresError, self._asyncpg.InterfaceError)
+
+    def _is_passing(self, error: Exception) -> bool:
+        if isinstance(error, self._asyncpg.InterfaceError):
+            return "closed" in str(error)  # the connection broke while it waited in the pool
+        return isinstance(error, (OSError, TimeoutError, *self._lost))
+
+    def _failure(self, error: Exception) -> CopilotError:
+        return StoreFailed(
+            f"{self._place()} cannot be used: {error or type(error).__name__}",
+            hint="See whether it runs, and whether address, user and password are right.",
+        )
+
+    def _place(self) -> str:
+        """Name the database without its password."""
+        parts = urlsplit(self._url)
+        return f"PostgreSQL ({parts.hostname or 'this machine'}{parts.path})"
+
+
+def _asyncpg() -> Any:
+    try:
+        return importlib.import_module("asyncpg")
+    except ModuleNotFoundError as error:
+        raise MissingPackage("The store of threads in PostgreSQL", "asyncpg", "postgres") from error

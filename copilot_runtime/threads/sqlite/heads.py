@@ -1,0 +1,101 @@
+"""What lists of threads show, read and changed in SQLite, within a transaction."""
+
+import sqlite3
+from collections.abc import Sequence
+
+from copilot_runtime.threads.clock import from_datetime
+from copilot_runtime.threads.rows import COLUMNS, page_of, thread_of
+from copilot_runtime.threads.store import Thread, ThreadKey, ThreadPage, ThreadQuery
+from copilot_runtime.threads.validation import MOST_PER_PAGE, page_size, place_of
+
+
+def list_threads(db: sqlite3.Connection, query: ThreadQuery) -> ThreadPage:
+    """Return a page, the latest first."""
+    size = page_size(query.limit)
+    after = place_of(query.cursor)
+    conditions = ["owner = ?"]
+    values: list[object] = [query.owner]
+    if query.agent is not None:
+        conditions.append("agent = ?")
+        values.append(query.agent)
+    if not query.archived:
+        conditions.append("archived = 0")
+    rows = db.execute(
+        f"SELECT {COLUMNS} FROM threads WHERE {' AND '.join(conditions)}"  # noqa: S608  # ours
+        " AND (updated, id) < (?, ?) ORDER BY updated DESC, id DESC LIMIT ?",
+        (*values, *after, size + 1),
+    )
+    return page_of(rows.fetchall(), size)
+
+
+def list_everyones(db: sqlite3.Connection, cursor: str | None) -> ThreadPage:
+    """Return a page of all owners, the oldest first."""
+    after = place_of(cursor).number if cursor else 0
+    rows = db.execute(
+        f"SELECT {COLUMNS} FROM threads WHERE id > ? ORDER BY id LIMIT ?",  # noqa: S608  # ours
+        (after, MOST_PER_PAGE + 1),
+    )
+    return page_of(rows.fetchall(), MOST_PER_PAGE)
+
+
+def get_thread(db: sqlite3.Connection, key: ThreadKey) -> Thread | None:
+    row = db.execute(
+        f"SELECT {COLUMNS} FROM threads WHERE owner = ? AND thread = ?",  # noqa: S608  # ours
+        key,
+    ).fetchone()
+    return row and thread_of(row)
+
+
+def update_thread(
+    db: sqlite3.Connection, key: ThreadKey, *, name: str | None, archived: bool | None, now: int
+) -> Thread | None:
+    """Change what is not None; an empty name takes the name away."""
+    db.execute(
+        "UPDATE threads SET updated = ?, archived = coalesce(?, archived),"
+        " name = nullif(coalesce(?, name), '') WHERE owner = ? AND thread = ?",
+        (now, archived, name, *key),
+    )
+    return get_thread(db, key)
+
+
+def delete_thread(db: sqlite3.Connection, key: ThreadKey) -> bool:
+    """Delete a thread; its runs go by their foreign keys."""
+    return db.execute("DELETE FROM threads WHERE owner = ? AND thread = ?", key).rowcount > 0
+
+
+def old_threads(db: sqlite3.Connection, before: int) -> Sequence[int]:
+    rows = db.execute("SELECT id FROM threads WHERE updated < ?", (before,))
+    return [number for (number,) in rows]
+
+
+def delete_old(db: sqlite3.Connection, numbers: Sequence[int], before: int) -> int:
+    """Delete those of some threads that are still old and have no run. Return how many."""
+    return sum(
+        db.execute(
+            "DELETE FROM threads WHERE id = ? AND updated < ? AND running IS NULL",
+            (number, before),
+        ).rowcount
+        for number in numbers
+    )
+
+
+def put_thread(db: sqlite3.Connection, thread: Thread) -> None:
+    """Add a thread of another store, or take over its head if that is later than ours."""
+    last_run = None if thread.last_run_at is None else from_datetime(thread.last_run_at)
+    created, updated = from_datetime(thread.created_at), from_datetime(thread.updated_at)
+    db.execute(
+        "INSERT OR IGNORE INTO threads (owner, thread, agent, created, updated)"
+        " VALUES (?, ?, ?, ?, 0)",
+        (*thread.key, thread.agent, created),
+    )
+    db.execute(
+        "UPDATE threads SET name = ?, archived = ?, updated = ?"
+        " WHERE owner = ? AND thread = ? AND updated < ?",
+        (thread.name, thread.archived, updated, *thread.key, updated),
+    )
+    if last_run is not None:
+        db.execute(
+            "UPDATE threads SET last_run = max(coalesce(last_run, 0), ?)"
+            " WHERE owner = ? AND thread = ?",
+            (last_run, *thread.key),
+        )

@@ -1,0 +1,255 @@
+"""What is done to the runs of threads in SQLite, each function within a transaction."""
+
+import sqlite3
+from collections.abc import Callable, Iterable, Sequence
+from typing import NamedTuple
+
+import orjson
+
+from copilot_runtime.events import Event, RunStarted
+from copilot_runtime.interfaces import DEFAULT_AGENT, RunInput
+from copilot_runtime.messages import Message
+from copilot_runtime.threads.clock import from_datetime, to_datetime
+from copilot_runtime.threads.codec import decode, encode
+from copilot_runtime.threads.compact import compact
+from copilot_runtime.threads.message_ids import by_name, names_in
+from copilot_runtime.threads.recovery import ended, with_head
+from copilot_runtime.threads.sqlite.journal import forget, note, said, servers
+from copilot_runtime.threads.store import Segment, StoredRun, ThreadKey
+from copilot_runtime.threads.validation import busy
+
+
+class Begun(NamedTuple):
+    """A run that goes on: where it is in the file, and what of its request was new."""
+
+    key: ThreadKey
+    thread: int
+    run: int
+    new: Sequence[Message]
+    names: Sequence[str]
+
+
+IsAlive = Callable[[str], bool]
+"""Says whether a server runs."""
+
+
+def begin_run(
+    db: sqlite3.Connection,
+    *,
+    key: ThreadKey,
+    run: RunInput,
+    now: int,
+    server: str,
+    is_alive: IsAlive,
+) -> Begun:
+    """Add a run, and its thread if need be. Raises `ThreadBusy`."""
+    row = db.execute(
+        "SELECT id, running, server FROM threads WHERE owner = ? AND thread = ?", key
+    ).fetchone()
+    if row is None:
+        number = _inserted(
+            db,
+            "INSERT INTO threads"
+            " (owner, thread, agent, created, updated, last_run, running, server)"
+            " VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
+            (*key, run.agent or DEFAULT_AGENT, now, now, now, now, server),
+        )
+    else:
+        number, running, other = row
+        if running is not None:
+            if is_alive(other):
+                raise busy(key)
+            _end_dead_run(db, number, running, said(db, other, [running])[running], now=now)
+        db.execute(
+            "UPDATE threads SET updated = ?, last_run = ?, running = ?, server = ? WHERE id = ?",
+            (now, now, now, server, number),
+        )
+    named = by_name(run.messages)
+    if row is not None:
+        for name in _known_among(db, number, named):
+            del named[name]
+    _remember(db, number, named)
+    new = list(named.values())
+    head = RunStarted(run_id=run.run_id, thread_id=run.thread_id, messages=new)
+    db.execute(
+        "INSERT INTO runs (thread, id, key, run_id, agent, began, log)"
+        " VALUES (?, ?, ?, ?, ?, ?, ?)",
+        (number, now, run.key, run.run_id, run.agent or DEFAULT_AGENT, now, encode([head])),
+    )
+    return Begun(key, number, now, new, list(named))
+
+
+def undo_begin(db: sqlite3.Connection, begun: Begun) -> None:
+    """Forget a run that nobody waited for, and its thread if it has no other."""
+    at = (begun.thread, begun.run)
+    if not db.execute("DELETE FROM runs WHERE thread = ? AND id = ?", at).rowcount:
+        return
+    db.execute("UPDATE threads SET running = NULL, server = NULL WHERE id = ? AND running = ?", at)
+    db.executemany(
+        "DELETE FROM known WHERE thread = ? AND name = ?",
+        [(begun.thread, name) for name in begun.names],
+    )
+    db.execute(
+        "DELETE FROM threads WHERE id = ? AND name IS NULL"
+        " AND NOT EXISTS (SELECT 1 FROM runs WHERE thread = threads.id)",
+        (begun.thread,),
+    )
+
+
+def note_segments(
+    db: sqlite3.Connection, *, server: str, now: int, segments: Sequence[tuple[Begun, Segment]]
+) -> None:
+    """Add to the logs of runs that go on, in one statement."""
+    parts = [(begun.run, segment.events) for begun, segment in segments]
+    note(db, server=server, now=now, parts=parts)
+
+
+def write_segments(
+    db: sqlite3.Connection, *, server: str, now: int, segments: Sequence[tuple[Begun, Segment]]
+) -> None:
+    """Add to logs, and end runs; what belongs to a deleted run goes nowhere."""
+    going_on = [(begun, segment) for begun, segment in segments if segment.whole is None]
+    if going_on:
+        note_segments(db, server=server, now=now, segments=going_on)
+    for begun, segment in segments:
+        if segment.whole is not None:
+            _end(db, begun.thread, begun.run, segment.whole, compact(segment.whole), now=now)
+
+
+def shorten_journal(
+    db: sqlite3.Connection, *, server: str, runs: Sequence[Begun], before: int
+) -> None:
+    """Bring what runs said before a time from the journal to their logs: some go on for hours."""
+    moved = said(db, server, [begun.run for begun in runs], before=before)
+    for begun in runs:
+        at = (begun.thread, begun.run)
+        row = db.execute("SELECT log FROM runs WHERE thread = ? AND id = ?", at).fetchone()
+        if row is not None and moved[begun.run]:  # else it was deleted, or has said nothing
+            log = with_head(decode(row[0], _where(*at)), moved[begun.run])
+            db.execute("UPDATE runs SET log = ? WHERE thread = ? AND id = ?", (encode(log), *at))
+    forget(db, server, before=before)
+
+
+def end_dead_runs(db: sqlite3.Connection, *, now: int, is_alive: IsAlive) -> int:
+    """End all runs of servers that died. Return how many."""
+    going_on = db.execute(
+        "SELECT id, running, server FROM threads WHERE running IS NOT NULL"
+    ).fetchall()
+    count = 0
+    for dead in {row[2] for row in going_on} | servers(db):
+        if is_alive(dead):
+            continue
+        runs = {run: thread for thread, run, server in going_on if server == dead}
+        logs = said(db, dead, runs)
+        for run, thread in runs.items():
+            _end_dead_run(db, thread, run, logs[run], now=now)
+        forget(db, dead)
+        count += len(runs)
+    return count
+
+
+def read_runs(db: sqlite3.Connection, thread: int) -> Sequence[StoredRun]:
+    """Return the runs of a thread, the oldest first."""
+    (server,) = db.execute("SELECT server FROM threads WHERE id = ?", (thread,)).fetchone()
+    rows = db.execute(
+        "SELECT id, key, run_id, agent, began, ended, log FROM runs"
+        " WHERE thread = ? ORDER BY began, id",
+        (thread,),
+    ).fetchall()
+    return [
+        StoredRun(
+            key=key,
+            run_id=run_id,
+            agent=agent,
+            began_at=to_datetime(began),
+            ended=end is not None,
+            events=with_head(
+                decode(log, _where(thread, run)),
+                said(db, server, [run])[run] if end is None else (),
+            ),
+        )
+        for run, key, run_id, agent, began, end, log in rows
+    ]
+
+
+def put_runs(db: sqlite3.Connection, thread: int, *, runs: Iterable[StoredRun], now: int) -> int:
+    """Add runs of another store that are not here yet. Return how many those were."""
+    rows = db.execute("SELECT id, key, began FROM runs WHERE thread = ?", (thread,)).fetchall()
+    here = {(key, began) for _, key, began in rows}
+    number = max((number for number, _, _ in rows), default=0)
+    new = [run for run in runs if (run.key, from_datetime(run.began_at)) not in here]
+    for run in new:
+        began = from_datetime(run.began_at)
+        number = max(number + 1, began)
+        log = run.events if run.ended else ended([], run.events)
+        db.execute(
+            "INSERT INTO runs (thread, id, key, run_id, agent, began, ended, log)"
+            " VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
+            (thread, number, run.key, run.run_id, run.agent, began, now, encode(log)),
+        )
+        _remember(db, thread, names_in(log))
+    return len(new)
+
+
+def thread_number(db: sqlite3.Connection, key: ThreadKey) -> int | None:
+    row = db.execute("SELECT id FROM threads WHERE owner = ? AND thread = ?", key).fetchone()
+    return row and row[0]
+
+
+def _end(
+    db: sqlite3.Connection,
+    thread: int,
+    run: int,
+    whole: Sequence[Event],
+    short: Sequence[Event],
+    *,
+    now: int,
+) -> None:
+    """Keep the shortened log of a run that has ended, and the names of what it made."""
+    ending = db.execute(
+        "UPDATE runs SET ended = ?, log = ? WHERE thread = ? AND id = ?",
+        (now, encode(short), thread, run),
+    )
+    if ending.rowcount:  # else it was deleted meanwhile
+        db.execute(
+            "UPDATE threads SET running = NULL, server = NULL WHERE id = ? AND running = ?",
+            (thread, run),
+        )
+        _remember(db, thread, names_in(whole))
+
+
+def _end_dead_run(
+    db: sqlite3.Connection, thread: int, run: int, events: Sequence[Event], *, now: int
+) -> None:
+    row = db.execute("SELECT log FROM runs WHERE thread = ? AND id = ?", (thread, run)).fetchone()
+    if row is None:  # a damaged file: at least the thread is free again
+        db.execute("UPDATE threads SET running = NULL, server = NULL WHERE id = ?", (thread,))
+        return
+    log = ended(decode(row[0], _where(thread, run)), events)
+    _end(db, thread, run, log, log, now=now)
+
+
+def _where(thread: int, run: int) -> str:
+    """Name a row as one finds it with `sqlite3`."""
+    return f"table 'runs', thread {thread}, id {run}"
+
+
+def _known_among(db: sqlite3.Connection, thread: int, names: Iterable[str]) -> Sequence[str]:
+    rows = db.execute(
+        "SELECT name FROM known WHERE thread = ? AND name IN (SELECT value FROM json_each(?))",
+        (thread, orjson.dumps(list(names)).decode()),
+    )
+    return [name for (name,) in rows]
+
+
+def _remember(db: sqlite3.Connection, thread: int, names: Iterable[str]) -> None:
+    db.executemany(
+        "INSERT OR IGNORE INTO known (thread, name) VALUES (?, ?)",
+        [(thread, name) for name in names],
+    )
+
+
+def _inserted(db: sqlite3.Connection, statement: str, values: Sequence[object]) -> int:
+    number = db.execute(statement, values).lastrowid
+    assert number is not None  # an INSERT of one row has one
+    return number

@@ -1,0 +1,300 @@
+"""Keep threads in a file of SQLite: the store for one machine, with any number of servers."""
+
+import asyncio
+import logging
+import sqlite3
+from collections.abc import Awaitable, Iterable, Sequence
+from contextlib import suppress
+from datetime import datetime
+from functools import partial
+from pathlib import Path
+from typing import NamedTuple, TypeVar
+
+from copilot_runtime.interfaces import RunInput
+from copilot_runtime.messages import Message
+from copilot_runtime.threads.clock import Clock, from_datetime
+from copilot_runtime.threads.server_locks import Server, clear_away, is_alive
+from copilot_runtime.threads.sqlite.file import Durability, failure, opened
+from copilot_runtime.threads.sqlite.heads import (
+    delete_old,
+    delete_thread,
+    get_thread,
+    list_everyones,
+    list_threads,
+    old_threads,
+    put_thread,
+    update_thread,
+)
+from copilot_runtime.threads.sqlite.journal import forget
+from copilot_runtime.threads.sqlite.runs import (
+    Begun,
+    begin_run,
+    end_dead_runs,
+    note_segments,
+    put_runs,
+    read_runs,
+    shorten_journal,
+    thread_number,
+    undo_begin,
+    write_segments,
+)
+from copilot_runtime.threads.sqlite.workers import Readers, Work, Writer
+from copilot_runtime.threads.store import (
+    Segment,
+    StoredRun,
+    Thread,
+    ThreadKey,
+    ThreadPage,
+    ThreadQuery,
+)
+from copilot_runtime.threads.validation import (
+    check_text,
+    is_possible,
+    name_taken,
+    place_of,
+    thread_of,
+)
+
+T = TypeVar("T")
+
+logger = logging.getLogger("copilot_runtime.threads")
+
+_EXPIRED_AT_ONCE = 100
+"""Threads forgotten in one transaction: answers wait for it."""
+
+_WRITES_KEPT = 250
+"""Writes after which the journal is tidied."""
+
+_LONG = 60_000_000
+"""How much of a run that goes on the journal holds at least, in microseconds."""
+
+
+class SqliteThreads:
+    """Threads in one file, which is made when it is first needed, with its folder.
+
+    Several server processes of one machine may share the file. What `begin` and `write` returned
+    from survives `kill -9`; with `durability="FULL"` also a loss of power, for the price of
+    waiting for the disk each time.
+    """
+
+    def __init__(self, path: Path | str, *, durability: Durability = "NORMAL") -> None:
+        self.path = Path(path)
+        self.durability: Durability = durability
+        self._clock = Clock()
+        self._opening = asyncio.Lock()
+        self._file: _File | None = None
+        self._running: dict[str, Begun] = {}
+        self._writes = 0
+        self._moved = 0
+        """Before this time, the journal has nothing of runs that go on."""
+
+    async def open(self) -> None:
+        """Open the file, and end the runs of servers that died.
+
+        Everything else opens it too if need be. Raises `ConfigurationFailed` for a file that is
+        something else, or `StoreFailed`.
+        """
+        await self._opened()
+
+    async def begin(self, run: RunInput) -> Sequence[Message]:
+        """Begin the log of a run. Raises `ThreadBusy`, or `Misuse` for ids too long to keep."""
+        key = thread_of(run)
+        file = await self._opened()
+        work = partial(
+            begin_run,
+            key=key,
+            run=run,
+            now=self._clock.now(),
+            server=file.server.id,
+            is_alive=partial(is_alive, self.path),
+        )
+        begun = await self._told(file.writer.do(work, partial(_undo, file.writer)))
+        if run.key in self._running:
+            await self._told(file.writer.do(partial(undo_begin, begun=begun)))
+            raise name_taken(run.key)
+        self._running[run.key] = begun
+        return begun.new
+
+    async def write(self, segments: Sequence[Segment]) -> None:
+        """Add to logs. What belongs to a thread that was deleted goes nowhere."""
+        file = self._file or await self._opened()
+        known = [
+            (begun, segment)
+            for segment in segments
+            if (begun := self._running.get(segment.key)) is not None
+        ]
+        if not known:
+            return
+        self._writes += 1
+        tidying = self._tidying(file) if self._writes % _WRITES_KEPT == 0 else None
+        now, server = self._clock.now(), file.server.id  # later than what is tidied
+        ended = [segment.key for _, segment in known if segment.whole is not None]
+        write = write_segments if ended else note_segments
+        work: Work[None] = partial(write, server=server, now=now, segments=known)
+        if tidying is not None:
+            work = partial(_tidied, work=work, tidy=tidying.work)
+        alone = not ended and tidying is None
+        writing = file.writer.do(work, lambda _: self._forget(ended), one_statement=alone)
+        await self._told(writing)
+        self._forget(ended)
+        if tidying is not None:
+            self._moved = tidying.before
+
+    async def list(self, query: ThreadQuery) -> ThreadPage:
+        """Return a page of threads. Raises `Misuse` for a cursor that is none."""
+        place_of(query.cursor)
+        return await self._read(partial(list_threads, query=query))
+
+    async def get(self, key: ThreadKey) -> Thread | None:
+        return await self._read(partial(get_thread, key=key)) if is_possible(key) else None
+
+    async def runs(self, key: ThreadKey) -> Sequence[StoredRun]:
+        """Return the runs of a thread, the oldest first. What is damaged is left out and logged."""
+        return await self._read(partial(_runs, key=key)) if is_possible(key) else []
+
+    async def update(
+        self, key: ThreadKey, *, name: str | None = None, archived: bool | None = None
+    ) -> Thread | None:
+        """Change what is not None; an empty name takes the name away."""
+        check_text("name", name or "")
+        if not is_possible(key):
+            return None
+        now = self._clock.now()
+        work = partial(update_thread, key=key, name=name, archived=archived, now=now)
+        return await self._write(work)
+
+    async def delete(self, key: ThreadKey) -> bool:
+        """Forget a thread; a run that goes on is kept no more."""
+        if not is_possible(key):
+            return False
+        file = await self._opened()
+        self._forget([name for name, begun in self._running.items() if begun.key == key])
+        # what was said in it lately is in the journal
+        work = partial(_tidied, work=partial(delete_thread, key=key), tidy=self._tidying(file).work)
+        return await self._told(file.writer.do(work))
+
+    async def expire(self, before: datetime) -> int:
+        """Forget threads not touched since `before`, except those with a run."""
+        limit = from_datetime(before)
+        old = await self._read(partial(old_threads, before=limit))
+        gone = 0
+        for first in range(0, len(old), _EXPIRED_AT_ONCE):
+            some = old[first : first + _EXPIRED_AT_ONCE]
+            gone += await self._write(partial(delete_old, numbers=some, before=limit))
+        return gone
+
+    async def everyones(self, cursor: str | None = None) -> ThreadPage:
+        """Return a page of the threads of all owners, the oldest first."""
+        place_of(cursor)
+        return await self._read(partial(list_everyones, cursor=cursor))
+
+    async def put(self, thread: Thread, runs: Sequence[StoredRun]) -> int:
+        """Take in a thread of another store, and those of its runs that are not here yet."""
+        return await self._write(partial(_put, thread=thread, runs=runs, now=self._clock.now()))
+
+    async def aclose(self) -> None:
+        """Finish writing and close the file. What is asked for later opens it again."""
+        async with self._opening:
+            file, self._file = self._file, None
+            over = not self._running
+            self._running.clear()
+            if file is not None:
+                if over:
+                    with suppress(sqlite3.Error):  # then whoever opens it next does it
+                        await file.writer.do(partial(forget, server=file.server.id))
+                await file.writer.end()
+                await file.readers.end()
+                file.server.leave()
+
+    def _forget(self, ended: Iterable[str]) -> None:
+        for name in ended:
+            self._running.pop(name, None)
+
+    def _tidying(self, file: "_File") -> "_Tidying":
+        server, now = file.server.id, self._clock.now()
+        runs = [*self._running.values()]  # also those that a write in hand is about to end
+        oldest = max(self._moved, min((begun.run for begun in runs), default=now))
+        if oldest > now - 2 * _LONG:
+            return _Tidying(partial(forget, server=server, before=oldest), oldest)
+        before = now - _LONG
+        long = [begun for begun in runs if begun.run < before]
+        work = partial(shorten_journal, server=server, runs=long, before=before)
+        return _Tidying(work, before)
+
+    async def _opened(self) -> "_File":
+        if self._file is not None:
+            return self._file
+        async with self._opening:
+            if self._file is None:
+                self._file = await self._told(self._open_now())
+        return self._file
+
+    async def _open_now(self) -> "_File":
+        writer = Writer(partial(opened, self.path, self.durability))
+        await writer.ready()
+        try:
+            server = await writer.do(lambda _: Server(self.path))
+            recover = partial(
+                end_dead_runs,
+                now=self._clock.now(),
+                is_alive=partial(is_alive, self.path),
+            )
+            if count := await writer.do(recover):
+                logger.warning("Ended %s runs that a server left unfinished", count)
+            await writer.do(lambda _: clear_away(self.path))
+        except BaseException:
+            await writer.end()
+            raise
+        return _File(writer, Readers(self.path), server)
+
+    async def _read(self, work: Work[T]) -> T:
+        return await self._told((await self._opened()).readers.do(work))
+
+    async def _write(self, work: Work[T]) -> T:
+        return await self._told((await self._opened()).writer.do(work))
+
+    async def _told(self, result: Awaitable[T]) -> T:
+        """Wait for a result. Raises our errors for those of SQLite."""
+        try:
+            return await result
+        except (sqlite3.Error, OSError) as error:
+            raise failure(self.path, error) from error
+
+
+class _File(NamedTuple):
+    writer: Writer
+    readers: Readers
+    server: Server
+
+
+class _Tidying(NamedTuple):
+    work: Work[None]
+    before: int
+    """A time before which the journal has nothing, once that is done, of runs that go on."""
+
+
+def _undo(writer: Writer, begun: Begun) -> None:
+    """Forget a run that was begun for somebody who had left."""
+    writer.do(partial(undo_begin, begun=begun)).add_done_callback(_heard)
+
+
+def _heard(future: "asyncio.Future[None]") -> None:
+    if not future.cancelled() and (error := future.exception()):
+        logger.error("A run that nobody waits for is still in its thread: %s", error)
+
+
+def _runs(db: sqlite3.Connection, key: ThreadKey) -> Sequence[StoredRun]:
+    thread = thread_number(db, key)
+    return [] if thread is None else read_runs(db, thread)
+
+
+def _tidied(db: sqlite3.Connection, work: Work[T], tidy: Work[None]) -> T:
+    """Forget what the journal need not hold any longer, then do some work: it may end a run."""
+    tidy(db)
+    return work(db)
+
+
+def _put(db: sqlite3.Connection, thread: Thread, runs: Sequence[StoredRun], now: int) -> int:
+    put_thread(db, thread)
+    number = thread_number(db, thread.key)
+    return 0 if number is None else put_runs(db, number, runs=runs, now=now)

@@ -1,0 +1,134 @@
+"""What is answered at once, with a status and a value: all but runs."""
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import orjson
+
+from copilot_runtime.adapters.transcription import Transcriber
+from copilot_runtime.errors import Misuse
+from copilot_runtime.interfaces import Caller
+from copilot_runtime.runtime.conversations import Conversations
+from copilot_runtime.threads.store import StoredRun, ThreadKey
+from copilot_runtime.transports.agui import threads
+from copilot_runtime.transports.agui.encode import Dialect
+from copilot_runtime.transports.agui.info import info
+from copilot_runtime.transports.agui.offer import Offer
+from copilot_runtime.transports.agui.routes import Name, Operation
+from copilot_runtime.transports.agui.transcribe import transcribe_form, transcribe_json
+
+Answer = tuple[int, Any]
+"""The status and the body of an answer; None is no body."""
+
+_CLOUD: Mapping[Name, str] = {
+    "subscribe": "changes of threads as they happen",
+    "annotate": "annotations",
+}
+"""What clients may ask for that only CopilotKit's own service has."""
+
+_RUNS_AT_ONCE = 50
+"""Runs of a thread that are written before others have their turn; some milliseconds."""
+
+
+class Answers:
+    """Answers what asks for no run."""
+
+    def __init__(
+        self,
+        conversations: Conversations,
+        offer: Offer,
+        *,
+        dialect: Dialect,
+        transcriber: Transcriber | None,
+    ) -> None:
+        self._conversations = conversations
+        self._offer = offer
+        self._dialect = dialect
+        self._transcriber = transcriber
+
+    async def of(self, operation: Operation, caller: Caller) -> Answer:
+        """Do what is asked. Raises `Refusal` or `CopilotError`."""
+        match operation.name:
+            case "info":
+                agents = await self._offer.agents(caller)
+                return 200, info(agents, transcription=self._transcriber is not None)
+            case "stop":
+                await self._offer.name(operation.agent, caller)
+                return 200, self._stopped(operation, caller)
+            case "list threads":
+                query = threads.thread_query(caller, operation.query)
+                return 200, threads.page(await self._conversations.list(query))
+            case "transcribe":
+                if isinstance(operation.body, tuple):
+                    return await transcribe_form(self._transcriber, *operation.body)
+                return await transcribe_json(self._transcriber, operation.body)
+            case "forget nothing" | "inspect":
+                return 204, None
+            case _:
+                return await self._of_thread(operation, caller)
+
+    async def _of_thread(self, operation: Operation, caller: Caller) -> Answer:
+        conversations = self._conversations
+        key = threads.thread_key(caller, operation.thread)
+        match operation.name:
+            case "read messages":
+                return 200, {"messages": threads.messages(await conversations.store.runs(key))}
+            case "read events":
+                runs = await conversations.store.runs(key)
+                return 200, {"events": await self._listed(key, runs)}
+            case "read state":
+                return 200, {"state": threads.state(await conversations.store.runs(key))}
+            case "change thread":
+                name, archived = _changes(operation.body)
+                changed = await conversations.update(key, name=name, archived=archived)
+                return 200, threads.thread(changed)
+            case "archive thread":
+                await conversations.update(key, archived=True)
+                return 200, {"threadId": operation.thread, "archived": True}
+            case "delete thread":
+                await conversations.delete(key)
+                return 200, {"threadId": operation.thread, "deleted": True}
+            case _:
+                what = _CLOUD.get(operation.name, "this")
+                message = (
+                    f"This server does not offer {what}; that is a part of CopilotKit's cloud."
+                )
+                return 422, {"error": message}
+
+    async def _listed(self, key: ThreadKey, runs: Sequence[StoredRun]) -> orjson.Fragment:
+        """Return what happened in a thread as a JSON list, without holding up others for long."""
+        pieces: list[bytes] = []
+        for number, piece in enumerate(threads.events(key, runs, self._dialect), 1):
+            if piece:
+                pieces.append(piece)
+            if number % _RUNS_AT_ONCE == 0:
+                await asyncio.sleep(0)
+        return orjson.Fragment(b"[%b]" % b",".join(pieces))
+
+    def _stopped(self, operation: Operation, caller: Caller) -> dict[str, Any]:
+        body = {} if operation.body is None else operation.body
+        if not isinstance(body, dict) or body.keys() - {"runId"}:
+            raise Misuse("The body of stop is empty, or {runId}.")
+        run_id = body.get("runId")
+        if run_id is not None and not isinstance(run_id, str):
+            raise Misuse("runId must be a string.")
+        key = threads.thread_key(caller, operation.thread)
+        if not self._conversations.stop_thread(key, run_id):
+            message = f"No active run for thread '{operation.thread}'."
+            return {"stopped": False, "message": message}
+        interrupt = {"type": "RUN_ERROR", "message": "Run stopped by user", "code": "STOPPED"}
+        return {"stopped": True, "interrupt": interrupt}
+
+
+def _changes(body: Any) -> tuple[str | None, bool | None]:
+    """Read what is to change of a thread. Raises `Misuse`."""
+    fields: Mapping[str, Any] = body if isinstance(body, dict) else {}
+    name, archived = fields.get("name"), fields.get("archived")
+    if name is not None and not isinstance(name, str):
+        raise Misuse("name must be a string.")
+    if archived is not None and not isinstance(archived, bool):
+        raise Misuse("archived must be true or false.")
+    if name is None and archived is None:
+        raise Misuse("Give a name, or whether the thread is archived.")
+    return name, archived

@@ -1,0 +1,114 @@
+"""Find out who asks, before anything else is done."""
+
+import logging
+from collections.abc import Awaitable, Callable, Mapping
+from functools import lru_cache
+from http import HTTPStatus
+from typing import Any, cast
+
+from starlette.exceptions import HTTPException
+from starlette.requests import HTTPConnection
+from starlette.types import Scope
+
+from copilot_runtime.concurrency import call
+from copilot_runtime.errors import RUN_FAILED, ConfigurationFailed, CopilotError, Misuse
+from copilot_runtime.interfaces import Caller
+from copilot_runtime.threads.validation import check_id
+
+logger = logging.getLogger(__name__)
+
+CALLER = "copilot_runtime.caller"
+"""The key of the caller in the ASGI scope."""
+
+Authenticate = Callable[[Any], str | Awaitable[str | None] | None]
+"""Gets the `HTTPConnection`, which has what a `Request` and a `WebSocket` share. Returns whose
+request this is: an id of the application's, to whom threads belong. None is anybody. It raises
+`AuthenticationFailed`, or Starlette's `HTTPException`, to send one away."""
+
+
+class NotWelcome(Exception):
+    """The request ends here. `status` and `message` are for the client."""
+
+    def __init__(
+        self,
+        status: int,
+        message: str,
+        *,
+        code: str = "AUTHENTICATION_ERROR",
+        headers: Mapping[str, str] | None = None,
+    ) -> None:
+        super().__init__(message)
+        self.status = status
+        self.message = message
+        self.code = code
+        self.headers = headers or {}
+
+
+class Callers:
+    """Makes the `Caller` of a request. `forwards` tells which headers a run may see."""
+
+    def __init__(
+        self,
+        authenticate: Authenticate | None = None,
+        forwards: Callable[[str], bool] = frozenset().__contains__,
+    ) -> None:
+        self._authenticate = authenticate
+        self._forwards = lru_cache(maxsize=256)(forwards)  # clients send the same few names
+
+    async def of(self, scope: Scope, headers: Mapping[str, str]) -> Caller:
+        """Return who asks. Raises `NotWelcome`."""
+        user = None
+        if self._authenticate is not None:
+            user = await self._user(self._authenticate, HTTPConnection(scope))
+        forwarded = {name: value for name, value in headers.items() if self._forwards(name)}
+        return Caller(user=user, headers=forwarded)
+
+    async def _user(self, authenticate: Authenticate, connection: HTTPConnection) -> str | None:
+        try:
+            user = await call(authenticate, connection)
+            if user is not None and not (isinstance(user, str) and user):
+                raise ConfigurationFailed(
+                    f"The authenticate hook returned {user!r}.",
+                    hint="It returns the id of a user, a string that is not empty, or None.",
+                )
+            _check(user)
+        except HTTPException as error:
+            message = _message(error)
+            raise NotWelcome(error.status_code, message, headers=error.headers) from error
+        except CopilotError as error:
+            if isinstance(error, ConfigurationFailed):
+                logger.error("%s %s", error.message, error.hint or "")
+                raise NotWelcome(500, RUN_FAILED.message, code=RUN_FAILED.code) from error
+            raise NotWelcome(error.status_code, error.message, code=error.code) from error
+        except Exception as error:  # code of the application: nobody comes in by its mistakes
+            logger.exception("The authenticate hook failed")
+            raise NotWelcome(500, RUN_FAILED.message, code=RUN_FAILED.code) from error
+        return user
+
+
+def _check(user: str | None) -> None:
+    """Raise `ConfigurationFailed` for a user to whom no thread could belong."""
+    if user is None:
+        return
+    try:
+        check_id("user's id", user)
+    except Misuse as error:
+        shown = user if len(user) <= 40 else f"{user[:40]}…"
+        raise ConfigurationFailed(
+            f"The authenticate hook returned {shown!r}. {error.message}",
+            hint="It returns the id of a user, not a token or a record.",
+        ) from error
+
+
+def _message(error: HTTPException) -> str:
+    """Return what a client shows; FastAPI lets a `detail` be any JSON."""
+    detail = cast("Any", error.detail)
+    if isinstance(detail, dict):
+        fields = cast("dict[str, Any]", detail)
+        detail = fields.get("message") or fields.get("error")
+    if isinstance(detail, str) and detail:
+        return detail
+    try:
+        return HTTPStatus(error.status_code).phrase
+    except ValueError:  # a status of the application's own
+        return "The request was refused."

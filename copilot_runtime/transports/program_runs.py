@@ -1,0 +1,99 @@
+"""Runs for those who keep no threads here: programs that ask once and read to the end."""
+
+from collections.abc import AsyncGenerator, Mapping, Sequence
+from contextlib import aclosing
+from dataclasses import dataclass
+from typing import Any
+from uuid import uuid4
+
+from copilot_runtime.actions.sources import offered
+from copilot_runtime.agents.single_call import SingleCall
+from copilot_runtime.errors import CopilotError, ErrorReport
+from copilot_runtime.events import ActionExecutionResult, Event, RunFailed
+from copilot_runtime.interfaces import Action, Agent, Caller, RunInput
+from copilot_runtime.messages import new_id
+from copilot_runtime.runtime.conversations import Conversations
+
+
+class RunEnded(CopilotError):
+    """A run did not end well; what its client may know of that."""
+
+    def __init__(self, report: ErrorReport) -> None:
+        super().__init__(report.message, status_code=report.status_code, kind=report.kind)
+        self.code = report.code
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Asking:
+    """What such programs may ask for. `properties` are the operator's, times in seconds."""
+
+    conversations: Conversations
+    properties: Mapping[str, Any]
+    action_timeout: float
+
+    async def actions(self, caller: Caller) -> Sequence[Action]:
+        """Return the actions of this server that the caller may have called."""
+        run = self.run_of(caller, operation="actions/list", request_type="Action")
+        actions = offered(await self.conversations.actions(run), (), for_agent=True)
+        return [action for action in actions if action.run is not None]
+
+    async def agents(self, caller: Caller) -> Mapping[str, Agent]:
+        """Return the agents with a name that the caller may talk to."""
+        return await self.conversations.agents_for(self.known(caller))
+
+    async def call(
+        self, caller: Caller, name: str, arguments: Mapping[str, Any], operation: str
+    ) -> str:
+        """Run one action; return its result, which may tell of a failure.
+
+        Raises `CopilotError` if it could not be called.
+        """
+        run = self.run_of(caller, operation=operation, request_type="Action")
+        one = SingleCall(name, arguments, timeout=self.action_timeout)
+        result = ""
+        async with aclosing(self.events(run, one)) as events:
+            async for event in events:
+                match event:
+                    case ActionExecutionResult():
+                        result = event.result
+                    case RunFailed(error=report):
+                        raise RunEnded(report)
+                    case _:
+                        pass
+        return result
+
+    async def events(
+        self, run: RunInput, agent: Agent | None = None
+    ) -> AsyncGenerator[Event, None]:
+        """Start a run and yield its events as they come. Who leaves early stops it."""
+        try:
+            await self.conversations.start(run, agent)
+            async with aclosing(self.conversations.follow(run.key)) as log:
+                async for _, events in log:
+                    for event in events:
+                        yield event
+        finally:
+            self.conversations.stop(run.key)
+
+    def known(self, caller: Caller) -> Caller:
+        """Return the caller with the operator's properties below its own."""
+        return Caller(
+            user=caller.user,
+            headers=caller.headers,
+            properties={**self.properties, **caller.properties},
+            url=caller.url,
+        )
+
+    def run_of(self, caller: Caller, **more: Any) -> RunInput:
+        """Return a run of this caller that belongs to no thread here."""
+        caller = self.known(caller)
+        fields: dict[str, Any] = {"thread_id": new_id(), "messages": (), **more}
+        return RunInput(
+            run_id=new_id(),
+            properties=caller.properties,
+            headers=caller.headers,
+            url=caller.url,
+            user=caller.user,
+            log=uuid4().hex,
+            **fields,
+        )

@@ -45,6 +45,13 @@ def test_the_layers_are_those_the_imports_are_held_to() -> None:
     assert [int(number) for number, _ in rows] == [*reversed(range(len(LAYERS)))]
 
 
+def test_the_glossary_is_short_enough_to_be_learned() -> None:
+    table = between(ARCHITECTURE.read_text(encoding="utf-8"), "glossary")
+    terms = re.findall(r"^\| ([\w-]+) \| [^|]+ \|$", table, re.MULTILINE)
+    assert terms[0] == "word"
+    assert len({*terms[1:]}) == len(terms[1:]) == len(table.strip().splitlines()) - 2 <= 20
+
+
 def test_the_words_are_the_events_of_the_code() -> None:
     table = between(ARCHITECTURE.read_text(encoding="utf-8"), "events")
     events = [event.__name__ for event in get_args(Event)]

@@ -19,12 +19,12 @@ from starlette.websockets import WebSocket
 from copilot_runtime.actions.functions import as_actions
 from copilot_runtime.actions.mcp.source import Allowed, McpActions, McpServer, NamedServers
 from copilot_runtime.actions.sources import Actions, Source
-from copilot_runtime.agents.coerce import AnyAgents, as_agents
+from copilot_runtime.agents.coerce import AgentsLike, coerce_agents
 from copilot_runtime.agents.direct import DirectAgent
 from copilot_runtime.agents.remote import RemoteEndpoint
-from copilot_runtime.agents.remote.agents import WithRemote, as_endpoints
-from copilot_runtime.agents.title import thread_name
-from copilot_runtime.agents.v1_state import coagent
+from copilot_runtime.agents.remote.agents import AgentResolver, coerce_endpoints
+from copilot_runtime.agents.title import generate_title
+from copilot_runtime.agents.v1_state import track_v1_state
 from copilot_runtime.asgi import (
     BELOW,
     App,
@@ -97,7 +97,7 @@ class CopilotRuntime:
         adapter: Adapter | None = None,
         *,
         actions: Source = (),
-        agents: AnyAgents | None = None,
+        agents: AgentsLike | None = None,
         remote_endpoints: Sequence[str | RemoteEndpoint] = (),
         mcp_servers: Sequence[McpServer] = (),
         mcp_allowed: Allowed = (),
@@ -120,8 +120,8 @@ class CopilotRuntime:
         self.authenticate = authenticate
         self.transcriber = transcriber or _transcriber(self.settings)
         self.threads = threads or store_at(self.settings.threads)
-        self.agents = as_agents(agents or {})
-        endpoints = as_endpoints(remote_endpoints)
+        self.agents = coerce_agents(agents or {})
+        endpoints = coerce_endpoints(remote_endpoints)
         named = _named_servers(mcp_servers, mcp_allowed, self.settings)
         self.offers_chat = adapter is not None or not (agents or endpoints)
         self.runtime = Runtime(
@@ -131,14 +131,21 @@ class CopilotRuntime:
                 action_timeout=self.settings.action_timeout,
                 shared_state=self.settings.shared_state,
             ),
-            WithRemote(self.agents, endpoints, self.properties) if endpoints else self.agents,
+            AgentResolver(self.agents, endpoints, self.properties) if endpoints else self.agents,
             RecordedBus(_bus(self.settings) if bus is None else bus, self.threads),
             sources=[
                 *_sources(actions),
                 *endpoints,
                 *([McpActions(named)] if named.any else []),
             ],
-            stages=[verified, named, coagent, *stages, *guardrails, *from_settings(self.settings)],
+            stages=[
+                verified,
+                named,
+                track_v1_state,
+                *stages,
+                *guardrails,
+                *from_settings(self.settings),
+            ],
             hooks=Hooks(
                 before_request=on_before_request,
                 after_request=on_after_request,
@@ -316,7 +323,7 @@ class CopilotRuntime:
     async def _name(self, runs: Sequence[StoredRun]) -> str | None:
         """Ask the model what a thread is about, once there is an answer in it."""
         messages = [message for run in runs[:1] for message in said_in(run.events)]
-        return await thread_name(self.adapter, messages)
+        return await generate_title(self.adapter, messages)
 
 
 _LONGEST_RETENTION = 100 * 365 * 86400.0

@@ -22,17 +22,19 @@ WRAPPERS = {
 _SERVED = "LangGraphAgent"
 """A class that holds a graph to serve it in AG-UI; CopilotKit's `LangGraphAGUIAgent` is one."""
 
-AnyAgents = Mapping[str, Any] | Callable[[Caller], Mapping[str, Any] | Awaitable[Mapping[str, Any]]]
+AgentsLike = (
+    Mapping[str, Any] | Callable[[Caller], Mapping[str, Any] | Awaitable[Mapping[str, Any]]]
+)
 """Agents as an application names them, or a function that returns those of a caller."""
 
 
-def as_agents(agents: AnyAgents) -> Agents:
+def coerce_agents(agents: AgentsLike) -> Agents:
     """Return agents, whatever they were; those of a function when it is called.
 
     Raises `ConfigurationFailed`.
     """
     if isinstance(agents, Mapping):
-        return {name: as_agent(name, agent) for name, agent in agents.items()}
+        return {name: coerce_agent(name, agent) for name, agent in agents.items()}
     if not callable(agents) or inspect.isasyncgenfunction(agents):
         raise ConfigurationFailed(
             f"The agents are a {type(agents).__name__}, and not a mapping of names to agents.",
@@ -44,12 +46,12 @@ def as_agents(agents: AnyAgents) -> Agents:
         found = await call(asked, caller)
         if not isinstance(found, Mapping):
             return found  # the runtime says what is wrong with it
-        return {name: as_agent(name, agent) for name, agent in found.items()}
+        return {name: coerce_agent(name, agent) for name, agent in found.items()}
 
     return agents_of
 
 
-def as_agent(name: str, agent: Any) -> Agent:
+def coerce_agent(name: str, agent: Any) -> Agent:
     """Return an agent as it is, or one that answers with it. Raises `ConfigurationFailed`."""
     for kind in type(agent).__mro__:
         if kind_of_ours := WRAPPERS.get(f"{kind.__module__}:{kind.__qualname__}"):

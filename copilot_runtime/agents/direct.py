@@ -7,7 +7,7 @@ from dataclasses import replace
 from copilot_runtime.actions.sources import offered
 from copilot_runtime.agents.context_message import told
 from copilot_runtime.agents.shared_state import SharedState, shared_in
-from copilot_runtime.agents.tool_loop import answered_agents, handed_over
+from copilot_runtime.agents.tool_loop import find_handoff_resumes, hand_off
 from copilot_runtime.agents.turn import Turn
 from copilot_runtime.errors import LimitExceeded
 from copilot_runtime.interfaces import (
@@ -56,7 +56,7 @@ class DirectAgent:
         if run.follow_up == "client":
             request = _request(run, run.messages, server, browser)
             return self._turn(request, Turn(run, server, self.action_timeout))
-        if answered := answered_agents(run):
+        if answered := find_handoff_resumes(run):
             return self._resumed(run, answered)
         shared = shared_in(run) if self.shared_state else None
         if shared is not None:
@@ -70,7 +70,7 @@ class DirectAgent:
     ) -> Events:
         """Let the agents go on that had taken over and asked a person."""
         for action, resume in answered:
-            handing = handed_over(run, action, self.max_turns, self.action_timeout, resume)
+            handing = hand_off(run, action, self.max_turns, self.action_timeout, resume)
             async with aclosing(handing) as events:
                 async for event in events:
                     yield event
@@ -112,7 +112,7 @@ class DirectAgent:
         finally:
             turn.cancel()
         for action in turn.taking_over:
-            handing = handed_over(turn.run, action, self.max_turns, self.action_timeout)
+            handing = hand_off(turn.run, action, self.max_turns, self.action_timeout)
             async with aclosing(handing) as events:
                 async for event in events:
                     yield event

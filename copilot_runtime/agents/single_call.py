@@ -16,7 +16,7 @@ from copilot_runtime.jsontext import dumps
 from copilot_runtime.messages import new_id
 
 
-class SingleCall:
+class SingleCallAgent:
     """Calls the action `name` and ends, so that hooks, stages and limits count for it, too.
 
     Made for one run. The action may take `timeout` seconds, unless it says otherwise.

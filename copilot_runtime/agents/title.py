@@ -33,7 +33,7 @@ _BEFORE = f" \t#{_QUOTES}"
 _AFTER = f" \t.,;:\u3002{_QUOTES}"
 
 
-async def thread_name(
+async def generate_title(
     adapter: Adapter, messages: Sequence[Message], *, timeout: float = 20.0
 ) -> str | None:
     """Return a title for the first exchange of a conversation, or None if there is none.

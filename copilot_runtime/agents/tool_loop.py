@@ -6,7 +6,7 @@ from contextlib import aclosing
 from dataclasses import replace
 
 from copilot_runtime.agents.turn import Call, Turn
-from copilot_runtime.agents.v1_state import coagent
+from copilot_runtime.agents.v1_state import track_v1_state
 from copilot_runtime.errors import LimitExceeded
 from copilot_runtime.events import (
     ActionExecutionArgs,
@@ -24,13 +24,13 @@ from copilot_runtime.interfaces import Action, Agent, AgentInput, Events, Resume
 from copilot_runtime.messages import ActionExecutionMessage, Message, ResultMessage, new_id
 from copilot_runtime.transcript import messages_of, said_in
 
-MOST_TOOLS = 128
+MAX_TOOLS = 128
 """What providers take."""
 
 logger = logging.getLogger(__name__)
 
 
-class ActingAgent:
+class ToolLoopAgent:
     """Runs what an agent calls of this server, and asks it again with the results.
 
     An agent elsewhere calls an action and ends its run, as it does for actions of the browser.
@@ -64,7 +64,7 @@ class ActingAgent:
             finally:
                 turn.cancel()
             for action in turn.taking_over:
-                handing = handed_over(run, action, self.max_turns, self.action_timeout)
+                handing = hand_off(run, action, self.max_turns, self.action_timeout)
                 async with aclosing(handing) as events:
                     async for event in events:
                         yield event
@@ -79,24 +79,24 @@ class ActingAgent:
         )
 
 
-async def handed_over(
+async def hand_off(
     run: RunInput,
     action: Action,
     max_turns: int,
     timeout: float,
     resume: Sequence[Resume] = (),
 ) -> Events:
-    """Let the agent of an action answer in the middle of a run; it cannot hand over itself.
+    """Run the agent of an action in the middle of a run; it cannot hand off itself.
 
-    What it asks has its name before the id, so that the answer finds it: see `answered_agents`.
+    The ids of its interrupts get the prefix `<name>/`, by which `find_handoff_resumes` finds it.
     """
     assert action.agent is not None
     actions = [one for one in run.actions if one.agent is None]
     its_own = replace(
         run, agent=action.name, actions=actions, run_id=new_id(), node=None, resume=resume
     )
-    agent = ActingAgent(action.agent, max_turns=max_turns, action_timeout=timeout)
-    async with aclosing(coagent(agent.run(its_own), its_own, handed_over=True)) as events:
+    agent = ToolLoopAgent(action.agent, max_turns=max_turns, action_timeout=timeout)
+    async with aclosing(track_v1_state(agent.run(its_own), its_own, is_handoff=True)) as events:
         async for event in events:
             if isinstance(event, Interrupt):
                 yield replace(event, interrupt_id=f"{action.name}/{event.interrupt_id}")
@@ -104,7 +104,7 @@ async def handed_over(
                 yield event
 
 
-def answered_agents(run: RunInput) -> list[tuple[Action, list[Resume]]]:
+def find_handoff_resumes(run: RunInput) -> list[tuple[Action, list[Resume]]]:
     """Return the agents that asked what a run answers, and the answers, with the agents' own ids.
 
     A client of CopilotKit v1 names the agent it answers, all others answer the chat.
@@ -122,14 +122,14 @@ def answered_agents(run: RunInput) -> list[tuple[Action, list[Resume]]]:
     return found
 
 
-def agents_as_actions(
+def build_handoff_actions(
     agents: Mapping[str, Agent], run: RunInput, others: Sequence[Action] = ()
 ) -> list[Action]:
     """Return the agents that a run may hand over to: all but the one that has it.
 
     Where there are too many `others` already, the first agents count.
     """
-    room = max(0, MOST_TOOLS - len(others) - len(run.actions))
+    room = max(0, MAX_TOOLS - len(others) - len(run.actions))
     found = [
         Action(
             name=name,

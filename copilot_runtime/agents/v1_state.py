@@ -30,14 +30,14 @@ from copilot_runtime.interfaces import Events, RunInput
 from copilot_runtime.messages import new_id
 
 
-def coagent(events: Events, run: RunInput, *, handed_over: bool = False) -> Events:
+def track_v1_state(events: Events, run: RunInput, *, is_handoff: bool = False) -> Events:
     """Tell a v1 client by states how an agent gets on: a stage; all other runs stay as they are.
 
-    A client that the model has `handed_over` to the agent does not know yet whom to answer.
+    A client that the model has handed off to the agent does not know yet whom to answer.
     """
     if run.agent is None or run.follow_up != "client":
         return events  # nobody pays for what is not for them
-    return _shown(events, _Progress(run, run.agent, handed_over))
+    return _shown(events, _Progress(run, run.agent, is_handoff))
 
 
 async def _shown(events: Events, progress: "_Progress") -> Events:
@@ -58,7 +58,7 @@ async def _shown(events: Events, progress: "_Progress") -> Events:
 class _Progress:
     """What the client knows of the agent during one run."""
 
-    def __init__(self, run: RunInput, agent: str, handed_over: bool) -> None:
+    def __init__(self, run: RunInput, agent: str, is_handoff: bool) -> None:
         known = run.agents.get(agent)
         state = known.state if known is not None and isinstance(known.state, dict) else {}
         self.ended = False
@@ -74,7 +74,7 @@ class _Progress:
         self._browser = {action.name for action in run.actions if action.in_browser}
         self._unanswered: set[str] = set()
         self._asked = False
-        self._handed_over = handed_over
+        self._is_handoff = is_handoff
         self._other_waits: AgentState | None = None
         self._exited = False
         self._speaks = False
@@ -120,7 +120,7 @@ class _Progress:
     def end(self, *, waits: bool = True) -> list[Event]:
         """Return the agent's last state, if there is one that the client has not seen."""
         # whoever has to act sends the answer to the agent that is known to be running
-        unknown = self._handed_over and waits and self._unanswered
+        unknown = self._is_handoff and waits and self._unanswered
         if self._told is None and not self._last.state and not unknown:
             return []
         if self._speaks and waits and not self._last.active:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from copilot_runtime.actions.sources import Source, gather, offered
-from copilot_runtime.agents.tool_loop import ActingAgent, agents_as_actions
+from copilot_runtime.agents.tool_loop import ToolLoopAgent, build_handoff_actions
 from copilot_runtime.errors import AgentNotFound, ConfigurationFailed
 from copilot_runtime.hooks import Hooks, call
 from copilot_runtime.interfaces import Agent, Caller, RunInput, Stage
@@ -41,7 +41,7 @@ class Acting:
         """Return the agent with what runs the actions it may call here, if there are any."""
         if all(action.in_browser for action in run.actions):
             return agent
-        return ActingAgent(agent, max_turns=self.max_turns, action_timeout=self.timeout)
+        return ToolLoopAgent(agent, max_turns=self.max_turns, action_timeout=self.timeout)
 
 
 class Beginning:
@@ -92,7 +92,7 @@ async def prepared(
         # after the hook, so that actions may depend on what it verified
         server = await gather(sources, run) if sources else []
         if handing and agents:
-            server = [*server, *agents_as_actions(agents, run, server)]
+            server = [*server, *build_handoff_actions(agents, run, server)]
     except SystemExit as error:  # it would end the server
         raise RuntimeError("What prepares a run called sys.exit().") from error
     if run.agent is not None:

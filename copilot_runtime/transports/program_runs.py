@@ -7,7 +7,7 @@ from typing import Any
 from uuid import uuid4
 
 from copilot_runtime.actions.sources import offered
-from copilot_runtime.agents.single_call import SingleCall
+from copilot_runtime.agents.single_call import SingleCallAgent
 from copilot_runtime.errors import CopilotError, ErrorReport
 from copilot_runtime.events import ActionExecutionResult, Event, RunFailed
 from copilot_runtime.interfaces import Action, Agent, Caller, RunInput
@@ -49,7 +49,7 @@ class Asking:
         Raises `CopilotError` if it could not be called.
         """
         run = self.run_of(caller, operation=operation, request_type="Action")
-        one = SingleCall(name, arguments, timeout=self.action_timeout)
+        one = SingleCallAgent(name, arguments, timeout=self.action_timeout)
         result = ""
         async with aclosing(self.events(run, one)) as events:
             async for event in events:

@@ -4,11 +4,11 @@ from typing import Any
 
 import pytest
 
-from copilot_runtime.agents.remote.catalog import read_offer, schema_of
+from copilot_runtime.agents.remote.catalog import build_schema, parse_catalog
 
 
 def schema(**parameter: Any) -> Any:
-    return schema_of([{"name": "x", **parameter}])["properties"]["x"]
+    return build_schema([{"name": "x", **parameter}])["properties"]["x"]
 
 
 @pytest.mark.parametrize(
@@ -46,14 +46,14 @@ def test_each_kind_of_parameter_has_its_schema(
 
 
 def test_a_json_schema_is_understood_too() -> None:
-    assert schema_of({"properties": {"x": {"type": "null"}}}) == {
+    assert build_schema({"properties": {"x": {"type": "null"}}}) == {
         "type": "object",
         "properties": {"x": {"type": "null"}},
     }
 
 
 def test_whatever_a_json_schema_says_the_parameters_are_an_object() -> None:
-    assert schema_of({"type": "string", "properties": ["x"]}) == {
+    assert build_schema({"type": "string", "properties": ["x"]}) == {
         "type": "object",
         "properties": {},
     }
@@ -62,7 +62,7 @@ def test_whatever_a_json_schema_says_the_parameters_are_an_object() -> None:
 def test_of_very_much_the_beginning_counts(caplog: pytest.LogCaptureFixture) -> None:
     many = [{"name": f"n{number}", "description": "d" * 9000} for number in range(1000)]
 
-    offer = read_offer({"actions": many, "agents": many})
+    offer = parse_catalog({"actions": many, "agents": many})
 
     assert [one.name for one in offer.actions] == [f"n{number}" for number in range(128)]
     assert [one.name for one in offer.agents] == [f"n{number}" for number in range(128)]
@@ -71,7 +71,7 @@ def test_of_very_much_the_beginning_counts(caplog: pytest.LogCaptureFixture) -> 
 
 
 def test_what_has_no_name_is_left_out_in_a_word(caplog: pytest.LogCaptureFixture) -> None:
-    offer = read_offer({"actions": [0, {"name": ""}, {"name": "add"}, {"name": 7}]})
+    offer = parse_catalog({"actions": [0, {"name": ""}, {"name": "add"}, {"name": 7}]})
 
     assert [one.name for one in offer.actions] == ["add"]
     assert caplog.messages == ["A remote endpoint offers 3 actions without a name, left out."]
@@ -79,4 +79,4 @@ def test_what_has_no_name_is_left_out_in_a_word(caplog: pytest.LogCaptureFixture
 
 @pytest.mark.parametrize("parameters", [None, 7, "x", [], [7, {"type": "string"}]])
 def test_what_is_none_takes_nothing(parameters: Any) -> None:
-    assert schema_of(parameters) == {"type": "object", "properties": {}, "required": []}
+    assert build_schema(parameters) == {"type": "object", "properties": {}, "required": []}

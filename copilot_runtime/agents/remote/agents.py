@@ -1,4 +1,4 @@
-"""The agents of the application, and those that remote endpoints have, under one roof."""
+"""Adds the agents of remote endpoints to those of the application."""
 
 import asyncio
 import logging
@@ -18,38 +18,39 @@ from copilot_runtime.interfaces import Agent, Agents, Caller
 
 logger = logging.getLogger(__name__)
 
-UNFIT = frozenset({"langgraph_agui"})
-"""The kinds of agents that endpoints list and have no way to run."""
+UNSUPPORTED_KINDS = frozenset({"langgraph_agui"})
+"""Kinds of agents that endpoints list but cannot run."""
 
 
-def as_endpoints(endpoints: Sequence[str | RemoteEndpoint]) -> list[RemoteEndpoint]:
-    """Return the endpoints, each address once: the first one counts."""
-    made = (RemoteEndpoint(one) if isinstance(one, str) else one for one in endpoints)
+def coerce_endpoints(endpoints: Sequence[str | RemoteEndpoint]) -> list[RemoteEndpoint]:
+    """Return endpoints for URLs and endpoints; of several with one URL, the first."""
+    items = (RemoteEndpoint(one) if isinstance(one, str) else one for one in endpoints)
     found: dict[str, RemoteEndpoint] = {}
-    for endpoint in made:
+    for endpoint in items:
         found.setdefault(endpoint.url.rstrip("/"), endpoint)
     return [*found.values()]
 
 
-class KnownAgents(dict[str, Agent]):
-    """The agents there are, as far as it is known.
+class AgentDirectory(dict[str, Agent]):
+    """Agents by name. A missing name raises the failure that may be the reason, else `KeyError`.
 
-    `failures` tell why endpoints are down, `unfit` why agents that are listed are not here.
+    `failures` are the errors of endpoints that are down; `unsupported` has an error for each agent
+    that an endpoint lists but cannot run.
     """
 
     def __init__(self, agents: Mapping[str, Agent]) -> None:
         super().__init__(agents)
         self.failures: Sequence[CopilotError] = ()
-        self.unfit: dict[str, CopilotError] = {}
+        self.unsupported: dict[str, CopilotError] = {}
 
     def check(self) -> None:
-        """Raise when there is nobody, and this is because nobody answers."""
+        """Raise the first failure if there are no agents at all because of failures."""
         if not self and self.failures:
             raise self.failures[0].with_traceback(None)
 
     def __missing__(self, name: str) -> Agent:
-        if name in self.unfit:
-            raise self.unfit[name]
+        if name in self.unsupported:
+            raise self.unsupported[name]
         if not self.failures:
             raise KeyError(name)
         failure = self.failures[0]
@@ -61,8 +62,8 @@ class KnownAgents(dict[str, Agent]):
         )
 
 
-class WithRemote:
-    """Returns your agents and those discovered; of one name, yours counts, then the first."""
+class AgentResolver:
+    """Returns the agents of the application and of the endpoints; the first of a name wins."""
 
     def __init__(
         self, own: Agents, endpoints: Sequence[RemoteEndpoint], properties: Mapping[str, Any]
@@ -70,29 +71,31 @@ class WithRemote:
         self._own = own
         self._endpoints = endpoints
         self._properties = properties
-        self._doubles: set[str] = set()
+        self._duplicates: set[str] = set()
 
     async def __call__(self, caller: Caller) -> Mapping[str, Agent]:
         own = await call(self._own, caller) if callable(self._own) else self._own
         if not isinstance(own, Mapping):
-            return own  # the runtime says what is wrong with it
+            return own  # the runtime reports what is wrong with it
         caller = replace(caller, properties={**self._properties, **caller.properties})
-        offers = await asyncio.gather(*(endpoint.offer(caller) for endpoint in self._endpoints))
-        found = KnownAgents(own)
-        for endpoint, offer in zip(self._endpoints, offers, strict=True):
-            for offered in offer.agents:
-                if offered.kind in UNFIT:
-                    found.unfit.setdefault(offered.name, _unfit(offered.name))
-                elif offered.name not in found:
-                    found[offered.name] = endpoint.agent(offered, self._properties)
-                elif offered.name not in self._doubles:
-                    self._doubles.add(offered.name)
-                    logger.warning("There are several agents %r; one counts.", offered.name)
-        found.failures = [offer.failure for offer in offers if offer.failure is not None]
+        catalogs = await asyncio.gather(
+            *(endpoint.fetch_catalog(caller) for endpoint in self._endpoints)
+        )
+        found = AgentDirectory(own)
+        for endpoint, catalog in zip(self._endpoints, catalogs, strict=True):
+            for entry in catalog.agents:
+                if entry.kind in UNSUPPORTED_KINDS:
+                    found.unsupported.setdefault(entry.name, _unsupported(entry.name))
+                elif entry.name not in found:
+                    found[entry.name] = endpoint.agent(entry, self._properties)
+                elif entry.name not in self._duplicates:
+                    self._duplicates.add(entry.name)
+                    logger.warning("There are several agents %r; one counts.", entry.name)
+        found.failures = [catalog.failure for catalog in catalogs if catalog.failure is not None]
         return found
 
 
-def _unfit(name: str) -> ConfigurationFailed:
+def _unsupported(name: str) -> ConfigurationFailed:
     return ConfigurationFailed(
         f"The agent {name!r} cannot be run through its remote endpoint. "
         "It has to be registered by the address where it speaks AG-UI.",

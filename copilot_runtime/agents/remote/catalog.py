@@ -1,4 +1,4 @@
-"""What a remote endpoint says that it offers: actions with parameters, and agents of some type."""
+"""The catalog of a remote endpoint: actions with their parameters, and agents with their type."""
 
 import logging
 from collections.abc import Mapping
@@ -9,18 +9,18 @@ from copilot_runtime.errors import CopilotError
 
 logger = logging.getLogger(__name__)
 
-MOST = 128
-"""Actions, and agents, of one endpoint that count: providers take no more."""
+MAX_ENTRIES = 128
+"""Largest number of actions, and of agents, of one endpoint: providers accept no more."""
 
-LONGEST_DESCRIPTION = 4000
+MAX_DESCRIPTION_LENGTH = 4000
 
-_Named = tuple[str, dict[str, Any]]
+_Entry = tuple[str, dict[str, Any]]
 
 _NUMBERS = {"number": "number", "integer": "integer", "boolean": "boolean"}
 
 
 @dataclass(frozen=True, slots=True)
-class OfferedAction:
+class CatalogAction:
     """An action of the endpoint; `parameters` is the JSON schema of an object."""
 
     name: str
@@ -29,8 +29,8 @@ class OfferedAction:
 
 
 @dataclass(frozen=True, slots=True)
-class OfferedAgent:
-    """An agent of the endpoint; `kind` is `langgraph`, `crewai`, or what else it says."""
+class CatalogAgent:
+    """An agent of the endpoint; `kind` is `langgraph`, `crewai`, or another type."""
 
     name: str
     description: str
@@ -38,90 +38,90 @@ class OfferedAgent:
 
 
 @dataclass(frozen=True, slots=True)
-class Offer:
-    """What an endpoint has, as far as it is known; `failure` is why nobody could ask it now."""
+class Catalog:
+    """What an endpoint offers; `failure` is set if it could not be fetched now."""
 
-    actions: tuple[OfferedAction, ...] = ()
-    agents: tuple[OfferedAgent, ...] = ()
+    actions: tuple[CatalogAction, ...] = ()
+    agents: tuple[CatalogAgent, ...] = ()
     failure: CopilotError | None = None
 
 
-def read_offer(body: Any) -> Offer:
-    """Read the answer to `/info`. Raises `ValueError` for what is none.
+def parse_catalog(body: Any) -> Catalog:
+    """Return the catalog in the body of a response to `/info`. Raises `ValueError`.
 
-    An action or an agent without a name is left out, and so is what is too much for a model.
+    An action or an agent without a name is left out, and so are those above `MAX_ENTRIES`.
     """
     if not isinstance(body, dict) or not ("actions" in body or "agents" in body):
         raise ValueError("It has neither actions nor agents.")
-    return Offer(
+    return Catalog(
         actions=tuple(
-            OfferedAction(name, _description(item), schema_of(item.get("parameters")))
-            for name, item in _first(body.get("actions"), "actions")
+            CatalogAction(name, _description(item), build_schema(item.get("parameters")))
+            for name, item in _limit_entries(body.get("actions"), "actions")
         ),
         agents=tuple(
-            OfferedAgent(name, _description(item), _text(item, "type"))
-            for name, item in _first(body.get("agents"), "agents")
+            CatalogAgent(name, _description(item), _text(item, "type"))
+            for name, item in _limit_entries(body.get("agents"), "agents")
         ),
     )
 
 
-def schema_of(parameters: Any) -> dict[str, Any]:
+def build_schema(parameters: Any) -> dict[str, Any]:
     """Return the JSON schema for parameters in CopilotKit's own notation.
 
-    A server that sends a JSON schema already is understood, too.
+    A JSON schema is returned as it is.
     """
     if isinstance(parameters, dict):
-        known = {"properties": {}, **parameters, "type": "object"}
-        return known if isinstance(known["properties"], dict) else {**known, "properties": {}}
-    named = _named(parameters, "parameters")
+        schema = {"properties": {}, **parameters, "type": "object"}
+        return schema if isinstance(schema["properties"], dict) else {**schema, "properties": {}}
+    entries = _parse_entries(parameters, "parameters")
     return {
         "type": "object",
-        "properties": {name: _schema(item) for name, item in named},
-        "required": [name for name, item in named if item.get("required") is not False],
+        "properties": {name: _build_parameter_schema(item) for name, item in entries},
+        "required": [name for name, item in entries if item.get("required") is not False],
     }
 
 
-def _schema(item: Mapping[str, Any]) -> dict[str, Any]:
-    kind, described = _text(item, "type"), _text(item, "description")
-    about = {"description": described} if described else {}
+def _build_parameter_schema(item: Mapping[str, Any]) -> dict[str, Any]:
+    kind, description = _text(item, "type"), _text(item, "description")
+    about = {"description": description} if description else {}
     if kind.endswith("[]"):
-        return {"type": "array", "items": _plain(kind[:-2], item), **about}
-    return {**_plain(kind, item), **about}
+        return {"type": "array", "items": _build_plain_schema(kind[:-2], item), **about}
+    return {**_build_plain_schema(kind, item), **about}
 
 
-def _plain(kind: str, item: Mapping[str, Any]) -> dict[str, Any]:
+def _build_plain_schema(kind: str, item: Mapping[str, Any]) -> dict[str, Any]:
     if kind == "object":
         inner = item.get("attributes")
-        return schema_of(inner) if inner else {"type": "object"}
+        return build_schema(inner) if inner else {"type": "object"}
     if kind in _NUMBERS:
         return {"type": _NUMBERS[kind]}
     choices = item.get("enum")
     return {"type": "string", **({"enum": choices} if isinstance(choices, list) else {})}
 
 
-def _first(items: Any, what: str) -> list[_Named]:
-    found = _named(items, what)
-    if len(found) > MOST:
+def _limit_entries(items: Any, what: str) -> list[_Entry]:
+    entries = _parse_entries(items, what)
+    if len(entries) > MAX_ENTRIES:
         logger.warning(
-            "A remote endpoint offers %d %s; the first %d count.", len(found), what, MOST
+            "A remote endpoint offers %d %s; the first %d count.", len(entries), what, MAX_ENTRIES
         )
-    return found[:MOST]
+    return entries[:MAX_ENTRIES]
 
 
-def _named(items: Any, what: str) -> list[_Named]:
-    listed: list[Any] = items if isinstance(items, list) else []
-    found: list[_Named] = []
-    for item in listed:
+def _parse_entries(items: Any, what: str) -> list[_Entry]:
+    candidates: list[Any] = items if isinstance(items, list) else []
+    entries: list[_Entry] = []
+    for item in candidates:
         name = item.get("name") if isinstance(item, dict) else None
         if isinstance(name, str) and name:
-            found.append((name, item))
-    if unnamed := len(listed) - len(found):
-        logger.warning("A remote endpoint offers %d %s without a name, left out.", unnamed, what)
-    return found
+            entries.append((name, item))
+    if nameless := len(candidates) - len(entries):
+        logger.warning("A remote endpoint offers %d %s without a name, left out.", nameless, what)
+    return entries
 
 
 def _description(item: Mapping[str, Any]) -> str:
-    return _text(item, "description")[:LONGEST_DESCRIPTION]
+    return _text(item, "description")[:MAX_DESCRIPTION_LENGTH]
 
 
 def _text(item: Mapping[str, Any], key: str) -> str:

@@ -1,7 +1,7 @@
-"""Find out what a remote endpoint offers, as seldom as is right.
+"""Fetches and caches the catalog of a remote endpoint: its actions and agents.
 
-An endpoint may offer something else to somebody else: whatever it is told is part of the question,
-and only the same question has the same answer.
+An endpoint may offer different things to different callers. So the cache key is everything that the
+request contains: headers, properties and the URL of the page.
 """
 
 import asyncio
@@ -12,8 +12,8 @@ from dataclasses import dataclass, field, replace
 from time import monotonic
 from typing import Any
 
-from copilot_runtime.agents.remote.catalog import Offer, read_offer
-from copilot_runtime.agents.remote.link import INFO, Link, is_good
+from copilot_runtime.agents.remote.catalog import Catalog, parse_catalog
+from copilot_runtime.agents.remote.link import INFO, Link, is_success
 from copilot_runtime.errors import (
     RUN_FAILED,
     ApiNotFound,
@@ -26,29 +26,29 @@ from copilot_runtime.jsontext import dumps
 
 logger = logging.getLogger(__name__)
 
-_MOST_QUESTIONS = 256
+_MAX_ENTRIES = 256
 _HELP = ApiNotFound.help_url
 
 
 @dataclass(slots=True)
-class _Known:
-    """The last good answer to one question, or why there is none.
+class _Entry:
+    """One cached catalog, or the failure in place of it.
 
-    `who` is the question without the page it was asked from.
+    `caller_key` is the cache key without the URL of the page. `expires_at` is a monotonic time.
     """
 
-    who: object
-    offer: Offer = field(default_factory=Offer)
-    answered: bool = False
-    until: float = 0.0
-    asking: "asyncio.Task[None] | None" = None
+    caller_key: object
+    catalog: Catalog = field(default_factory=Catalog)
+    is_valid: bool = False
+    expires_at: float = 0.0
+    task: "asyncio.Task[None] | None" = None
 
 
 class Discovery:
-    """Remembers for `ttl` seconds, and asks one that failed again after `pause`.
+    """Caches a catalog for `ttl` seconds, and a failure for `pause` seconds.
 
-    Who asks waits `patience` seconds at most. What was known of an endpoint that is down is still
-    said, together with the failure.
+    A request takes at most `patience` seconds. While an endpoint is down, its last catalog is
+    returned together with the failure.
     """
 
     def __init__(self, link: Link, *, ttl: float, pause: float, patience: float) -> None:
@@ -56,76 +56,77 @@ class Discovery:
         self._ttl = ttl
         self._pause = pause
         self._patience = patience
-        self._known: OrderedDict[object, _Known] = OrderedDict()
+        self._entries: OrderedDict[object, _Entry] = OrderedDict()
         self._tasks: set[asyncio.Task[None]] = set()  # the loop itself holds tasks only weakly
 
-    async def offer(self, caller: Caller) -> Offer:
-        """Return what there is for this caller. Raises nothing but `CancelledError`."""
+    async def fetch_catalog(self, caller: Caller) -> Catalog:
+        """Return the catalog for this caller. Raises nothing but `CancelledError`."""
         try:
             headers = await self._link.headers(caller)
         except Exception as error:  # of the application's hook
-            return Offer(failure=self._failed(error))
+            return Catalog(failure=self._report(error))
         page = {"frontendUrl": caller.url} if caller.url else {}
         body = {"properties": {**caller.properties}, **page}
-        who = (*sorted(headers.items()), dumps(body["properties"]))
-        known = self._remembered(who, caller.url)
-        if monotonic() >= known.until:
-            await asyncio.wait([self._asking(known, headers, body)])
-        return known.offer
+        caller_key = (*sorted(headers.items()), dumps(body["properties"]))
+        entry = self._lookup(caller_key, caller.url)
+        if monotonic() >= entry.expires_at:
+            await asyncio.wait([self._start_fetch(entry, headers, body)])
+        return entry.catalog
 
     async def aclose(self) -> None:
-        """Ask no more."""
+        """Cancel the requests under way."""
         loop = asyncio.get_running_loop()
         tasks = [task for task in self._tasks if task.get_loop() is loop]
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
 
-    def _remembered(self, who: object, page: str | None) -> _Known:
-        question = (who, page)
-        known = self._known.setdefault(question, _Known(who))
-        self._known.move_to_end(question)
-        if len(self._known) > _MOST_QUESTIONS:
-            self._known.popitem(last=False)
-        return known
+    def _lookup(self, caller_key: object, page: str | None) -> _Entry:
+        key = (caller_key, page)
+        entry = self._entries.setdefault(key, _Entry(caller_key))
+        self._entries.move_to_end(key)
+        if len(self._entries) > _MAX_ENTRIES:
+            self._entries.popitem(last=False)
+        return entry
 
-    def _asking(
-        self, known: _Known, headers: Mapping[str, str], body: Mapping[str, Any]
+    def _start_fetch(
+        self, entry: _Entry, headers: Mapping[str, str], body: Mapping[str, Any]
     ) -> "asyncio.Task[None]":
-        """Return the one task that asks, whoever waits for it."""
-        task = known.asking
+        """Return the task that fetches; all callers with the same key share it."""
+        task = entry.task
         if task is None or task.done() or task.get_loop() is not asyncio.get_running_loop():
-            work = self._renew(known, headers, body)
-            task = known.asking = asyncio.create_task(work, name=f"discover:{self._link.shown}")
+            work = self._refresh(entry, headers, body)
+            task = entry.task = asyncio.create_task(work, name=f"discover:{self._link.shown}")
             self._tasks.add(task)
             task.add_done_callback(self._tasks.discard)
         return task
 
-    async def _renew(
-        self, known: _Known, headers: Mapping[str, str], body: Mapping[str, Any]
+    async def _refresh(
+        self, entry: _Entry, headers: Mapping[str, str], body: Mapping[str, Any]
     ) -> None:
         try:
             async with asyncio.timeout(self._patience):
-                known.offer = await self._ask(headers, body)
-                known.answered = True
-        except AuthenticationFailed as error:  # an answer, too: what was known no longer counts
-            known.answered, known.offer = False, Offer(failure=self._failed(error))
-            known.until = monotonic() + self._pause
+                entry.catalog = await self._fetch(headers, body)
+                entry.is_valid = True
+        except AuthenticationFailed as error:  # an answer, too: the last catalog is void
+            entry.is_valid, entry.catalog = False, Catalog(failure=self._report(error))
+            entry.expires_at = monotonic() + self._pause
         except Exception as error:  # whatever it is, it must not cost a chat
-            known.offer = replace(self._last(known), failure=self._failed(error))
-            known.until = monotonic() + self._pause
+            entry.catalog = replace(self._last(entry), failure=self._report(error))
+            entry.expires_at = monotonic() + self._pause
         else:
-            known.until = monotonic() + self._ttl
+            entry.expires_at = monotonic() + self._ttl
 
-    def _last(self, known: _Known) -> Offer:
-        """Return what was answered last, on this page or else to the same caller on another."""
-        if known.answered:
-            return known.offer
-        others = reversed(self._known.values())
-        same = (other.offer for other in others if other.answered and other.who == known.who)
-        return next(same, Offer())
+    def _last(self, entry: _Entry) -> Catalog:
+        """Return the last catalog of this page, or else of another page of the same caller."""
+        if entry.is_valid:
+            return entry.catalog
+        others = reversed(self._entries.values())
+        key = entry.caller_key
+        matches = (other.catalog for other in others if other.is_valid and other.caller_key == key)
+        return next(matches, Catalog())
 
-    async def _ask(self, headers: Mapping[str, str], body: Mapping[str, Any]) -> Offer:
+    async def _fetch(self, headers: Mapping[str, str], body: Mapping[str, Any]) -> Catalog:
         status, answer = await self._link.json(INFO, body, headers)
         url = f"{self._link.shown}/{INFO.first}"
         if status in (404, 405):
@@ -134,21 +135,21 @@ class Discovery:
                 f"info.\n\nSee more: [{_HELP}]({_HELP})",
                 hint="Is it the URL of `add_fastapi_endpoint`, and is that server up to date?",
             )
-        if not is_good(status):
+        if not is_success(status):
             hint = f"{url} answered {status}. {answer['error'] or 'It gave no reason.'}"
             if status in (401, 403):
                 raise AuthenticationFailed("A remote endpoint refuses this request.", hint=hint)
             raise CopilotError("Unknown error occurred", hint=hint)
         try:
-            return read_offer(answer)
+            return parse_catalog(answer)
         except ValueError as error:
             raise NetworkError(
                 "A remote endpoint answered with something else than what it offers.",
                 hint=f"{url} is no remote endpoint of CopilotKit. {error}",
             ) from error
 
-    def _failed(self, error: Exception) -> CopilotError:
-        """Tell the log, and return what others may know."""
+    def _report(self, error: Exception) -> CopilotError:
+        """Log a failure; return the error without its details."""
         if isinstance(error, TimeoutError):
             error = NetworkError(
                 "A remote endpoint did not say in time what it offers.",

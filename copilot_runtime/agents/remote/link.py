@@ -88,7 +88,7 @@ class Link:
         return {
             **forwarded,
             **self._headers,
-            **_checked({} if added is None else added),
+            **_validate_headers({} if added is None else added),
             **_PLAIN,
         }
 
@@ -112,8 +112,8 @@ class Link:
     ) -> tuple[int, Any]:
         """Ask, and return the status and the whole answer, None if it is no JSON."""
         async with self.ask(route, body, headers, name) as reply:
-            if not is_good(reply.status):
-                return reply.status, {"error": await reason_of(reply, headers)}
+            if not is_success(reply.status):
+                return reply.status, {"error": await read_reason(reply, headers)}
             text = await reply.text()
         try:
             return reply.status, loads(text)
@@ -126,11 +126,11 @@ class Link:
         await self._acting.aclose()
 
 
-def is_good(status: int) -> bool:
+def is_success(status: int) -> bool:
     return 200 <= status < 300
 
 
-async def reason_of(reply: Reply, headers: Mapping[str, str]) -> str:
+async def read_reason(reply: Reply, headers: Mapping[str, str]) -> str:
     """Return what a refusal says in its JSON, without our keys should it repeat them.
 
     A page of HTML, or a stack trace, is no reason.
@@ -155,7 +155,7 @@ def _secrets(values: Iterable[str]) -> list[str]:
     return [word for word in words if len(word) >= _SHORTEST_SECRET]
 
 
-def _checked(headers: Any) -> dict[str, str]:
+def _validate_headers(headers: Any) -> dict[str, str]:
     if not isinstance(headers, Mapping):
         raise ConfigurationFailed(
             f"The before_request hook of a remote endpoint returned a {type(headers).__name__}.",

@@ -18,7 +18,7 @@ from copilot_runtime.messages import (
 Json = dict[str, Any]
 
 
-def request_body(run: RunInput, name: str) -> Json:
+def build_request_body(run: RunInput, name: str) -> Json:
     """Return the body that asks the agent `name` to answer."""
     known = run.agents.get(run.agent or name)
     state = known.state if known is not None and isinstance(known.state, dict) else {}

@@ -37,7 +37,7 @@ LIMIT = 16 * 1024 * 1024
 Json = dict[str, Any]
 
 
-class RemoteEvents:
+class RemoteEventDecoder:
     """Feed it blocks of bytes, cut anywhere. `failure` says why nothing more is worth reading."""
 
     def __init__(self, agent: str, run: RunInput, limit: int = LIMIT) -> None:

@@ -11,7 +11,7 @@ from strawberry import UNSET
 from strawberry.extensions import SchemaExtension
 from strawberry.types import ExecutionContext, Info
 
-from copilot_runtime.agents.remote.agents import KnownAgents
+from copilot_runtime.agents.remote.agents import AgentDirectory
 from copilot_runtime.transports.graphql import outputs, statuses
 from copilot_runtime.transports.graphql.context import Context
 from copilot_runtime.transports.graphql.decode import run_input
@@ -57,7 +57,7 @@ class Query:
     async def available_agents(self, info: CopilotInfo) -> AgentsResponse:
         context = info.context
         agents = await context.runs.agents_for(context.caller)
-        if isinstance(agents, KnownAgents):
+        if isinstance(agents, AgentDirectory):
             agents.check()
         return AgentsResponse(
             agents=[

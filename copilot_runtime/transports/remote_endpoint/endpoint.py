@@ -13,7 +13,7 @@ from typing import Any
 
 from starlette.types import Receive, Send
 
-from copilot_runtime.agents.v1_state import coagent
+from copilot_runtime.agents.v1_state import track_v1_state
 from copilot_runtime.agui.fields import object_at, string
 from copilot_runtime.errors import RUN_FAILED, CopilotError, NotFound
 from copilot_runtime.interfaces import Caller, private_thread_id
@@ -128,7 +128,7 @@ class RemoteServer:
         others = [action for action in theirs if action.name not in ours]
         run = self._asking.run_of(caller, **fields, actions=others)
         lines = Lines(run, quiet=ours.intersection(action.name for action in theirs))
-        at_work = coagent(self._asking.events(run), replace(run, follow_up="client"))
+        at_work = track_v1_state(self._asking.events(run), replace(run, follow_up="client"))
         async with aclosing(at_work) as events:
             await anext(events)  # what forbids the run to begin is told by a status
             stream = await reply.stream(self._write_timeout, self._keep_alive)

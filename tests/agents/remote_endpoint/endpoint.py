@@ -6,7 +6,7 @@ from contextlib import aclosing
 from typing import Any
 
 from copilot_runtime.agents.remote import RemoteEndpoint
-from copilot_runtime.agents.remote.agents import WithRemote
+from copilot_runtime.agents.remote.agents import AgentResolver
 from copilot_runtime.events import Event
 from copilot_runtime.interfaces import Agent, Caller, RunInput
 from copilot_runtime.messages import TextMessage
@@ -65,7 +65,7 @@ def endpoint_of(server: Provider, **options: Any) -> RemoteEndpoint:
 
 async def agent_of(endpoint: RemoteEndpoint, name: str = "crew") -> Agent:
     """Return an agent of the endpoint, as the runtime would find it."""
-    return (await WithRemote({}, [endpoint], {})(Caller()))[name]
+    return (await AgentResolver({}, [endpoint], {})(Caller()))[name]
 
 
 async def heard(agent: Agent, run: RunInput | None = None) -> Sequence[Event]:

@@ -26,7 +26,7 @@ ANN = Caller(user="ann", properties={"team": "blue"}, url="http://page/")
 
 
 async def names(endpoint: RemoteEndpoint, caller: Caller = ANN) -> list[str]:
-    return [agent.name for agent in (await endpoint.offer(caller)).agents]
+    return [agent.name for agent in (await endpoint.fetch_catalog(caller)).agents]
 
 
 async def test_it_is_asked_with_properties_and_the_page(
@@ -110,7 +110,7 @@ async def test_what_was_known_still_counts_when_it_is_down(server: Provider) -> 
     endpoint = endpoint_of(server, ttl=0)
     await names(endpoint)
 
-    offer = await endpoint.offer(ANN)
+    offer = await endpoint.fetch_catalog(ANN)
 
     assert [agent.name for agent in offer.agents] == ["research", "crew"]
     assert offer.failure is not None
@@ -139,7 +139,7 @@ async def test_one_that_is_back_is_found_after_the_pause(server: Provider) -> No
     endpoint = endpoint_of(server, retry_pause=0)
 
     assert (await names(endpoint), await names(endpoint)) == ([], ["research", "crew"])
-    assert (await endpoint.offer(ANN)).failure is None
+    assert (await endpoint.fetch_catalog(ANN)).failure is None
     await endpoint.aclose()
 
 
@@ -168,7 +168,7 @@ async def test_it_is_known_why_it_cannot_be_asked(
 ) -> None:
     server.answer(script)
 
-    failure = (await endpoint.offer(ANN)).failure
+    failure = (await endpoint.fetch_catalog(ANN)).failure
 
     assert failure is not None
     assert failure.code == code
@@ -179,7 +179,7 @@ async def test_one_that_is_silent_keeps_nobody_waiting(server: Provider) -> None
     server.answer([HANG])
     endpoint = endpoint_of(server, discovery_timeout=0.05)
 
-    failure = (await endpoint.offer(ANN)).failure
+    failure = (await endpoint.fetch_catalog(ANN)).failure
 
     assert isinstance(failure, NetworkError)
     assert failure.message == "A remote endpoint did not say in time what it offers."
@@ -204,7 +204,7 @@ async def test_the_headers_of_the_hook_win_over_ours_and_these_over_those_of_the
     endpoint = endpoint_of(server, headers={"X-A": "ours", "X-B": "ours"}, before_request=hook)
     forwarded = {"x-a": "theirs", "x-c": "theirs", "cookie": "c", "x-copilotcloud-key": "k"}
 
-    await endpoint.offer(Caller(user="ann", headers=forwarded))
+    await endpoint.fetch_catalog(Caller(user="ann", headers=forwarded))
 
     sent = server.requests[0].headers
     assert {name: sent.get(name) for name in ("x-a", "x-b", "x-c", "x-user")} == {
@@ -227,7 +227,7 @@ async def test_a_hook_that_returns_no_headers_is_a_failure_and_asks_nothing(
 
     endpoint = endpoint_of(server, before_request=hook)
 
-    offer = await endpoint.offer(ANN)
+    offer = await endpoint.fetch_catalog(ANN)
 
     assert isinstance(offer.failure, ConfigurationFailed)
     assert server.requests == []
@@ -237,7 +237,7 @@ async def test_a_hook_that_fails_costs_only_this_endpoint(server: Provider) -> N
     def hook(caller: Caller) -> Mapping[str, str]:
         raise KeyError(caller.user)
 
-    failure = (await endpoint_of(server, before_request=hook).offer(ANN)).failure
+    failure = (await endpoint_of(server, before_request=hook).fetch_catalog(ANN)).failure
 
     assert str(failure) == "The run failed. The server's log says why."
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from copilot_runtime.agents.remote.translate import RemoteEvents
+from copilot_runtime.agents.remote.translate import RemoteEventDecoder
 from copilot_runtime.event_order.verify import verified
 from copilot_runtime.events import AgentState, Event, Interrupt
 from copilot_runtime.interfaces import RunInput
@@ -24,7 +24,7 @@ RUN = RunInput(thread_id="t", run_id="r", messages=[], agent="research_agent")
 
 def replayed(name: str, *, at_once: int = 1 << 20) -> tuple[list[Event], Exception | None]:
     """Return the events of a recording that arrives in blocks of so many bytes."""
-    said = RemoteEvents("research_agent", RUN)
+    said = RemoteEventDecoder("research_agent", RUN)
     data = (RECORDINGS / f"{name}.jsonl").read_bytes()
     events: list[Event] = []
     for start in range(0, len(data), at_once):

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from copilot_runtime.agents.remote.translate import RemoteEvents
+from copilot_runtime.agents.remote.translate import RemoteEventDecoder
 from copilot_runtime.errors import IncompleteStream, NetworkError
 from copilot_runtime.events import (
     ActionExecutionArgs,
@@ -27,7 +27,7 @@ RUN = RunInput(thread_id="t", run_id="r", messages=[])
 
 def read(*said: Any) -> tuple[list[Event], Exception | None]:
     """Return the events of these lines, and why not all were read."""
-    events = RemoteEvents("crew", RUN)
+    events = RemoteEventDecoder("crew", RUN)
     whole = b"".join(
         (line if isinstance(line, bytes) else json.dumps(line).encode()) + b"\n" for line in said
     )
@@ -218,7 +218,7 @@ def test_an_empty_answer_is_no_answer() -> None:
 
 
 def test_a_line_has_a_limit() -> None:
-    events = RemoteEvents("crew", RUN, limit=1000)
+    events = RemoteEventDecoder("crew", RUN, limit=1000)
     assert [*events.feed(b"x" * 600)] == []
 
     with pytest.raises(NetworkError, match="a line longer than 1000 bytes"):
@@ -227,7 +227,7 @@ def test_a_line_has_a_limit() -> None:
 
 def test_many_long_lines_are_no_long_line() -> None:
     line = json.dumps({"event": "on_chain_end", "data": "x" * 600}).encode() + b"\n"
-    events = RemoteEvents("crew", RUN, limit=1000)
+    events = RemoteEventDecoder("crew", RUN, limit=1000)
 
     assert [*events.feed(line * 5), *events.feed(line)] == []
     assert events.failure is None

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from copilot_runtime import Action, Caller, RunInput
-from copilot_runtime.agents.remote.request import request_body
+from copilot_runtime.agents.remote.request import build_request_body
 from copilot_runtime.errors import LimitExceeded, Misuse
 from copilot_runtime.interfaces import AgentInput, Resume
 from copilot_runtime.messages import (
@@ -58,7 +58,7 @@ def test_what_our_own_client_asks_is_read_as_it_was() -> None:
         node="think",
         resume=[Resume("Your name?", "Ann")],
     )
-    fields = run_fields(request_body(run, "echo"), max_messages=10)
+    fields = run_fields(build_request_body(run, "echo"), max_messages=10)
     assert fields | {"parameters": run.parameters, "operation": run.operation} == {
         "agent": "echo",
         "thread_id": "t",

@@ -7,7 +7,7 @@ import pytest
 from pydantic import BaseModel, Field
 
 from copilot_runtime import Action, action
-from copilot_runtime.agents.remote.catalog import schema_of
+from copilot_runtime.agents.remote.catalog import build_schema
 from copilot_runtime.transports.remote_endpoint.catalog import parameters_of
 
 
@@ -80,7 +80,7 @@ def test_what_is_said_in_that_notation_is_a_schema_again() -> None:
         },
         "required": ["a"],
     }
-    assert schema_of(parameters_of(schema)) == schema
+    assert build_schema(parameters_of(schema)) == schema
 
 
 @pytest.mark.parametrize(
@@ -99,4 +99,4 @@ def test_what_is_said_in_that_notation_is_a_schema_again() -> None:
     ],
 )
 def test_an_odd_schema_breaks_nothing(schema: dict[str, Any]) -> None:
-    assert schema_of(parameters_of(schema))["type"] == "object"
+    assert build_schema(parameters_of(schema))["type"] == "object"

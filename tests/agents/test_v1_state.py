@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from copilot_runtime import Action, Events, RunInput
-from copilot_runtime.agents.v1_state import coagent
+from copilot_runtime.agents.v1_state import track_v1_state
 from copilot_runtime.errors import IncompleteStream
 from copilot_runtime.events import (
     ActionExecutionArgs,
@@ -39,7 +39,7 @@ def a_run(**options: Any) -> RunInput:
 HERE = AgentState(agent="cook", state={}, thread_id="t", run_id="r")
 
 
-async def told(run: RunInput, *said: Event | Exception, handed_over: bool = False) -> list[Event]:
+async def told(run: RunInput, *said: Event | Exception, is_handoff: bool = False) -> list[Event]:
     async def agent() -> Events:
         for event in said:
             if isinstance(event, Exception):
@@ -48,7 +48,7 @@ async def told(run: RunInput, *said: Event | Exception, handed_over: bool = Fals
 
     events: list[Event] = []
     try:
-        async for event in coagent(agent(), run, handed_over=handed_over):
+        async for event in track_v1_state(agent(), run, is_handoff=is_handoff):
             events.append(event)
     except Exception as error:
         events.append(Custom(name="raised", value=str(error)))
@@ -185,7 +185,7 @@ async def test_who_was_handed_over_to_and_waits_says_who_it_is_even_without_a_st
     run = a_run(actions=[Action(name="paint")])
 
     assert states(await told(run, *said)) == []
-    assert states(await told(run, *said, handed_over=True)) == [("", False, True, {})]
+    assert states(await told(run, *said, is_handoff=True)) == [("", False, True, {})]
 
 
 async def test_the_last_state_comes_before_the_result_of_the_run():

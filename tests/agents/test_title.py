@@ -6,7 +6,7 @@ import pytest
 
 from copilot_runtime.adapters.demo import DemoAdapter
 from copilot_runtime.adapters.scripted import Gate, ScriptedAdapter, call, say
-from copilot_runtime.agents.title import thread_name
+from copilot_runtime.agents.title import generate_title
 from copilot_runtime.errors import NetworkError
 from copilot_runtime.events import TextMessageContent, TextMessageStart
 from copilot_runtime.messages import (
@@ -26,7 +26,7 @@ def said(text: str, role: Role = "user") -> TextMessage:
 
 
 async def name_of(answer: str) -> str | None:
-    return await thread_name(ScriptedAdapter(say(answer)), [said("Hi")])
+    return await generate_title(ScriptedAdapter(say(answer)), [said("Hi")])
 
 
 async def test_the_model_sees_the_first_exchange_only():
@@ -38,7 +38,7 @@ async def test_the_model_sees_the_first_exchange_only():
         said("Sunny.", "assistant"),
         said("And tomorrow?"),
     ]
-    assert await thread_name(adapter, messages) == "Weather in Oslo"
+    assert await generate_title(adapter, messages) == "Weather in Oslo"
 
     instructions, exchange = adapter.requests[0].messages
     assert isinstance(instructions, TextMessage)
@@ -80,7 +80,7 @@ async def test_a_title_is_one_short_line_without_quotes(answer: str, name: str |
 
 async def test_a_conversation_that_nobody_began_has_no_name():
     adapter = ScriptedAdapter()
-    assert await thread_name(adapter, [said("Hello!", "assistant"), said(" ")]) is None
+    assert await generate_title(adapter, [said("Hello!", "assistant"), said(" ")]) is None
     assert adapter.requests == []
 
 
@@ -98,22 +98,22 @@ async def test_a_conversation_that_nobody_began_has_no_name():
 )
 async def test_an_image_is_a_beginning(message: Message):
     adapter = ScriptedAdapter(say("A picture"))
-    assert await thread_name(adapter, [message]) == "A picture"
+    assert await generate_title(adapter, [message]) == "A picture"
     assert "(image)" in str(adapter.requests[0].messages[1])
 
 
 @pytest.mark.parametrize("error", [NetworkError("The model is away."), RuntimeError("oops")])
 async def test_a_model_that_fails_gives_no_name(error: Exception):
-    assert await thread_name(ScriptedAdapter(error), [said("Hi")]) is None
+    assert await generate_title(ScriptedAdapter(error), [said("Hi")]) is None
 
 
 async def test_a_model_that_calls_something_gives_no_name():
-    assert await thread_name(ScriptedAdapter(call("rename")), [said("Hi")]) is None
+    assert await generate_title(ScriptedAdapter(call("rename")), [said("Hi")]) is None
 
 
 async def test_a_slow_model_gives_no_name():
     adapter = ScriptedAdapter(say("Late"), gate=Gate())
-    assert await thread_name(adapter, [said("Hi")], timeout=0.01) is None
+    assert await generate_title(adapter, [said("Hi")], timeout=0.01) is None
 
 
 async def test_a_model_without_end_is_left():
@@ -130,16 +130,16 @@ async def test_a_model_without_end_is_left():
 
     talker = Talker()
     async with asyncio.timeout(5):
-        assert await thread_name(talker, [said("Hi")]) == "Endless talk"
+        assert await generate_title(talker, [said("Hi")]) == "Endless talk"
     assert talker.closed
 
 
 async def test_the_demo_model_names_a_conversation_by_its_beginning():
     adapter = DemoAdapter(pace=0)
     question = said("What is the time in Oslo\nand in Rome?")
-    assert await thread_name(adapter, [question, said("Noon.", "assistant")]) == (
+    assert await generate_title(adapter, [question, said("Noon.", "assistant")]) == (
         "What is the time in Oslo"
     )
-    assert await thread_name(adapter, [said("long " * 20)]) == (
+    assert await generate_title(adapter, [said("long " * 20)]) == (
         "long long long long long long long long…"
     )

@@ -17,7 +17,7 @@ from pydantic_ai import Agent as PydanticAgent
 from pydantic_ai.models.test import TestModel
 
 from copilot_runtime import CopilotRuntime, RunInput, Settings
-from copilot_runtime.agents.coerce import as_agent
+from copilot_runtime.agents.coerce import coerce_agent
 from copilot_runtime.agents.function import FunctionAgent
 from copilot_runtime.errors import ConfigurationFailed, MissingPackage
 from copilot_runtime.interfaces import Caller
@@ -75,13 +75,13 @@ def sdk_agent() -> Any:
     ],
 )
 def test_an_object_is_known_by_its_class(make: Any, kind: str) -> None:
-    assert type(as_agent("it", make())).__name__ == kind
+    assert type(coerce_agent("it", make())).__name__ == kind
 
 
 def test_an_agent_stays_as_it_is() -> None:
     agent = FunctionAgent(echo)
 
-    assert as_agent("it", agent) is agent
+    assert coerce_agent("it", agent) is agent
 
 
 async def test_a_function_of_the_caller_may_return_them_as_well() -> None:
@@ -127,7 +127,7 @@ async def test_a_graph_that_is_to_be_served_answers_here() -> None:
 
     [*_, said] = [e["messages"] for e in events if e["type"] == "MESSAGES_SNAPSHOT"][-1]
     assert said["content"] == "Hi"
-    assert getattr(as_agent("it", served), "description", "") == "Says hi."
+    assert getattr(coerce_agent("it", served), "description", "") == "Says hi."
 
 
 @pytest.mark.parametrize(
@@ -148,6 +148,6 @@ def test_a_package_that_is_missing_is_named_with_its_extra(
     monkeypatch.setitem(sys.modules, module, None)
 
     with pytest.raises(MissingPackage) as caught:
-        as_agent("it", agent)
+        coerce_agent("it", agent)
 
     assert f"copilot-runtime[{extra}]" in caught.value.message

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from benchmarks.streaming import installs
 from benchmarks.streaming.clients import AGUI
-from benchmarks.streaming.commands import serve_ours, uvicorn
+from benchmarks.streaming.commands import HAS_BASE, serve_base, serve_ours, uvicorn
 from benchmarks.streaming.suite import Suite, Target
 from benchmarks.streaming.v1 import NGINX
 from benchmarks.streaming.verdict import Measure, Promise, highest, lowest, ratio
@@ -23,7 +23,7 @@ _OURS_COMMAND = serve_ours("/graphql")
 _OURS_RUN = "/graphql/agent/{}/run"
 _MOCK_RUN = "/agui/run"
 
-TARGETS = {
+TARGETS: dict[str, Target] = {
     "direct": Target(AGUI, _MOCK_RUN),
     "nginx": Target(AGUI, _MOCK_RUN, NGINX, installs.nginx, optional=True),
     "pydantic-ai": Target(
@@ -37,6 +37,11 @@ TARGETS = {
     "ours-openai": Target(AGUI, _OURS_RUN.format("default"), _OURS_COMMAND),
     "ours-agui": Target(AGUI, _OURS_RUN.format("remote"), _OURS_COMMAND),
 }
+if HAS_BASE:
+    TARGETS |= {
+        "base-openai": Target(AGUI, _OURS_RUN.format("default"), serve_base("/graphql")),
+        "base-agui": Target(AGUI, _OURS_RUN.format("remote"), serve_base("/graphql")),
+    }
 
 
 def _of_node(case: str, upstream: str, figure: str) -> Measure:
@@ -75,7 +80,7 @@ AGUI_SUITE = Suite(
     module="benchmarks.agui.runner",
     targets=TARGETS,
     chosen=tuple(TARGETS),
-    peers=("node-openai", "node-agui"),
+    peers=("node-openai", "node-agui", *(["base-openai", "base-agui"] if HAS_BASE else [])),
     promises=PROMISES,
     out=_HERE / "results.jsonl",
 )

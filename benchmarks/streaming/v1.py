@@ -4,7 +4,7 @@ from pathlib import Path
 
 from benchmarks.streaming import installs
 from benchmarks.streaming.clients import OPENAI, V1
-from benchmarks.streaming.commands import serve_ours, uvicorn
+from benchmarks.streaming.commands import HAS_BASE, serve_base, serve_ours, uvicorn
 from benchmarks.streaming.results import Results
 from benchmarks.streaming.suite import Suite, Target
 from benchmarks.streaming.verdict import Measure, Promise, highest, median, ratio
@@ -16,12 +16,13 @@ _COMPLETIONS = "/v1/chat/completions"
 NGINX = ["sh", str(_TARGETS / "nginx.sh")]
 """Serves whatever the mock has, so it is the anchor of every suite."""
 
-TARGETS = {
+TARGETS: dict[str, Target] = {
     "direct": Target(OPENAI, _COMPLETIONS),
     "nginx": Target(OPENAI, _COMPLETIONS, NGINX, installs.nginx, optional=True),
     "py-aiohttp": Target(OPENAI, _COMPLETIONS, uvicorn(_TARGETS, "py_aiohttp:app")),
     "node-v1": Target(V1, "/copilotkit", ["node", str(_NODE / "server.mjs")], installs.npm(_NODE)),
     "ours": Target(V1, "/copilotkit", serve_ours("/copilotkit")),
+    **({"base": Target(V1, "/copilotkit", serve_base("/copilotkit"))} if HAS_BASE else {}),
 }
 
 
@@ -59,8 +60,8 @@ PROMISES = (
 V1_SUITE = Suite(
     module="benchmarks.streaming.runner",
     targets=TARGETS,
-    chosen=("direct", "nginx", "node-v1", "ours"),
-    peers=("node-v1", "nginx"),
+    chosen=("direct", "nginx", "node-v1", "ours", *(["base"] if HAS_BASE else [])),
+    peers=("node-v1", *(["base"] if HAS_BASE else []), "nginx"),
     promises=PROMISES,
     out=_HERE / "results.jsonl",
 )

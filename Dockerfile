@@ -4,10 +4,10 @@
 # docker run -p 8000:8000 -v ./my:/app -v threads:/app/.copilot copilot-runtime serve my_module:runtime
 FROM python:3.12-slim AS build
 WORKDIR /src
-COPY requirements.lock pyproject.toml README.md LICENSE ./
+COPY requirements-dev.lock pyproject.toml README.md LICENSE ./
 COPY copilot_runtime copilot_runtime
 RUN python -m venv /venv \
-    && /venv/bin/pip install --no-cache-dir --constraint requirements.lock ".[all]"
+    && /venv/bin/pip install --no-cache-dir --constraint requirements-dev.lock ".[all]"
 
 FROM python:3.12-slim
 LABEL org.opencontainers.image.title="copilot-runtime" \

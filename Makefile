@@ -1,5 +1,6 @@
-# make run   a working copilot with a page to try it, no key needed
-# make test  every check, with the real npm clients and a browser
+# make run         a working copilot with a page to try it, no key needed
+# make test        every check, with the real npm clients and a browser
+# make test-quick  what needs neither of them, in two minutes
 
 PYTHON ?= python3
 BIN := .venv/bin
@@ -16,19 +17,29 @@ unexport PYTHONDONTWRITEBYTECODE
 help:  ## Show what there is
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:[^#]*##/ —/' | awk -F' — ' '{printf "  make %-16s %s\n", $$1, $$2}'
 
-setup: .venv/ready  ## Make .venv with everything
+setup: .venv/ready-dev  ## Make .venv with everything that tests and benchmarks need
 
+# pip knows package indexes of its own settings, of which uv has never heard
+install = $(BIN)/uv pip install --quiet --no-cache --python $(BIN)/python --no-deps --requirement $(1) 2>.venv/uv.log \
+	|| $(BIN)/pip install --quiet --disable-pip-version-check --no-deps --requirement $(1)
+
+# what serves, and no more
 .venv/ready: requirements.lock pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "copilot-runtime needs Python 3.11 or newer; this is " + sys.version.split()[0] + ". Try: make PYTHON=python3.12 ...")'
-	$(PYTHON) -m venv .venv
-	$(BIN)/pip install --quiet --disable-pip-version-check --requirement requirements.lock
-	$(BIN)/pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --editable .
+	@test -x $(BIN)/pip || $(PYTHON) -m venv .venv
+	@test -x $(BIN)/uv || $(BIN)/pip install --quiet --disable-pip-version-check --no-deps --constraint requirements.lock uv
+	$(call install,requirements.lock)
+	@$(BIN)/pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --editable .
+	@touch $@
+
+.venv/ready-dev: .venv/ready requirements-dev.lock
+	$(call install,requirements-dev.lock)
 	@touch $@
 
 system:  ## Install Chromium and nginx for the tests, where we may
 	@scripts/system
 
-run: setup  ## Serve the demo at http://127.0.0.1:8000 (HOST=, PORT=)
+run: .venv/ready  ## Serve the demo at http://127.0.0.1:8000 (HOST=, PORT=)
 	$(BIN)/copilot-runtime serve --host $(HOST) --port $(PORT)
 
 test: setup system  ## Run every check and every test

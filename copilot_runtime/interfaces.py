@@ -139,46 +139,66 @@ class Caller:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunInput:
-    """One request, as every transport decodes it.
+    """One request, as every transport decodes it, and what an agent gets.
 
-    `run_id` is the client's word and may come twice: the log of the run is called `key`.
-    `agent` is None for a plain chat. `follow_up` says who asks the model again after a server
-    action: CopilotKit v1 clients send the results back themselves (`client`), everybody else
-    expects the run to go on (`server`). A `detached` run outlives its reader. `properties` are
-    the client's word, on top of the operator's; `headers` are those that may be forwarded, by
-    names in lower case. `agents` holds what the client remembers of each agent. `node` is where
-    in an agent it is, `url` the page it is on. A `kept` run becomes a part of its thread, which
-    belongs to `user`.
+    It is never changed: a hook or a stage that wants another value makes a copy with
+    `dataclasses.replace`.
     """
 
     thread_id: str
+    """The id of the conversation, as the client sent it."""
     run_id: str
+    """The id of the run, as the client sent it. It may come twice: see `log_id`."""
     messages: Sequence[Message]
+    """The conversation up to now, the oldest message first."""
     agent: str | None = None
+    """The name of the agent that answers; None for a plain chat with the model."""
     actions: Sequence[Action] = ()
-    """The browser's actions; the runtime adds those of the server."""
+    """The browser's actions. The runtime adds those of the server before an agent gets the run."""
     context: Sequence[ContextItem] = ()
+    """What the application shows to the model beside the messages."""
     parameters: Parameters = Parameters()
+    """Settings of the model for this run only."""
     properties: Mapping[str, Any] = field(default_factory=dict)
+    """The client's properties, on top of the operator's."""
     headers: Mapping[str, str] = field(default_factory=dict)
+    """Headers of the request that may be forwarded, by names in lower case."""
     agents: Mapping[str, AgentInput] = field(default_factory=dict)
+    """The state and configuration that the client has for each agent, by name."""
     resume: Sequence[Resume] = ()
+    """Answers to the interrupts of the run before this one."""
     rules: GuardrailRules | None = None
+    """Topics that the client allows and denies; None if it sent none."""
     extensions: Mapping[str, Any] = field(default_factory=dict)
+    """What the client sends for one provider only, such as the ids of OpenAI Assistants."""
     node: str | None = None
+    """Where in an agent the client is: a LangGraph node."""
     url: str | None = None
+    """The address of the page that asks."""
     request_type: str = "Chat"
+    """CopilotKit's word for what the request is: `Chat`, `Task`, `Suggestion` …"""
     operation: str = "generateCopilotResponse"
+    """The name of the operation, for the `error` hook."""
     follow_up: Literal["client", "server"] = "server"
+    """Who asks the model again after an action of the server: CopilotKit v1 clients send the
+    results back themselves (`client`), for everybody else the run goes on (`server`)."""
     detached: bool = False
+    """Whether the run goes on when its reader leaves."""
     user: str | None = None
-    kept: bool = False
-    log: str | None = None
+    """What the `authenticate` hook returned; the owner of the thread."""
+    persist: bool = False
+    """Whether the run becomes a part of its thread in the store."""
+    log_id: str = ""
+    """The id of the run's log, unique in this server; `run_id` unless given."""
+
+    def __post_init__(self) -> None:
+        if not self.log_id:
+            object.__setattr__(self, "log_id", self.run_id)
 
     @property
-    def key(self) -> str:
-        """The name of the run's log, unique in this server."""
-        return self.log or self.run_id
+    def is_v1(self) -> bool:
+        """Whether a CopilotKit v1 (GraphQL) client asks."""
+        return self.follow_up == "client"
 
     @property
     def caller(self) -> Caller:
@@ -263,15 +283,15 @@ class Batch(NamedTuple):
 class Bus(Protocol):
     """Keeps each run as an append-only log that any number of readers follow from any point."""
 
-    async def append(self, run_id: str, event: Event) -> None:
+    async def append(self, log_id: str, event: Event) -> None:
         """Add an event; one of `events.LAST` ends the log. Raises `LimitExceeded`."""
         ...
 
-    def read(self, run_id: str, after: Cursor = START) -> AsyncGenerator[Batch, None]:
+    def read(self, log_id: str, after: Cursor = START) -> AsyncGenerator[Batch, None]:
         """Follow a log to its last event. Raises `NotFound`, or `Misuse` for a wrong cursor."""
         ...
 
-    async def drop(self, run_id: str) -> None:
+    async def drop(self, log_id: str) -> None:
         """Forget a log, if there is one."""
         ...
 
@@ -294,10 +314,10 @@ class Runs(Protocol):
         """Begin a run; return once its log exists. Raises what forbids it to begin."""
         ...
 
-    def stop(self, key: str) -> bool:
+    def stop(self, log_id: str) -> bool:
         """End a run, without waiting. Returns whether it still went on."""
         ...
 
-    def follow(self, key: str, after: Cursor = START) -> AsyncGenerator[Batch, None]:
+    def follow(self, log_id: str, after: Cursor = START) -> AsyncGenerator[Batch, None]:
         """Read a run's log, as `Bus.read` does."""
         ...

@@ -24,7 +24,7 @@ MINE = ThreadKey("ada", "t")
 
 
 def kept(run_id: str = "r", **more: Any) -> RunInput:
-    given = {"kept": True, "detached": True, "user": "ada", "log": f"log-{run_id}", **more}
+    given = {"persist": True, "detached": True, "user": "ada", "log_id": f"log-{run_id}", **more}
     return run_input(run_id, **given)
 
 
@@ -188,8 +188,8 @@ async def test_the_log_of_an_answer_that_its_thread_has_is_soon_forgotten(
     dropped = asyncio.Event()
 
     class Noticed(MemoryBus):
-        async def drop(self, run_id: str) -> None:
-            await super().drop(run_id)
+        async def drop(self, log_id: str) -> None:
+            await super().drop(log_id)
             dropped.set()
 
     monkeypatch.setattr("copilot_runtime.runtime.runtime._LOG_KEPT", 0.01)
@@ -208,7 +208,7 @@ async def test_what_is_not_kept_is_in_nobodys_way() -> None:
     gate = Gate()
     found = conversations(say("one"), say("two"), gate=gate)
     await found.start(kept("r1"))
-    await found.start(kept("r2", kept=False))
+    await found.start(kept("r2", persist=False))
     gate.release(6)
     await last_of(found, "log-r2")
     await last_of(found, "log-r1")

@@ -79,10 +79,10 @@ class Told(MemoryBus):
         super().__init__()
         self.told = told
 
-    async def append(self, run_id: str, event: Event) -> None:
+    async def append(self, log_id: str, event: Event) -> None:
         if isinstance(event, RunStarted | RunFinished):
             await self.told(event)
-        await super().append(run_id, event)
+        await super().append(log_id, event)
 
 
 @pytest.mark.parametrize("stops", [1, 2])

@@ -60,17 +60,19 @@ async def _append(store: ThreadStore, *, runs: int, rounds: int) -> Figures:
         await store.begin(conversation.run)
     await store.write([conversation.segment() for conversation in open_runs])
     watch = Stopwatch()
-    logs = {conversation.run.key: list(conversation.events) for conversation in open_runs}
+    logs = {conversation.run.log_id: list(conversation.events) for conversation in open_runs}
     for number in range(rounds):
         word = f"word {number} "
         segments = [
-            Segment(key=key, events=[TextMessageContent(message_id=f"m-{key}", content=word)])
+            Segment(log_id=key, events=[TextMessageContent(message_id=f"m-{key}", content=word)])
             for key in logs
         ]
         with watch.lap():
             await store.write(segments)
     for key, log in logs.items():
-        await store.write([Segment(key=key, events=[RunFinished()], whole=[*log, RunFinished()])])
+        await store.write(
+            [Segment(log_id=key, events=[RunFinished()], whole=[*log, RunFinished()])]
+        )
     return watch.figures() | watch.rates(runs * rounds)
 
 

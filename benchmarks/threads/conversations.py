@@ -35,7 +35,7 @@ class Conversation:
         """Return what is written of it when it is written at once."""
         ended = isinstance(self.events[-1], RunFinished)
         whole = self.events if ended else None
-        return Segment(key=self.run.key, events=self.events, whole=whole)
+        return Segment(log_id=self.run.log_id, events=self.events, whole=whole)
 
 
 def spoken(thread: str, run: str, events: int) -> Conversation:
@@ -76,7 +76,7 @@ def _call(call: str) -> Iterator[Event]:
 def _conversation(thread: str, run: str, said: Sequence[Event]) -> Conversation:
     question = TextMessage(id=f"u-{run}", role="user", content="What do you say?")
     request = RunInput(
-        thread_id=thread, run_id=run, log=run, messages=[question], kept=True, detached=True
+        thread_id=thread, run_id=run, log_id=run, messages=[question], persist=True, detached=True
     )
     started = RunStarted(run_id=run, thread_id=thread, messages=[question])
     return Conversation(request, [started, *said, RunFinished()])

@@ -33,7 +33,7 @@ def state_of(run: RunInput) -> Any:
 def conversation_of(run: RunInput) -> Sequence[Message]:
     """Return the messages without what a v1 page tells a model that is no agent."""
     first = run.messages[0] if run.messages else None
-    if run.follow_up == "client" and isinstance(first, TextMessage) and first.role == "system":
+    if run.is_v1 and isinstance(first, TextMessage) and first.role == "system":
         return run.messages[1:]
     return run.messages
 

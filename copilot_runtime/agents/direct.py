@@ -53,7 +53,7 @@ class DirectAgent:
     def run(self, run: RunInput) -> Events:
         server = [action for action in run.actions if not action.in_browser]
         browser = [action for action in run.actions if action.in_browser]
-        if run.follow_up == "client":
+        if run.is_v1:
             request = _request(run, run.messages, server, browser)
             return self._turn(request, Turn(run, server, self.action_timeout))
         if answered := find_handoff_resumes(run):

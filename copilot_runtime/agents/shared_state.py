@@ -119,7 +119,7 @@ def shared_in(run: RunInput) -> SharedState | None:
     actions of the same names.
     """
     known = run.agents.get(run.agent or DEFAULT_AGENT)
-    if known is None or known.state is None or run.follow_up == "client":
+    if known is None or known.state is None or run.is_v1:
         return None
     if run.parameters.tool_choice in ("function", "none"):
         return None

@@ -72,7 +72,7 @@ class Turn:
                 self.begin(call_id, self._call(call_id))
             case _:
                 pass
-        if self.run.follow_up == "server":
+        if not self.run.is_v1:
             self.events.append(event)
 
     def next_if_done(self) -> "tuple[str, asyncio.Task[Outcome]] | None":
@@ -100,7 +100,7 @@ class Turn:
                 TextMessageContent(message_id=message_id, content=result),
                 TextMessageEnd(message_id=message_id),
             ]
-        if self.run.follow_up == "server":
+        if not self.run.is_v1:
             self.events += events
         return events
 
@@ -119,7 +119,7 @@ class Turn:
         """Begin the action of a call, unless it is the browser's."""
         self.calls[call_id] = call
         action = self.server.get(call.name)
-        if action is None and (call.name in self.browser or self.run.follow_up == "client"):
+        if action is None and (call.name in self.browser or self.run.is_v1):
             self.unanswered += 1  # the browser's to run, or to refuse
             return
         context = ActionContext(

@@ -35,7 +35,7 @@ def track_v1_state(events: Events, run: RunInput, *, is_handoff: bool = False) -
 
     A client that the model has handed off to the agent does not know yet whom to answer.
     """
-    if run.agent is None or run.follow_up != "client":
+    if run.agent is None or not run.is_v1:
         return events  # nobody pays for what is not for them
     return _shown(events, _Progress(run, run.agent, is_handoff))
 

@@ -49,25 +49,25 @@ class MemoryBus:
         self.ttl = ttl
         self._logs: dict[str, _Log] = {}
 
-    async def append(self, run_id: str, event: Event) -> None:
+    async def append(self, log_id: str, event: Event) -> None:
         """Add an event and wake the readers. Raises `LimitExceeded` or, after the end, `Misuse`."""
-        log = self._open(run_id)
+        log = self._open(log_id)
         event, size = log.held_with(event)
         log.size += size
         if isinstance(event, LAST):
-            self._end(run_id, log)
+            self._end(log_id, log)
         elif log.size > self.max_bytes or len(log.events) >= self.max_events:
             raise self._too_much()
         log.events.append(event)
         if log.waiters:
             log.wake()
 
-    async def append_all(self, run_id: str, events: Sequence[Event]) -> None:
+    async def append_all(self, log_id: str, events: Sequence[Event]) -> None:
         """Add events, all or none, and wake the readers once. Raises as `append` does.
 
         A last event has to fit, too: when this refuses, `append` may still take some of them.
         """
-        log = self._open(run_id)
+        log = self._open(log_id)
         sized = [log.held_with(event) for event in events]
         size = log.size + sum(size for _, size in sized)
         if size > self.max_bytes or len(log.events) + len(events) > self.max_events:
@@ -75,43 +75,43 @@ class MemoryBus:
             raise self._too_much()
         log.size = size
         if isinstance(events[-1], LAST):
-            self._end(run_id, log)
+            self._end(log_id, log)
         log.events.extend(event for event, _ in sized)
         if log.waiters:
             log.wake()
 
-    def read(self, run_id: str, after: Cursor = START) -> AsyncGenerator[Batch, None]:
+    def read(self, log_id: str, after: Cursor = START) -> AsyncGenerator[Batch, None]:
         """Follow a run from a cursor to its last event. Raises `NotFound` or `Misuse` at once."""
-        log = self._logs.get(run_id)
+        log = self._logs.get(log_id)
         if log is None:
             raise NotFound(
-                f"No run {run_id!r}: it never was, or its log is older than its lifetime.",
+                f"No run {log_id!r}: it never was, or its log is older than its lifetime.",
                 hint="Raise log_ttl in the settings if clients come back later.",
             )
         return _follow(log, _position(after))
 
-    async def drop(self, run_id: str) -> None:
+    async def drop(self, log_id: str) -> None:
         """Forget a run. Those who read it at this moment may read on."""
-        log = self._logs.pop(run_id, None)
+        log = self._logs.pop(log_id, None)
         if log is not None and log.expiry is not None:
             log.expiry.cancel()
 
     def __len__(self) -> int:
         return len(self._logs)
 
-    def _open(self, run_id: str) -> "_Log":
+    def _open(self, log_id: str) -> "_Log":
         """Return a log that takes more events, made if need be."""
-        log = self._logs.get(run_id)
+        log = self._logs.get(log_id)
         if log is None:
-            log = self._logs[run_id] = _Log()
+            log = self._logs[log_id] = _Log()
         if log.ended:
-            raise Misuse(f"The run {run_id!r} has ended: its log takes no more events.")
+            raise Misuse(f"The run {log_id!r} has ended: its log takes no more events.")
         return log
 
-    def _end(self, run_id: str, log: "_Log") -> None:
+    def _end(self, log_id: str, log: "_Log") -> None:
         log.ended = True
         loop = asyncio.get_running_loop()
-        log.expiry = loop.call_later(self.ttl, self._logs.pop, run_id, None)
+        log.expiry = loop.call_later(self.ttl, self._logs.pop, log_id, None)
 
     def _too_much(self) -> LimitExceeded:
         return LimitExceeded(

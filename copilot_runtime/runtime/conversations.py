@@ -52,7 +52,7 @@ def _future() -> "asyncio.Future[None]":
 class _Live:
     """The run a thread is answering with."""
 
-    key: str
+    log_id: str
     run_id: str
     begun: asyncio.Event = field(default_factory=asyncio.Event)
     """Set when it has a log, or never will."""
@@ -129,7 +129,7 @@ class Conversations:
 
     async def start(self, run: RunInput, agent: Agent | None = None) -> None:
         """Begin a run, as `Runtime.start` does. Raises `ThreadBusy` as well."""
-        if not run.kept:
+        if not run.persist:
             await self.runtime.start(run, agent)
             return
         thread = _thread_of(run)
@@ -142,15 +142,15 @@ class Conversations:
         finally:
             live.begun.set()
 
-    def stop(self, key: str) -> bool:
+    def stop(self, log_id: str) -> bool:
         """End a run by its log, or take away one that waits. Returns whether it still went on."""
-        if (thread := self._threads_waiting.get(key)) is not None:
-            return self._waiting[thread][key].stop()
-        return self.runtime.stop(key)
+        if (thread := self._threads_waiting.get(log_id)) is not None:
+            return self._waiting[thread][log_id].stop()
+        return self.runtime.stop(log_id)
 
-    def follow(self, key: str, after: Cursor = START) -> Log:
+    def follow(self, log_id: str, after: Cursor = START) -> Log:
         """Read a run's log from a cursor on, until its last event."""
-        return self.runtime.follow(key, after)
+        return self.runtime.follow(log_id, after)
 
     def stop_thread(self, thread: ThreadKey, run_id: str | None = None) -> bool:
         """End the run of a thread, and those that wait there; with a `run_id`, only that one.
@@ -178,9 +178,9 @@ class Conversations:
             log = None if live is None else await self._log_of(live)
             runs = await self.store.runs(thread)
             if live is not None and log is not None:
-                return _before(live.key, runs), log
+                return _before(live.log_id, runs), log
             # one that began, or even ended, while the store was read
-            unfinished = next((run.key for run in runs if not run.ended), None)
+            unfinished = next((run.log_id for run in runs if not run.ended), None)
             if unfinished in (None, elsewhere):
                 return runs, None
             elsewhere = unfinished
@@ -240,14 +240,14 @@ class Conversations:
             raise Interrupted("The server stopped before it could answer.")
         if thread in self._deleting:
             raise ThreadBusy("This conversation is being deleted.")
-        live = self._live[thread] = _Live(run.key, run.run_id)
+        live = self._live[thread] = _Live(run.log_id, run.run_id)
         return live
 
     async def _turn(self, before: _Live, run: RunInput, waiting: _Waiting) -> None:
         """Wait for the end of a run, if this one may. Raises `Cancelled` or `ThreadBusy`."""
         # a client may ask again as soon as it has seen the last event
-        when_busy = "queue" if run.follow_up == "client" else self.when_busy
-        is_ending = before.stopped or self.runtime.ending(before.key)
+        when_busy = "queue" if run.is_v1 else self.when_busy
+        is_ending = before.stopped or self.runtime.ending(before.log_id)
         if when_busy == "refuse" and not is_ending:
             raise ThreadBusy(
                 "This conversation is still being answered. Wait for the answer, or stop it.",
@@ -271,32 +271,32 @@ class Conversations:
                 f"{_MOST_WAITING} questions wait in this conversation already. "
                 "Wait for the answers, or stop them."
             )
-        mine = waiting[run.key] = _Waiting(run.run_id)
-        self._threads_waiting[run.key] = thread
+        mine = waiting[run.log_id] = _Waiting(run.run_id)
+        self._threads_waiting[run.log_id] = thread
         try:
             yield mine
         finally:
-            del waiting[run.key], self._threads_waiting[run.key]
+            del waiting[run.log_id], self._threads_waiting[run.log_id]
             if not waiting:
                 del self._waiting[thread]
 
     def _stop(self, live: _Live) -> bool:
         live.stopped = True
         is_starting = not live.begun.is_set()  # then it will not begin
-        return self.runtime.stop(live.key) or is_starting
+        return self.runtime.stop(live.log_id) or is_starting
 
     async def _log_of(self, live: _Live) -> Log | None:
         """Return a run's log, once there is one; None if there is none, or none any more."""
         await live.begun.wait()
         try:
-            return self.runtime.follow(live.key)
+            return self.runtime.follow(live.log_id)
         except NotFound:
             return None
 
     def _ended(self, run: RunInput) -> None:
         thread = _thread_of(run)
         live = self._live.get(thread)
-        if not run.kept or live is None or live.key != run.key:
+        if not run.persist or live is None or live.log_id != run.log_id:
             return
         self._free(thread, live)
         if self.namer is not None:
@@ -324,9 +324,9 @@ class Conversations:
             logger.warning("The thread %s got no name: %s", run.thread_id, error.message)
 
 
-def _before(key: str, runs: Sequence[StoredRun]) -> Sequence[StoredRun]:
+def _before(log_id: str, runs: Sequence[StoredRun]) -> Sequence[StoredRun]:
     """Return the runs up to the first that goes on: this one, or one of another server."""
-    return [*takewhile(lambda run: run.key != key and run.ended, runs)]
+    return [*takewhile(lambda run: run.log_id != log_id and run.ended, runs)]
 
 
 def _thread_of(run: RunInput) -> ThreadKey:

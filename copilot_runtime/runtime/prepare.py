@@ -34,8 +34,7 @@ class Acting:
 
     def hands_over(self, run: RunInput) -> bool:
         """Say whether agents may take over in this run."""
-        is_v1 = run.follow_up == "client"
-        return self.hand_over == "always" or (self.hand_over == "v1" and is_v1)
+        return self.hand_over == "always" or (self.hand_over == "v1" and run.is_v1)
 
     def equipped(self, agent: Agent, run: RunInput) -> Agent:
         """Return the agent with what runs the actions it may call here, if there are any."""
@@ -132,8 +131,8 @@ async def _asked(hooks: Hooks, run: RunInput) -> RunInput:
             hint="It returns None, or a RunInput: dataclasses.replace(run, ...).",
         )
     # what the transport knows it by
-    mine = {"run_id": run.run_id, "log": run.log, "thread_id": run.thread_id}
-    return replace(changed, **mine, user=run.user, kept=run.kept)
+    mine = {"run_id": run.run_id, "log_id": run.log_id, "thread_id": run.thread_id}
+    return replace(changed, **mine, user=run.user, persist=run.persist)
 
 
 def is_cancelled() -> bool:

@@ -139,57 +139,59 @@ class Runtime:
         Raises what can be known before it starts: an unknown agent, a run too many, an
         adapter that cannot answer, a refusal of the `before_request` hook.
         """
-        began, key = monotonic(), run.key
+        began, log_id = monotonic(), run.log_id
         try:
-            self._admit(key)
+            self._admit(log_id)
         except CopilotError as error:
             await report_to(self.hooks, error, run, began)
             raise
-        beginning = self._starting[key] = Beginning()
+        beginning = self._starting[log_id] = Beginning()
         try:
             run, answering = await self._prepared(run, agent, beginning, began)
             await self._begin(run, began)
             if not run.detached:
-                self._attached.add(key)
-            task = self._spawn(self._drive(run, answering, began), f"run:{key}", beginning.context)
-            self._tasks[key] = task
+                self._attached.add(log_id)
+            task = self._spawn(
+                self._drive(run, answering, began), f"run:{log_id}", beginning.context
+            )
+            self._tasks[log_id] = task
             await asyncio.sleep(0)  # a task cancelled before its first step ends without a word
         finally:
-            del self._starting[key]
+            del self._starting[log_id]
             beginning.over.set_result(None)
             if beginning.error is not None:
-                self._broken(key, beginning.error)
+                self._broken(log_id, beginning.error)
             elif beginning.stopped.done():
-                self.stop(key)
+                self.stop(log_id)
 
-    def ending(self, key: str) -> bool:
+    def ending(self, log_id: str) -> bool:
         """Say whether a run has nothing more to do than to write its last event."""
-        return key in self._ending
+        return log_id in self._ending
 
-    def stop(self, key: str) -> bool:
+    def stop(self, log_id: str) -> bool:
         """End a run, and forget the log of an attached one. Never waits.
 
         Returns whether the run still went on.
         """
-        if (beginning := self._starting.get(key)) is not None:
+        if (beginning := self._starting.get(log_id)) is not None:
             beginning.stop()  # `start` ends it, once it can
             return True
-        was_attached = key in self._attached
-        self._attached.discard(key)
-        task = self._tasks.get(key)
+        was_attached = log_id in self._attached
+        self._attached.discard(log_id)
+        task = self._tasks.get(log_id)
         if task is None:
             if was_attached:
-                self._spawn(self.bus.drop(key), f"drop:{key}")
+                self._spawn(self.bus.drop(log_id), f"drop:{log_id}")
             return False
-        if key in self._ending:  # its last event is on the way, and says how it ended
+        if log_id in self._ending:  # its last event is on the way, and says how it ended
             return False
         if not task.cancelling():
             task.cancel()
         return True
 
-    def follow(self, key: str, after: Cursor = START) -> AsyncGenerator[Batch, None]:
+    def follow(self, log_id: str, after: Cursor = START) -> AsyncGenerator[Batch, None]:
         """Read a run's log from a cursor on, until its last event."""
-        return self.bus.read(key, after)
+        return self.bus.read(log_id, after)
 
     async def aclose(self) -> None:
         """Stop all runs; wait until each has written its last event and told the hooks.
@@ -200,8 +202,8 @@ class Runtime:
         for timer in self._forgetting.values():
             timer.cancel()
         self._forgetting.clear()
-        for key in {*self._starting, *self._tasks}:
-            self.stop(key)
+        for log_id in {*self._starting, *self._tasks}:
+            self.stop(log_id)
         deadline = monotonic() + self.grace
         while work := [*self._spawned, *(one.over for one in self._starting.values())]:
             if (left := deadline - monotonic()) <= 0:
@@ -215,13 +217,13 @@ class Runtime:
             # `asyncio.run` would wait for it without end
             asyncio._unregister_task(task)  # documented for the likes of us
 
-    def _admit(self, key: str) -> None:
+    def _admit(self, log_id: str) -> None:
         """Raise when there is no place for a run, or it has one."""
         if self._closing:
             raise Interrupted("The server stopped before it could answer.")
-        if key in self._tasks or key in self._starting:
+        if log_id in self._tasks or log_id in self._starting:
             raise Misuse(
-                f"The run {key!r} is already under way.",
+                f"The run {log_id!r} is already under way.",
                 hint="Give each run an id of its own.",
             )
         if self.max_runs and len({*self._tasks, *self._starting}) >= self.max_runs:
@@ -245,7 +247,7 @@ class Runtime:
             self.stages,
             self.sources,
         )
-        task = self._spawn(work, f"prepare:{run.key}", beginning.context)
+        task = self._spawn(work, f"prepare:{run.log_id}", beginning.context)
         task.add_done_callback(noted)
         try:
             waiting = (task, beginning.stopped)
@@ -269,22 +271,22 @@ class Runtime:
         messages: Sequence[Message] = ()
         begun = False
         try:
-            if run.kept and (begin := getattr(self.bus, "begin", None)):
+            if run.persist and (begin := getattr(self.bus, "begin", None)):
                 messages = await begin(run)
                 begun = True
             first = RunStarted(
                 run_id=run.run_id, thread_id=run.thread_id, messages=messages, user=run.user
             )
-            await self.bus.append(run.key, first)
+            await self.bus.append(run.log_id, first)
         except BaseException as error:
             if begun:  # its thread waits for the end
-                self._spawn(self._abandon(run.key, report_of(error)), f"abandon:{run.key}")
+                self._spawn(self._abandon(run.log_id, report_of(error)), f"abandon:{run.log_id}")
             if isinstance(error, Exception):
                 await report_to(self.hooks, error, run, began)
             raise
 
-    async def _abandon(self, key: str, report: ErrorReport) -> None:
-        await call_quietly(self.bus.append, key, RunFailed(error=report))
+    async def _abandon(self, log_id: str, report: ErrorReport) -> None:
+        await call_quietly(self.bus.append, log_id, RunFailed(error=report))
 
     async def _drive(self, run: RunInput, agent: Agent, began: float) -> None:
         last: RunFinished | RunFailed | None = None
@@ -292,19 +294,19 @@ class Runtime:
         deadline = asyncio.timeout(self.run_timeout)
         try:
             async with deadline, aclosing(self._events(run, agent)) as events:
-                append, key = self.bus.append, run.key
+                append, log_id = self.bus.append, run.log_id
                 finished = RunFinished()
                 async for event in events:
                     if isinstance(event, RunFinished):
                         finished = event
                         break
-                    await append(key, event)
+                    await append(log_id, event)
             last = finished
         except TimeoutError as caught:
             error = self._stalled() if deadline.expired() else caught
             last = RunFailed(error=report_of(error))
         except asyncio.CancelledError as caught:
-            error = self._breaks.get(run.key)
+            error = self._breaks.get(run.log_id)
             if error is None:
                 if is_cancelled():
                     raise
@@ -316,14 +318,14 @@ class Runtime:
         finally:
             await self._end(run, last or self._stopped(), error, began)
 
-    def _broken(self, key: str, error: Exception) -> None:
+    def _broken(self, log_id: str, error: Exception) -> None:
         """End a run whose log takes no more: its agent may be silent for long."""
-        if (beginning := self._starting.get(key)) is not None:
+        if (beginning := self._starting.get(log_id)) is not None:
             beginning.error = error
             return
-        task = self._tasks.get(key)
-        if task is not None and key not in self._ending and not task.cancelling():
-            self._breaks[key] = error
+        task = self._tasks.get(log_id)
+        if task is not None and log_id not in self._ending and not task.cancelling():
+            self._breaks[log_id] = error
             task.cancel()
 
     def _stalled(self) -> RunStalled:
@@ -350,26 +352,26 @@ class Runtime:
         error: BaseException | None,
         began: float,
     ) -> None:
-        self._ending.add(run.key)
+        self._ending.add(run.log_id)
         try:
-            await self.bus.append(run.key, last)
+            await self.bus.append(run.log_id, last)
         finally:
-            self._tasks.pop(run.key, None)
-            self._ending.discard(run.key)
-            self._breaks.pop(run.key, None)
+            self._tasks.pop(run.log_id, None)
+            self._ending.discard(run.log_id)
+            self._breaks.pop(run.log_id, None)
             if self.ended is not None:
                 self.ended(run)
         await self._tell(run, last, error, began)
-        if not run.detached and run.key not in self._attached:
-            await self.bus.drop(run.key)
-        elif run.detached and run.kept and run.follow_up == "server" and not self._closing:
+        if not run.detached and run.log_id not in self._attached:
+            await self.bus.drop(run.log_id)
+        elif run.detached and run.persist and not run.is_v1 and not self._closing:
             # v1 subscriptions come back to the log itself, all others to the thread
             loop = asyncio.get_running_loop()
-            self._forgetting[run.key] = loop.call_later(_LOG_KEPT, self._forget, run.key)
+            self._forgetting[run.log_id] = loop.call_later(_LOG_KEPT, self._forget, run.log_id)
 
-    def _forget(self, key: str) -> None:
-        del self._forgetting[key]
-        self._spawn(self.bus.drop(key), f"drop:{key}")
+    def _forget(self, log_id: str) -> None:
+        del self._forgetting[log_id]
+        self._spawn(self.bus.drop(log_id), f"drop:{log_id}")
 
     async def _tell(
         self,
@@ -395,4 +397,4 @@ class Runtime:
         return task
 
     async def _log(self, run: RunInput) -> Sequence[Event]:
-        return [event async for batch in self.bus.read(run.key) for event in batch.events]
+        return [event async for batch in self.bus.read(run.log_id) for event in batch.events]

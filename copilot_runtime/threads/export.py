@@ -100,7 +100,7 @@ def _run_line(key: ThreadKey, run: StoredRun) -> bytes:
         "type": "run",
         "owner": key.owner,
         "thread": key.id,
-        "key": run.key,
+        "key": run.log_id,
         "run_id": run.run_id,
         "agent": run.agent,
         "began_at": run.began_at,
@@ -168,7 +168,7 @@ def _thread(row: _Row) -> Thread:
 
 def _run(row: _Row) -> StoredRun:
     return StoredRun(
-        key=row.text("key"),
+        log_id=row.text("key"),
         run_id=row.text("run_id"),
         agent=row.text("agent"),
         began_at=row.time("began_at"),

@@ -55,8 +55,8 @@ class MemoryThreads:
         thread = self._threads.get(key)
         if thread and thread.running:
             raise busy(key)
-        if run.key in self._running:
-            raise name_taken(run.key)
+        if run.log_id in self._running:
+            raise name_taken(run.log_id)
         now = self._clock.now()
         thread = thread or self._new(key, run.agent or DEFAULT_AGENT, now)
         new = {
@@ -69,23 +69,23 @@ class MemoryThreads:
         self._updated(thread, now)
         messages = list(new.values())
         head = RunStarted(run_id=run.run_id, thread_id=run.thread_id, messages=messages or ())
-        begun = _Run(run.key, run.run_id, run.agent or DEFAULT_AGENT, now, head=[head])
+        begun = _Run(run.log_id, run.run_id, run.agent or DEFAULT_AGENT, now, head=[head])
         thread.runs.append(begun)
         thread.running = begun
         self._idle.pop(key, None)
-        self._running[run.key] = (thread, begun)
+        self._running[run.log_id] = (thread, begun)
         return messages
 
     async def write(self, segments: Sequence[Segment]) -> None:
         """Add to logs. What belongs to a thread that was deleted goes nowhere."""
         for segment in segments:
-            if segment.key not in self._running:
+            if segment.log_id not in self._running:
                 continue
-            thread, run = self._running[segment.key]
+            thread, run = self._running[segment.log_id]
             if segment.whole is None:
                 run.events.extend(segment.events)
                 continue
-            del self._running[segment.key]
+            del self._running[segment.log_id]
             run.events = list(compact(segment.whole))
             run.has_ended = True
             thread.running = None
@@ -136,7 +136,7 @@ class MemoryThreads:
             return False
         self._forget(thread)
         if thread.running:
-            del self._running[thread.running.key]
+            del self._running[thread.running.log_id]
         return True
 
     async def expire(self, before: datetime) -> int:
@@ -169,13 +169,13 @@ class MemoryThreads:
             self._updated(kept, updated)
         if thread.last_run_at:
             kept.last_run = max(kept.last_run or 0, from_datetime(thread.last_run_at))
-        here = {(run.key, run.began) for run in kept.runs}
-        new = [run for run in runs if (run.key, from_datetime(run.began_at)) not in here]
+        here = {(run.log_id, run.began) for run in kept.runs}
+        new = [run for run in runs if (run.log_id, from_datetime(run.began_at)) not in here]
         for run in new:
             events = run.events if run.ended else ended([], run.events)
             began = from_datetime(run.began_at)
             kept.runs.append(
-                _Run(run.key, run.run_id, run.agent, began, events=list(events), has_ended=True)
+                _Run(run.log_id, run.run_id, run.agent, began, events=list(events), has_ended=True)
             )
             kept.known.update(names_in(events))
         kept.runs.sort(key=lambda run: run.began)
@@ -219,7 +219,7 @@ class MemoryThreads:
 
 @dataclass(slots=True)
 class _Run:
-    key: str
+    log_id: str
     run_id: str
     agent: str
     began: int
@@ -229,7 +229,7 @@ class _Run:
 
     def shown(self) -> StoredRun:
         return StoredRun(
-            key=self.key,
+            log_id=self.log_id,
             run_id=self.run_id,
             agent=self.agent,
             began_at=to_datetime(self.began),

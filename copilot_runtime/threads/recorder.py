@@ -69,16 +69,16 @@ class RecordedBus:
         if self._owed:  # the thread may wait for just that
             await self._pay()
         new = await self.store.begin(run)
-        self._runs[run.key] = Recording(run.key, shown_first=run.follow_up == "client")
+        self._runs[run.log_id] = Recording(run.log_id, shown_first=run.is_v1)
         return new
 
-    async def append(self, run_id: str, event: Event) -> None:
+    async def append(self, log_id: str, event: Event) -> None:
         """Add an event. Raises what became of those before: `StoreFailed` or `LimitExceeded`."""
-        run = self._runs.get(run_id)
+        run = self._runs.get(log_id)
         if run is None:
-            await self.inner.append(run_id, event)
+            await self.inner.append(log_id, event)
         elif run.ended:
-            raise Misuse(f"The run {run_id!r} has ended: its log takes no more events.")
+            raise Misuse(f"The run {log_id!r} has ended: its log takes no more events.")
         elif isinstance(event, LAST):
             await self._end(run, event)
         elif run.error is not None:
@@ -95,13 +95,13 @@ class RecordedBus:
             elif self._queued > self.max_queued:
                 await self._less_queued()
 
-    def read(self, run_id: str, after: Cursor = START) -> AsyncGenerator[Batch, None]:
+    def read(self, log_id: str, after: Cursor = START) -> AsyncGenerator[Batch, None]:
         """Follow a log, as the inner bus does."""
-        return self.inner.read(run_id, after)
+        return self.inner.read(log_id, after)
 
-    async def drop(self, run_id: str) -> None:
+    async def drop(self, log_id: str) -> None:
         """Forget a log; what its thread has of it stays."""
-        await self.inner.drop(run_id)
+        await self.inner.drop(log_id)
 
     async def aclose(self) -> None:
         """Write what there is to write, and close the store, and the inner bus if it can be."""
@@ -110,15 +110,15 @@ class RecordedBus:
             await asyncio.wait([self._flusher])
         if self._owed:
             await self._pay()
-        for key in self._owed:
-            _given_up(key)
+        for log_id in self._owed:
+            _given_up(log_id)
         await self.store.aclose()
         if close := getattr(self.inner, "aclose", None):
             await close()
 
     async def _show_first(self, run: Recording, event: Event) -> None:
         """Let everybody see an event that is not kept yet."""
-        await self.inner.append(run.key, event)
+        await self.inner.append(run.log_id, event)
         run.log.append(event)
         if run.error is not None:  # since a moment ago: there must be no gap in what is kept
             raise run.error
@@ -134,16 +134,16 @@ class RecordedBus:
     def _queue(self, run: Recording, event: Event) -> None:
         self._queued += run.put(event)
         if run.shown_first and not run.ended:
-            self._behind[run.key] = run
+            self._behind[run.log_id] = run
             if self._later is None:
                 loop = asyncio.get_running_loop()
                 self._later = loop.call_later(self.patience, self._catch_up)
         else:
-            self._behind.pop(run.key, None)
+            self._behind.pop(run.log_id, None)
             self._write(run)
 
     def _write(self, run: Recording) -> None:
-        self._waiting[run.key] = run
+        self._waiting[run.log_id] = run
         if self._flusher is None:
             self._flusher = asyncio.create_task(self._flush(), name="threads:flush")
 
@@ -212,7 +212,7 @@ class RecordedBus:
         if one.unseen and not await self._shown_at_once(one):
             for event in one.unseen:
                 try:
-                    await self.inner.append(run.key, event)
+                    await self.inner.append(run.log_id, event)
                 except Exception as error:  # a log that is full, nearly always
                     await self._cut(one, error)
                     return
@@ -225,7 +225,7 @@ class RecordedBus:
         if self._append_all is None:
             return False
         try:
-            await self._append_all(one.run.key, one.unseen)
+            await self._append_all(one.run.log_id, one.unseen)
         except Exception:  # which of them is wrong is found one by one
             return False
         one.run.seen(one.unseen)
@@ -249,7 +249,7 @@ class RecordedBus:
         run.lost = True
         cause = error.__cause__ or error
         unforeseen = None if isinstance(error, CopilotError) else error
-        logger.error("The run %s could not be kept: %r", run.key, cause, exc_info=unforeseen)
+        logger.error("The run %s could not be kept: %r", run.log_id, cause, exc_info=unforeseen)
         if not run.log:  # it brought the messages of its request
             run.log.extend(event for event in one.events[:1] if isinstance(event, RunStarted))
         if last := one.last or queued:
@@ -259,32 +259,32 @@ class RecordedBus:
 
     def _tell(self, run: Recording) -> None:
         if self.broken is not None and run.error is not None:
-            self.broken(run.key, run.error)
+            self.broken(run.log_id, run.error)
 
     def _unqueued(self, run: Recording) -> RunFinished | RunFailed | None:
         """Forget what is queued, except the last event."""
         dropped = run.take()
         self._queued -= dropped.size
-        self._waiting.pop(run.key, None)
-        self._behind.pop(run.key, None)
+        self._waiting.pop(run.log_id, None)
+        self._behind.pop(run.log_id, None)
         return dropped.last
 
     async def _end_lost(self, run: Recording, last: RunFinished | RunFailed) -> None:
         """End a run for everybody to see, and owe the store its end."""
         last = run.honest(last)
-        self._owed[run.key] = Segment(key=run.key, events=[last], whole=[*run.log, last])
+        self._owed[run.log_id] = Segment(log_id=run.log_id, events=[last], whole=[*run.log, last])
         if len(self._owed) > _MOST_OWED:
-            key = next(iter(self._owed))
-            del self._owed[key]
-            _given_up(key)
+            log_id = next(iter(self._owed))
+            del self._owed[log_id]
+            _given_up(log_id)
         try:
-            await self.inner.append(run.key, last)
+            await self.inner.append(run.log_id, last)
         except Exception:  # the log is gone: nobody reads it
-            logger.exception("The end of the run %s could not be shown", run.key)
+            logger.exception("The end of the run %s could not be shown", run.log_id)
         self._forget(run)
 
     def _forget(self, run: Recording) -> None:
-        self._runs.pop(run.key, None)
+        self._runs.pop(run.log_id, None)
         run.finished()
 
     async def _pay(self) -> None:
@@ -293,11 +293,11 @@ class RecordedBus:
         error = await self._written([*owed.values()])
         if isinstance(error, StoreFailed):
             return
-        for key, segment in owed.items():
-            self._owed.pop(key, None)
+        for log_id, segment in owed.items():
+            self._owed.pop(log_id, None)
             if error is not None and await self._written([segment]) is not None:
-                _given_up(key)
+                _given_up(log_id)
 
 
-def _given_up(key: str) -> None:
-    logger.error("The end of the run %s could not be kept", key)
+def _given_up(log_id: str) -> None:
+    logger.error("The end of the run %s could not be kept", log_id)

@@ -46,7 +46,7 @@ class Taken:
 
     def segment(self) -> Segment:
         whole = None if self.last is None else [*self.run.log, *self.unseen]
-        return Segment(key=self.run.key, events=self.events, whole=whole)
+        return Segment(log_id=self.run.log_id, events=self.events, whole=whole)
 
 
 class Recording:
@@ -60,14 +60,14 @@ class Recording:
         "ended",
         "error",
         "fresh",
-        "key",
         "log",
+        "log_id",
         "lost",
         "shown_first",
     )
 
-    def __init__(self, key: str, *, shown_first: bool = False) -> None:
-        self.key = key
+    def __init__(self, log_id: str, *, shown_first: bool = False) -> None:
+        self.log_id = log_id
         self.shown_first = shown_first
         """Whether all but its last event is seen before it is kept."""
         self.log: list[Event] = []

@@ -57,7 +57,7 @@ class ThreadPage:
 class StoredRun:
     """A run of a thread: shortened by `compact` if it has ended, else all that was written."""
 
-    key: str
+    log_id: str
     run_id: str
     agent: str
     began_at: datetime
@@ -72,7 +72,7 @@ class Segment(NamedTuple):
     place of what it has of that run.
     """
 
-    key: str
+    log_id: str
     events: Sequence[Event]
     whole: Sequence[Event] | None = None
 
@@ -88,7 +88,7 @@ class ThreadStore(Protocol):
         ...
 
     async def begin(self, run: RunInput) -> Sequence[Message]:
-        """Begin the log of a run, `run.key`, and its thread if it is new.
+        """Begin the log of a run, `run.log_id`, and its thread if it is new.
 
         Returns those messages of the request that its thread does not have yet: neither did an
         earlier request bring them, nor an earlier run make them. Raises `ThreadBusy` when another

@@ -68,12 +68,12 @@ class Asking:
         """Start a run and yield its events as they come. Who leaves early stops it."""
         try:
             await self.conversations.start(run, agent)
-            async with aclosing(self.conversations.follow(run.key)) as log:
+            async with aclosing(self.conversations.follow(run.log_id)) as log:
                 async for _, events in log:
                     for event in events:
                         yield event
         finally:
-            self.conversations.stop(run.key)
+            self.conversations.stop(run.log_id)
 
     def known(self, caller: Caller) -> Caller:
         """Return the caller with the operator's properties below its own."""
@@ -94,6 +94,6 @@ class Asking:
             headers=caller.headers,
             url=caller.url,
             user=caller.user,
-            log=uuid4().hex,
+            log_id=uuid4().hex,
             **fields,
         )

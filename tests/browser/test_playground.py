@@ -43,7 +43,7 @@ class ScriptedAgent:
         for event in self._events if not run.resume else ():
             yield event
         for number, resume in enumerate(run.resume):
-            for event in said(f"{resume.status} with {resume.payload}", f"{run.key}-{number}"):
+            for event in said(f"{resume.status} with {resume.payload}", f"{run.log_id}-{number}"):
                 yield event
 
 

@@ -24,7 +24,7 @@ def run_of(
         user=key.owner,
         run_id=run_id,
         messages=messages or [user()],
-        kept=True,
+        persist=True,
         **more,
     )
 
@@ -39,8 +39,8 @@ async def told(store: ThreadStore, run: RunInput, *events: Event) -> Sequence[Me
     """Begin a run, write it, end it. Return what was new in the request."""
     new = await store.begin(run)
     log = log_of(run, *events, new=new)
-    await store.write([Segment(key=run.key, events=log[:-1])])
-    await store.write([Segment(key=run.key, events=log[-1:], whole=log)])
+    await store.write([Segment(log_id=run.log_id, events=log[:-1])])
+    await store.write([Segment(log_id=run.log_id, events=log[-1:], whole=log)])
     return new
 
 

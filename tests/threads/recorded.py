@@ -38,7 +38,7 @@ class Store(MemoryThreads):
         await self.free.wait()
         if self.failure is not None:
             raise self.failure
-        if any(segment.key == self.poison for segment in segments):
+        if any(segment.log_id == self.poison for segment in segments):
             raise ValueError("cannot be written")
         self.writes.append(segments)
         await super().write(segments)
@@ -58,7 +58,7 @@ class Store(MemoryThreads):
 
 
 def request(key: str = "r", thread: str = "t", **more: Any) -> RunInput:
-    return RunInput(thread_id=thread, run_id=key, messages=[], kept=True, **more)
+    return RunInput(thread_id=thread, run_id=key, messages=[], persist=True, **more)
 
 
 def started(key: str = "r", thread: str = "t") -> RunStarted:
@@ -82,7 +82,7 @@ async def recorded(
     run = run or request()
     recording = RecordedBus(MemoryBus() if bus is None else bus, store, **more)
     await recording.begin(run)
-    await recording.append(run.key, started(run.key))
+    await recording.append(run.log_id, started(run.log_id))
     yield recording
     await recording.aclose()
 

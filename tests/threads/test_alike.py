@@ -51,7 +51,9 @@ async def played(store: ThreadStore, actions: list[tuple[str, str, str, int]]) -
             seen.append(await _one(store, action, key, name, number, step))
         except (ThreadBusy, Misuse) as error:
             seen.append(type(error))
-        seen.append([(run.key, run.run_id, run.ended, run.events) for run in await store.runs(key)])
+        seen.append(
+            [(run.log_id, run.run_id, run.ended, run.events) for run in await store.runs(key)]
+        )
     return seen
 
 
@@ -61,12 +63,14 @@ async def _one(
     match action:
         case "begin":
             messages = [user(f"u{place}") for place in range(number + 1)]
-            return await store.begin(run_of(key, run_id=f"{step}", log=name, messages=messages))
+            return await store.begin(run_of(key, run_id=f"{step}", log_id=name, messages=messages))
         case "piece":
-            return await store.write([Segment(key=name, events=[TextMessageStart(message_id="m")])])
+            return await store.write(
+                [Segment(log_id=name, events=[TextMessageStart(message_id="m")])]
+            )
         case "end":
             whole = log_of(run_of(key, run_id=f"u{number}"))
-            return await store.write([Segment(key=name, events=whole[-1:], whole=whole)])
+            return await store.write([Segment(log_id=name, events=whole[-1:], whole=whole)])
         case "rename":
             thread = await store.update(key, name=str(number or ""))
             return thread and (thread.name, thread.archived, thread.agent)

@@ -29,8 +29,8 @@ async def source(anyio_backend: str) -> AsyncGenerator[ThreadStore, None]:
     """Return a store with threads of two owners, one archived, one with a name."""
     async with closing(MemoryThreads()) as source:
         state = AgentState(agent="poet", state={"mood": "🙂", "deep": [1, None]})
-        await told(source, run_of(agent="poet", log="one"), state)
-        second = run_of(log="two", messages=[user(), user("u2")])
+        await told(source, run_of(agent="poet", log_id="one"), state)
+        second = run_of(log_id="two", messages=[user(), user("u2")])
         await told(source, second, *call("find", {"q": "x"}))
         await told(source, run_of(ThreadKey("bob", "t"), run_id="bobs"))
         await source.update(KEY, name="Trip \n 🏔")
@@ -94,7 +94,7 @@ async def test_a_run_that_went_on_when_it_was_exported_is_ended(store: ThreadSto
     async with closing(MemoryThreads()) as source:
         run = run_of()
         log = log_of(run, new=await source.begin(run))
-        await source.write([Segment(key="r", events=log[:3])])
+        await source.write([Segment(log_id="r", events=log[:3])])
         await taken(store, await lines_of(source))
     [kept] = await store.runs(KEY)
 

@@ -36,7 +36,7 @@ async def test_a_thread_with_a_run_never_makes_room() -> None:
         await store.begin(run)
     assert await listed(store) == ["c", "b", "a"]
 
-    await store.write([Segment(key="b", events=[], whole=log_of(runs[1]))])
+    await store.write([Segment(log_id="b", events=[], whole=log_of(runs[1]))])
     await tell(store, "d")
 
     assert await listed(store) == ["d", "c", "a"]

@@ -35,7 +35,7 @@ async def change(database: str, statement: str) -> None:
 async def test_the_runs_of_a_server_that_died_are_ended(database: str) -> None:
     dead = PostgresThreads(database)
     log = log_of(run_of(), new=await dead.begin(run_of()))
-    await dead.write([Segment(key="r", events=log[:3])])
+    await dead.write([Segment(log_id="r", events=log[:3])])
     await dead.aclose()  # the database sees no more than that its connection ends
 
     async with closing(PostgresThreads(database)) as store:
@@ -83,9 +83,9 @@ async def test_an_answer_goes_on_when_the_database_was_restarted(
 ) -> None:
     run = run_of()
     log = log_of(run, new=await store.begin(run))
-    await store.write([Segment(key="r", events=log[:2])])
+    await store.write([Segment(log_id="r", events=log[:2])])
     await asyncio.to_thread(cluster.restart)
-    await store.write([Segment(key="r", events=log[2:3])])
+    await store.write([Segment(log_id="r", events=log[2:3])])
     [going_on] = await store.runs(KEY)
     assert going_on.events == log[:3]
 
@@ -93,7 +93,7 @@ async def test_an_answer_goes_on_when_the_database_was_restarted(
         async with asyncio.timeout(10):  # until the first one is known to be alive again
             while not await is_busy(other):
                 pass
-    await store.write([Segment(key="r", events=log[3:], whole=log)])
+    await store.write([Segment(log_id="r", events=log[3:], whole=log)])
     assert (await store.runs(KEY))[0].events == compact(log)
 
 

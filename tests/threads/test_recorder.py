@@ -84,7 +84,7 @@ async def test_what_many_runs_say_meanwhile_is_one_write() -> None:
         store.free.set()
         await bus.append("r", RunFinished())
 
-    assert [[segment.key for segment in write] for write in store.writes] == [["r"], ["r", "s"]]
+    assert [[segment.log_id for segment in write] for write in store.writes] == [["r"], ["r", "s"]]
 
 
 async def test_writes_keep_their_distance() -> None:
@@ -232,7 +232,7 @@ async def test_a_run_whose_first_event_is_not_kept_does_not_start() -> None:
     runtime = Runtime(Says(), {}, bus)
 
     with pytest.raises(StoreFailed, match="full"):
-        await runtime.start(run_input(kept=True, detached=True))
+        await runtime.start(run_input(persist=True, detached=True))
 
     await runtime.aclose()
     store.failure = None
@@ -315,7 +315,7 @@ async def test_a_thread_in_a_file_has_what_the_runtime_said(tmp_path: Path) -> N
     await store.open()
     bus = RecordedBus(MemoryBus(), store)
     runtime = Runtime(DirectAgent(ScriptedAdapter(WORDS)), {}, bus)
-    await runtime.start(run_input(kept=True, detached=True))
+    await runtime.start(run_input(persist=True, detached=True))
     shown = [event async for batch in runtime.follow("r") for event in batch.events]
     await runtime.aclose()
     [run] = await store.runs(ThreadKey("", "t"))

@@ -107,7 +107,7 @@ async def test_a_reader_who_opens_the_thread_meanwhile_sees_what_is_not_kept_yet
     bus = RecordedBus(MemoryBus(), store)
     found = Conversations(Runtime(Says(*WORDS, forever), {}, bus), store)
     store.hold()
-    await found.start(run_input(kept=True, follow_up="client"))
+    await found.start(run_input(persist=True, follow_up="client"))
     await store.asked.wait()
 
     _, log = await found.history(ThreadKey("", "t"))
@@ -142,7 +142,7 @@ async def test_a_store_that_fails_from_the_start_ends_it_though_its_agent_is_sil
     bus = RecordedBus(MemoryBus(), store)
     runtime = Runtime(Says(forever), {}, bus)
 
-    await runtime.start(run_input(kept=True, follow_up="client"))
+    await runtime.start(run_input(persist=True, follow_up="client"))
     first, last = await log_of(runtime)
 
     assert isinstance(first, RunStarted)
@@ -192,10 +192,10 @@ class Slow(MemoryBus):
         self.free.clear()
         self.asked.clear()
 
-    async def append(self, run_id: str, event: Event) -> None:
+    async def append(self, log_id: str, event: Event) -> None:
         self.asked.set()
         await self.free.wait()
-        await super().append(run_id, event)
+        await super().append(log_id, event)
 
 
 async def test_a_log_that_is_full_ends_where_readers_saw_it_end() -> None:

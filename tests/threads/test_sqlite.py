@@ -42,10 +42,10 @@ async def main():
     store = SqliteThreads(sys.argv[1])
     run = run_of()
     log = log_of(run, new=await store.begin(run))
-    await store.write([Segment(key="r", events=log[:3])])
+    await store.write([Segment(log_id="r", events=log[:3])])
     print("written", flush=True)
     await asyncio.to_thread(sys.stdin.readline)
-    await store.write([Segment(key="r", events=log[3:], whole=log)])
+    await store.write([Segment(log_id="r", events=log[3:], whole=log)])
     await store.aclose()
 
 asyncio.run(main())
@@ -204,7 +204,7 @@ async def test_what_was_said_in_a_deleted_thread_is_nowhere(
 ) -> None:
     run = run_of()
     await store.begin(run)
-    await store.write([Segment(key="r", events=log_of(run)[:-1])])
+    await store.write([Segment(log_id="r", events=log_of(run)[:-1])])
     await store.delete(KEY)
 
     assert rows_of_journal(path) == 0
@@ -228,8 +228,8 @@ async def test_runs_that_go_on_are_told_apart(store: SqliteThreads) -> None:
     for run in (first, second):
         await store.begin(run)
     for event in WORDS:
-        await store.write([Segment(key=run.key, events=[event]) for run in (first, second)])
-    await store.write([Segment(key="r2", events=[RunFinished()], whole=log_of(second, *WORDS))])
+        await store.write([Segment(log_id=run.log_id, events=[event]) for run in (first, second)])
+    await store.write([Segment(log_id="r2", events=[RunFinished()], whole=log_of(second, *WORDS))])
 
     [kept] = await store.runs(KEY)
     assert (kept.ended, kept.events[1:]) == (False, WORDS)
@@ -242,14 +242,14 @@ async def test_a_run_that_goes_on_for_long_leaves_the_journal(
     run = run_of()
     new = await store.begin(run)
     for event in WORDS:
-        await store.write([Segment(key="r", events=[event])])
+        await store.write([Segment(log_id="r", events=[event])])
     whole: list[Event] = [RunStarted(run_id="r", thread_id="t", messages=new), *WORDS]
 
     assert rows_of_journal(path) <= 2
     assert [kept.events for kept in await store.runs(KEY)] == [whole]
 
     whole.append(RunFinished())
-    await store.write([Segment(key="r", events=whole[-1:], whole=whole)])
+    await store.write([Segment(log_id="r", events=whole[-1:], whole=whole)])
     assert [kept.events for kept in await store.runs(KEY)] == [compact(whole)]
 
 
@@ -260,7 +260,7 @@ async def test_a_long_run_of_a_server_that_died_is_whole(
     run = run_of()
     new = await store.begin(run)
     for event in WORDS:
-        await store.write([Segment(key="r", events=[event])])
+        await store.write([Segment(log_id="r", events=[event])])
     await store.aclose()  # a run that goes on stays as it is
     async with closing(SqliteThreads(path)) as later:
         [kept] = await later.runs(KEY)
@@ -285,7 +285,7 @@ async def test_a_clock_that_was_put_back_changes_no_order(store: SqliteThreads, 
     change(path, f"INSERT INTO journal VALUES ({10**17}, 'tomorrow', '[]')")
     await store.begin(run_of())
     for event in WORDS:
-        await store.write([Segment(key="r", events=[event])])
+        await store.write([Segment(log_id="r", events=[event])])
 
     [kept] = await store.runs(KEY)
     assert list(kept.events[1:]) == WORDS
@@ -333,8 +333,8 @@ async def test_what_was_damaged_is_left_out_and_named_once(
 ) -> None:
     await told(store, run_of(run_id="whole"))
     await store.begin(run_of(run_id="r2", messages=[user("u2")]))
-    await store.write([Segment(key="r2", events=[TextMessageStart(message_id="m")])])
-    await store.write([Segment(key="r2", events=[TextMessageStart(message_id="n")])])
+    await store.write([Segment(log_id="r2", events=[TextMessageStart(message_id="m")])])
+    await store.write([Segment(log_id="r2", events=[TextMessageStart(message_id="n")])])
     where = "ended IS NOT NULL" if table == "runs" else "instr(data, '\"m\"')"
     change(path, f"UPDATE {table} SET {column} = {value} WHERE {where}")
     first, second = await store.runs(KEY)
@@ -449,7 +449,7 @@ async def test_a_full_disk_is_said_and_loses_nothing_that_was_kept(
     await store.begin(run)
     big: list[Event] = [TextMessageContent(message_id="m", content="x" * 200_000)]
     with pytest.raises(StoreFailed, match="the disk is full"):
-        await store.write([Segment(key="big", events=big)])
+        await store.write([Segment(log_id="big", events=big)])
 
     first, second = await store.runs(KEY)
     assert (first.ended, [event.type for event in second.events]) == (True, ["run_started"])

@@ -50,11 +50,11 @@ async def test_a_new_run_makes_its_thread(store: ThreadStore) -> None:
 
 
 async def test_an_ended_run_is_kept_short(store: ThreadStore) -> None:
-    run = run_of(agent="poet", log="r#1")
+    run = run_of(agent="poet", log_id="r#1")
     await told(store, run)
     [kept] = await store.runs(KEY)
 
-    assert (kept.key, kept.run_id, kept.agent, kept.ended) == ("r#1", "r", "poet", True)
+    assert (kept.log_id, kept.run_id, kept.agent, kept.ended) == ("r#1", "r", "poet", True)
     assert kept.events == compact(log_of(run, new=[user()]))
     assert TextMessageContent(message_id="m-r", content="Hello") in kept.events
 
@@ -62,7 +62,7 @@ async def test_an_ended_run_is_kept_short(store: ThreadStore) -> None:
 async def test_a_run_that_goes_on_is_read_as_far_as_it_was_written(store: ThreadStore) -> None:
     run = run_of()
     log = log_of(run, new=await store.begin(run))
-    await store.write([Segment(key="r", events=log[:2]), Segment(key="r", events=log[2:3])])
+    await store.write([Segment(log_id="r", events=log[:2]), Segment(log_id="r", events=log[2:3])])
     [kept] = await store.runs(KEY)
 
     assert (kept.ended, kept.events) == (False, log[:3])
@@ -83,10 +83,13 @@ async def test_runs_come_back_in_the_order_they_began(store: ThreadStore) -> Non
 
 
 async def test_two_runs_of_a_thread_may_share_an_id(store: ThreadStore) -> None:
-    await told(store, run_of(log="one"))
-    await told(store, run_of(log="two"))
+    await told(store, run_of(log_id="one"))
+    await told(store, run_of(log_id="two"))
 
-    assert [(run.run_id, run.key) for run in await store.runs(KEY)] == [("r", "one"), ("r", "two")]
+    assert [(run.run_id, run.log_id) for run in await store.runs(KEY)] == [
+        ("r", "one"),
+        ("r", "two"),
+    ]
 
 
 async def test_segments_of_many_runs_are_written_together(store: ThreadStore) -> None:
@@ -96,8 +99,11 @@ async def test_segments_of_many_runs_are_written_together(store: ThreadStore) ->
     logs = [log_of(run) for run in runs]
     await store.write(
         [
-            *(Segment(key=run.key, events=log[:2]) for run, log in zip(runs, logs, strict=True)),
-            Segment(key="r-b", events=logs[1][2:], whole=logs[1]),
+            *(
+                Segment(log_id=run.log_id, events=log[:2])
+                for run, log in zip(runs, logs, strict=True)
+            ),
+            Segment(log_id="r-b", events=logs[1][2:], whole=logs[1]),
         ]
     )
     kept = [(await store.runs(key))[0] for key in threads("a", "b", "c")]
@@ -202,7 +208,7 @@ async def test_a_busy_thread_refuses_a_second_run_until_the_first_has_ended(
     with pytest.raises(ThreadBusy, match="still being answered"):
         await store.begin(run_of(run_id="r2", messages=[user("u2")]))
     log = log_of(run)
-    await store.write([Segment(key="r", events=log, whole=log)])
+    await store.write([Segment(log_id="r", events=log, whole=log)])
 
     assert await store.begin(run_of(run_id="r2", messages=[user("u2")])) == [user("u2")]
     assert len(await store.runs(KEY)) == 2
@@ -307,8 +313,10 @@ async def test_what_is_written_to_a_deleted_thread_goes_nowhere(store: ThreadSto
     await store.begin(other)
     await store.delete(KEY)
     log, others = log_of(deleted), log_of(other)
-    await store.write([Segment(key="r", events=log[:2]), Segment(key="other", events=others[:2])])
-    await store.write([Segment(key="r", events=log[2:], whole=log)])
+    await store.write(
+        [Segment(log_id="r", events=log[:2]), Segment(log_id="other", events=others[:2])]
+    )
+    await store.write([Segment(log_id="r", events=log[2:], whole=log)])
 
     assert await store.get(KEY) is None
     assert [run.events for run in await store.runs(other_key())] == [others[:2]]
@@ -323,7 +331,7 @@ async def test_old_threads_expire_but_not_those_with_a_run(store: ThreadStore) -
         await store.begin(run_of(key, run_id=key.id))
         if key.id != "busy":
             log: list[Event] = [RunStarted(run_id=key.id, thread_id=key.id), RunFinished()]
-            await store.write([Segment(key=key.id, events=log, whole=log)])
+            await store.write([Segment(log_id=key.id, events=log, whole=log)])
     new = await store.get(ThreadKey("ann", "new"))
     assert new
 
@@ -343,7 +351,7 @@ async def test_an_open_text_of_a_run_is_closed_when_it_ends(store: ThreadStore) 
     run = run_of()
     await store.begin(run)
     log = [*log_of(run)[:1], TextMessageStart(message_id="m"), RunFinished()]
-    await store.write([Segment(key="r", events=log, whole=log)])
+    await store.write([Segment(log_id="r", events=log, whole=log)])
     [kept] = await store.runs(KEY)
 
     assert TextMessageEnd(message_id="m") in kept.events

@@ -258,7 +258,7 @@ async def test_a_v1_client_that_leaves_takes_its_waiting_question_away(
     start, stop = runtime.conversations.start, runtime.conversations.stop
 
     async def started(run: RunInput) -> None:
-        if run.follow_up == "client":
+        if run.is_v1:
             came.set()  # what is called next waits at once
         await start(run)
 

@@ -32,11 +32,11 @@ async def beginning_elsewhere(*events: Event) -> AsyncGenerator[tuple[Browser, M
     """Yield a browser, and the store to which another server has begun to write a run."""
     store = MemoryThreads()
     async with browsing(threads=store, authenticate=_ann) as browser:
-        await told(store, run_of(log="first"))
-        run = run_of(run_id="other", log="second")
+        await told(store, run_of(log_id="first"))
+        run = run_of(run_id="other", log_id="second")
         log = log_of(run, *events, new=await store.begin(run))
         if events:
-            await store.write([Segment(key="second", events=log[:-1])])
+            await store.write([Segment(log_id="second", events=log[:-1])])
         yield browser, store
 
 

@@ -69,7 +69,7 @@ async def begin_run(
         " VALUES ($1, $2, $3, $4, $5, $2, $6)",
         thread,
         now,
-        run.key,
+        run.log_id,
         run.run_id,
         agent,
         encode([head]),
@@ -160,7 +160,7 @@ async def put_runs(db: Any, thread: int, *, runs: Iterable[StoredRun], now: int)
     rows = await db.fetch("SELECT id, key, began FROM copilot_runs WHERE thread = $1", thread)
     here = {(key, began) for _, key, began in rows}
     number = max((number for number, _, _ in rows), default=0)
-    new = [run for run in runs if (run.key, from_datetime(run.began_at)) not in here]
+    new = [run for run in runs if (run.log_id, from_datetime(run.began_at)) not in here]
     for run in new:
         began = from_datetime(run.began_at)
         number = max(number + 1, began)
@@ -168,7 +168,7 @@ async def put_runs(db: Any, thread: int, *, runs: Iterable[StoredRun], now: int)
         await db.execute(
             "INSERT INTO copilot_runs (thread, id, key, run_id, agent, began, ended, log)"
             " VALUES ($1, $2, $3, $4, $5, $6, $7, $8)",
-            *(thread, number, run.key, run.run_id, run.agent, began, now, encode(log)),
+            *(thread, number, run.log_id, run.run_id, run.agent, began, now, encode(log)),
         )
         await _remember(db, thread, names_in(log))
     return len(new)
@@ -226,7 +226,7 @@ def _run(rows: Sequence[Sequence[Any]]) -> StoredRun:
         for event in decode(data, _where(place, number))
     ]
     return StoredRun(
-        key=key,
+        log_id=key,
         run_id=run_id,
         agent=agent,
         began_at=to_datetime(began),

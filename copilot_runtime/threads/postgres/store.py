@@ -83,10 +83,10 @@ class PostgresThreads:
         except asyncio.CancelledError:
             self._undo(link, key, now)
             raise
-        if run.key in self._running:
+        if run.log_id in self._running:
             await link.do(partial(undo_begin, key=key, run=now))
-            raise name_taken(run.key)
-        self._running[run.key] = _Begun(key, thread, now)
+            raise name_taken(run.log_id)
+        self._running[run.log_id] = _Begun(key, thread, now)
         return new
 
     async def write(self, segments: Sequence[Segment]) -> None:
@@ -94,15 +94,15 @@ class PostgresThreads:
         link = await self._opened()
         first = self._clock.now(len(segments) or 1)
         known = [
-            (first + place, self._running[segment.key].place, segment)
+            (first + place, self._running[segment.log_id].place, segment)
             for place, segment in enumerate(segments)
-            if segment.key in self._running
+            if segment.log_id in self._running
         ]
         if known:
             await link.do(partial(write_segments, segments=known))
         for _, _, segment in known:
             if segment.whole is not None:
-                self._running.pop(segment.key, None)
+                self._running.pop(segment.log_id, None)
 
     async def list(self, query: ThreadQuery) -> ThreadPage:
         """Return a page of threads. Raises `Misuse` for a cursor that is none."""

@@ -74,7 +74,7 @@ def begin_run(
     db.execute(
         "INSERT INTO runs (thread, id, key, run_id, agent, began, log)"
         " VALUES (?, ?, ?, ?, ?, ?, ?)",
-        (number, now, run.key, run.run_id, run.agent or DEFAULT_AGENT, now, encode([head])),
+        (number, now, run.log_id, run.run_id, run.agent or DEFAULT_AGENT, now, encode([head])),
     )
     return Begun(key, number, now, new, list(named))
 
@@ -158,7 +158,7 @@ def read_runs(db: sqlite3.Connection, thread: int) -> Sequence[StoredRun]:
     ).fetchall()
     return [
         StoredRun(
-            key=key,
+            log_id=key,
             run_id=run_id,
             agent=agent,
             began_at=to_datetime(began),
@@ -177,7 +177,7 @@ def put_runs(db: sqlite3.Connection, thread: int, *, runs: Iterable[StoredRun], 
     rows = db.execute("SELECT id, key, began FROM runs WHERE thread = ?", (thread,)).fetchall()
     here = {(key, began) for _, key, began in rows}
     number = max((number for number, _, _ in rows), default=0)
-    new = [run for run in runs if (run.key, from_datetime(run.began_at)) not in here]
+    new = [run for run in runs if (run.log_id, from_datetime(run.began_at)) not in here]
     for run in new:
         began = from_datetime(run.began_at)
         number = max(number + 1, began)
@@ -185,7 +185,7 @@ def put_runs(db: sqlite3.Connection, thread: int, *, runs: Iterable[StoredRun], 
         db.execute(
             "INSERT INTO runs (thread, id, key, run_id, agent, began, ended, log)"
             " VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
-            (thread, number, run.key, run.run_id, run.agent, began, now, encode(log)),
+            (thread, number, run.log_id, run.run_id, run.agent, began, now, encode(log)),
         )
         _remember(db, thread, names_in(log))
     return len(new)

@@ -109,10 +109,10 @@ class SqliteThreads:
             is_alive=partial(is_alive, self.path),
         )
         begun = await self._told(file.writer.do(work, partial(_undo, file.writer)))
-        if run.key in self._running:
+        if run.log_id in self._running:
             await self._told(file.writer.do(partial(undo_begin, begun=begun)))
-            raise name_taken(run.key)
-        self._running[run.key] = begun
+            raise name_taken(run.log_id)
+        self._running[run.log_id] = begun
         return begun.new
 
     async def write(self, segments: Sequence[Segment]) -> None:
@@ -121,14 +121,14 @@ class SqliteThreads:
         known = [
             (begun, segment)
             for segment in segments
-            if (begun := self._running.get(segment.key)) is not None
+            if (begun := self._running.get(segment.log_id)) is not None
         ]
         if not known:
             return
         self._writes += 1
         tidying = self._tidying(file) if self._writes % _WRITES_KEPT == 0 else None
         now, server = self._clock.now(), file.server.id  # later than what is tidied
-        ended = [segment.key for _, segment in known if segment.whole is not None]
+        ended = [segment.log_id for _, segment in known if segment.whole is not None]
         write = write_segments if ended else note_segments
         work: Work[None] = partial(write, server=server, now=now, segments=known)
         if tidying is not None:

@@ -69,8 +69,8 @@ def run_input(
         follow_up="server",
         detached=name == "run",
         user=caller.user,
-        kept=name == "run",
-        log=uuid4().hex,
+        persist=name == "run",
+        log_id=uuid4().hex,
     )
 
 

@@ -149,7 +149,7 @@ class AguiEndpoint:
         match operation.name:
             case "run" | "ask" | "suggest":
                 run = await self._run_input(operation, caller)
-                gone = None if run.kept else (lambda: self._stop(run))
+                gone = None if run.persist else (lambda: self._stop(run))
                 await attended(self._run(run, reply), receive, gone)
             case "connect":
                 run = await self._run_input(operation, caller)  # only to refuse what is wrong
@@ -196,7 +196,7 @@ class AguiEndpoint:
                     if frames := encoder.feed(events):
                         await stream.write(b"".join(frames), last=encoder.ended)
         finally:
-            if not run.kept:
+            if not run.persist:
                 self._stop(run)
 
     def _beginning(self, run: RunInput) -> "asyncio.Task[Log]":
@@ -214,7 +214,7 @@ class AguiEndpoint:
     async def _begun(self, run: RunInput) -> Log:
         """Start a run; return its log, which may be forgotten as soon as the run has ended."""
         await self._conversations.start(run)
-        return self._conversations.follow(run.key)
+        return self._conversations.follow(run.log_id)
 
     async def _connect(self, key: threads.ThreadKey, agent: str, reply: Reply) -> None:
         """Write a thread from its beginning, and go on with the run it is answering with."""
@@ -238,7 +238,7 @@ class AguiEndpoint:
         return Encoder(key.id, first.run_id, agent=agent, dialect=self._dialect)
 
     def _stop(self, run: RunInput) -> None:
-        self._conversations.stop(run.key)
+        self._conversations.stop(run.log_id)
 
     async def _run_input(self, operation: Operation, caller: Caller) -> RunInput:
         return run_input(

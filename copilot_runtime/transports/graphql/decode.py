@@ -80,7 +80,7 @@ def run_input(
         follow_up="client",
         detached=detached,
         user=context.caller.user,
-        kept=bool(data.thread_id) and request_type == "Chat",
+        persist=bool(data.thread_id) and request_type == "Chat",
     )
 
 

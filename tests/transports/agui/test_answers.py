@@ -27,7 +27,7 @@ async def turns_of_others(runs: int) -> int:
     """Return how often another task had its turn while the events of a thread were read."""
     store = MemoryThreads()
     for number in range(runs):
-        await told(store, run_of(run_id=f"r{number}", log=f"log{number}"))
+        await told(store, run_of(run_id=f"r{number}", log_id=f"log{number}"))
     turns = 0
 
     async def other() -> None:
@@ -49,8 +49,8 @@ async def test_a_long_thread_does_not_keep_others_waiting() -> None:
 
 async def test_the_events_of_a_thread_are_a_list_of_them_all() -> None:
     store = MemoryThreads()
-    await told(store, run_of(log="one"))
-    await told(store, run_of(run_id="r2", log="two", messages=[user(), user("u2", "\ud83d")]))
+    await told(store, run_of(log_id="one"))
+    await told(store, run_of(run_id="r2", log_id="two", messages=[user(), user("u2", "\ud83d")]))
     operation = Operation(name="read events", thread=KEY.id)
     status, body = await answers_of(store).of(operation, Caller(user=KEY.owner))
     events = loads(dumps(body))["events"]

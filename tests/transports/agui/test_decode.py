@@ -30,17 +30,17 @@ def test_a_request_becomes_a_run_of_its_user() -> None:
     assert (run.thread_id, run.run_id, run.user, run.agent) == ("t1", "r1", "ada", "travel")
     assert run.messages == [TextMessage(id="user-1", role="user", content="Hi")]
     assert run.agents == {"travel": AgentInput(state={"n": 1})}
-    assert (run.kept, run.detached, run.follow_up) == (True, True, "server")
+    assert (run.persist, run.detached, run.follow_up) == (True, True, "server")
 
 
 def test_two_runs_of_one_id_have_logs_of_their_own() -> None:
-    assert decoded().key != decoded().key
+    assert decoded().log_id != decoded().log_id
 
 
 def test_a_suggestion_is_not_kept_and_ends_with_its_reader() -> None:
     run = decoded(name="suggest")
 
-    assert (run.kept, run.detached, run.request_type) == (False, False, "Suggestion")
+    assert (run.persist, run.detached, run.request_type) == (False, False, "Suggestion")
 
 
 def test_what_the_client_says_comes_on_top_of_what_the_operator_set() -> None:

@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from copilot_runtime.adapters.demo import DemoAdapter
-from copilot_runtime.adapters.demo.arguments import arguments
+from copilot_runtime.adapters.demo.arguments import fill_arguments
 from copilot_runtime.errors import AuthenticationFailed, Misuse, NetworkError
 from copilot_runtime.events import (
     ActionExecutionArgs,
@@ -307,7 +307,7 @@ ODD = st.sampled_from(["object", "array", "string", "integer", "number", "boolea
 @settings(max_examples=200, deadline=None)
 @given(st.dictionaries(KEYS, JSON | ODD, max_size=5), st.text(max_size=30))
 def test_no_schema_is_too_odd_to_fill(schema: dict[str, Any], text: str):
-    json.dumps(arguments(schema, text))
+    json.dumps(fill_arguments(schema, text))
 
 
 def test_a_schema_that_contains_itself_is_filled_to_a_limit():
@@ -316,7 +316,7 @@ def test_a_schema_that_contains_itself_is_filled_to_a_limit():
         "$ref": "#/$defs/Node",
     }
 
-    assert json.dumps(arguments(schema, "go")).count("next") < 10
+    assert json.dumps(fill_arguments(schema, "go")).count("next") < 10
 
 
 def test_optional_properties_are_left_out_unless_the_sentence_names_them():
@@ -330,8 +330,8 @@ def test_optional_properties_are_left_out_unless_the_sentence_names_them():
         "required": ["to"],
     }
 
-    assert arguments(schema, "write to a@b.org") == {"to": "a@b.org"}
-    assert arguments(schema, "write 3 urgent letters") == {
+    assert fill_arguments(schema, "write to a@b.org") == {"to": "a@b.org"}
+    assert fill_arguments(schema, "write 3 urgent letters") == {
         "to": "someone@example.com",
         "count": 3,
         "urgent": True,

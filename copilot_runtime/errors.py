@@ -81,6 +81,8 @@ class CopilotError(Exception):
     visibility: Visibility = "toast"
     severity: Severity = "critical"
     help_url: str | None = None
+    retryable = False
+    """Whether the same request may succeed when it is sent again."""
 
     def __init__(
         self,
@@ -117,6 +119,7 @@ class NetworkError(CopilotError):
     status_code = 503
     visibility = "banner"
     help_url = f"{_TROUBLESHOOTING}#i-am-getting-a-network-errors--api-not-found"
+    retryable = True
 
 
 class RateLimited(NetworkError):
@@ -134,6 +137,7 @@ class RunStalled(NetworkError):
     """An upstream service went silent for longer than its time limit."""
 
     status_code = 504
+    retryable = False  # a time limit has cost the person enough already
 
 
 class NotFound(CopilotError):

@@ -160,7 +160,7 @@ PAIRS: Mapping[str, Pair] = {
     ),
     "openai_assistants": Pair(
         "openai",
-        "openai_assistants:OpenAIAssistantsAdapter",
+        "openai.assistants:OpenAIAssistantsAdapter",
         {"assistant_id": "asst_1", "api_key": KEY},
         "/v1",
         _openai_assistants,

@@ -123,12 +123,14 @@ class Service:
     speaks: str = "a stream of events"
 
     def not_understood(self, hint: str) -> NetworkError:
-        """Return the error for an answer of another kind."""
-        return NetworkError(
+        """Return the error for an answer of another kind: the next one would be no other."""
+        error = NetworkError(
             f"{self.name} API error: The answer is not {self.speaks}.",
             kind=f"{self.name}Error",
             hint=f"Is the base URL right? {hint}",
         )
+        error.retryable = False
+        return error
 
     def unreadable(self, payload: bytes) -> NetworkError:
         """Return the error for a part of an answer that makes no sense."""

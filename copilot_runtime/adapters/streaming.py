@@ -1,36 +1,42 @@
-"""From a request that is sent to the events of its answer, shared by all who ask over HTTP.
+"""One request to a provider over HTTP, and the events of its streamed response.
 
-An adapter brings a `Reader`, which knows its provider's events; what is here knows time limits,
-refusals, answers that break off, and that a connection is closed when nobody listens any more.
+An adapter brings a `ResponseReader`, which turns its provider's payloads into events. This file
+does what is the same for all of them: time limits, error responses, responses that break off, and
+closing the connection when the events are no longer read.
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, aclosing, suppress
+from dataclasses import dataclass
 from itertools import count
 from typing import Protocol, TypeVar
 
 from copilot_runtime.adapters.errors import Service, failure, request_id_in
 from copilot_runtime.errors import CopilotError, NetworkError, RunStalled
-from copilot_runtime.events import Event
+from copilot_runtime.events import Event, Usage
 from copilot_runtime.http.retries import backoff
 from copilot_runtime.interfaces import Events
 
 _T = TypeVar("_T")
 
-FAILURE_TIME = 5.0
-"""Seconds to read what an error says; its status is known before."""
-
 DONE = b"[DONE]"
-"""What OpenAI says last, and many a gateway whoever is asked behind it."""
+"""The last payload of OpenAI, and of many gateways whatever provider is behind them."""
 
-_WHOLE = (b"{", b"[", b"<")
-"""How what is no event begins: the answer of a proxy that does not stream, or an error that
-Google throws between two events; and the page that a wrong base URL has."""
+_ERROR_BODY_TIMEOUT = 5.0
+"""Seconds to read the body of an error response; its status is known before."""
+
+_NO_STREAM = (b"{", b"[", b"<")
+"""First bytes of what is no event: the JSON of a proxy that does not stream, an error that
+Google sends between two events, the page at a wrong base URL."""
 
 
-class Reply(Protocol):
-    """An answer under way. `finished` says that nothing of interest follows."""
+class StreamResponse(Protocol):
+    """A response whose body is still arriving.
+
+    Whoever reads it sets `finished` when nothing of interest follows, so that the connection can
+    be used again.
+    """
 
     status: int
     headers: Mapping[str, str]
@@ -41,7 +47,7 @@ class Reply(Protocol):
     async def text(self) -> bytes: ...
 
 
-class Splitter(Protocol):
+class FrameDecoder(Protocol):
     """Finds the payloads in a stream of bytes, as `sse.Frames` does."""
 
     understood: bool
@@ -57,161 +63,147 @@ class Splitter(Protocol):
     def finish(self) -> list[bytes]: ...
 
 
-class Reader(Protocol):
-    """Makes our events of a provider's payloads; knows how far its answer has come."""
+class ResponseReader(Protocol):
+    """Turns the payloads of one response into events, and records how far the response is."""
 
     finished: bool
-    """True when the model has said why it stopped."""
+    """True when the provider has sent the reason why the model stopped."""
     done: bool
     """True when nothing follows."""
     failure: CopilotError | None
-    """What the provider reported; to be raised after the events that came before it."""
+    """The error that the provider sent; it is raised after the events that came before it."""
 
     def read(self, payloads: list[bytes]) -> list[Event]:
         """Return the events of a block of payloads."""
         ...
 
     def end(self) -> list[Event]:
-        """Return what is left to say once the answer is over, such as its `Usage`."""
+        """Return the events that follow a complete response, such as its `Usage`."""
         ...
 
 
-async def answered(
-    exchange: AbstractAsyncContextManager[Reply, bool | None],
-    begin: Callable[[], tuple[Reader, Splitter]],
-    service: Service,
-    *,
-    first_token_timeout: float | None = None,
-    retries: int = 0,
-    whole: bool = False,
-) -> Events:
-    """Enter the exchange and yield the events of its answer.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProviderRequest:
+    """A request that is ready to be sent.
 
-    `begin` makes what reads it. An answer that fails before its first event is asked for again,
-    up to `retries` times, if that may help; the exchange must then let itself be entered again.
-    `first_token_timeout` limits, in seconds, the time to the first event, retries included.
-    `whole` says that the reader can take an answer that is no stream but one JSON text. Raises
-    what `service` makes of refusals, and `NetworkError` for an answer that ended too early.
+    `exchange` sends it when it is entered, and again each time that it is entered again.
+    `new_reader` returns what reads one response.
     """
-    limit = _FirstToken(service.name, first_token_timeout)
-    for attempt in count():
-        events = _once(exchange, *begin(), service, limit, whole=whole)
-        try:
-            async with aclosing(events):
-                async for event in events:
-                    yield event
-        except _BrokeOff as broken:
-            if limit.begun or attempt >= retries:
-                raise broken.error from broken.__cause__
-        else:
-            return
-        await limit.held(asyncio.sleep(backoff(attempt)))
+
+    exchange: AbstractAsyncContextManager[StreamResponse, bool | None]
+    service: Service
+    new_reader: Callable[[], tuple[ResponseReader, FrameDecoder]]
+    max_retries: int = 0
+    """How often it is sent again when a response breaks off before its first event."""
+    accepts_json: bool = True
+    """Whether the reader also takes a response that is no stream but one JSON text."""
+    on_usage: Callable[[Usage], None] = lambda _: None
+    """Called with each count of tokens, before it is yielded."""
+    on_close: Callable[[], None] = lambda: None
+    """Called when the response has ended, or is no longer read."""
 
 
-async def _once(
-    exchange: AbstractAsyncContextManager[Reply, bool | None],
-    reader: Reader,
-    frames: Splitter,
-    service: Service,
-    limit: "_FirstToken",
-    *,
-    whole: bool,
+async def stream_response(
+    request: ProviderRequest, *, first_token_timeout: float | None = None
 ) -> Events:
-    """Yield the events of one answer. Raises `_BrokeOff` for one that might not break off again."""
-    async with AsyncExitStack() as stack:
-        reply = await limit.held(stack.enter_async_context(exchange))
-        if not 200 <= reply.status < 300:
-            body = await _text_of_failure(reply)
-            raise failure(service, reply.status, body, reply.headers)
-        blocks = aiter(reply)
-        try:
-            while (block := await limit.held(anext(blocks, None))) is not None:
-                if whole and frames.between and block.lstrip()[:1] in _WHOLE:
-                    payloads = [block + await reply.text()]
-                    frames.understood = True
-                else:
-                    payloads = frames.feed(block)
-                for event in reader.read(payloads):
-                    limit.begun = True
-                    yield event
-                if reader.done or reader.failure:
-                    break
-            else:
-                for event in reader.read(frames.finish()):
-                    yield event
-        except RunStalled:
-            if not reader.finished:
-                raise
-        except NetworkError as error:
-            if not reader.finished:  # else the answer is whole, whatever follows
-                raise _BrokeOff(error) from error.__cause__
-        reply.finished = reader.done
-    if reader.failure:
-        error = _told(reader.failure, reply.headers)
-        understood = error.kind != f"{service.name}Error"  # else it is `service.unreadable`
-        if isinstance(error, NetworkError) and understood:
-            raise _BrokeOff(error) from error.__cause__
-        raise error
-    if not reader.finished:
-        if not frames.understood:
-            raise service.not_understood("It answered with something else.")
-        raise _BrokeOff(_unfinished(service))
-    for event in reader.end():
-        yield event
+    """Send the request and yield the events of its response.
+
+    After an error that is `retryable` the request is sent again, as long as no event has been
+    yielded. `first_token_timeout` limits the seconds until the first event, retries included.
+    Raises the error that the status or the body of the response stands for, `RunStalled` when a
+    time limit has passed, and `NetworkError` for a response that ended too early.
+    """
+    limit = _FirstTokenLimit(request.service.name, first_token_timeout)
+    for attempt in count():
+        reader, frames = request.new_reader()
+        error: CopilotError | None = None
+        async with AsyncExitStack() as stack:
+            response = await limit.within_deadline(stack.enter_async_context(request.exchange))
+            if not 200 <= response.status < 300:
+                body = await _read_error_body(response)
+                raise failure(request.service, response.status, body, response.headers)
+            blocks = _read_payloads(response, frames, limit, accepts_json=request.accepts_json)
+            await stack.enter_async_context(aclosing(blocks))
+            try:
+                async for payloads in blocks:
+                    for event in reader.read(payloads):
+                        limit.has_event = True
+                        yield event
+                    if reader.done or reader.failure:
+                        break
+            except NetworkError as broken:
+                if not reader.finished:  # else the response is complete, whatever follows
+                    error = broken
+            response.finished = reader.done
+        error = error or _find_error(reader, frames, request.service, response.headers)
+        if error is None:
+            for event in reader.end():
+                yield event
+            return
+        if limit.has_event or attempt >= request.max_retries or not error.retryable:
+            raise error
+        await limit.within_deadline(asyncio.sleep(backoff(attempt)))
 
 
-class _BrokeOff(Exception):
-    """An answer began and came to nothing, which says little about the next one."""
-
-    def __init__(self, error: NetworkError) -> None:
-        super().__init__(error)
-        self.error = error
-
-
-class _FirstToken:
-    """The time limit that passes away with the first event. `begun` says that it has come."""
-
-    def __init__(self, name: str, seconds: float | None) -> None:
-        self.begun = False
-        self._name = name
-        self._seconds = seconds
-        self._deadline = asyncio.get_running_loop().time() + (seconds or 0.0)
-
-    async def held(self, waiting: Awaitable[_T]) -> _T:
-        """Wait, but no longer than until the deadline."""
-        if self.begun or self._seconds is None:
-            return await waiting
-        try:
-            async with asyncio.timeout_at(self._deadline):
-                return await waiting
-        except TimeoutError:
-            raise self._error() from None
-
-    def _error(self) -> RunStalled:
-        return RunStalled(
-            f"{self._name} API error: No first word for {self._seconds:g} seconds.",
-            kind="APIConnectionTimeoutError",
-            hint="Raise first_token_timeout if the model may think that long.",
-        )
+async def _read_payloads(
+    response: StreamResponse, frames: FrameDecoder, limit: "_FirstTokenLimit", *, accepts_json: bool
+) -> AsyncGenerator[list[bytes], None]:
+    """Yield the payloads of each block of bytes, then what is left at the end."""
+    blocks = aiter(response)
+    while (block := await limit.within_deadline(anext(blocks, None))) is not None:
+        if accepts_json and frames.between and block.lstrip()[:1] in _NO_STREAM:
+            frames.understood = True
+            yield [block + await response.text()]
+        else:
+            yield frames.feed(block)
+    yield frames.finish()
 
 
-def _told(error: CopilotError, headers: Mapping[str, str]) -> CopilotError:
-    """Return the error with the id of the request in its hint, for the provider's support."""
-    if request_id := request_id_in(headers):
-        error.hint = " ".join(filter(None, [error.hint, f"Request id: {request_id}."]))
-    return error
-
-
-async def _text_of_failure(reply: Reply) -> bytes:
-    with suppress(CopilotError, TimeoutError):  # the status says enough without the text
-        async with asyncio.timeout(FAILURE_TIME):
-            return await reply.text()
-    return b""
-
-
-def _unfinished(service: Service) -> NetworkError:
+def _find_error(
+    reader: ResponseReader, frames: FrameDecoder, service: Service, headers: Mapping[str, str]
+) -> CopilotError | None:
+    """Return what is wrong with a response that has ended, or None if it is complete."""
+    if error := reader.failure:
+        if request_id := request_id_in(headers):  # for the provider's support
+            error.hint = " ".join(filter(None, [error.hint, f"Request id: {request_id}."]))
+        return error
+    if reader.finished:
+        return None
+    if not frames.understood:
+        return service.not_understood("It answered with something else.")
     return NetworkError(
         f"{service.name} API error: Premature close",
         kind=f"{service.name}Error",
         hint="The answer ended before the model had finished.",
     )
+
+
+async def _read_error_body(response: StreamResponse) -> bytes:
+    with suppress(CopilotError, TimeoutError):  # the status says enough without the body
+        async with asyncio.timeout(_ERROR_BODY_TIMEOUT):
+            return await response.text()
+    return b""
+
+
+class _FirstTokenLimit:
+    """The time limit until the first event. It is over once `has_event` is set."""
+
+    def __init__(self, name: str, seconds: float | None) -> None:
+        self.has_event = False
+        self._name = name
+        self._seconds = seconds
+        self._deadline = asyncio.get_running_loop().time() + (seconds or 0.0)
+
+    async def within_deadline(self, awaitable: Awaitable[_T]) -> _T:
+        """Await it. Raises `RunStalled` at the deadline."""
+        if self.has_event or self._seconds is None:
+            return await awaitable
+        try:
+            async with asyncio.timeout_at(self._deadline):
+                return await awaitable
+        except TimeoutError:
+            raise RunStalled(
+                f"{self._name} API error: No first word for {self._seconds:g} seconds.",
+                kind="APIConnectionTimeoutError",
+                hint="Raise first_token_timeout if the model may think that long.",
+            ) from None

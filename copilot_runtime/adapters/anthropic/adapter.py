@@ -1,24 +1,23 @@
 """Anthropic's Claude, and every server that speaks its Messages API."""
 
 import os
-from collections.abc import Mapping, Sequence
-from contextlib import aclosing
-from typing import TYPE_CHECKING, Literal
+from collections.abc import Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Literal, Unpack
 from urllib.parse import urlsplit, urlunsplit
 
 from copilot_runtime.adapters.anthropic.request import PROVIDER, Settings, asking
 from copilot_runtime.adapters.anthropic.stream import Answer
 from copilot_runtime.adapters.api_key import ApiKey, fetched
-from copilot_runtime.adapters.capabilities import Lacks, Unsupported
+from copilot_runtime.adapters.capabilities import Lacks
 from copilot_runtime.adapters.context_window import Window
 from copilot_runtime.adapters.errors import Service
+from copilot_runtime.adapters.http_adapter import HTTPAdapter, HTTPOptions
 from copilot_runtime.adapters.json_body import dumped
-from copilot_runtime.adapters.streaming import answered
+from copilot_runtime.adapters.streaming import ProviderRequest
 from copilot_runtime.errors import ConfigurationFailed
-from copilot_runtime.events import Usage
-from copilot_runtime.http.client import Upstream
 from copilot_runtime.http.sse import Frames
-from copilot_runtime.interfaces import ChatRequest, Events
+from copilot_runtime.interfaces import ChatRequest
 
 if TYPE_CHECKING:
     from anthropic import AsyncAnthropic
@@ -30,7 +29,7 @@ _SPEAKS = "a stream of the Messages API"
 _USUAL_WINDOW = 200_000
 
 
-class AnthropicAdapter:
+class AnthropicAdapter(HTTPAdapter):
     """Asks a Claude model, or any server with the same API at `base_url` (without `/v1`).
 
     Without `api_key`, `auth_token` and `base_url`, `ANTHROPIC_API_KEY`, `ANTHROPIC_AUTH_TOKEN` and
@@ -39,8 +38,8 @@ class AnthropicAdapter:
     models before 4.6 for how many tokens; a client's `reasoning_effort` counts too. `cache` lets
     the provider keep instructions, tools and conversation for the next request, for five minutes
     or `"1h"`. With `eager_arguments`, those of calls arrive while the model writes them, and not
-    when each value is whole. `betas` are names for the header `anthropic-beta`. Times are in
-    seconds.
+    when each value is whole. `betas` are names for the header `anthropic-beta`.
+    `options` are those of `HTTPOptions`.
     """
 
     def __init__(
@@ -51,30 +50,23 @@ class AnthropicAdapter:
         auth_token: ApiKey | None = None,
         base_url: str | None = None,
         client: "AsyncAnthropic | None" = None,
-        headers: Mapping[str, str] | None = None,
         max_tokens: int | None = None,
         thinking: bool | int | None = None,
         cache: bool | Literal["5m", "1h"] = True,
         eager_arguments: bool = True,
         betas: Sequence[str] = (),
         api_version: str | None = None,
-        unsupported: Unsupported = "warn",
         context_tokens: int | None = None,
-        connect_timeout: float = 10.0,
-        first_token_timeout: float | None = None,
-        idle_timeout: float = 120.0,
-        max_retries: int = 2,
+        **options: Unpack[HTTPOptions],
     ) -> None:
-        self.model = model
+        super().__init__(model, adapter=PROVIDER, service=NAME, **options)
         self.max_tokens = max_tokens
         self.thinking = thinking
         self.cache: bool | Literal["5m", "1h"] = cache
         self.eager_arguments = eager_arguments
         self.betas = betas
         self.api_version = api_version
-        self.unsupported: Unsupported = unsupported
         self._window = Window(PROVIDER, context_tokens, usual=_USUAL_WINDOW)
-        self.first_token_timeout = first_token_timeout
         self._client = client
         base_url = base_url or (str(client.base_url) if client else None)
         self._base_url = base_url or os.environ.get("ANTHROPIC_BASE_URL") or URL
@@ -84,49 +76,22 @@ class AnthropicAdapter:
         if not (api_key or auth_token or client):
             self._key = os.environ.get("ANTHROPIC_API_KEY")
             self._token = None if self._key else os.environ.get("ANTHROPIC_AUTH_TOKEN")
-        self._headers = {
-            "content-type": "application/json",
-            "accept": "text/event-stream, application/json",
-            "accept-encoding": "identity",  # a compressing proxy would hold events back
-            "user-agent": "copilot-runtime",
-            **{name.lower(): value for name, value in (headers or {}).items()},
-        }
-        self._upstream = Upstream(
-            NAME,
-            connect_timeout=connect_timeout,
-            idle_timeout=idle_timeout,
-            max_retries=max_retries,
-        )
 
-    async def stream(self, request: ChatRequest) -> Events:
-        """Ask the model; yield its answer as it comes."""
-        model = request.parameters.model or self.model
-        lacks = Lacks(PROVIDER, NAME, model, self.unsupported)
-        room = await self._window.of(model, request)
-        asked = asking(request, model, self._settings(room), lacks)
+    async def _prepare(self, request: ChatRequest, model: str, lacks: Lacks) -> ProviderRequest:
+        context_tokens = await self._window.of(model, request)
+        asked = asking(request, model, self._settings(context_tokens), lacks)
         access, secret = await self._access()
-        for warning in lacks.warnings:
-            yield warning
         service = Service(NAME, model, secret, speaks=_SPEAKS)
-        sent = dumped(asked.body)
-        headers = {**asked.headers, **self._headers, **access}
-        events = answered(
-            self._upstream.post(self._url, sent, headers),
-            lambda: (Answer(request, service), Frames()),
-            service,
-            first_token_timeout=self.first_token_timeout,
-            retries=self._upstream.max_retries,
-            whole=True,
+        body = dumped(asked.body)
+        return ProviderRequest(
+            exchange=self._upstream.post(
+                self._url, body, {**asked.headers, **self._headers, **access}
+            ),
+            service=service,
+            on_usage=partial(self._window.learn, model, request, body),
+            new_reader=lambda: (Answer(request, service), Frames()),
+            max_retries=self._upstream.max_retries,
         )
-        async with aclosing(events):
-            async for event in events:
-                if type(event) is Usage:
-                    self._window.learn(model, request, sent, event)
-                yield event
-
-    async def aclose(self) -> None:
-        """Close the connections. A `client` of your own stays open."""
-        await self._upstream.aclose()
 
     def _settings(self, room: int) -> Settings:
         return Settings(

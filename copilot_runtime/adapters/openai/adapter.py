@@ -1,13 +1,15 @@
 """OpenAI, and every server that speaks its chat completions API or its Responses API."""
 
 from collections.abc import Mapping
-from contextlib import AbstractAsyncContextManager, aclosing
-from typing import TYPE_CHECKING, Any, Literal
+from contextlib import AbstractAsyncContextManager
+from functools import partial
+from typing import TYPE_CHECKING, Any, Literal, Unpack
 
 from copilot_runtime.adapters.api_key import ApiKey
-from copilot_runtime.adapters.capabilities import Lacks, Unsupported
+from copilot_runtime.adapters.capabilities import Lacks
 from copilot_runtime.adapters.context_window import Window
 from copilot_runtime.adapters.errors import Service
+from copilot_runtime.adapters.http_adapter import HTTPAdapter, HTTPOptions
 from copilot_runtime.adapters.json_body import dumped
 from copilot_runtime.adapters.openai.auth import Access, Pass
 from copilot_runtime.adapters.openai.request import Habits, body_of
@@ -16,12 +18,10 @@ from copilot_runtime.adapters.openai.responses.stream import SIGNER, Response
 from copilot_runtime.adapters.openai.services import OPENAI, MaxTokensName, Preset
 from copilot_runtime.adapters.openai.stream import Completion
 from copilot_runtime.adapters.profiles import profile_of
-from copilot_runtime.adapters.streaming import Reader, Reply, answered
-from copilot_runtime.errors import ConfigurationFailed, Misuse
-from copilot_runtime.events import Usage
-from copilot_runtime.http.client import Upstream
+from copilot_runtime.adapters.streaming import ProviderRequest, ResponseReader, StreamResponse
+from copilot_runtime.errors import Misuse
 from copilot_runtime.http.sse import Frames
-from copilot_runtime.interfaces import ChatRequest, Events
+from copilot_runtime.interfaces import ChatRequest
 
 if TYPE_CHECKING:
     from openai import AsyncOpenAI
@@ -35,7 +35,7 @@ _SPEAKS: Mapping[Api, str] = {
 _PATHS: Mapping[Api, str] = {"chat": "chat/completions", "responses": "responses"}
 
 
-class OpenAIAdapter:
+class OpenAIAdapter(HTTPAdapter):
     """Asks a model of OpenAI, or of any server with the same API at `base_url`.
 
     `preset` says what is special about a service; its variables hold the key and the address
@@ -44,9 +44,7 @@ class OpenAIAdapter:
 
     `context_tokens` overrides what is known of the model; `max_tokens_name="max_tokens"` suits
     older servers; `include_usage=None` asks for token counts where that is known to be understood.
-    Times are in seconds: `first_token_timeout` is how long the first word may take, retries
-    included, `idle_timeout` how long the model may be silent. `unsupported` says what becomes of
-    a wish that the model cannot fulfil.
+    `options` are those of `HTTPOptions`.
     """
 
     def __init__(
@@ -60,7 +58,6 @@ class OpenAIAdapter:
         api_version: str | None = None,
         organization: str | None = None,
         project: str | None = None,
-        headers: Mapping[str, str] | None = None,
         client: "AsyncOpenAI | None" = None,
         parallel_tool_calls: bool | None = None,
         keep_system_role: bool = False,
@@ -68,81 +65,50 @@ class OpenAIAdapter:
         max_tokens_name: MaxTokensName | None = None,
         reasoning_summary: Literal["auto", "concise", "detailed"] | None = "auto",
         context_tokens: int | None = None,
-        unsupported: Unsupported = "warn",
-        connect_timeout: float = 10.0,
-        first_token_timeout: float | None = None,
-        idle_timeout: float = 120.0,
-        max_retries: int = 2,
         preset: Preset = OPENAI,
+        **options: Unpack[HTTPOptions],
     ) -> None:
         if api not in _PATHS:
             raise Misuse(f"api is 'chat' or 'responses', not {api!r}.")
-        self.model = model or preset.model
+        super().__init__(
+            model or preset.model,
+            adapter=preset.adapter if api == "chat" else "openai_responses",
+            service=preset.name,
+            **options,
+        )
+        if organization:
+            self._headers.setdefault("openai-organization", organization)
+        if project:
+            self._headers.setdefault("openai-project", project)
         self.api: Api = api
         self.parallel_tool_calls = parallel_tool_calls
         self.keep_system_role = keep_system_role
         self.include_usage = include_usage
         self.max_tokens_name = max_tokens_name or preset.max_tokens_name
         self.reasoning_summary = reasoning_summary
-        self.unsupported: Unsupported = unsupported
-        self.first_token_timeout = first_token_timeout
         self.preset = preset
         self._client = client
         self._access = Access(api_key, base_url, preset, token=token, api_version=api_version)
         self._access.url(_PATHS[api])  # raises now rather than at the first question
         self._window = Window(preset.adapter, context_tokens)
-        self._headers = _headers(organization, project, headers or {})
-        self._upstream = Upstream(
-            preset.name,
-            connect_timeout=connect_timeout,
-            idle_timeout=idle_timeout,
-            max_retries=max_retries,
-        )
 
-    async def stream(self, request: ChatRequest) -> Events:
-        """Ask the model; yield its answer as it comes."""
-        preset, model = self.preset, request.parameters.model or self.model
-        if not model:
-            raise ConfigurationFailed(
-                f"No model of {preset.name} is named.", hint="Pass model to the adapter."
-            )
-        lacks = Lacks(self._name_in_table(), preset.name, model, self.unsupported)
+    async def _prepare(self, request: ChatRequest, model: str, lacks: Lacks) -> ProviderRequest:
         body = self._body(request, model, lacks, await self._window.of(model, request))
         if self._client is not None:
             granted = Pass({}, self._client.api_key)
         else:
             granted = await self._access.enter()
-        for warning in lacks.warnings:
-            yield warning
         sent = dumped(body)
-        service = Service(
-            preset.name,
-            model,
-            granted.secret,
-            _SPEAKS[self.api],
+        service = Service(self.preset.name, model, granted.secret, _SPEAKS[self.api])
+        return ProviderRequest(
+            exchange=self._open(body, sent, model, granted, service),
+            service=service,
+            on_usage=partial(self._window.learn, model, request, sent),
+            new_reader=lambda: (self._reader(request, service), Frames()),
+            max_retries=0 if self._client else self._upstream.max_retries,
         )
-        events = answered(
-            self._open(body, sent, model, granted, service),
-            lambda: (self._reader(request, service), Frames()),
-            service,
-            first_token_timeout=self.first_token_timeout,
-            retries=0 if self._client else self._upstream.max_retries,
-            whole=True,
-        )
-        async with aclosing(events):
-            async for event in events:
-                if isinstance(event, Usage):
-                    self._window.learn(model, request, sent, event)
-                yield event
 
-    async def aclose(self) -> None:
-        """Close the connections. A `client` of your own stays open."""
-        await self._upstream.aclose()
-
-    def _name_in_table(self) -> str:
-        return self.preset.adapter if self.api == "chat" else "openai_responses"
-
-    def _reader(self, request: ChatRequest, service: Service) -> Reader:
+    def _reader(self, request: ChatRequest, service: Service) -> ResponseReader:
         provider = self.preset.adapter
         if self.api == "chat":
             return Completion(request, service, provider=provider, signer=self._signer())
@@ -188,26 +154,10 @@ class OpenAIAdapter:
 
     def _open(
         self, body: dict[str, Any], sent: bytes, model: str, granted: Pass, service: Service
-    ) -> AbstractAsyncContextManager[Reply, bool | None]:
+    ) -> AbstractAsyncContextManager[StreamResponse, bool | None]:
         if self._client is not None:
             from copilot_runtime.adapters.openai.client import asked_with
 
             return asked_with(self._client, self.api, body, service)
         url = self._access.url(_PATHS[self.api], model)
         return self._upstream.post(url, sent, {**self._headers, **granted.headers})
-
-
-def _headers(
-    organization: str | None, project: str | None, others: Mapping[str, str]
-) -> dict[str, str]:
-    headers = {
-        "content-type": "application/json",
-        "accept": "text/event-stream, application/json",
-        "accept-encoding": "identity",  # a compressing proxy would hold chunks back
-        "user-agent": "copilot-runtime",
-    }
-    if organization:
-        headers["openai-organization"] = organization
-    if project:
-        headers["openai-project"] = project
-    return {**headers, **{name.lower(): value for name, value in others.items()}}

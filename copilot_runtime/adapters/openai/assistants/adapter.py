@@ -8,11 +8,13 @@ import asyncio
 import re
 from collections import OrderedDict
 from collections.abc import Mapping, Sequence
-from contextlib import aclosing, suppress
+from contextlib import suppress
+from typing import Unpack
 
 from copilot_runtime.adapters.api_key import ApiKey
-from copilot_runtime.adapters.capabilities import Lacks, Unsupported
+from copilot_runtime.adapters.capabilities import Lacks
 from copilot_runtime.adapters.errors import Service
+from copilot_runtime.adapters.http_adapter import HTTPAdapter, HTTPOptions
 from copilot_runtime.adapters.json_body import dumped
 from copilot_runtime.adapters.openai.assistants.request import (
     Json,
@@ -23,11 +25,10 @@ from copilot_runtime.adapters.openai.assistants.request import (
 )
 from copilot_runtime.adapters.openai.assistants.stream import EXTENSION, AssistantRun
 from copilot_runtime.adapters.openai.auth import Access
-from copilot_runtime.adapters.streaming import answered
+from copilot_runtime.adapters.streaming import ProviderRequest
 from copilot_runtime.errors import ConfigurationFailed, CopilotError
-from copilot_runtime.http.client import Upstream
 from copilot_runtime.http.sse import Frames
-from copilot_runtime.interfaces import ChatRequest, Events
+from copilot_runtime.interfaces import ChatRequest
 
 NAME = "OpenAI Assistants"
 
@@ -40,7 +41,7 @@ _ID = re.compile(r"[\w-]+", re.ASCII)
 _BUILT_IN = ("code_interpreter", "file_search")
 
 
-class OpenAIAssistantsAdapter:
+class OpenAIAssistantsAdapter(HTTPAdapter):
     """Asks an assistant on a server that speaks the Assistants API, version 2.
 
     The server keeps the conversation: only what is new is sent. Where it stands is remembered
@@ -48,7 +49,7 @@ class OpenAIAssistantsAdapter:
     good as a key to the thread. When nobody remembers, or a run was broken off, a new thread
     begins with the whole conversation. `tools` are the assistant's built-in ones, to be named
     where actions are. The application's instructions take the place of the assistant's, as in
-    CopilotKit. Times are in seconds.
+    CopilotKit. `options` are those of `HTTPOptions`.
     """
 
     def __init__(
@@ -58,17 +59,11 @@ class OpenAIAssistantsAdapter:
         base_url: str | None = None,
         api_key: ApiKey | None = None,
         tools: Sequence[str] = _BUILT_IN,
-        headers: Mapping[str, str] | None = None,
-        unsupported: Unsupported = "warn",
-        connect_timeout: float = 10.0,
-        first_token_timeout: float | None = None,
-        idle_timeout: float = 120.0,
-        max_retries: int = 2,
+        **options: Unpack[HTTPOptions],
     ) -> None:
+        super().__init__("", adapter="openai_assistants", service=NAME, **options)
         self.assistant_id = assistant_id
         self.tools = tuple(tools)
-        self.unsupported: Unsupported = unsupported
-        self.first_token_timeout = first_token_timeout
         self._access = Access(api_key, base_url)
         if self._access.official and base_url is None:
             raise ConfigurationFailed(
@@ -76,46 +71,30 @@ class OpenAIAssistantsAdapter:
                 hint="Use OpenAIAdapter(api='responses'), or pass the base_url of a server "
                 "that still speaks it.",
             )
-        self._headers = {
-            "content-type": "application/json",
-            "accept": "text/event-stream, application/json",
-            "accept-encoding": "identity",
-            "user-agent": "copilot-runtime",
-            "openai-beta": "assistants=v2",
-            **{name.lower(): value for name, value in (headers or {}).items()},
-        }
-        self._upstream = Upstream(
-            NAME,
-            connect_timeout=connect_timeout,
-            idle_timeout=idle_timeout,
-            max_retries=max_retries,
-        )
+        self._headers.setdefault("openai-beta", "assistants=v2")
         self._places: OrderedDict[tuple[str | None, str], Place] = OrderedDict()
         self._cancelling: set[asyncio.Task[None]] = set()
 
-    async def stream(self, request: ChatRequest) -> Events:
-        """Go on in the thread, or begin one; yield the answer as it comes."""
+    async def aclose(self) -> None:
+        """Close the connections."""
+        for task in self._cancelling:
+            task.cancel()
+        await asyncio.gather(*self._cancelling, return_exceptions=True)
+        await super().aclose()
+
+    def _choose_model(self, request: ChatRequest) -> str:
+        del request  # its model is sent beside the assistant
+        return self.assistant_id
+
+    async def _prepare(self, request: ChatRequest, model: str, lacks: Lacks) -> ProviderRequest:
         granted = await self._access.enter()
         headers = {**self._headers, **granted.headers}
-        lacks = Lacks("openai_assistants", NAME, self.assistant_id, self.unsupported)
         known = self._take_place(request)
-        place = known or await self._recalled(request, headers)
-        path, body = self._next(request, place, lacks)
-        for warning in lacks.warnings:
-            yield warning
-        service = Service(NAME, self.assistant_id, granted.secret, "a stream of thread events")
+        path, content = self._next(request, known or await self._recalled(request, headers), lacks)
+        service = Service(NAME, model, granted.secret, "a stream of thread events")
         run = AssistantRun(request, service)
-        events = answered(
-            self._upstream.post(self._access.url(path), dumped(body), headers),
-            lambda: (run, Frames()),
-            service,
-            first_token_timeout=self.first_token_timeout,
-        )
-        try:
-            async with aclosing(events):
-                async for event in events:
-                    yield event
-        finally:
+
+        def on_close() -> None:
             if run.place is None:  # nothing has begun
                 self._keep(request, known)
             elif run.finished:
@@ -123,12 +102,14 @@ class OpenAIAssistantsAdapter:
             elif run.failure is None:
                 self._cancel(run.place, headers)
 
-    async def aclose(self) -> None:
-        """Close the connections."""
-        for task in self._cancelling:
-            task.cancel()
-        await asyncio.gather(*self._cancelling, return_exceptions=True)
-        await self._upstream.aclose()
+        body = dumped(content)
+        return ProviderRequest(
+            exchange=self._upstream.post(self._access.url(path), body, headers),
+            service=service,
+            new_reader=lambda: (run, Frames()),
+            accepts_json=False,
+            on_close=on_close,
+        )
 
     def _next(self, request: ChatRequest, place: Place | None, lacks: Lacks) -> tuple[str, Json]:
         """Return where to send what."""

@@ -1,0 +1,122 @@
+"""What adapters over HTTP share: their options, their connections and the order of their steps."""
+
+import inspect
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from contextlib import aclosing
+from typing import TypedDict
+
+from copilot_runtime.adapters.capabilities import Lacks, Unsupported
+from copilot_runtime.adapters.streaming import ProviderRequest, stream_response
+from copilot_runtime.errors import ConfigurationFailed
+from copilot_runtime.events import Usage
+from copilot_runtime.http.client import Upstream
+from copilot_runtime.interfaces import ChatRequest, Events
+
+
+class HTTPOptions(TypedDict, total=False):
+    """The keyword arguments that all adapters over HTTP take. Times are in seconds."""
+
+    headers: Mapping[str, str] | None
+    """Sent with each request, in place of the adapter's own headers of the same names."""
+    unsupported: Unsupported
+    """`"warn"` leaves out a parameter that the model does not take and yields a `Custom` event
+    named `warning`; `"refuse"` raises `ConfigurationFailed`."""
+    connect_timeout: float
+    """How long connecting may take; 10 by default."""
+    first_token_timeout: float | None
+    """How long the first event may take, retries included; without limit by default."""
+    idle_timeout: float
+    """How long the provider may be silent, before its response and within it; 120 by default."""
+    max_retries: int
+    """How often a request is sent again that failed before its first event; 2 by default."""
+
+
+class HTTPAdapter(ABC):
+    """An adapter that sends each chat request to its provider as one HTTP request.
+
+    `adapter` is its name in the table of capabilities, `service` is what errors call the
+    provider. A subclass implements `_prepare`.
+    """
+
+    def __init__(
+        self,
+        model: str,
+        *,
+        adapter: str,
+        service: str,
+        accept: str = "text/event-stream, application/json",
+        headers: Mapping[str, str] | None = None,
+        unsupported: Unsupported = "warn",
+        connect_timeout: float = 10.0,
+        first_token_timeout: float | None = None,
+        idle_timeout: float = 120.0,
+        max_retries: int = 2,
+    ) -> None:
+        self.model = model
+        self.unsupported: Unsupported = unsupported
+        self.first_token_timeout = first_token_timeout
+        self._adapter = adapter
+        self._service = service
+        self._headers = {
+            "content-type": "application/json",
+            "accept": accept,
+            "accept-encoding": "identity",  # a compressing proxy would hold chunks back
+            "user-agent": "copilot-runtime",
+            **{name.lower(): value for name, value in (headers or {}).items()},
+        }
+        self._upstream = Upstream(
+            service,
+            connect_timeout=connect_timeout,
+            idle_timeout=idle_timeout,
+            max_retries=max_retries,
+        )
+
+    def __init_subclass__(cls) -> None:
+        """Write the shared options into the signature: `help` shows it, `copilot.yml` is checked
+        against it."""
+        _, *own = inspect.signature(cls.__init__).parameters.values()
+        shared = inspect.signature(HTTPAdapter).parameters
+        own = [one for one in own if one.kind is not one.VAR_KEYWORD]
+        options = [shared[name] for name in HTTPOptions.__annotations__]
+        cls.__signature__ = inspect.Signature([*own, *options])
+
+    async def stream(self, request: ChatRequest) -> Events:
+        """Send the request to the model; yield the events of its response as they arrive.
+
+        Warnings of parameters that were left out come first. Closing the generator early closes
+        the connection. Raises `CopilotError`: `ConfigurationFailed` and `Misuse` for a request
+        that cannot be sent, `NetworkError` and what else the response stands for.
+        """
+        model = self._choose_model(request)
+        lacks = Lacks(self._adapter, self._service, model, self.unsupported)
+        prepared = await self._prepare(request, model, lacks)
+        for warning in lacks.warnings:
+            yield warning
+        events = stream_response(prepared, first_token_timeout=self.first_token_timeout)
+        try:
+            async with aclosing(events):
+                async for event in events:
+                    if type(event) is Usage:
+                        prepared.on_usage(event)
+                    yield event
+        finally:
+            prepared.on_close()
+
+    async def aclose(self) -> None:
+        """Close the connections. A `client` of the application's own stays open."""
+        await self._upstream.aclose()
+
+    def _choose_model(self, request: ChatRequest) -> str:
+        if model := request.parameters.model or self.model:
+            return model
+        raise ConfigurationFailed(
+            f"No model of {self._service} is named.", hint="Pass model to the adapter."
+        )
+
+    @abstractmethod
+    async def _prepare(self, request: ChatRequest, model: str, lacks: Lacks) -> ProviderRequest:
+        """Return the request to the provider: its address, body, headers, and who reads it.
+
+        `lacks` takes what must be left out of it.
+        """

@@ -19,7 +19,7 @@ LAYERS = [
     {"hooks"},
     {"agui", "event_order", "http", "transcript"},
     {"interfaces", "registry", "config", "jsonpatch"},
-    {"events"},
+    {"events", "jsonvalue"},
     {"messages", "errors", "jsontext", "concurrency", "gc_tuning"},
 ]
 LEVEL = {name: level for level, names in enumerate(LAYERS) for name in names}

@@ -18,6 +18,7 @@ from copilot_runtime.concurrency import Returned, call, guarded
 from copilot_runtime.errors import CopilotError, LimitExceeded
 from copilot_runtime.interfaces import Action, ActionContext
 from copilot_runtime.jsontext import whole
+from copilot_runtime.jsonvalue import as_optional_text
 
 MAX_RESULT = 1024 * 1024
 """Bytes of the largest result that is passed on."""
@@ -57,7 +58,7 @@ def failure_in(result: str) -> str | None:
         return None
     error = body.get("error")
     message = error.get("message") if isinstance(error, dict) else None
-    return message if isinstance(message, str) else None
+    return as_optional_text(message)
 
 
 async def execute(

@@ -13,10 +13,9 @@ from urllib.parse import urlsplit
 from copilot_runtime.errors import ConfigurationFailed, NetworkError
 from copilot_runtime.http.client import Upstream
 from copilot_runtime.interfaces import Action, ActionContext, RunInput
+from copilot_runtime.jsonvalue import JsonObject
 
 NAME = "LangServe"
-
-Json = dict[str, Any]
 
 _INPUT = "input"
 """What the parameter is called of a chain that takes one thing and not an object."""
@@ -105,7 +104,9 @@ class LangServeChain:
             raise self._failure("without an output", "invoke")
         return _said(answer["output"])
 
-    async def _asked(self, method: str, path: str, body: Any, headers: Mapping[str, str]) -> Json:
+    async def _asked(
+        self, method: str, path: str, body: Any, headers: Mapping[str, str]
+    ) -> JsonObject:
         own = self._headers(headers) if callable(self._headers) else self._headers
         reply = await self._upstream.request_json(method, f"{self.url}/{path}", body, own)
         found: Any = reply.body
@@ -113,7 +114,7 @@ class LangServeChain:
             raise self._failure(f"{reply.status}{_detail_in(found)}", path)
         if not isinstance(found, dict):
             raise self._failure("with something that is no JSON object", path)
-        return cast("Json", found)
+        return cast("JsonObject", found)
 
     def _failure(self, what: str, path: str) -> NetworkError:
         return NetworkError(
@@ -140,14 +141,14 @@ def _said(output: Any) -> Any:
 
 def _detail_in(body: Any) -> str:
     """Return what FastAPI says of an error: a text, or a list of what is wrong with the input."""
-    detail: Any = cast("Json", body).get("detail") if isinstance(body, dict) else None
+    detail: Any = cast("JsonObject", body).get("detail") if isinstance(body, dict) else None
     if isinstance(detail, list):
         wrong = cast("list[Any]", detail)
         detail = "; ".join(_wrong(one) for one in wrong if isinstance(one, dict))
     return f": {detail}" if detail else ""
 
 
-def _wrong(problem: Json) -> str:
+def _wrong(problem: JsonObject) -> str:
     where = ".".join(map(str, problem.get("loc") or ()))
     return f"{where}: {problem.get('msg')}" if where else str(problem.get("msg"))
 
@@ -162,10 +163,10 @@ def _resolved(schema: Mapping[str, Any]) -> Mapping[str, Any]:
     if not isinstance(found, dict) or "$ref" in found:
         return schema
     rest = {key: value for key, value in schema.items() if key != "$ref"}
-    return {**rest, **cast("Json", found)}
+    return {**rest, **cast("JsonObject", found)}
 
 
-def _wrapped(schema: Mapping[str, Any]) -> Json:
+def _wrapped(schema: Mapping[str, Any]) -> JsonObject:
     """Return the schema of an object around an input that is none.
 
     A chat model takes a text, a prompt or messages; a text is what another model can write.
@@ -173,7 +174,7 @@ def _wrapped(schema: Mapping[str, Any]) -> Json:
     one: Mapping[str, Any] = schema
     choices: Any = schema.get("anyOf") or ()
     for choice in choices:
-        if isinstance(choice, dict) and cast("Json", choice).get("type") == "string":
+        if isinstance(choice, dict) and cast("JsonObject", choice).get("type") == "string":
             one = {"type": "string"}
     kept = {key: one[key] for key in ("$defs", "definitions") if key in one}
     inner = {key: value for key, value in one.items() if key not in kept}

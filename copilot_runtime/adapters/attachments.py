@@ -10,14 +10,13 @@ from typing import Any
 from copilot_runtime.adapters.media import Media, media_of
 from copilot_runtime.errors import Misuse
 from copilot_runtime.events import Activity
+from copilot_runtime.jsonvalue import JsonObject
 from copilot_runtime.messages import ImageMessage, MediaPart, TextMessage, new_id
-
-Json = dict[str, Any]
 
 IMAGE = "image"
 """The `activity_type` of an image that a model made."""
 
-Show = Callable[[Media], Json | str]
+Show = Callable[[Media], JsonObject | str]
 """Returns the part for an attachment, or why there is none: the end of a sentence."""
 
 
@@ -26,7 +25,7 @@ def has_media(message: TextMessage) -> bool:
     return message.role == "user" and any(isinstance(part, MediaPart) for part in message.parts)
 
 
-def parts_of(message: TextMessage, show: Show, *, new: bool) -> list[Json]:
+def parts_of(message: TextMessage, show: Show, *, new: bool) -> list[JsonObject]:
     """Return the parts of a message: `{"text": ...}`, and what `show` makes of attachments.
 
     `new` says that it is what the person sent just now. Raises `Misuse` for a new attachment
@@ -34,7 +33,7 @@ def parts_of(message: TextMessage, show: Show, *, new: bool) -> list[Json]:
     """
     if not has_media(message):
         return texts(message.content)
-    parts: list[Json] = []
+    parts: list[JsonObject] = []
     for part in message.parts:
         if isinstance(part, MediaPart):
             parts += _shown(media_of(part), show, new=new)
@@ -43,7 +42,7 @@ def parts_of(message: TextMessage, show: Show, *, new: bool) -> list[Json]:
     return parts
 
 
-def image_parts(image: ImageMessage, show: Show, *, new: bool) -> list[Json]:
+def image_parts(image: ImageMessage, show: Show, *, new: bool) -> list[JsonObject]:
     """Return the part of an image message; what is no address and no `data:` is base64."""
     elsewhere = image.bytes.startswith(("data:", "http://", "https://", "gs://", "s3://"))
     subtype = image.format.lower().removeprefix("image/")
@@ -76,12 +75,12 @@ def image_at(url: str) -> Activity:
     return Activity(message_id=new_id(), activity_type=IMAGE, content=content)
 
 
-def typed(parts: Sequence[Json], name: str) -> list[Json]:
+def typed(parts: Sequence[JsonObject], name: str) -> list[JsonObject]:
     """Return the parts with a type in each, where a text's is called `name`."""
     return [part if "type" in part else {"type": name, **part} for part in parts]
 
 
-def laid_over(body: Json, extra: Mapping[str, Any]) -> Json:
+def laid_over(body: JsonObject, extra: Mapping[str, Any]) -> JsonObject:
     """Return a body with what the application adds: members of objects, items of lists."""
     for name, value in extra.items():
         below = body.get(name)
@@ -94,12 +93,12 @@ def laid_over(body: Json, extra: Mapping[str, Any]) -> Json:
     return body
 
 
-def texts(text: str) -> list[Json]:
+def texts(text: str) -> list[JsonObject]:
     """Return the part with a text, if it says anything."""
     return [{"text": text}] if text.strip() else []
 
 
-def _shown(media: Media, show: Show, *, new: bool) -> list[Json]:
+def _shown(media: Media, show: Show, *, new: bool) -> list[JsonObject]:
     shown = show(media)
     if not isinstance(shown, str):
         return [shown]

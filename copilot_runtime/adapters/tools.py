@@ -11,17 +11,16 @@ from typing import Any
 
 from copilot_runtime.errors import Misuse
 from copilot_runtime.interfaces import Action, Parameters
-
-Json = dict[str, Any]
+from copilot_runtime.jsonvalue import JsonObject
 
 _TAKEN = re.compile(r"[a-zA-Z_][a-zA-Z0-9_-]{0,63}")
 _NOT_TAKEN = re.compile(r"[^a-zA-Z0-9_-]+")
 _LONGEST_STEM = 54
 
 
-def tools_of(actions: Sequence[Action]) -> list[Json]:
+def tools_of(actions: Sequence[Action]) -> list[JsonObject]:
     """Return the actions a model may see, the first of each name."""
-    tools: dict[str, Json] = {}
+    tools: dict[str, JsonObject] = {}
     for action in actions:
         hidden = action.available == "remote" and action.in_browser
         if hidden or action.available == "disabled" or action.name in tools:

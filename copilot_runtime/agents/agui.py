@@ -21,6 +21,7 @@ from copilot_runtime.http.client import Reply, Upstream
 from copilot_runtime.http.sse import Frames
 from copilot_runtime.interfaces import Events, Resume, RunInput, private_thread_id
 from copilot_runtime.jsontext import dumps, loads
+from copilot_runtime.jsonvalue import as_optional_text
 
 _LONGEST_REASON = 2_000
 _FAILURE_TIME = 5.0
@@ -187,7 +188,7 @@ def _id_in(value: str) -> str | None:
     """Return the id of the interrupt that a v1 client repeats whole, as we had sent it."""
     known = _json(value)
     id = known.get("id") if isinstance(known, dict) and "reason" in known else None
-    return id if isinstance(id, str) else None
+    return as_optional_text(id)
 
 
 def _json(value: str) -> Any:

@@ -7,7 +7,7 @@ apart (`loadMessagesFromJsonRepresentation` of @copilotkit/runtime-client-gql 1.
 from collections.abc import Iterable, Mapping
 from typing import Any, get_args
 
-from copilot_runtime.jsontext import dumps, loads
+from copilot_runtime.jsonvalue import as_objects, as_optional_text, parse_object, to_text
 from copilot_runtime.messages import (
     ActionExecutionMessage,
     Message,
@@ -27,9 +27,7 @@ def encode_messages(messages: Iterable[Message]) -> list[dict[str, Any]]:
 
 def decode_messages(items: Any) -> list[Message]:
     """Return the messages of such a list; what is none of them is left out."""
-    if not isinstance(items, list):
-        return []
-    return [m for item in items if isinstance(item, dict) if (m := _decoded(item)) is not None]
+    return [m for item in as_objects(items) if (m := _decoded(item)) is not None]
 
 
 def _encoded(message: Message) -> dict[str, Any] | None:
@@ -40,7 +38,7 @@ def _encoded(message: Message) -> dict[str, Any] | None:
             return {
                 "id": message.id,
                 "name": message.name,
-                "arguments": _object(message.arguments),
+                "arguments": parse_object(message.arguments),
                 "parentMessageId": message.parent_id,
             }
         case ResultMessage():
@@ -57,25 +55,17 @@ def _encoded(message: Message) -> dict[str, Any] | None:
 def _decoded(item: Mapping[str, Any]) -> Message | None:
     id = item.get("id")
     id = id if isinstance(id, str) and id else new_id()
-    parent = item.get("parentMessageId")
-    parent = parent if isinstance(parent, str) else None
+    parent = as_optional_text(item.get("parentMessageId"))
     match item:
         case {"content": str(content)}:
             role = _ROLES.get(str(item.get("role")), "assistant")
             return TextMessage(id=id, role=role, content=content, parent_id=parent)
         case {"name": str(name), "arguments": arguments}:
-            text = arguments if isinstance(arguments, str) else dumps(arguments).decode()
+            text = to_text(arguments)
             return ActionExecutionMessage(id=id, name=name, arguments=text, parent_id=parent)
         case {"actionExecutionId": str(call_id), "result": result}:
-            text = result if isinstance(result, str) else dumps(result).decode()
+            text = to_text(result)
             name = str(item.get("actionName") or "")
             return ResultMessage(id=id, call_id=call_id, name=name, result=text)
         case _:
             return None
-
-
-def _object(text: str) -> Any:
-    try:
-        return loads(text.encode(errors="replace"))
-    except ValueError:
-        return {}

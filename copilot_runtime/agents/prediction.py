@@ -9,6 +9,8 @@ from typing import Any
 
 from pydantic_core import from_json
 
+from copilot_runtime.jsonvalue import JsonObject, as_objects, as_optional_text
+
 _NO_CHANGE: Mapping[str, Any] = {}
 _EVERY_PIECE = 2_000
 """Characters up to which each piece is looked at; of longer arguments, each further fiftieth."""
@@ -18,13 +20,12 @@ class Prediction:
     """What an agent has announced, and the calls that are being written."""
 
     def __init__(self) -> None:
-        self._rules: list[Mapping[str, Any]] = []
+        self._rules: list[JsonObject] = []
         self._calls: dict[str, _Call] = {}
 
     def expect(self, rules: Any) -> None:
         """Take `[{state_key, tool, tool_argument}, ...]`; without the last, all arguments count."""
-        found = rules if isinstance(rules, list) else []
-        self._rules = [rule for rule in found if isinstance(rule, dict)]
+        self._rules = as_objects(rules)
 
     def stop(self) -> None:
         """Forget everything: a step has begun, or ended."""
@@ -36,9 +37,7 @@ class Prediction:
         for rule in self._rules:
             if rule.get("tool") == name and isinstance(rule.get("state_key"), str):
                 argument = rule.get("tool_argument")
-                self._calls[call_id] = _Call(
-                    rule["state_key"], argument if isinstance(argument, str) else None
-                )
+                self._calls[call_id] = _Call(rule["state_key"], as_optional_text(argument))
 
     def grow(self, call_id: str, delta: str) -> Mapping[str, Any]:
         """Return what a piece of the arguments changes in the state, or nothing."""

@@ -1,10 +1,6 @@
 """AG-UI's short form of texts, calls and thoughts: chunks that begin and end by themselves."""
 
-from typing import Any
-
-from copilot_runtime.agui.fields import optional_string, string
-
-Fields = dict[str, Any]
+from copilot_runtime.jsonvalue import JsonObject, optional_text, require_text
 
 CHUNKS = frozenset({"TEXT_MESSAGE_CHUNK", "TOOL_CALL_CHUNK", "REASONING_MESSAGE_CHUNK"})
 
@@ -29,15 +25,15 @@ class Chunks:
         """The type of the chunks that make something at the moment, or nothing."""
         self._id = ""
 
-    def expand(self, event: Fields) -> list[Fields]:
+    def expand(self, event: JsonObject) -> list[JsonObject]:
         """Return the full events of a chunk. Raises `Misuse` for one that continues nothing."""
         kind, key = event["type"], _ID[event["type"]]
-        id = optional_string(event, key, kind)
-        full: list[Fields] = []
+        id = optional_text(event, key, kind)
+        full: list[JsonObject] = []
         if kind != self.open or (id is not None and id != self._id):
-            id = string(event, key, f"The first {kind}")
+            id = require_text(event, key, f"The first {kind}")
             if kind == "TOOL_CALL_CHUNK":
-                string(event, "toolCallName", f"The first {kind}")
+                require_text(event, "toolCallName", f"The first {kind}")
             full += self.close()
             self.open, self._id = kind, id
             start = {name: event[name] for name in _STARTS if name in event}
@@ -46,7 +42,7 @@ class Chunks:
             full.append({"type": _PIECE[kind], key: self._id, "delta": event["delta"]})
         return full
 
-    def close(self) -> list[Fields]:
+    def close(self) -> list[JsonObject]:
         """Return the end of what is open, if anything is."""
         kind, self.open = self.open, ""
         return [{"type": kind.replace("CHUNK", "END"), _ID[kind]: self._id}] if kind else []

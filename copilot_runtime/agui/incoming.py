@@ -8,7 +8,6 @@ import logging
 from typing import Any
 
 from copilot_runtime.agui.chunks import CHUNKS, Chunks
-from copilot_runtime.agui.fields import list_at, object_at, optional_string, string
 from copilot_runtime.agui.outcome import failed, finished, usage
 from copilot_runtime.agui.plain import PLAIN
 from copilot_runtime.errors import CopilotError, IncompleteStream, Misuse
@@ -25,11 +24,17 @@ from copilot_runtime.events import (
 from copilot_runtime.interfaces import RunInput
 from copilot_runtime.jsonpatch.patch import apply_patch
 from copilot_runtime.jsontext import dumps, loads
+from copilot_runtime.jsonvalue import (
+    JsonObject,
+    optional_text,
+    require_list,
+    require_object,
+    require_text,
+    to_text,
+)
 from copilot_runtime.messages import ActionExecutionMessage, ActivityMessage
 
 logger = logging.getLogger(__name__)
-
-Fields = dict[str, Any]
 
 _BESIDE = frozenset({"RAW", "ACTIVITY_SNAPSHOT", "ACTIVITY_DELTA", "REASONING_ENCRYPTED_VALUE"})
 """Events that end no chunks, as in the client."""
@@ -65,7 +70,7 @@ class Incoming:
             try:
                 event = loads(payload)
             except ValueError:
-                self._break_off("An event is no JSON", payload)
+                self._break_off("An event is no JSON.", payload)
                 break
             try:
                 # nearly all events are this one
@@ -97,13 +102,13 @@ class Incoming:
         start = payload[:200].decode(errors="replace")
         self.ended = True
         self.failure = IncompleteStream(
-            f"The agent {self._agent!r} sent something that cannot be read. {reason[:500]}.",
+            f"The agent {self._agent!r} sent something that cannot be read. {reason[:500]}",
             hint=f"It sent {start!r}.",
         )
 
     def _take(self, event: Any) -> None:
         if not isinstance(event, dict):
-            raise Misuse("An event is no object")
+            raise Misuse("An event is no object.")
         kind = str(event.get("type"))
         if kind in CHUNKS:
             for full in self._chunks.expand(event):
@@ -115,7 +120,7 @@ class Incoming:
             self._take_full(kind, event)
         self._open = bool(self._chunks.open or self._thought)
 
-    def _take_full(self, kind: str, event: Fields) -> None:
+    def _take_full(self, kind: str, event: JsonObject) -> None:
         if self._thought and kind not in _BESIDE:
             self._end_thoughts()
         if read := PLAIN.get(kind):
@@ -136,11 +141,11 @@ class Incoming:
             case "ACTIVITY_DELTA":
                 self._change_activity(event, kind)
             case "REASONING_MESSAGE_START":
-                id = string(event, "messageId", kind)
+                id = require_text(event, "messageId", kind)
                 self._thinking[id] = None
                 self._events.append(ReasoningStart(message_id=id))
             case "REASONING_MESSAGE_END":
-                id = string(event, "messageId", kind)
+                id = require_text(event, "messageId", kind)
                 self._thinking.pop(id, None)
                 self._thought.append(id)
             case "REASONING_END":
@@ -162,20 +167,22 @@ class Incoming:
             self._skipped.add(kind)
             logger.warning("Agent %r: events of type %.50r are left out", self._agent, kind)
 
-    def _begin_call(self, event: Fields, kind: str) -> None:
-        id, name = string(event, "toolCallId", kind), string(event, "toolCallName", kind)
-        parent_id = optional_string(event, "parentMessageId", kind)
+    def _begin_call(self, event: JsonObject, kind: str) -> None:
+        id, name = (
+            require_text(event, "toolCallId", kind),
+            require_text(event, "toolCallName", kind),
+        )
+        parent_id = optional_text(event, "parentMessageId", kind)
         self._names[id] = name
         self._events.append(ActionExecutionStart(call_id=id, name=name, parent_id=parent_id))
 
-    def _take_result(self, event: Fields, kind: str) -> None:
-        id, content = string(event, "toolCallId", kind), event.get("content")
-        if not isinstance(content, str):
-            content = "" if content is None else dumps(content).decode()
-        message_id = optional_string(event, "messageId", kind)
+    def _take_result(self, event: JsonObject, kind: str) -> None:
+        id, content = require_text(event, "toolCallId", kind), event.get("content")
+        result = "" if content is None else to_text(content)
+        message_id = optional_text(event, "messageId", kind)
         self._events.append(
             ActionExecutionResult(
-                call_id=id, name=self._name_of(id), result=content, message_id=message_id
+                call_id=id, name=self._name_of(id), result=result, message_id=message_id
             )
         )
 
@@ -193,17 +200,17 @@ class Incoming:
             AgentState(agent=self._agent, state=state, thread_id=run.thread_id, run_id=run.run_id)
         )
 
-    def _change_state(self, event: Fields, kind: str) -> None:
-        operations = list_at(event.get("delta"), f"{kind}.delta")
+    def _change_state(self, event: JsonObject, kind: str) -> None:
+        operations = require_list(event.get("delta"), f"{kind}.delta")
         before: Any = {} if self._state is None else self._state
         try:
             self._show_state(apply_patch(before, operations))
         except ValueError as error:
-            raise Misuse(f"A change of its state does not apply: {error}") from None
+            raise Misuse(f"A change of its state does not apply: {error}.") from None
 
-    def _show_activity(self, event: Fields, kind: str) -> None:
-        id, name = string(event, "messageId", kind), string(event, "activityType", kind)
-        content = object_at(event.get("content"), f"{kind}.content")
+    def _show_activity(self, event: JsonObject, kind: str) -> None:
+        id, name = require_text(event, "messageId", kind), require_text(event, "activityType", kind)
+        content = require_object(event.get("content"), f"{kind}.content")
         replace = event.get("replace") is not False
         known = self._known_activities()
         if replace or id not in known:
@@ -212,9 +219,12 @@ class Incoming:
             Activity(message_id=id, activity_type=name, content=content, replace=replace)
         )
 
-    def _change_activity(self, event: Fields, kind: str) -> None:
-        id, name = string(event, "messageId", kind), string(event, "activityType", kind)
-        known, operations = self._known_activities(), list_at(event.get("patch"), f"{kind}.patch")
+    def _change_activity(self, event: JsonObject, kind: str) -> None:
+        id, name = require_text(event, "messageId", kind), require_text(event, "activityType", kind)
+        known, operations = (
+            self._known_activities(),
+            require_list(event.get("patch"), f"{kind}.patch"),
+        )
         try:
             known[id] = apply_patch(known[id], operations)
         except (KeyError, ValueError) as error:  # clients leave such changes out, too

@@ -8,9 +8,9 @@ carry along as `extra` and do not read.
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal, assert_never
 
-from copilot_runtime.agui.fields import list_at, object_at, optional_string, string
 from copilot_runtime.agui.parts import decode_parts, encode_part
 from copilot_runtime.errors import Misuse
+from copilot_runtime.jsonvalue import optional_text, require_list, require_object, require_text
 from copilot_runtime.messages import (
     ActionExecutionMessage,
     ActivityMessage,
@@ -39,8 +39,8 @@ def decode_messages(messages: list[Any], where: str = "messages") -> list[Messag
     names: dict[str, str] = {}
     for at, message in enumerate(messages):
         place = f"{where}[{at}]"
-        fields = object_at(message, place)
-        id, role = string(fields, "id", place), string(fields, "role", place)
+        fields = require_object(message, place)
+        id, role = require_text(fields, "id", place), require_text(fields, "role", place)
         match role:
             case "user":
                 decoded.append(_user(id, fields, place))
@@ -53,7 +53,7 @@ def decode_messages(messages: list[Any], where: str = "messages") -> list[Messag
                     ReasoningMessage(
                         id=id,
                         content=_text(fields, place),
-                        signature=optional_string(fields, "encryptedValue", place),
+                        signature=optional_text(fields, "encryptedValue", place),
                         extra=_extra(fields, place, without="encryptedValue"),
                     )
                 )
@@ -65,12 +65,12 @@ def decode_messages(messages: list[Any], where: str = "messages") -> list[Messag
                         id=id,
                         role=_TEXTS[role],
                         content=_text(fields, place),
-                        name=optional_string(fields, "name", place),
+                        name=optional_text(fields, "name", place),
                         extra=_extra(fields, place),
                     )
                 )
             case _:
-                raise Misuse(f"{place}.role is {role!r}, which is none of {_ROLES}")
+                raise Misuse(f"{place}.role is {role!r}, which is none of {_ROLES}.")
     return decoded
 
 
@@ -118,12 +118,12 @@ def _user(id: str, fields: dict[str, Any], where: str) -> TextMessage:
         parts = decode_parts(content, f"{where}.content")
         content = _text_in(parts)
     elif content is not None and not isinstance(content, str):
-        raise Misuse(f"{where}.content must be a string or a list of parts")
+        raise Misuse(f"{where}.content must be a string or a list of parts.")
     return TextMessage(
         id=id,
         role="user",
         content=content or "",
-        name=optional_string(fields, "name", where),
+        name=optional_text(fields, "name", where),
         parts=parts,
         extra=_extra(fields, where),
     )
@@ -133,20 +133,20 @@ def _assistant(
     id: str, fields: dict[str, Any], where: str, names: dict[str, str]
 ) -> Sequence[Message]:
     calls = fields.get("toolCalls")
-    name, extra = optional_string(fields, "name", where), _extra(fields, where)
+    name, extra = optional_text(fields, "name", where), _extra(fields, where)
     decoded: list[Message] = []
     if not calls or fields.get("content") is not None or name is not None or extra is not None:
         text = _text(fields, where)
         decoded.append(TextMessage(id=id, role="assistant", content=text, name=name, extra=extra))
     if calls is not None:
-        for at, call in enumerate(list_at(calls, f"{where}.toolCalls")):
+        for at, call in enumerate(require_list(calls, f"{where}.toolCalls")):
             place = f"{where}.toolCalls[{at}]"
-            call = object_at(call, place)
-            function = object_at(call.get("function"), f"{place}.function")
+            call = require_object(call, place)
+            function = require_object(call.get("function"), f"{place}.function")
             made = ActionExecutionMessage(
-                id=string(call, "id", place),
-                name=string(function, "name", f"{place}.function"),
-                arguments=string(function, "arguments", f"{place}.function"),
+                id=require_text(call, "id", place),
+                name=require_text(function, "name", f"{place}.function"),
+                arguments=require_text(function, "arguments", f"{place}.function"),
                 parent_id=id,
                 extra=_extra(call, place),
             )
@@ -156,13 +156,13 @@ def _assistant(
 
 
 def _result(id: str, fields: dict[str, Any], where: str, names: Mapping[str, str]) -> ResultMessage:
-    call_id = string(fields, "toolCallId", where)
+    call_id = require_text(fields, "toolCallId", where)
     return ResultMessage(
         id=id,
         call_id=call_id,
         name=names.get(call_id, ""),
         result=_text(fields, where),
-        error=optional_string(fields, "error", where),
+        error=optional_text(fields, "error", where),
         extra=_extra(fields, where),
     )
 
@@ -171,8 +171,8 @@ def _activity(id: str, fields: dict[str, Any], where: str) -> ActivityMessage:
     content = fields.get("content")
     return ActivityMessage(
         id=id,
-        activity_type=string(fields, "activityType", where),
-        content={} if content is None else object_at(content, f"{where}.content"),
+        activity_type=require_text(fields, "activityType", where),
+        content={} if content is None else require_object(content, f"{where}.content"),
         extra=_extra(fields, where),
     )
 
@@ -186,8 +186,8 @@ def _text(fields: dict[str, Any], where: str) -> str:
         parts = decode_parts(content, f"{where}.content")
         if not any(isinstance(part, MediaPart) for part in parts):
             return _text_in(parts)
-        raise Misuse(f"{where}.content must be text: only users send more")
-    return string(fields, "content", where)
+        raise Misuse(f"{where}.content must be text: only users send more.")
+    return require_text(fields, "content", where)
 
 
 def _text_in(parts: Sequence[Part]) -> str:
@@ -198,9 +198,9 @@ def _extra(fields: dict[str, Any], where: str, without: str = "") -> dict[str, A
     extra = {key: fields[key] for key in _EXTRA if fields.get(key) is not None and key != without}
     for key, value in extra.items():
         if key == "metadata":
-            object_at(value, f"{where}.{key}")
+            require_object(value, f"{where}.{key}")
         else:
-            string(fields, key, where)
+            require_text(fields, key, where)
     return extra or None
 
 

@@ -1,14 +1,18 @@
 """How a run of AG-UI ended: with a result, with questions to a person, or with an error."""
 
 from collections.abc import Iterator
-from typing import Any
 
-from copilot_runtime.agui.fields import list_at, object_at, optional_string, string
 from copilot_runtime.errors import CopilotError
 from copilot_runtime.events import Event, Interrupt, RunFinished, Usage
 from copilot_runtime.jsontext import dumps
-
-Fields = dict[str, Any]
+from copilot_runtime.jsonvalue import (
+    JsonObject,
+    as_list,
+    optional_text,
+    require_list,
+    require_object,
+    require_text,
+)
 
 
 class AgentFailed(CopilotError):
@@ -18,20 +22,20 @@ class AgentFailed(CopilotError):
     visibility = "banner"
 
 
-def finished(event: Fields) -> Iterator[Event]:
+def finished(event: JsonObject) -> Iterator[Event]:
     """Read a RUN_FINISHED. Raises `Misuse` for one that cannot be read."""
     yield from usage(event)
     if (outcome := event.get("outcome")) is not None:
-        outcome = object_at(outcome, "RUN_FINISHED.outcome")
+        outcome = require_object(outcome, "RUN_FINISHED.outcome")
         if outcome.get("type") == "interrupt":
             where = "RUN_FINISHED.outcome.interrupts"
-            for at, interrupt in enumerate(list_at(outcome.get("interrupts"), where)):
-                yield _interrupt(object_at(interrupt, f"{where}[{at}]"), f"{where}[{at}]")
+            for at, interrupt in enumerate(require_list(outcome.get("interrupts"), where)):
+                yield _interrupt(require_object(interrupt, f"{where}[{at}]"), f"{where}[{at}]")
     if (result := event.get("result")) is not None:
         yield RunFinished(result=result)
 
 
-def failed(event: Fields) -> AgentFailed:
+def failed(event: JsonObject) -> AgentFailed:
     """Return the error that a RUN_ERROR speaks of."""
     message, code = event.get("message"), event.get("code")
     if not isinstance(message, str):
@@ -42,10 +46,10 @@ def failed(event: Fields) -> AgentFailed:
     return error
 
 
-def usage(event: Fields) -> Iterator[Usage]:
+def usage(event: JsonObject) -> Iterator[Usage]:
     """Return what the run cost, as far as the agent says so in numbers."""
     counted = event.get("usage")
-    for item in counted if isinstance(counted, list) else ():
+    for item in as_list(counted):
         if isinstance(item, dict):
             yield Usage(
                 model=str(item.get("model") or ""),
@@ -57,20 +61,22 @@ def usage(event: Fields) -> Iterator[Usage]:
             )
 
 
-def _count(item: Fields, key: str) -> int:
+def _count(item: JsonObject, key: str) -> int:
     value = item.get(key)
     return value if isinstance(value, int) else 0
 
 
-def _interrupt(fields: Fields, where: str) -> Interrupt:
+def _interrupt(fields: JsonObject, where: str) -> Interrupt:
     schema, metadata = fields.get("responseSchema"), fields.get("metadata")
     return Interrupt(
-        interrupt_id=string(fields, "id", where),
+        interrupt_id=require_text(fields, "id", where),
         value=fields,  # for clients of v1, which know an interrupt by its value only
-        reason=optional_string(fields, "reason", where) or "input",
-        message=optional_string(fields, "message", where),
-        call_id=optional_string(fields, "toolCallId", where),
-        response_schema=None if schema is None else object_at(schema, f"{where}.responseSchema"),
-        expires_at=optional_string(fields, "expiresAt", where),
+        reason=optional_text(fields, "reason", where) or "input",
+        message=optional_text(fields, "message", where),
+        call_id=optional_text(fields, "toolCallId", where),
+        response_schema=None
+        if schema is None
+        else require_object(schema, f"{where}.responseSchema"),
+        expires_at=optional_text(fields, "expiresAt", where),
         metadata=metadata if isinstance(metadata, dict) else None,
     )

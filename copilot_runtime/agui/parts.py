@@ -5,8 +5,8 @@ Parts of `source` are those of AG-UI 0.0.5x and 1.0, `binary` is their predecess
 
 from typing import Any, Literal
 
-from copilot_runtime.agui.fields import list_at, object_at, optional_string, string
 from copilot_runtime.errors import Misuse
+from copilot_runtime.jsonvalue import optional_text, require_list, require_object, require_text
 from copilot_runtime.messages import MediaPart, Part, TextPart
 
 _KINDS: dict[str, Literal["image", "audio", "video", "document"]] = {
@@ -21,7 +21,7 @@ _UNKNOWN_BYTES = "application/octet-stream"
 
 def decode_parts(value: Any, where: str) -> tuple[Part, ...]:
     """Read a list of parts. Raises `Misuse`, which names the place of what is wrong."""
-    parts = enumerate(list_at(value, where))
+    parts = enumerate(require_list(value, where))
     return tuple(_decoded(part, f"{where}[{at}]") for at, part in parts)
 
 
@@ -45,28 +45,28 @@ def encode_part(part: Part) -> dict[str, Any]:
 
 
 def _decoded(value: Any, where: str) -> Part:
-    part = object_at(value, where)
-    kind = string(part, "type", where)
+    part = require_object(value, where)
+    kind = require_text(part, "type", where)
     if kind == "text":
-        return TextPart(text=string(part, "text", where))
+        return TextPart(text=require_text(part, "text", where))
     if kind == "binary":
         return _binary(part, where)
     if kind not in _KINDS:
         known = ", ".join(["text", *_KINDS, "binary"])
-        raise Misuse(f"{where}.type is {kind!r}, which is none of {known}")
+        raise Misuse(f"{where}.type is {kind!r}, which is none of {known}.")
     within = f"{where}.source"
-    source = object_at(part.get("source"), within)
+    source = require_object(part.get("source"), within)
     match source.get("type"):
         case "data":
-            origin, mime_type = "data", string(source, "mimeType", within)
+            origin, mime_type = "data", require_text(source, "mimeType", within)
         case "url":
-            origin, mime_type = "url", optional_string(source, "mimeType", within)
+            origin, mime_type = "url", optional_text(source, "mimeType", within)
         case _:
-            raise Misuse(f"{within}.type must be 'data' or 'url'")
+            raise Misuse(f"{within}.type must be 'data' or 'url'.")
     return MediaPart(
         kind=_KINDS[kind],
         source=origin,
-        value=string(source, "value", within),
+        value=require_text(source, "value", within),
         mime_type=mime_type,
         metadata=part.get("metadata"),
     )
@@ -74,12 +74,12 @@ def _decoded(value: Any, where: str) -> Part:
 
 def _binary(part: dict[str, Any], where: str) -> MediaPart:
     for source in _BINARY:
-        if value := optional_string(part, source, where):
+        if value := optional_text(part, source, where):
             return MediaPart(
                 kind="binary",
                 source=source,
                 value=value,
-                mime_type=string(part, "mimeType", where),
-                filename=optional_string(part, "filename", where),
+                mime_type=require_text(part, "mimeType", where),
+                filename=optional_text(part, "filename", where),
             )
-    raise Misuse(f"{where} must have data, url or id")
+    raise Misuse(f"{where} must have data, url or id.")

@@ -1,9 +1,8 @@
 """Events of AG-UI that mean one of ours, or nothing, whatever came before them."""
 
 from collections.abc import Callable
-from typing import Any, Literal
+from typing import Literal
 
-from copilot_runtime.agui.fields import list_at, optional_string, string
 from copilot_runtime.agui.messages import decode_messages
 from copilot_runtime.events import (
     ActionExecutionArgs,
@@ -21,8 +20,7 @@ from copilot_runtime.events import (
     TextMessageEnd,
     TextMessageStart,
 )
-
-Fields = dict[str, Any]
+from copilot_runtime.jsonvalue import JsonObject, optional_text, require_list, require_text
 
 _ROLES: dict[str, Literal["user", "system", "developer"]] = {
     "user": "user",
@@ -36,81 +34,83 @@ _SUBAGENTS: dict[str, Literal["started", "finished", "failed"]] = {
 }
 
 
-def _text_start(event: Fields, kind: str) -> Event:
+def _text_start(event: JsonObject, kind: str) -> Event:
     return TextMessageStart(
-        message_id=string(event, "messageId", kind),
+        message_id=require_text(event, "messageId", kind),
         role=_ROLES.get(str(event.get("role")), "assistant"),
-        agent=optional_string(event, "name", kind),
+        agent=optional_text(event, "name", kind),
     )
 
 
-def _text_content(event: Fields, kind: str) -> Event | None:
-    id, delta = string(event, "messageId", kind), optional_string(event, "delta", kind)
+def _text_content(event: JsonObject, kind: str) -> Event | None:
+    id, delta = require_text(event, "messageId", kind), optional_text(event, "delta", kind)
     return TextMessageContent(message_id=id, content=delta) if delta else None
 
 
-def _text_end(event: Fields, kind: str) -> Event:
-    return TextMessageEnd(message_id=string(event, "messageId", kind))
+def _text_end(event: JsonObject, kind: str) -> Event:
+    return TextMessageEnd(message_id=require_text(event, "messageId", kind))
 
 
-def _call_args(event: Fields, kind: str) -> Event | None:
-    id, delta = string(event, "toolCallId", kind), optional_string(event, "delta", kind)
+def _call_args(event: JsonObject, kind: str) -> Event | None:
+    id, delta = require_text(event, "toolCallId", kind), optional_text(event, "delta", kind)
     return ActionExecutionArgs(call_id=id, delta=delta) if delta else None
 
 
-def _call_end(event: Fields, kind: str) -> Event:
-    return ActionExecutionEnd(call_id=string(event, "toolCallId", kind))
+def _call_end(event: JsonObject, kind: str) -> Event:
+    return ActionExecutionEnd(call_id=require_text(event, "toolCallId", kind))
 
 
-def _thought_content(event: Fields, kind: str) -> Event | None:
-    id, delta = string(event, "messageId", kind), optional_string(event, "delta", kind)
+def _thought_content(event: JsonObject, kind: str) -> Event | None:
+    id, delta = require_text(event, "messageId", kind), optional_text(event, "delta", kind)
     return ReasoningContent(message_id=id, content=delta) if delta else None
 
 
-def _signature(event: Fields, kind: str) -> Event:
+def _signature(event: JsonObject, kind: str) -> Event:
     return ReasoningSignature(
-        entity_id=string(event, "entityId", kind),
-        value=string(event, "encryptedValue", kind),
+        entity_id=require_text(event, "entityId", kind),
+        value=require_text(event, "encryptedValue", kind),
         of="call" if event.get("subtype") == "tool-call" else "message",
     )
 
 
-def _messages(event: Fields, kind: str) -> Event:
+def _messages(event: JsonObject, kind: str) -> Event:
     where = f"{kind}.messages"
-    return MessagesSnapshot(messages=decode_messages(list_at(event.get("messages"), where), where))
-
-
-def _step_started(event: Fields, kind: str) -> Event:
-    return StepStarted(name=string(event, "stepName", kind))
-
-
-def _step_finished(event: Fields, kind: str) -> Event:
-    return StepFinished(name=string(event, "stepName", kind))
-
-
-def _subagent(event: Fields, kind: str) -> Event:
-    return Subagent(
-        subagent_id=string(event, "subagentRunId", kind),
-        status=_SUBAGENTS[kind],
-        name=optional_string(event, "name", kind),
-        result=event.get("result"),
-        message=optional_string(event, "message", kind),
+    return MessagesSnapshot(
+        messages=decode_messages(require_list(event.get("messages"), where), where)
     )
 
 
-def _custom(event: Fields, kind: str) -> Event:
-    return Custom(name=string(event, "name", kind), value=event.get("value"))
+def _step_started(event: JsonObject, kind: str) -> Event:
+    return StepStarted(name=require_text(event, "stepName", kind))
 
 
-def _raw(event: Fields, kind: str) -> Event:
-    return Raw(event=event.get("event"), source=optional_string(event, "source", kind))
+def _step_finished(event: JsonObject, kind: str) -> Event:
+    return StepFinished(name=require_text(event, "stepName", kind))
 
 
-def _nothing(_: Fields, __: str) -> None:
+def _subagent(event: JsonObject, kind: str) -> Event:
+    return Subagent(
+        subagent_id=require_text(event, "subagentRunId", kind),
+        status=_SUBAGENTS[kind],
+        name=optional_text(event, "name", kind),
+        result=event.get("result"),
+        message=optional_text(event, "message", kind),
+    )
+
+
+def _custom(event: JsonObject, kind: str) -> Event:
+    return Custom(name=require_text(event, "name", kind), value=event.get("value"))
+
+
+def _raw(event: JsonObject, kind: str) -> Event:
+    return Raw(event=event.get("event"), source=optional_text(event, "source", kind))
+
+
+def _nothing(_: JsonObject, __: str) -> None:
     return None
 
 
-PLAIN: dict[str, Callable[[Fields, str], Event | None]] = {
+PLAIN: dict[str, Callable[[JsonObject, str], Event | None]] = {
     "TEXT_MESSAGE_START": _text_start,
     "TEXT_MESSAGE_CONTENT": _text_content,
     "TEXT_MESSAGE_END": _text_end,

@@ -359,7 +359,7 @@ def user(**fields: Any) -> dict[str, Any]:
 def test_what_is_wrong_is_said_with_its_place(message: Any, complaint: str):
     with pytest.raises(Misuse) as caught:
         decode_messages([user(content="Hi"), message])
-    assert caught.value.message == complaint
+    assert caught.value.message == f"{complaint}."
 
 
 def test_a_long_conversation_with_deep_values_is_read():

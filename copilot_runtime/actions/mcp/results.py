@@ -15,8 +15,7 @@ from mcp_types import (
 )
 
 from copilot_runtime.errors import CopilotError
-
-Json = dict[str, Any]
+from copilot_runtime.jsonvalue import JsonObject
 
 
 def value_of(result: CallToolResult) -> Any:
@@ -49,13 +48,13 @@ def value_of_prompt(result: GetPromptResult) -> Any:
     ]
 
 
-def _value(content: Sequence[Json]) -> Any:
+def _value(content: Sequence[JsonObject]) -> Any:
     if all(block["type"] == "text" for block in content):
         return "\n".join(block["text"] for block in content)
     return {"content": [*content]}
 
 
-def _block(block: ContentBlock) -> Json:
+def _block(block: ContentBlock) -> JsonObject:
     match block:
         case TextContent(text=text):
             return {"type": "text", "text": text}
@@ -65,7 +64,7 @@ def _block(block: ContentBlock) -> Json:
             return _plain(block)
 
 
-def _resource(contents: TextResourceContents | BlobResourceContents) -> Json:
+def _resource(contents: TextResourceContents | BlobResourceContents) -> JsonObject:
     match contents:
         case TextResourceContents(text=text):
             return {"type": "text", "text": text}
@@ -75,5 +74,5 @@ def _resource(contents: TextResourceContents | BlobResourceContents) -> Json:
             return {"type": "resource", "resource": _plain(contents)}
 
 
-def _plain(value: Any) -> Json:
+def _plain(value: Any) -> JsonObject:
     return value.model_dump(mode="json", by_alias=True, exclude_none=True)

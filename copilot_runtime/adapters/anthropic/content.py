@@ -6,9 +6,8 @@ import orjson
 
 from copilot_runtime.adapters.attachments import image_parts, parts_of, typed
 from copilot_runtime.adapters.media import Media, text_in
+from copilot_runtime.jsonvalue import JsonObject
 from copilot_runtime.messages import ImageMessage, TextMessage
-
-Json = dict[str, Any]
 
 FILES = "files-api-2025-04-14"
 """The beta that knows files by an id."""
@@ -17,7 +16,7 @@ _API = "Anthropic's Messages API"
 _IMAGES = ("image/jpeg", "image/png", "image/gif", "image/webp")
 
 
-def blocks_of(message: TextMessage | ImageMessage, *, new: bool) -> list[Json]:
+def blocks_of(message: TextMessage | ImageMessage, *, new: bool) -> list[JsonObject]:
     """Return the content of a message. `new` says that it is what the person sent just now.
 
     Raises `Misuse` for a new attachment that the API does not take.
@@ -29,7 +28,7 @@ def blocks_of(message: TextMessage | ImageMessage, *, new: bool) -> list[Json]:
     return typed(parts, "text")
 
 
-def result_blocks(result: str) -> str | list[Json]:
+def result_blocks(result: str) -> str | list[JsonObject]:
     """Return what came of a call: text, or the blocks of a list of texts and images.
 
     That list is the `content` of MCP (https://modelcontextprotocol.io, `CallToolResult`).
@@ -40,7 +39,7 @@ def result_blocks(result: str) -> str | list[Json]:
         value: Any = orjson.loads(result)
     except orjson.JSONDecodeError:
         return result
-    listed: Any = cast("Json", value).get("content") if isinstance(value, dict) else value
+    listed: Any = cast("JsonObject", value).get("content") if isinstance(value, dict) else value
     if not isinstance(listed, list):
         return result
     blocks = [_result_block(item) for item in cast("list[Any]", listed)]
@@ -48,7 +47,7 @@ def result_blocks(result: str) -> str | list[Json]:
     return known if known and len(known) == len(blocks) else result
 
 
-def uses_files(blocks: list[Json]) -> bool:
+def uses_files(blocks: list[JsonObject]) -> bool:
     """Return whether a file is named by its id."""
     return any(
         block["type"] in ("image", "document") and block["source"]["type"] == "file"
@@ -56,7 +55,7 @@ def uses_files(blocks: list[Json]) -> bool:
     )
 
 
-def _result_block(item: Any) -> Json | None:
+def _result_block(item: Any) -> JsonObject | None:
     match item:
         case {"type": "text", "text": str(text)} if text.strip():
             return {"type": "text", "text": text}
@@ -69,7 +68,7 @@ def _result_block(item: Any) -> Json | None:
             return None
 
 
-def _shown(media: Media) -> Json | str:
+def _shown(media: Media) -> JsonObject | str:
     """Return the block, or why there is none."""
     match media.kind:
         case "image":
@@ -80,7 +79,7 @@ def _shown(media: Media) -> Json | str:
             return f"{_API} takes no {media.kind}"
 
 
-def _image(media: Media) -> Json | str:
+def _image(media: Media) -> JsonObject | str:
     if media.id or media.url:
         return {"type": "image", "source": _elsewhere(media)}
     mime_type = media.mime_type or "image/png"
@@ -90,7 +89,7 @@ def _image(media: Media) -> Json | str:
     return {"type": "image", "source": source}
 
 
-def _document(media: Media) -> Json | str:
+def _document(media: Media) -> JsonObject | str:
     mime_type = media.mime_type or "application/pdf"
     if media.id or media.url:
         source = _elsewhere(media)
@@ -106,7 +105,7 @@ def _document(media: Media) -> Json | str:
     return {"type": "document", "source": source, **named}
 
 
-def _elsewhere(media: Media) -> Json:
+def _elsewhere(media: Media) -> JsonObject:
     if media.id:
         return {"type": "file", "file_id": media.id}
     return {"type": "url", "url": media.url}

@@ -6,14 +6,12 @@ https://platform.claude.com/docs/en/build-with-claude/thinking
 """
 
 from dataclasses import dataclass
-from typing import Any
 
 from copilot_runtime.adapters.anthropic.models import Traits
 from copilot_runtime.adapters.capabilities import Lacks
 from copilot_runtime.adapters.tools import chosen_tool
 from copilot_runtime.interfaces import Parameters
-
-Json = dict[str, Any]
+from copilot_runtime.jsonvalue import JsonObject
 
 BUDGETS = {"low": 2_048, "medium": 8_192, "high": 16_384}
 """Effort → tokens, for models that think for a budget. `minimal` is not to think at all."""
@@ -25,7 +23,7 @@ _LEAST_BUDGET = 1_024
 class Thoughts:
     """How the model is to think: the fields `thinking` and `output_config.effort`."""
 
-    thinking: Json | None = None
+    thinking: JsonObject | None = None
     effort: str | None = None
     on: bool = False
     bound: bool = False
@@ -45,9 +43,9 @@ def wishes_of(wishes: Parameters, traits: Traits, lacks: Lacks) -> Parameters:
     return lacks.without(lacks.without(wishes), reasons)
 
 
-def choice_of(wishes: Parameters, traits: Traits, lacks: Lacks) -> Json | None:
+def choice_of(wishes: Parameters, traits: Traits, lacks: Lacks) -> JsonObject | None:
     """Return the choice of tools. Raises `Misuse` for a function without a name."""
-    choice: Json | None = None
+    choice: JsonObject | None = None
     match wishes.tool_choice:
         case None:
             pass
@@ -125,7 +123,7 @@ def _adaptive(
     if wanted is None and traits.off == "absent":
         return Thoughts(effort=level)
     # without `display` newer models send their thoughts empty, and their words between calls too
-    thinking: Json = {"type": "adaptive", "display": "summarized"}
+    thinking: JsonObject = {"type": "adaptive", "display": "summarized"}
     bound = traits.bound and shown
     if bound:  # context and tools of a page change, and with them what thoughts are bound to
         thinking["block_binding"] = {"prefix_mismatch_behavior": "drop_block"}

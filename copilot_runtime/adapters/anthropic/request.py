@@ -18,8 +18,7 @@ from copilot_runtime.adapters.history import CHARACTERS_PER_TOKEN, fitted, prepa
 from copilot_runtime.adapters.json_body import dumped
 from copilot_runtime.adapters.tools import tools_of
 from copilot_runtime.interfaces import Action, ChatRequest, Parameters
-
-Json = dict[str, Any]
+from copilot_runtime.jsonvalue import JsonObject
 
 PROVIDER = "anthropic"
 
@@ -55,7 +54,7 @@ class Settings:
 class Asking:
     """A request: its body, and the version and betas of the API it is written for."""
 
-    body: Json
+    body: JsonObject
     version: str
     betas: Sequence[str] = field(default=())
 
@@ -93,7 +92,7 @@ def asking(request: ChatRequest, model: str, settings: Settings, lacks: Lacks) -
     if traits.bound and not thoughts.on:  # then nothing keeps them from being an error
         turns.leave_out_thoughts()
     sampling = _sampling(wishes, traits, thoughts, lacks)
-    body: Json = {"model": model, "max_tokens": max_tokens, "stream": True}
+    body: JsonObject = {"model": model, "max_tokens": max_tokens, "stream": True}
     if turns.system:
         body["system"] = turns.system
     body["messages"] = turns.messages
@@ -127,9 +126,9 @@ def _max_tokens(wishes: Parameters, settings: Settings, traits: Traits) -> int:
     return min(asked, traits.max_tokens) if traits.versioned else asked
 
 
-def _tools(actions: Sequence[Action], *, eager: bool) -> list[Json]:
+def _tools(actions: Sequence[Action], *, eager: bool) -> list[JsonObject]:
     flags = {"eager_input_streaming": True} if eager else {}
-    tools: list[Json] = []
+    tools: list[JsonObject] = []
     for tool in tools_of(actions):
         function = tool["function"]
         described = {"description": function["description"]} if function["description"] else {}
@@ -145,13 +144,13 @@ def _tools(actions: Sequence[Action], *, eager: bool) -> list[Json]:
     return tools
 
 
-def _unknown_tool(name: str) -> Json:
+def _unknown_tool(name: str) -> JsonObject:
     return {"name": name, "input_schema": {"type": "object"}}
 
 
-def _sampling(wishes: Parameters, traits: Traits, thoughts: Thoughts, lacks: Lacks) -> Json:
+def _sampling(wishes: Parameters, traits: Traits, thoughts: Thoughts, lacks: Lacks) -> JsonObject:
     """Return the wishes about chance; Claude takes one of them, and none while it thinks."""
-    asked: Json = {}
+    asked: JsonObject = {}
     if wishes.temperature is not None:
         asked["temperature"] = wishes.temperature
     if wishes.top_p is not None:
@@ -168,8 +167,8 @@ def _sampling(wishes: Parameters, traits: Traits, thoughts: Thoughts, lacks: Lac
     return asked
 
 
-def _output(wishes: Parameters, thoughts: Thoughts) -> Json:
-    output: Json = {}
+def _output(wishes: Parameters, thoughts: Thoughts) -> JsonObject:
+    output: JsonObject = {}
     if thoughts.effort:
         output["effort"] = thoughts.effort
     if wishes.response_schema is not None:
@@ -177,13 +176,13 @@ def _output(wishes: Parameters, thoughts: Thoughts) -> Json:
     return output
 
 
-def _mark_for_cache(body: Json, turns: Turns, cache: bool | Literal["5m", "1h"]) -> None:
+def _mark_for_cache(body: JsonObject, turns: Turns, cache: bool | Literal["5m", "1h"]) -> None:
     """Mark the ends of what will be the same next time: tools, instructions, conversation.
 
     https://platform.claude.com/docs/en/build-with-claude/prompt-caching: what comes before a mark
     is kept, in this order; too little to keep is no mistake.
     """
-    mark: Json = {"type": "ephemeral"}
+    mark: JsonObject = {"type": "ephemeral"}
     if isinstance(cache, str):
         mark["ttl"] = cache
     if "tools" in body:

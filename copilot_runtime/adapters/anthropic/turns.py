@@ -11,21 +11,19 @@
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
 from copilot_runtime.adapters.anthropic.content import blocks_of, result_blocks
 from copilot_runtime.adapters.history import Exchange, Item, Thought, last_turn
 from copilot_runtime.adapters.parallel_calls import answers_of
 from copilot_runtime.adapters.turns import BEGIN, GO_ON
 from copilot_runtime.jsontext import loads
+from copilot_runtime.jsonvalue import JsonObject
 from copilot_runtime.messages import (
     ActionExecutionMessage,
     ImageMessage,
     Message,
     TextMessage,
 )
-
-Json = dict[str, Any]
 
 REDACTED = "redacted/"
 """How the signature of a thought begins that nobody may read."""
@@ -37,11 +35,11 @@ _ID = re.compile(r"[^a-zA-Z0-9_-]")
 class Turns:
     """`system` and `messages` of a request."""
 
-    system: list[Json] = field(default_factory=list[Json])
-    messages: list[Json] = field(default_factory=list[Json])
+    system: list[JsonObject] = field(default_factory=list[JsonObject])
+    messages: list[JsonObject] = field(default_factory=list[JsonObject])
     called: list[str] = field(default_factory=list[str])
     """The names of the tools that were called."""
-    last_stable: Json | None = None
+    last_stable: JsonObject | None = None
     """The last block that will be there next time too, if there is one."""
 
     @property
@@ -62,7 +60,7 @@ class Turns:
         for turn in self.messages:
             turn["content"] = [block for block in turn["content"] if not _is_thought(block)]
 
-    def add(self, role: str, *blocks: Json) -> None:
+    def add(self, role: str, *blocks: JsonObject) -> None:
         """Add blocks to the last turn if it is of that role, else begin one."""
         if not blocks:
             return
@@ -79,7 +77,7 @@ def turns_of(items: Sequence[Item], messages: Sequence[Message]) -> Turns:
     turns = Turns()
     answers = answers_of(messages)
     turn = last_turn(items)
-    thoughts: list[Json] = []
+    thoughts: list[JsonObject] = []
     open_calls: list[Exchange] = []
     closing: list[TextMessage] = []
     for at, item in enumerate(items):
@@ -132,12 +130,12 @@ def _close(turns: Turns, open_calls: list[Exchange]) -> None:
     open_calls.clear()
 
 
-def _call(call: ActionExecutionMessage) -> Json:
+def _call(call: ActionExecutionMessage) -> JsonObject:
     arguments = loads(call.arguments.encode())
     return {"type": "tool_use", "id": _id(call.id), "name": call.name, "input": arguments}
 
 
-def _result(exchange: Exchange) -> Json:
+def _result(exchange: Exchange) -> JsonObject:
     result = exchange.result
     content = result_blocks(result.result or (f"Error: {result.error}" if result.error else ""))
     failed = {"is_error": True} if result.error and isinstance(content, str) else {}
@@ -149,17 +147,17 @@ def _result(exchange: Exchange) -> Json:
     }
 
 
-def _thought(thought: Thought) -> Json:
+def _thought(thought: Thought) -> JsonObject:
     if thought.signature.startswith(REDACTED):
         return {"type": "redacted_thinking", "data": thought.signature.removeprefix(REDACTED)}
     return {"type": "thinking", "thinking": thought.content, "signature": thought.signature}
 
 
-def _is_thought(block: Json) -> bool:
+def _is_thought(block: JsonObject) -> bool:
     return block["type"] in ("thinking", "redacted_thinking")
 
 
-def _markable(messages: list[Json]) -> Json | None:
+def _markable(messages: list[JsonObject]) -> JsonObject | None:
     """Return the last block that can bear a mark; thoughts cannot."""
     for block in reversed(messages[-1]["content"] if messages else []):
         if not _is_thought(block):
@@ -167,7 +165,7 @@ def _markable(messages: list[Json]) -> Json | None:
     return None
 
 
-def _text(text: str) -> Json:
+def _text(text: str) -> JsonObject:
     return {"type": "text", "text": text}
 
 

@@ -5,15 +5,13 @@ fetches files from Amazon S3 only; texts are sent as texts, which every model ca
 """
 
 import re
-from typing import Any
 
 from copilot_runtime.adapters.anthropic.content import result_blocks
 from copilot_runtime.adapters.attachments import texts
 from copilot_runtime.adapters.bedrock.models import Traits
 from copilot_runtime.adapters.media import Media, text_in
+from copilot_runtime.jsonvalue import JsonObject
 from copilot_runtime.messages import ResultMessage
-
-Json = dict[str, Any]
 
 _IMAGES = {"image/png": "png", "image/jpeg": "jpeg", "image/gif": "gif", "image/webp": "webp"}
 _OFFICE = "application/vnd.openxmlformats-officedocument"
@@ -69,7 +67,7 @@ class Shown:
     def __init__(self) -> None:
         self._names: set[str] = set()
 
-    def __call__(self, media: Media) -> Json | str:
+    def __call__(self, media: Media) -> JsonObject | str:
         """Return the block, or why there is none."""
         if media.id or (media.url and not media.url.startswith("s3://")):
             return "Bedrock takes files with their content or from s3://, not by other addresses"
@@ -80,7 +78,7 @@ class Shown:
         if format is None:
             return f"Bedrock takes no {media.kind} as {mime_type}"
         source = {"s3Location": {"uri": media.url}} if media.url else {"bytes": media.data}
-        block: Json = {"format": format, "source": source}
+        block: JsonObject = {"format": format, "source": source}
         if media.kind == "document":
             block["name"] = self._name(media.filename)
         return {media.kind: block}
@@ -96,7 +94,7 @@ class Shown:
         return name
 
 
-def with_words(blocks: list[Json]) -> list[Json]:
+def with_words(blocks: list[JsonObject]) -> list[JsonObject]:
     """Return the blocks of a user's turn, with a text if there are documents: Bedrock wants one."""
     if any("document" in block for block in blocks) and not any(
         "text" in block for block in blocks
@@ -105,7 +103,7 @@ def with_words(blocks: list[Json]) -> list[Json]:
     return blocks
 
 
-def result_of(result: ResultMessage, traits: Traits) -> Json:
+def result_of(result: ResultMessage, traits: Traits) -> JsonObject:
     """Return what came of a call, without its id.
 
     An empty text would be refused, and so would images of what failed.
@@ -119,7 +117,7 @@ def result_of(result: ResultMessage, traits: Traits) -> Json:
     return {"content": content, **failed}
 
 
-def _result_block(block: Json) -> Json:
+def _result_block(block: JsonObject) -> JsonObject:
     if block["type"] == "text":
         return {"text": block["text"]}
     source = block["source"]

@@ -10,8 +10,7 @@ from copilot_runtime.adapters.anthropic import options as claude
 from copilot_runtime.adapters.bedrock.models import Traits
 from copilot_runtime.adapters.capabilities import Lacks
 from copilot_runtime.interfaces import Parameters
-
-Json = dict[str, Any]
+from copilot_runtime.jsonvalue import JsonObject
 
 _USUAL_MAX_TOKENS = 32_000
 _LEVELS = {"minimal": "low", "low": "low", "medium": "medium", "high": "high"}
@@ -37,7 +36,7 @@ class Thinking:
 
     max_tokens: int | None
     effort: str | None = None
-    fields: Json = field(default_factory=dict[str, Any])
+    fields: JsonObject = field(default_factory=dict[str, Any])
     on: bool = False
 
     def leaving(self, wishes: Parameters, traits: Traits, lacks: Lacks) -> Parameters:

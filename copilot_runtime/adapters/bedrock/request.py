@@ -28,9 +28,8 @@ from copilot_runtime.adapters.tools import chosen_tool, tools_of
 from copilot_runtime.adapters.turns import Turn, Turns
 from copilot_runtime.interfaces import Action, ChatRequest, Parameters
 from copilot_runtime.jsontext import loads
+from copilot_runtime.jsonvalue import JsonObject
 from copilot_runtime.messages import ImageMessage, Message, TextMessage
-
-Json = dict[str, Any]
 
 SIGNER = "bedrock"
 
@@ -48,7 +47,7 @@ def body_of(
     context_tokens: int,
     cache: bool = False,
     extra: Mapping[str, Any] | None = None,
-) -> Json:
+) -> JsonObject:
     """Return the body of the request; `extra` is laid over it (see `laid_over`).
 
     With `cache`, the ends of tools, instructions and conversation are marked to be kept.
@@ -63,10 +62,10 @@ def body_of(
     thinking = thinking_of(
         wishes, traits, lacks, forced=forced, resumed=_goes_on_without_thought(turns.turns)
     )
-    mark: list[Json] = [{"cachePoint": {"type": "default"}}] if cache else []
+    mark: list[JsonObject] = [{"cachePoint": {"type": "default"}}] if cache else []
     messages = [_message(turn) for turn in turns.turns]
     messages[-1]["content"] += mark
-    body: Json = {"messages": messages}
+    body: JsonObject = {"messages": messages}
     if turns.instructions:
         body["system"] = turns.instructions + mark
     if tools:
@@ -121,7 +120,7 @@ def _add_call(turns: Turns, exchange: Exchange, traits: Traits, as_text: bool) -
     turns.call(call.id, {"toolUse": use}, {"toolResult": came})
 
 
-def _thought(thought: Thought) -> Json:
+def _thought(thought: Thought) -> JsonObject:
     if thought.signature.startswith(REDACTED):
         content = thought.signature.removeprefix(REDACTED)
         return {"reasoningContent": {"redactedContent": content}}
@@ -137,12 +136,12 @@ def _goes_on_without_thought(turns: Sequence[Turn]) -> bool:
     return 0 <= at < len(turns) - 1 and "reasoningContent" not in turns[at].blocks[0]
 
 
-def _message(turn: Turn) -> Json:
+def _message(turn: Turn) -> JsonObject:
     return {"role": "user" if turn.speaker == "user" else "assistant", "content": turn.blocks}
 
 
-def _tools(actions: Sequence[Action]) -> list[Json]:
-    tools: list[Json] = []
+def _tools(actions: Sequence[Action]) -> list[JsonObject]:
+    tools: list[JsonObject] = []
     for tool in tools_of(actions):
         function = tool["function"]
         described = {"description": function["description"]} if function["description"] else {}
@@ -152,7 +151,7 @@ def _tools(actions: Sequence[Action]) -> list[Json]:
     return tools
 
 
-def _choice(wishes: Parameters) -> Json | None:
+def _choice(wishes: Parameters) -> JsonObject | None:
     match wishes.tool_choice:
         case None:
             return None
@@ -164,7 +163,7 @@ def _choice(wishes: Parameters) -> Json | None:
             return {"any": {}}
 
 
-def _limits(wishes: Parameters, max_tokens: int | None) -> Json:
+def _limits(wishes: Parameters, max_tokens: int | None) -> JsonObject:
     limits = {
         "maxTokens": max_tokens,
         "temperature": wishes.temperature,
@@ -174,8 +173,8 @@ def _limits(wishes: Parameters, max_tokens: int | None) -> Json:
     return {name: value for name, value in limits.items() if value is not None}
 
 
-def _output(wishes: Parameters, effort: str | None, traits: Traits) -> Json:
-    output: Json = {"effort": effort} if effort else {}
+def _output(wishes: Parameters, effort: str | None, traits: Traits) -> JsonObject:
+    output: JsonObject = {"effort": effort} if effort else {}
     if wishes.response_schema is not None:
         schema = wishes.response_schema
         written = dumped(strict(schema) if traits.claude else schema).decode()

@@ -7,7 +7,6 @@ take turns.
 
 from base64 import b64decode, b64encode
 from collections.abc import Callable, Mapping
-from typing import Any
 
 from copilot_runtime.adapters.assembly import Assembly, ids_in
 from copilot_runtime.adapters.attachments import image_made
@@ -18,8 +17,7 @@ from copilot_runtime.errors import CopilotError
 from copilot_runtime.events import Event, Usage
 from copilot_runtime.interfaces import ChatRequest
 from copilot_runtime.jsontext import loads
-
-Json = dict[str, Any]
+from copilot_runtime.jsonvalue import JsonObject
 
 _STOPS = {
     "end_turn": "stop",
@@ -50,8 +48,8 @@ class Conversation:
         self._signatures: dict[int, list[str]] = {}
         self._redacted: dict[int, list[str]] = {}
         self._stop: str | None = None
-        self._usage: Json = {}
-        self._takes: Mapping[str, Callable[[Json], None]] = {
+        self._usage: JsonObject = {}
+        self._takes: Mapping[str, Callable[[JsonObject], None]] = {
             "contentBlockStart": self._take_start,
             "contentBlockStop": self._take_stop,
             "messageStart": self._begin,
@@ -89,11 +87,11 @@ class Conversation:
         except (AttributeError, IndexError, KeyError, TypeError, ValueError) as error:
             raise self._service.unreadable(payload) from error
 
-    def _begin(self, event: Json) -> None:
+    def _begin(self, event: JsonObject) -> None:
         del event  # it says only that the model is the assistant
         self._assembly.begin("")
 
-    def _take_start(self, event: Json) -> None:
+    def _take_start(self, event: JsonObject) -> None:
         at, start = event["contentBlockIndex"], event["start"]
         if use := start.get("toolUse"):
             if use.get("type"):
@@ -104,7 +102,7 @@ class Conversation:
         elif image := start.get("image"):
             self._images[at] = (image["format"], [])
 
-    def _take_delta(self, event: Json) -> None:
+    def _take_delta(self, event: JsonObject) -> None:
         delta = event["delta"]
         if text := delta.get("text"):
             self._assembly.text(text)
@@ -117,7 +115,7 @@ class Conversation:
         elif data := ((delta.get("image") or {}).get("source") or {}).get("bytes"):
             self._images[event["contentBlockIndex"]][1].append(data)
 
-    def _take_thought(self, at: int, thought: Json) -> None:
+    def _take_thought(self, at: int, thought: JsonObject) -> None:
         if text := thought.get("text"):
             self._assembly.reasoning(text)
         elif signature := thought.get("signature"):
@@ -125,7 +123,7 @@ class Conversation:
         elif content := thought.get("redactedContent"):
             self._redacted.setdefault(at, []).append(content)
 
-    def _take_stop(self, event: Json) -> None:
+    def _take_stop(self, event: JsonObject) -> None:
         at = event["contentBlockIndex"]
         assembly = self._assembly
         if at in self._calls:
@@ -141,7 +139,7 @@ class Conversation:
             assembly.end_block()
             assembly.events.append(image_made(f"image/{image[0]}", _joined(image[1])))
 
-    def _finish(self, event: Json) -> None:
+    def _finish(self, event: JsonObject) -> None:
         reason = event["stopReason"]
         if reason == "content_filtered":
             raise self._service.filtered()
@@ -151,7 +149,7 @@ class Conversation:
         self._stop = _STOPS.get(reason, reason)
         self._assembly.end()
 
-    def _take_counts(self, event: Json) -> None:
+    def _take_counts(self, event: JsonObject) -> None:
         self._usage = event.get("usage") or {}
         self.done = self.finished
 
@@ -161,7 +159,7 @@ def _joined(pieces: list[str]) -> str:
     return pieces[0] if len(pieces) == 1 else b64encode(b"".join(map(b64decode, pieces))).decode()
 
 
-def _usage(model: str, counts: Json, stop: str | None) -> Usage:
+def _usage(model: str, counts: JsonObject, stop: str | None) -> Usage:
     read = counts.get("cacheReadInputTokens") or 0
     written = counts.get("cacheWriteInputTokens") or 0
     return Usage(

@@ -4,11 +4,8 @@ https://ai.google.dev/gemini-api/docs/file-input-methods. Any address is passed 
 reads (its own files, `gs://`, YouTube, the web) depends on the model and on who is asked.
 """
 
-from typing import Any
-
 from copilot_runtime.adapters.media import Media, text_in
-
-Json = dict[str, Any]
+from copilot_runtime.jsonvalue import JsonObject
 
 _FILES = "https://generativelanguage.googleapis.com/v1beta/files/"
 _USUAL = {
@@ -19,7 +16,7 @@ _USUAL = {
 }
 
 
-def shown(media: Media) -> Json | str:
+def shown(media: Media) -> JsonObject | str:
     """Return the part, or why there is none."""
     if media.url or media.id:
         file = {"fileUri": media.url or _uri(media.id)}

@@ -26,9 +26,8 @@ from copilot_runtime.adapters.tools import chosen_tool, tools_of
 from copilot_runtime.adapters.turns import Turn, Turns
 from copilot_runtime.interfaces import Action, ChatRequest, Parameters
 from copilot_runtime.jsontext import loads
+from copilot_runtime.jsonvalue import JsonObject
 from copilot_runtime.messages import ImageMessage, Message, ResultMessage, TextMessage
-
-Json = dict[str, Any]
 
 SIGNER = "google"
 
@@ -47,7 +46,7 @@ def body_of(
     context_tokens: int,
     include_thoughts: bool = False,
     extra: Mapping[str, Any] | None = None,
-) -> Json:
+) -> JsonObject:
     """Return the body of the request; `extra` is laid over it (see `laid_over`)."""
     traits = traits_of(model)
     wishes = lacks.without(request.parameters)
@@ -57,7 +56,7 @@ def body_of(
     room = context_tokens - len(dumped(tools)) // CHARACTERS_PER_TOKEN
     items = fitted(prepared(request.messages, SIGNER), room)
     turns = _turns(request.messages, items, traits)
-    body: Json = {"contents": [_content(turn) for turn in turns.turns]}
+    body: JsonObject = {"contents": [_content(turn) for turn in turns.turns]}
     if turns.instructions:
         body["systemInstruction"] = {"parts": turns.instructions}
     if tools:
@@ -96,7 +95,7 @@ def _turns(messages: Sequence[Message], items: Sequence[Item], traits: Traits) -
 def _add_call(turns: Turns, exchange: Exchange, traits: Traits) -> None:
     call = exchange.call
     arguments = loads(call.arguments.encode())
-    part: Json = {"functionCall": {"name": call.name, "args": arguments, "id": call.id}}
+    part: JsonObject = {"functionCall": {"name": call.name, "args": arguments, "id": call.id}}
     response = {"name": call.name, **_response(exchange.result, traits), "id": call.id}
     first = turns.call(call.id, part, {"functionResponse": response})
     signature = signature_of(call, SIGNER)
@@ -104,7 +103,7 @@ def _add_call(turns: Turns, exchange: Exchange, traits: Traits) -> None:
         part["thoughtSignature"] = signature or UNSIGNED
 
 
-def _response(result: ResultMessage, traits: Traits) -> Json:
+def _response(result: ResultMessage, traits: Traits) -> JsonObject:
     """Return what came of a call, as an object: its own, or with the members Gemini knows."""
     if not result.result and result.error:
         return {"response": {"error": result.error}}
@@ -118,7 +117,7 @@ def _response(result: ResultMessage, traits: Traits) -> Json:
     return {"response": value if isinstance(value, dict) else {"output": blocks}}
 
 
-def _shown_response(blocks: Sequence[Json]) -> Json:
+def _shown_response(blocks: Sequence[JsonObject]) -> JsonObject:
     """Return a result with images; https://ai.google.dev/gemini-api/docs/function-calling."""
     words = "\n".join(block["text"] for block in blocks if block["type"] == "text")
     sources = [block["source"] for block in blocks if block["type"] == "image"]
@@ -129,16 +128,16 @@ def _shown_response(blocks: Sequence[Json]) -> Json:
     return {"response": {"output": words}, "parts": images}
 
 
-def _content(turn: Turn) -> Json:
+def _content(turn: Turn) -> JsonObject:
     return {"role": turn.speaker, "parts": turn.blocks}
 
 
-def _declarations(actions: Sequence[Action]) -> list[Json]:
+def _declarations(actions: Sequence[Action]) -> list[JsonObject]:
     """Return the actions a model may see; one without parameters is declared without."""
-    declarations: list[Json] = []
+    declarations: list[JsonObject] = []
     for tool in tools_of(actions):
         function = tool["function"]
-        declaration: Json = {"name": function["name"], "description": function["description"]}
+        declaration: JsonObject = {"name": function["name"], "description": function["description"]}
         schema = {name: part for name, part in function["parameters"].items() if name != "$schema"}
         if schema.get("properties") or set(schema) - {"type", "properties", "required"}:
             declaration["parametersJsonSchema"] = schema
@@ -146,7 +145,7 @@ def _declarations(actions: Sequence[Action]) -> list[Json]:
     return declarations
 
 
-def _choice(wishes: Parameters) -> Json | None:
+def _choice(wishes: Parameters) -> JsonObject | None:
     match wishes.tool_choice:
         case None:
             return None
@@ -158,8 +157,8 @@ def _choice(wishes: Parameters) -> Json | None:
             return {"mode": "ANY"}
 
 
-def _settings(wishes: Parameters, traits: Traits, include_thoughts: bool) -> Json:
-    settings: Json = {
+def _settings(wishes: Parameters, traits: Traits, include_thoughts: bool) -> JsonObject:
+    settings: JsonObject = {
         "temperature": wishes.temperature,
         "topP": wishes.top_p,
         "maxOutputTokens": wishes.max_tokens,
@@ -175,8 +174,8 @@ def _settings(wishes: Parameters, traits: Traits, include_thoughts: bool) -> Jso
     return {name: value for name, value in settings.items() if value is not None}
 
 
-def _thinking(wishes: Parameters, traits: Traits, include_thoughts: bool) -> Json:
-    thinking: Json = {"includeThoughts": True} if include_thoughts else {}
+def _thinking(wishes: Parameters, traits: Traits, include_thoughts: bool) -> JsonObject:
+    thinking: JsonObject = {"includeThoughts": True} if include_thoughts else {}
     if (effort := wishes.reasoning_effort) is not None:
         if traits.thinking == "budget":
             thinking["thinkingBudget"] = BUDGETS[effort]

@@ -4,8 +4,6 @@ https://ai.google.dev/api/generate-content#generatecontentresponse. Each chunk i
 with the parts that are new. Calls come whole; the stream ends without a last word.
 """
 
-from typing import Any
-
 import orjson
 
 from copilot_runtime.adapters.assembly import Assembly, ids_in
@@ -18,8 +16,7 @@ from copilot_runtime.errors import CopilotError
 from copilot_runtime.events import Event, Usage
 from copilot_runtime.interfaces import ChatRequest
 from copilot_runtime.jsontext import loads
-
-Json = dict[str, Any]
+from copilot_runtime.jsonvalue import JsonObject
 
 _STOPS = {"STOP": "stop", "MAX_TOKENS": "length", "CONTINUATION": "pause"}
 _FAILED = {
@@ -51,7 +48,7 @@ class Generation:
         self._calls = 0
         self._model = ""
         self._stop: str | None = None
-        self._usage: Json = {}
+        self._usage: JsonObject = {}
 
     def read(self, payloads: list[bytes]) -> list[Event]:
         """Return the events of a block of chunks."""
@@ -82,7 +79,7 @@ class Generation:
         except (AttributeError, IndexError, KeyError, TypeError, ValueError) as error:
             raise self._service.unreadable(payload) from error
 
-    def _take(self, chunk: Json) -> None:
+    def _take(self, chunk: JsonObject) -> None:
         if error := chunk.get("error"):
             raise failure_inside(self._service, error)
         if not self._begun:
@@ -103,7 +100,7 @@ class Generation:
         elif reason := (chunk.get("promptFeedback") or {}).get("blockReason"):
             raise _blocked(self._service, reason, chunk["promptFeedback"])
 
-    def _take_part(self, part: Json) -> None:
+    def _take_part(self, part: JsonObject) -> None:
         assembly = self._assembly
         text = part.get("text")
         if text:
@@ -120,7 +117,7 @@ class Generation:
         if part.get("thought") and (signature := part.get("thoughtSignature")):
             assembly.sign(signed(SIGNER, signature))
 
-    def _take_call(self, call: Json, signature: str | None) -> None:
+    def _take_call(self, call: JsonObject, signature: str | None) -> None:
         at = self._calls
         self._calls += 1
         arguments = orjson.dumps(call.get("args") or {}).decode()
@@ -140,12 +137,12 @@ class Generation:
         self._stop = "tool_calls" if self._calls and stop not in ("length", "pause") else stop
 
 
-def _blocked(service: Service, reason: str, feedback: Json) -> CopilotError:
+def _blocked(service: Service, reason: str, feedback: JsonObject) -> CopilotError:
     said = f"400 The prompt was blocked: {reason}. {feedback.get('blockReasonMessage') or ''}"
     return failed(service, said.rstrip(), 400, codes=["content_filter"])
 
 
-def _usage(model: str, counts: Json, stop: str | None) -> Usage:
+def _usage(model: str, counts: JsonObject, stop: str | None) -> Usage:
     thoughts = counts.get("thoughtsTokenCount") or 0
     of_tools = counts.get("toolUsePromptTokenCount") or 0
     return Usage(

@@ -24,12 +24,11 @@ from copilot_runtime.adapters.parallel_calls import answers_of
 from copilot_runtime.adapters.tools import chosen_tool, tools_of
 from copilot_runtime.interfaces import ChatRequest, Parameters
 from copilot_runtime.jsontext import loads
+from copilot_runtime.jsonvalue import JsonObject
 from copilot_runtime.messages import ImageMessage, Message, TextMessage
 
 if TYPE_CHECKING:
     from langchain_core.messages import BaseMessage
-
-Json = dict[str, Any]
 
 PROVIDER = "langchain"
 
@@ -56,7 +55,7 @@ class Asked:
     """
 
     messages: "Sequence[BaseMessage]"
-    tools: Sequence[Json]
+    tools: Sequence[JsonObject]
     parameters: Parameters
     thread_id: str
     run_id: str
@@ -82,7 +81,7 @@ def messages_for(items: Sequence[Item], messages: Sequence[Message]) -> "list[Ba
 
     said: list[BaseMessage] = []
     results: list[BaseMessage] = []  # of the calls in the last message
-    thoughts: list[Json] = []
+    thoughts: list[JsonObject] = []
     answers = answers_of(messages)
     answer = ""
     turn = last_turn(items)
@@ -130,7 +129,7 @@ def messages_for(items: Sequence[Item], messages: Sequence[Message]) -> "list[Ba
 def with_wishes(model: Any, wishes: Parameters, lacks: Lacks) -> Any:
     """Return a copy of the chat model that has the wishes in its fields."""
     known = cast("Mapping[str, Any]", getattr(type(model), "model_fields", {}))
-    changed: Json = {}
+    changed: JsonObject = {}
     for wish, names in FIELDS.items():
         value = getattr(wishes, wish)
         if value is None:
@@ -148,7 +147,7 @@ def bound_to(model: Any, asked: Asked, lacks: Lacks) -> Any:
     if not asked.tools or wishes.tool_choice == "none":
         return model
     takes = signature(model.bind_tools).parameters
-    options: Json = {}
+    options: JsonObject = {}
     if choice := choice_of(wishes):
         if "tool_choice" in takes:
             options["tool_choice"] = choice
@@ -177,7 +176,7 @@ def choice_of(wishes: Parameters) -> str | None:
             return choice
 
 
-def _content(message: TextMessage | ImageMessage, *, new: bool) -> str | list[Json]:
+def _content(message: TextMessage | ImageMessage, *, new: bool) -> str | list[JsonObject]:
     if isinstance(message, ImageMessage):
         parts = image_parts(message, _shown, new=new)
     else:
@@ -187,10 +186,10 @@ def _content(message: TextMessage | ImageMessage, *, new: bool) -> str | list[Js
     return [part if "type" in part else {"type": "text", **part} for part in parts]
 
 
-def _shown(media: Media) -> Json | str:
+def _shown(media: Media) -> JsonObject | str:
     """Return a standard content block, which each chat model translates for its provider."""
     kind = "file" if media.kind == "document" else media.kind
-    block: Json = {"type": kind}
+    block: JsonObject = {"type": kind}
     if media.id:
         block["file_id"] = media.id
     elif media.url:
@@ -210,7 +209,7 @@ _USUAL = {
 }
 
 
-def _thought(thought: Thought) -> Json:
+def _thought(thought: Thought) -> JsonObject:
     """Return the block as the model had sent it: see `_langchain_chunks`."""
-    block: Json = orjson.loads(thought.signature)
+    block: JsonObject = orjson.loads(thought.signature)
     return {**block, block.get("type", "reasoning"): thought.content}

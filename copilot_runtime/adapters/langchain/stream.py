@@ -15,8 +15,7 @@ from copilot_runtime.adapters.signatures import signed
 from copilot_runtime.events import Custom, Event, Usage
 from copilot_runtime.interfaces import ChatRequest
 from copilot_runtime.jsontext import whole
-
-Json = dict[str, Any]
+from copilot_runtime.jsonvalue import JsonObject
 
 STOP_REASONS = {
     "completed": "stop",
@@ -54,8 +53,8 @@ class Chunks:
             names=[action.name for action in request.actions],
         )
         self._begun = False
-        self._thought: tuple[Any, Json] | None = None  # index, and what is kept of the block
-        self._usage: Json = {}
+        self._thought: tuple[Any, JsonObject] | None = None  # index, and what is kept of the block
+        self._usage: JsonObject = {}
         self._model = service.model
         self._stop: str | None = None
 
@@ -138,7 +137,7 @@ class Chunks:
         self._count(chunk.usage_metadata or {})
         self._finish(chunk.response_metadata)
 
-    def _take_block(self, block: str | Json) -> None:
+    def _take_block(self, block: str | JsonObject) -> None:
         if isinstance(block, str):
             self._take_text(block)
         elif block.get("type") in ("text", "output_text"):
@@ -146,7 +145,7 @@ class Chunks:
         elif block.get("type") in _THOUGHTS:
             self._take_thought(block)
 
-    def _take_thought(self, block: Json) -> None:
+    def _take_thought(self, block: JsonObject) -> None:
         index = block.get("index")
         if self._thought is None or self._thought[0] != index:
             self._end_thought()
@@ -170,10 +169,10 @@ class Chunks:
             self._assembly.sign(signed(PROVIDER, orjson.dumps(kept, default=str).decode()))
         self._assembly.end_block()
 
-    def _count(self, usage: Json) -> None:
+    def _count(self, usage: JsonObject) -> None:
         """Add counts: those of all chunks together are those of the answer."""
-        into: Json = usage.get("input_token_details") or {}
-        out: Json = usage.get("output_token_details") or {}
+        into: JsonObject = usage.get("input_token_details") or {}
+        out: JsonObject = usage.get("output_token_details") or {}
         counts = {
             "input_tokens": usage.get("input_tokens"),
             "output_tokens": usage.get("output_tokens"),
@@ -184,7 +183,7 @@ class Chunks:
             if count:
                 self._usage[name] = self._usage.get(name, 0) + count
 
-    def _finish(self, metadata: Json) -> None:
+    def _finish(self, metadata: JsonObject) -> None:
         self._model = metadata.get("model_name") or metadata.get("model") or self._model
         for name in _REASONS:
             if isinstance(reason := metadata.get(name), str) and reason:

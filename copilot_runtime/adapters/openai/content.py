@@ -1,13 +1,10 @@
 """Messages with attachments, as OpenAI's chat completions API wants them."""
 
-from typing import Any
-
 from copilot_runtime.adapters.attachments import Show, has_media, image_parts, parts_of, typed
 from copilot_runtime.adapters.capabilities import Lacks
 from copilot_runtime.adapters.media import Media, text_in
+from copilot_runtime.jsonvalue import JsonObject
 from copilot_runtime.messages import ImageMessage, TextMessage
-
-Json = dict[str, Any]
 
 _API = "OpenAI's chat completions API"
 _AUDIO = {
@@ -20,7 +17,9 @@ _AUDIO = {
 }
 
 
-def content_of(message: TextMessage | ImageMessage, lacks: Lacks, *, new: bool) -> str | list[Json]:
+def content_of(
+    message: TextMessage | ImageMessage, lacks: Lacks, *, new: bool
+) -> str | list[JsonObject]:
     """Return the content of a message. `new` says that it is what the person sent just now.
 
     Raises `Misuse` for a new attachment that the API does not take.
@@ -30,10 +29,10 @@ def content_of(message: TextMessage | ImageMessage, lacks: Lacks, *, new: bool) 
 
 def content_with(
     message: TextMessage | ImageMessage, show: Show, text: str, lacks: Lacks, *, new: bool
-) -> str | list[Json]:
+) -> str | list[JsonObject]:
     """Return the content with the parts of one of OpenAI's APIs, which calls a text `text`."""
 
-    def shown(media: Media) -> Json | str:
+    def shown(media: Media) -> JsonObject | str:
         return _lacked(media, lacks) or show(media)
 
     if isinstance(message, ImageMessage):
@@ -52,7 +51,7 @@ def _lacked(media: Media, lacks: Lacks) -> str | None:
             return None
 
 
-def _shown(media: Media) -> Json | str:
+def _shown(media: Media) -> JsonObject | str:
     """Return the part of the content, or why there is none."""
     match media.kind:
         case "image":
@@ -65,14 +64,14 @@ def _shown(media: Media) -> Json | str:
             return f"{_API} takes no video"
 
 
-def _image(media: Media) -> Json | str:
+def _image(media: Media) -> JsonObject | str:
     if media.id:
         return {"type": "file", "file": {"file_id": media.id}}
     url = media.url or _data_url(media, "image/png")
     return {"type": "image_url", "image_url": {"url": url}}
 
 
-def _audio(media: Media) -> Json | str:
+def _audio(media: Media) -> JsonObject | str:
     if not media.data:
         return f"{_API} takes audio only with its content, not by an address or an id"
     format = _AUDIO.get(media.mime_type or "audio/wav")
@@ -81,7 +80,7 @@ def _audio(media: Media) -> Json | str:
     return {"type": "input_audio", "input_audio": {"data": media.data, "format": format}}
 
 
-def _document(media: Media) -> Json | str:
+def _document(media: Media) -> JsonObject | str:
     if media.id:
         return {"type": "file", "file": {"file_id": media.id}}
     if media.url:

@@ -21,13 +21,12 @@ from copilot_runtime.adapters.openai.content import content_of
 from copilot_runtime.adapters.tools import chosen_tool, tools_of
 from copilot_runtime.adapters.turns import GO_ON
 from copilot_runtime.interfaces import ChatRequest, Parameters
+from copilot_runtime.jsonvalue import JsonObject
 from copilot_runtime.messages import ImageMessage, TextMessage
-
-Json = dict[str, Any]
 
 _LONGEST_ID = 40
 _HEARD = "OK."
-_GOES_ON: Json = {"role": "user", "content": GO_ON}
+_GOES_ON: JsonObject = {"role": "user", "content": GO_ON}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,13 +50,13 @@ class Habits:
     """What the model does not take, besides what the service does not: wish → why."""
 
 
-def body_of(request: ChatRequest, model: str, habits: Habits, lacks: Lacks) -> Json:
+def body_of(request: ChatRequest, model: str, habits: Habits, lacks: Lacks) -> JsonObject:
     """Return the body of the request. Its keys come in the order of the Node runtime."""
     wishes = wishes_of(request, habits, lacks)
     silent = habits.takes_no_choice and wishes.tool_choice == "none"
     tools = [] if silent else tools_of(request.actions)
     items = items_of(request, habits, tools)
-    body: Json = {"model": model, "stream": True, "messages": _messages(items, habits, lacks)}
+    body: JsonObject = {"model": model, "stream": True, "messages": _messages(items, habits, lacks)}
     if habits.include_usage:
         body["stream_options"] = {"include_usage": True}
     if tools:
@@ -95,7 +94,7 @@ def wishes_of(request: ChatRequest, habits: Habits, lacks: Lacks) -> Parameters:
     return lacks.without(lacks.without(wishes), habits.lacking)
 
 
-def items_of(request: ChatRequest, habits: Habits, tools: Sequence[Json]) -> list[Item]:
+def items_of(request: ChatRequest, habits: Habits, tools: Sequence[JsonObject]) -> list[Item]:
     """Return as much of the conversation as fits beside the tools."""
     room = habits.context_tokens - len(dumped(tools)) // CHARACTERS_PER_TOKEN
     return fitted(prepared(request.messages, habits.thoughts_of), room)
@@ -108,20 +107,20 @@ def tool_choice_of(wishes: Parameters, habits: Habits) -> str | None:
     return None if wishes.tool_choice == "function" else wishes.tool_choice
 
 
-def schema_of(wishes: Parameters) -> Json:
+def schema_of(wishes: Parameters) -> JsonObject:
     """Return name, schema and whether OpenAI can hold the model to every letter of it."""
     schema = wishes.response_schema or {}
     name = re.sub(r"[^a-zA-Z0-9_-]", "_", wishes.response_name or "answer")[:64]
-    named: Json = {"name": name or "answer", "schema": schema}
+    named: JsonObject = {"name": name or "answer", "schema": schema}
     return {**named, "strict": True} if _is_strict(schema) else named
 
 
-def _messages(items: Sequence[Item], habits: Habits, lacks: Lacks) -> list[Json]:
+def _messages(items: Sequence[Item], habits: Habits, lacks: Lacks) -> list[JsonObject]:
     """Each call is a message of its own, right before its result, as the Node runtime sends it.
 
     That is valid for every provider, and a history cut anywhere stays valid.
     """
-    messages: list[Json] = []
+    messages: list[JsonObject] = []
     turn = last_turn(items)
     thought = ""
     for at, item in enumerate(items):
@@ -145,14 +144,14 @@ def _messages(items: Sequence[Item], habits: Habits, lacks: Lacks) -> list[Json]
     return _in_strict_order(messages) if habits.strict_order else messages
 
 
-def _in_strict_order(messages: Sequence[Json]) -> list[Json]:
+def _in_strict_order(messages: Sequence[JsonObject]) -> list[JsonObject]:
     """Return the messages with instructions first, an answer to each result, and the user last.
 
     Instructions after the last word of the model become the user's: it is to follow them now.
     """
-    ordered: list[Json] = []
-    instructions: list[Json] = []
-    closing: list[Json] = []
+    ordered: list[JsonObject] = []
+    instructions: list[JsonObject] = []
+    closing: list[JsonObject] = []
     for message in messages:
         if message["role"] in ("system", "developer"):
             closing.append(message)
@@ -168,7 +167,7 @@ def _in_strict_order(messages: Sequence[Json]) -> list[Json]:
     return [*instructions, *closing, *(ordered or [_GOES_ON])]
 
 
-def _exchange(exchange: Exchange, id_length: int | None) -> list[Json]:
+def _exchange(exchange: Exchange, id_length: int | None) -> list[JsonObject]:
     call, id = exchange.call, call_id_of(exchange, id_length)
     function = {"name": call.name, "arguments": call.arguments}
     tool_call = {"id": id, "type": "function", "function": function}

@@ -12,7 +12,7 @@ from urllib.parse import urlsplit
 from copilot_runtime.agents.langgraph.client import LangGraphServer
 from copilot_runtime.agents.langgraph.errors import strange
 from copilot_runtime.agents.langgraph.interrupts import answer, interrupts_in
-from copilot_runtime.agents.langgraph.messages import Json, encode, ids_of, plain, remembered
+from copilot_runtime.agents.langgraph.messages import encode, ids_of, plain, remembered
 from copilot_runtime.agents.langgraph.request import (
     STREAMED,
     Assistant,
@@ -44,6 +44,7 @@ from copilot_runtime.interfaces import (
     private_thread_id,
 )
 from copilot_runtime.jsontext import loads
+from copilot_runtime.jsonvalue import JsonObject, as_object
 
 logger = logging.getLogger(__name__)
 
@@ -163,14 +164,14 @@ class LangGraphAgent:
         return _Thread(id, headers, assistant, _values(state), interrupts_in(state or {}))
 
     async def _body(
-        self, run: RunInput, thread: "_Thread", client: Sequence[Json]
+        self, run: RunInput, thread: "_Thread", client: Sequence[JsonObject]
     ) -> dict[str, Any] | None:
         """Return what to ask for, None while the thread waits for an answer."""
         page = run.agents.get(run.agent or DEFAULT_AGENT, AgentInput())
         messages = plain(thread.before.get("messages"))
         sync = edited(client, messages)
         if run.resume:
-            asked: Json = {"command": {"resume": answer(run.resume, thread.waiting)}}
+            asked: JsonObject = {"command": {"resume": answer(run.resume, thread.waiting)}}
         elif thread.waiting and sync is None:
             return None
         else:
@@ -189,7 +190,7 @@ class LangGraphAgent:
         }
 
     async def _synced(
-        self, thread: "_Thread", client: Sequence[Json], messages: Sequence[Json]
+        self, thread: "_Thread", client: Sequence[JsonObject], messages: Sequence[JsonObject]
     ) -> Sync:
         sync = synced(client, messages)
         left = [] if sync.back_to is not None else left_open(messages, sync.messages)
@@ -197,13 +198,13 @@ class LangGraphAgent:
             return Sync([*left, *sync.messages])
         return sync
 
-    async def _input(self, run: RunInput, thread: "_Thread", state: Any, sync: Sync) -> Json:
+    async def _input(self, run: RunInput, thread: "_Thread", state: Any, sync: Sync) -> JsonObject:
         """Return the graph's input; with `back_to`, to the state before that message."""
         if sync.back_to is None:
             given = input_of(run, thread.assistant, state, sync.messages, thread.before)
             return {"input": given}
         # what the page remembers is of the time after that message
-        asked: Json = {"input": input_of(run, thread.assistant, {}, sync.messages, {})}
+        asked: JsonObject = {"input": input_of(run, thread.assistant, {}, sync.messages, {})}
         async with aclosing(self._server.history(thread.id, thread.headers)) as states:
             async for earlier in states:
                 if sync.back_to not in ids_of(plain(_values(earlier).get("messages"))):
@@ -261,10 +262,10 @@ class _Thread:
     id: str
     headers: Mapping[str, str]
     assistant: Assistant
-    before: Json
+    before: JsonObject
     waiting: Sequence[Interrupt]
 
 
-def _values(state: Mapping[str, Any] | None) -> Json:
+def _values(state: Mapping[str, Any] | None) -> JsonObject:
     values = (state or {}).get("values")
-    return values if isinstance(values, dict) else {}
+    return as_object(values)

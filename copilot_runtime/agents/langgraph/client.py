@@ -17,11 +17,11 @@ from copilot_runtime.errors import (
     NotFound,
     RunStalled,
 )
+from copilot_runtime.jsonvalue import JsonObject, as_object, as_objects, get_object
 
 if TYPE_CHECKING:
     from langgraph_sdk.client import LangGraphClient
 
-Json = dict[str, Any]
 Headers = Mapping[str, str]
 
 _ASSISTANTS = 100
@@ -57,8 +57,8 @@ class LangGraphServer:
         ids = [
             assistant["assistant_id"]
             # the server makes one for each graph; others are variants that somebody has set up
-            for assistant in sorted(found, key=_is_made_by_hand)
-            if isinstance(assistant, dict) and isinstance(assistant.get("assistant_id"), str)
+            for assistant in sorted(as_objects(found), key=_is_made_by_hand)
+            if isinstance(assistant.get("assistant_id"), str)
         ]
         if not ids:
             raise NotFound(
@@ -68,7 +68,7 @@ class LangGraphServer:
             )
         return await self._with_keys(ids[0], headers)
 
-    async def thread(self, thread_id: str, headers: Headers) -> tuple[str, Json | None]:
+    async def thread(self, thread_id: str, headers: Headers) -> tuple[str, JsonObject | None]:
         """Return what the server calls a thread, and its state, if there is such a thread."""
         name, *others = ids_for(thread_id)
         if not others:
@@ -82,7 +82,7 @@ class LangGraphServer:
                 self._wants_uuids = True
         return made, await self._state(made, headers)
 
-    async def history(self, thread_id: str, headers: Headers) -> AsyncGenerator[Json, None]:
+    async def history(self, thread_id: str, headers: Headers) -> AsyncGenerator[JsonObject, None]:
         """Yield the states a thread has had, the last one first."""
         before: Any = None
         while True:
@@ -99,7 +99,7 @@ class LangGraphServer:
                 return
             before = page[-1]["checkpoint"]
 
-    async def create_thread(self, thread_id: str, metadata: Json, headers: Headers) -> None:
+    async def create_thread(self, thread_id: str, metadata: JsonObject, headers: Headers) -> None:
         """Make a thread, unless it is there."""
         threads = self._client().threads
         await self._ask(
@@ -111,12 +111,12 @@ class LangGraphServer:
     async def is_busy(self, thread_id: str, headers: Headers) -> bool:
         """Say whether a run goes on in a thread."""
         thread = await self._ask(self._client().threads.get(thread_id, headers=headers))
-        return isinstance(thread, dict) and thread.get("status") == "busy"
+        return as_object(thread).get("status") == "busy"
 
     async def status(self, thread_id: str, run_id: str, headers: Headers) -> str:
         """Return what became of a run: `pending`, `running`, `success`, `error` …"""
         run = await self._ask(self._client().runs.get(thread_id, run_id, headers=headers))
-        return str(run.get("status", "")) if isinstance(run, dict) else ""
+        return str(as_object(run).get("status", ""))
 
     async def cancel(self, thread_id: str, run_id: str, headers: Headers) -> None:
         """Stop a run; return once it has stopped."""
@@ -128,7 +128,7 @@ class LangGraphServer:
         if client := self._clients.pop(asyncio.get_running_loop(), None):
             await client.aclose()
 
-    async def _state(self, thread_id: str, headers: Headers) -> Json | None:
+    async def _state(self, thread_id: str, headers: Headers) -> JsonObject | None:
         try:
             state = await self._ask(self._client().threads.get_state(thread_id, headers=headers))
         except NotFound:
@@ -188,8 +188,7 @@ class LangGraphServer:
 
 
 def _keys(schemas: Any, name: str) -> frozenset[str] | None:
-    schema = schemas.get(name) if isinstance(schemas, dict) else None
-    properties = schema.get("properties") if isinstance(schema, dict) else None
+    properties = get_object(schemas, name).get("properties")
     return frozenset(properties) if isinstance(properties, dict) else None
 
 
@@ -207,8 +206,7 @@ def _status(error: BaseException | None) -> int | None:
 
 
 def _is_made_by_hand(assistant: Any) -> bool:
-    metadata = assistant.get("metadata") if isinstance(assistant, dict) else None
-    return not isinstance(metadata, dict) or metadata.get("created_by") != "system"
+    return get_object(assistant, "metadata").get("created_by") != "system"
 
 
 def _is_uuid(text: str) -> bool:

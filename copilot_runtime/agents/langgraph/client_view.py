@@ -3,7 +3,6 @@
 from collections.abc import Iterable, Sequence
 
 from copilot_runtime.agents.langgraph.messages import (
-    Json,
     arguments_of,
     calls_of,
     ids_of,
@@ -17,12 +16,13 @@ from copilot_runtime.events import (
     TextMessageContent,
     TextMessageStart,
 )
+from copilot_runtime.jsonvalue import JsonObject
 
 
 class Page:
     """Follows what a run tells a page that showed the messages of `client` before."""
 
-    def __init__(self, client: Sequence[Json]) -> None:
+    def __init__(self, client: Sequence[JsonObject]) -> None:
         shown = {message["id"]: message for message in client}
         self._texts = {id: [text_of(shown[id].get("content"))] for id in ids_of(client)}
         self._calls = {
@@ -47,18 +47,18 @@ class Page:
                 case _:
                     pass
 
-    def shows(self, messages: Sequence[Json]) -> bool:
+    def shows(self, messages: Sequence[JsonObject]) -> bool:
         """Say whether these are on the page, in this order: a node may rewrite what was said."""
         return ids_of(messages) == [*self._texts] and all(map(self._shows, messages))
 
-    def _shows(self, message: Json) -> bool:
+    def _shows(self, message: JsonObject) -> bool:
         texts = self._texts.get(message["id"])
         is_same = texts is None or "".join(texts) == text_of(message.get("content"))
         return is_same and all(
             self._arguments(call["id"]) in (None, call["args"]) for call in calls_of(message)
         )
 
-    def _arguments(self, call_id: str) -> Json | None:
+    def _arguments(self, call_id: str) -> JsonObject | None:
         match self._calls.get(call_id):
             case None:
                 return None

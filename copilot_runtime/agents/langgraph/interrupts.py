@@ -9,6 +9,7 @@ from copilot_runtime.errors import Misuse
 from copilot_runtime.events import Interrupt
 from copilot_runtime.interfaces import Resume
 from copilot_runtime.jsontext import dumps, loads
+from copilot_runtime.jsonvalue import as_object, as_objects, as_optional_text
 from copilot_runtime.messages import new_id
 
 _REASON = "langgraph:interrupt"
@@ -19,11 +20,9 @@ _ID = re.compile(r"[0-9a-f]{32}")
 
 def interrupts_in(state: Mapping[str, Any]) -> list[Interrupt]:
     """Return the questions that a thread waits with."""
-    tasks = state.get("tasks")
     return read(
         question
-        for task in (tasks if isinstance(tasks, list) else ())
-        if isinstance(task, dict)
+        for task in as_objects(state.get("tasks"))
         for question in task.get("interrupts") or ()
     )
 
@@ -56,31 +55,30 @@ def answer(resumes: Sequence[Resume], waiting: Sequence[Interrupt]) -> Any:
 
 def _interrupt(question: Mapping[str, Any]) -> Interrupt:
     raw = question.get("value")
-    fields: Mapping[str, Any] = raw if isinstance(raw, dict) else {}
+    fields: Mapping[str, Any] = as_object(raw)
     id = question.get("id") or question.get("interrupt_id")
     value, messages = raw, []
     if _VALUE in fields:
         value = fields[_VALUE]
         messages = decode(
             # the message of an action has none
-            [{**said, "id": said.get("id") or new_id()} for said in _dicts(fields.get(_MESSAGES))]
+            [
+                {**said, "id": said.get("id") or new_id()}
+                for said in as_objects(fields.get(_MESSAGES))
+            ]
         )
     schema = fields.get("responseSchema", fields.get("response_schema"))
     return Interrupt(
         interrupt_id=id if isinstance(id, str) else new_id(),
         value=value,
         messages=messages,
-        reason=_text(fields.get("reason")) or _REASON,
-        message=value if isinstance(value, str) else _text(fields.get("message")),
-        call_id=_text(fields.get("toolCallId", fields.get("tool_call_id"))),
+        reason=as_optional_text(fields.get("reason")) or _REASON,
+        message=value if isinstance(value, str) else as_optional_text(fields.get("message")),
+        call_id=as_optional_text(fields.get("toolCallId", fields.get("tool_call_id"))),
         response_schema=schema if isinstance(schema, dict) else None,
-        expires_at=_text(fields.get("expiresAt", fields.get("expires_at"))),
+        expires_at=as_optional_text(fields.get("expiresAt", fields.get("expires_at"))),
         metadata={"langgraph": {"raw": raw}},
     )
-
-
-def _dicts(items: Any) -> list[dict[str, Any]]:
-    return [item for item in items if isinstance(item, dict)] if isinstance(items, list) else []
 
 
 def _asked(resume: Resume, waiting: Sequence[Interrupt]) -> Interrupt:
@@ -113,7 +111,3 @@ def _value(resume: Resume, question: Interrupt) -> Any:
         return loads(value.encode(errors="replace"))
     except ValueError:
         return value
-
-
-def _text(value: Any) -> str | None:
-    return value if isinstance(value, str) else None

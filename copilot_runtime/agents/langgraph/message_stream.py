@@ -5,7 +5,6 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from copilot_runtime.agents.langgraph.messages import (
-    Json,
     calls_of,
     text_of,
     unpacked,
@@ -25,6 +24,7 @@ from copilot_runtime.events import (
     Usage,
 )
 from copilot_runtime.jsontext import dumps
+from copilot_runtime.jsonvalue import JsonObject, as_list, as_object, as_optional_text
 
 
 @dataclass(slots=True)
@@ -49,8 +49,8 @@ class Speech:
 
     def chunk(self, event: Mapping[str, Any]) -> list[Event]:
         """Return what a piece of a model's answer says (`on_chat_model_stream`)."""
-        data, metadata = event.get("data"), _object(event.get("metadata"))
-        chunk = unpacked(_object(data).get("chunk"))
+        data, metadata = event.get("data"), as_object(event.get("metadata"))
+        chunk = unpacked(as_object(data).get("chunk"))
         message = self._message(str(event.get("run_id")), chunk.get("id"))
         told: list[Event] = []
         self.said.add(message.id)
@@ -58,21 +58,24 @@ class Speech:
             told += self._think(message, chunk)
             told += self._say(message, text_of(chunk.get("content")))
         calls = chunk.get("tool_call_chunks")
-        for piece in calls if isinstance(calls, list) else ():
-            told += self._call(message, _object(piece), _wants(metadata, "emit-tool-calls"))
+        for piece in as_list(calls):
+            told += self._call(message, as_object(piece), _wants(metadata, "emit-tool-calls"))
         return told
 
     def end(self, event: Mapping[str, Any]) -> list[Event]:
         """Close what a model has left open, and count what it cost (`on_chat_model_end`)."""
         messages = self._open.pop(str(event.get("run_id")), {})
         told = [event for message in messages.values() for event in _closed(message)]
-        output, metadata = unpacked(_object(event.get("data")).get("output")), event.get("metadata")
-        self._hide(output, _object(metadata))
+        output, metadata = (
+            unpacked(as_object(event.get("data")).get("output")),
+            event.get("metadata"),
+        )
+        self._hide(output, as_object(metadata))
         if isinstance(counted := output.get("usage_metadata"), dict):
-            told.append(_usage(counted, output, _object(metadata)))
+            told.append(_usage(counted, output, as_object(metadata)))
         return told
 
-    def whole(self, message: Json) -> list[Event]:
+    def whole(self, message: JsonObject) -> list[Event]:
         """Say a message that no model has streamed, as it stands in the state."""
         id, told = message["id"], list[Event]()
         text = text_of(message.get("content"))
@@ -121,7 +124,7 @@ class Speech:
             messages[id] = _Message(id)
         return messages[id]
 
-    def _hide(self, output: Json, metadata: Json) -> None:
+    def _hide(self, output: JsonObject, metadata: JsonObject) -> None:
         """Note what is not to be told of an answer, which may not have come in pieces."""
         if _wants(metadata, "emit-messages") is False and isinstance(id := output.get("id"), str):
             self.said.add(id)
@@ -139,7 +142,7 @@ class Speech:
             yield TextMessageStart(message_id=message.id)
         yield TextMessageContent(message_id=message.id, content=text)
 
-    def _think(self, message: _Message, chunk: Json) -> Iterable[Event]:
+    def _think(self, message: _Message, chunk: JsonObject) -> Iterable[Event]:
         for thought, signature in _thoughts(chunk):
             if not message.thought and not message.text:
                 message.thought = True
@@ -149,7 +152,7 @@ class Speech:
             if signature and message.thought:
                 yield ReasoningSignature(entity_id=_thought_id(message), value=signature)
 
-    def _call(self, message: _Message, piece: Json, wanted: Any) -> Iterable[Event]:
+    def _call(self, message: _Message, piece: JsonObject, wanted: Any) -> Iterable[Event]:
         id, name, place = piece.get("id"), piece.get("name"), piece.get("index")
         if isinstance(id, str) and id and isinstance(name, str) and name:
             if id not in self.said:
@@ -196,10 +199,10 @@ def _thought_id(message: _Message) -> str:
     return f"thought-{message.id}"
 
 
-def _thoughts(chunk: Json) -> Iterable[tuple[str, str]]:
+def _thoughts(chunk: JsonObject) -> Iterable[tuple[str, str]]:
     """Yield thoughts and their signatures, in the many forms that LangChain passes on."""
     content = chunk.get("content")
-    for block in content if isinstance(content, list) else ():
+    for block in as_list(content):
         match block:
             case {"type": "thinking"}:
                 yield str(block.get("thinking") or ""), str(block.get("signature") or "")
@@ -208,20 +211,20 @@ def _thoughts(chunk: Json) -> Iterable[tuple[str, str]]:
             case {"type": "reasoning", "reasoning": str(thought)}:
                 yield thought, ""
             case {"type": "reasoning", "summary": [*parts]}:
-                yield "".join(str(_object(part).get("text") or "") for part in parts), ""
+                yield "".join(str(as_object(part).get("text") or "") for part in parts), ""
             case _:
                 pass
-    further = _object(chunk.get("additional_kwargs"))
+    further = as_object(chunk.get("additional_kwargs"))
     if isinstance(thought := further.get("reasoning_content"), str) and thought:
         yield thought, ""
-    summary = _object(further.get("reasoning")).get("summary")
-    for part in summary if isinstance(summary, list) else ():
-        yield str(_object(part).get("text") or ""), ""
+    summary = as_object(further.get("reasoning")).get("summary")
+    for part in as_list(summary):
+        yield str(as_object(part).get("text") or ""), ""
 
 
-def _usage(counted: Json, output: Json, metadata: Json) -> Usage:
-    response = _object(output.get("response_metadata"))
-    read, written = (_object(counted.get(f"{way}_token_details")) for way in ("input", "output"))
+def _usage(counted: JsonObject, output: JsonObject, metadata: JsonObject) -> Usage:
+    response = as_object(output.get("response_metadata"))
+    read, written = (as_object(counted.get(f"{way}_token_details")) for way in ("input", "output"))
     model = metadata.get("ls_model_name") or response.get("model_name") or response.get("model")
     reason = response.get("finish_reason") or response.get("stop_reason")
     return Usage(
@@ -232,13 +235,9 @@ def _usage(counted: Json, output: Json, metadata: Json) -> Usage:
         cached_tokens=_count(read.get("cache_read")),
         cache_write_tokens=_count(read.get("cache_creation")),
         reasoning_tokens=_count(written.get("reasoning")),
-        stop_reason=reason if isinstance(reason, str) else None,
+        stop_reason=as_optional_text(reason),
     )
 
 
 def _count(value: Any) -> int:
     return value if isinstance(value, int) else 0
-
-
-def _object(value: Any) -> Json:
-    return value if isinstance(value, dict) else {}

@@ -9,6 +9,7 @@ from uuid import UUID, uuid5
 from copilot_runtime.agents.copilotkit_form import encode_messages as encode_for_v1
 from copilot_runtime.agui.messages import encode_messages
 from copilot_runtime.jsontext import dumps, loads
+from copilot_runtime.jsonvalue import JsonObject, as_list, as_object, as_objects, to_text
 from copilot_runtime.messages import (
     ActionExecutionMessage,
     MediaPart,
@@ -19,8 +20,6 @@ from copilot_runtime.messages import (
     TextPart,
 )
 
-Json = dict[str, Any]
-
 _TYPES = {"user": "human", "system": "system", "developer": "system"}
 _ROLES = {"human": "user", "HumanMessage": "user", "system": "system", "SystemMessage": "system"}
 _BLOCKS = {"image": "image", "audio": "audio", "video": "video"}
@@ -30,7 +29,7 @@ _KINDS = ("human", "ai", "tool", "system")
 _UNNAMED = UUID("3b0f8a52-9d3e-4c1b-8a35-6a2f6f1b7c90")
 
 
-def encode(messages: Sequence[Message]) -> list[Json]:
+def encode(messages: Sequence[Message]) -> list[JsonObject]:
     """Return what LangChain has words for: texts, with their media and calls, and results."""
     names = {m.id: m.name for m in messages if isinstance(m, ActionExecutionMessage)}
     return [said for one in encode_messages(messages) if (said := _encoded(one, names)) is not None]
@@ -67,9 +66,9 @@ def decode(messages: Any) -> list[Message]:
     return decoded
 
 
-def remembered(messages: Any) -> list[Json]:
+def remembered(messages: Any) -> list[JsonObject]:
     """Return a thread's messages as CopilotKit's runtime for Node writes them, to the letter."""
-    told: list[Json] = []
+    told: list[JsonObject] = []
     for message in encode_for_v1(decode(messages)):
         if "content" in message:
             id, role = message["id"], message["role"]
@@ -80,14 +79,14 @@ def remembered(messages: Any) -> list[Json]:
     return told
 
 
-def plain(messages: Any) -> list[Json]:
+def plain(messages: Any) -> list[JsonObject]:
     """Return the messages among these, free of LangChain's own packaging, each with an id.
 
     A state that just lists its messages gives them none; then it is made of what they say.
     """
-    found = [unpacked(message) for message in messages] if isinstance(messages, list) else []
+    found = [unpacked(message) for message in as_list(messages)]
     told: Counter[bytes] = Counter()
-    named: list[Json] = []
+    named: list[JsonObject] = []
     for message in found:
         if not isinstance(message.get("id"), str):
             if kind_of(message) not in _KINDS:
@@ -99,7 +98,7 @@ def plain(messages: Any) -> list[Json]:
     return named
 
 
-def unpacked(message: Any) -> Json:
+def unpacked(message: Any) -> JsonObject:
     """Return a message's fields, also of one that JavaScript has written as a constructor."""
     if not isinstance(message, dict):
         return {}
@@ -116,15 +115,13 @@ def kind_of(message: Mapping[str, Any]) -> str:
     return kind.removesuffix("Chunk").removesuffix("Message").lower() or kind
 
 
-def calls_of(message: Mapping[str, Any]) -> list[Json]:
+def calls_of(message: Mapping[str, Any]) -> list[JsonObject]:
     """Return the calls of a message that can be told apart, their arguments as an object."""
     calls = message.get("tool_calls")
     return [
         {**call, "args": arguments_of(call.get("args"))}
-        for call in (calls if isinstance(calls, list) else ())
-        if isinstance(call, dict)
-        and isinstance(call.get("id"), str)
-        and isinstance(call.get("name"), str)
+        for call in as_objects(calls)
+        if isinstance(call.get("id"), str) and isinstance(call.get("name"), str)
     ]
 
 
@@ -134,7 +131,7 @@ def text_of(content: Any) -> str:
         return content
     if isinstance(content, list):
         return "".join(_block_text(block) for block in content)
-    return "" if content is None else dumps(content).decode()
+    return "" if content is None else to_text(content)
 
 
 def arguments_of(value: Any) -> Any:
@@ -144,10 +141,10 @@ def arguments_of(value: Any) -> Any:
             value = loads(value.encode(errors="replace"))
         except ValueError:
             return {}
-    return value if isinstance(value, dict) else {}
+    return as_object(value)
 
 
-def interrupted(call: Mapping[str, Any]) -> Json:
+def interrupted(call: Mapping[str, Any]) -> JsonObject:
     """Return what stands for the result of a call that has none, in the words of LangGraph."""
     id, name = call["id"], call["name"]
     said = f"Tool call {name!r} with id {id!r} was interrupted before completion."
@@ -168,7 +165,7 @@ def _block_text(block: Any) -> str:
     return ""
 
 
-def _encoded(message: Mapping[str, Any], names: Mapping[str, str]) -> Json | None:
+def _encoded(message: Mapping[str, Any], names: Mapping[str, str]) -> JsonObject | None:
     id, content = message["id"], message.get("content", "")
     match message["role"]:
         case "assistant":
@@ -188,13 +185,13 @@ def _encoded(message: Mapping[str, Any], names: Mapping[str, str]) -> Json | Non
             return None
 
 
-def _call(call: Mapping[str, Any]) -> Json:
+def _call(call: Mapping[str, Any]) -> JsonObject:
     function = call["function"]
     arguments = arguments_of(function["arguments"])
     return {"id": call["id"], "name": function["name"], "args": arguments, "type": "tool_call"}
 
 
-def _block(part: Mapping[str, Any]) -> Json | None:
+def _block(part: Mapping[str, Any]) -> JsonObject | None:
     """Return a part of AG-UI as a content block; a provider's own id means nothing elsewhere."""
     if part["type"] == "text":
         return {"type": "text", "text": part["text"]}

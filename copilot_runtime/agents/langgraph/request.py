@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from typing import Any
 from uuid import UUID, uuid5
 
-from copilot_runtime.agents.langgraph.messages import Json
 from copilot_runtime.interfaces import Caller, RunInput
+from copilot_runtime.jsonvalue import JsonObject, as_object
 
 _PLUMBING = frozenset({"messages", "copilotkit", "tools", "ag-ui", "__interrupt__"})
 """Keys of a state that are no business of the page."""
@@ -63,7 +63,7 @@ def headers_of(
     return {**headers, **ours}
 
 
-def visible(state: Mapping[str, Any], keys: Collection[str] | None = None) -> Json:
+def visible(state: Mapping[str, Any], keys: Collection[str] | None = None) -> JsonObject:
     """Return what a page may see of a state: what the graph puts out, without the plumbing."""
     return {
         key: value
@@ -76,15 +76,15 @@ def input_of(
     run: RunInput,
     assistant: Assistant,
     state: Any,
-    messages: Sequence[Json],
+    messages: Sequence[JsonObject],
     before: Mapping[str, Any],
-) -> Json:
+) -> JsonObject:
     """Return the input of a graph: messages, actions, context, and what the page has changed.
 
     The state goes there and back with each request. Only what differs is sent: a graph that adds
     what it gets to what it has would add it again each time.
     """
-    given = state if isinstance(state, dict) else {}
+    given = as_object(state)
     own = visible(given)
     changed = {key: v for key, v in own.items() if key not in before or before[key] != v}
     tools = [
@@ -92,7 +92,7 @@ def input_of(
         for a in {action.name: action for action in reversed(run.actions)}.values()
     ][::-1]
     context = [{"description": item.description, "value": item.value} for item in run.context]
-    asked: Json = {
+    asked: JsonObject = {
         **changed,
         "messages": [*messages],
         "tools": tools,
@@ -106,9 +106,9 @@ def input_of(
     return taken or {key: value for key, value in own.items() if key in assistant.input_keys}
 
 
-def config_of(ours: Mapping[str, Any], theirs: Any) -> Json:
+def config_of(ours: Mapping[str, Any], theirs: Any) -> JsonObject:
     """Return the configuration: what the operator has set, a page may add to, but not change."""
-    theirs = theirs if isinstance(theirs, dict) else {}
+    theirs = as_object(theirs)
     named = theirs.get("configurable")
     added = {
         key: value

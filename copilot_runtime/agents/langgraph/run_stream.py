@@ -17,6 +17,7 @@ from copilot_runtime.errors import CopilotError, IncompleteStream, NetworkError,
 from copilot_runtime.http.client import Exchange, Reply, Upstream
 from copilot_runtime.http.retries import backoff
 from copilot_runtime.jsontext import dumps, loads
+from copilot_runtime.jsonvalue import as_object
 
 _ATTEMPTS = 5
 """How often in a row a run is taken up again without a word from it."""
@@ -177,5 +178,6 @@ def _reason(body: bytes) -> str:
         said = loads(body)
     except ValueError:
         return body.decode(errors="replace").strip()
-    detail = said.get("detail", said.get("message")) if isinstance(said, dict) else None
+    fields = as_object(said)
+    detail = fields.get("detail", fields.get("message"))
     return detail if isinstance(detail, str) else body.decode(errors="replace")

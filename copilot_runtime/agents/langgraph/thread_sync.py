@@ -10,7 +10,6 @@ from dataclasses import dataclass
 from typing import Any
 
 from copilot_runtime.agents.langgraph.messages import (
-    Json,
     calls_of,
     interrupted,
     is_interrupted,
@@ -18,17 +17,18 @@ from copilot_runtime.agents.langgraph.messages import (
     text_of,
 )
 from copilot_runtime.jsontext import dumps
+from copilot_runtime.jsonvalue import JsonObject
 
 
 @dataclass(frozen=True, slots=True)
 class Sync:
     """Messages to send; with `back_to`, from the state before that message."""
 
-    messages: Sequence[Json]
+    messages: Sequence[JsonObject]
     back_to: str | None = None
 
 
-def edited(client: Sequence[Json], thread: Sequence[Json]) -> Sync | None:
+def edited(client: Sequence[JsonObject], thread: Sequence[JsonObject]) -> Sync | None:
     """Return how to go back to the client's last question, if it has changed it.
 
     Other differences are the graph's: a node may rewrite what somebody has asked.
@@ -46,7 +46,7 @@ def edited(client: Sequence[Json], thread: Sequence[Json]) -> Sync | None:
     return None
 
 
-def synced(client: Sequence[Json], thread: Sequence[Json]) -> Sync:
+def synced(client: Sequence[JsonObject], thread: Sequence[JsonObject]) -> Sync:
     """Return what to send, so that the thread holds all that the client shows."""
     asked_again = _asked_again(client, thread)
     if asked_again is not None:
@@ -56,7 +56,7 @@ def synced(client: Sequence[Json], thread: Sequence[Json]) -> Sync:
     return Sync(new)
 
 
-def left_open(thread: Sequence[Json], new: Sequence[Json]) -> list[Json]:
+def left_open(thread: Sequence[JsonObject], new: Sequence[JsonObject]) -> list[JsonObject]:
     """Return results for the calls at the thread's end that get none: a model refuses such calls.
 
     A run that was stopped, or failed, leaves them behind. The page may still replace them.
@@ -68,12 +68,12 @@ def left_open(thread: Sequence[Json], new: Sequence[Json]) -> list[Json]:
     return [interrupted(call) for call in calls_of(last) if call["id"] not in known]
 
 
-def without_instructions(client: Sequence[Json]) -> Sequence[Json]:
+def without_instructions(client: Sequence[JsonObject]) -> Sequence[JsonObject]:
     """Leave out what CopilotKit tells a model without an agent, as its own runtime does."""
     return client[1:] if client and kind_of(client[0]) == "system" else client
 
 
-def _asked_again(client: Sequence[Json], thread: Sequence[Json]) -> Json | None:
+def _asked_again(client: Sequence[JsonObject], thread: Sequence[JsonObject]) -> JsonObject | None:
     """Return the question the client ends with, if the thread has an answer to it."""
     last = client[-1] if client else None
     if last is None or kind_of(last) != "human":
@@ -87,7 +87,7 @@ def _asked_again(client: Sequence[Json], thread: Sequence[Json]) -> Json | None:
 class _Known:
     """What the thread has of a client's message, under whatever id."""
 
-    def __init__(self, thread: Sequence[Json], client: Sequence[Json]) -> None:
+    def __init__(self, thread: Sequence[JsonObject], client: Sequence[JsonObject]) -> None:
         self._ids = {message["id"] for message in thread}
         self._calls = {call["id"] for message in thread for call in calls_of(message)}
         self._texts = {
@@ -100,7 +100,7 @@ class _Known:
         }
         self._answered = {message.get("tool_call_id") for message in client}
 
-    def news(self, message: Json) -> Json | None:
+    def news(self, message: JsonObject) -> JsonObject | None:
         """Return what the thread lacks of a message."""
         match kind_of(message):
             case "tool":
@@ -115,7 +115,7 @@ class _Known:
             case _:
                 return None if message["id"] in self._ids else message
 
-    def _new_answer(self, message: Json) -> Json | None:
+    def _new_answer(self, message: JsonObject) -> JsonObject | None:
         """Return an answer with those of its calls that have a result: the others broke off."""
         calls = [call for call in calls_of(message) if call["id"] not in self._calls]
         if not calls and calls_of(message):
@@ -126,7 +126,7 @@ class _Known:
         return None if is_known and not calls else {**message, "tool_calls": calls}
 
 
-def _said(message: Json) -> Any:
+def _said(message: JsonObject) -> Any:
     content = message.get("content")
     return content if isinstance(content, str) else dumps(_sorted(content))
 

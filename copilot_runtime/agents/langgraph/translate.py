@@ -7,7 +7,6 @@ from copilot_runtime.agents.langgraph.client_view import Page
 from copilot_runtime.agents.langgraph.interrupts import read
 from copilot_runtime.agents.langgraph.message_stream import Speech
 from copilot_runtime.agents.langgraph.messages import (
-    Json,
     calls_of,
     decode,
     is_interrupted,
@@ -33,7 +32,7 @@ from copilot_runtime.events import (
     MessagesSnapshot,
 )
 from copilot_runtime.interfaces import RunInput
-from copilot_runtime.jsontext import dumps
+from copilot_runtime.jsonvalue import JsonObject, as_object, as_optional_text, get_object, to_text
 from copilot_runtime.messages import ActionExecutionMessage, Message
 
 _BY_HAND = "copilotkit_manually_emit_"
@@ -53,7 +52,7 @@ class Told:
         name: str,
         assistant: Assistant,
         before: Mapping[str, Any],
-        client: Sequence[Json],
+        client: Sequence[JsonObject],
     ) -> None:
         self.ended = False
         self.failure: CopilotError | None = None
@@ -64,7 +63,7 @@ class Told:
         self._speech = Speech()
         self._known = {m["id"] for m in (*plain(before.get("messages")), *client)}
         self._page = Page(client)
-        self._messages: Sequence[Json] | None = None
+        self._messages: Sequence[JsonObject] | None = None
         self._by_hand: set[str] = set()
         self._state = visible(before, assistant.output_keys)
         self._shown: AgentState | None = None
@@ -84,7 +83,7 @@ class Told:
 
     def _taken(self, name: str, data: Any) -> list[Event]:
         kind, _, namespace = name.partition("|")
-        fields: Json = data if isinstance(data, dict) else {}
+        fields = as_object(data)
         match kind:
             case "events":
                 return self._event(fields)
@@ -115,9 +114,8 @@ class Told:
             told.append(MessagesSnapshot(messages=[*decode(messages), *self._waiting(messages)]))
         return [*told, *self._questions.values()]
 
-    def _event(self, event: Json) -> list[Event]:
-        metadata = event.get("metadata")
-        metadata = metadata if isinstance(metadata, dict) else {}
+    def _event(self, event: JsonObject) -> list[Event]:
+        metadata = get_object(event, "metadata")
         match event.get("event"):
             case "on_chat_model_stream":
                 for key in _RULES:
@@ -129,9 +127,7 @@ class Told:
             case "on_custom_event":
                 return self._emitted(str(event.get("name")), event.get("data"))
             case "on_tool_end":
-                data = event.get("data")
-                output = data.get("output") if isinstance(data, dict) else None
-                return self._result(unpacked(output))
+                return self._result(unpacked(as_object(event.get("data")).get("output")))
             case "on_chain_start" if _is_node(event, metadata):
                 return self._steps.enter(str(event["name"]))
             case "on_chain_end":
@@ -143,7 +139,7 @@ class Told:
                 pass
         return []
 
-    def _values(self, values: Json, *, nested: bool) -> list[Event]:
+    def _values(self, values: JsonObject, *, nested: bool) -> list[Event]:
         """Take a state: of the graph, or, nested, of one that works in it and shares its keys."""
         self._ask(values)
         # the page may still answer what the model was told to be interrupted
@@ -167,16 +163,14 @@ class Told:
 
     def _emitted(self, name: str, data: Any) -> list[Event]:
         """Take what a node emits by itself; names are those of CopilotKit's SDK."""
-        fields: Json = data if isinstance(data, dict) else {}
+        fields = as_object(data)
         match name.removeprefix(_BY_HAND):
             case "message" if isinstance(id := fields.get("message_id"), str):
                 text = text_of(fields.get("message"))
                 self._speech.texts.add(text)
                 return self._speech.text(id, text)
             case "tool_call" if isinstance(id := fields.get("id"), str) and fields.get("name"):
-                arguments = fields.get("args")
-                if not isinstance(arguments, str):
-                    arguments = dumps(arguments).decode()
+                arguments = to_text(fields.get("args"))
                 self._by_hand.add(id)
                 return self._predict(self._speech.call(id, str(fields["name"]), arguments, None))
             case "intermediate_state":
@@ -214,14 +208,14 @@ class Told:
                 events += self._show()
         return events
 
-    def _result(self, message: Json) -> list[Event]:
+    def _result(self, message: JsonObject) -> list[Event]:
         call_id, id = message.get("tool_call_id"), message.get("id")
         if not isinstance(call_id, str) or call_id in self._results:
             return []
         self._results.add(call_id)
         if call_id in self._speech.said and call_id not in self._calls:
             return []  # of a call that was not to be told
-        own_id = id if isinstance(id, str) else None
+        own_id = as_optional_text(id)
         name = self._calls.get(call_id) or str(message.get("name") or "")
         result = text_of(message.get("content"))
         return [ActionExecutionResult(call_id=call_id, name=name, result=result, message_id=own_id)]
@@ -246,7 +240,7 @@ class Told:
         if isinstance(questions, list):
             self._questions |= {one.interrupt_id: one for one in read(questions)}
 
-    def _fail(self, error: Json) -> None:
+    def _fail(self, error: JsonObject) -> None:
         kind, message = error.get("error"), error.get("message")
         self.ended = True
         self.failure = AgentFailed(
@@ -255,7 +249,7 @@ class Told:
             hint=f"{kind}: {str(message)[:2_000]}",
         )
 
-    def _waiting(self, messages: Sequence[Json]) -> list[Message]:
+    def _waiting(self, messages: Sequence[JsonObject]) -> list[Message]:
         """Return the calls to the page that the state does not have: they are to be made.
 
         What a model calls otherwise, such as a router's choice, is the graph's own affair.
@@ -269,7 +263,7 @@ class Told:
         ]
 
 
-def _is_node(event: Json, metadata: Json) -> bool:
+def _is_node(event: JsonObject, metadata: JsonObject) -> bool:
     """Say whether an event is of a node itself, and not of what runs in it."""
     name = event.get("name")
     return isinstance(name, str) and name == metadata.get("langgraph_node")

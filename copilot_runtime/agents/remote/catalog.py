@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from copilot_runtime.errors import CopilotError
+from copilot_runtime.jsonvalue import as_list, get_text
 
 logger = logging.getLogger(__name__)
 
@@ -59,7 +60,7 @@ def parse_catalog(body: Any) -> Catalog:
             for name, item in _limit_entries(body.get("actions"), "actions")
         ),
         agents=tuple(
-            CatalogAgent(name, _description(item), _text(item, "type"))
+            CatalogAgent(name, _description(item), get_text(item, "type"))
             for name, item in _limit_entries(body.get("agents"), "agents")
         ),
     )
@@ -82,7 +83,7 @@ def build_schema(parameters: Any) -> dict[str, Any]:
 
 
 def _build_parameter_schema(item: Mapping[str, Any]) -> dict[str, Any]:
-    kind, description = _text(item, "type"), _text(item, "description")
+    kind, description = get_text(item, "type"), get_text(item, "description")
     about = {"description": description} if description else {}
     if kind.endswith("[]"):
         return {"type": "array", "items": _build_plain_schema(kind[:-2], item), **about}
@@ -109,7 +110,7 @@ def _limit_entries(items: Any, what: str) -> list[_Entry]:
 
 
 def _parse_entries(items: Any, what: str) -> list[_Entry]:
-    candidates: list[Any] = items if isinstance(items, list) else []
+    candidates = as_list(items)
     entries: list[_Entry] = []
     for item in candidates:
         name = item.get("name") if isinstance(item, dict) else None
@@ -121,9 +122,4 @@ def _parse_entries(items: Any, what: str) -> list[_Entry]:
 
 
 def _description(item: Mapping[str, Any]) -> str:
-    return _text(item, "description")[:MAX_DESCRIPTION_LENGTH]
-
-
-def _text(item: Mapping[str, Any], key: str) -> str:
-    value = item.get(key)
-    return value if isinstance(value, str) else ""
+    return get_text(item, "description")[:MAX_DESCRIPTION_LENGTH]

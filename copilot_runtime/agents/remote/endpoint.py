@@ -29,6 +29,7 @@ from copilot_runtime.errors import (
     RunStalled,
 )
 from copilot_runtime.interfaces import Action, Caller, Events, RunInput
+from copilot_runtime.jsonvalue import as_list, as_object
 
 
 class RemoteEndpoint:
@@ -144,8 +145,8 @@ class RemoteAgent:
             return None
         state, messages = body.get("state"), body.get("messages")
         return (
-            state if isinstance(state, dict) else {},
-            messages if isinstance(messages, list) else [],
+            as_object(state),
+            as_list(messages),
         )
 
     def _refusal(self, status: int, reason: str) -> CopilotError:

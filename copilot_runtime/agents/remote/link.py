@@ -15,6 +15,7 @@ from copilot_runtime.errors import ConfigurationFailed, CopilotError
 from copilot_runtime.http.client import Reply, Upstream
 from copilot_runtime.interfaces import Caller
 from copilot_runtime.jsontext import dumps, loads
+from copilot_runtime.jsonvalue import as_object
 
 BeforeRequest = Callable[[Caller], Mapping[str, str] | Awaitable[Mapping[str, str] | None] | None]
 """Gets who asks, and returns headers for the endpoint; sync or async."""
@@ -139,15 +140,11 @@ async def read_reason(reply: Reply, headers: Mapping[str, str]) -> str:
     with suppress(CopilotError, TimeoutError, ValueError):  # the status says enough without it
         async with asyncio.timeout(_FAILURE_TIME):
             body = loads(await reply.text())
-    said = [body.get(key) for key in ("error", "detail", "message")] if _is_object(body) else []
+    said = [as_object(body).get(key) for key in ("error", "detail", "message")]
     reason = next((text for text in said if isinstance(text, str)), "").strip()
     for secret in _secrets(value for name, value in headers.items() if name not in _PLAIN):
         reason = reason.replace(secret, "***")
     return reason if len(reason) <= _LONGEST_REASON else f"{reason[:_LONGEST_REASON]}..."
-
-
-def _is_object(value: Any) -> bool:
-    return isinstance(value, dict)
 
 
 def _secrets(values: Iterable[str]) -> list[str]:

@@ -2,10 +2,9 @@
 
 from collections.abc import Sequence
 from datetime import UTC, datetime
-from typing import Any
 
 from copilot_runtime.interfaces import Resume, RunInput, private_thread_id
-from copilot_runtime.jsontext import loads
+from copilot_runtime.jsonvalue import JsonObject, parse_object
 from copilot_runtime.messages import (
     ActionExecutionMessage,
     AgentStateMessage,
@@ -15,10 +14,8 @@ from copilot_runtime.messages import (
     TextMessage,
 )
 
-Json = dict[str, Any]
 
-
-def build_request_body(run: RunInput, name: str) -> Json:
+def build_request_body(run: RunInput, name: str) -> JsonObject:
     """Return the body that asks the agent `name` to answer."""
     known = run.agents.get(run.agent or name)
     state = known.state if known is not None and isinstance(known.state, dict) else {}
@@ -49,7 +46,7 @@ def build_request_body(run: RunInput, name: str) -> Json:
     }
 
 
-def _message(message: Message) -> Json | None:
+def _message(message: Message) -> JsonObject | None:
     """Return what v1 has a word for; thoughts and activities are left out."""
     match message:
         case TextMessage():
@@ -59,7 +56,7 @@ def _message(message: Message) -> Json | None:
             return {
                 "type": "ActionExecutionMessage",
                 "name": message.name,
-                "arguments": _object(message.arguments),
+                "arguments": parse_object(message.arguments),
                 **_parent(message.parent_id),
             }
         case ResultMessage():
@@ -88,19 +85,11 @@ def _message(message: Message) -> Json | None:
             return None
 
 
-def _parent(id: str | None) -> Json:
+def _parent(id: str | None) -> JsonObject:
     return {} if id is None else {"parentMessageId": id}
 
 
-def _object(text: str) -> Any:
-    try:
-        value = loads(text.encode(errors="replace") or b"{}")
-    except ValueError:
-        return {}
-    return value if isinstance(value, dict) else {}
-
-
-def _answers(resumes: Sequence[Resume]) -> list[Json]:
+def _answers(resumes: Sequence[Resume]) -> list[JsonObject]:
     return [
         {
             "name": "LangGraphInterruptEvent",

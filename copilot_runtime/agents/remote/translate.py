@@ -6,11 +6,9 @@ CopilotKit's own runtime, as CrewAI agents send them, and means nearly the same 
 
 import logging
 from collections.abc import Iterator
-from typing import Any
 
 from copilot_runtime.agents.copilotkit_form import decode_messages
 from copilot_runtime.agents.remote.langgraph import LangGraphEvents
-from copilot_runtime.agui.fields import object_at, optional_string, string
 from copilot_runtime.agui.outcome import AgentFailed
 from copilot_runtime.errors import CopilotError, IncompleteStream, Misuse, NetworkError
 from copilot_runtime.events import (
@@ -26,15 +24,20 @@ from copilot_runtime.events import (
     TextMessageStart,
 )
 from copilot_runtime.interfaces import RunInput
-from copilot_runtime.jsontext import dumps, loads
+from copilot_runtime.jsontext import loads
+from copilot_runtime.jsonvalue import (
+    JsonObject,
+    optional_text,
+    require_object,
+    require_text,
+    to_text,
+)
 from copilot_runtime.messages import new_id
 
 logger = logging.getLogger(__name__)
 
 LIMIT = 16 * 1024 * 1024
 """The longest line, in bytes, that is waited for: it may hold a whole state."""
-
-Json = dict[str, Any]
 
 
 class RemoteEventDecoder:
@@ -80,7 +83,7 @@ class RemoteEventDecoder:
         try:
             said = loads(line)
             if not isinstance(said, dict):
-                raise Misuse("A line is no object")
+                raise Misuse("A line is no object.")
             self._understood = True
             if "event" in said:
                 yield from self._langgraph.take(said)
@@ -98,25 +101,25 @@ class RemoteEventDecoder:
             hint=f"It sent {line[:200].decode(errors='replace')!r}.",
         )
 
-    def _take(self, said: Json) -> Iterator[Event]:
+    def _take(self, said: JsonObject) -> Iterator[Event]:
         kind = str(said.get("type"))
         match kind:
             case "TextMessageStart":
-                parent = optional_string(said, "parentMessageId", kind)
+                parent = optional_text(said, "parentMessageId", kind)
                 yield TextMessageStart(message_id=_id(said, kind), parent_id=parent)
             case "TextMessageContent":
-                if content := string(said, "content", kind):
+                if content := require_text(said, "content", kind):
                     yield TextMessageContent(message_id=_id(said, kind), content=content)
             case "TextMessageEnd":
                 yield TextMessageEnd(message_id=_id(said, kind))
             case "ActionExecutionStart":
                 yield ActionExecutionStart(
                     call_id=_call_id(said, kind),
-                    name=string(said, "actionName", kind),
-                    parent_id=optional_string(said, "parentMessageId", kind),
+                    name=require_text(said, "actionName", kind),
+                    parent_id=optional_text(said, "parentMessageId", kind),
                 )
             case "ActionExecutionArgs":
-                if delta := string(said, "args", kind):
+                if delta := require_text(said, "args", kind):
                     yield ActionExecutionArgs(call_id=_call_id(said, kind), delta=delta)
             case "ActionExecutionEnd":
                 yield ActionExecutionEnd(call_id=_call_id(said, kind))
@@ -124,15 +127,15 @@ class RemoteEventDecoder:
                 result = said.get("result")
                 yield ActionExecutionResult(
                     call_id=_call_id(said, kind),
-                    name=string(said, "actionName", kind),
-                    result=result if isinstance(result, str) else dumps(result).decode(),
+                    name=require_text(said, "actionName", kind),
+                    result=to_text(result),
                 )
             case "AgentStateMessage":
                 yield self._state(said, kind)
             case "MetaEvent" if said.get("name") == "LangGraphInterruptEvent":
                 yield Interrupt(interrupt_id=new_id(), value=said.get("value"))
             case "MetaEvent" if said.get("name") == "CopilotKitLangGraphInterruptEvent":
-                asked = object_at(said.get("data"), kind)
+                asked = require_object(said.get("data"), kind)
                 messages = decode_messages(asked.get("messages"))
                 yield Interrupt(interrupt_id=new_id(), value=asked.get("value"), messages=messages)
             case "RunError":
@@ -141,24 +144,24 @@ class RemoteEventDecoder:
             case _:
                 logger.debug("Agent %r: lines of type %.50r are left out", self._agent, kind)
 
-    def _state(self, said: Json, kind: str) -> AgentState:
+    def _state(self, said: JsonObject, kind: str) -> AgentState:
         state = said.get("state")
         if isinstance(state, str):
             state = loads(state.encode(errors="replace") or b"{}")
         return AgentState(
             agent=self._agent,
             state=state,
-            node=optional_string(said, "nodeName", kind) or "",
+            node=optional_text(said, "nodeName", kind) or "",
             thread_id=self._run.thread_id,
-            run_id=optional_string(said, "runId", kind) or self._run.run_id,
+            run_id=optional_text(said, "runId", kind) or self._run.run_id,
             active=said.get("active") is True,
             running=said.get("running") is True,
         )
 
 
-def _id(said: Json, kind: str) -> str:
-    return string(said, "messageId", kind)
+def _id(said: JsonObject, kind: str) -> str:
+    return require_text(said, "messageId", kind)
 
 
-def _call_id(said: Json, kind: str) -> str:
-    return string(said, "actionExecutionId", kind)
+def _call_id(said: JsonObject, kind: str) -> str:
+    return require_text(said, "actionExecutionId", kind)

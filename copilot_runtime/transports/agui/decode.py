@@ -5,7 +5,7 @@ them: `state` and `forwardedProps` may be missing or null, what is unknown is pa
 """
 
 from collections.abc import Mapping
-from typing import Any, cast
+from typing import Any
 from uuid import uuid4
 
 from copilot_runtime.agui.messages import decode_messages
@@ -20,7 +20,13 @@ from copilot_runtime.interfaces import (
     Resume,
     RunInput,
 )
-from copilot_runtime.jsontext import dumps
+from copilot_runtime.jsonvalue import (
+    optional_text,
+    require_list,
+    require_object,
+    require_text,
+    to_text,
+)
 from copilot_runtime.threads.validation import LONGEST, check_id
 from copilot_runtime.transports.parameters import with_wishes
 
@@ -41,14 +47,14 @@ def run_input(
     Only what is asked for by `run` is a part of its thread, and goes on when its client leaves.
     Raises `Misuse` that names what is wrong, or `LimitExceeded` for too long a conversation.
     """
-    fields = _object(body, "the body")
-    messages = _list(fields, "messages")
+    fields = require_object(body, "the body")
+    messages = require_list(fields.get("messages"), "messages")
     if len(messages) > max_messages:
         raise LimitExceeded(
             f"The conversation has {len(messages)} messages; {max_messages} are allowed.",
             hint="Raise max_messages in the settings, or start a new thread.",
         )
-    given = _object(fields.get("forwardedProps") or {}, "forwardedProps")
+    given = require_object(fields.get("forwardedProps") or {}, "forwardedProps")
     state = fields.get("state")
     parent = fields.get("parentRunId")
     return RunInput(
@@ -56,8 +62,13 @@ def run_input(
         run_id=_id(fields, "runId"),
         messages=decode_messages(messages),
         agent=agent,
-        actions=[_action(item, at) for at, item in enumerate(_list(fields, "tools"))],
-        context=[_context(item, at) for at, item in enumerate(_list(fields, "context"))],
+        actions=[
+            _action(item, at) for at, item in enumerate(require_list(fields.get("tools"), "tools"))
+        ],
+        context=[
+            _context(item, at)
+            for at, item in enumerate(require_list(fields.get("context"), "context"))
+        ],
         parameters=with_wishes(_parameters(given), given),
         properties={**properties, **given},
         headers=caller.headers,
@@ -75,21 +86,19 @@ def run_input(
 
 
 def _action(item: Any, at: int) -> Action:
-    tool = _object(item, f"tools[{at}]")
+    tool = require_object(item, f"tools[{at}]")
     parameters = tool.get("parameters")
     return Action(
-        name=_text(tool, "name", f"tools[{at}]."),
-        description=_text(tool, "description", f"tools[{at}].", default=""),
+        name=require_text(tool, "name", f"tools[{at}]"),
+        description=optional_text(tool, "description", f"tools[{at}]") or "",
         parameters=parameters if isinstance(parameters, dict) else _NO_PARAMETERS,
     )
 
 
 def _context(item: Any, at: int) -> ContextItem:
-    found = _object(item, f"context[{at}]")
-    value = found.get("value")
-    if not isinstance(value, str):  # older clients send values as they are
-        value = dumps(value).decode()
-    return ContextItem(_text(found, "description", f"context[{at}].", default=""), value)
+    found = require_object(item, f"context[{at}]")
+    value = to_text(found.get("value"))  # older clients send values as they are
+    return ContextItem(optional_text(found, "description", f"context[{at}]") or "", value)
 
 
 def _parameters(given: Mapping[str, Any]) -> Parameters:
@@ -107,15 +116,15 @@ def _parameters(given: Mapping[str, Any]) -> Parameters:
 
 def _resume(fields: Mapping[str, Any], given: Mapping[str, Any]) -> list[Resume]:
     """Read the answers to interrupts, in today's form or in that of older clients."""
+    items = fields.get("resume")
     answers = [
-        _answer(_object(item, f"resume[{at}]"), f"resume[{at}].")
-        for at, item in enumerate(_list(fields, "resume", required=False))
+        _answer(require_object(item, f"resume[{at}]"), f"resume[{at}]")
+        for at, item in enumerate([] if items is None else require_list(items, "resume"))
     ]
     command = given.get("command")
     if isinstance(command, dict) and "resume" in command and not answers:
         payload = command["resume"]
-        event = command.get("interruptEvent")
-        value = event if isinstance(event, str) else dumps(event).decode()
+        value = to_text(command.get("interruptEvent"))
         answers.append(Resume(value, _as_text(payload), payload=payload))
     return answers
 
@@ -124,50 +133,22 @@ def _answer(item: Mapping[str, Any], place: str) -> Resume:
     payload = item.get("payload")
     status = item.get("status") or "resolved"
     if status not in ("resolved", "cancelled"):
-        raise Misuse(f"{place}status must be resolved or cancelled.")
+        raise Misuse(f"{place}.status must be resolved or cancelled.")
     return Resume(
         "",
         _as_text(payload),
-        interrupt_id=_text(item, "interruptId", place),
+        interrupt_id=require_text(item, "interruptId", place),
         status=status,
         payload=payload,
     )
 
 
 def _as_text(value: Any) -> str | None:
-    if value is None or isinstance(value, str):
-        return value
-    return dumps(value).decode()
-
-
-def _object(value: Any, what: str) -> dict[str, Any]:
-    if not isinstance(value, dict):
-        raise Misuse(f"{what} must be an object.")
-    return cast("dict[str, Any]", value)
-
-
-def _list(fields: Mapping[str, Any], name: str, *, required: bool = True) -> list[Any]:
-    value = fields.get(name)
-    if value is None and not required:
-        return []
-    if not isinstance(value, list):
-        raise Misuse(f"{name} must be a list.")
-    return value
-
-
-def _text(
-    fields: Mapping[str, Any], name: str, place: str = "", *, default: str | None = None
-) -> str:
-    value = fields.get(name)
-    if value is None and default is not None:
-        return default
-    if not isinstance(value, str):
-        raise Misuse(f"{place}{name} must be a string.")
-    return value
+    return None if value is None else to_text(value)
 
 
 def _id(fields: Mapping[str, Any], name: str) -> str:
-    value = _text(fields, name)
+    value = require_text(fields, name)
     if not 0 < len(value) <= LONGEST:
         raise Misuse(f"{name} must have 1 to {LONGEST} characters.")
     check_id(name, value)

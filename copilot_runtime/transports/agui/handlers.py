@@ -9,6 +9,7 @@ import orjson
 from copilot_runtime.adapters.transcription import Transcriber
 from copilot_runtime.errors import Misuse
 from copilot_runtime.interfaces import Caller
+from copilot_runtime.jsonvalue import as_object
 from copilot_runtime.runtime.conversations import Conversations
 from copilot_runtime.threads.store import StoredRun, ThreadKey
 from copilot_runtime.transports.agui import threads
@@ -123,7 +124,7 @@ class Answers:
 
 def _changes(body: Any) -> tuple[str | None, bool | None]:
     """Read what is to change of a thread. Raises `Misuse`."""
-    fields: Mapping[str, Any] = body if isinstance(body, dict) else {}
+    fields: Mapping[str, Any] = as_object(body)
     name, archived = fields.get("name"), fields.get("archived")
     if name is not None and not isinstance(name, str):
         raise Misuse("name must be a string.")

@@ -18,6 +18,7 @@ from copilot_runtime.errors import (
     RateLimited,
 )
 from copilot_runtime.jsontext import loads
+from copilot_runtime.jsonvalue import as_text
 from copilot_runtime.transports.agui.form import Upload, file_in
 
 logger = logging.getLogger(__name__)
@@ -103,7 +104,7 @@ async def transcribe_json(transcriber: Transcriber | None, body: Any) -> Answer:
         data = _decoded(audio)
     except (Error, ValueError):
         return _invalid("Failed to decode base64 audio data").answer()
-    named = filename if isinstance(filename, str) else ""
+    named = as_text(filename)
     return await _transcribed(transcriber, Upload(data, named, mime_type))
 
 

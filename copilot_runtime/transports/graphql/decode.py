@@ -17,6 +17,7 @@ from copilot_runtime.interfaces import (
     Resume,
     RunInput,
 )
+from copilot_runtime.jsonvalue import as_object
 from copilot_runtime.messages import (
     ActionExecutionMessage,
     AgentStateMessage,
@@ -218,8 +219,7 @@ def _object(text: str, what: str) -> dict[str, Any]:
     if not text:
         return {}
     try:
-        value = json.loads(text)
+        return as_object(json.loads(text))
     except (ValueError, RecursionError):
         logger.warning("Ignored %s: it is not JSON.", what)
         return {}
-    return value if isinstance(value, dict) else {}

@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING
 
 from copilot_runtime.actions.execute import failure_in
 from copilot_runtime.events import Event, Interrupt, TextMessageContent, TextMessageStart
-from copilot_runtime.jsontext import dumps
+from copilot_runtime.jsonvalue import to_text
 
 if TYPE_CHECKING:
     from mcp_types import CallToolResult
@@ -56,5 +56,5 @@ class Answer:
 
 def _question(event: Interrupt) -> str:
     asked = event.message or event.value
-    text = asked if isinstance(asked, str) else dumps(asked).decode()
+    text = to_text(asked)
     return f"The agent waits for a person, who cannot answer here: {text}"

@@ -5,8 +5,7 @@ from typing import Any
 
 from copilot_runtime import __version__
 from copilot_runtime.interfaces import Action, Agent
-
-Json = dict[str, Any]
+from copilot_runtime.jsonvalue import JsonObject, as_object
 
 _KIND = "crewai"
 """The kind of agents whose events a Node runtime passes on as they are, whoever made them."""
@@ -15,7 +14,7 @@ _KINDS = {"string": "string", "number": "number", "integer": "number", "boolean"
 _DEEPEST = 16
 
 
-def info(actions: Sequence[Action], agents: Mapping[str, Agent]) -> Json:
+def info(actions: Sequence[Action], agents: Mapping[str, Agent]) -> JsonObject:
     """Return the body of `/info`."""
     return {
         "sdkVersion": __version__,
@@ -34,7 +33,7 @@ def info(actions: Sequence[Action], agents: Mapping[str, Agent]) -> Json:
     }
 
 
-def parameters_of(schema: Mapping[str, Any]) -> list[Json]:
+def parameters_of(schema: Mapping[str, Any]) -> list[JsonObject]:
     """Return the JSON schema of an object in CopilotKit's own notation, which says less.
 
     What it has no word for is a string. The arguments are held against the schema itself.
@@ -42,7 +41,7 @@ def parameters_of(schema: Mapping[str, Any]) -> list[Json]:
     return _parameters(schema, schema.get("$defs"), 0)
 
 
-def _parameters(schema: Mapping[str, Any], definitions: Any, depth: int) -> list[Json]:
+def _parameters(schema: Mapping[str, Any], definitions: Any, depth: int) -> list[JsonObject]:
     properties, required = schema.get("properties"), schema.get("required")
     return [
         {
@@ -54,10 +53,12 @@ def _parameters(schema: Mapping[str, Any], definitions: Any, depth: int) -> list
     ]
 
 
-def _described(item: Any, definitions: Any, depth: int) -> Json:
+def _described(item: Any, definitions: Any, depth: int) -> JsonObject:
     """Return type and description of one value."""
     found = _resolved(item, definitions)
-    about = next((d for it in (item, found) if isinstance(d := _get(it, "description"), str)), None)
+    about = next(
+        (d for it in (item, found) if isinstance(d := as_object(it).get("description"), str)), None
+    )
     described = {} if about is None else {"description": about}
     if found.get("type") != "array":
         return {**_kind(found, definitions, depth), **described}
@@ -65,7 +66,7 @@ def _described(item: Any, definitions: Any, depth: int) -> Json:
     return {**inner, "type": f"{inner['type']}[]", **described}
 
 
-def _kind(schema: Json, definitions: Any, depth: int) -> Json:
+def _kind(schema: JsonObject, definitions: Any, depth: int) -> JsonObject:
     kind = schema.get("type")
     if kind == "object" or "properties" in schema:
         inner = _parameters(schema, definitions, depth) if depth < _DEEPEST else []
@@ -76,21 +77,17 @@ def _kind(schema: Json, definitions: Any, depth: int) -> Json:
     return {"type": _KINDS.get(kind, "string") if isinstance(kind, str) else "string"}
 
 
-def _resolved(item: Any, definitions: Any) -> Json:
+def _resolved(item: Any, definitions: Any) -> JsonObject:
     """Return what a schema stands for: a definition, or the first choice that is not null."""
     for _ in range(_DEEPEST):
         if not isinstance(item, dict):
             return {}
         if isinstance(reference := item.get("$ref"), str):
-            item = _get(definitions, reference.rpartition("/")[2])
+            item = as_object(definitions).get(reference.rpartition("/")[2])
         elif isinstance(choices := item.get("anyOf") or item.get("oneOf"), list):
-            item = next((one for one in choices if _get(one, "type") != "null"), {})
+            item = next((one for one in choices if as_object(one).get("type") != "null"), {})
         elif isinstance(kinds := item.get("type"), list):
             item = {**item, "type": next((kind for kind in kinds if kind != "null"), None)}
         else:
             return item
     return {}
-
-
-def _get(value: Any, key: str) -> Any:
-    return value.get(key) if isinstance(value, dict) else None

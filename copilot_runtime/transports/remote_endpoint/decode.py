@@ -8,10 +8,18 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, get_args
 
-from copilot_runtime.agui.fields import list_at, object_at, string
 from copilot_runtime.errors import LimitExceeded
 from copilot_runtime.interfaces import Action, AgentInput, Caller, Parameters, Resume
 from copilot_runtime.jsontext import dumps
+from copilot_runtime.jsonvalue import (
+    JsonObject,
+    as_object,
+    as_optional_text,
+    as_text,
+    require_list,
+    require_object,
+    require_text,
+)
 from copilot_runtime.messages import (
     ActionExecutionMessage,
     AgentStateMessage,
@@ -25,59 +33,57 @@ from copilot_runtime.messages import (
 from copilot_runtime.threads.validation import check_id
 from copilot_runtime.transports.parameters import with_wishes
 
-Json = dict[str, Any]
-
 _ROLES: Mapping[Any, Role] = {role: role for role in get_args(Role)}
 
 
-def caller_of(body: Json, caller: Caller) -> Caller:
+def caller_of(body: JsonObject, caller: Caller) -> Caller:
     """Return the caller with what the request says of it."""
-    properties = object_at(body.get("properties") or {}, "properties")
+    properties = require_object(body.get("properties") or {}, "properties")
     page = body.get("frontendUrl")
-    return replace(caller, properties=properties, url=page if isinstance(page, str) else None)
+    return replace(caller, properties=properties, url=as_optional_text(page))
 
 
-def action_call(body: Json) -> tuple[str, Json]:
+def action_call(body: JsonObject) -> tuple[str, JsonObject]:
     """Return which action is to run, and its arguments. Raises `Misuse`."""
     arguments = body.get("arguments")
-    return string(body, "name", "body"), object_at(arguments or {}, "arguments")
+    return require_text(body, "name", "body"), require_object(arguments or {}, "arguments")
 
 
-def thread_of(body: Json) -> str:
+def thread_of(body: JsonObject) -> str:
     """Return the id of the thread; a new one if there is none. Raises `Misuse` for a bad one."""
     if body.get("threadId") is None:
         return new_id()
-    thread = string(body, "threadId", "body")
+    thread = require_text(body, "threadId", "body")
     check_id("threadId", thread)
     return thread
 
 
-def run_fields(body: Json, max_messages: int) -> Json:
+def run_fields(body: JsonObject, max_messages: int) -> JsonObject:
     """Return the fields of the `RunInput` for an agent. Raises `Misuse`, or `LimitExceeded`."""
-    name = string(body, "name", "body")
-    messages = list_at(body.get("messages") or [], "messages")
+    name = require_text(body, "name", "body")
+    messages = require_list(body.get("messages") or [], "messages")
     if len(messages) > max_messages:
         raise LimitExceeded(
             f"The conversation has {len(messages)} messages; {max_messages} are allowed.",
             hint="Raise max_messages in the settings, or start a new thread.",
         )
-    state = object_at(body.get("state") or {}, "state")
-    config = object_at(body.get("config") or {}, "config")
-    node, properties = body.get("nodeName"), object_at(body.get("properties") or {}, "properties")
+    state = require_object(body.get("state") or {}, "state")
+    config = require_object(body.get("config") or {}, "config")
+    properties = require_object(body.get("properties") or {}, "properties")
     return {
         "agent": name,
         "thread_id": thread_of(body),
-        "messages": [m for item in messages if (m := _message(object_at(item, "messages[]")))],
-        "node": node if isinstance(node, str) and node else None,
-        "actions": [*_actions(list_at(body.get("actions") or [], "actions"))],
+        "messages": [m for item in messages if (m := _message(require_object(item, "messages[]")))],
+        "node": as_text(body.get("nodeName")) or None,
+        "actions": [*_actions(require_list(body.get("actions") or [], "actions"))],
         "agents": {name: AgentInput(state=state, config=config)},
         "parameters": with_wishes(Parameters(), properties),
-        "resume": [*_answers(list_at(body.get("metaEvents") or [], "metaEvents"))],
+        "resume": [*_answers(require_list(body.get("metaEvents") or [], "metaEvents"))],
         "operation": "agents/execute",
     }
 
 
-def _message(item: Json) -> Message | None:
+def _message(item: JsonObject) -> Message | None:
     id = item.get("id")
     id = id if isinstance(id, str) and id else new_id()
     parent = item.get("parentMessageId")
@@ -115,15 +121,11 @@ def _actions(items: list[Any]) -> list[Action]:
         Action(
             name=item["name"],
             description=str(item.get("description") or ""),
-            parameters={"type": "object", "properties": {}, **_schema(item.get("parameters"))},
+            parameters={"type": "object", "properties": {}, **as_object(item.get("parameters"))},
         )
         for item in items
         if isinstance(item, dict) and isinstance(item.get("name"), str)
     ]
-
-
-def _schema(parameters: Any) -> Json:
-    return parameters if isinstance(parameters, dict) else {}
 
 
 def _answers(items: list[Any]) -> list[Resume]:

@@ -5,7 +5,6 @@ and usage, and none for a failed run: see `endpoint.py`.
 """
 
 from collections.abc import Collection
-from typing import Any
 
 from copilot_runtime.agents.copilotkit_form import encode_messages
 from copilot_runtime.events import (
@@ -23,8 +22,7 @@ from copilot_runtime.events import (
 )
 from copilot_runtime.interfaces import RunInput
 from copilot_runtime.jsontext import dumps
-
-Json = dict[str, Any]
+from copilot_runtime.jsonvalue import JsonObject, to_text
 
 
 class Lines:
@@ -45,7 +43,7 @@ class Lines:
         line = self._line(event)
         return b"" if line is None else dumps(line) + b"\n"
 
-    def _line(self, event: Event) -> Json | None:
+    def _line(self, event: Event) -> JsonObject | None:
         match event:
             case TextMessageStart():
                 return self._text_start(event)
@@ -70,7 +68,7 @@ class Lines:
             case _:
                 return None
 
-    def _text_start(self, event: TextMessageStart) -> Json | None:
+    def _text_start(self, event: TextMessageStart) -> JsonObject | None:
         if event.role != "assistant":  # whatever begins here is the assistant's for Node
             self._silent.add(event.message_id)
             return None
@@ -78,14 +76,14 @@ class Lines:
         said = {"type": "TextMessageStart", "messageId": event.message_id}
         return {**said, **_parent(event.parent_id)}
 
-    def _call_start(self, event: ActionExecutionStart) -> Json | None:
+    def _call_start(self, event: ActionExecutionStart) -> JsonObject | None:
         if event.name in self._quiet:
             self._silent.add(event.call_id)
             return None
         said = {"actionExecutionId": event.call_id, "actionName": event.name}
         return {"type": "ActionExecutionStart", **said, **_parent(event.parent_id)}
 
-    def _state(self, event: AgentState) -> Json:
+    def _state(self, event: AgentState) -> JsonObject:
         return {
             "type": "AgentStateMessage",
             "threadId": self._run.thread_id,
@@ -99,14 +97,14 @@ class Lines:
         }
 
 
-def _text(event: TextMessageContent | TextMessageEnd) -> Json:
+def _text(event: TextMessageContent | TextMessageEnd) -> JsonObject:
     if isinstance(event, TextMessageEnd):
         return {"type": "TextMessageEnd", "messageId": event.message_id}
     said = {"messageId": event.message_id, "content": event.content}
     return {"type": "TextMessageContent", **said}
 
 
-def _call(event: ActionExecutionArgs | ActionExecutionEnd | ActionExecutionResult) -> Json:
+def _call(event: ActionExecutionArgs | ActionExecutionEnd | ActionExecutionResult) -> JsonObject:
     about = {"actionExecutionId": event.call_id}
     match event:
         case ActionExecutionArgs():
@@ -118,8 +116,8 @@ def _call(event: ActionExecutionArgs | ActionExecutionEnd | ActionExecutionResul
             return {"type": "ActionExecutionResult", **about, **result}
 
 
-def _interrupt(event: Interrupt) -> Json:
-    value = event.value if isinstance(event.value, str) else dumps(event.value).decode()
+def _interrupt(event: Interrupt) -> JsonObject:
+    value = to_text(event.value)
     messages = encode_messages(event.messages)
     if not messages:
         return {"type": "MetaEvent", "name": "LangGraphInterruptEvent", "value": value}
@@ -127,5 +125,5 @@ def _interrupt(event: Interrupt) -> Json:
     return {"type": "MetaEvent", "name": "CopilotKitLangGraphInterruptEvent", "data": data}
 
 
-def _parent(id: str | None) -> Json:
+def _parent(id: str | None) -> JsonObject:
     return {} if id is None else {"parentMessageId": id}

@@ -14,10 +14,10 @@ from typing import Any
 from starlette.types import Receive, Send
 
 from copilot_runtime.agents.v1_state import track_v1_state
-from copilot_runtime.agui.fields import object_at, string
 from copilot_runtime.errors import RUN_FAILED, CopilotError, NotFound
 from copilot_runtime.interfaces import Caller, private_thread_id
 from copilot_runtime.jsontext import dumps, loads
+from copilot_runtime.jsonvalue import JsonObject, require_object, require_text
 from copilot_runtime.security.cors import RawHeaders
 from copilot_runtime.transports.body import BadRequest, ClientGone, read_body
 from copilot_runtime.transports.program_runs import Asking, RunEnded
@@ -27,8 +27,6 @@ from copilot_runtime.transports.remote_endpoint.encode import Lines
 from copilot_runtime.transports.streaming import UNBUFFERED, Stalled, Stream, attended
 
 logger = logging.getLogger(__name__)
-
-Json = dict[str, Any]
 
 ROUTES = frozenset({"info", "actions/execute", "agents/execute", "agents/state"})
 """The paths below our URL. AG-UI has an `info` as well, but asks for it by GET."""
@@ -53,7 +51,7 @@ class RemoteServer:
         self._max_messages = max_messages
         self._write_timeout = write_timeout
         self._keep_alive = keep_alive
-        self._answers: Mapping[str, Callable[[Json, Caller], Awaitable[Json]]] = {
+        self._answers: Mapping[str, Callable[[JsonObject, Caller], Awaitable[JsonObject]]] = {
             "info": self._info,
             "actions/execute": self._act,
             "agents/state": self._state,
@@ -94,30 +92,30 @@ class RemoteServer:
             logger.exception("A request to the remote endpoint failed")
             await reply.refuse(500, RUN_FAILED.message)
 
-    async def _answer(self, path: str, body: Json, caller: Caller, reply: "_Reply") -> None:
+    async def _answer(self, path: str, body: JsonObject, caller: Caller, reply: "_Reply") -> None:
         await reply.json(200, await self._answers[path](body, caller))
 
-    async def _info(self, body: Json, caller: Caller) -> Json:
+    async def _info(self, body: JsonObject, caller: Caller) -> JsonObject:
         del body
         return info(await self._asking.actions(caller), await self._asking.agents(caller))
 
-    async def _act(self, body: Json, caller: Caller) -> Json:
+    async def _act(self, body: JsonObject, caller: Caller) -> JsonObject:
         name, arguments = decode.action_call(body)
         return {"result": await self._asking.call(caller, name, arguments, "actions/execute")}
 
-    async def _state(self, body: Json, caller: Caller) -> Json:
+    async def _state(self, body: JsonObject, caller: Caller) -> JsonObject:
         """Return what an agent remembers; nothing of one that remembers nothing."""
-        name, thread = string(body, "name", "body"), string(body, "threadId", "body")
+        name, thread = require_text(body, "name", "body"), require_text(body, "threadId", "body")
         caller = self._asking.known(caller)
         agent = await self._asking.conversations.agent(name, caller)
-        found: tuple[Json, list[Any]] | None = None
+        found: tuple[JsonObject, list[Any]] | None = None
         if load := getattr(agent, "load_state", None):
             found = await load(private_thread_id(caller.user, thread), caller)
         state, messages = found or ({}, [])
         known = {"threadId": thread, "threadExists": found is not None}
         return {**known, "state": state, "messages": messages}
 
-    async def _run(self, body: Json, caller: Caller, reply: "_Reply") -> None:
+    async def _run(self, body: JsonObject, caller: Caller, reply: "_Reply") -> None:
         """Write the run of an agent as a v1 browser wants it, and nothing after a failure.
 
         Node knows no word for that; what it does see is an answer without an end.
@@ -150,7 +148,7 @@ class _Reply:
         self._headers = headers
         self.begun = False
 
-    async def json(self, status: int, body: Json, allow: str = "") -> None:
+    async def json(self, status: int, body: JsonObject, allow: str = "") -> None:
         text = dumps(body)
         extra = [(b"allow", allow.encode())] if allow else []
         await self._start(status, [(b"content-length", str(len(text)).encode()), *extra])
@@ -169,9 +167,9 @@ class _Reply:
         await self._send({"type": "http.response.start", "status": status, "headers": every})
 
 
-def _json(body: bytes) -> Json:
+def _json(body: bytes) -> JsonObject:
     try:
-        return object_at(loads(body), "body")
+        return require_object(loads(body), "body")
     except ValueError:
         raise BadRequest("The request body is no JSON.") from None
 

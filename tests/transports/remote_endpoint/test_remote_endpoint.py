@@ -129,15 +129,15 @@ async def test_an_unknown_action_is_not_found() -> None:
     ("path", "body", "error"),
     [
         ("/actions/execute", b"{", "The request body is no JSON."),
-        ("/actions/execute", b"[]", "body must be an object"),
-        ("/actions/execute", {}, "body.name must be a string"),
-        ("/actions/execute", {"name": "add", "arguments": [1]}, "arguments must be an object"),
-        ("/agents/execute", {"name": "echo", "messages": "Hi"}, "messages must be a list"),
-        ("/agents/execute", {"name": "echo", "messages": [1]}, "messages[] must be an object"),
-        ("/agents/execute", {"name": "echo", "state": [1]}, "state must be an object"),
+        ("/actions/execute", b"[]", "body must be an object."),
+        ("/actions/execute", {}, "body.name must be a string."),
+        ("/actions/execute", {"name": "add", "arguments": [1]}, "arguments must be an object."),
+        ("/agents/execute", {"name": "echo", "messages": "Hi"}, "messages must be a list."),
+        ("/agents/execute", {"name": "echo", "messages": [1]}, "messages[] must be an object."),
+        ("/agents/execute", {"name": "echo", "state": [1]}, "state must be an object."),
         ("/agents/execute", {"name": "echo", "threadId": "a\nb"}, None),
-        ("/agents/state", {"name": "echo"}, "body.threadId must be a string"),
-        ("/info", {"properties": "all"}, "properties must be an object"),
+        ("/agents/state", {"name": "echo"}, "body.threadId must be a string."),
+        ("/info", {"properties": "all"}, "properties must be an object."),
     ],
 )
 async def test_what_cannot_be_read_is_said(path: str, body: Any, error: str | None) -> None:

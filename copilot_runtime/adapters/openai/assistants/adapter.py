@@ -17,7 +17,6 @@ from copilot_runtime.adapters.errors import Service
 from copilot_runtime.adapters.http_adapter import HTTPAdapter, HTTPOptions
 from copilot_runtime.adapters.json_body import dumped
 from copilot_runtime.adapters.openai.assistants.request import (
-    Json,
     Place,
     beginning_of,
     continuation_of,
@@ -29,6 +28,7 @@ from copilot_runtime.adapters.streaming import ProviderRequest
 from copilot_runtime.errors import ConfigurationFailed, CopilotError
 from copilot_runtime.http.sse import Frames
 from copilot_runtime.interfaces import ChatRequest
+from copilot_runtime.jsonvalue import JsonObject
 
 NAME = "OpenAI Assistants"
 
@@ -111,7 +111,9 @@ class OpenAIAssistantsAdapter(HTTPAdapter):
             on_close=on_close,
         )
 
-    def _next(self, request: ChatRequest, place: Place | None, lacks: Lacks) -> tuple[str, Json]:
+    def _next(
+        self, request: ChatRequest, place: Place | None, lacks: Lacks
+    ) -> tuple[str, JsonObject]:
         """Return where to send what."""
         if place is not None:
             if place.waiting:

@@ -14,9 +14,8 @@ from copilot_runtime.adapters.openai.request import (
 )
 from copilot_runtime.adapters.tools import chosen_tool, tools_of
 from copilot_runtime.interfaces import ChatRequest, Parameters
+from copilot_runtime.jsonvalue import JsonObject
 from copilot_runtime.messages import ImageMessage, TextMessage
-
-Json = dict[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +30,7 @@ class Place:
     waiting: frozenset[str] = frozenset()
 
 
-def outputs_for(request: ChatRequest, waiting: Collection[str]) -> Json | None:
+def outputs_for(request: ChatRequest, waiting: Collection[str]) -> JsonObject | None:
     """Return the body that hands in the results of these calls, or None if one is missing."""
     exchanges = [item for item in prepared(request.messages) if isinstance(item, Exchange)]
     given = {message.call_id for message in request.messages if message.type == "result"}
@@ -44,7 +43,7 @@ def outputs_for(request: ChatRequest, waiting: Collection[str]) -> Json | None:
 
 def continuation_of(
     request: ChatRequest, assistant: str, tools: Sequence[str], lacks: Lacks
-) -> Json | None:
+) -> JsonObject | None:
     """Return the body of a run with what the person said last, or None if that was nothing."""
     said: list[Item] = []
     for item in reversed(_spoken(request)):
@@ -59,15 +58,17 @@ def continuation_of(
     }
 
 
-def beginning_of(request: ChatRequest, assistant: str, tools: Sequence[str], lacks: Lacks) -> Json:
+def beginning_of(
+    request: ChatRequest, assistant: str, tools: Sequence[str], lacks: Lacks
+) -> JsonObject:
     """Return the body of a run in a new thread that holds the whole conversation."""
     messages = _messages(_spoken(request), lacks)
     return {**_run(request, assistant, tools, lacks), "thread": {"messages": messages}}
 
 
-def _run(request: ChatRequest, assistant: str, built_in: Sequence[str], lacks: Lacks) -> Json:
+def _run(request: ChatRequest, assistant: str, built_in: Sequence[str], lacks: Lacks) -> JsonObject:
     wishes = lacks.without(request.parameters)
-    body: Json = {"assistant_id": assistant, "stream": True}
+    body: JsonObject = {"assistant_id": assistant, "stream": True}
     if instructions := _instructions(request):
         body["instructions"] = instructions
     if request.parameters.model:
@@ -87,8 +88,8 @@ def _run(request: ChatRequest, assistant: str, built_in: Sequence[str], lacks: L
     return body
 
 
-def _choice(wishes: Parameters) -> Json:
-    body: Json = {}
+def _choice(wishes: Parameters) -> JsonObject:
+    body: JsonObject = {}
     if wishes.parallel_tool_calls is not None:
         body["parallel_tool_calls"] = wishes.parallel_tool_calls
     if wishes.tool_choice == "function":
@@ -113,9 +114,9 @@ def _role(item: Item) -> str:
     return item.role if isinstance(item, TextMessage | ImageMessage) else "assistant"
 
 
-def _messages(items: Sequence[Item], lacks: Lacks) -> list[Json]:
+def _messages(items: Sequence[Item], lacks: Lacks) -> list[JsonObject]:
     """Return items as messages of a thread, which are only texts and addresses of images."""
-    messages: list[Json] = []
+    messages: list[JsonObject] = []
     turn = last_turn(items)
     for at, item in enumerate(items):
         role, content = _role(item), _content(item, lacks, new=at >= turn)

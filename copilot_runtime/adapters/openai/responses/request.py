@@ -5,7 +5,7 @@ the whole conversation is sent each time, with the thoughts that the model signe
 """
 
 from collections.abc import Sequence
-from typing import Any, assert_never
+from typing import assert_never
 
 import orjson
 
@@ -25,21 +25,20 @@ from copilot_runtime.adapters.openai.request import (
 )
 from copilot_runtime.adapters.tools import chosen_tool, tools_of
 from copilot_runtime.interfaces import ChatRequest, Parameters
+from copilot_runtime.jsonvalue import JsonObject
 from copilot_runtime.messages import ImageMessage, TextMessage
-
-Json = dict[str, Any]
 
 _API = "OpenAI's Responses API"
 
 
-def response_body_of(request: ChatRequest, model: str, habits: Habits, lacks: Lacks) -> Json:
+def response_body_of(request: ChatRequest, model: str, habits: Habits, lacks: Lacks) -> JsonObject:
     """Return the body of the request."""
     wishes = wishes_of(request, habits, lacks)
     tools = [{"type": "function", **tool["function"]} for tool in tools_of(request.actions)]
     for tool in tools:
         tool["strict"] = False  # here it is strict unless told otherwise, and alters the schema
     items = items_of(request, habits, tools)
-    body: Json = {
+    body: JsonObject = {
         "model": model,
         "stream": True,
         "store": False,
@@ -67,13 +66,13 @@ def response_body_of(request: ChatRequest, model: str, habits: Habits, lacks: La
     return body
 
 
-def _reasoning(wishes: Parameters, habits: Habits) -> Json:
+def _reasoning(wishes: Parameters, habits: Habits) -> JsonObject:
     asked = {"effort": wishes.reasoning_effort, "summary": habits.reasoning_summary}
     return {name: value for name, value in asked.items() if value is not None}
 
 
-def _input(items: Sequence[Item], habits: Habits, lacks: Lacks) -> list[Json]:
-    written: list[Json] = []
+def _input(items: Sequence[Item], habits: Habits, lacks: Lacks) -> list[JsonObject]:
+    written: list[JsonObject] = []
     turn = last_turn(items)
     for at, item in enumerate(items):
         match item:
@@ -90,7 +89,7 @@ def _input(items: Sequence[Item], habits: Habits, lacks: Lacks) -> list[Json]:
     return written
 
 
-def _exchange(exchange: Exchange) -> list[Json]:
+def _exchange(exchange: Exchange) -> list[JsonObject]:
     call, id = exchange.call, call_id_of(exchange)
     return [
         {
@@ -103,7 +102,7 @@ def _exchange(exchange: Exchange) -> list[Json]:
     ]
 
 
-def _thought(thought: Thought) -> list[Json]:
+def _thought(thought: Thought) -> list[JsonObject]:
     """Return the reasoning item that the signature holds: its id and its encrypted content."""
     try:
         id, encrypted = orjson.loads(thought.signature)
@@ -115,7 +114,7 @@ def _thought(thought: Thought) -> list[Json]:
     ]
 
 
-def _shown(media: Media) -> Json | str:
+def _shown(media: Media) -> JsonObject | str:
     """Return the part of the content, or why there is none."""
     match media.kind:
         case "image":
@@ -129,7 +128,7 @@ def _shown(media: Media) -> Json | str:
             return f"{_API} takes no {media.kind}"
 
 
-def _document(media: Media) -> Json:
+def _document(media: Media) -> JsonObject:
     if media.id:
         return {"type": "input_file", "file_id": media.id}
     if media.url:

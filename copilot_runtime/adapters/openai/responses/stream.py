@@ -6,7 +6,7 @@ Imitations leave out some of it, so an item of which nothing was heard is taken 
 """
 
 from collections.abc import Callable, Mapping
-from typing import Any, cast
+from typing import cast
 
 import orjson
 
@@ -18,8 +18,7 @@ from copilot_runtime.errors import CopilotError
 from copilot_runtime.events import Event, Usage
 from copilot_runtime.interfaces import ChatRequest
 from copilot_runtime.jsontext import loads
-
-Json = dict[str, Any]
+from copilot_runtime.jsonvalue import JsonObject
 
 SIGNER = "openai"
 """Whose the signatures are: a pair in JSON, the id of a reasoning item and what is encrypted."""
@@ -48,7 +47,7 @@ class Response:
         self._refused = False
         self._thoughts: dict[int, int] = {}  # output index → the summary part that is open
         self._heard: set[int] = set()  # output indexes of items whose content came already
-        self._takes: Mapping[str, Callable[[Json], None]] = {
+        self._takes: Mapping[str, Callable[[JsonObject], None]] = {
             "error": self._fail,
             "response": self._whole,
             "response.completed": self._complete,
@@ -90,19 +89,19 @@ class Response:
         except (AttributeError, IndexError, KeyError, TypeError, ValueError) as error:
             raise self._service.unreadable(payload) from error
 
-    def _begin(self, event: Json) -> None:
+    def _begin(self, event: JsonObject) -> None:
         self._assembly.begin(event["response"].get("id") or "")
 
-    def _text(self, event: Json) -> None:
+    def _text(self, event: JsonObject) -> None:
         if delta := event["delta"]:
             self._heard.add(event.get("output_index") or 0)
             self._assembly.text(delta)
 
-    def _refusal(self, event: Json) -> None:
+    def _refusal(self, event: JsonObject) -> None:
         self._refused = True
         self._text(event)
 
-    def _think(self, event: Json) -> None:
+    def _think(self, event: JsonObject) -> None:
         at, part = event["output_index"], event.get("summary_index") or 0
         if self._thoughts.setdefault(at, part) != part:
             self._thoughts[at] = part
@@ -111,7 +110,7 @@ class Response:
             self._heard.add(at)
             self._assembly.reasoning(delta)
 
-    def _item(self, event: Json) -> None:
+    def _item(self, event: JsonObject) -> None:
         item = event["item"]
         if item["type"] == "function_call":
             self._called = True
@@ -120,12 +119,12 @@ class Response:
                 self._heard.add(at)
             self._assembly.call(at, item.get("call_id") or "", item["name"], arguments)
 
-    def _arguments(self, event: Json) -> None:
+    def _arguments(self, event: JsonObject) -> None:
         if delta := event["delta"]:
             self._heard.add(event["output_index"])
             self._assembly.call(event["output_index"], "", "", delta)
 
-    def _item_done(self, event: Json) -> None:
+    def _item_done(self, event: JsonObject) -> None:
         item, at = event["item"], event["output_index"]
         if at not in self._heard:
             self._heard.add(at)
@@ -140,12 +139,12 @@ class Response:
         elif item["type"] == "message":
             self._assembly.end_block()
 
-    def _take_item(self, item: Json, at: int) -> None:
+    def _take_item(self, item: JsonObject, at: int) -> None:
         """Take the content of an item that came without deltas."""
         self._item({"item": item, "output_index": at})
-        for part, summary in enumerate(cast("list[Json]", item.get("summary") or [])):
+        for part, summary in enumerate(cast("list[JsonObject]", item.get("summary") or [])):
             self._think({"output_index": at, "summary_index": part, "delta": summary["text"]})
-        for part in cast("list[Json]", item.get("content") or []):
+        for part in cast("list[JsonObject]", item.get("content") or []):
             if refusal := part.get("refusal"):
                 self._refusal({"output_index": at, "delta": refusal})
             elif part["type"] == "output_text":
@@ -155,28 +154,28 @@ class Response:
             made = image_made(f"image/{item.get('output_format') or 'png'}", image)
             self._assembly.events.append(made)
 
-    def _take_items(self, response: Json) -> None:
+    def _take_items(self, response: JsonObject) -> None:
         for at, item in enumerate(response.get("output") or ()):
             if at not in self._heard:
                 self._item_done({"item": item, "output_index": at})
 
-    def _complete(self, event: Json) -> None:
+    def _complete(self, event: JsonObject) -> None:
         self._take_items(event["response"])
         self._finish(event["response"], "tool_calls" if self._called else "stop")
 
-    def _incomplete(self, event: Json) -> None:
+    def _incomplete(self, event: JsonObject) -> None:
         details = event["response"].get("incomplete_details") or {}
         reason = details.get("reason") or "incomplete"
         if reason == "content_filter":
             raise self._service.filtered()
         self._finish(event["response"], _STOPS.get(reason, reason))
 
-    def _finish(self, response: Json, reason: str) -> None:
+    def _finish(self, response: JsonObject, reason: str) -> None:
         self.finished = self.done = True
         self._assembly.end()
-        usage = cast(Json, response.get("usage") or {})
-        into = cast(Json, usage.get("input_tokens_details") or {})
-        out = cast(Json, usage.get("output_tokens_details") or {})
+        usage = cast(JsonObject, response.get("usage") or {})
+        into = cast(JsonObject, usage.get("input_tokens_details") or {})
+        out = cast(JsonObject, usage.get("output_tokens_details") or {})
         self._usage = Usage(
             model=response.get("model") or self._service.model,
             provider=self._provider,
@@ -188,13 +187,13 @@ class Response:
             stop_reason="refusal" if self._refused else reason,
         )
 
-    def _fail(self, event: Json) -> None:
+    def _fail(self, event: JsonObject) -> None:
         raise failure_inside(self._service, event.get("error") or event)
 
-    def _failed(self, event: Json) -> None:
+    def _failed(self, event: JsonObject) -> None:
         raise failure_inside(self._service, event["response"].get("error"))
 
-    def _whole(self, response: Json) -> None:
+    def _whole(self, response: JsonObject) -> None:
         """Take an answer that is no stream, because a proxy ignores `stream`."""
         self._begin({"response": response})
         self._take_items(response)

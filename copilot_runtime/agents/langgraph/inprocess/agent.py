@@ -15,12 +15,11 @@ from copilot_runtime.agui.outcome import AgentFailed
 from copilot_runtime.errors import ConfigurationFailed, CopilotError, MissingPackage
 from copilot_runtime.events import AgentState, Event, Interrupt
 from copilot_runtime.interfaces import AgentInput, Caller, Events, RunInput, private_thread_id
+from copilot_runtime.jsonvalue import JsonObject
 
 if TYPE_CHECKING:
     # the package has types, but says so nowhere
     from langgraph.graph.state import CompiledStateGraph  # pyright: ignore[reportMissingTypeStubs]
-
-Json = dict[str, Any]
 
 
 class LangGraphInProcessAgent:
@@ -93,14 +92,14 @@ class LangGraphInProcessAgent:
             return None
         return visible(values, self._shown), remembered(values.get("messages"))
 
-    def _config_of(self, run: RunInput) -> Json:
+    def _config_of(self, run: RunInput) -> JsonObject:
         page = run.agents.get(name_of(run), AgentInput())
         config = config_of(self._config, page.config or run.properties.get("config"))
         who = {"user": run.user, "headers": run.headers, "properties": run.properties}
         configurable = {**config.get("configurable", {}), "copilotkit": who}
         return {**config, "configurable": configurable}
 
-    def _asked(self, run: RunInput, before: Any) -> Json:
+    def _asked(self, run: RunInput, before: Any) -> JsonObject:
         """Return the RunAgentInput; of the state, what the page has changed.
 
         A graph that adds what it gets to what it has would add the same again with each request.
@@ -137,7 +136,7 @@ class LangGraphInProcessAgent:
 class _Shown:
     """What a page sees: all that the graph puts out, and its questions as it has put them."""
 
-    def __init__(self, state: Json) -> None:
+    def __init__(self, state: JsonObject) -> None:
         self._state = state
 
     def seen(self, event: Event) -> Event:
@@ -155,7 +154,7 @@ def _in_thread(config: Mapping[str, Any], thread_id: str) -> Any:
     return {**config, "configurable": {**config.get("configurable", {}), "thread_id": thread_id}}
 
 
-def _questions(state: Any) -> Sequence[Json]:
+def _questions(state: Any) -> Sequence[JsonObject]:
     """Return what a thread waits for, as a server would write it."""
     asked = [question for task in state.tasks or () for question in task.interrupts or ()]
     return [{"id": question.id, "value": _plain(question.value)} for question in asked]

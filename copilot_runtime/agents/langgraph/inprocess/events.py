@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-Json = dict[str, Any]
+from copilot_runtime.jsonvalue import JsonObject, as_text
 
 _EVENTS = {
     "copilotkit_manually_emit_message": "manually_emit_message",
@@ -38,13 +38,13 @@ def parted(event: Any) -> Sequence[Any]:
     chunk: Any = (event.get("data") or {}).get("chunk")
     if event.get("event") != "on_chat_model_stream" or not hasattr(chunk, "tool_call_chunks"):
         return [event]
-    text = chunk.content if isinstance(chunk.content, str) else ""
+    text = as_text(chunk.content)
     calls = [part for call in chunk.tool_call_chunks for part in _parts(call)]
     last = bool(chunk.response_metadata.get("finish_reason"))
     if len(calls) + bool(text) + last < 2:  # the usual case
         return [event]
-    rest: Json = {"tool_call_chunks": [], "usage_metadata": None, "response_metadata": {}}
-    pieces: list[Json] = [{**rest, "content": text}] if text else []
+    rest: JsonObject = {"tool_call_chunks": [], "usage_metadata": None, "response_metadata": {}}
+    pieces: list[JsonObject] = [{**rest, "content": text}] if text else []
     content = "" if text or last else chunk.content
     pieces += [{**rest, "content": content, "tool_call_chunks": [call]} for call in calls]
     if last:

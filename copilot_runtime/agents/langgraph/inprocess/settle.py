@@ -7,16 +7,15 @@ from collections.abc import Sequence
 from typing import Any
 
 from copilot_runtime.agents.langgraph.messages import interrupted
+from copilot_runtime.jsonvalue import JsonObject, as_list
 
-Json = dict[str, Any]
 
-
-def settled(said: Sequence[Json], kept: Any) -> Sequence[Json]:
+def settled(said: Sequence[JsonObject], kept: Any) -> Sequence[JsonObject]:
     """Return the messages of a page with results for such calls, if it asks something new.
 
     `kept` are the messages that the graph has.
     """
-    before = kept if isinstance(kept, list) else []
+    before = as_list(kept)
     known = {getattr(message, "id", None) for message in before}
     if not any(one["role"] == "user" and one["id"] not in known for one in said):
         return said
@@ -24,7 +23,7 @@ def settled(said: Sequence[Json], kept: Any) -> Sequence[Json]:
     results |= {one.get("toolCallId") for one in said}
     calls = [call for message in before for call in getattr(message, "tool_calls", None) or ()]
     unanswered = [_result(call["id"], call["name"]) for call in calls if call["id"] not in results]
-    settled: list[Json] = []
+    settled: list[JsonObject] = []
     for one in said:
         if one["id"] in known:
             settled.append(one)
@@ -36,7 +35,7 @@ def settled(said: Sequence[Json], kept: Any) -> Sequence[Json]:
     return settled
 
 
-def _result(call_id: str, name: str) -> Json:
+def _result(call_id: str, name: str) -> JsonObject:
     stands_for_it = interrupted({"id": call_id, "name": name})  # known to `ag_ui_langgraph`
     content = stands_for_it["content"]
     return {"id": stands_for_it["id"], "role": "tool", "toolCallId": call_id, "content": content}

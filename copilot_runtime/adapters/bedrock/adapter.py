@@ -4,11 +4,10 @@ from collections.abc import Mapping
 from typing import Any, Unpack
 
 from copilot_runtime.adapters.api_key import ApiKey
-from copilot_runtime.adapters.bedrock.auth import Access
+from copilot_runtime.adapters.bedrock.auth import Authentication
 from copilot_runtime.adapters.bedrock.event_stream import Frames
 from copilot_runtime.adapters.bedrock.models import traits_of
 from copilot_runtime.adapters.bedrock.request import body_of
-from copilot_runtime.adapters.bedrock.signing import Credentials
 from copilot_runtime.adapters.bedrock.stream import Conversation
 from copilot_runtime.adapters.capabilities import Lacks
 from copilot_runtime.adapters.errors import Service
@@ -16,7 +15,6 @@ from copilot_runtime.adapters.http_adapter import HTTPAdapter, HTTPOptions
 from copilot_runtime.adapters.json_body import dumped
 from copilot_runtime.adapters.profiles import profile_of
 from copilot_runtime.adapters.streaming import ProviderRequest
-from copilot_runtime.errors import ConfigurationFailed
 from copilot_runtime.interfaces import ChatRequest
 
 NAME = "Bedrock"
@@ -27,10 +25,11 @@ _ACCEPT = "application/vnd.amazon.eventstream"
 class BedrockAdapter(HTTPAdapter):
     """Asks a model of Amazon Bedrock, by its id, an inference profile's, or an ARN.
 
-    Who asks: a Bedrock `api_key`, or what fetches one; or `access_key` and `secret_key`, with a
-    `session_token` if they are for a while only; or a `session` of `boto3`; else what the
-    environment has, and the places where `botocore` looks, if the extra `bedrock` is installed:
-    profiles, single sign-on, roles. `region` is `AWS_REGION` unless given.
+    Needs `botocore`, the extra `bedrock`. A request is authenticated by a Bedrock `api_key`, or a
+    function that fetches one; or by `access_key` and `secret_key`, with a `session_token` if they
+    are temporary; or by a `session` of `boto3` or `botocore`; else by the credentials that
+    `botocore` finds: in the environment, profiles, single sign-on, roles. `region` is `AWS_REGION`
+    unless given.
 
     `cache` marks what stays the same to be kept, for models that can. `extra` is laid over the
     body of each request: `guardrailConfig`, `additionalModelRequestFields`, `performanceConfig`,
@@ -55,18 +54,16 @@ class BedrockAdapter(HTTPAdapter):
         context_tokens: int | None = None,
         **options: Unpack[HTTPOptions],
     ) -> None:
-        if bool(access_key) != bool(secret_key):
-            raise ConfigurationFailed("Bedrock wants access_key and secret_key, both or none.")
         super().__init__(model, adapter="bedrock", service=NAME, accept=_ACCEPT, **options)
         self.cache = cache
         self.extra = extra
         self.context_tokens = context_tokens
-        self._access = Access(
+        self._authentication = Authentication(
             region=region,
             api_key=api_key,
-            credentials=Credentials(access_key, secret_key, session_token)
-            if access_key and secret_key
-            else None,
+            access_key=access_key,
+            secret_key=secret_key,
+            session_token=session_token,
             session=session,
             base_url=base_url,
         )
@@ -83,11 +80,11 @@ class BedrockAdapter(HTTPAdapter):
                 extra=self.extra,
             )
         )
-        url = self._access.url(model)
-        granted, secret = await self._access.enter(url, body, model)
+        url = self._authentication.build_url(model)
+        headers, secret = await self._authentication.authenticate(url, body, model)
         service = Service(NAME, model, secret, "an event stream of Bedrock's")
         return ProviderRequest(
-            exchange=self._upstream.post(url, body, {**self._headers, **granted}),
+            exchange=self._upstream.post(url, body, {**self._headers, **headers}),
             service=service,
             new_reader=lambda: (Conversation(request, service), Frames()),
             max_retries=self._upstream.max_retries,

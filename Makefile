@@ -12,7 +12,7 @@ WORKERS ?= 4
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help setup system run test check packages format docs lock wheel bench bench-streaming bench-agui bench-threads bench-adapters clean
+.PHONY: help setup system run test check packages format docs docs-site lock wheel bench bench-streaming bench-agui bench-threads bench-adapters clean
 
 help:  ## Show what there is
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:[^#]*##/ —/' | awk -F' — ' '{printf "  make %-16s %s\n", $$1, $$2}'
@@ -58,9 +58,12 @@ format: setup  ## Format the code and repair what can be repaired
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
 
-docs: setup  ## Write anew what is generated: schema.graphql, the tables in README and copilot.example.yml
+docs: setup  ## Write anew what is generated: schema.graphql, parts of the pages and copilot.example.yml
 	$(BIN)/copilot-runtime schema > schema.graphql
 	$(BIN)/python -m tests.documents
+
+docs-site: setup  ## Build the site of the documents into build/site
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
 
 lock:  ## Choose versions anew (needs uv)
 	scripts/lock

@@ -13,7 +13,7 @@ import pytest
 os.environ.setdefault("COPILOT_THREADS", "memory")
 
 # these take longest: begun first, none of them is what all others wait for at the end
-LONG = ("browser", "conformance", "threads", "test_cli.py", "test_readme.py")
+LONG = ("browser", "conformance", "threads", "test_cli.py", "site")
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -1,145 +1,35 @@
-"""The README keeps its word: its programs run and answer, its commands and settings exist."""
+"""The programs of the documents run and answer, and do what the pages say of them."""
 
 import asyncio
 import json
-import os
 import re
-import shlex
-from collections.abc import Callable, Generator, Iterator, Mapping
+from collections.abc import Callable, Generator, Mapping
 from contextlib import contextmanager
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from threading import Thread
 from typing import Any
 
 import pytest
 from fastapi import FastAPI
 from starlette.testclient import TestClient
-from websockets.asyncio.client import unix_connect
-from websockets.typing import Subprotocol
 
-from copilot_runtime import Caller, CopilotRuntime, DemoAdapter, Settings, __version__
+from copilot_runtime import Caller, CopilotRuntime, DemoAdapter
 from copilot_runtime.adapters import ADAPTERS
-from copilot_runtime.adapters.capabilities import LACKING, SILENT
 from copilot_runtime.config import load_settings
-from tests.documents import (
-    COLUMNS,
-    EXAMPLE,
-    PARTS,
-    README,
-    ROOT,
-    Block,
-    between,
-    blocks,
-    example_settings,
-)
-from tests.wire import test_nginx as proxy
+from tests.documents import DOCS, Block, blocks
+from tests.site.conftest import Names, Run
 from tests.wire.client import PATH
 from tests.wire.documents import PLAIN, browser_action, chat, user
 from tests.wire.server import listening as serving
 from tests.wire_agui.http import Answer, run_input
 from tests.wire_agui.http import text_of as said
 
-PROGRAMS = blocks(README, "python")
-PROTOCOL = Subprotocol("graphql-transport-ws")
+PROGRAMS = blocks("python")
 TOKEN = {"authorization": "Bearer open-sesame"}
-Names = dict[str, Any]
-Run = Callable[[Block], Names]
 
 
-class Model(BaseHTTPRequestHandler):
-    """Speaks OpenAI's bytes: repeats what it hears, or makes the call it is told to make.
-
-    At /agent it is an AG-UI agent, which tells its key; at /joke a chain that LangServe serves.
-    """
-
-    def do_GET(self) -> None:
-        assert self.path == "/joke/input_schema"
-        self._speak_json({"type": "object", "properties": {"topic": {"type": "string"}}})
-
-    def do_POST(self) -> None:
-        body = json.loads(self.rfile.read(int(self.headers["content-length"])))
-        if self.path == "/agent":
-            self._speak_agui(body)
-            return
-        if self.path == "/joke/invoke":
-            self._speak_json({"output": f"A {body['input']['topic']} walks into a bar."})
-            return
-        heard = body["messages"][-1]["content"]
-        offered = [tool["function"]["name"] for tool in body.get("tools", ())]
-        delta: dict[str, Any] = {"content": f"You said: {heard}"}
-        if heard.startswith("call ") and (words := heard.split(" ", 2))[1] in offered:
-            function = {"name": words[1], "arguments": words[2]}
-            delta = {"tool_calls": [{"index": 0, "id": "call-1", "function": function}]}
-        self.send_response(200)
-        self.send_header("content-type", "text/event-stream")
-        self.end_headers()
-        for choice in ({"delta": delta}, {"delta": {}, "finish_reason": "stop"}):
-            chunk = {"id": "chatcmpl-1", "choices": [{"index": 0, **choice}]}
-            self.wfile.write(f"data: {json.dumps(chunk)}\n\n".encode())
-        self.wfile.write(b"data: [DONE]\n\n")
-
-    def _speak_json(self, value: Any) -> None:
-        self.send_response(200)
-        self.send_header("content-type", "application/json")
-        self.end_headers()
-        self.wfile.write(json.dumps(value).encode())
-
-    def _speak_agui(self, body: Any) -> None:
-        self.send_response(200)
-        self.send_header("content-type", "text/event-stream")
-        self.end_headers()
-        ids = {"threadId": body["threadId"], "runId": body["runId"]}
-        said = {"messageId": "a1", "delta": f"My key: {self.headers['authorization']}"}
-        for event in (
-            {"type": "RUN_STARTED", **ids},
-            {"type": "TEXT_MESSAGE_CHUNK", **said},
-            {"type": "RUN_FINISHED", **ids},
-        ):
-            self.wfile.write(f"data: {json.dumps(event)}\n\n".encode())
-
-    def log_message(self, format: str, *args: object) -> None:
-        pass
-
-
-@contextmanager
-def listening(handler: type[BaseHTTPRequestHandler]) -> Generator[str, None, None]:
-    with ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
-        thread = Thread(target=server.serve_forever)
-        thread.start()
-        yield f"http://127.0.0.1:{server.server_port}"
-        server.shutdown()
-        thread.join()
-
-
-@pytest.fixture(scope="module")
-def model() -> Iterator[str]:
-    with listening(Model) as url:
-        yield url
-
-
-@pytest.fixture
-def run(model: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
-    """Return what executes a program, in a folder of its own, with a model on loopback."""
-    for name in os.environ:
-        if name.startswith(("COPILOT_", "OPENAI_")):
-            monkeypatch.delenv(name)
-    monkeypatch.setenv("OPENAI_API_KEY", "sk-test")
-    monkeypatch.setenv("OPENAI_BASE_URL", f"{model}/v1")
-    monkeypatch.chdir(tmp_path)
-
-    def execute(block: Block) -> Names:
-        code = block.code.replace("http://localhost:11434", model)
-        code = code.replace("http://localhost:9000", model)
-        names: Names = {"__name__": "readme"}
-        exec(compile("\n" * (block.line - 1) + code, str(README), "exec"), names)
-        return names
-
-    return execute
-
-
-def program(heading: str, number: int = 0) -> Block:
-    return [block for block in PROGRAMS if block.heading == heading][number]
+def program(page: str, number: int = 0) -> Block:
+    """Return a program of a page: the first one, or the one after so many others."""
+    return blocks("python", page)[number]
 
 
 def post(names: Names, text: str, headers: Mapping[str, str] = TOKEN, **more: Any) -> Any:
@@ -186,14 +76,31 @@ def result_of(response: Any) -> str:
 
 # --- programs
 
-ELSEWHERE = {"LangGraph Platform"}
-"""What needs a server of another maker, which tests of its own start."""
+ELSEWHERE = {
+    "agents/langgraph-platform",
+    "agents/openai-agents",
+    "models/anthropic",
+    "models/azure",
+    "models/bedrock",
+    "models/deepseek",
+    "models/google",
+    "models/groq",
+    "models/lmstudio",
+    "models/mistral",
+    "models/openai-assistants",
+    "models/openrouter",
+    "models/parameters",
+    "models/together",
+    "models/unify",
+    "models/vllm",
+}
+"""Pages whose programs need a server of another maker; other tests hold the adapters to theirs."""
 
 
-@pytest.mark.parametrize("block", PROGRAMS, ids=lambda block: f"{block.heading}-{block.line}")
+@pytest.mark.parametrize("block", PROGRAMS, ids=str)
 def test_every_program_runs_and_what_it_makes_answers(block: Block, run: Run) -> None:
     names = run(block)
-    if "runtime" not in names or block.heading in ELSEWHERE:
+    if "runtime" not in names or block.page in ELSEWHERE:
         return
     agents = list(asyncio.run(names["runtime"].runtime.agents_for(Caller(user="ann"))))
     session = {"agentSession": {"agentName": agents[0]}} if agents else {}
@@ -203,35 +110,35 @@ def test_every_program_runs_and_what_it_makes_answers(block: Block, run: Run) ->
 
 
 def test_the_smallest_program_serves_a_page(run: Run) -> None:
-    with TestClient(run(program("Start"))["app"]) as client:
+    with TestClient(run(program("start/quickstart"))["app"]) as client:
         assert "data-endpoint" in client.get("/").text
         assert client.get("/health").status_code == 200
 
 
 @pytest.mark.parametrize(
-    ("heading", "number"),
+    ("page", "number"),
     [
-        ("Models", 0),
-        ("OpenAI", 1),
-        ("Services that speak as OpenAI does", 0),
-        ("LangChain", 0),
-        ("Several models", 0),
+        ("models/index", 0),
+        ("models/openai", 1),
+        ("models/openai-compatible", 0),
+        ("models/langchain", 0),
+        ("models/several", 0),
     ],
 )
-def test_each_kind_of_model_is_asked(run: Run, heading: str, number: int) -> None:
-    assert text_of(ask(run(program(heading, number)), "Hi")) == "You said: Hi"
+def test_each_kind_of_model_is_asked(run: Run, page: str, number: int) -> None:
+    assert text_of(ask(run(program(page, number)), "Hi")) == "You said: Hi"
 
 
 def test_a_chain_that_langserve_serves_is_an_action(run: Run) -> None:
-    answer = ask(run(program("LangChain", 1)), 'call joke {"topic": "horse"}')
+    answer = ask(run(program("models/langchain", 1)), 'call joke {"topic": "horse"}')
     assert result_of(answer) == "A horse walks into a bar."
 
 
-def test_every_adapter_is_told_of_and_every_preset_shown() -> None:
-    told = README.read_text(encoding="utf-8").partition("## Models\n")[2].partition("## Actions")[0]
+def test_every_adapter_has_a_page_that_names_it() -> None:
+    text = "".join(path.read_text(encoding="utf-8") for path in DOCS.glob("models/*.md"))
     targets = [target.partition(":") for target in ADAPTERS.values()]
     ours = [name for _, _, name in targets if name not in {"DemoAdapter", "ScriptedAdapter"}]
-    assert [name for name in ours if not re.search(rf"\b{name}\b", told)] == []
+    assert [name for name in ours if not re.search(rf"\b{name}\b", text)] == []
 
 
 @pytest.mark.parametrize(
@@ -246,24 +153,24 @@ def test_every_adapter_is_told_of_and_every_preset_shown() -> None:
     ],
 )
 def test_an_action_runs_and_its_error_is_a_result(run: Run, call: str, result: str) -> None:
-    assert result in result_of(ask(run(program("Actions")), f"call {call}"))
+    assert result in result_of(ask(run(program("learn/actions")), f"call {call}"))
 
 
 def test_wrong_arguments_are_a_result_that_says_what_is_wrong(run: Run) -> None:
     result = json.loads(
-        result_of(ask(run(program("Actions")), 'call get_weather {"unit": "kelvin"}'))
+        result_of(ask(run(program("learn/actions")), 'call get_weather {"unit": "kelvin"}'))
     )
     assert result["error"]["code"] == "INVALID_ARGUMENTS"
     assert "unit" in result["error"]["message"]
 
 
 def test_the_result_of_a_direct_action_is_the_answer(run: Run) -> None:
-    response = ask(run(program("Actions")), "call opening_hours {}")
+    response = ask(run(program("learn/actions")), "call opening_hours {}")
     assert response["messages"][-1]["content"] == ["Monday to Friday, 9 to 17."]
 
 
 def test_an_action_is_offered_to_administrators_only(run: Run) -> None:
-    names = run(program("Actions", 1))
+    names = run(program("learn/actions", 1))
     wish = "call reset_everything {}"
     assert text_of(ask(names, wish)) == f"You said: {wish}"
     assert result_of(ask(names, wish, {"x-role": "admin"})) == "Everything is as new."
@@ -273,14 +180,14 @@ def test_an_action_is_offered_to_administrators_only(run: Run) -> None:
 def test_a_browser_action_is_offered_by_its_availability(
     run: Run, available: str, called: bool
 ) -> None:
-    names = run(program("Models"))
+    names = run(program("models/index"))
     frontend = {"actions": [browser_action() | {"available": available}], "url": None}
     [message] = ask(names, 'call setColor {"color": "teal"}', frontend=frontend)["messages"]
     assert ("arguments" in message) is called
 
 
 def test_the_mounted_runtime_lets_nobody_in_without_a_token(run: Run) -> None:
-    with TestClient(run(program("In your FastAPI application"))["app"]) as client:
+    with TestClient(run(program("start/fastapi"))["app"]) as client:
         assert client.post("/api/copilotkit", json=chat()).status_code == 401
         assert client.get("/api/copilotkit/health").status_code == 200
         preflight = {"origin": "http://a.example", "access-control-request-method": "POST"}
@@ -288,7 +195,7 @@ def test_the_mounted_runtime_lets_nobody_in_without_a_token(run: Run) -> None:
 
 
 def test_a_hook_refuses_strangers_and_names_the_others(run: Run) -> None:
-    names = run(program("Hooks"))
+    names = run(program("learn/hooks"))
     [error] = post(names, "Hi", {})["errors"]
     assert error["message"] == "Please sign in."
     assert error["extensions"]["code"] == "AUTHENTICATION_ERROR"
@@ -303,14 +210,14 @@ def test_a_hook_refuses_strangers_and_names_the_others(run: Run) -> None:
     ],
 )
 def test_guardrails_refuse(run: Run, text: str, reason: str) -> None:
-    status = ask(run(program("Guardrails")), text)["status"]
+    status = ask(run(program("learn/guardrails")), text)["status"]
     assert status["reason"] == "GUARDRAILS_VALIDATION_FAILED"
     assert reason in json.dumps(status["details"])
 
 
 def test_the_agent_shows_its_state_and_speaks(run: Run) -> None:
     session = {"agentSession": {"agentName": "researcher"}}
-    messages = ask(run(program("Agents")), "Hi", **session)["messages"]
+    messages = ask(run(program("learn/agents")), "Hi", **session)["messages"]
     states = [message for message in messages if "state" in message]
     assert [json.loads(state["state"])["sources"] for state in states] == [0, 1, 2, 2]
     assert [state["running"] for state in states] == [True, True, False, False]
@@ -319,7 +226,7 @@ def test_the_agent_shows_its_state_and_speaks(run: Run) -> None:
 
 
 def test_a_thread_can_be_read_renamed_listed_and_forgotten(run: Run, tmp_path: Path) -> None:
-    with talking(run(program("Threads"))) as request:
+    with talking(run(program("learn/threads"))) as request:
         request("/agent/default/run", run_input(thread="t1"))
         renamed = request("/threads/t1", {"name": "Greetings"}, "PATCH").json()
         request("/threads/t1/archive")
@@ -338,7 +245,7 @@ def test_a_thread_can_be_read_renamed_listed_and_forgotten(run: Run, tmp_path: P
 
 @pytest.mark.parametrize("number", [0, 1])
 def test_threads_belong_to_whom_the_hook_or_the_dependency_found(run: Run, number: int) -> None:
-    with talking(run(program("Who owns a thread", number))) as request:
+    with talking(run(program("learn/owners", number))) as request:
         request("/agent/default/run", run_input(thread="t1"))
         [thread] = request("/threads", method="GET").json()["threads"]
         stranger = request("/threads", method="GET", headers={})
@@ -348,7 +255,7 @@ def test_threads_belong_to_whom_the_hook_or_the_dependency_found(run: Run, numbe
 
 
 def test_agents_depend_on_who_asks(run: Run) -> None:
-    with talking(run(program("Agents", 1))) as request:
+    with talking(run(program("learn/agents", 1))) as request:
         mine = request("/info", method="GET").json()["agents"]
         nobodys = request("/info", method="GET", headers={}).json()["agents"]
 
@@ -356,7 +263,7 @@ def test_agents_depend_on_who_asks(run: Run) -> None:
 
 
 def test_a_remote_agent_gets_its_own_key_and_not_the_persons(run: Run) -> None:
-    with talking(run(program("Remote agents"))) as request:
+    with talking(run(program("agents/ag-ui"))) as request:
         info = request("/info", method="GET").json()["agents"]["default"]
         answer = request("/agent/default/run", run_input())
 
@@ -365,21 +272,21 @@ def test_a_remote_agent_gets_its_own_key_and_not_the_persons(run: Run) -> None:
 
 
 def test_a_graph_on_a_langgraph_server_is_listed(run: Run) -> None:
-    with talking(run(program("LangGraph Platform"))) as request:
+    with talking(run(program("agents/langgraph-platform"))) as request:
         info = request("/info", method="GET").json()["agents"]["planner"]
 
     assert info["description"] == "Plans trips."
 
 
 def test_a_remote_endpoint_that_is_down_fails_no_chat(run: Run) -> None:
-    names = run(program("CopilotKit's remote endpoints"))
+    names = run(program("agents/remote-endpoints"))
 
     assert ask(names, "think")["status"]["code"] == "Success"
 
 
 @pytest.mark.parametrize("agent", ["echo", "desk", "planner"])
 def test_objects_of_frameworks_answer(run: Run, agent: str) -> None:
-    with talking(run(program("Agents of a framework"))) as request:
+    with talking(run(program("agents/index"))) as request:
         events = request(f"/agent/{agent}/run", run_input()).events()
 
     assert events[-1]["type"] == "RUN_FINISHED"
@@ -387,7 +294,7 @@ def test_objects_of_frameworks_answer(run: Run, agent: str) -> None:
 
 def test_other_programs_use_actions_and_agents(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COPILOT_SERVE_REMOTE", "true")
-    with talking(run(program("For other programs"))) as request:
+    with talking(run(program("agents/other-programs"))) as request:
         info = request("/info", {}).json()
         price = request("/actions/execute", {"name": "get_price", "arguments": {"item": "cup"}})
 
@@ -396,7 +303,7 @@ def test_other_programs_use_actions_and_agents(run: Run, monkeypatch: pytest.Mon
 
 
 def test_page_and_agent_share_a_state(run: Run) -> None:
-    with talking(run(program("Shared state"))) as request:
+    with talking(run(program("learn/state"))) as request:
         answer = request("/agent/planner/run", run_input(state={"stops": ["Bergen"]}))
 
     [state] = [event for event in answer.events() if event["type"] == "STATE_SNAPSHOT"]
@@ -408,14 +315,14 @@ def test_page_and_agent_share_a_state(run: Run) -> None:
     ("status", "approved", "words"),
     [
         ("resolved", True, "It is booked."),
-        ("resolved", False, "Then not."),
-        ("cancelled", None, "Then not."),
+        ("resolved", False, "It is not booked."),
+        ("cancelled", None, "It is not booked."),
     ],
 )
 def test_an_interrupted_run_goes_on_with_the_answer(
     run: Run, status: str, approved: bool | None, words: str
 ) -> None:
-    with talking(run(program("Interrupts"))) as request:
+    with talking(run(program("learn/interrupts"))) as request:
         first = request("/agent/booker/run", run_input(run="r1")).events()
         [asked] = first[-1]["outcome"]["interrupts"]
         answer = {"interruptId": asked["id"], "status": status, "payload": {"approved": approved}}
@@ -425,10 +332,10 @@ def test_an_interrupted_run_goes_on_with_the_answer(
     assert said(second) == words
 
 
-def test_the_stage_sees_the_first_word(run: Run, caplog: pytest.LogCaptureFixture) -> None:
+def test_the_stage_sees_the_first_token(run: Run, caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level("INFO", "shop"):
-        ask(run(program("Stages")), "think")
-    assert len(re.findall("first word after", caplog.text)) == 1
+        ask(run(program("learn/stages")), "think")
+    assert len(re.findall("first token after", caplog.text)) == 1
 
 
 def test_an_adapter_of_a_package_is_found_by_its_name(
@@ -436,8 +343,8 @@ def test_an_adapter_of_a_package_is_found_by_its_name(
 ) -> None:
     from copilot_runtime.registry import Registry
 
-    [points] = blocks(README, "toml")
-    block = program("Your own adapter")
+    [points] = blocks("toml", "extend/adapter")
+    block = program("extend/adapter")
     (tmp_path / "acme_copilot.py").write_text(block.code)
     info = tmp_path / "acme-1.0.dist-info"
     info.mkdir()
@@ -452,118 +359,11 @@ def test_an_adapter_of_a_package_is_found_by_its_name(
     assert adapter().model == "acme-1"
 
 
-# --- commands and settings
-
-
-@pytest.mark.parametrize(
-    "line",
-    [
-        part.strip()
-        for block in blocks(README, "sh")
-        for line in block.code.splitlines()
-        for part in line.partition(" #")[0].split("&&")
-    ],
-)
-def test_every_command_and_its_options_exist(line: str) -> None:
-    program, *arguments = [word for word in shlex.split(line) if not re.match(r"[A-Z_]+=", word)]
-    match program:
-        case "make":
-            assert f"\n{arguments[0]}:" in (ROOT / "Makefile").read_text()
-        case "copilot-runtime":
-            _parse(arguments[: arguments.index(">")] if ">" in arguments else arguments)
-        case "uvicorn":
-            from uvicorn.main import main
-
-            main.make_context("uvicorn", arguments)
-        case "pip":
-            wheel = f"dist/copilot_runtime-{__version__}-py3-none-any.whl"
-            assert arguments in (["install", "."], ["install", wheel])
-        case "docker":
-            assert arguments[0] in {"build", "run"}
-            assert "copilot-runtime" in arguments
-            assert (ROOT / "Dockerfile").is_file()
-        case _:
-            raise AssertionError(f"Nobody checks the command {program!r}.")
-
-
-def _parse(arguments: list[str]) -> None:
-    """Let the command line read its arguments without running anything."""
-    from typer.main import get_command
-
-    from copilot_runtime.cli.main import cli
-
-    command: Any = get_command(cli)
-    name = ""
-    while hasattr(command, "commands"):
-        name, *arguments = arguments
-        command = command.commands[name]
-    command.make_context(name, arguments)
-
-
-@pytest.mark.parametrize("block", blocks(README, "yaml"), ids=lambda block: f"line {block.line}")
-def test_every_file_of_settings_is_valid(block: Block, tmp_path: Path) -> None:
-    file = tmp_path / "copilot.yml"
-    file.write_text(block.code)
-    assert load_settings(file, {}) != Settings()
-
-
-@pytest.mark.parametrize("marker", PARTS)
-def test_a_table_that_is_made_of_the_code_is_that_of_the_code(marker: str) -> None:
-    table = between(README.read_text(encoding="utf-8"), marker)
-    assert table == PARTS[marker](), "python -m tests.documents writes it anew"
-
-
-def test_the_tables_of_abilities_show_every_adapter_that_lacks_something() -> None:
-    shown = {name for columns in COLUMNS for name in columns}
-    assert {*LACKING, *SILENT} <= shown
-    assert shown - {"openai_responses"} == set(ADAPTERS) - {"demo", "empty", "scripted"}
-
-
-def test_the_example_of_settings_holds_every_setting_at_its_default() -> None:
-    text = EXAMPLE.read_text(encoding="utf-8")
-    assert text == example_settings(), "python -m tests.documents writes it anew"
-    assert load_settings(EXAMPLE, {}) == Settings()
-    assert [row.name for row in Settings.describe() if row.variable not in text] == []
-
-
-# --- over real sockets
-
-
 @pytest.mark.anyio
 async def test_a_subscription_goes_on_after_a_lost_connection(run: Run) -> None:
-    names = run(program("Subscriptions"))
+    names = run(program("reference/graphql"))
     async with serving(CopilotRuntime(adapter=DemoAdapter(pace=0))) as port, asyncio.timeout(20):
         story = await names["main"](f"ws://127.0.0.1:{port}{PATH}")
 
     assert story.startswith("You asked for something long")
     assert story.endswith("This one is.")
-
-
-@pytest.mark.anyio
-async def test_nginx_passes_chats_and_sockets_on(monkeypatch: pytest.MonkeyPatch) -> None:
-    [block] = blocks(README, "nginx")
-    location = block.code.replace("{", "{{").replace("}", "}}")
-    location = location.replace("8000/graphql", f"{{port}}{PATH}")
-    theirs = "location / {{ proxy_pass http://127.0.0.1:{port}; }}"
-    assert theirs in proxy.CONFIGURATION
-    monkeypatch.setattr(proxy, "CONFIGURATION", proxy.CONFIGURATION.replace(theirs, location))
-    async with (
-        serving(CopilotRuntime(adapter=DemoAdapter(pace=0))) as port,
-        proxy.nginx(port) as listener,
-        asyncio.timeout(20),
-    ):
-        reader, writer = await asyncio.open_unix_connection(listener)
-        writer.write(
-            proxy.request(chat(user("think"))).replace(PATH.encode(), b"/api/copilotkit", 1)
-        )
-        answer = await reader.readuntil(b"-----")
-        writer.close()
-        await writer.wait_closed()
-        async with unix_connect(
-            str(listener), "ws://localhost/api/copilotkit", subprotocols=[PROTOCOL]
-        ) as socket:
-            await socket.send('{"type":"connection_init"}')
-            greeting = await socket.recv()
-
-    assert b"SuccessResponseStatus" in answer
-    assert greeting == '{"type":"connection_ack"}'

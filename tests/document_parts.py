@@ -1,0 +1,210 @@
+"""The parts of the documents that are generated from the code."""
+
+import ast
+import inspect
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any, get_args
+
+import click
+import yaml
+
+from copilot_runtime import Settings, errors, events
+from copilot_runtime.adapters.capabilities import ABILITIES, LACKING, SILENT
+from copilot_runtime.adapters.openai.services import PRESETS
+from copilot_runtime.errors import CopilotError
+
+COLUMNS = (
+    {
+        "openai": "OpenAI",
+        "openai_responses": "OpenAI Responses",
+        "anthropic": "Anthropic",
+        "google": "Google",
+        "bedrock": "Bedrock",
+        "langchain": "LangChain",
+        "openai_assistants": "OpenAI Assistants",
+    },
+    {
+        "azure": "Azure",
+        "deepseek": "DeepSeek",
+        "groq": "Groq",
+        "mistral": "Mistral",
+        "ollama": "Ollama",
+        "lmstudio": "LM Studio",
+        "openrouter": "OpenRouter",
+        "together": "Together",
+        "unify": "Unify",
+        "vllm": "vLLM",
+    },
+)
+"""The adapters of each table of capabilities, and the heads of their columns."""
+
+
+def settings_table() -> str:
+    """Return every setting as a table in Markdown."""
+    rows = [
+        f"| `{row.name}` | {_default(row.default)} | {row.description} |"
+        for row in Settings.describe()
+    ]
+    return _lines(["| setting | default | meaning |", "|---|---|---|", *rows])
+
+
+def example_settings() -> str:
+    """Return a file with every setting at its default."""
+    head = [
+        "# Every setting with its default. Copy to copilot.yml what you want to change.",
+        "# ${NAME} and ${NAME:-default} stand for environment variables. The variable that is",
+        "# named beside a setting wins over this file.",
+    ]
+    return _lines([*head, *_example()])
+
+
+def capabilities_tables() -> str:
+    """Return what adapters support as tables in Markdown: first our own, then the presets."""
+    parts: list[str] = []
+    for columns in COLUMNS:
+        rows = [
+            f"| {words} | {' | '.join(_cell(name, ability) for name in columns)} |"
+            for ability, words in ABILITIES.items()
+            if any(_cell(name, ability) != "yes" for name in columns)
+        ]
+        parts += [
+            f"| | {' | '.join(columns.values())} |",
+            f"|---{'|:-:' * len(columns)}|",
+            *rows,
+            "",
+        ]
+    parts += ["All of them:", ""]
+    everywhere = [
+        words
+        for ability, words in ABILITIES.items()
+        if not any(ability in table for table in (*LACKING.values(), *SILENT.values()))
+    ]
+    return _lines([*parts, *(f"- {words}" for words in everywhere)])
+
+
+def unsupported_table(adapter: str) -> str:
+    """Return what one adapter does not support, and why, as a table in Markdown."""
+    rows = [f"| {ABILITIES[name]} | {why} |" for name, why in LACKING.get(adapter, {}).items()]
+    rows += [
+        f"| {ABILITIES[name]} | Unknown: the service does not document it. |"
+        for name in sorted(SILENT.get(adapter, ()))
+    ]
+    return _lines(["| not supported | reason |", "|---|---|", *rows])
+
+
+def preset_table(adapter: str) -> str:
+    """Return the address and the key of one service as a table in Markdown."""
+    preset = PRESETS[adapter]
+    key = f"`{preset.key_variable}`" if preset.needs_key else f"none, or `{preset.key_variable}`"
+    url = f" or `{preset.url_variable}`" if preset.url_variable else ""
+    rows = [
+        f"| API key | {key}, or the argument `api_key` |",
+        f"| address | {f'`{preset.base_url}`' if preset.base_url else 'required'} |",
+        f"| another address | the argument `base_url`{url} |",
+        f"| default model | {f'`{preset.model}`' if preset.model else 'none: name one'} |",
+        f"| name in `copilot.yml` | `{preset.adapter}` |",
+    ]
+    return _lines(["| | |", "|---|---|", *rows])
+
+
+def errors_table() -> str:
+    """Return every error as a table in Markdown, by its code."""
+    kinds = [
+        kind
+        for kind in vars(errors).values()
+        if inspect.isclass(kind) and issubclass(kind, CopilotError)
+    ]
+    rows = [
+        f"| [`{kind.code}`](#{kind.code.lower()}) | `{kind.__name__}` | {kind.status_code} "
+        f"| {kind.visibility} | {kind.severity} |"
+        for kind in sorted(kinds, key=lambda kind: kind.code)
+    ]
+    head = ["| code | class | status | shown as | severity |", "|---|---|---|---|---|"]
+    return _lines([*head, *rows])
+
+
+def events_reference() -> str:
+    """Return every event with its fields, in Markdown."""
+    classes = {
+        node.name: node
+        for node in ast.parse(inspect.getsource(events)).body
+        if isinstance(node, ast.ClassDef)
+    }
+    return _lines(
+        line for event in get_args(events.Event) for line in _event(classes[event.__name__])
+    )
+
+
+def command_line() -> str:
+    """Return the help of every command, in Markdown."""
+    from typer.main import get_command
+
+    from copilot_runtime.cli.main import cli
+
+    return _lines(_commands(get_command(cli), "copilot-runtime"))
+
+
+PARTS: Mapping[str, Callable[[str], str]] = {
+    "capabilities": lambda _: capabilities_tables(),
+    "unsupported": unsupported_table,
+    "preset": preset_table,
+    "settings": lambda _: settings_table(),
+    "errors": lambda _: errors_table(),
+    "events": lambda _: events_reference(),
+    "commands": lambda _: command_line(),
+}
+"""Marker in a page → what makes the text between it and its end, of the marker's argument."""
+
+
+def _cell(name: str, ability: str) -> str:
+    if ability in SILENT.get(name, ()):
+        return "?"
+    return "no" if ability in LACKING.get(name, {}) else "yes"
+
+
+def _event(node: ast.ClassDef) -> Iterator[str]:
+    yield from (f"### {node.name}", "")
+    if text := ast.get_docstring(node):
+        yield from (text, "")
+    yield from ("| field | type | default |", "|---|---|---|")
+    for field in node.body:
+        if isinstance(field, ast.AnnAssign):
+            kind = ast.unparse(field.annotation).replace("|", "\\|")
+            default = f"`{ast.unparse(field.value)}`" if field.value else "required"
+            yield f"| `{ast.unparse(field.target)}` | `{kind}` | {default} |"
+    yield ""
+
+
+def _commands(command: Any, name: str) -> Iterator[str]:
+    """Yield the help of a command, and of those below it."""
+    context = click.Context(command, info_name=name, terminal_width=88, max_content_width=88)
+    yield from (f"## {name}", "", "```text", *command.get_help(context).splitlines(), "```", "")
+    for child, below in getattr(command, "commands", {}).items():
+        yield from _commands(below, f"{name} {child}")
+
+
+def _example() -> Iterator[str]:
+    section = ""
+    for row in Settings.describe():
+        inside, _, key = row.name.rpartition(".")
+        indent = "  " if inside else ""
+        yield ""
+        if inside != section:
+            section = inside
+            yield f"{section}:"
+        yield f"{indent}# {row.description}"
+        yield f"{indent}{key}: {_yaml(row.default)}  # {row.type}, {row.variable}"
+
+
+def _default(value: Any) -> str:
+    return "" if value in (None, "", (), {}) else f"`{_yaml(value)}`"
+
+
+def _yaml(value: Any) -> str:
+    plain = list(value) if isinstance(value, tuple) else value
+    text = yaml.safe_dump(plain, default_flow_style=True, width=1000)
+    return text.removesuffix("...\n").strip()
+
+
+def _lines(lines: Iterable[str]) -> str:
+    return "".join(f"{line}\n" for line in lines)

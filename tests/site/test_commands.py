@@ -1,0 +1,109 @@
+"""The commands and settings of the documents exist, and the configuration of nginx works."""
+
+import asyncio
+import re
+import shlex
+from pathlib import Path
+from typing import Any
+
+import pytest
+from starlette.testclient import TestClient
+from websockets.asyncio.client import unix_connect
+from websockets.typing import Subprotocol
+
+from copilot_runtime import CopilotRuntime, DemoAdapter, Settings, __version__
+from copilot_runtime.config import load_settings
+from tests.documents import ROOT, Block, blocks
+from tests.wire import test_nginx as proxy
+from tests.wire.client import PATH
+from tests.wire.documents import chat, user
+from tests.wire.server import listening as serving
+
+PROTOCOL = Subprotocol("graphql-transport-ws")
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        part.strip()
+        for block in blocks("sh")
+        for line in block.code.splitlines()
+        for part in line.partition(" #")[0].split("&&")
+    ],
+)
+def test_every_command_and_its_options_exist(line: str) -> None:
+    program, *arguments = [word for word in shlex.split(line) if not re.match(r"[A-Z_]+=", word)]
+    match program:
+        case "make":
+            assert f"\n{arguments[0]}:" in (ROOT / "Makefile").read_text()
+        case "copilot-runtime":
+            _parse(arguments[: arguments.index(">")] if ">" in arguments else arguments)
+        case "uvicorn":
+            from uvicorn.main import main
+
+            main.make_context("uvicorn", arguments)
+        case "pip":
+            wheel = f"dist/copilot_runtime-{__version__}-py3-none-any.whl"
+            assert arguments in (["install", "."], ["install", wheel])
+        case "docker":
+            assert arguments[0] in {"build", "run"}
+            assert "copilot-runtime" in arguments
+            assert (ROOT / "Dockerfile").is_file()
+        case "curl":
+            [url] = arguments
+            runtime = CopilotRuntime(adapter=DemoAdapter(), settings=Settings(threads="memory"))
+            with TestClient(runtime.app()) as client:
+                assert client.get(url.removeprefix("http://127.0.0.1:8000")).status_code == 200
+        case _:
+            raise AssertionError(f"Nobody checks the command {program!r}.")
+
+
+def _parse(arguments: list[str]) -> None:
+    """Let the command line read its arguments without running anything."""
+    from typer.main import get_command
+
+    from copilot_runtime.cli.main import cli
+
+    command: Any = get_command(cli)
+    name = ""
+    while hasattr(command, "commands"):
+        name, *arguments = arguments
+        command = command.commands[name]
+    command.make_context(name, arguments)
+
+
+@pytest.mark.parametrize("block", blocks("yaml"), ids=str)
+def test_every_file_of_settings_is_valid(block: Block, tmp_path: Path) -> None:
+    file = tmp_path / "copilot.yml"
+    file.write_text(block.code)
+    assert load_settings(file, {}) != Settings()
+
+
+@pytest.mark.anyio
+async def test_nginx_passes_chats_and_sockets_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    [block] = blocks("nginx")
+    location = block.code.replace("{", "{{").replace("}", "}}")
+    location = location.replace("8000/graphql", f"{{port}}{PATH}")
+    theirs = "location / {{ proxy_pass http://127.0.0.1:{port}; }}"
+    assert theirs in proxy.CONFIGURATION
+    monkeypatch.setattr(proxy, "CONFIGURATION", proxy.CONFIGURATION.replace(theirs, location))
+    async with (
+        serving(CopilotRuntime(adapter=DemoAdapter(pace=0))) as port,
+        proxy.nginx(port) as listener,
+        asyncio.timeout(20),
+    ):
+        reader, writer = await asyncio.open_unix_connection(listener)
+        writer.write(
+            proxy.request(chat(user("think"))).replace(PATH.encode(), b"/api/copilotkit", 1)
+        )
+        answer = await reader.readuntil(b"-----")
+        writer.close()
+        await writer.wait_closed()
+        async with unix_connect(
+            str(listener), "ws://localhost/api/copilotkit", subprotocols=[PROTOCOL]
+        ) as socket:
+            await socket.send('{"type":"connection_init"}')
+            greeting = await socket.recv()
+
+    assert b"SuccessResponseStatus" in answer
+    assert greeting == '{"type":"connection_ack"}'

@@ -1,0 +1,57 @@
+"""The generated parts of the documents are those of the code."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+from copilot_runtime import Settings
+from copilot_runtime.adapters import ADAPTERS
+from copilot_runtime.adapters.capabilities import LACKING, SILENT
+from copilot_runtime.config import load_settings
+from copilot_runtime.transports.agui import routes
+from tests.document_parts import COLUMNS, PARTS, example_settings
+from tests.documents import DOCS, EXAMPLE, between, generated_parts, page_name, pages
+
+GENERATED = [
+    pytest.param(path, marker, text, id=f"{page_name(path)}-{marker}")
+    for path in pages()
+    for marker, text in generated_parts(path)
+]
+
+
+@pytest.mark.parametrize(("path", "marker", "text"), GENERATED)
+def test_a_generated_part_is_that_of_the_code(path: Path, marker: str, text: str) -> None:
+    written = between(path.read_text(encoding="utf-8"), marker)
+    assert written == text, "python -m tests.documents writes it anew"
+
+
+def test_every_part_that_can_be_generated_stands_on_a_page() -> None:
+    markers = [marker for path in pages() for marker, _ in generated_parts(path)]
+    assert {marker.partition(" ")[0] for marker in markers} == set(PARTS)
+
+
+def test_every_route_is_on_the_page_of_routes() -> None:
+    text = (DOCS / "reference" / "http.md").read_text(encoding="utf-8")
+    table = routes._BY_PATH  # pyright: ignore[reportPrivateUsage]
+    every = [f"{method} /{'/'.join(path)}" for path, methods in table.items() for method in methods]
+    assert [route for route in every if not re.search(rf"`{re.escape(route)}[`?]", text)] == []
+
+
+def test_every_code_of_an_error_has_a_paragraph() -> None:
+    text = (DOCS / "reference" / "errors.md").read_text(encoding="utf-8")
+    codes = re.findall(r"^\| \[`(\w+)`\]", text, re.MULTILINE)
+    assert set(re.findall(r"^### (\w+)$", text, re.MULTILINE)) == set(codes)
+
+
+def test_the_tables_of_abilities_show_every_adapter_that_lacks_something() -> None:
+    shown = {name for columns in COLUMNS for name in columns}
+    assert {*LACKING, *SILENT} <= shown
+    assert shown - {"openai_responses"} == set(ADAPTERS) - {"demo", "empty", "scripted"}
+
+
+def test_the_example_of_settings_holds_every_setting_at_its_default() -> None:
+    text = EXAMPLE.read_text(encoding="utf-8")
+    assert text == example_settings(), "python -m tests.documents writes it anew"
+    assert load_settings(EXAMPLE, {}) == Settings()
+    assert [row.name for row in Settings.describe() if row.variable not in text] == []

@@ -1,0 +1,60 @@
+"""The site of the documents can be built, is complete, and loads nothing from elsewhere."""
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.documents import DOCS, README, ROOT, pages
+
+SECTIONS = ["Start", "Learn", "Models", "Agents", "Run it", "Look up", "Why", "Extend"]
+_LOADED = re.compile(r"<(?:script|img|link|iframe|source)\b[^>]*?(?:src|href)=[\"']?([^\"'\s>]+)")
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Build the site as `make docs-site` does: every warning is an error."""
+    folder = tmp_path_factory.mktemp("site")
+    command = [sys.executable, "-m", "mkdocs", "build", "--strict", "--quiet"]
+    done = subprocess.run(
+        [*command, "--site-dir", str(folder)], cwd=ROOT, capture_output=True, text=True
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    return folder
+
+
+def test_every_page_is_built(site: Path) -> None:
+    names = {path.relative_to(DOCS).with_suffix(".html") for path in pages() if path != README}
+    assert [name for name in names if not (site / name).is_file()] == []
+
+
+def test_the_sections_stand_in_the_order_in_which_one_learns(site: Path) -> None:
+    home = (site / "index.html").read_text(encoding="utf-8")
+    tabs = re.findall(r'md-tabs__link">\s*([^<]+?)\s*<', home)
+    assert tabs == SECTIONS
+
+
+def test_no_page_loads_anything_from_another_host(site: Path) -> None:
+    loaded = {
+        address
+        for page in site.rglob("*.html")
+        for address in _LOADED.findall(page.read_text(encoding="utf-8"))
+        if re.match(r"(?:\w+:)?//", address)
+    }
+    styles = "".join(path.read_text(encoding="utf-8") for path in site.rglob("*.css"))
+    assert (loaded, re.findall(r"url\([\"']?((?:https?:)?//[^)]+)", styles)) == (set(), [])
+
+
+def test_the_readme_is_short() -> None:
+    assert len(README.read_bytes()) <= 8_000
+
+
+@pytest.mark.parametrize("page", [path for path in pages() if path != README], ids=str)
+def test_a_page_opens_with_one_title(page: Path) -> None:
+    text = re.sub(r"^```.*?^```$", "", page.read_text(encoding="utf-8"), flags=re.M | re.S)
+    if page.name == "changes.md":  # that of the changelog
+        return
+    assert text.startswith("# ")
+    assert len(re.findall(r"^# ", text, re.MULTILINE)) == 1

@@ -11,7 +11,14 @@ from tests.npm import install
 
 # what takes longest first
 PAGES = ("react-v2", "react-v1")
-FOLDERS = (v2.HERE, v2.OLD, v1.HERE, mock.HERE)
+FOLDERS = (
+    v1.HERE / "node-runtime",
+    v2.HERE / "node-runtime",
+    v2.HERE,
+    v2.OLD,
+    v1.HERE,
+    mock.HERE,
+)
 
 
 def main() -> None:

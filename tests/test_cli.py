@@ -2,7 +2,6 @@
 
 import contextlib
 import os
-import pty
 import re
 import signal
 import socket
@@ -16,6 +15,7 @@ from pathlib import Path
 import pytest
 
 from copilot_runtime import __version__
+from tests.processes import Program, finished, in_terminal, running
 
 ROOT = Path(__file__).parent.parent
 CLEAN = {
@@ -30,31 +30,15 @@ class Start:
     """Starts servers on free ports; each call returns the banner."""
 
     def __init__(self, folder: Path, stack: contextlib.ExitStack) -> None:
-        self.processes: list[subprocess.Popen[str]] = []
+        self.programs: list[Program] = []
         self._folder = folder
         self._stack = stack
 
     def __call__(self, *arguments: str, **environ: str) -> str:
-        process = self._stack.enter_context(
-            subprocess.Popen(
-                [*COMMAND, "serve", "--port", "0", *arguments],
-                cwd=self._folder,
-                env=CLEAN | environ,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.PIPE,
-                text=True,
-            )
-        )
-        self._stack.callback(process.kill)
-        self.processes.append(process)
-        assert process.stdout is not None
-        assert process.stderr is not None
-        banner = ""
-        for line in process.stdout:
-            banner += line
-            if line.startswith("Ctrl-C"):
-                return banner
-        raise AssertionError(f"It did not start: {banner}{process.stderr.read()}")
+        command = [*COMMAND, "serve", "--port", "0", *arguments]
+        program = self._stack.enter_context(running(command, cwd=self._folder, env=CLEAN | environ))
+        self.programs.append(program)
+        return program.until(r"(?s)\A.*^Ctrl-C.*$")[0]
 
 
 @pytest.fixture
@@ -66,16 +50,7 @@ def start(tmp_path: Path) -> Iterator[Start]:
 def run(
     *arguments: str, cwd: Path = ROOT, given: str = "", **environ: str
 ) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [*COMMAND, *arguments],
-        cwd=cwd,
-        env=CLEAN | environ,
-        input=given,
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
-    )
+    return finished([*COMMAND, *arguments], cwd=cwd, env=CLEAN | environ, given=given)
 
 
 def url_in(banner: str) -> str:
@@ -126,9 +101,7 @@ def test_settings_are_listed_with_their_value_now() -> None:
 
 def test_a_pipe_that_ends_early_is_no_error() -> None:
     shell = f"'{sys.executable}' -m copilot_runtime schema | head -1"
-    done = subprocess.run(
-        ["bash", "-c", shell], cwd=ROOT, env=CLEAN, capture_output=True, text=True, check=False
-    )
+    done = finished(["bash", "-c", shell], cwd=ROOT, env=CLEAN)
     assert done.stderr == ""
 
 
@@ -215,21 +188,13 @@ def test_a_wrong_target_is_answered_with_a_way_out(
 
 def test_a_server_told_to_stop_ends_open_answers_with_a_word(start: Start) -> None:
     url = url_in(start(COPILOT_STOP_TIMEOUT="0.1"))
-    with subprocess.Popen(
-        [*COMMAND, "chat", url, "-m", "tell me a long story"],
-        env=CLEAN,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    ) as chat:
-        assert chat.stdout is not None
-        assert chat.stdout.read(20)
-        server = start.processes[-1]
-        server.terminate()
-        _, said = chat.communicate()
+    with running([*COMMAND, "chat", url, "-m", "tell me a long story"], env=CLEAN) as chat:
+        chat.until(r"\w+ \w+")
+        server = start.programs[-1]
+        server.process.terminate()
+        said = chat.errors.text()
     assert "The server stopped before the answer did. [RUN_INTERRUPTED]" in said
-    _, logged = server.communicate()
-    assert "Traceback" not in logged
+    assert "Traceback" not in server.errors.text()
 
 
 def test_a_port_in_use_is_answered_with_another() -> None:
@@ -360,40 +325,22 @@ def test_what_would_command_the_terminal_is_not_shown() -> None:
 
 
 def test_ctrl_c_stops_the_answer_and_ctrl_d_ends_the_program(start: Start) -> None:
-    url = url_in(start())
-    master, slave = pty.openpty()
-    with subprocess.Popen(
-        [*COMMAND, "chat", url], cwd=ROOT, env=CLEAN, stdin=slave, stdout=slave, stderr=slave
-    ) as process:
-        os.close(slave)
-        screen = _Screen(master)
-        screen.until("> ")
-        os.write(master, b"tell me a long story\n")
-        screen.until("story\r\n")
-        screen.until(r"\w+ \w+ \w+")
-        process.send_signal(signal.SIGINT)
-        screen.until(r"\(stopped\)")
-        screen.until("> ")
-        os.write(master, b"hello\n")
-        screen.until("Hello")
-        screen.until("\n> ")
-        os.write(master, b"\x04")
-        assert process.wait(20) == 0
-    os.close(master)
-
-
-class _Screen:
-    """What a terminal has shown and nobody has looked at yet."""
-
-    def __init__(self, terminal: int) -> None:
-        self._terminal = terminal
-        self._unread = ""
-
-    def until(self, pattern: str) -> None:
-        """Read on until the pattern is there, and forget everything up to its end."""
-        while (found := re.search(pattern, self._unread)) is None:
-            self._unread += os.read(self._terminal, 4096).decode(errors="replace")
-        self._unread = self._unread[found.end() :]
+    # a word a second: the story is long enough for any machine
+    url = url_in(start(COPILOT_ADAPTER_OPTIONS='{"pace": 1}', COPILOT_ADAPTER_NAME="demo"))
+    with in_terminal([*COMMAND, "chat", url], cwd=ROOT, env=CLEAN) as (program, terminal):
+        program.until("> ")
+        os.write(terminal, b"tell me a long story\n")
+        program.until("story\r\n")
+        program.until(r"\w+ \w+ \w+")
+        program.process.send_signal(signal.SIGINT)
+        program.until(r"\(stopped\)")
+        program.until("> ")
+        os.write(terminal, b"hello\n")
+        program.until("Hello")
+        program.process.send_signal(signal.SIGINT)
+        program.until("\n> ")
+        os.write(terminal, b"\x04")
+        assert program.wait() == 0
 
 
 @contextlib.contextmanager

@@ -2,9 +2,7 @@
 
 import json
 import os
-import re
 import signal
-import subprocess
 import sys
 import sysconfig
 from collections.abc import Iterator
@@ -16,6 +14,7 @@ from zipfile import ZipFile
 import pytest
 
 from copilot_runtime import __version__
+from tests.processes import Program, finished, running
 from tests.wire.documents import PLAIN, chat, user
 
 ROOT = Path(__file__).parent.parent
@@ -49,27 +48,13 @@ def environment(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
-def server(environment: Path, tmp_path: Path) -> Iterator[tuple[str, subprocess.Popen[str]]]:
-    """Serve the demo from an empty folder; yield the address, and the process to end."""
-    with subprocess.Popen(
-        [environment / "bin" / "copilot-runtime", "serve", "--port", "0"],
-        cwd=tmp_path,
-        env=CLEAN,
-        stdout=subprocess.PIPE,
-        text=True,
-    ) as process:
-        try:
-            assert process.stdout is not None
-            banner = ""
-            for line in process.stdout:
-                banner += line
-                if line.startswith("Ctrl-C"):
-                    break
-            found = re.search(r"http://[\w.:]+", banner)
-            assert found, banner
-            yield found[0], process
-        finally:
-            process.kill()
+def server(environment: Path, tmp_path: Path) -> Iterator[tuple[str, Program]]:
+    """Serve the demo from an empty folder; yield the address, and the program to end."""
+    command = [environment / "bin" / "copilot-runtime", "serve", "--port", "0"]
+    with running(command, cwd=tmp_path, env=CLEAN) as program:
+        address = program.until(r"http://[\w.:]+")[0]
+        program.until("^Ctrl-C")
+        yield address, program
 
 
 def test_the_wheel_holds_what_is_served_and_no_tests(wheel: Path) -> None:
@@ -100,32 +85,24 @@ def test_the_installed_package_is_the_one_that_runs(environment: Path, tmp_path:
 
 
 def test_the_installed_program_serves_the_page_and_a_chat(
-    server: tuple[str, subprocess.Popen[str]],
+    server: tuple[str, Program],
 ) -> None:
-    url, process = server
+    url, program = server
 
     page = _fetch(f"{url}/")
     answer = json.loads(_fetch(f"{url}/graphql", chat(user("think"), query=PLAIN)))
-    process.send_signal(signal.SIGINT)
+    program.process.send_signal(signal.SIGINT)
 
     response = answer["data"]["generateCopilotResponse"]
     assert 'data-endpoint="/graphql"' in page
     assert response["status"]["code"] == "Success"
     assert response["messages"][-1]["content"]
-    assert process.wait(20) == 0
+    assert program.wait() == 0
 
 
 def _do(*command: Any, cwd: Path) -> str:
     """Run a command to its end, and return what it said."""
-    done = subprocess.run(
-        [str(word) for word in command],
-        cwd=cwd,
-        env=CLEAN,
-        capture_output=True,
-        text=True,
-        timeout=100,
-        check=False,
-    )
+    done = finished(command, cwd=cwd, env=CLEAN)
     assert done.returncode == 0, done.stderr
     return done.stdout
 
@@ -133,5 +110,5 @@ def _do(*command: Any, cwd: Path) -> str:
 def _fetch(url: str, body: Any = None) -> str:
     data = None if body is None else json.dumps(body).encode()
     asked = Request(url, data, {"content-type": "application/json"})
-    with build_opener(ProxyHandler({})).open(asked, timeout=20) as answer:
+    with build_opener(ProxyHandler({})).open(asked) as answer:
         return answer.read().decode()

@@ -1,6 +1,5 @@
 """What a browser test needs: Chromium, the built page, a runtime and a model that is told."""
 
-import asyncio
 import os
 import shlex
 import shutil
@@ -15,6 +14,8 @@ from playwright.async_api import Browser, async_playwright
 from tests.browser.build import built_page
 from tests.browser.chat import Chat
 from tests.browser.fake_model import FakeModel, running_model
+from tests.browser.profile import new_profile
+from tests.processes import running
 
 ROOT = Path(__file__).parents[2]
 
@@ -88,16 +89,11 @@ async def runtime(
     """
     with socket.create_server(("127.0.0.1", 0)) as listener:
         address = f"http://127.0.0.1:{listener.getsockname()[1]}"
-        server = await asyncio.create_subprocess_exec(
-            *shlex.split(SERVE),
-            *("--fd", str(listener.fileno()), "--page", page_folder, "--model", model.url),
-            pass_fds=[listener.fileno()],
-            cwd=ROOT,
-        )
-    yield address
-    if server.returncode is None:
-        server.terminate()
-    await server.wait()
+        fd = listener.fileno()
+        options = ["--fd", str(fd), "--page", page_folder, "--model", model.url]
+        with running([*shlex.split(SERVE), *options], pass_fds=[fd], cwd=ROOT):
+            listener.close()
+            yield address
 
 
 @pytest.fixture
@@ -112,7 +108,7 @@ async def chat(
 
     Whatever a test does, the page may not ask anything of another host.
     """
-    context = await browser.new_context(viewport={"width": 1280, "height": 760})
+    context = await new_profile(browser, 1280, 760)
     chat = Chat(await context.new_page(), artifacts)
     await chat.open(runtime)
     yield chat

@@ -14,6 +14,7 @@ from copilot_runtime import CopilotRuntime, action
 from copilot_runtime.config import Settings
 from copilot_runtime.events import TextMessageContent, TextMessageEnd, TextMessageStart
 from copilot_runtime.interfaces import Adapter, ChatRequest, Events
+from tests.browser.profile import new_profile
 
 
 @action
@@ -67,7 +68,7 @@ async def served(runtime: CopilotRuntime, port: int = 0) -> AsyncGenerator[str, 
 @asynccontextmanager
 async def opened(browser: Browser) -> AsyncGenerator[BrowserContext, None]:
     """Return a profile of its own. Whatever its pages do, nothing may leave this host."""
-    context = await browser.new_context(viewport={"width": 1200, "height": 760})
+    context = await new_profile(browser, 1200, 760)
     asked: list[str] = []
     errors: list[str] = []
     context.on("request", lambda request: asked.append(request.url))

@@ -15,12 +15,12 @@ from tests.agents.langgraph.proxy import Proxy, proxied
 from tests.browser.build import built_page
 from tests.browser.desk import Desk
 from tests.browser.origin import one_origin
+from tests.browser.profile import new_profile
 from tests.browser.trip_chat import TripChat
 from tests.test_examples import EXAMPLES, loaded
 from tests.wire_agui.server import serving
 
-# the first test may have to install and build the examples
-pytestmark = [pytest.mark.anyio, pytest.mark.timeout(600)]
+pytestmark = pytest.mark.anyio
 
 PAGES = {"v1": ("react-v1", "/trip.html", TripChat), "v2": ("react-v2", "", Desk)}
 STORY = "".join(f"Day {day} was fine. " for day in range(1, 41)).strip()
@@ -54,7 +54,7 @@ async def opened(
     folder, path, kind = PAGES[page]
     files = built_page(folder)
     async with serving(one_origin(files, loaded(example))) as port:
-        context = await browser.new_context(viewport={"width": 1280, "height": 760})
+        context = await new_profile(browser, 1280, 760)
         trip = kind(await context.new_page(), artifacts)
         await trip.open(f"http://127.0.0.1:{port}{path}")
         try:
@@ -157,7 +157,7 @@ async def test_a_broken_connection_to_the_graph_costs_no_word_and_doubles_none(
 ):
     proxy.cut_at = [b'"content":"7 "', b'"content":"8 "', b'"content":"30 "']
     await trip.ask("Tell me a long story")
-    await expect(trip.page.get_by_text("Day 40 was fine.")).to_be_visible(timeout=30_000)
+    await expect(trip.page.get_by_text("Day 40 was fine.")).to_be_visible()
     await trip.sees_answer(STORY)
     await trip.is_ready()
 

@@ -1,4 +1,3 @@
-import asyncio
 import json
 import re
 from pathlib import Path
@@ -108,7 +107,7 @@ async def test_stop_keeps_what_was_said_and_frees_the_model(browser: Browser, ho
         else:
             await page.keyboard.press("Escape")
 
-        await asyncio.wait_for(model.left.wait(), 5)
+        await model.left.wait()
         await expect(page.locator(".stopped")).to_have_text("Stopped.")
         await expect(page.get_by_role("button", name="Send")).to_be_visible()
         await expect(answer(page)).to_have_text("One")

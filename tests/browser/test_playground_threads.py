@@ -1,4 +1,3 @@
-import asyncio
 from pathlib import Path
 
 import pytest
@@ -104,7 +103,7 @@ async def test_a_new_chat_leaves_the_answer_to_the_server_which_goes_on_with_it(
         await expect(page.locator(".user, .assistant, .stopped")).to_have_count(0)
         await expect(page.get_by_role("button", name="Send")).to_be_visible()
         model.say_one()
-        await asyncio.wait_for(model.left.wait(), 5)
+        await model.left.wait()
         await threads(page).get_by_text("count").click()
 
         await expect(page.locator(".assistant")).to_have_text(["One two"])
@@ -212,7 +211,7 @@ async def test_a_thread_that_somebody_else_is_asking_says_so_until_it_is_free(br
         await expect(page.get_by_role("alert")).to_contain_text("THREAD_BUSY")
         model.left.clear()
         model.say_one()
-        await asyncio.wait_for(model.left.wait(), 5)
+        await model.left.wait()
         model.say_one()
         await page.get_by_role("button", name="Try again").click()
 

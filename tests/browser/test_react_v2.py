@@ -12,10 +12,10 @@ from playwright.async_api import Browser, expect
 from tests.browser.build import built_page
 from tests.browser.desk import Desk
 from tests.browser.fake_model import FakeModel, Turn
+from tests.browser.profile import new_profile
 from tests.browser.trip_server import TripServer
 
-# the first test may have to install and build the example
-pytestmark = [pytest.mark.anyio, pytest.mark.timeout(600)]
+pytestmark = pytest.mark.anyio
 
 
 @pytest.fixture
@@ -43,7 +43,7 @@ async def desk(
 
     Whatever a test does, the page may not ask anything of another host.
     """
-    context = await browser.new_context(viewport={"width": 1360, "height": 800})
+    context = await new_profile(browser, 1360, 800)
     desk = Desk(await context.new_page(), artifacts)
     await desk.open(server.url)
     yield desk
@@ -299,7 +299,7 @@ async def test_stop_ends_the_answer_and_the_call_of_the_model(desk: Desk, model:
     await desk.sees_answer("Once upon a time")
     await desk.stop()
 
-    await asyncio.wait_for(model.turn("Tell me a story").left.wait(), timeout=20)
+    await model.turn("Tell me a story").left.wait()
     await desk.is_ready()
     await desk.sees_answer("Once upon a time")
     await expect(desk.banner()).to_have_count(0)
@@ -313,7 +313,7 @@ async def test_an_answer_can_be_stopped_after_a_reload(desk: Desk, model: FakeMo
     await desk.sees_answer("Once upon a time")
     await desk.stop()
 
-    await asyncio.wait_for(model.turn("Tell me a story").left.wait(), timeout=20)
+    await model.turn("Tell me a story").left.wait()
     await desk.is_ready()
 
 

@@ -5,7 +5,10 @@ import os
 import shlex
 import socket
 import sys
+from contextlib import ExitStack
 from pathlib import Path
+
+from tests.processes import running
 
 ROOT = Path(__file__).parents[2]
 
@@ -20,19 +23,17 @@ class TripServer:
         self.url = f"http://127.0.0.1:{listener.getsockname()[1]}"
         self._listener = listener
         self._arguments = ("--page", page, "--model", model, "--threads", threads)
-        self._process: asyncio.subprocess.Process | None = None
+        self._stack = ExitStack()
 
     async def start(self) -> None:
         fd = self._listener.fileno()
-        self._process = await asyncio.create_subprocess_exec(
-            *shlex.split(SERVE), "--fd", str(fd), *self._arguments, pass_fds=[fd], cwd=ROOT
-        )
+        command = [*shlex.split(SERVE), "--fd", str(fd), *self._arguments]
+        program = self._stack.enter_context(running(command, pass_fds=[fd], cwd=ROOT))
+        self._stack.callback(program.end)
 
     async def end(self) -> None:
         """End the process and wait for it."""
-        if self._process is not None and self._process.returncode is None:
-            self._process.terminate()
-            await self._process.wait()
+        await asyncio.to_thread(self._stack.close)
 
     async def restart(self) -> None:
         await self.end()

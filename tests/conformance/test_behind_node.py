@@ -1,7 +1,6 @@
 """Node runtimes in front of ours: their clients get what our agents and actions say."""
 
 import json
-import subprocess
 import sys
 from collections.abc import Generator
 from pathlib import Path
@@ -13,6 +12,7 @@ from tests.conformance.v1 import node as v1
 from tests.conformance.v1.node import ROOT, need_node, started
 from tests.conformance.v2 import node as v2
 from tests.npm import install
+from tests.processes import finished
 
 Found = dict[str, Any]
 
@@ -51,7 +51,7 @@ def behind_v2(ours: str, request: pytest.FixtureRequest) -> Found:
 
 def driven(folder: Path, address: str) -> Found:
     command = ["node", "behind-node.mjs", address]
-    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=110)
+    done = finished(command, cwd=folder)
     assert done.returncode == 0, done.stdout + done.stderr
     return json.loads(done.stdout.splitlines()[-1])
 

@@ -1,7 +1,6 @@
 """The npm client 1.10.6 ends up with the same as on the Node runtime, or with something better."""
 
 import json
-import subprocess
 import urllib.request
 from collections import Counter
 from pathlib import Path
@@ -11,15 +10,13 @@ import pytest
 
 from tests.conformance.divergences import ANSWERS, REQUESTS, reasons
 from tests.conformance.v1.node import HERE, install, need_node, served, started
+from tests.processes import finished
 
 EXPECTED, OURS, UPSTREAM = HERE / "expected", HERE / "divergences", HERE / "upstream"
 SCENARIOS: dict[str, str] = json.loads((HERE / "scenarios.json").read_text())
 """Scenario → the path it is run against."""
 
 NAMES = sorted(SCENARIOS)
-
-# the first test waits for the driver
-pytestmark = pytest.mark.timeout(300)
 
 DIVERGENT = reasons(ANSWERS)
 DIVERGENT_UPSTREAM = reasons(REQUESTS)
@@ -49,7 +46,7 @@ def driven(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def drive(ours: str, llm: str, out: Path, names: list[str]) -> None:
     options = ["--out", out, "--mock", llm, "--upstream", out / "upstream"]
     command = ["node", "drive.mjs", f"{ours}/copilotkit", ",".join(names), *options]
-    done = subprocess.run(command, cwd=HERE, capture_output=True, text=True, timeout=250)
+    done = finished(command, cwd=HERE)
     assert done.returncode == 0, done.stdout + done.stderr
 
 
@@ -73,9 +70,7 @@ def test_the_table_of_scenarios_is_the_one_of_the_driver() -> None:
           console.log(JSON.stringify(Object.fromEntries(Object.entries(scenarios).map(path))));
         });
     """
-    done = subprocess.run(
-        ["node", "-e", script], cwd=HERE, capture_output=True, text=True, check=True
-    )
+    done = finished(["node", "-e", script], cwd=HERE)
 
     assert json.loads(done.stdout) == SCENARIOS
 

@@ -1,9 +1,8 @@
 """Clients of 1.50 to 1.74 end up with the same as on the Node runtime, or with something better."""
 
 import json
-import subprocess
 from collections.abc import Generator, Mapping
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +12,7 @@ from tests.conformance.divergences import AGUI_ANSWERS, OLD_AGUI_ANSWERS, reason
 from tests.conformance.v1 import node as v1
 from tests.conformance.v1.node import need_node, started
 from tests.conformance.v2.node import HERE, OLD, install, served
+from tests.processes import Program, finished, running
 
 EXPECTED, OURS = HERE / "expected", HERE / "divergences"
 SCENARIOS = json.loads((HERE / "scenarios.json").read_text())
@@ -23,9 +23,6 @@ OLD_SCENARIOS = json.loads((OLD / "scenarios.json").read_text())
 
 DIVERGENT = reasons(AGUI_ANSWERS)
 DIVERGENT_OLD = reasons(OLD_AGUI_ANSWERS)
-
-# the first test waits for all drivers
-pytestmark = pytest.mark.timeout(500)
 
 TRANSPORTS = ("rest", "single", "auto")
 OLD_CLIENTS = ("1.50", "1.57")
@@ -46,13 +43,13 @@ def everybody() -> Generator[str, None, None]:
         yield f"{ours}/copilotkit".replace("localhost", "127.0.0.1")
 
 
-def driver(base: str, names: list[str], out: Path, transport: str, client: str = "1.74") -> Any:
+def driver(
+    base: str, names: list[str], out: Path, transport: str, client: str
+) -> AbstractContextManager[Program]:
     """Start the driver; it writes its results to `out`."""
     options = ["--transport", transport, "--client", client, "--out", out]
     command = ["node", "drive.mjs", base, ",".join(names), *options]
-    return subprocess.Popen(
-        command, cwd=HERE, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
-    )
+    return running(command, cwd=HERE)
 
 
 @pytest.fixture(scope="session")
@@ -79,18 +76,18 @@ def driven(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def drive(out: Path, names: Mapping[tuple[str, str], list[str]], v1_names: list[str]) -> None:
     """Drive a new server by (client, transport), and then by the client of v1."""
     with everybody() as base:
-        drivers = [
-            driver(base, chosen, out / client, transport, client)
-            for (client, transport), chosen in names.items()
-        ]
-        for process in drivers:
-            output, _ = process.communicate(timeout=200)
-            assert process.returncode == 0, output
+        with ExitStack() as stack:
+            drivers = [
+                stack.enter_context(driver(base, chosen, out / client, transport, client))
+                for (client, transport), chosen in names.items()
+            ]
+            for program in drivers:
+                assert program.wait() == 0, program.output.text() + program.errors.text()
         if not v1_names:
             return
         # afterwards, because it looks at how the pieces of an answer arrive one by one
         v1_command = ["node", "drive.mjs", base, ",".join(v1_names), "--out", out / "v1"]
-        done = subprocess.run(v1_command, cwd=v1.HERE, capture_output=True, text=True, timeout=200)
+        done = finished(v1_command, cwd=v1.HERE)
         assert done.returncode == 0, done.stdout + done.stderr
 
 
@@ -175,7 +172,7 @@ def test_the_lists_of_scenarios_are_those_of_the_driver() -> None:
     need_node()
     install()
     command = ["node", "drive.mjs", "-", "list"]
-    done = subprocess.run(command, cwd=HERE, capture_output=True, text=True, check=True)
+    done = finished(command, cwd=HERE)
 
     assert done.stdout.split() == SCENARIOS
     assert set(OLD_SCENARIOS) <= set(SCENARIOS)

@@ -12,6 +12,8 @@ from typing import Any
 
 import aiohttp
 
+from tests.processes import Program, running
+
 KILLS = int(os.environ.get("KILLS", "15"))
 
 Frame = Mapping[str, Any]
@@ -21,14 +23,10 @@ Frame = Mapping[str, Any]
 class Server:
     """One server process on the file of threads."""
 
-    def __init__(self, process: asyncio.subprocess.Process, port: int) -> None:
-        self.process = process
+    def __init__(self, program: Program, port: int) -> None:
+        self.program = program
         self.url = f"http://127.0.0.1:{port}/copilot"
         self.client = aiohttp.ClientSession()
-
-    async def kill(self) -> None:
-        self.process.kill()
-        await self.process.wait()
 
     async def read(self, operation: str, thread: str, run: str, frames: list[Frame]) -> None:
         """Read an answer into `frames`, as far as it comes. Raises `aiohttp.ClientError`."""
@@ -57,19 +55,10 @@ class Server:
 
 @asynccontextmanager
 async def started(file: Path) -> AsyncGenerator[Server]:
-    process = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-m", "tests.threads.kill_server", str(file)),
-        stdout=asyncio.subprocess.PIPE,
-    )
-    assert process.stdout
-    try:
-        server = Server(process, int(await process.stdout.readline()))
+    with running([sys.executable, "-m", "tests.threads.kill_server", file]) as program:
+        server = Server(program, int(program.until(r"^(\d+)\n")[1]))
         async with server.client:
             yield server
-    finally:
-        if process.returncode is None:
-            process.kill()
-        await process.wait()
 
 
 async def kill_amid(
@@ -82,7 +71,7 @@ async def kill_amid(
         await begun.wait()
         # the moment must be any: this does not wait for something
         await asyncio.sleep(random.uniform(0.0, 0.6))
-        await server.kill()
+        server.program.kill()
 
 
 def by_run(frames: Iterable[Frame]) -> dict[str, list[Frame]]:

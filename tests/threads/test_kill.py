@@ -20,7 +20,7 @@ from tests.threads.kills import KILLS, Frame, Server, asked, by_run, kill_amid, 
 
 READERS = 12
 
-pytestmark = [pytest.mark.anyio, pytest.mark.timeout(60 + 6 * KILLS)]
+pytestmark = [pytest.mark.anyio, pytest.mark.timeout(300 + 30 * KILLS)]
 
 
 @dataclass

@@ -25,7 +25,7 @@ from tests.wire.merge import Json, merge
 
 CHATS = 12
 
-pytestmark = [pytest.mark.anyio, pytest.mark.timeout(60 + 6 * KILLS)]
+pytestmark = [pytest.mark.anyio, pytest.mark.timeout(300 + 30 * KILLS)]
 
 
 @dataclass

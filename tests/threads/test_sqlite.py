@@ -4,9 +4,9 @@ import asyncio
 import sqlite3
 import subprocess
 import sys
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator, Generator, Sequence
 from contextlib import aclosing as closing
-from contextlib import asynccontextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +27,7 @@ from copilot_runtime.threads.compact import compact
 from copilot_runtime.threads.recovery import INTERRUPTED
 from copilot_runtime.threads.sqlite import SqliteThreads
 from copilot_runtime.threads.store import Segment
+from tests.processes import Program, running
 from tests.threads.logs import KEY, log_of, run_of, told, user
 
 pytestmark = pytest.mark.anyio
@@ -63,21 +64,13 @@ async def store(anyio_backend: str, path: Path) -> AsyncGenerator[SqliteThreads,
         yield store
 
 
-@asynccontextmanager
-async def other_server(path: Path) -> AsyncGenerator[asyncio.subprocess.Process, None]:
+@contextmanager
+def other_server(path: Path) -> Generator[Program]:
     """Run another server in the middle of its answer."""
-    pipe = asyncio.subprocess.PIPE
-    process = await asyncio.create_subprocess_exec(
-        sys.executable, "-c", OTHER, str(path), stdin=pipe, stdout=pipe
-    )
-    assert process.stdout
-    try:
-        assert await process.stdout.readline() == b"written\n"
-        yield process
-    finally:
-        with suppress(ProcessLookupError):
-            process.kill()
-        await process.communicate()
+    command = [sys.executable, "-c", OTHER, path]
+    with running(command, stdin=subprocess.PIPE) as program:
+        program.until("^written\n")
+        yield program
 
 
 def rows_of_journal(path: Path) -> int:
@@ -129,9 +122,8 @@ async def test_a_new_server_finds_what_the_old_one_kept(store: SqliteThreads, pa
 
 
 async def test_the_runs_of_a_server_that_died_are_ended(path: Path) -> None:
-    async with other_server(path) as other:
+    with other_server(path) as other:
         other.kill()
-        await other.wait()
     async with closing(SqliteThreads(path)) as store:
         await store.open()
         [run] = await store.runs(KEY)
@@ -144,13 +136,14 @@ async def test_the_runs_of_a_server_that_died_are_ended(path: Path) -> None:
 
 
 async def test_the_run_of_a_server_that_lives_goes_on(store: SqliteThreads, path: Path) -> None:
-    async with other_server(path) as other:
+    with other_server(path) as other:
         await store.open()
         [run] = await store.runs(KEY)
         assert (run.ended, len(run.events)) == (False, 3)
         with pytest.raises(ThreadBusy):
             await store.begin(run_of(run_id="r2"))
-        await other.communicate(b"\n")
+        other.write(b"\n")
+        other.wait()
 
     [run] = await store.runs(KEY)
     assert run.ended and run.events[-1] == RunFinished()
@@ -161,9 +154,8 @@ async def test_a_thread_is_free_as_soon_as_its_server_has_died(
     store: SqliteThreads, path: Path
 ) -> None:
     await store.open()
-    async with other_server(path) as other:
+    with other_server(path) as other:
         other.kill()
-        await other.wait()
 
         assert await store.begin(run_of(run_id="r2", messages=[user(), user("u2")])) == [user("u2")]
     first, second = await store.runs(KEY)
@@ -173,10 +165,10 @@ async def test_a_thread_is_free_as_soon_as_its_server_has_died(
 async def test_a_server_deletes_a_thread_that_another_answers_in(
     store: SqliteThreads, path: Path
 ) -> None:
-    async with other_server(path) as other:
+    with other_server(path) as other:
         assert await store.delete(KEY)
-        await other.communicate(b"\n")
-        assert other.returncode == 0
+        other.write(b"\n")
+        assert other.wait() == 0
 
     assert await store.get(KEY) is None
     assert rows_of_journal(path) == 0

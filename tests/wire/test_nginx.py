@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from copilot_runtime import CopilotRuntime
+from tests.processes import running
 from tests.wire.client import HEADERS, PATH
 from tests.wire.documents import chat
 from tests.wire.server import listening
@@ -62,27 +63,12 @@ def configured(port: int) -> Generator[tuple[Path, Path], None, None]:
 async def nginx(port: int) -> AsyncGenerator[Path, None]:
     """Run nginx in front of a port; yield the socket it listens on."""
     program = need_nginx()
-    with configured(port) as (folder, configuration):
-        process = await asyncio.create_subprocess_exec(
-            program, "-p", folder, "-c", configuration, stderr=asyncio.subprocess.PIPE
-        )
-        assert process.stderr
-        try:
-            async with asyncio.timeout(10):
-                log = b""
-                while b"start worker process " not in log:
-                    line = await process.stderr.readline()
-                    assert line, log.decode()
-                    log += line
-            yield folder / "nginx.sock"
-        finally:
-            process.terminate()
-            await process.communicate()
-
-
-async def until(reader: asyncio.StreamReader, found: bytes) -> bytes:
-    async with asyncio.timeout(10):
-        return await reader.readuntil(found)
+    with (
+        configured(port) as (folder, configuration),
+        running([program, "-p", folder, "-c", configuration]) as server,
+    ):
+        server.errors.until("start worker process ")
+        yield folder / "nginx.sock"
 
 
 async def test_every_token_passes_before_the_next_one_is_made(provider: Upstream) -> None:
@@ -97,13 +83,13 @@ async def test_every_token_passes_before_the_next_one_is_made(provider: Upstream
     async with listening(CopilotRuntime(adapter=adapter)) as port, nginx(port) as socket:
         reader, writer = await asyncio.open_unix_connection(socket)
         writer.write(request(chat()))
-        head = await until(reader, b"\r\n\r\n")
+        head = await reader.readuntil(b"\r\n\r\n")
         seen = 0
         for gate, word in zip(gates, words, strict=True):
             gate.set()
-            await until(reader, f'["{word}"]'.encode())
+            await reader.readuntil(f'["{word}"]'.encode())
             seen += 1
-        rest = await until(reader, b"-----")
+        rest = await reader.readuntil(b"-----")
         writer.close()
         await writer.wait_closed()
 
@@ -120,7 +106,7 @@ async def test_leaving_the_proxy_closes_the_call_to_the_model(provider: Upstream
     async with listening(CopilotRuntime(adapter=adapter)) as port, nginx(port) as socket:
         reader, writer = await asyncio.open_unix_connection(socket)
         writer.write(request(chat()))
-        await until(reader, b'["Hello"]')
+        await reader.readuntil(b'["Hello"]')
         writer.transport.abort()
 
         await provider.until(open=0, hung_up=1)

@@ -91,7 +91,7 @@ class Upstream:
 
     async def until(self, *, open: int | None = None, hung_up: int = 0, asked: int = 0) -> None:
         """Wait until so many requests are open, were left by the caller, or came at all."""
-        async with asyncio.timeout(10), self._change:
+        async with self._change:
             await self._change.wait_for(
                 lambda: (
                     (open is None or self.open == open)

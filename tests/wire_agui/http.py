@@ -10,9 +10,6 @@ from typing import Any
 
 Event = dict[str, Any]
 
-PATIENCE = 20
-"""Seconds after which a test gives up: nothing here takes one."""
-
 
 @dataclass(frozen=True, slots=True)
 class Answer:
@@ -53,8 +50,7 @@ class Exchange:
     _ended: bool = False
 
     async def head(self) -> None:
-        async with asyncio.timeout(PATIENCE):
-            head = await self.reader.readuntil(b"\r\n\r\n")
+        head = await self.reader.readuntil(b"\r\n\r\n")
         status, *lines = head.decode("latin-1").split("\r\n")
         self.status = int(status.split(" ")[1])
         for line in filter(None, lines):
@@ -64,12 +60,11 @@ class Exchange:
 
     async def piece(self) -> bytes:
         """Return the next piece of the body, empty at its end."""
-        async with asyncio.timeout(PATIENCE):
-            if self.headers.get("transfer-encoding") == "chunked":
-                size = int(await self.reader.readuntil(b"\r\n"), 16)
-                piece = await self.reader.readexactly(size + 2)
-                return piece[:-2]
-            return await self.reader.read(65536)
+        if self.headers.get("transfer-encoding") == "chunked":
+            size = int(await self.reader.readuntil(b"\r\n"), 16)
+            piece = await self.reader.readexactly(size + 2)
+            return piece[:-2]
+        return await self.reader.read(65536)
 
     async def next(self) -> Event | None:
         """Return the next event, or None at the end of the stream."""

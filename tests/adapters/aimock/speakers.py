@@ -28,7 +28,9 @@ SPEAKERS: Mapping[str, Speaker] = {
     "openai_responses": _by(
         "openai:OpenAIAdapter", "/v1", model="gpt-5", api="responses", api_key=KEY
     ),
-    "azure": _by("presets:azure", "/openai", model="gpt-4o", api_version="2024-10-21", api_key=KEY),
+    "azure": _by(
+        "openai.presets:azure", "/openai", model="gpt-4o", api_version="2024-10-21", api_key=KEY
+    ),
     "anthropic": _by("anthropic:AnthropicAdapter", "", model="claude-sonnet-4-5", api_key=KEY),
     "google": _by("google:GoogleAdapter", "/v1beta", model="gemini-2.5-flash", api_key=KEY),
     "vertex": _by(
@@ -42,6 +44,6 @@ SPEAKERS: Mapping[str, Speaker] = {
     "bedrock": _by(
         "bedrock:BedrockAdapter", "", model="anthropic.claude-sonnet-4-5-20250929-v1:0", api_key=KEY
     ),
-    "ollama": _by("presets:ollama", "/v1", model="llama3.2"),
-    "openrouter": _by("presets:openrouter", "/api/v1", model="openai/gpt-4o", api_key=KEY),
+    "ollama": _by("openai.presets:ollama", "/v1", model="llama3.2"),
+    "openrouter": _by("openai.presets:openrouter", "/api/v1", model="openai/gpt-4o", api_key=KEY),
 }

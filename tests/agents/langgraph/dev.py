@@ -5,16 +5,13 @@ import os
 import socket
 import subprocess
 import sys
-import urllib.error
 import urllib.request
 from collections.abc import Generator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
-from time import monotonic
 
-import pytest
+from tests.processes import Program, running
 
-_PATIENCE = 90
 _OFFLINE = {
     "LANGSMITH_TRACING": "false",
     "LANGGRAPH_CLI_NO_ANALYTICS": "1",
@@ -42,31 +39,18 @@ def graphs_of(config: Path, folder: Path, *, jobs: int = 8) -> Generator[str]:
         port = free.getsockname()[1]
     program = [sys.executable, "-m", "langgraph_cli", "dev", "--no-browser", "--no-reload"]
     options = ["--port", str(port), "--n-jobs-per-worker", str(jobs), "--config", "langgraph.json"]
-    log = folder / "log"
-    with (
-        log.open("wb") as out,
-        subprocess.Popen(
-            [*program, *options], cwd=folder, env={**os.environ, **_OFFLINE}, stdout=out, stderr=out
-        ) as process,
-    ):
-        try:
-            url = f"http://127.0.0.1:{port}"
-            _wait(process, url, log)
-            yield url
-        finally:
-            process.terminate()
+    with running([*program, *options], cwd=folder, env={**os.environ, **_OFFLINE}) as server:
+        url = f"http://127.0.0.1:{port}"
+        _wait(server, url)
+        yield url
+        server.end()
 
 
-def _wait(process: "subprocess.Popen[bytes]", url: str, log: Path) -> None:
-    """Return once the server answers; it cannot say so by itself."""
-    end = monotonic() + _PATIENCE
-    while process.poll() is None and monotonic() < end:
-        try:
-            with urllib.request.urlopen(f"{url}/ok", timeout=1):
-                return
-        except (urllib.error.URLError, OSError):
-            try:  # it may have ended, too
-                process.wait(0.1)
-            except subprocess.TimeoutExpired:
-                continue
-    pytest.fail(f"langgraph dev did not start:\n{log.read_text()[-4000:]}")
+def _wait(server: Program, url: str) -> None:
+    """Return once the server answers: no line of its log means that it does."""
+    while server.process.poll() is None:
+        with suppress(OSError), urllib.request.urlopen(f"{url}/ok"):
+            return
+        with suppress(subprocess.TimeoutExpired):
+            server.process.wait(0.1)
+    raise AssertionError(f"langgraph dev did not start:\n{server.errors.text()[-4000:]}")

@@ -11,6 +11,7 @@ from copilot_runtime.agents.direct import DirectAgent
 from tests.browser.adapters.calls import local_time
 from tests.browser.build import built_page
 from tests.browser.origin import one_origin
+from tests.browser.profile import new_profile
 from tests.wire_agui.server import serving
 
 
@@ -26,7 +27,7 @@ async def opened(
         settings=Settings(threads="memory"),
     )
     async with serving(one_origin(built_page(example), runtime)) as port:
-        context = await browser.new_context(viewport={"width": 1280, "height": 760})
+        context = await new_profile(browser, 1280, 760)
         try:
             yield await context.new_page(), f"http://127.0.0.1:{port}"
         finally:

@@ -1,6 +1,5 @@
 """What a page gives back to the model of what was said before."""
 
-import asyncio
 from collections.abc import AsyncGenerator
 from typing import Any
 
@@ -13,8 +12,7 @@ from tests.browser.adapters.models import DONE, ByFake
 from tests.browser.chat import Chat
 from tests.browser.desk import Desk
 
-# the first test may have to install and build the examples
-pytestmark = [pytest.mark.anyio, pytest.mark.timeout(600)]
+pytestmark = pytest.mark.anyio
 
 SIGNED = Think("", "c2lnLTE=")
 TOLD = [name for name in FAKES if "history" not in LACKING[name]]
@@ -52,7 +50,7 @@ async def test_a_v1_page_gives_everything_back_in_its_order(chat: Chat, model: B
     await chat.sees_answer(DONE)
     await chat.is_ready()
     await chat.ask("Thanks!")
-    await asyncio.wait_for(fake.until_asked(3), timeout=10)
+    await fake.until_asked(3)
 
     assert conversation(fake) == ["Tidy up", ADD.name, MOVE.name, DONE, "Thanks!"]
 
@@ -64,7 +62,7 @@ async def test_a_v2_page_gives_everything_back_in_its_order(desk: Desk, model: B
     await desk.sees_answer(DONE)
     await desk.is_ready()
     await desk.ask("Thanks!")
-    await asyncio.wait_for(fake.until_asked(3), timeout=10)
+    await fake.until_asked(3)
 
     called = [DESTINATION.name, WEATHER.name]
     assert conversation(fake) == ["Compare Lisbon with Oslo", *called, DONE, "Thanks!"]

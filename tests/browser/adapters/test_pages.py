@@ -8,8 +8,7 @@ from tests.browser.adapters.models import DONE, Model
 from tests.browser.chat import Chat
 from tests.browser.desk import Desk
 
-# the first test may have to install and build the examples
-pytestmark = [pytest.mark.anyio, pytest.mark.timeout(600)]
+pytestmark = pytest.mark.anyio
 
 
 def needs(model: Model, ability: str) -> None:

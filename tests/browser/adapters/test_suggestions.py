@@ -22,8 +22,7 @@ from tests.browser.adapters.opened import opened
 from tests.browser.chat import Chat
 from tests.browser.desk import Desk
 
-# the first test may have to install and build the examples
-pytestmark = [pytest.mark.anyio, pytest.mark.timeout(600)]
+pytestmark = pytest.mark.anyio
 
 FERRY = '{"suggestions":[{"title":"By sea","message":"When does the ferry go?"}]}'
 

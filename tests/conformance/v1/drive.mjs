@@ -52,7 +52,7 @@ async function turn(client, s, ctx, messages, extra) {
   });
   const reader = client.asStream(source).getReader();
   let last = null, outcome = "done", snapshots = new Set(), timer;
-  const hung = new Promise((r) => { timer = setTimeout(() => r({ hung: true }), s.timeout ?? 15000); });
+  const hung = new Promise((r) => { timer = setTimeout(() => r({ hung: true }), s.timeout ?? 120000); });
   while (true) {
     let r;
     try { r = await Promise.race([reader.read(), hung]); } catch (e) { outcome = "stream error"; break; }

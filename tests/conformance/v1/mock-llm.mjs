@@ -48,7 +48,7 @@ export const SCRIPTS = {
   mcp: [TC(0, "call_mcp_1", "mcpEcho", ""), TC(0, null, null, '{"text":"hey"}')],
   unknowntool: [TC(0, "call_unk_1", "noSuchTool", ""), TC(0, null, null, '{"a":1}')],
   agenthandoff: [TC(0, "call_ag_1", "research_agent", ""), TC(0, null, null, "{}")],
-  slow: Array.from({ length: 25 }, (_, i) => T(`tick${i} `)),
+  slow: Array.from({ length: 3000 }, (_, i) => T(`tick${i} `)), // ten minutes: whoever asks has to stop it
   disconnect: [T("Partial"), T(" answer"), "DESTROY"],
   disconnecttool: [TC(0, "call_dc_1", "setColor", ""), TC(0, null, null, '{"col'), "DESTROY"],
 };

@@ -1,9 +1,7 @@
 """Start the Node programs and the server module the driver needs, each on a free port."""
 
 import os
-import re
 import shutil
-import subprocess
 import sys
 from collections.abc import Generator
 from contextlib import contextmanager
@@ -12,10 +10,10 @@ from pathlib import Path
 import pytest
 
 from tests import npm
+from tests.processes import running
 
 HERE = Path(__file__).parent
 ROOT = HERE.parents[2]
-ADDRESS = re.compile(r"http://localhost:\d+$")
 
 
 def need_node() -> None:
@@ -37,16 +35,8 @@ def install() -> None:
 def started(*command: str | Path, cwd: Path = HERE) -> Generator[str, None, None]:
     """Run a program that prints its address, and end it afterwards."""
     env = {**os.environ, "PORT": "0", "PYTHONPATH": str(ROOT)}
-    with subprocess.Popen(command, cwd=cwd, env=env, stdout=subprocess.PIPE, text=True) as process:
-        assert process.stdout
-        try:
-            for line in process.stdout:
-                if found := ADDRESS.search(line.strip()):
-                    yield found[0]
-                    return
-            pytest.fail(f"{command} ended without printing its address")
-        finally:
-            process.terminate()
+    with running(command, cwd=cwd, env=env) as program:
+        yield program.until(r"http://localhost:\d+\s*$")[0].strip()
 
 
 @contextmanager

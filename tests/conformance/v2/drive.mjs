@@ -17,7 +17,7 @@ const CLIENTS = {
   "1.57": "./old-clients/node_modules/core-1.57/dist/index.mjs",
   "1.74": "@copilotkit/core",
 };
-const LONGEST = 20_000; // milliseconds
+const LONGEST = 120_000; // milliseconds
 
 const { values: options, positionals } = parseArgs({
   allowPositionals: true,

@@ -6,11 +6,13 @@ One Node process answers thousands of questions; see oracle.mjs. Not for two thr
 import json
 import subprocess
 from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass
 from types import TracebackType
 from typing import Any, Self
 
 from tests.conformance.v2.node import HERE, install
+from tests.processes import running
 
 NEWEST = "0.0.59"
 VERSIONS = ("0.0.42", "0.0.52", "0.0.53", NEWEST)
@@ -36,14 +38,9 @@ class Oracle:
 
     def __enter__(self) -> Self:
         install()
-        self._process = subprocess.Popen(
-            ["node", "oracle.mjs"],
-            cwd=HERE,
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            encoding="utf-8",
-            bufsize=1,
-        )
+        self._stack = ExitStack()
+        oracle = running(["node", "oracle.mjs"], cwd=HERE, stdin=subprocess.PIPE)
+        self._program = self._stack.enter_context(oracle)
         return self
 
     def __exit__(
@@ -52,8 +49,7 @@ class Oracle:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        with self._process as process:
-            process.terminate()
+        self._stack.close()
 
     def verify(self, sequence: Sequence[Event], version: str = NEWEST) -> str | None:
         """Return None if the client takes the events of a run in this order, else its complaint.
@@ -87,12 +83,6 @@ class Oracle:
         return Applied(answer["messages"], answer["state"])
 
     def _ask(self, **question: Any) -> dict[str, Any]:
-        process = self._process
-        assert process.stdin and process.stdout
         # json.dumps escapes U+2028, which Node's readline would take for the end of the line
-        process.stdin.write(json.dumps(question) + "\n")
-        process.stdin.flush()
-        line = process.stdout.readline()
-        if not line:
-            raise RuntimeError(f"the oracle ended with {process.wait()}")
-        return json.loads(line)
+        self._program.write(json.dumps(question).encode() + b"\n")
+        return json.loads(self._program.until(r"^.*\n")[0])

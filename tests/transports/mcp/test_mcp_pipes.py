@@ -1,6 +1,5 @@
 """`copilot-runtime mcp`, as a desktop program starts it."""
 
-import asyncio
 import os
 import signal
 import subprocess
@@ -10,9 +9,8 @@ from pathlib import Path
 import pytest
 from mcp import StdioServerParameters
 
+from tests.processes import finished, running
 from tests.transports.mcp.clients import over_pipes, text_of
-
-pytestmark = pytest.mark.anyio
 
 ROOT = Path(__file__).parents[3]
 COMMAND = [sys.executable, "-m", "copilot_runtime", "mcp"]
@@ -44,6 +42,7 @@ def files(folder: Path) -> set[str]:
     return {path.name for path in folder.iterdir()} - {"__pycache__"}
 
 
+@pytest.mark.anyio
 async def test_a_program_that_starts_it_may_use_actions_and_agents(folder: Path) -> None:
     async with over_pipes(program(folder)) as session:
         tools = (await session.list_tools()).tools
@@ -52,6 +51,7 @@ async def test_a_program_that_starts_it_may_use_actions_and_agents(folder: Path)
     assert (len(tools), added, said) == (9, "3", "You said Hi")
 
 
+@pytest.mark.anyio
 async def test_nothing_is_kept_on_disk(folder: Path) -> None:
     async with over_pipes(program(folder)) as session:
         await session.call_tool("ask_echo", {"message": "Hi"})
@@ -59,41 +59,21 @@ async def test_nothing_is_kept_on_disk(folder: Path) -> None:
 
 
 def test_it_ends_with_the_other_side(folder: Path) -> None:
-    done = subprocess.run(
-        [*COMMAND, "main:runtime"],
-        cwd=folder,
-        env=ENVIRONMENT,
-        input=b"no protocol\n",
-        capture_output=True,
-        timeout=60,
-    )
+    done = finished([*COMMAND, "main:runtime"], cwd=folder, env=ENVIRONMENT, given="no protocol\n")
     assert done.returncode == 0
-    assert b"I am loaded" not in done.stdout
+    assert "I am loaded" not in done.stdout
 
 
-async def test_ctrl_c_ends_it_at_once(folder: Path) -> None:
-    pipe = asyncio.subprocess.PIPE
-    process = await asyncio.create_subprocess_exec(
-        *COMMAND, "main:runtime", cwd=folder, env=ENVIRONMENT, stdin=pipe, stdout=pipe
-    )
-    assert process.stdin is not None
-    assert process.stdout is not None
-    process.stdin.write(b'{"jsonrpc":"2.0","id":1,"method":"ping"}\n')
-    async with asyncio.timeout(60):
-        await process.stdout.readline()  # now it serves
-        process.send_signal(signal.SIGINT)
-        assert await process.wait() == -signal.SIGINT
+def test_ctrl_c_ends_it_at_once(folder: Path) -> None:
+    command = [*COMMAND, "main:runtime"]
+    with running(command, cwd=folder, env=ENVIRONMENT, stdin=subprocess.PIPE) as program:
+        program.write(b'{"jsonrpc":"2.0","id":1,"method":"ping"}\n')
+        program.until("\n")  # now it serves
+        program.process.send_signal(signal.SIGINT)
+        assert program.wait() == -signal.SIGINT
 
 
 def test_an_application_cannot_be_served_this_way(folder: Path) -> None:
-    done = subprocess.run(
-        [*COMMAND, "main:app"],
-        cwd=folder,
-        env=ENVIRONMENT,
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        timeout=60,
-    )
+    done = finished([*COMMAND, "main:app"], cwd=folder, env=ENVIRONMENT)
     assert done.returncode == 1
     assert "Name the CopilotRuntime that it is made of." in done.stderr

@@ -28,18 +28,18 @@ from copilot_runtime.agents.v1_state import track_v1_state
 from copilot_runtime.asgi import (
     BELOW,
     App,
-    Handover,
-    both,
-    clean,
+    RouterResponse,
+    combine_lifespans,
+    endpoint_urls,
     has_cors,
     health,
-    joined,
-    urls_of,
+    normalize_path,
+    with_and_without_slash,
 )
 from copilot_runtime.bus.memory import MemoryBus
 from copilot_runtime.config.settings import Settings, load_settings, transcribes
 from copilot_runtime.errors import CopilotError
-from copilot_runtime.event_order.verify import verified
+from copilot_runtime.event_order.verify import verify_events
 from copilot_runtime.gc_tuning import tuned_collector
 from copilot_runtime.hooks import (
     AfterRequest,
@@ -61,12 +61,12 @@ from copilot_runtime.threads.url import store_at
 from copilot_runtime.transcript import said_in
 from copilot_runtime.transports.agui.encode import Dialect
 from copilot_runtime.transports.agui.endpoint import AguiEndpoint
-from copilot_runtime.transports.auth import Authenticate, Callers
+from copilot_runtime.transports.auth import Authenticate, Authenticator
 from copilot_runtime.transports.graphql.endpoint import GraphQLEndpoint
 from copilot_runtime.transports.mcp.endpoint import McpEndpoint
-from copilot_runtime.transports.program_runs import Asking
+from copilot_runtime.transports.program_runs import ProgramRuns
 from copilot_runtime.transports.remote_endpoint.endpoint import RemoteServer
-from copilot_runtime.transports.router import Door
+from copilot_runtime.transports.router import Router
 
 if TYPE_CHECKING:
     from fastapi import FastAPI
@@ -139,7 +139,7 @@ class CopilotRuntime:
                 *([McpActions(named)] if named.any else []),
             ],
             stages=[
-                verified,
+                verify_events,
                 named,
                 track_v1_state,
                 *stages,
@@ -167,34 +167,34 @@ class CopilotRuntime:
             when_busy=self.settings.when_busy,
             namer=self._name if self.settings.thread_names else None,
         )
-        self.asking = Asking(
+        self.program_runs = ProgramRuns(
             conversations=self.conversations,
             properties=self.properties,
             action_timeout=self.settings.action_timeout,
         )
-        self._mcp = _mcp(self.asking, self.settings)
+        self._mcp = _mcp(self.program_runs, self.settings)
 
-    def app(self, path: str | None = None, *, playground: bool | None = None) -> Starlette:
+    def app(self, path: str | None = None, *, console: bool | None = None) -> Starlette:
         """Return an application: every client's URL at `path`, `/health`, a page to try it at `/`.
 
         Its lifespan also makes Python's garbage collector look less often, for the whole process.
         """
-        path = clean(path or self.settings.path)
-        door = self._door(path)
+        path = normalize_path(path or self.settings.path)
+        router = self._router(path)
         routes: list[BaseRoute] = [
-            *(Route(url, door) for url in urls_of(path)),
-            *(WebSocketRoute(url, door) for url in urls_of(path)),
+            *(Route(url, router) for url in endpoint_urls(path)),
+            *(WebSocketRoute(url, router) for url in endpoint_urls(path)),
             Route(f"{path}/health", health),
         ]
-        if playground if playground is not None else self.settings.playground:
-            from copilot_runtime.transports.console import playground_route
+        if console if console is not None else self.settings.console:
+            from copilot_runtime.transports.console import console_route
 
-            routes.append(playground_route(path))
+            routes.append(console_route(path))
         if path:
             routes.append(Route("/health", health))
-        routes.append(Route(f"{path}/{{rest:path}}", door))
-        lifespan = joined(tuned_collector, self._lifespan)
-        return App(path, door, routes=routes, lifespan=lifespan)
+        routes.append(Route(f"{path}/{{rest:path}}", router))
+        lifespan = combine_lifespans(tuned_collector, self._lifespan)
+        return App(path, router, routes=routes, lifespan=lifespan)
 
     def mount(self, app: "FastAPI", path: str, *, dependencies: Sequence[Any] = ()) -> None:
         """Add the endpoint to an application of yours, under its dependencies.
@@ -204,21 +204,24 @@ class CopilotRuntime:
         `request.state` is there for `authenticate`. If the application has a `CORSMiddleware`,
         that one decides which browsers may read an answer.
         """
-        path = clean(path)
-        door = self._door(path, silent=lambda: has_cors(app))
+        path = normalize_path(path)
+        router = self._router(path, silent=lambda: has_cors(app))
 
         async def answer(request: Request) -> Response:  # noqa: ARG001  # FastAPI passes it by name
-            return Handover(door)
+            return RouterResponse(router)
 
         async def socket(websocket: WebSocket) -> None:
-            await door(websocket.scope, websocket.receive, websocket.send)
+            await router(websocket.scope, websocket.receive, websocket.send)
 
         asked = list(dependencies)
-        urls = urls_of(path)
+        urls = endpoint_urls(path)
         app.router.routes.append(Route(f"{path}/health", health))
-        for url in (*urls, *(url for below in BELOW for url in both(f"{path}/{below}"))):
+        for url in (
+            *urls,
+            *(url for below in BELOW for url in with_and_without_slash(f"{path}/{below}")),
+        ):
             # a preflight carries no login, so no dependency may refuse it
-            app.router.routes.append(Route(url, Handover(door), methods=["OPTIONS"]))
+            app.router.routes.append(Route(url, RouterResponse(router), methods=["OPTIONS"]))
             app.add_api_route(
                 url,
                 answer,
@@ -229,7 +232,7 @@ class CopilotRuntime:
             )
         for url in urls:
             app.add_api_websocket_route(url, socket, dependencies=asked)
-        app.router.lifespan_context = joined(app.router.lifespan_context, self._lifespan)
+        app.router.lifespan_context = combine_lifespans(app.router.lifespan_context, self._lifespan)
 
     async def aclose(self) -> None:
         """Stop all runs, then close whatever has an `aclose`. One that fails is only logged."""
@@ -240,7 +243,7 @@ class CopilotRuntime:
         for part in (*parts, runtime.bus):
             await call_quietly(getattr(part, "aclose", None))
 
-    def _door(self, path: str, silent: Callable[[], bool] = lambda: False) -> Door:
+    def _router(self, path: str, silent: Callable[[], bool] = lambda: False) -> Router:
         settings = self.settings
         origins, credentials = settings.cors_origins, settings.cors_credentials
         cors = Cors(origins, credentials=credentials, silent=silent)
@@ -273,18 +276,18 @@ class CopilotRuntime:
             keep_alive=settings.keep_alive,
         )
         remote = RemoteServer(
-            self.asking,
+            self.program_runs,
             max_body_bytes=settings.max_body_bytes,
             max_messages=settings.max_messages,
             write_timeout=settings.write_timeout,
             keep_alive=settings.keep_alive,
         )
-        return Door(
+        return Router(
             path,
             graphql,
             agui,
             cors=cors,
-            callers=Callers(self.authenticate, settings.forwards),
+            authenticator=Authenticator(self.authenticate, settings.forwards),
             max_body_bytes=settings.max_body_bytes,
             pages=Cors([origin for origin in origins if origin != "*"]),
             remote=remote if settings.serve_remote else None,
@@ -348,11 +351,11 @@ def _named_servers(
     return NamedServers(allowed, [*servers, *listed])
 
 
-def _mcp(asking: Asking, settings: Settings) -> McpEndpoint | None:
+def _mcp(program_runs: ProgramRuns, settings: Settings) -> McpEndpoint | None:
     """Return the MCP server, if there is to be one. Raises `MissingPackage`."""
     if not settings.serve_mcp:
         return None
-    return McpEndpoint(asking, max_body_bytes=settings.max_body_bytes)
+    return McpEndpoint(program_runs, max_body_bytes=settings.max_body_bytes)
 
 
 def _bus(settings: Settings) -> Bus:

@@ -1,4 +1,4 @@
-"""Where an application has its door: the routes at and below a path, and the short way to it."""
+"""Where an application has its router: the routes at and below a path, and the short way to it."""
 
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
@@ -10,7 +10,7 @@ from starlette.responses import Response
 from starlette.types import ASGIApp, Lifespan, Receive, Scope, Send
 
 from copilot_runtime.errors import ConfigurationFailed
-from copilot_runtime.transports.router import Door
+from copilot_runtime.transports.router import Router
 
 if TYPE_CHECKING:
     from fastapi import FastAPI
@@ -35,16 +35,16 @@ BELOW = (
 
 
 class App(Starlette):
-    """Starlette, with a short way to the door.
+    """Starlette, with a short way to the router.
 
     Starlette's own middleware, for errors, wraps each chunk twice and has nothing to do for what
     answers its errors itself. There is no short way past middleware of an operator.
     """
 
-    def __init__(self, path: str, door: Door, **options: Any) -> None:
-        self._urls = frozenset(urls_of(path))
+    def __init__(self, path: str, router: Router, **options: Any) -> None:
+        self._urls = frozenset(endpoint_urls(path))
         self._runs = f"{path}/agent/"
-        self._door = door
+        self._router = router
         super().__init__(**options)
 
     def build_middleware_stack(self) -> ASGIApp:
@@ -56,23 +56,23 @@ class App(Starlette):
             path: str = scope["path"] if scope["type"] == "http" else ""
             path = path.removeprefix(scope.get("root_path", ""))
             short = path in self._urls or path.startswith(self._runs)
-            await (self._door if short else others)(scope, receive, send)
+            await (self._router if short else others)(scope, receive, send)
 
         return choose
 
 
-class Handover(Response):
-    """A response that lets the door write the answer itself."""
+class RouterResponse(Response):
+    """A response that lets the router write the answer itself."""
 
-    def __init__(self, door: Door) -> None:
+    def __init__(self, router: Router) -> None:
         super().__init__()
-        self._door = door
+        self._router = router
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        await self._door(scope, receive, send)
+        await self._router(scope, receive, send)
 
 
-def joined(outer: Lifespan[Any], inner: Lifespan[Any]) -> Lifespan[Any]:
+def combine_lifespans(outer: Lifespan[Any], inner: Lifespan[Any]) -> Lifespan[Any]:
     """Return a lifespan that has `inner` within `outer`, whose state is the application's."""
 
     @asynccontextmanager
@@ -91,17 +91,17 @@ def has_cors(app: "FastAPI") -> bool:
     return any(middleware.cls is CORSMiddleware for middleware in app.user_middleware)
 
 
-def urls_of(path: str) -> list[str]:
+def endpoint_urls(path: str) -> list[str]:
     """Return how the path itself is written."""
     return [path, f"{path}/"] if path else ["/"]
 
 
-def both(url: str) -> list[str]:
+def with_and_without_slash(url: str) -> list[str]:
     """Return a URL with and without a last slash, so that nobody is redirected."""
     return [url] if url.endswith(":path}") else [url, f"{url}/"]
 
 
-def clean(path: str) -> str:
+def normalize_path(path: str) -> str:
     """Return the path without its last slash. Raises `ConfigurationFailed` for what is none."""
     if not path.startswith("/"):
         raise ConfigurationFailed(f"The path {path!r} must begin with a slash.")

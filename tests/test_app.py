@@ -54,7 +54,7 @@ def runtime(**settings: object) -> CopilotRuntime:
     ],
 )
 def test_the_endpoint_is_at_its_path_with_and_without_a_slash(path: str | None, url: str) -> None:
-    answer = TestClient(runtime().app(path, playground=False)).post(
+    answer = TestClient(runtime().app(path, console=False)).post(
         url, json=HELLO, follow_redirects=False
     )
 
@@ -83,11 +83,11 @@ def test_there_is_a_page_to_try_it_at_the_root() -> None:
 
 
 def test_the_page_can_be_left_out() -> None:
-    silent = runtime(playground=False)
+    silent = runtime(console=False)
 
     assert TestClient(silent.app()).get("/").status_code == 404
-    assert TestClient(runtime().app(playground=False)).get("/").status_code == 404
-    assert TestClient(silent.app(playground=True)).get("/").status_code == 200
+    assert TestClient(runtime().app(console=False)).get("/").status_code == 404
+    assert TestClient(silent.app(console=True)).get("/").status_code == 200
 
 
 @pytest.mark.parametrize("path", ["graphql", "http://x/graphql", " "])

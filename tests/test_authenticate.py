@@ -11,7 +11,7 @@ from starlette.testclient import TestClient
 from copilot_runtime import CopilotRuntime, Settings
 from copilot_runtime.errors import AuthenticationFailed, LimitExceeded
 from copilot_runtime.interfaces import Caller
-from copilot_runtime.transports.auth import Callers, NotWelcome
+from copilot_runtime.transports.auth import Authenticator, Unauthorized
 
 pytestmark = pytest.mark.anyio
 
@@ -19,7 +19,7 @@ pytestmark = pytest.mark.anyio
 def asked(hook: Callable[[HTTPConnection], Any] | None, **headers: str) -> Awaitable[Caller]:
     raw = [(name.encode(), value.encode()) for name, value in headers.items()]
     scope = {"type": "http", "path": "/", "query_string": b"", "headers": raw, "state": {}}
-    return Callers(hook, forwards={"authorization"}.__contains__).of(scope, headers)
+    return Authenticator(hook, forwards={"authorization"}.__contains__).authenticate(scope, headers)
 
 
 async def test_without_a_hook_everybody_is_nobody() -> None:
@@ -42,7 +42,7 @@ async def test_a_hook_may_be_a_function_or_a_coroutine() -> None:
 
 @pytest.mark.parametrize("user", ["", 5, b"ada", True, ["ada"]])
 async def test_a_user_that_is_no_text_lets_nobody_in(user: Any) -> None:
-    with pytest.raises(NotWelcome) as refused:
+    with pytest.raises(Unauthorized) as refused:
         await asked(lambda _: user)
 
     assert refused.value.status == 500
@@ -55,7 +55,7 @@ async def test_a_user_that_is_no_text_lets_nobody_in(user: Any) -> None:
 async def test_a_user_to_whom_no_thread_could_belong_is_a_mistake_of_the_hook(
     user: str, why: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    with pytest.raises(NotWelcome) as refused:
+    with pytest.raises(Unauthorized) as refused:
         await asked(lambda _: user)
 
     assert refused.value.status == 500
@@ -97,7 +97,7 @@ async def test_what_a_hook_says_is_what_the_client_hears(
     def refuse(connection: HTTPConnection) -> str:
         raise error
 
-    with pytest.raises(NotWelcome) as refused:
+    with pytest.raises(Unauthorized) as refused:
         await asked(refuse)
 
     assert (refused.value.status, refused.value.message) == (status, message)
@@ -107,7 +107,7 @@ async def test_the_mistakes_of_a_hook_let_nobody_in_and_tell_nothing() -> None:
     def refuse(connection: HTTPConnection) -> str:
         raise KeyError("a secret")
 
-    with pytest.raises(NotWelcome) as refused:
+    with pytest.raises(Unauthorized) as refused:
         await asked(refuse)
 
     assert refused.value.status == 500

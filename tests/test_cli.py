@@ -149,7 +149,7 @@ def test_a_runtime_keeps_the_path_it_chose_unless_told_otherwise(
 ) -> None:
     (tmp_path / "mine.py").write_text(
         "from copilot_runtime import CopilotRuntime, Settings\n"
-        "runtime = CopilotRuntime(settings=Settings(path='/own', playground=False))\n"
+        "runtime = CopilotRuntime(settings=Settings(path='/own', console=False))\n"
     )
     assert url_in(start("mine")).endswith("/own")
     assert url_in(start("mine", "--path", "/other")).endswith("/other")

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from copilot_runtime.event_order.verify import Ordering, verified
+from copilot_runtime.event_order.verify import EventOrder, verify_events
 from copilot_runtime.events import (
     ActionExecutionArgs,
     ActionExecutionEnd,
@@ -91,8 +91,8 @@ def plain(event: Event) -> dict[str, object]:
 
 
 def first_complaint(events: Sequence[Event]) -> str | None:
-    ordering = Ordering()
-    return next(filter(None, map(ordering.complaint, events)), None)
+    ordering = EventOrder()
+    return next(filter(None, map(ordering.violation, events)), None)
 
 
 BEGUN = TextMessageStart(message_id="m")
@@ -132,10 +132,10 @@ CALLED = ActionExecutionStart(call_id="c", name="look")
 def test_what_breaks_the_order_is_refused_in_the_words_of_the_client(
     events: list[Event], oracle: Oracle
 ) -> None:
-    complaint = first_complaint(events)
+    violation = first_complaint(events)
 
-    assert complaint is not None
-    assert complaint == oracle.verify([plain(event) for event in events])
+    assert violation is not None
+    assert violation == oracle.verify([plain(event) for event in events])
 
 
 @settings(max_examples=150, deadline=None)
@@ -151,25 +151,25 @@ def test_what_we_let_pass_the_client_takes_and_what_it_refuses_we_refuse(
 def test_closers_end_all_that_is_open(
     oracle: Oracle, events: list[Event], last: RunFinished | RunFailed
 ) -> None:
-    ordering = Ordering(begun=True)
-    legal = [event for event in events if ordering.complaint(event) is None]
-    closers = ordering.closers(last.error if isinstance(last, RunFailed) else None)
-    for closer in closers:
+    ordering = EventOrder(begun=True)
+    legal = [event for event in events if ordering.violation(event) is None]
+    closing_events = ordering.closing_events(last.error if isinstance(last, RunFailed) else None)
+    for closer in closing_events:
         ordering.check(closer)
 
-    whole = [STARTED, *legal, *closers, RunFinished()]
-    assert ordering.closers() == []
+    whole = [STARTED, *legal, *closing_events, RunFinished()]
+    assert ordering.closing_events() == []
     assert oracle.verify([plain(event) for event in whole]) is None
 
 
 def test_a_call_that_broke_off_gets_a_result_where_the_run_failed() -> None:
-    ordering = Ordering(begun=True)
+    ordering = EventOrder(begun=True)
     answered = ActionExecutionStart(call_id="d", name="see")
     for event in [BEGUN, StepStarted(name="a"), CALLED, ReasoningStart(message_id="r"), answered]:
         ordering.check(event)
     ordering.check(ActionExecutionResult(call_id="d", name="see", result="sun"))
 
-    assert ordering.closers(BROKEN.error) == [
+    assert ordering.closing_events(BROKEN.error) == [
         ActionExecutionEnd(call_id="d"),
         ReasoningEnd(message_id="r"),
         ActionExecutionEnd(call_id="c"),
@@ -186,16 +186,16 @@ def test_a_call_that_broke_off_gets_a_result_where_the_run_failed() -> None:
 
 
 def test_a_call_gets_no_result_where_nothing_failed() -> None:
-    ordering = Ordering(begun=True)
+    ordering = EventOrder(begun=True)
     ordering.check(CALLED)
 
-    assert ordering.closers(None) == [ActionExecutionEnd(call_id="c")]
+    assert ordering.closing_events(None) == [ActionExecutionEnd(call_id="c")]
 
 
 def test_a_call_that_was_stopped_says_so() -> None:
-    ordering = Ordering(begun=True)
+    ordering = EventOrder(begun=True)
     ordering.check(CALLED)
-    last = ordering.closers(STOPPED.error)[-1]
+    last = ordering.closing_events(STOPPED.error)[-1]
 
     assert isinstance(last, ActionExecutionResult)
     assert '"status":"stopped"' in last.result
@@ -208,7 +208,7 @@ def test_an_id_may_be_used_again_after_its_end() -> None:
 
 
 async def followed(agent: Says) -> list[Event]:
-    runtime = runtime_with(agent, stages=[verified])
+    runtime = runtime_with(agent, stages=[verify_events])
     await runtime.start(run_input())
     events = [event async for batch in runtime.follow("r") for event in batch.events]
     await runtime.aclose()
@@ -341,7 +341,7 @@ async def test_an_agent_is_closed_when_its_reader_leaves() -> None:
         finally:
             closed.set()
 
-    async with aclosing(verified(agent(), run_input())) as events:
+    async with aclosing(verify_events(agent(), run_input())) as events:
         assert await anext(events) == BEGUN
 
     assert closed.is_set()

@@ -31,6 +31,6 @@ async def _serve(runtime: CopilotRuntime) -> None:
     """Serve without threads: nothing said here is kept."""
     runtime.conversations.open()
     try:
-        await serve_pipes(runtime.asking)
+        await serve_pipes(runtime.program_runs)
     finally:
         await runtime.aclose()

@@ -174,7 +174,7 @@ def _addresses(found: CopilotRuntime | ASGIApp, origin: str, path: str | None) -
     if not isinstance(found, CopilotRuntime):
         return [origin]
     endpoint = f"runtimeUrl  {origin}{path or found.settings.path}"
-    return [f"try it      {origin}/", endpoint] if found.settings.playground else [endpoint]
+    return [f"try it      {origin}/", endpoint] if found.settings.console else [endpoint]
 
 
 def _banner(shown: str, addresses: Sequence[str]) -> str:

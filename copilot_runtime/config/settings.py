@@ -66,7 +66,7 @@ class Settings(Section):
         pattern=r"^/",
         description="The URL of every client: GraphQL for CopilotKit v1, AG-UI for later ones.",
     )
-    playground: bool = Field(default=True, description="Serve a page to try the runtime at /.")
+    console: bool = Field(default=True, description="Serve a page to try the runtime at /.")
     serve_remote: bool = Field(
         default=False,
         description="Whether Node runtimes may use actions and agents: a remote endpoint at path.",

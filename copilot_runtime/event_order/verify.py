@@ -8,7 +8,7 @@ from contextlib import aclosing
 from dataclasses import dataclass
 
 from copilot_runtime.errors import Cancelled, ErrorReport, IncompleteStream
-from copilot_runtime.event_order.sanity import refuse_nonsense
+from copilot_runtime.event_order.validate import validate_event
 from copilot_runtime.events import (
     ActionExecutionArgs,
     ActionExecutionEnd,
@@ -31,13 +31,13 @@ from copilot_runtime.interfaces import Events, RunInput
 from copilot_runtime.jsontext import dumps
 
 
-async def verified(events: Events, _run: RunInput) -> Events:
+async def verify_events(events: Events, _run: RunInput) -> Events:
     """End a run whose agent breaks the order: a stage. Raises `IncompleteStream`.
 
     It also ends with `Misuse` for what is no event, before anybody has seen or kept it.
     What the agent leaves open at its end stays open: each transport knows how to show that.
     """
-    ordering = Ordering(begun=True)
+    ordering = EventOrder(begun=True)
     texts = ordering.texts
     async with aclosing(events):
         async for event in events:
@@ -51,7 +51,7 @@ async def verified(events: Events, _run: RunInput) -> Events:
             except TypeError:  # an id that can be in no set
                 plain = False
             if not plain:
-                refuse_nonsense(event)
+                validate_event(event)
                 ordering.check(event)
             yield event
 
@@ -71,7 +71,7 @@ _THOUGHT = _Kind("thought", "REASONING")
 _SUBAGENT = _Kind("subagent", "SUBAGENT")
 
 
-class Ordering:
+class EventOrder:
     """Follows one run: says which events may not come next, and knows what is open.
 
     Thoughts need no order: clients tolerate any. With `begun`, the first event has come already.
@@ -90,33 +90,33 @@ class Ordering:
 
     def check(self, event: Event) -> None:
         """Take note of an event. Raises `IncompleteStream` for one no client would accept."""
-        if complaint := self.complaint(event):
+        if violation := self.violation(event):
             raise IncompleteStream(
-                complaint, hint=f"The agent sent {event.type!r} where it may not stand."
+                violation, hint=f"The agent sent {event.type!r} where it may not stand."
             )
 
-    def complaint(self, event: Event) -> str | None:
+    def violation(self, event: Event) -> str | None:
         """Take note of an event, or return what a client would say against it."""
         if type(event) is TextMessageContent and event.message_id in self.texts:
             return None
         if self._last or not self._begun or isinstance(event, RunStarted):
-            complaint = self._out_of_run(event)
-            if complaint or isinstance(event, RunStarted):
-                return complaint
+            violation = self._out_of_run(event)
+            if violation or isinstance(event, RunStarted):
+                return violation
         return self._noted(event)
 
-    def closers(self, failed: ErrorReport | None = None) -> list[Event]:
+    def closing_events(self, failed: ErrorReport | None = None) -> list[Event]:
         """Return what ends everything open, the innermost first, before the last event.
 
         In a run that `failed`, but not in one that was stopped, a call that broke off also
         gets a result, as from CopilotKit's runtime: no model can go on from a call without one.
         """
-        closers: list[Event] = []
+        closing_events: list[Event] = []
         for (kind, key), name in reversed(self._open.items()):
-            closers.append(_closer(kind, key, failed))
+            closing_events.append(_closing_event(kind, key, failed))
             if kind is _CALL and key not in self._answered and failed is not None:
-                closers.append(_broken_off(key, name, failed))
-        return closers
+                closing_events.append(_interrupted_call(key, name, failed))
+        return closing_events
 
     def _out_of_run(self, event: Event) -> str | None:
         """Say what is wrong with an event before the first, after the last, or the first again."""
@@ -144,9 +144,9 @@ class Ordering:
     def _noted(self, event: Event) -> str | None:
         match event:
             case TextMessageStart(message_id=key):
-                complaint = self._begin(_TEXT, key)
+                violation = self._begin(_TEXT, key)
                 self.texts.add(key)
-                return complaint
+                return violation
             case TextMessageContent(message_id=key):
                 return self._grow(_TEXT, key, "CONTENT")
             case TextMessageEnd(message_id=key):
@@ -155,9 +155,9 @@ class Ordering:
             case ActionExecutionArgs(call_id=key):
                 return self._grow(_CALL, key, "ARGS")
             case ActionExecutionStart(call_id=key, name=name):
-                complaint = self._begin(_CALL, key, name)
-                self._answered -= set() if complaint else {key}
-                return complaint
+                violation = self._begin(_CALL, key, name)
+                self._answered -= set() if violation else {key}
+                return violation
             case ActionExecutionEnd(call_id=key):
                 return self._end(_CALL, key)
             case ActionExecutionResult(call_id=key):
@@ -246,7 +246,7 @@ class Ordering:
         self.texts.clear()
 
 
-def _closer(kind: _Kind, key: str, failed: ErrorReport | None) -> Event:
+def _closing_event(kind: _Kind, key: str, failed: ErrorReport | None) -> Event:
     if kind is _TEXT:
         return TextMessageEnd(message_id=key)
     if kind is _CALL:
@@ -260,7 +260,7 @@ def _closer(kind: _Kind, key: str, failed: ErrorReport | None) -> Event:
     return Subagent(subagent_id=key, status="failed", message=failed.message)
 
 
-def unfinished(failed: ErrorReport) -> str:
+def interrupted_result(failed: ErrorReport) -> str:
     """Return the result of a call that broke off with its run, so that no client makes it."""
     status, reason = "error", "missing_terminal_event"
     if failed.code == Cancelled.code:
@@ -268,9 +268,12 @@ def unfinished(failed: ErrorReport) -> str:
     return dumps({"status": status, "reason": reason, "message": failed.message}).decode()
 
 
-def _broken_off(call_id: str, name: str, failed: ErrorReport) -> ActionExecutionResult:
+def _interrupted_call(call_id: str, name: str, failed: ErrorReport) -> ActionExecutionResult:
     return ActionExecutionResult(
-        call_id=call_id, name=name, result=unfinished(failed), message_id=f"{call_id}-result"
+        call_id=call_id,
+        name=name,
+        result=interrupted_result(failed),
+        message_id=f"{call_id}-result",
     )
 
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterable, Iterator
 
-from copilot_runtime.event_order.verify import Ordering
+from copilot_runtime.event_order.verify import EventOrder
 from copilot_runtime.events import (
     LAST,
     ActionExecutionArgs,
@@ -70,7 +70,7 @@ class _Item:
 
 class _Log:
     def __init__(self) -> None:
-        self._ordering = Ordering(begun=True)
+        self._ordering = EventOrder(begun=True)
         self._started: RunStarted | None = None
         self._entries: list[_Item | Event] = []
         self._texts: dict[str, _Item] = {}
@@ -100,11 +100,13 @@ class _Log:
 
     def events(self, last: RunFinished | RunFailed | None) -> Iterator[Event]:
         """Yield the shortened log."""
-        closers: list[Event] = []
+        closing_events: list[Event] = []
         if last is not None:
             failed = last.error if isinstance(last, RunFailed) else None
-            closers = [
-                closer for closer in self._ordering.closers(failed) if not self._closed(closer)
+            closing_events = [
+                closer
+                for closer in self._ordering.closing_events(failed)
+                if not self._closed(closer)
             ]
         if self._started is not None:
             yield self._started
@@ -113,7 +115,7 @@ class _Log:
                 yield from entry.events()
             else:
                 yield entry
-        yield from closers
+        yield from closing_events
         yield from self._states.values()
         if last is not None:
             yield last
@@ -144,7 +146,7 @@ class _Log:
                     self._closed(ActionExecutionEnd(call_id=key))
                 self._entries.append(event)
             case _:
-                if self._ordering.complaint(event) is None:
+                if self._ordering.violation(event) is None:
                     self._entries.append(event)
 
     def _begin(self, items: dict[str, _Item], key: str, piece: _Piece, start: _Start) -> None:

@@ -26,7 +26,7 @@ request this is: an id of the application's, to whom threads belong. None is any
 `AuthenticationFailed`, or Starlette's `HTTPException`, to send one away."""
 
 
-class NotWelcome(Exception):
+class Unauthorized(Exception):
     """The request ends here. `status` and `message` are for the client."""
 
     def __init__(
@@ -44,7 +44,7 @@ class NotWelcome(Exception):
         self.headers = headers or {}
 
 
-class Callers:
+class Authenticator:
     """Makes the `Caller` of a request. `forwards` tells which headers a run may see."""
 
     def __init__(
@@ -55,8 +55,8 @@ class Callers:
         self._authenticate = authenticate
         self._forwards = lru_cache(maxsize=256)(forwards)  # clients send the same few names
 
-    async def of(self, scope: Scope, headers: Mapping[str, str]) -> Caller:
-        """Return who asks. Raises `NotWelcome`."""
+    async def authenticate(self, scope: Scope, headers: Mapping[str, str]) -> Caller:
+        """Return who asks. Raises `Unauthorized`."""
         user = None
         if self._authenticate is not None:
             user = await self._user(self._authenticate, HTTPConnection(scope))
@@ -74,15 +74,15 @@ class Callers:
             _check(user)
         except HTTPException as error:
             message = _message(error)
-            raise NotWelcome(error.status_code, message, headers=error.headers) from error
+            raise Unauthorized(error.status_code, message, headers=error.headers) from error
         except CopilotError as error:
             if isinstance(error, ConfigurationFailed):
                 logger.error("%s %s", error.message, error.hint or "")
-                raise NotWelcome(500, RUN_FAILED.message, code=RUN_FAILED.code) from error
-            raise NotWelcome(error.status_code, error.message, code=error.code) from error
+                raise Unauthorized(500, RUN_FAILED.message, code=RUN_FAILED.code) from error
+            raise Unauthorized(error.status_code, error.message, code=error.code) from error
         except Exception as error:  # code of the application: nobody comes in by its mistakes
             logger.exception("The authenticate hook failed")
-            raise NotWelcome(500, RUN_FAILED.message, code=RUN_FAILED.code) from error
+            raise Unauthorized(500, RUN_FAILED.message, code=RUN_FAILED.code) from error
         return user
 
 

@@ -20,7 +20,7 @@ _LARGEST = 2**53
 """What a page can count to; larger numbers are no JSON for everybody."""
 
 
-def with_wishes(parameters: Parameters, properties: Mapping[str, Any]) -> Parameters:
+def apply_forwarded_parameters(parameters: Parameters, properties: Mapping[str, Any]) -> Parameters:
     """Return the parameters with what the properties ask for in addition.
 
     What is not of its kind is passed over, as GraphQL clients are used to.

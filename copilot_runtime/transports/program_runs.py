@@ -24,7 +24,7 @@ class RunEnded(CopilotError):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Asking:
+class ProgramRuns:
     """What such programs may ask for. `properties` are the operator's, times in seconds."""
 
     conversations: Conversations
@@ -33,7 +33,7 @@ class Asking:
 
     async def actions(self, caller: Caller) -> Sequence[Action]:
         """Return the actions of this server that the caller may have called."""
-        run = self.run_of(caller, operation="actions/list", request_type="Action")
+        run = self.build_run(caller, operation="actions/list", request_type="Action")
         actions = offered(await self.conversations.actions(run), (), for_agent=True)
         return [action for action in actions if action.run is not None]
 
@@ -48,7 +48,7 @@ class Asking:
 
         Raises `CopilotError` if it could not be called.
         """
-        run = self.run_of(caller, operation=operation, request_type="Action")
+        run = self.build_run(caller, operation=operation, request_type="Action")
         one = SingleCallAgent(name, arguments, timeout=self.action_timeout)
         result = ""
         async with aclosing(self.events(run, one)) as events:
@@ -84,7 +84,7 @@ class Asking:
             url=caller.url,
         )
 
-    def run_of(self, caller: Caller, **more: Any) -> RunInput:
+    def build_run(self, caller: Caller, **more: Any) -> RunInput:
         """Return a run of this caller that belongs to no thread here."""
         caller = self.known(caller)
         fields: dict[str, Any] = {"thread_id": new_id(), "messages": (), **more}

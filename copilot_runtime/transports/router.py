@@ -14,7 +14,7 @@ from copilot_runtime.interfaces import Caller
 from copilot_runtime.jsontext import dumps, loads
 from copilot_runtime.security.cors import Cors
 from copilot_runtime.transports.agui.endpoint import AguiEndpoint
-from copilot_runtime.transports.auth import CALLER, Callers, NotWelcome
+from copilot_runtime.transports.auth import CALLER, Authenticator, Unauthorized
 from copilot_runtime.transports.body import ClientGone
 from copilot_runtime.transports.graphql.endpoint import GraphQLEndpoint
 from copilot_runtime.transports.mcp.endpoint import PATH, McpEndpoint
@@ -24,7 +24,7 @@ _PREFLIGHTED = "application/json"
 """The type of body that a page may send to another origin only when that origin has agreed."""
 
 
-class Door:
+class Router:
     """An ASGI application for the URL `base` and all below it, without its last slash."""
 
     def __init__(
@@ -34,7 +34,7 @@ class Door:
         agui: AguiEndpoint,
         *,
         cors: Cors,
-        callers: Callers,
+        authenticator: Authenticator,
         max_body_bytes: int,
         pages: Cors | None = None,
         remote: RemoteServer | None = None,
@@ -44,7 +44,7 @@ class Door:
         self._graphql = graphql
         self._agui = agui
         self._cors = cors
-        self._callers = callers
+        self._authenticator = authenticator
         self._max_body_bytes = max_body_bytes
         self._pages = pages or Cors(())
         """The pages that may use what is meant for programs."""
@@ -60,8 +60,8 @@ class Door:
             await _answer(send, 204, b"", self._cors.preflight(headers))
             return
         try:
-            caller = await self._callers.of(scope, headers)
-        except NotWelcome as error:
+            caller = await self._authenticator.authenticate(scope, headers)
+        except Unauthorized as error:
             await self._send_away(error, scope, headers, send)
             return
         scope = {**scope, CALLER: caller}
@@ -177,7 +177,7 @@ class Door:
         return kind != _PREFLIGHTED and origin.partition("://")[2] != headers.get("host")
 
     async def _send_away(
-        self, error: NotWelcome, scope: Scope, headers: Mapping[str, str], send: Send
+        self, error: Unauthorized, scope: Scope, headers: Mapping[str, str], send: Send
     ) -> None:
         if scope["type"] == "websocket":
             await send({"type": "websocket.close", "code": 4401, "reason": "Unauthorized"})

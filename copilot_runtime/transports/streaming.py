@@ -20,7 +20,7 @@ UNBUFFERED: RawHeaders = [
 """Headers of a response that is to arrive as it is written."""
 
 
-class Stalled(Exception):
+class WriteTimeout(Exception):
     """The client took nothing for too long."""
 
 
@@ -28,7 +28,7 @@ class Stream:
     """The body of one response: the first write opens it, the last one closes it.
 
     It is written with the server's own backpressure. A client that takes nothing for `timeout`
-    seconds is cut off: `write` then raises `Stalled`. After `keep_alive` seconds without a word
+    seconds is cut off: `write` then raises `WriteTimeout`. After `keep_alive` seconds of silence
     the `comment` is written, because proxies cut what is silent; 0 is never. One timer watches a
     whole response; a timer per chunk would cost more than the chunk.
     """
@@ -56,7 +56,7 @@ class Stream:
         except asyncio.CancelledError:
             if self._stalled and self._task is not None:
                 self._task.uncancel()
-                raise Stalled from None
+                raise WriteTimeout from None
             raise
         self._since = None
 
@@ -91,7 +91,7 @@ class Stream:
             )
 
 
-async def attended(
+async def run_until_disconnect(
     work: Coroutine[Any, Any, None], receive: Receive, gone: Callable[[], None] | None
 ) -> None:
     """Do the work; call `gone` when the client leaves meanwhile, or give the work up.
@@ -101,7 +101,7 @@ async def attended(
     not pass through all the frames of the server and its middleware.
     """
     task = asyncio.create_task(work)
-    left = asyncio.create_task(_departure(receive))
+    left = asyncio.create_task(_wait_for_disconnect(receive))
     try:
         await asyncio.wait((task, left), return_when=asyncio.FIRST_COMPLETED)
         if not task.done():
@@ -111,18 +111,18 @@ async def attended(
         await task
     finally:
         left.cancel()
-        left.add_done_callback(_noted)
+        left.add_done_callback(_ignore_exception)
         if not task.done():  # given up, or the server is about to stop
             task.cancel()
             await asyncio.wait((task,))
 
 
-async def _departure(receive: Receive) -> None:
+async def _wait_for_disconnect(receive: Receive) -> None:
     while (await receive())["type"] != "http.disconnect":
         pass
 
 
-def _noted(left: "asyncio.Task[None]") -> None:
+def _ignore_exception(left: "asyncio.Task[None]") -> None:
     """Take the exception of a server that could not even say that the client has left."""
     if not left.cancelled():
         left.exception()

@@ -43,7 +43,7 @@ def _part(name: str, number: int) -> list[Event]:
 
 def serve(file: str) -> None:
     """Serve on a port of the system's choice, until the end."""
-    settings = Settings(log_level="error", playground=False)
+    settings = Settings(log_level="error", console=False)
     runtime = CopilotRuntime(
         agents={"default": Talker()}, threads=SqliteThreads(file), settings=settings
     )

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from copilot_runtime.adapters.scripted import call, say
 from copilot_runtime.errors import Interrupted
-from copilot_runtime.event_order.verify import Ordering
+from copilot_runtime.event_order.verify import EventOrder
 from copilot_runtime.events import (
     LAST,
     ActionExecutionArgs,
@@ -69,8 +69,8 @@ def text(piece: str, id: str = "m") -> TextMessageContent:
 
 
 def complaints(events: list[Event]) -> list[str]:
-    ordering = Ordering()
-    return [complaint for event in events if (complaint := ordering.complaint(event))]
+    ordering = EventOrder()
+    return [violation for event in events if (violation := ordering.violation(event))]
 
 
 @settings(max_examples=200, deadline=None)
@@ -186,9 +186,9 @@ def test_the_log_of_a_server_that_died_can_be_given_an_end() -> None:
 
 
 def _result_closer(died: RunFailed) -> list[Event]:
-    ordering = Ordering(begun=True)
+    ordering = EventOrder(begun=True)
     ordering.check(ActionExecutionStart(call_id="c", name="look"))
-    return ordering.closers(died.error)[1:]
+    return ordering.closing_events(died.error)[1:]
 
 
 def test_an_end_that_came_counts_more_than_one_that_is_given() -> None:

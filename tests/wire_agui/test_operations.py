@@ -303,7 +303,7 @@ async def test_a_page_of_our_own_may_send_a_form_though_only_others_are_listed()
 
 async def test_at_the_root_every_operation_is_where_it_belongs() -> None:
     runtime = CopilotRuntime(Parrot(), settings=memory())
-    async with serving(runtime.app(path="/", playground=False)) as port:
+    async with serving(runtime.app(path="/", console=False)) as port:
         browser = Browser(port, base="")
         info = await browser.ask("GET", "/info")
         run = await browser.run()

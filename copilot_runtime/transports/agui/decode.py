@@ -28,7 +28,7 @@ from copilot_runtime.jsonvalue import (
     to_text,
 )
 from copilot_runtime.threads.validation import LONGEST, check_id
-from copilot_runtime.transports.parameters import with_wishes
+from copilot_runtime.transports.parameters import apply_forwarded_parameters
 
 _NO_PARAMETERS: Mapping[str, Any] = {"type": "object", "properties": {}}
 
@@ -69,7 +69,7 @@ def run_input(
             _context(item, at)
             for at, item in enumerate(require_list(fields.get("context"), "context"))
         ],
-        parameters=with_wishes(_parameters(given), given),
+        parameters=apply_forwarded_parameters(_parameters(given), given),
         properties={**properties, **given},
         headers=caller.headers,
         agents={} if state is None else {agent or DEFAULT_AGENT: AgentInput(state=state)},

@@ -12,7 +12,7 @@ from typing import Any, Literal, assert_never
 
 from copilot_runtime.agui.messages import encode_messages
 from copilot_runtime.errors import Cancelled, ErrorReport
-from copilot_runtime.event_order.verify import unfinished
+from copilot_runtime.event_order.verify import interrupted_result
 from copilot_runtime.events import (
     ActionExecutionArgs,
     ActionExecutionEnd,
@@ -43,7 +43,7 @@ from copilot_runtime.events import (
 from copilot_runtime.jsonpatch.patch import make_patch
 from copilot_runtime.jsontext import dumps
 from copilot_runtime.messages import Message, ReasoningMessage
-from copilot_runtime.transports.agui.outcome import filled, interrupt, usage
+from copilot_runtime.transports.agui.outcome import drop_none, interrupt, usage
 
 _ROLES = {"assistant", "user", "system", "developer"}
 """Those a text may have on the wire."""
@@ -165,7 +165,7 @@ class Encoder:
                 # null is a value here
                 self._frames.append(_frame({"type": "CUSTOM", "name": name, "value": value}))
             case Raw(event=foreign, source=source):
-                told = {"type": "RAW", "event": foreign, **filled(source=source)}
+                told = {"type": "RAW", "event": foreign, **drop_none(source=source)}
                 self._frames.append(_frame(told))
             case RunFinished():
                 self._finish(event)
@@ -351,12 +351,12 @@ class Encoder:
                     "TOOL_CALL_RESULT",
                     messageId=f"{key}-result",
                     toolCallId=key,
-                    content=unfinished(error),
+                    content=interrupted_result(error),
                     role="tool",
                 )
 
     def _send(self, kind: str, **values: Any) -> None:
-        self._frames.append(_frame({"type": kind, **filled(**values)}))
+        self._frames.append(_frame({"type": kind, **drop_none(**values)}))
 
 
 def _frame(event: Mapping[str, Any]) -> bytes:

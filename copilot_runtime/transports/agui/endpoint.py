@@ -34,7 +34,7 @@ from copilot_runtime.transports.agui.offer import Offer
 from copilot_runtime.transports.agui.reply import KEEP_ALIVE, Reply
 from copilot_runtime.transports.agui.routes import Operation, from_envelope, from_path
 from copilot_runtime.transports.body import BadRequest, ClientGone, read_body
-from copilot_runtime.transports.streaming import Stalled, Stream, attended
+from copilot_runtime.transports.streaming import Stream, WriteTimeout, run_until_disconnect
 
 logger = logging.getLogger(__name__)
 
@@ -72,7 +72,7 @@ class AguiEndpoint:
         self._max_messages = max_messages
         self._write_timeout = write_timeout
         self._keep_alive = keep_alive
-        self._beginnings: set[asyncio.Task[Log]] = set()
+        self._starting: set[asyncio.Task[Log]] = set()
 
     async def rest(
         self,
@@ -133,7 +133,7 @@ class AguiEndpoint:
         except BadRequest as error:
             refusal = invalid(error.message, error.status)
             await reply.json(refusal.status, refusal.body)
-        except (ClientGone, Stalled):
+        except (ClientGone, WriteTimeout):
             pass  # nobody is left to be told
         except Exception as error:  # also of stores and agents: told to the client, masked
             if reply.begun:
@@ -150,11 +150,13 @@ class AguiEndpoint:
             case "run" | "ask" | "suggest":
                 run = await self._run_input(operation, caller)
                 gone = None if run.persist else (lambda: self._stop(run))
-                await attended(self._run(run, reply), receive, gone)
+                await run_until_disconnect(self._run(run, reply), receive, gone)
             case "connect":
                 run = await self._run_input(operation, caller)  # only to refuse what is wrong
                 key = threads.thread_key(caller, run.thread_id)
-                await attended(self._connect(key, operation.agent, reply), receive, None)
+                await run_until_disconnect(
+                    self._connect(key, operation.agent, reply), receive, None
+                )
             case _:
                 status, body = await self._answers.of(operation, caller)
                 await reply.json(status, body)
@@ -165,7 +167,7 @@ class AguiEndpoint:
         One that takes its time to start, such as one that waits for its turn, is answered
         meanwhile: proxies and clients do not wait for long.
         """
-        beginning = self._beginning(run)
+        beginning = self._begin_run(run)
         await asyncio.wait((beginning,), timeout=_SOON)
         if beginning.done() and not beginning.cancelled():
             match beginning.exception():
@@ -199,19 +201,19 @@ class AguiEndpoint:
             if not run.persist:
                 self._stop(run)
 
-    def _beginning(self, run: RunInput) -> "asyncio.Task[Log]":
+    def _begin_run(self, run: RunInput) -> "asyncio.Task[Log]":
         """Start a run, even if its client does not wait for that."""
-        task = asyncio.create_task(self._begun(run))
-        self._beginnings.add(task)
+        task = asyncio.create_task(self._start_run(run))
+        self._starting.add(task)
         task.add_done_callback(self._note)
         return task
 
     def _note(self, task: "asyncio.Task[Log]") -> None:
-        self._beginnings.discard(task)
+        self._starting.discard(task)
         if not task.cancelled():
             task.exception()  # the client has left, and the runtime has logged it
 
-    async def _begun(self, run: RunInput) -> Log:
+    async def _start_run(self, run: RunInput) -> Log:
         """Start a run; return its log, which may be forgotten as soon as the run has ended."""
         await self._conversations.start(run)
         return self._conversations.follow(run.log_id)

@@ -56,7 +56,7 @@ class Answers:
                 return 200, info(agents, transcription=self._transcriber is not None)
             case "stop":
                 await self._offer.name(operation.agent, caller)
-                return 200, self._stopped(operation, caller)
+                return 200, self._stop(operation, caller)
             case "list threads":
                 query = threads.thread_query(caller, operation.query)
                 return 200, threads.page(await self._conversations.list(query))
@@ -77,7 +77,7 @@ class Answers:
                 return 200, {"messages": threads.messages(await conversations.store.runs(key))}
             case "read events":
                 runs = await conversations.store.runs(key)
-                return 200, {"events": await self._listed(key, runs)}
+                return 200, {"events": await self._list_events(key, runs)}
             case "read state":
                 return 200, {"state": threads.state(await conversations.store.runs(key))}
             case "change thread":
@@ -97,7 +97,7 @@ class Answers:
                 )
                 return 422, {"error": message}
 
-    async def _listed(self, key: ThreadKey, runs: Sequence[StoredRun]) -> orjson.Fragment:
+    async def _list_events(self, key: ThreadKey, runs: Sequence[StoredRun]) -> orjson.Fragment:
         """Return what happened in a thread as a JSON list, without holding up others for long."""
         pieces: list[bytes] = []
         for number, piece in enumerate(threads.events(key, runs, self._dialect), 1):
@@ -107,7 +107,7 @@ class Answers:
                 await asyncio.sleep(0)
         return orjson.Fragment(b"[%b]" % b",".join(pieces))
 
-    def _stopped(self, operation: Operation, caller: Caller) -> dict[str, Any]:
+    def _stop(self, operation: Operation, caller: Caller) -> dict[str, Any]:
         body = {} if operation.body is None else operation.body
         if not isinstance(body, dict) or body.keys() - {"runId"}:
             raise Misuse("The body of stop is empty, or {runId}.")

@@ -6,7 +6,7 @@ from typing import Any
 from copilot_runtime.events import Interrupt, Usage
 
 
-def filled(**values: Any) -> dict[str, Any]:
+def drop_none(**values: Any) -> dict[str, Any]:
     """Leave out what is None: clients refuse most nulls."""
     return {key: value for key, value in values.items() if value is not None}
 
@@ -18,7 +18,7 @@ def interrupt(event: Interrupt) -> dict[str, Any]:
         metadata = event.value
     if metadata is not None and not isinstance(metadata, Mapping):
         metadata = {"value": metadata}  # clients want an object
-    return filled(
+    return drop_none(
         id=event.interrupt_id,
         reason=event.reason,
         message=event.message,

@@ -80,7 +80,7 @@ def from_path(method: str, path: str, query: str = "", body: Any = None) -> Oper
     found = [unquote(part) for part in path.strip("/").split("/")]
     allowed: set[str] = set()
     for pattern, methods in _BY_PATH.items():
-        values = _matched(pattern, found)
+        values = _match(pattern, found)
         if values is None:
             continue
         if name := methods.get("GET" if method == "HEAD" else method):
@@ -128,7 +128,7 @@ def _parameter(params: Mapping[str, Any], name: str) -> str:
     return value
 
 
-def _matched(pattern: Sequence[str], parts: Sequence[str]) -> dict[str, str] | None:
+def _match(pattern: Sequence[str], parts: Sequence[str]) -> dict[str, str] | None:
     """Return what stands for the names in braces, or None for another path."""
     if len(pattern) != len(parts):
         return None

@@ -71,7 +71,7 @@ def thread(found: Thread) -> dict[str, Any]:
 
 def messages(runs: Iterable[StoredRun]) -> list[dict[str, Any]]:
     """Return a thread's messages in the inspector's form, which names calls its own way."""
-    return [_inspected(message) for message in encode_messages(_said(runs))]
+    return [_inspect(message) for message in encode_messages(_read_messages(runs))]
 
 
 def events(key: ThreadKey, runs: Iterable[StoredRun], dialect: Dialect) -> Iterator[bytes]:
@@ -114,7 +114,7 @@ def state(runs: Sequence[StoredRun]) -> Any:
     return None
 
 
-def _said(runs: Iterable[StoredRun]) -> list[Message]:
+def _read_messages(runs: Iterable[StoredRun]) -> list[Message]:
     found: dict[tuple[str, str], Message] = {}
     for run in runs:
         if any(isinstance(event, MessagesSnapshot) for event in run.events):
@@ -123,7 +123,7 @@ def _said(runs: Iterable[StoredRun]) -> list[Message]:
     return [*found.values()]
 
 
-def _inspected(message: Mapping[str, Any]) -> dict[str, Any]:
+def _inspect(message: Mapping[str, Any]) -> dict[str, Any]:
     calls = message.get("toolCalls")
     if not calls:
         return dict(message)

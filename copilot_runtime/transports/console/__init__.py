@@ -33,7 +33,7 @@ _SCRIPTS = (
 """In the order they are run: what a script needs at once stands above it."""
 
 
-def playground_route(endpoint_path: str, path: str = "/") -> Route:
+def console_route(endpoint_path: str, path: str = "/") -> Route:
     """Return the route of a page that talks with the runtime at `endpoint_path`.
 
     Both paths are those inside the app; where it is mounted comes from the request.
@@ -54,7 +54,7 @@ def playground_route(endpoint_path: str, path: str = "/") -> Route:
             return Response(status_code=304, headers=headers)
         return Response(document, media_type="text/html", headers=headers)
 
-    return Route(path, page, methods=["GET"], name="playground")
+    return Route(path, page, methods=["GET"], name="console")
 
 
 @cache

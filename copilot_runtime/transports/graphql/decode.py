@@ -39,7 +39,7 @@ from copilot_runtime.transports.graphql.inputs import (
     MetaEventInput,
 )
 from copilot_runtime.transports.graphql.outputs import ASSISTANT
-from copilot_runtime.transports.parameters import with_wishes
+from copilot_runtime.transports.parameters import apply_forwarded_parameters
 
 logger = logging.getLogger(__name__)
 
@@ -68,7 +68,9 @@ def run_input(
         node=(session.node_name or None) if session else None,
         actions=_actions(data.frontend.actions),
         context=_context(data.context or ()),
-        parameters=with_wishes(_parameters(data.forwarded_parameters or None), properties or {}),
+        parameters=apply_forwarded_parameters(
+            _parameters(data.forwarded_parameters or None), properties or {}
+        ),
         properties={**context.properties, **(properties or {})},
         headers=context.caller.headers,
         agents=_agents(data),

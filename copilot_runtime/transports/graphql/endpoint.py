@@ -30,10 +30,10 @@ from copilot_runtime.transports.graphql.context import CONTEXT, Context, Gateway
 from copilot_runtime.transports.graphql.documents import Document, Documents
 from copilot_runtime.transports.graphql.encode import Encoder
 from copilot_runtime.transports.graphql.errors import (
-    coded,
-    formatted,
+    build_root_error,
+    format_error,
+    format_errors,
     is_request_error,
-    root_failure,
 )
 from copilot_runtime.transports.graphql.incremental import PathDialect
 from copilot_runtime.transports.graphql.inputs import GenerateCopilotResponseInput, read_input
@@ -45,7 +45,7 @@ from copilot_runtime.transports.graphql.request import (
     read_query_string,
 )
 from copilot_runtime.transports.graphql.schema import core_schema, respond
-from copilot_runtime.transports.streaming import Stalled, attended
+from copilot_runtime.transports.streaming import WriteTimeout, run_until_disconnect
 
 if TYPE_CHECKING:
     from copilot_runtime.transports.graphql.websocket import Socket
@@ -111,7 +111,7 @@ class GraphQLEndpoint:
             await self._answer(scope, receive, headers, reply)
         except BadRequest as error:
             await reply.refuse(error)
-        except (ClientGone, Stalled):
+        except (ClientGone, WriteTimeout):
             pass  # nobody is left to be told
 
     async def _connection(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -163,16 +163,16 @@ class GraphQLEndpoint:
         document = self._documents.get(request.query)
         if document.node is None:
             code = "GRAPHQL_VALIDATION_FAILED" if document.parsed else "GRAPHQL_PARSE_FAILED"
-            await reply.json(coded(document.errors, code), bad=True)
+            await reply.json(format_errors(document.errors, code), bad=True)
             return
         _check_operation(document.node, request.operation_name, reads_only=reads_only)
         if document.errors:
-            await reply.json(coded(document.errors, "GRAPHQL_VALIDATION_FAILED"), bad=True)
+            await reply.json(format_errors(document.errors, "GRAPHQL_VALIDATION_FAILED"), bad=True)
             return
         context = self._context(scope)
         try:
             work = self._execute(request, document, context, reply)
-            await attended(work, receive, lambda: self._stop(context))
+            await run_until_disconnect(work, receive, lambda: self._stop(context))
         finally:
             self._stop(context)
 
@@ -202,7 +202,7 @@ class GraphQLEndpoint:
             response = await respond(context, data, properties)
             log = context.runs.follow(context.started[-1])
         except Exception as error:  # also of hooks and agents: told to the client, masked
-            await reply.json(root_failure(error, plan.key))
+            await reply.json(build_root_error(error, plan.key))
             return
         encoder = Encoder(plan)
         async with reply.stream() as stream, aclosing(log) as batches:
@@ -285,7 +285,7 @@ def _check_operation(document: DocumentNode, name: str | None, *, reads_only: bo
 
 def _body(result: ExecutionResult) -> tuple[Mapping[str, Any], bool]:
     """Return the body of a result, and whether the request was at fault."""
-    errors = [formatted(error) for error in result.errors or ()]
+    errors = [format_error(error) for error in result.errors or ()]
     if is_request_error(result) and errors:
         return {"errors": errors}, True
     return {**({"errors": errors} if errors else {}), "data": result.data}, False

@@ -12,7 +12,7 @@ from copilot_runtime.transports.graphql.statuses import error_extensions
 logger = logging.getLogger(__name__)
 
 
-def formatted(error: GraphQLError) -> dict[str, Any]:
+def format_error(error: GraphQLError) -> dict[str, Any]:
     """Return an error without the server's stack, paths or secrets."""
     cause = error.original_error
     payload: dict[str, Any] = {**error.formatted}
@@ -26,10 +26,10 @@ def formatted(error: GraphQLError) -> dict[str, Any]:
     return payload
 
 
-def root_failure(error: Exception, key: str) -> dict[str, Any]:
+def build_root_error(error: Exception, key: str) -> dict[str, Any]:
     """Return the body of an answer that failed before it began."""
     wrapped = GraphQLError(str(error), path=[key], original_error=error)
-    return {"errors": [formatted(wrapped)], "data": None}
+    return {"errors": [format_error(wrapped)], "data": None}
 
 
 def refusal(message: str, code: str = "BAD_REQUEST") -> Mapping[str, Any]:
@@ -37,7 +37,7 @@ def refusal(message: str, code: str = "BAD_REQUEST") -> Mapping[str, Any]:
     return {"errors": [{"message": message, "extensions": {"code": code}}]}
 
 
-def coded(errors: Iterable[GraphQLError], code: str) -> Mapping[str, Any]:
+def format_errors(errors: Iterable[GraphQLError], code: str) -> Mapping[str, Any]:
     """Return the body of a request that GraphQL itself refused."""
     return {"errors": [{**error.formatted, "extensions": {"code": code}} for error in errors]}
 

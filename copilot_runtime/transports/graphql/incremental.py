@@ -13,7 +13,7 @@ from graphql.execution import (
     SubsequentIncrementalExecutionResult,
 )
 
-from copilot_runtime.transports.graphql.errors import formatted
+from copilot_runtime.transports.graphql.errors import format_error
 
 Path = Sequence[str | int]
 
@@ -32,7 +32,7 @@ class PathDialect:
         self._measure(result.pending, [((), result.data)])
         payload: dict[str, Any] = {"data": result.data}
         if result.errors:
-            payload["errors"] = [formatted(error) for error in result.errors]
+            payload["errors"] = [format_error(error) for error in result.errors]
         payload["hasNext"] = result.has_next
         return payload
 
@@ -45,7 +45,7 @@ class PathDialect:
             path = [*self._paths[change.id], *(change.sub_path or ())]
             if hasattr(change, "items"):
                 items: Sequence[Any] = change.items  # pyright: ignore[reportAttributeAccessIssue]  # a union told apart by its field
-                start = self._begun(change.id, delivered)
+                start = self._count_sent(change.id, delivered)
                 self._sent[change.id] = start + len(items)
                 delivered += [([*path, start + at], item) for at, item in enumerate(items)]
                 patch: dict[str, Any] = {"items": items, "path": [*path, start]}
@@ -55,7 +55,7 @@ class PathDialect:
             if label := self._labels.get(change.id):
                 patch["label"] = label
             if change.errors:
-                patch["errors"] = [formatted(error) for error in change.errors]
+                patch["errors"] = [format_error(error) for error in change.errors]
             patches.append(patch)
         self._measure(result.pending or (), delivered)
         patches += self._failures(result)
@@ -70,9 +70,9 @@ class PathDialect:
 
     def _measure(self, pending: Iterable[Any], delivered: Sequence[tuple[Path, Any]]) -> None:
         for stream in pending:
-            self._sent[stream.id] = self._begun(stream.id, delivered)
+            self._sent[stream.id] = self._count_sent(stream.id, delivered)
 
-    def _begun(self, stream_id: str, delivered: Sequence[tuple[Path, Any]]) -> int:
+    def _count_sent(self, stream_id: str, delivered: Sequence[tuple[Path, Any]]) -> int:
         """Return how many items a stream has brought, those that came with its parent too."""
         if (known := self._sent.get(stream_id)) is not None:
             return known
@@ -83,7 +83,7 @@ class PathDialect:
             {
                 "data": None,
                 "path": [*self._paths[done.id]],
-                "errors": [formatted(error) for error in done.errors],
+                "errors": [format_error(error) for error in done.errors],
             }
             for done in result.completed or ()
             if done.errors

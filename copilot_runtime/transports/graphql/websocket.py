@@ -19,7 +19,7 @@ from strawberry.types.execution import ExecutionResult, StreamExecutionResult
 
 from copilot_runtime.security.cors import Cors
 from copilot_runtime.transports.graphql.context import CONTEXT, Context
-from copilot_runtime.transports.graphql.errors import formatted
+from copilot_runtime.transports.graphql.errors import format_error
 from copilot_runtime.transports.graphql.schema import make_schema
 
 _INIT_TIMEOUT = timedelta(seconds=10)
@@ -98,7 +98,7 @@ class SafeErrors(SchemaExtension):
 def _safe(error: GraphQLError) -> GraphQLError:
     if isinstance(error.original_error, GraphQLError):  # a subscription's, written for the client
         return error
-    shown = formatted(error)
+    shown = format_error(error)
     return GraphQLError(
         shown["message"], error.nodes, path=error.path, extensions=shown.get("extensions")
     )

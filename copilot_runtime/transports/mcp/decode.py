@@ -7,18 +7,20 @@ from copilot_runtime.errors import Misuse
 from copilot_runtime.interfaces import Caller, RunInput
 from copilot_runtime.messages import TextMessage, new_id
 from copilot_runtime.transports.auth import CALLER
-from copilot_runtime.transports.program_runs import Asking
+from copilot_runtime.transports.program_runs import ProgramRuns
 
 
-def caller_of(request: Any) -> Caller:
+def get_caller(request: Any) -> Caller:
     """Return who asks; behind pipes there is no request, and whoever started us asks."""
     return Caller() if request is None else request.scope[CALLER]
 
 
-def question(asking: Asking, caller: Caller, agent: str, arguments: Mapping[str, Any]) -> RunInput:
+def build_question(
+    program_runs: ProgramRuns, caller: Caller, agent: str, arguments: Mapping[str, Any]
+) -> RunInput:
     """Return the run that asks an agent. Raises `Misuse` for a question that is none."""
     text = arguments.get("message")
     if not isinstance(text, str) or not text.strip():
         raise Misuse("The argument `message` must be a text.")
     messages = [TextMessage(id=new_id(), role="user", content=text)]
-    return asking.run_of(caller, agent=agent, messages=messages, operation="tools/call")
+    return program_runs.build_run(caller, agent=agent, messages=messages, operation="tools/call")

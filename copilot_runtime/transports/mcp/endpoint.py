@@ -11,7 +11,7 @@ from copilot_runtime.interfaces import Caller
 from copilot_runtime.security.cors import RawHeaders
 from copilot_runtime.transports.auth import CALLER
 from copilot_runtime.transports.mcp.server import mcp_server
-from copilot_runtime.transports.program_runs import Asking
+from copilot_runtime.transports.program_runs import ProgramRuns
 
 if TYPE_CHECKING:
     from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
@@ -22,8 +22,8 @@ PATH = "mcp"
 class McpEndpoint:
     """Answers MCP clients between `open` and `aclose`. Sessions belong to who began them."""
 
-    def __init__(self, asking: Asking, *, max_body_bytes: int) -> None:
-        self._server = mcp_server(asking)
+    def __init__(self, program_runs: ProgramRuns, *, max_body_bytes: int) -> None:
+        self._server = mcp_server(program_runs)
         self._max_body_bytes = max_body_bytes
         self._sessions: StreamableHTTPSessionManager | None = None
         self._over = asyncio.Event()

@@ -9,10 +9,10 @@ from copilot_runtime import __version__
 from copilot_runtime.errors import RUN_FAILED, CopilotError, MissingPackage
 from copilot_runtime.events import RunFailed
 from copilot_runtime.interfaces import Caller
-from copilot_runtime.transports.mcp.decode import caller_of, question
+from copilot_runtime.transports.mcp.decode import build_question, get_caller
 from copilot_runtime.transports.mcp.encode import Answer, outcome, told
 from copilot_runtime.transports.mcp.tools import ASK, tools_of
-from copilot_runtime.transports.program_runs import Asking
+from copilot_runtime.transports.program_runs import ProgramRuns
 
 if TYPE_CHECKING:
     from mcp.server import Server
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 
-def mcp_server(asking: Asking) -> "Server[Any]":
+def mcp_server(program_runs: ProgramRuns) -> "Server[Any]":
     """Return the server, which speaks over whatever transport runs it. Raises `MissingPackage`."""
     try:
         from mcp.server import Server
@@ -32,14 +32,14 @@ def mcp_server(asking: Asking) -> "Server[Any]":
 
     async def list_tools(context: "ServerRequestContext[Any]", params: Any) -> "ListToolsResult":
         del params  # there is one page
-        caller = caller_of(context.request)
-        found = tools_of(await asking.actions(caller), await asking.agents(caller))
+        caller = get_caller(context.request)
+        found = tools_of(await program_runs.actions(caller), await program_runs.agents(caller))
         return ListToolsResult(tools=found)
 
     async def call_tool(
         context: "ServerRequestContext[Any]", params: "CallToolRequestParams"
     ) -> "CallToolResult":
-        tool = _Tool(asking, caller_of(context.request), params.name, params.arguments or {})
+        tool = _Tool(program_runs, get_caller(context.request), params.name, params.arguments or {})
         try:
             return await tool.call(context.session.report_progress)
         except CopilotError as error:
@@ -60,9 +60,9 @@ class _Tool:
     """One call of one tool."""
 
     def __init__(
-        self, asking: Asking, caller: Caller, name: str, arguments: Mapping[str, Any]
+        self, program_runs: ProgramRuns, caller: Caller, name: str, arguments: Mapping[str, Any]
     ) -> None:
-        self._asking = asking
+        self._program_runs = program_runs
         self._caller = caller
         self._name = name
         self._arguments = arguments
@@ -73,18 +73,18 @@ class _Tool:
         if agent != self._name and not await self._is_action():
             return await self._ask(agent, progress)
         call = (self._caller, self._name, self._arguments, "tools/call")
-        return outcome(await self._asking.call(*call))
+        return outcome(await self._program_runs.call(*call))
 
     async def _is_action(self) -> bool:
         """Say whether an action has a name as agents have; then it is the one that is meant."""
-        actions = await self._asking.actions(self._caller)
+        actions = await self._program_runs.actions(self._caller)
         return any(action.name == self._name for action in actions)
 
     async def _ask(self, agent: str, progress: Callable[..., Any]) -> "CallToolResult":
         """Ask an agent, and tell what it says while it says it. Who cancels the call stops it."""
-        run = question(self._asking, self._caller, agent, self._arguments)
+        run = build_question(self._program_runs, self._caller, agent, self._arguments)
         answer = Answer()
-        async with aclosing(self._asking.events(run)) as events:
+        async with aclosing(self._program_runs.events(run)) as events:
             async for event in events:
                 if piece := answer.add(event):
                     await progress(answer.length, message=piece)

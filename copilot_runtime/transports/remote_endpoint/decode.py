@@ -31,12 +31,12 @@ from copilot_runtime.messages import (
     new_id,
 )
 from copilot_runtime.threads.validation import check_id
-from copilot_runtime.transports.parameters import with_wishes
+from copilot_runtime.transports.parameters import apply_forwarded_parameters
 
 _ROLES: Mapping[Any, Role] = {role: role for role in get_args(Role)}
 
 
-def caller_of(body: JsonObject, caller: Caller) -> Caller:
+def get_caller(body: JsonObject, caller: Caller) -> Caller:
     """Return the caller with what the request says of it."""
     properties = require_object(body.get("properties") or {}, "properties")
     page = body.get("frontendUrl")
@@ -77,7 +77,7 @@ def run_fields(body: JsonObject, max_messages: int) -> JsonObject:
         "node": as_text(body.get("nodeName")) or None,
         "actions": [*_actions(require_list(body.get("actions") or [], "actions"))],
         "agents": {name: AgentInput(state=state, config=config)},
-        "parameters": with_wishes(Parameters(), properties),
+        "parameters": apply_forwarded_parameters(Parameters(), properties),
         "resume": [*_answers(require_list(body.get("metaEvents") or [], "metaEvents"))],
         "operation": "agents/execute",
     }

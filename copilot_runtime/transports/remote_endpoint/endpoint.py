@@ -20,11 +20,16 @@ from copilot_runtime.jsontext import dumps, loads
 from copilot_runtime.jsonvalue import JsonObject, require_object, require_text
 from copilot_runtime.security.cors import RawHeaders
 from copilot_runtime.transports.body import BadRequest, ClientGone, read_body
-from copilot_runtime.transports.program_runs import Asking, RunEnded
+from copilot_runtime.transports.program_runs import ProgramRuns, RunEnded
 from copilot_runtime.transports.remote_endpoint import decode
 from copilot_runtime.transports.remote_endpoint.catalog import info
 from copilot_runtime.transports.remote_endpoint.encode import Lines
-from copilot_runtime.transports.streaming import UNBUFFERED, Stalled, Stream, attended
+from copilot_runtime.transports.streaming import (
+    UNBUFFERED,
+    Stream,
+    WriteTimeout,
+    run_until_disconnect,
+)
 
 logger = logging.getLogger(__name__)
 
@@ -39,14 +44,14 @@ class RemoteServer:
 
     def __init__(
         self,
-        asking: Asking,
+        program_runs: ProgramRuns,
         *,
         max_body_bytes: int,
         max_messages: int,
         write_timeout: float,
         keep_alive: float,
     ) -> None:
-        self._asking = asking
+        self._program_runs = program_runs
         self._max_body_bytes = max_body_bytes
         self._max_messages = max_messages
         self._write_timeout = write_timeout
@@ -74,17 +79,17 @@ class RemoteServer:
             if method != "POST":
                 raise BadRequest("Method not allowed", 405, allow="POST")
             body = _json(await read_body(receive, headers, self._max_body_bytes))
-            caller = decode.caller_of(body, caller)
+            caller = decode.get_caller(body, caller)
             if path == "agents/execute":
-                await attended(self._run(body, caller, reply), receive, None)
+                await run_until_disconnect(self._run(body, caller, reply), receive, None)
             else:
-                await attended(self._answer(path, body, caller, reply), receive, None)
+                await run_until_disconnect(self._answer(path, body, caller, reply), receive, None)
         except BadRequest as error:
             await reply.refuse(error.status, error.message, error.allow)
         except CopilotError as error:
             if not reply.begun:
                 await reply.refuse(_status(error), error.message)
-        except (ClientGone, Stalled):
+        except (ClientGone, WriteTimeout):
             pass  # nobody is left to be told
         except Exception:  # of hooks, stores and agents: told to the client, masked
             if reply.begun:
@@ -97,17 +102,19 @@ class RemoteServer:
 
     async def _info(self, body: JsonObject, caller: Caller) -> JsonObject:
         del body
-        return info(await self._asking.actions(caller), await self._asking.agents(caller))
+        return info(
+            await self._program_runs.actions(caller), await self._program_runs.agents(caller)
+        )
 
     async def _act(self, body: JsonObject, caller: Caller) -> JsonObject:
         name, arguments = decode.action_call(body)
-        return {"result": await self._asking.call(caller, name, arguments, "actions/execute")}
+        return {"result": await self._program_runs.call(caller, name, arguments, "actions/execute")}
 
     async def _state(self, body: JsonObject, caller: Caller) -> JsonObject:
         """Return what an agent remembers; nothing of one that remembers nothing."""
         name, thread = require_text(body, "name", "body"), require_text(body, "threadId", "body")
-        caller = self._asking.known(caller)
-        agent = await self._asking.conversations.agent(name, caller)
+        caller = self._program_runs.known(caller)
+        agent = await self._program_runs.conversations.agent(name, caller)
         found: tuple[JsonObject, list[Any]] | None = None
         if load := getattr(agent, "load_state", None):
             found = await load(private_thread_id(caller.user, thread), caller)
@@ -121,12 +128,12 @@ class RemoteServer:
         Node knows no word for that; what it does see is an answer without an end.
         """
         fields = decode.run_fields(body, self._max_messages)
-        ours = {action.name for action in await self._asking.actions(caller)}
+        ours = {action.name for action in await self._program_runs.actions(caller)}
         theirs = fields.pop("actions")
         others = [action for action in theirs if action.name not in ours]
-        run = self._asking.run_of(caller, **fields, actions=others)
+        run = self._program_runs.build_run(caller, **fields, actions=others)
         lines = Lines(run, quiet=ours.intersection(action.name for action in theirs))
-        at_work = track_v1_state(self._asking.events(run), replace(run, follow_up="client"))
+        at_work = track_v1_state(self._program_runs.events(run), replace(run, follow_up="client"))
         async with aclosing(at_work) as events:
             await anext(events)  # what forbids the run to begin is told by a status
             stream = await reply.stream(self._write_timeout, self._keep_alive)

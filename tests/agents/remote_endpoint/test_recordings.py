@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from copilot_runtime.agents.remote.translate import RemoteEventDecoder
-from copilot_runtime.event_order.verify import verified
+from copilot_runtime.event_order.verify import verify_events
 from copilot_runtime.events import AgentState, Event, Interrupt
 from copilot_runtime.interfaces import RunInput
 from copilot_runtime.messages import TextMessage
@@ -177,4 +177,4 @@ async def test_what_is_said_is_in_an_order_that_clients_accept(name: str) -> Non
         for event in events:
             yield event
 
-    assert told([event async for event in verified(said(), RUN)]) == told(events)
+    assert told([event async for event in verify_events(said(), RUN)]) == told(events)

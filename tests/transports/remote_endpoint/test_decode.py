@@ -16,7 +16,7 @@ from copilot_runtime.messages import (
     ResultMessage,
     TextMessage,
 )
-from copilot_runtime.transports.remote_endpoint.decode import caller_of, run_fields
+from copilot_runtime.transports.remote_endpoint.decode import get_caller, run_fields
 
 MESSAGES: list[Message] = [
     TextMessage(id="s", role="system", content="Be brief."),
@@ -119,7 +119,7 @@ def test_a_run_needs_an_agent() -> None:
 
 def test_the_page_and_its_properties_are_the_caller_s() -> None:
     body = {"properties": {"a": 1}, "frontendUrl": "https://app.example/"}
-    caller = caller_of(body, Caller(user="ann", headers={"x-a": "b"}))
+    caller = get_caller(body, Caller(user="ann", headers={"x-a": "b"}))
     assert caller == Caller(
         user="ann",
         headers={"x-a": "b"},

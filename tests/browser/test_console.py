@@ -20,7 +20,7 @@ from copilot_runtime.events import (
     TextMessageStart,
 )
 from copilot_runtime.interfaces import ChatRequest, Events, RunInput
-from tests.browser.playground import HeldAdapter, answer, playground, say
+from tests.browser.console import HeldAdapter, answer, console, say
 
 pytestmark = pytest.mark.anyio
 
@@ -65,7 +65,7 @@ def agents(**named: ScriptedAgent) -> CopilotRuntime:
 
 async def test_text_grows_while_the_model_speaks(browser: Browser):
     model = HeldAdapter("One", " two", " three")
-    async with playground(browser, model) as page:
+    async with console(browser, model) as page:
         await say(page, "count")
         for so_far in ("One", "One two", "One two three"):
             model.say_one()
@@ -76,7 +76,7 @@ async def test_text_grows_while_the_model_speaks(browser: Browser):
 async def test_actions_of_the_browser_change_the_page_and_are_reported_to_the_model(
     browser: Browser,
 ):
-    async with playground(browser, DemoAdapter(pace=0)) as page:
+    async with console(browser, DemoAdapter(pace=0)) as page:
         await say(page, 'Make it orange and dark; add a note "water the plants"')
 
         await expect(answer(page)).to_contain_text("The page is dark now.")
@@ -87,7 +87,7 @@ async def test_actions_of_the_browser_change_the_page_and_are_reported_to_the_mo
 
 
 async def test_an_action_of_the_server_shows_its_arguments_and_its_result(browser: Browser):
-    async with playground(browser, DemoAdapter(pace=0)) as page:
+    async with console(browser, DemoAdapter(pace=0)) as page:
         await page.get_by_role("button", name="What time is it in Paris?").click()
 
         await expect(page.locator(".card .arguments")).to_have_text('{"city": "Paris"}')
@@ -98,7 +98,7 @@ async def test_an_action_of_the_server_shows_its_arguments_and_its_result(browse
 @pytest.mark.parametrize("how", ["button", "key"])
 async def test_stop_keeps_what_was_said_and_frees_the_model(browser: Browser, how: str):
     model = HeldAdapter("One", " two")
-    async with playground(browser, model) as page:
+    async with console(browser, model) as page:
         await say(page, "count")
         model.say_one()
         await expect(answer(page)).to_have_text("One")
@@ -115,7 +115,7 @@ async def test_stop_keeps_what_was_said_and_frees_the_model(browser: Browser, ho
 
 async def test_stop_works_before_the_first_word(browser: Browser):
     model = HeldAdapter("One")
-    async with playground(browser, model) as page:
+    async with console(browser, model) as page:
         await say(page, "count")
         await page.get_by_role("button", name="Stop").click()
 
@@ -124,7 +124,7 @@ async def test_stop_works_before_the_first_word(browser: Browser):
 
 
 async def test_a_refused_key_is_a_banner_that_names_the_cause(browser: Browser):
-    async with playground(browser, RefusedAdapter()) as page:
+    async with console(browser, RefusedAdapter()) as page:
         await say(page, "hello")
 
         banner = page.get_by_role("alert")
@@ -135,7 +135,7 @@ async def test_a_refused_key_is_a_banner_that_names_the_cause(browser: Browser):
 
 
 async def test_an_error_in_the_middle_keeps_the_words_before_it(browser: Browser):
-    async with playground(browser, DemoAdapter(pace=0)) as page:
+    async with console(browser, DemoAdapter(pace=0)) as page:
         await say(page, "Show me an error")
 
         await expect(page.get_by_role("alert")).to_contain_text("NETWORK_ERROR")
@@ -162,7 +162,7 @@ async def test_an_error_in_the_middle_keeps_the_words_before_it(browser: Browser
 async def test_an_answer_that_is_none_says_what_it_was(
     browser: Browser, status: int, kind: str, body: str, said: list[str]
 ):
-    async with playground(browser, DemoAdapter(pace=0)) as page:
+    async with console(browser, DemoAdapter(pace=0)) as page:
         headers = {"content-type": kind}
         await page.route(
             "**/agent/*/run", lambda route: route.fulfill(status=status, headers=headers, body=body)
@@ -174,7 +174,7 @@ async def test_an_answer_that_is_none_says_what_it_was(
 
 
 async def test_a_server_that_is_gone_is_said_and_can_be_tried_again(browser: Browser):
-    async with playground(browser, DemoAdapter(pace=0)) as page:
+    async with console(browser, DemoAdapter(pace=0)) as page:
         await page.route("**/agent/*/run", lambda route: route.abort("connectionrefused"))
         await say(page, "think")
         await expect(page.get_by_role("alert")).to_contain_text("could not be reached")
@@ -188,7 +188,7 @@ async def test_a_server_that_is_gone_is_said_and_can_be_tried_again(browser: Bro
 
 async def test_what_a_model_says_is_never_markup(browser: Browser):
     model = HeldAdapter('<img src=x onerror="document.title=1"> **bold** `<b>`')
-    async with playground(browser, model) as page:
+    async with console(browser, model) as page:
         model.say_one()
         await say(page, "attack")
 
@@ -198,7 +198,7 @@ async def test_what_a_model_says_is_never_markup(browser: Browser):
 
 
 async def test_the_wire_can_be_watched(browser: Browser):
-    async with playground(browser, DemoAdapter(pace=0)) as page:
+    async with console(browser, DemoAdapter(pace=0)) as page:
         await page.get_by_text("On the wire").click()
         await say(page, "hello")
 
@@ -206,7 +206,7 @@ async def test_the_wire_can_be_watched(browser: Browser):
 
 
 async def test_the_state_is_shown_and_a_person_may_change_it(browser: Browser):
-    async with playground(browser, DemoAdapter(pace=0)) as page:
+    async with console(browser, DemoAdapter(pace=0)) as page:
         await say(page, 'Set the state to {"mood": "calm"}')
         state = page.get_by_label("State of the agent, as JSON")
         await expect(state).to_have_value('{\n  "mood": "calm"\n}')
@@ -219,7 +219,7 @@ async def test_the_state_is_shown_and_a_person_may_change_it(browser: Browser):
 
 
 async def test_a_state_that_is_no_json_is_not_sent(browser: Browser):
-    async with playground(browser, DemoAdapter(pace=0)) as page:
+    async with console(browser, DemoAdapter(pace=0)) as page:
         await page.get_by_text("State", exact=True).click()
         state = page.get_by_label("State of the agent, as JSON")
         await state.fill('{"mood":')
@@ -233,7 +233,7 @@ async def test_a_state_that_is_no_json_is_not_sent(browser: Browser):
 async def test_changes_of_a_state_add_up(browser: Browser):
     plans = [{"stops": ["a"]}, {"stops": ["a", "b/~"]}, {"stops": ["b/~"], "x/y~": {"z": 1}}]
     states = [AgentState(agent="planner", state=state) for state in plans]
-    async with playground(browser, agents(planner=ScriptedAgent(*states, *said("done")))) as page:
+    async with console(browser, agents(planner=ScriptedAgent(*states, *said("done")))) as page:
         await say(page, "plan")
         await expect(answer(page)).to_have_text("done")
 
@@ -242,7 +242,7 @@ async def test_changes_of_a_state_add_up(browser: Browser):
 
 
 async def test_thoughts_are_folded_away(browser: Browser):
-    async with playground(browser, DemoAdapter(pace=0)) as page:
+    async with console(browser, DemoAdapter(pace=0)) as page:
         await say(page, "Think about the sea")
         await expect(answer(page)).to_contain_text("I have thought about it.")
         await expect(page.get_by_text("The person wants me to think.")).to_be_hidden()
@@ -259,7 +259,7 @@ async def test_steps_and_activities_are_shown_while_they_go_on(browser: Browser)
         Activity(message_id="a", activity_type="search", content={"found": 2}),
         StepFinished(name="search"),
     ]
-    async with playground(browser, agents(finder=ScriptedAgent(*search, *said("two")))) as page:
+    async with console(browser, agents(finder=ScriptedAgent(*search, *said("two")))) as page:
         await say(page, "search")
 
         await expect(answer(page)).to_have_text("two")
@@ -276,7 +276,7 @@ BOOKING = Interrupt(
 
 
 async def test_a_question_of_an_agent_waits_for_approval_even_over_a_reload(browser: Browser):
-    async with playground(browser, agents(booker=ScriptedAgent(BOOKING))) as page:
+    async with console(browser, agents(booker=ScriptedAgent(BOOKING))) as page:
         await say(page, "book")
         question = page.get_by_role("region", name="Question of the agent")
         await expect(question).to_contain_text("Book a room in Oslo?")
@@ -289,7 +289,7 @@ async def test_a_question_of_an_agent_waits_for_approval_even_over_a_reload(brow
 
 
 async def test_a_question_can_be_declined_also_by_saying_something_else(browser: Browser):
-    async with playground(browser, agents(booker=ScriptedAgent(BOOKING))) as page:
+    async with console(browser, agents(booker=ScriptedAgent(BOOKING))) as page:
         question = page.get_by_role("region", name="Question of the agent")
         await say(page, "book")
         await question.get_by_role("button", name="Decline").click()
@@ -303,7 +303,7 @@ async def test_a_question_can_be_declined_also_by_saying_something_else(browser:
 
 async def test_every_agent_can_be_chosen(browser: Browser):
     both = agents(ann=ScriptedAgent(*said("I am Ann.")), bob=ScriptedAgent(*said("I am Bob.")))
-    async with playground(browser, both) as page:
+    async with console(browser, both) as page:
         await page.get_by_label("Agent", exact=True).select_option("bob")
         await say(page, "who are you?")
         await expect(answer(page)).to_have_text("I am Bob.")
@@ -316,7 +316,7 @@ async def test_every_agent_can_be_chosen(browser: Browser):
 async def test_an_image_is_sent_and_shown_again_after_a_reload(browser: Browser, tmp_path: Path):
     picture = tmp_path / "dot.svg"
     picture.write_text('<svg xmlns="http://www.w3.org/2000/svg" width="9" height="9"/>')
-    async with playground(browser, DemoAdapter(pace=0)) as page:
+    async with console(browser, DemoAdapter(pace=0)) as page:
         await page.locator("#file").set_input_files(picture)
         await expect(page.get_by_alt_text("The image to send")).to_be_visible()
         await say(page, "What is this?")
@@ -342,7 +342,7 @@ async def test_what_is_spoken_becomes_text_where_the_server_can_hear(browser: Br
     hears = CopilotRuntime(
         adapter=DemoAdapter(pace=0), transcriber=Ears(), settings=Settings(threads="memory")
     )
-    async with playground(browser, hears) as page:
+    async with console(browser, hears) as page:
         await page.evaluate(SOUND)
         await page.get_by_role("button", name="Speak", exact=True).click()
         await page.get_by_role("button", name="Stop speaking").click()
@@ -353,7 +353,7 @@ async def test_what_is_spoken_becomes_text_where_the_server_can_hear(browser: Br
 
 
 async def test_a_server_that_cannot_hear_shows_no_microphone(browser: Browser):
-    async with playground(browser, DemoAdapter(pace=0)) as page:
+    async with console(browser, DemoAdapter(pace=0)) as page:
         await say(page, "hello")
         await expect(answer(page)).to_contain_text("Hello!")
 
@@ -361,7 +361,7 @@ async def test_a_server_that_cannot_hear_shows_no_microphone(browser: Browser):
 
 
 async def test_tokens_are_counted_once_for_an_answer_of_several_runs(browser: Browser):
-    async with playground(browser, DemoAdapter(pace=0)) as page:
+    async with console(browser, DemoAdapter(pace=0)) as page:
         await say(page, "Add a note: water the plants")
 
         await expect(answer(page)).to_contain_text("The note is on the page, number 1.")
@@ -369,7 +369,7 @@ async def test_tokens_are_counted_once_for_an_answer_of_several_runs(browser: Br
 
 
 async def test_a_login_is_sent_with_every_request_and_outlives_a_reload(browser: Browser):
-    async with playground(browser, DemoAdapter(pace=0)) as page:
+    async with console(browser, DemoAdapter(pace=0)) as page:
         await page.get_by_text("Authorization header").click()
         await page.get_by_label("Sent with each request").fill("Bearer one")
         await page.get_by_label("Sent with each request").press("Tab")
@@ -380,7 +380,7 @@ async def test_a_login_is_sent_with_every_request_and_outlives_a_reload(browser:
 
 
 async def test_a_phone_shows_threads_chat_and_panel_one_at_a_time(browser: Browser):
-    async with playground(browser, DemoAdapter(pace=0)) as page:
+    async with console(browser, DemoAdapter(pace=0)) as page:
         await page.set_viewport_size({"width": 390, "height": 780})
         await say(page, "hello")
         await expect(answer(page)).to_contain_text("Hello!")

@@ -15,7 +15,7 @@ DEEPEST = 240
 _AROUND = 254 - DEEPEST
 
 
-def refuse_nonsense(event: object) -> None:
+def validate_event(event: object) -> None:
     """Raise `Misuse` for what is no event, `IncompleteStream` for a value nested too deeply."""
     kind = type(event)
     known = _KINDS.get(kind) or next((_KINDS[one] for one in kind.__mro__ if one in _KINDS), None)

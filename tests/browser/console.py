@@ -82,7 +82,7 @@ async def opened(browser: Browser) -> AsyncGenerator[BrowserContext, None]:
 
 
 @asynccontextmanager
-async def playground(
+async def console(
     browser: Browser, runtime: CopilotRuntime | Adapter
 ) -> AsyncGenerator[Page, None]:
     """Open the page of a running server."""

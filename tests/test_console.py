@@ -9,18 +9,18 @@ from starlette.routing import Mount
 from starlette.testclient import TestClient
 
 from copilot_runtime.interfaces import ActionContext
-from copilot_runtime.transports import console as playground
-from copilot_runtime.transports.console import playground_route
+from copilot_runtime.transports import console
+from copilot_runtime.transports.console import console_route
 from copilot_runtime.transports.console.clock import get_time
 
 pytestmark = pytest.mark.anyio
-FOLDER = Path(playground.__file__).parent
+FOLDER = Path(console.__file__).parent
 CALL = ActionContext(thread_id="t", run_id="r", call_id="c", properties={}, headers={})
 
 
 @pytest.fixture
 def client() -> TestClient:
-    return TestClient(Starlette(routes=[playground_route("/graphql")]))
+    return TestClient(Starlette(routes=[console_route("/graphql")]))
 
 
 def test_the_page_knows_where_its_endpoint_is(client: TestClient):
@@ -39,13 +39,13 @@ def test_every_part_of_the_page_is_in_the_page(client: TestClient):
 
 
 def test_a_mounted_page_adds_where_it_is_mounted():
-    app = Starlette(routes=[Mount("/api/copilot", routes=[playground_route("/graphql")])])
+    app = Starlette(routes=[Mount("/api/copilot", routes=[console_route("/graphql")])])
 
     assert 'data-endpoint="/api/copilot/graphql"' in TestClient(app).get("/api/copilot/").text
 
 
 def test_a_page_behind_a_proxy_adds_the_path_the_proxy_took_away():
-    app = Starlette(routes=[playground_route("/graphql")])
+    app = Starlette(routes=[console_route("/graphql")])
 
     page = TestClient(app, root_path="/behind/").get("/").text
 
@@ -53,7 +53,7 @@ def test_a_page_behind_a_proxy_adds_the_path_the_proxy_took_away():
 
 
 def test_a_strange_path_cannot_leave_its_attribute():
-    app = Starlette(routes=[playground_route('/"><script>alert(1)</script>')])
+    app = Starlette(routes=[console_route('/"><script>alert(1)</script>')])
 
     assert "<script>alert" not in TestClient(app).get("/").text
 

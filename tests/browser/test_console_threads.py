@@ -4,12 +4,12 @@ import pytest
 from playwright.async_api import Browser, Page, expect
 
 from copilot_runtime import DemoAdapter
-from tests.browser.playground import (
+from tests.browser.console import (
     HeldAdapter,
     a_runtime,
     answer,
+    console,
     opened,
-    playground,
     say,
     served,
     threads,
@@ -22,7 +22,7 @@ pytestmark = pytest.mark.anyio
 
 async def test_a_reload_in_the_middle_goes_on_with_the_answer_complete_and_once(browser: Browser):
     model = HeldAdapter("One", " two", " three")
-    async with playground(browser, model) as page:
+    async with console(browser, model) as page:
         await say(page, "count")
         model.say_one()
         await expect(answer(page)).to_have_text("One")
@@ -39,7 +39,7 @@ async def test_a_reload_in_the_middle_goes_on_with_the_answer_complete_and_once(
 
 
 async def test_what_a_reload_shows_is_what_was_there(browser: Browser):
-    async with playground(browser, DemoAdapter(pace=0)) as page:
+    async with console(browser, DemoAdapter(pace=0)) as page:
         await say(page, 'What time is it in Paris and add a note "water the plants"')
         await expect(answer(page)).to_contain_text("number 1.")
         await say(page, "Show me an error")
@@ -54,7 +54,7 @@ async def test_what_a_reload_shows_is_what_was_there(browser: Browser):
 
 async def test_a_second_tab_sees_the_running_answer_and_the_ones_after_it(browser: Browser):
     model = HeldAdapter("One", " two")
-    async with playground(browser, model) as page:
+    async with console(browser, model) as page:
         await say(page, "count")
         model.say_one()
         await expect(answer(page)).to_have_text("One")
@@ -95,7 +95,7 @@ async def test_threads_survive_a_restart_of_the_server(browser: Browser, tmp_pat
 
 async def test_a_new_chat_leaves_the_answer_to_the_server_which_goes_on_with_it(browser: Browser):
     model = HeldAdapter("One", " two")
-    async with playground(browser, model) as page:
+    async with console(browser, model) as page:
         await say(page, "count")
         model.say_one()
         await expect(answer(page)).to_have_text("One")
@@ -110,7 +110,7 @@ async def test_a_new_chat_leaves_the_answer_to_the_server_which_goes_on_with_it(
 
 
 async def test_back_and_forward_go_from_thread_to_thread(browser: Browser):
-    async with playground(browser, DemoAdapter(pace=0)) as page:
+    async with console(browser, DemoAdapter(pace=0)) as page:
         await two_threads(page)
         await threads(page).nth(1).click()
         await expect(page.locator(".user")).to_have_text(["hello"])
@@ -121,7 +121,7 @@ async def test_back_and_forward_go_from_thread_to_thread(browser: Browser):
 
 
 async def test_a_thread_can_be_given_a_name(browser: Browser):
-    async with playground(browser, DemoAdapter(pace=0)) as page:
+    async with console(browser, DemoAdapter(pace=0)) as page:
         await two_threads(page)
         await tool_of_thread(page, "hello", "Rename")
         name = page.get_by_label("Name of the thread")
@@ -137,7 +137,7 @@ async def test_a_thread_can_be_given_a_name(browser: Browser):
 
 
 async def test_escape_keeps_the_name_as_it_was(browser: Browser):
-    async with playground(browser, DemoAdapter(pace=0)) as page:
+    async with console(browser, DemoAdapter(pace=0)) as page:
         await two_threads(page)
         await tool_of_thread(page, "think", "Rename")
         await page.get_by_label("Name of the thread").fill("Never")
@@ -148,7 +148,7 @@ async def test_escape_keeps_the_name_as_it_was(browser: Browser):
 
 
 async def test_an_archived_thread_is_out_of_the_way_and_can_come_back(browser: Browser):
-    async with playground(browser, DemoAdapter(pace=0)) as page:
+    async with console(browser, DemoAdapter(pace=0)) as page:
         await two_threads(page)
         await tool_of_thread(page, "hello", "Archive")
         await expect(titles(page)).to_have_text(["think"])
@@ -161,7 +161,7 @@ async def test_an_archived_thread_is_out_of_the_way_and_can_come_back(browser: B
 
 
 async def test_a_thread_is_deleted_only_after_a_question(browser: Browser):
-    async with playground(browser, DemoAdapter(pace=0)) as page:
+    async with console(browser, DemoAdapter(pace=0)) as page:
         await two_threads(page)
         await tool_of_thread(page, "think", "Delete")
         await page.get_by_role("dialog").get_by_role("button", name="Keep it").click()
@@ -175,7 +175,7 @@ async def test_a_thread_is_deleted_only_after_a_question(browser: Browser):
 
 
 async def test_older_threads_come_a_page_at_a_time(browser: Browser):
-    async with playground(browser, DemoAdapter(pace=0)) as page:
+    async with console(browser, DemoAdapter(pace=0)) as page:
         await page.evaluate(FILL, 33)
         await page.reload()
         await expect(threads(page)).to_have_count(30)
@@ -187,7 +187,7 @@ async def test_older_threads_come_a_page_at_a_time(browser: Browser):
 
 async def test_a_lost_connection_can_be_taken_up_again(browser: Browser):
     model = HeldAdapter("One", " two")
-    async with playground(browser, model) as page:
+    async with console(browser, model) as page:
         await page.evaluate(BREAKS)
         await say(page, "count")
         model.say_one()
@@ -201,7 +201,7 @@ async def test_a_lost_connection_can_be_taken_up_again(browser: Browser):
 
 async def test_a_thread_that_somebody_else_is_asking_says_so_until_it_is_free(browser: Browser):
     model = HeldAdapter("One")
-    async with playground(browser, model) as page:
+    async with console(browser, model) as page:
         model.say_one()
         await say(page, "count")
         await expect(answer(page)).to_have_text("One")
@@ -220,7 +220,7 @@ async def test_a_thread_that_somebody_else_is_asking_says_so_until_it_is_free(br
 
 
 async def test_a_call_that_a_reload_left_unanswered_can_be_run_after_it(browser: Browser):
-    async with playground(browser, DemoAdapter(pace=0)) as page:
+    async with console(browser, DemoAdapter(pace=0)) as page:
         await page.evaluate(LEAVES)
         await page.evaluate("location.hash = '#default/left'")
         await page.get_by_role("button", name="Run it here").click()
@@ -230,7 +230,7 @@ async def test_a_call_that_a_reload_left_unanswered_can_be_run_after_it(browser:
 
 
 async def test_a_list_that_cannot_be_read_says_so_and_the_chat_goes_on(browser: Browser):
-    async with playground(browser, DemoAdapter(pace=0)) as page:
+    async with console(browser, DemoAdapter(pace=0)) as page:
         await page.route(
             "**/threads?*", lambda route: route.fulfill(status=503, body='{"message": "No disk."}')
         )

@@ -104,7 +104,7 @@ def preset_table(adapter: str) -> str:
         f"| default model | {f'`{preset.model}`' if preset.model else 'none: name one'} |",
         f"| name in `copilot.yml` | `{preset.adapter}` |",
     ]
-    return _lines(["| | |", "|---|---|", *rows])
+    return _lines(["| setting | value |", "|---|---|", *rows])
 
 
 def errors_table() -> str:

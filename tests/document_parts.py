@@ -9,7 +9,7 @@ import click
 import yaml
 
 from copilot_runtime import Settings, errors, events
-from copilot_runtime.adapters.capabilities import ABILITIES, LACKING, SILENT
+from copilot_runtime.adapters.capabilities import CAPABILITIES, UNDOCUMENTED, UNSUPPORTED
 from copilot_runtime.adapters.openai.services import PRESETS
 from copilot_runtime.errors import CopilotError
 
@@ -64,7 +64,7 @@ def capabilities_tables() -> str:
     for columns in COLUMNS:
         rows = [
             f"| {words} | {' | '.join(_cell(name, ability) for name in columns)} |"
-            for ability, words in ABILITIES.items()
+            for ability, words in CAPABILITIES.items()
             if any(_cell(name, ability) != "yes" for name in columns)
         ]
         parts += [
@@ -76,18 +76,20 @@ def capabilities_tables() -> str:
     parts += ["All of them:", ""]
     everywhere = [
         words
-        for ability, words in ABILITIES.items()
-        if not any(ability in table for table in (*LACKING.values(), *SILENT.values()))
+        for ability, words in CAPABILITIES.items()
+        if not any(ability in table for table in (*UNSUPPORTED.values(), *UNDOCUMENTED.values()))
     ]
     return _lines([*parts, *(f"- {words}" for words in everywhere)])
 
 
 def unsupported_table(adapter: str) -> str:
     """Return what one adapter does not support, and why, as a table in Markdown."""
-    rows = [f"| {ABILITIES[name]} | {why} |" for name, why in LACKING.get(adapter, {}).items()]
+    rows = [
+        f"| {CAPABILITIES[name]} | {why} |" for name, why in UNSUPPORTED.get(adapter, {}).items()
+    ]
     rows += [
-        f"| {ABILITIES[name]} | Unknown: the service does not document it. |"
-        for name in sorted(SILENT.get(adapter, ()))
+        f"| {CAPABILITIES[name]} | Unknown: the service does not document it. |"
+        for name in sorted(UNDOCUMENTED.get(adapter, ()))
     ]
     return _lines(["| not supported | reason |", "|---|---|", *rows])
 
@@ -157,9 +159,9 @@ PARTS: Mapping[str, Callable[[str], str]] = {
 
 
 def _cell(name: str, ability: str) -> str:
-    if ability in SILENT.get(name, ()):
+    if ability in UNDOCUMENTED.get(name, ()):
         return "?"
-    return "no" if ability in LACKING.get(name, {}) else "yes"
+    return "no" if ability in UNSUPPORTED.get(name, {}) else "yes"
 
 
 def _event(node: ast.ClassDef) -> Iterator[str]:

@@ -8,7 +8,7 @@ from copilot_runtime.errors import ConfigurationFailed
 ApiKey = str | Callable[[], str | Awaitable[str]]
 
 
-async def fetched(key: ApiKey | None, provider: str) -> str:
+async def resolve_api_key(key: ApiKey | None, provider: str) -> str:
     """Return the key, or an empty text. Raises `ConfigurationFailed` for what no key can be."""
     found = key() if callable(key) else key
     if inspect.isawaitable(found):

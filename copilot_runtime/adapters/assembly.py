@@ -4,12 +4,12 @@ A provider's pieces say "some text", "some arguments of call 1"; who began and w
 out here. One text or reasoning is open at a time; calls may interleave.
 """
 
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import orjson
 
-from copilot_runtime.adapters.tools import stand_in
+from copilot_runtime.adapters.tools import encode_tool_name
 from copilot_runtime.events import (
     ActionExecutionArgs,
     ActionExecutionEnd,
@@ -23,31 +23,32 @@ from copilot_runtime.events import (
     TextMessageEnd,
     TextMessageStart,
 )
+from copilot_runtime.interfaces import ChatRequest
 from copilot_runtime.messages import ActionExecutionMessage, Message, new_id
 
 
 class Assembly:
-    """One answer of a model. Its methods append to `events`, which the caller empties.
+    """The events of one response. Its methods append to `events`, which the caller empties.
 
-    `taken` are ids the conversation already uses: some servers number their answers and calls
-    from zero each time, and a browser takes equal ids for equal messages. `names` are the actions
-    the model knows; a call of one of them starts as soon as its name is complete.
+    An id that the conversation of the request already uses is replaced: some servers number
+    their answers and calls from zero each time, and a browser takes equal ids for equal messages.
+    A call of an action of the request starts as soon as its name is complete.
     """
 
-    def __init__(self, *, taken: Collection[str] = (), names: Collection[str] = ()) -> None:
+    def __init__(self, request: ChatRequest) -> None:
         self.events: list[Event] = []
         self.answer_id = ""
-        self._taken = taken
-        self._names = {stand_in(name): name for name in names}
+        self._names = {encode_tool_name(action.name): action.name for action in request.actions}
+        self._request_ids = _collect_ids(request.messages)
         self._used: set[str] = set()
         self._text: str | None = None
         self._reasoning: str | None = None
-        self._calls: dict[int, _Call] = {}  # by the provider's index
-        self._latest: _Call | None = None
+        self._calls: dict[int, ToolCallBuffer] = {}  # by the provider's index
+        self._latest: ToolCallBuffer | None = None
 
     def begin(self, answer_id: str) -> None:
         """Give the answer its provider's id, before its first piece."""
-        self.answer_id = answer_id if answer_id and answer_id not in self._taken else new_id()
+        self.answer_id = answer_id if answer_id and answer_id not in self._request_ids else new_id()
 
     def text(self, content: str) -> None:
         """Add a piece of text."""
@@ -66,7 +67,7 @@ class Assembly:
         self.events.append(ReasoningContent(message_id=self._reasoning, content=content))
 
     def sign(self, signature: str) -> None:
-        """Sign the thought that is open, or else one without words (see `_signatures.signed`)."""
+        """Sign the thought that is open, or else one without words (see `tag_signature`)."""
         if self._reasoning is None:
             self._begin_reasoning()
         assert self._reasoning is not None
@@ -123,22 +124,22 @@ class Assembly:
         self._reasoning = self._message_id("-reasoning")
         self.events.append(ReasoningStart(message_id=self._reasoning))
 
-    def _find(self, index: int | None, call_id: str, name: str) -> "_Call":
-        call = self._sought(call_id, name) if index is None else self._calls.get(index)
+    def _find(self, index: int | None, call_id: str, name: str) -> "ToolCallBuffer":
+        call = self._find_open(call_id, name) if index is None else self._calls.get(index)
         if call is not None and name and call.is_another(call_id):
             call = None
         if call is None:
             self._end_text()
             self._end_reasoning()
             self._end_whole_calls()
-            call = _Call(given_id=call_id)
+            call = ToolCallBuffer(given_id=call_id)
             self._calls[self._free(index)] = call
         elif not call.given_id:
             call.given_id = call_id
         self._latest = call
         return call
 
-    def _sought(self, call_id: str, name: str) -> "_Call | None":
+    def _find_open(self, call_id: str, name: str) -> "ToolCallBuffer | None":
         if call_id:
             return next((c for c in self._calls.values() if c.given_id == call_id), None)
         return None if name else self._latest
@@ -157,8 +158,8 @@ class Assembly:
             other != name and other.startswith(name) for other in self._names
         )
 
-    def _start(self, call: "_Call") -> None:
-        if not call.id or call.id in self._used or call.id in self._taken:
+    def _start(self, call: "ToolCallBuffer") -> None:
+        if not call.id or call.id in self._used or call.id in self._request_ids:
             call.id = new_id()
         self._used.add(call.id)
         call.started = True
@@ -179,7 +180,7 @@ class Assembly:
             if call.is_complete():
                 self._end_call(call)
 
-    def _end_call(self, call: "_Call") -> None:
+    def _end_call(self, call: "ToolCallBuffer") -> None:
         if call.ended or not call.name:
             return
         if not call.started:
@@ -200,23 +201,23 @@ class Assembly:
     def _message_id(self, suffix: str) -> str:
         """Return the answer's id, with a number if it has named a message before."""
         self.answer_id = self.answer_id or new_id()
-        wanted = new = self.answer_id + suffix
+        base = new = self.answer_id + suffix
         number = 1
         while new in self._used:
             number += 1
-            new = f"{wanted}-{number}"
+            new = f"{base}-{number}"
         self._used.add(new)
         return new
 
 
-def ids_in(messages: Sequence[Message]) -> set[str]:
+def _collect_ids(messages: Sequence[Message]) -> set[str]:
     """Return the ids that a conversation uses, also those of answers that were only calls."""
     parents = {one.parent_id for one in messages if isinstance(one, ActionExecutionMessage)}
     return {message.id for message in messages} | {id for id in parents if id}
 
 
 @dataclass(slots=True)
-class _Call:
+class ToolCallBuffer:
     given_id: str
     """The provider's id, which ours may differ from."""
     id: str = ""

@@ -7,7 +7,7 @@ sentence stands in its place, or one video would end the whole conversation.
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from copilot_runtime.adapters.media import Media, media_of
+from copilot_runtime.adapters.media import Media, parse_media
 from copilot_runtime.errors import Misuse
 from copilot_runtime.events import Activity
 from copilot_runtime.jsonvalue import JsonObject
@@ -16,7 +16,7 @@ from copilot_runtime.messages import ImageMessage, MediaPart, TextMessage, new_i
 IMAGE = "image"
 """The `activity_type` of an image that a model made."""
 
-Show = Callable[[Media], JsonObject | str]
+MediaEncoder = Callable[[Media], JsonObject | str]
 """Returns the part for an attachment, or why there is none: the end of a sentence."""
 
 
@@ -25,24 +25,24 @@ def has_media(message: TextMessage) -> bool:
     return message.role == "user" and any(isinstance(part, MediaPart) for part in message.parts)
 
 
-def parts_of(message: TextMessage, show: Show, *, new: bool) -> list[JsonObject]:
+def build_parts(message: TextMessage, show: MediaEncoder, *, new: bool) -> list[JsonObject]:
     """Return the parts of a message: `{"text": ...}`, and what `show` makes of attachments.
 
     `new` says that it is what the person sent just now. Raises `Misuse` for a new attachment
     that the provider does not take.
     """
     if not has_media(message):
-        return texts(message.content)
+        return text_parts(message.content)
     parts: list[JsonObject] = []
     for part in message.parts:
         if isinstance(part, MediaPart):
-            parts += _shown(media_of(part), show, new=new)
+            parts += _encode_media(parse_media(part), show, new=new)
         else:
-            parts += texts(part.text)
+            parts += text_parts(part.text)
     return parts
 
 
-def image_parts(image: ImageMessage, show: Show, *, new: bool) -> list[JsonObject]:
+def build_image_parts(image: ImageMessage, show: MediaEncoder, *, new: bool) -> list[JsonObject]:
     """Return the part of an image message; what is no address and no `data:` is base64."""
     elsewhere = image.bytes.startswith(("data:", "http://", "https://", "gs://", "s3://"))
     subtype = image.format.lower().removeprefix("image/")
@@ -53,10 +53,10 @@ def image_parts(image: ImageMessage, show: Show, *, new: bool) -> list[JsonObjec
         value=image.bytes,
         mime_type=None if image.bytes.startswith("data:") else named,  # it says so itself
     )
-    return _shown(media_of(part), show, new=new and image.role == "user")
+    return _encode_media(parse_media(part), show, new=new and image.role == "user")
 
 
-def image_made(mime_type: str, data: str) -> Activity:
+def image_activity(mime_type: str, data: str) -> Activity:
     """Return the event for an image that the model made; `data` is base64 text.
 
     It is an activity: clients draw it by its type, and no model is sent its bytes as words.
@@ -66,21 +66,21 @@ def image_made(mime_type: str, data: str) -> Activity:
     )
 
 
-def image_at(url: str) -> Activity:
+def image_activity_from_url(url: str) -> Activity:
     """Return the event for an image that the model made, of its `data:` URL or its address."""
     if url.startswith("data:"):
-        media = media_of(MediaPart(kind="image", source="data", value=url))
-        return image_made(media.mime_type or "image/png", media.data)
+        media = parse_media(MediaPart(kind="image", source="data", value=url))
+        return image_activity(media.mime_type or "image/png", media.data)
     content = {"url": url}
     return Activity(message_id=new_id(), activity_type=IMAGE, content=content)
 
 
-def typed(parts: Sequence[JsonObject], name: str) -> list[JsonObject]:
+def add_types(parts: Sequence[JsonObject], name: str) -> list[JsonObject]:
     """Return the parts with a type in each, where a text's is called `name`."""
     return [part if "type" in part else {"type": name, **part} for part in parts]
 
 
-def laid_over(body: JsonObject, extra: Mapping[str, Any]) -> JsonObject:
+def merge_extra(body: JsonObject, extra: Mapping[str, Any]) -> JsonObject:
     """Return a body with what the application adds: members of objects, items of lists."""
     for name, value in extra.items():
         below = body.get(name)
@@ -93,12 +93,12 @@ def laid_over(body: JsonObject, extra: Mapping[str, Any]) -> JsonObject:
     return body
 
 
-def texts(text: str) -> list[JsonObject]:
+def text_parts(text: str) -> list[JsonObject]:
     """Return the part with a text, if it says anything."""
     return [{"text": text}] if text.strip() else []
 
 
-def _shown(media: Media, show: Show, *, new: bool) -> list[JsonObject]:
+def _encode_media(media: Media, show: MediaEncoder, *, new: bool) -> list[JsonObject]:
     shown = show(media)
     if not isinstance(shown, str):
         return [shown]
@@ -108,4 +108,4 @@ def _shown(media: Media, show: Show, *, new: bool) -> list[JsonObject]:
             hint="Let the chat accept other files only, or use a model and an agent "
             "that take this kind.",
         )
-    return texts(f"[Here was {media}. It is left out: {shown}.]")
+    return text_parts(f"[Here was {media}. It is left out: {shown}.]")

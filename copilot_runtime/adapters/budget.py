@@ -10,8 +10,7 @@ from decimal import Decimal
 from importlib.util import find_spec
 
 from copilot_runtime.adapters.history import CHARACTERS_PER_TOKEN
-from copilot_runtime.adapters.pricing import facts_of
-from copilot_runtime.adapters.pricing import loaded as facts_loaded
+from copilot_runtime.adapters.pricing import find_model_facts, load_prices
 from copilot_runtime.errors import ConfigurationFailed, MissingPackage, RateLimited
 from copilot_runtime.events import ActionExecutionArgs, ReasoningContent, TextMessageContent, Usage
 from copilot_runtime.interfaces import Adapter, ChatRequest, Events, RunInput
@@ -125,8 +124,8 @@ class BudgetedAdapter:
         spent.tokens += usage.input_tokens + usage.output_tokens
         if self.dollars is None:
             return
-        await facts_loaded()
-        price = facts_of(usage.provider, usage.model).price(usage)
+        await load_prices()
+        price = find_model_facts(usage.provider, usage.model).price(usage)
         if price is not None:
             spent.dollars += price
         elif usage.model not in self._unpriced and len(self._unpriced) < 100:

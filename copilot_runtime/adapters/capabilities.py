@@ -1,7 +1,8 @@
 """What adapters can do, what each of them lacks and why: one table for code, tests and README.
 
-An adapter asks it before it asks a model (`Lacks.without`), the contract suite skips by it, and
-the README prints it. A model may lack more than its provider's API: `Lacks.leave_out` says that.
+An adapter looks into it before it sends a request (`CapabilityFilter.apply`), the contract suite
+skips by it, and the README prints it. A model may lack more than its provider's API: that goes to
+`CapabilityFilter.omit`.
 """
 
 from collections.abc import Mapping
@@ -12,13 +13,13 @@ from copilot_runtime.errors import ConfigurationFailed, Misuse
 from copilot_runtime.events import Custom, Event
 from copilot_runtime.interfaces import Parameters
 
-Unsupported = Literal["warn", "refuse"]
-"""What becomes of a wish that a model cannot fulfil: left out with a warning, or refused."""
+UnsupportedPolicy = Literal["warn", "refuse"]
+"""What becomes of a parameter that a model does not take: left out with a warning, or refused."""
 
 WARNING = "warning"
-"""The name of the `Custom` event that tells of a wish left out."""
+"""The name of the `Custom` event for each parameter that was left out."""
 
-ABILITIES: Mapping[str, str] = {
+CAPABILITIES: Mapping[str, str] = {
     "reasoning": "thoughts before the answer",
     "signatures": "signed thoughts go back to the model that had them",
     "calls": "calls of actions",
@@ -58,12 +59,12 @@ ABILITIES: Mapping[str, str] = {
     "half_characters": "halves of characters, escaped",
     "answer_ids": "ids of calls that the model gives",
 }
-"""Behaviour → in words. Names of wishes are those of `Parameters`."""
+"""Capability → in words. Those that are parameters have the names of `Parameters`."""
 
 _NO_SIGNATURES = "Chat completions show no signed thoughts."
 _NO_REFUSALS = "Nothing in its answers tells a refusal from another text."
 
-LACKING: Mapping[str, Mapping[str, str]] = {
+UNSUPPORTED: Mapping[str, Mapping[str, str]] = {
     "anthropic": {
         "seed": "The Messages API has no seed.",
         "frequency_penalty": "The Messages API has no penalties.",
@@ -187,9 +188,9 @@ LACKING: Mapping[str, Mapping[str, str]] = {
         "content_filter": "Nothing filters what a model of your own says.",
     },
 }
-"""Adapter → behaviour → why it is not there."""
+"""Adapter → capability → why it is not there."""
 
-SILENT: Mapping[str, frozenset[str]] = {
+UNDOCUMENTED: Mapping[str, frozenset[str]] = {
     "lmstudio": frozenset(
         {"parallel_tool_calls", "reasoning_effort", "cached_tokens", "reasoning_tokens"}
     ),
@@ -197,23 +198,24 @@ SILENT: Mapping[str, frozenset[str]] = {
         {"documents", "cached_tokens", "reasoning_tokens", "refusals", "content_filter"}
     ),
 }
-"""Adapter → what the documentation of its service does not tell, one way or the other."""
+"""Adapter → capabilities that the documentation of its service does not mention."""
 
-_WISHES = (
+_PARAMETERS = (
     *("temperature", "top_p", "max_tokens", "stop", "seed", "frequency_penalty"),
     *("presence_penalty", "reasoning_effort", "response_schema", "parallel_tool_calls"),
 )
 
 
-class Lacks:
-    """What one request must do without. Its `warnings` come before the first word.
+class CapabilityFilter:
+    """Leaves out of one request what its model does not take. One is made for each request.
 
-    `adapter` is the name in the table, `provider` and `model` are for the person who reads it.
-    Made for each request.
+    `adapter` is the name in the table; `provider` and `model` are written into the messages.
+    `warnings` are the events to yield before the first event of the response. Raises `Misuse` for
+    a policy that is none.
     """
 
     def __init__(
-        self, adapter: str, provider: str, model: str, unsupported: Unsupported = "warn"
+        self, adapter: str, provider: str, model: str, unsupported: UnsupportedPolicy = "warn"
     ) -> None:
         if unsupported not in ("warn", "refuse"):
             raise Misuse(f"unsupported is 'warn' or 'refuse', not {unsupported!r}.")
@@ -223,33 +225,33 @@ class Lacks:
         self.warnings: list[Event] = []
         self._refuses = unsupported == "refuse"
 
-    def without(self, wishes: Parameters, reasons: Mapping[str, str] | None = None) -> Parameters:
-        """Return the wishes but for those that the adapter's line in the table names.
+    def apply(self, parameters: Parameters, reasons: Mapping[str, str] | None = None) -> Parameters:
+        """Return the parameters without those that the adapter's line in the table names.
 
-        `reasons` takes the place of that line: wish → why this model does not take it. Raises
-        `ConfigurationFailed` if such a wish is to be refused.
+        `reasons` takes the place of that line: parameter → why this model does not take it.
+        Raises `ConfigurationFailed` for such a parameter if the policy is to refuse it.
         """
-        lacking = LACKING.get(self.adapter, {}) if reasons is None else reasons
-        dropped: dict[str, Any] = {}
-        for name in _WISHES:
-            value = getattr(wishes, name)
-            if name not in lacking or value in (None, (), []):
+        reasons = UNSUPPORTED.get(self.adapter, {}) if reasons is None else reasons
+        changes: dict[str, Any] = {}
+        for name in _PARAMETERS:
+            value = getattr(parameters, name)
+            if name not in reasons or value in (None, (), []):
                 continue
-            dropped[name] = None
+            changes[name] = None
             if name != "parallel_tool_calls" or value is False:  # else it is what all do
-                self.leave_out(name, lacking[name])
-        choice = f"tool_choice_{wishes.tool_choice}"
-        if wishes.tool_choice and choice in lacking:
-            self.leave_out(choice, lacking[choice])
-            dropped |= {"tool_choice": None, "tool_choice_name": None}
-        return replace(wishes, **dropped) if dropped else wishes
+                self.omit(name, reasons[name])
+        choice = f"tool_choice_{parameters.tool_choice}"
+        if parameters.tool_choice and choice in reasons:
+            self.omit(choice, reasons[choice])
+            changes |= {"tool_choice": None, "tool_choice_name": None}
+        return replace(parameters, **changes) if changes else parameters
 
-    def reason(self, behaviour: str) -> str | None:
-        """Return why the adapter lacks a behaviour, or None if it does not."""
-        return LACKING.get(self.adapter, {}).get(behaviour)
+    def reason(self, capability: str) -> str | None:
+        """Return why the adapter lacks a capability, or None if it does not."""
+        return UNSUPPORTED.get(self.adapter, {}).get(capability)
 
-    def leave_out(self, code: str, why: str) -> None:
-        """Warn that something asked for is left out; or refuse, with `ConfigurationFailed`."""
+    def omit(self, code: str, why: str) -> None:
+        """Add a warning that `code` is left out. Raises `ConfigurationFailed` to refuse it."""
         message = f"{self.provider} was asked for {code!r} with {self.model!r}. {why}"
         if self._refuses:
             raise ConfigurationFailed(

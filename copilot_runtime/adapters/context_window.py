@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from functools import partial
 
 from copilot_runtime.adapters.history import CHARACTERS_PER_TOKEN
-from copilot_runtime.adapters.profiles import profile_of
+from copilot_runtime.adapters.profiles import find_profile
 from copilot_runtime.events import Usage
 from copilot_runtime.interfaces import ChatRequest
 from copilot_runtime.messages import (
@@ -29,7 +29,7 @@ _LEAST_COUNT = 500
 _FEWEST, _MOST = 0.5, 4.0
 
 
-class Window:
+class ContextWindow:
     """The windows of a provider's models. `provider` is its name in `ADAPTERS`.
 
     `context_tokens` overrides what is known; `usual` is for models nobody knows.
@@ -43,7 +43,7 @@ class Window:
         self.usual = usual
         self._measured: dict[str, float] = {}
 
-    async def of(self, model: str, request: ChatRequest) -> int:
+    async def tokens_for(self, model: str, request: ChatRequest) -> int:
         """Return how many tokens of `CHARACTERS_PER_TOKEN` characters this request may have.
 
         The part of the answer, if it is limited, is taken off.
@@ -53,9 +53,9 @@ class Window:
         measured = self._measured.get(model, CHARACTERS_PER_TOKEN)
         return int(tokens * measured / CHARACTERS_PER_TOKEN)
 
-    def learn(self, model: str, request: ChatRequest, sent: bytes, usage: Usage) -> None:
+    def calibrate(self, model: str, request: ChatRequest, sent: bytes, usage: Usage) -> None:
         """Take the provider's count of what was sent, unless images and files were in it."""
-        if usage.input_tokens < _LEAST_COUNT or any(map(_shows, request.messages)):
+        if usage.input_tokens < _LEAST_COUNT or any(map(_has_media, request.messages)):
             return
         ratio = len(sent.decode(errors="replace")) / usage.input_tokens * _CAUTION
         ratio = min(max(ratio, _FEWEST), _MOST)
@@ -64,20 +64,20 @@ class Window:
             self._measured.pop(next(iter(self._measured)))
 
     async def _known(self, model: str, request: ChatRequest) -> int:
-        profile = profile_of(model).context_tokens
+        profile = find_profile(model).context_tokens
         if _is_short(request.messages):
             return self.usual or profile
-        return await _fact(self.provider, model) or self.usual or profile
+        return await _look_up(self.provider, model) or self.usual or profile
 
 
-async def _fact(provider: str, model: str) -> int | None:
+async def _look_up(provider: str, model: str) -> int | None:
     try:
-        from copilot_runtime.adapters.pricing import facts_of, loaded
+        from copilot_runtime.adapters.pricing import find_model_facts, load_prices
 
-        await loaded()
+        await load_prices()
     except ModuleNotFoundError:  # without `genai-prices`, families of models must do
         return None
-    return (await asyncio.to_thread(partial(facts_of, provider, model))).context_tokens
+    return (await asyncio.to_thread(partial(find_model_facts, provider, model))).context_tokens
 
 
 def _is_short(messages: Iterable[Message]) -> bool:
@@ -90,7 +90,7 @@ def _is_short(messages: Iterable[Message]) -> bool:
                 left -= len(message.arguments)
             case ResultMessage():
                 left -= len(message.result)
-            case _ if _shows(message):
+            case _ if _has_media(message):
                 return False
             case _:
                 pass
@@ -99,7 +99,7 @@ def _is_short(messages: Iterable[Message]) -> bool:
     return True
 
 
-def _shows(message: Message) -> bool:
+def _has_media(message: Message) -> bool:
     return isinstance(message, ImageMessage) or bool(
         isinstance(message, TextMessage) and message.parts
     )

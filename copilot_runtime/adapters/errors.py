@@ -122,7 +122,7 @@ class Service:
     secret: str | None = field(default=None, repr=False)
     speaks: str = "a stream of events"
 
-    def not_understood(self, hint: str) -> NetworkError:
+    def format_error(self, hint: str) -> NetworkError:
         """Return the error for an answer of another kind: the next one would be no other."""
         error = NetworkError(
             f"{self.name} API error: The answer is not {self.speaks}.",
@@ -132,11 +132,11 @@ class Service:
         error.retryable = False
         return error
 
-    def unreadable(self, payload: bytes) -> NetworkError:
+    def payload_error(self, payload: bytes) -> NetworkError:
         """Return the error for a part of an answer that makes no sense."""
-        return self.not_understood(f"It sent {payload[:100].decode(errors='replace')!r}.")
+        return self.format_error(f"It sent {payload[:100].decode(errors='replace')!r}.")
 
-    def filtered(self) -> Refused:
+    def content_filter_error(self) -> Refused:
         """Return the error for an answer that the provider's filter stopped."""
         return Refused(
             f"The content filter of {self.name} stopped the answer. "
@@ -146,35 +146,37 @@ class Service:
         )
 
 
-def failure(service: Service, status: int, body: bytes, headers: Mapping[str, str]) -> CopilotError:
+def read_response_error(
+    service: Service, status: int, body: bytes, headers: Mapping[str, str]
+) -> CopilotError:
     """Return the error for an answer that is not 2xx."""
-    reason = message_in(body) or "status code (no body)"
+    reason = read_error_message(body) or "status code (no body)"
     hint = ""
     if 300 <= status < 400:
         reason = "redirects are not followed"
         if "location" in headers:
             hint = f"It redirects to {headers['location']!r}: is the base URL right?"
-    return failed(
+    return build_error(
         service,
         f"{status} {reason}",
         status,
         hint=hint,
-        request_id=request_id_in(headers),
+        request_id=find_request_id(headers),
         retry_after=_or_asked_in(_decoded(body), asked_wait(headers)),
         codes=_codes(_decoded(body)),
     )
 
 
-def failure_inside(service: Service, error: Any) -> CopilotError:
+def read_stream_error(service: Service, error: Any) -> CopilotError:
     """Return the error for an `error` object in the middle of a stream."""
     codes = _codes(error)
     known = [_status_of(code) for code in codes]
     status = next((found for found in known if found), 500)
     reason = _shortened(_sentence(error)) or "The answer broke off with an error."
-    return failed(service, reason, status, codes=codes)
+    return build_error(service, reason, status, codes=codes)
 
 
-def failed(
+def build_error(
     service: Service,
     reason: str,
     status: int,
@@ -232,12 +234,12 @@ def failed(
     return error
 
 
-def request_id_in(headers: Mapping[str, str]) -> str | None:
+def find_request_id(headers: Mapping[str, str]) -> str | None:
     """Return what the provider's support asks for, whatever the provider calls it."""
     return next((headers[name] for name in _REQUEST_IDS if headers.get(name)), None)
 
 
-def message_in(body: bytes) -> str:
+def read_error_message(body: bytes) -> str:
     """Return what an error body says: JSON of any of the usual shapes, or text, or HTML."""
     if (value := _decoded(body)) is not None:
         return _shortened(_sentence(value))

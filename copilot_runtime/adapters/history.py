@@ -1,13 +1,13 @@
 """Conversations as providers accept them: nothing unpaired, nothing empty, not too long.
 
-- A call and its result are one `Exchange`, wherever in the history the result stands. Results of
-  no known call and second results are dropped.
+- A call and its result are one `ToolExchange`, wherever in the history the result stands. Results
+  of no known call and second results are dropped.
 - A call without a result (an action that only draws, a turn that was stopped) keeps its place
   and gets a result that says so: providers refuse a call without one, and a model that does not
   see its own call makes it again.
 - Arguments that are no JSON object are wrapped in one, so that the model sees what it wrote.
 - Empty texts of the model and of the system are dropped, and so are states and activities.
-- Thoughts are dropped too, but for those signed by the provider that is asked (see `_signatures`)
+- Thoughts are dropped too, but for those signed by the provider that is asked (see `signatures.py`)
   and followed by what they led to: providers refuse one that a stopped answer ended with.
 """
 
@@ -17,9 +17,9 @@ from typing import assert_never
 
 import orjson
 
-from copilot_runtime.adapters.media import IMAGE_TOKENS, tokens_of
-from copilot_runtime.adapters.signatures import signature_of
-from copilot_runtime.adapters.tools import stand_in
+from copilot_runtime.adapters.media import IMAGE_TOKENS, estimate_tokens
+from copilot_runtime.adapters.signatures import read_signature
+from copilot_runtime.adapters.tools import encode_tool_name
 from copilot_runtime.jsontext import loads
 from copilot_runtime.messages import (
     ActionExecutionMessage,
@@ -41,7 +41,7 @@ _INSTRUCTIONS = ("system", "developer")
 
 
 @dataclass(frozen=True, slots=True)
-class Exchange:
+class ToolExchange:
     """A call of the model and what came of it."""
 
     call: ActionExecutionMessage
@@ -57,18 +57,18 @@ class Thought:
     signature: str
 
 
-Item = TextMessage | ImageMessage | Exchange | Thought
+HistoryItem = TextMessage | ImageMessage | ToolExchange | Thought
 """What a prepared conversation is made of."""
 
 
-def prepared(messages: Sequence[Message], provider: str = "") -> list[Item]:
+def repair_history(messages: Sequence[Message], provider: str = "") -> list[HistoryItem]:
     """Return the conversation with every call beside its result and nothing a provider refuses.
 
     Without a `provider`, there are no thoughts in it.
     """
     results = _first_results(messages)
     seen: set[str] = set()
-    items: list[Item] = []
+    items: list[HistoryItem] = []
     for message in messages:
         match message:
             case TextMessage():
@@ -82,7 +82,7 @@ def prepared(messages: Sequence[Message], provider: str = "") -> list[Item]:
                     seen.add(message.id)
                     items.append(_exchange(message, results))
             case ReasoningMessage():
-                if signature := signature_of(message, provider):
+                if signature := read_signature(message, provider):
                     items.append(Thought(message.id, message.content, signature))
             case ResultMessage() | AgentStateMessage() | ActivityMessage():
                 pass
@@ -91,7 +91,7 @@ def prepared(messages: Sequence[Message], provider: str = "") -> list[Item]:
     return _without_idle_thoughts(items)
 
 
-def fitted(items: Sequence[Item], tokens: int) -> list[Item]:
+def truncate_history(items: Sequence[HistoryItem], tokens: int) -> list[HistoryItem]:
     """Return the part of a conversation that fits, by a cautious estimate.
 
     What stays in any case: instructions, the last message of the user and all after it. The rest
@@ -103,7 +103,7 @@ def fitted(items: Sequence[Item], tokens: int) -> list[Item]:
     sizes = [_size(item) for item in items]
     if sum(sizes) <= limit:
         return list(items)
-    turn = last_turn(items)
+    turn = find_last_turn(items)
     kept = {at for at, item in enumerate(items) if at >= turn or _instructs(item)}
     left = limit - sum(sizes[at] for at in kept)
     if left < 0:
@@ -118,7 +118,7 @@ def fitted(items: Sequence[Item], tokens: int) -> list[Item]:
     return [items[at] for at in sorted(kept)]
 
 
-def last_turn(items: Sequence[Item]) -> int:
+def find_last_turn(items: Sequence[HistoryItem]) -> int:
     """Return where the last message of the user is, or the last item of all."""
     for at in reversed(range(len(items))):
         item = items[at]
@@ -135,13 +135,13 @@ def _first_results(messages: Iterable[Message]) -> Mapping[str, ResultMessage]:
     return results
 
 
-def _without_idle_thoughts(items: Sequence[Item]) -> list[Item]:
+def _without_idle_thoughts(items: Sequence[HistoryItem]) -> list[HistoryItem]:
     """Return all but the thoughts after which the model neither spoke nor called."""
-    kept: list[Item] = []
+    kept: list[HistoryItem] = []
     acted = False
     for item in reversed(items):
         match item:
-            case Exchange():
+            case ToolExchange():
                 acted = True
             case TextMessage(role="system" | "developer"):
                 pass
@@ -162,14 +162,14 @@ def _says_something(message: TextMessage) -> bool:
     return message.role == "user" or bool(message.content.strip())
 
 
-def _exchange(call: ActionExecutionMessage, results: Mapping[str, ResultMessage]) -> Exchange:
-    arguments, name = _json_object(call.arguments), stand_in(call.name)
+def _exchange(call: ActionExecutionMessage, results: Mapping[str, ResultMessage]) -> ToolExchange:
+    arguments, name = _json_object(call.arguments), encode_tool_name(call.name)
     if (arguments, name) != (call.arguments, call.name):
         call = replace(call, arguments=arguments, name=name)
     result = results.get(call.id) or ResultMessage(
         id=f"result-{call.id}", call_id=call.id, name=call.name, result=NO_RESULT
     )
-    return Exchange(call, result)
+    return ToolExchange(call, result)
 
 
 def _json_object(arguments: str) -> str:
@@ -183,13 +183,13 @@ def _json_object(arguments: str) -> str:
     return orjson.dumps({"unreadable": arguments}).decode()
 
 
-def _size(item: Item) -> int:
+def _size(item: HistoryItem) -> int:
     match item:
         case TextMessage():
             return len(item.content) + _media_size(item)
         case ImageMessage():
             return IMAGE_TOKENS * CHARACTERS_PER_TOKEN
-        case Exchange():
+        case ToolExchange():
             return len(item.call.name) + len(item.call.arguments) + len(item.result.result)
         case Thought():
             return len(item.content) or len(item.signature) // 2
@@ -199,16 +199,16 @@ def _size(item: Item) -> int:
 
 def _media_size(message: TextMessage) -> int:
     media = (part for part in message.parts if isinstance(part, MediaPart))
-    return sum(map(tokens_of, media)) * CHARACTERS_PER_TOKEN
+    return sum(map(estimate_tokens, media)) * CHARACTERS_PER_TOKEN
 
 
-def _instructs(item: Item) -> bool:
+def _instructs(item: HistoryItem) -> bool:
     return isinstance(item, TextMessage) and item.role in _INSTRUCTIONS
 
 
-def _shortened(items: list[Item], excess: int) -> list[Item]:
+def _shortened(items: list[HistoryItem], excess: int) -> list[HistoryItem]:
     """Take `excess` characters out of the results, from the longest first."""
-    exchanges = [(at, item) for at, item in enumerate(items) if isinstance(item, Exchange)]
+    exchanges = [(at, item) for at, item in enumerate(items) if isinstance(item, ToolExchange)]
     for at, exchange in sorted(exchanges, key=lambda pair: -len(pair[1].result.result)):
         text = exchange.result.result
         cut = min(excess, len(text) - _LEAST_RESULT)

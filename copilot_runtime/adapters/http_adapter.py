@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from contextlib import aclosing
 from typing import TypedDict
 
-from copilot_runtime.adapters.capabilities import Lacks, Unsupported
+from copilot_runtime.adapters.capabilities import CapabilityFilter, UnsupportedPolicy
 from copilot_runtime.adapters.streaming import ProviderRequest, stream_response
 from copilot_runtime.errors import ConfigurationFailed
 from copilot_runtime.events import Usage
@@ -19,7 +19,7 @@ class HTTPOptions(TypedDict, total=False):
 
     headers: Mapping[str, str] | None
     """Sent with each request, in place of the adapter's own headers of the same names."""
-    unsupported: Unsupported
+    unsupported: UnsupportedPolicy
     """`"warn"` leaves out a parameter that the model does not take and yields a `Custom` event
     named `warning`; `"refuse"` raises `ConfigurationFailed`."""
     connect_timeout: float
@@ -47,14 +47,14 @@ class HTTPAdapter(ABC):
         service: str,
         accept: str = "text/event-stream, application/json",
         headers: Mapping[str, str] | None = None,
-        unsupported: Unsupported = "warn",
+        unsupported: UnsupportedPolicy = "warn",
         connect_timeout: float = 10.0,
         first_token_timeout: float | None = None,
         idle_timeout: float = 120.0,
         max_retries: int = 2,
     ) -> None:
         self.model = model
-        self.unsupported: Unsupported = unsupported
+        self.unsupported: UnsupportedPolicy = unsupported
         self.first_token_timeout = first_token_timeout
         self._adapter = adapter
         self._service = service
@@ -89,9 +89,9 @@ class HTTPAdapter(ABC):
         that cannot be sent, `NetworkError` and what else the response stands for.
         """
         model = self._choose_model(request)
-        lacks = Lacks(self._adapter, self._service, model, self.unsupported)
-        prepared = await self._prepare(request, model, lacks)
-        for warning in lacks.warnings:
+        capabilities = CapabilityFilter(self._adapter, self._service, model, self.unsupported)
+        prepared = await self._prepare(request, model, capabilities)
+        for warning in capabilities.warnings:
             yield warning
         events = stream_response(prepared, first_token_timeout=self.first_token_timeout)
         try:
@@ -115,8 +115,10 @@ class HTTPAdapter(ABC):
         )
 
     @abstractmethod
-    async def _prepare(self, request: ChatRequest, model: str, lacks: Lacks) -> ProviderRequest:
+    async def _prepare(
+        self, request: ChatRequest, model: str, capabilities: CapabilityFilter
+    ) -> ProviderRequest:
         """Return the request to the provider: its address, body, headers, and who reads it.
 
-        `lacks` takes what must be left out of it.
+        `capabilities` takes what must be left out of it.
         """

@@ -42,11 +42,11 @@ class Media:
         return f"the {self.kind} ({self.mime_type})" if self.mime_type else f"the {self.kind}"
 
 
-def media_of(part: MediaPart) -> Media:
+def parse_media(part: MediaPart) -> Media:
     """Return what an attachment is, whichever way the client wrote it."""
     data, url, mime_type = "", "", part.mime_type or ""
     if part.value.startswith("data:"):
-        inner_type, data = _opened(part.value)
+        inner_type, data = _split_data_url(part.value)
         mime_type = mime_type or inner_type
     elif part.source == "data":
         data = part.value
@@ -66,7 +66,7 @@ def media_of(part: MediaPart) -> Media:
     )
 
 
-def text_in(media: Media) -> str | None:
+def decode_text(media: Media) -> str | None:
     """Return the text of an attached file, if it is one."""
     mime_type = media.mime_type
     is_text = mime_type.startswith("text/") or mime_type.endswith(("+json", "+xml"))
@@ -78,14 +78,14 @@ def text_in(media: Media) -> str | None:
         return None
 
 
-def tokens_of(part: MediaPart) -> int:
+def estimate_tokens(part: MediaPart) -> int:
     """Return about how many tokens an attachment costs."""
-    media = media_of(part)
+    media = parse_media(part)
     if media.kind == "image":
         return IMAGE_TOKENS
     if not media.data:
         return _FILE_TOKENS
-    if (text := text_in(media)) is not None:
+    if (text := decode_text(media)) is not None:
         return len(text) // 3
     return max(100, len(media.data) // _BASE64_PER_TOKEN[media.kind])
 
@@ -106,7 +106,7 @@ def _filename_in(metadata: Any) -> str:
             return ""
 
 
-def _opened(url: str) -> tuple[str, str]:
+def _split_data_url(url: str) -> tuple[str, str]:
     """Return the type and the base64 text of a `data:` URL."""
     head, _, data = url.removeprefix("data:").partition(",")
     if not head.endswith(";base64"):

@@ -33,7 +33,7 @@ _DATE = re.compile(r"[-@](20\d{2}-?[01]\d-?[0-3]\d|\d{4}|\d{3}|latest)$")
 
 
 @dataclass(frozen=True, slots=True)
-class Facts:
+class ModelFacts:
     """What is known of one model at one provider; None means unknown.
 
     `context_tokens` is the whole window: the answer needs its part of it.
@@ -62,16 +62,16 @@ class Facts:
             return None
 
 
-UNKNOWN = Facts()
+UNKNOWN = ModelFacts()
 
 
-async def loaded() -> None:
+async def load_prices() -> None:
     """Read the data in a thread, so that a first question later stops nobody's answer."""
     await asyncio.to_thread(_providers)
 
 
 @lru_cache(maxsize=256)  # a client may name a model in each request
-def facts_of(provider: str, model: str) -> Facts:
+def find_model_facts(provider: str, model: str) -> ModelFacts:
     """Return what is known of `model`, as `provider` or somebody else calls it.
 
     A provider is called as in `ADAPTERS`. Prices are only those of the provider itself, or those
@@ -82,8 +82,8 @@ def facts_of(provider: str, model: str) -> Facts:
     found = _offered(provider, names)
     window = (found and found[1].context_window) or _usual_window(names)
     if found is None:
-        return Facts(window) if window else UNKNOWN
-    return Facts(window, bool(found[1].deprecated), found)
+        return ModelFacts(window) if window else UNKNOWN
+    return ModelFacts(window, bool(found[1].deprecated), found)
 
 
 def _spellings(model: str) -> list[str]:

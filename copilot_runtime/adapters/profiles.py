@@ -14,7 +14,7 @@ class Profile:
     """The model takes instructions from `developer`, the newer name of `system`."""
     reasons: bool = False
     """The model thinks before it answers, and can sum up its thoughts."""
-    lacking: Mapping[str, str] = field(default_factory=dict[str, str])
+    unsupported: Mapping[str, str] = field(default_factory=dict[str, str])
     """Wishes the model does not take → why."""
 
 
@@ -27,12 +27,12 @@ _DOES_NOT_THINK = {"reasoning_effort": "This model does not think before it answ
 
 
 def _chats(context_tokens: int = 128_000) -> Profile:
-    return Profile(context_tokens, developer_role=True, lacking=_DOES_NOT_THINK)
+    return Profile(context_tokens, developer_role=True, unsupported=_DOES_NOT_THINK)
 
 
 def _reasons(context_tokens: int = 200_000) -> Profile:
     lacking = {**_SAMPLES_BY_ITSELF, **_TAKES_NO_STOP}
-    return Profile(context_tokens, developer_role=True, reasons=True, lacking=lacking)
+    return Profile(context_tokens, developer_role=True, reasons=True, unsupported=lacking)
 
 
 _K = 1_000
@@ -86,7 +86,7 @@ PROFILES = {
 
 
 @lru_cache(maxsize=256)  # a client may name a model in each request
-def profile_of(model: str) -> Profile:
+def find_profile(model: str) -> Profile:
     """Return what is known of a model; `vendor/model` counts as `model`."""
     name = model.rpartition("/")[2].lower()
     known = [start for start in PROFILES if name.startswith(start)]

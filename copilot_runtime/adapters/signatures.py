@@ -8,12 +8,12 @@ gets it back.
 from copilot_runtime.messages import ActionExecutionMessage, ReasoningMessage
 
 
-def signed(provider: str, value: str) -> str:
+def tag_signature(provider: str, value: str) -> str:
     """Return what a `ReasoningSignature` of that provider holds."""
     return f"{provider}:{value}"
 
 
-def signature_of(message: ReasoningMessage | ActionExecutionMessage, provider: str) -> str | None:
+def read_signature(message: ReasoningMessage | ActionExecutionMessage, provider: str) -> str | None:
     """Return what that provider signed the message with, if it did."""
     if isinstance(message, ReasoningMessage):
         given = message.signature

@@ -6,13 +6,16 @@ closing the connection when the events are no longer read.
 """
 
 import asyncio
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping
+import json
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, aclosing, suppress
 from dataclasses import dataclass
 from itertools import count
-from typing import Protocol, TypeVar
+from typing import Any, Protocol, TypeVar
 
-from copilot_runtime.adapters.errors import Service, failure, request_id_in
+import orjson
+
+from copilot_runtime.adapters.errors import Service, find_request_id, read_response_error
 from copilot_runtime.errors import CopilotError, NetworkError, RunStalled
 from copilot_runtime.events import Event, Usage
 from copilot_runtime.http.retries import backoff
@@ -23,7 +26,7 @@ _T = TypeVar("_T")
 DONE = b"[DONE]"
 """The last payload of OpenAI, and of many gateways whatever provider is behind them."""
 
-_ERROR_BODY_TIMEOUT = 5.0
+ERROR_BODY_TIMEOUT = 5.0
 """Seconds to read the body of an error response; its status is known before."""
 
 _NO_STREAM = (b"{", b"[", b"<")
@@ -121,7 +124,7 @@ async def stream_response(
             response = await limit.within_deadline(stack.enter_async_context(request.exchange))
             if not 200 <= response.status < 300:
                 body = await _read_error_body(response)
-                raise failure(request.service, response.status, body, response.headers)
+                raise read_response_error(request.service, response.status, body, response.headers)
             blocks = _read_payloads(response, frames, limit, accepts_json=request.accepts_json)
             await stack.enter_async_context(aclosing(blocks))
             try:
@@ -145,6 +148,22 @@ async def stream_response(
         await limit.within_deadline(asyncio.sleep(backoff(attempt)))
 
 
+def encode_body(value: Any) -> bytes:
+    """Return the JSON to send; half characters of broken texts become question marks."""
+    try:
+        return orjson.dumps(value, default=_plain)
+    except TypeError:
+        return json.dumps(value, ensure_ascii=False, default=_plain).encode(errors="replace")
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return {**value}
+    if isinstance(value, Sequence | set | frozenset):
+        return list(value)
+    raise TypeError(f"{value!r} cannot be written as JSON.")
+
+
 async def _read_payloads(
     response: StreamResponse, frames: FrameDecoder, limit: "_FirstTokenLimit", *, accepts_json: bool
 ) -> AsyncGenerator[list[bytes], None]:
@@ -164,13 +183,13 @@ def _find_error(
 ) -> CopilotError | None:
     """Return what is wrong with a response that has ended, or None if it is complete."""
     if error := reader.failure:
-        if request_id := request_id_in(headers):  # for the provider's support
+        if request_id := find_request_id(headers):  # for the provider's support
             error.hint = " ".join(filter(None, [error.hint, f"Request id: {request_id}."]))
         return error
     if reader.finished:
         return None
     if not frames.understood:
-        return service.not_understood("It answered with something else.")
+        return service.format_error("It answered with something else.")
     return NetworkError(
         f"{service.name} API error: Premature close",
         kind=f"{service.name}Error",
@@ -180,7 +199,7 @@ def _find_error(
 
 async def _read_error_body(response: StreamResponse) -> bytes:
     with suppress(CopilotError, TimeoutError):  # the status says enough without the body
-        async with asyncio.timeout(_ERROR_BODY_TIMEOUT):
+        async with asyncio.timeout(ERROR_BODY_TIMEOUT):
             return await response.text()
     return b""
 

@@ -18,7 +18,7 @@ _NOT_TAKEN = re.compile(r"[^a-zA-Z0-9_-]+")
 _LONGEST_STEM = 54
 
 
-def tools_of(actions: Sequence[Action]) -> list[JsonObject]:
+def build_tools(actions: Sequence[Action]) -> list[JsonObject]:
     """Return the actions a model may see, the first of each name."""
     tools: dict[str, JsonObject] = {}
     for action in actions:
@@ -28,7 +28,7 @@ def tools_of(actions: Sequence[Action]) -> list[JsonObject]:
         tools[action.name] = {
             "type": "function",
             "function": {
-                "name": stand_in(action.name),
+                "name": encode_tool_name(action.name),
                 "description": action.description,
                 "parameters": _complete(action.parameters),
             },
@@ -36,7 +36,7 @@ def tools_of(actions: Sequence[Action]) -> list[JsonObject]:
     return list(tools.values())
 
 
-def stand_in(name: str) -> str:
+def encode_tool_name(name: str) -> str:
     """Return what a model knows the action by: nearly always its name."""
     if _TAKEN.fullmatch(name):
         return name
@@ -45,14 +45,14 @@ def stand_in(name: str) -> str:
     return f"{'' if _TAKEN.match(stem) else '_'}{stem}_{mark}"
 
 
-def chosen_tool(wishes: Parameters) -> str:
+def required_tool(wishes: Parameters) -> str:
     """Return the tool that the model must call. Raises `Misuse` if it has no name."""
     if not wishes.tool_choice_name:
         raise Misuse(
             "toolChoice 'function' needs the name of a function.",
             hint="Send forwardedParameters.toolChoiceFunctionName too.",
         )
-    return stand_in(wishes.tool_choice_name)
+    return encode_tool_name(wishes.tool_choice_name)
 
 
 def _complete(schema: Mapping[str, Any]) -> Mapping[str, Any]:

@@ -8,7 +8,7 @@ from uuid import uuid4
 import orjson
 
 from copilot_runtime.adapters.api_key import ApiKey
-from copilot_runtime.adapters.errors import Service, failure, message_in
+from copilot_runtime.adapters.errors import Service, read_error_message, read_response_error
 from copilot_runtime.adapters.openai.auth import Access
 from copilot_runtime.errors import AuthenticationFailed, CopilotError, RateLimited
 from copilot_runtime.http.client import Upstream
@@ -166,14 +166,14 @@ def _printable(text: str) -> str:
 def _refusal(
     status: int, body: bytes, headers: Mapping[str, str], secret: str | None
 ) -> CopilotError:
-    reason = message_in(body).lower()
+    reason = read_error_message(body).lower()
     if status == 413 or (status == 400 and any(word in reason for word in _TOO_LONG)):
         return AudioRefused("Audio file is too long", "audio_too_long")
     if status == 400 and any(word in reason for word in _TOO_SHORT):
         return AudioRefused("Audio is too short to transcribe", "audio_too_short")
     if status == 415 or (status == 400 and any(word in reason for word in _FORMAT)):
         return AudioRefused("The recording could not be read", "invalid_audio_format")
-    error = failure(Service(_NAME, secret=secret), status, body, headers)
+    error = read_response_error(Service(_NAME, secret=secret), status, body, headers)
     if isinstance(error, AuthenticationFailed | RateLimited):
         return error
     # not a NetworkError: it was reached and said no

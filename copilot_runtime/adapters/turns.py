@@ -6,12 +6,17 @@
 - The first and the last turn are the user's.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from copilot_runtime.adapters.parallel_calls import answers_of
-from copilot_runtime.messages import Message
+from copilot_runtime.messages import (
+    ActionExecutionMessage,
+    ImageMessage,
+    Message,
+    ResultMessage,
+    TextMessage,
+)
 
 Block = dict[str, Any]
 Speaker = Literal["user", "model"]
@@ -37,7 +42,7 @@ class Turns:
     def __init__(self, messages: Sequence[Message]) -> None:
         self.instructions: list[Block] = []
         self.turns: list[Turn] = []
-        self._answers = answers_of(messages)
+        self._answers = group_calls(messages)
         self._closing: list[Block] = []  # instructions that may be the last words
         self._results: list[Block] = []  # of the calls in the turn that is open
         self._answer: str | None = None
@@ -88,3 +93,18 @@ class Turns:
         if not self.turns or self.turns[-1].speaker != speaker:
             self.turns.append(Turn(speaker))
         self.turns[-1].blocks.extend(blocks)
+
+
+def group_calls(messages: Sequence[Message]) -> Mapping[str, str]:
+    """Return call → the answer it is a part of: its parent, or the calls that stand next to it.
+
+    Calls with the same value were made at once.
+    """
+    answers: dict[str, str] = {}
+    number = 0
+    for message in messages:
+        if isinstance(message, ActionExecutionMessage):
+            answers[message.id] = message.parent_id or f"#{number}"
+        elif isinstance(message, ResultMessage | TextMessage | ImageMessage):
+            number += 1
+    return answers

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from copilot_runtime.adapters.anthropic import AnthropicAdapter
-from copilot_runtime.adapters.signatures import signed
+from copilot_runtime.adapters.signatures import tag_signature
 from copilot_runtime.errors import ConfigurationFailed, Misuse
 from copilot_runtime.events import Custom, Event
 from copilot_runtime.interfaces import Action, ChatRequest, Parameters
@@ -218,13 +218,13 @@ async def test_a_result_with_images_shows_them(fake: AnthropicFake) -> None:
     assert body["messages"][2]["content"] == [used("c1", shown)]
 
 
-THOUGHT = ReasoningMessage(id="t1", content="Red.", signature=signed("anthropic", "c2ln"))
+THOUGHT = ReasoningMessage(id="t1", content="Red.", signature=tag_signature("anthropic", "c2ln"))
 SHOWN = {"type": "thinking", "thinking": "Red.", "signature": "c2ln"}
 
 
 async def test_thoughts_go_back_with_their_signatures(fake: AnthropicFake) -> None:
     hidden = ReasoningMessage(
-        id="t2", content="", signature=signed("anthropic", "redacted/aGlkZGVu")
+        id="t2", content="", signature=tag_signature("anthropic", "redacted/aGlkZGVu")
     )
 
     body = await body_for(fake, HELLO, THOUGHT, hidden, call("c1"), result("c1"))
@@ -254,7 +254,11 @@ async def test_thoughts_between_calls_of_one_answer_keep_their_place(fake: Anthr
     "messages",
     [
         [HELLO, replace(THOUGHT, signature=None), said("assistant", "Red.")],
-        [HELLO, replace(THOUGHT, signature=signed("google", "x")), said("assistant", "Red.")],
+        [
+            HELLO,
+            replace(THOUGHT, signature=tag_signature("google", "x")),
+            said("assistant", "Red."),
+        ],
         [HELLO, THOUGHT, said("user", "Wait", "u2")],
         [HELLO, said("assistant", "Red."), THOUGHT],
     ],

@@ -7,7 +7,7 @@ import orjson
 import pytest
 
 from copilot_runtime.adapters.anthropic import AnthropicAdapter
-from copilot_runtime.adapters.signatures import signature_of
+from copilot_runtime.adapters.signatures import read_signature
 from copilot_runtime.events import Event, Usage
 from copilot_runtime.interfaces import ChatRequest
 from copilot_runtime.messages import ActionExecutionMessage, ReasoningMessage, TextMessage
@@ -131,7 +131,7 @@ def _told(events: Sequence[Event]) -> list[Any]:
             case TextMessage():
                 told.append(message.content)
             case ReasoningMessage():
-                signature = signature_of(message, "anthropic")
+                signature = read_signature(message, "anthropic")
                 told.append(("thought", message.content, signature))
             case ActionExecutionMessage():
                 arguments = orjson.loads(message.arguments or "{}")

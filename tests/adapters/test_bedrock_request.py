@@ -12,7 +12,7 @@ import pytest
 from copilot_runtime.adapters.bedrock import BedrockAdapter
 from copilot_runtime.adapters.bedrock.auth import Authentication
 from copilot_runtime.adapters.bedrock.request import body_of
-from copilot_runtime.adapters.capabilities import Lacks
+from copilot_runtime.adapters.capabilities import CapabilityFilter
 from copilot_runtime.errors import ConfigurationFailed, MissingPackage, Misuse
 from copilot_runtime.interfaces import Action, ChatRequest, Parameters
 from copilot_runtime.messages import (
@@ -48,7 +48,10 @@ def asked(
         parameters=Parameters(**wishes),
     )
     return body_of(
-        request, model, Lacks("bedrock", "Bedrock", model, "refuse"), context_tokens=9_000
+        request,
+        model,
+        CapabilityFilter("bedrock", "Bedrock", model, "refuse"),
+        context_tokens=9_000,
     )
 
 

@@ -8,7 +8,7 @@ from decimal import Decimal
 import pytest
 
 from copilot_runtime.adapters import pricing as _facts
-from copilot_runtime.adapters.pricing import UNKNOWN, facts_of
+from copilot_runtime.adapters.pricing import UNKNOWN, find_model_facts
 from copilot_runtime.events import Usage
 
 SPELLINGS = [
@@ -36,34 +36,37 @@ SPELLINGS = [
 
 @pytest.mark.parametrize(("provider", "model", "window"), SPELLINGS)
 def test_a_model_is_known_by_every_name_it_is_called(provider: str, model: str, window: int):
-    assert facts_of(provider, model).context_tokens == window
+    assert find_model_facts(provider, model).context_tokens == window
 
 
 @pytest.mark.parametrize("model", ["prod-chat", "my-gpt-4o-deployment", "", "x" * 10_000])
 def test_a_name_that_says_nothing_is_unknown(model: str):
-    assert facts_of("azure", model) == UNKNOWN
+    assert find_model_facts("azure", model) == UNKNOWN
 
 
 def test_a_window_the_provider_does_not_tell_is_taken_from_the_others():
-    google = facts_of("google", "gemini-2.5-pro")
+    google = find_model_facts("google", "gemini-2.5-pro")
 
     assert google.priced is not None
     assert (google.priced[1].context_window, google.context_tokens) == (None, 1_048_576)
 
 
 def test_an_assistants_calls_cost_what_its_model_costs():
-    assert facts_of("openai_assistants", "gpt-4o").priced == facts_of("openai", "gpt-4o").priced
+    assert (
+        find_model_facts("openai_assistants", "gpt-4o").priced
+        == find_model_facts("openai", "gpt-4o").priced
+    )
 
 
 def test_a_call_costs_what_the_prices_say_and_cached_tokens_cost_less():
     usage = Usage(model="gpt-4o", input_tokens=1_000, output_tokens=100, cached_tokens=500)
 
     # 2.50 and 1.25 (cached) and 10 dollars for a million
-    assert facts_of("openai", "gpt-4o").price(usage) == Decimal("0.002875")
+    assert find_model_facts("openai", "gpt-4o").price(usage) == Decimal("0.002875")
 
 
 def test_what_is_written_to_a_cache_costs_more():
-    claude = facts_of("anthropic", "claude-sonnet-4-5")
+    claude = find_model_facts("anthropic", "claude-sonnet-4-5")
     usage = Usage(model="m", input_tokens=100_000, cache_write_tokens=100_000)
 
     # 3.75 dollars for a million, instead of 3
@@ -71,7 +74,7 @@ def test_what_is_written_to_a_cache_costs_more():
 
 
 def test_a_price_is_that_of_its_hour():
-    deepseek = facts_of("deepseek", "deepseek-chat")
+    deepseek = find_model_facts("deepseek", "deepseek-chat")
     usage = Usage(model="deepseek-chat", input_tokens=1_000_000)
     night, noon = datetime(2025, 7, 1, 20, tzinfo=UTC), datetime(2025, 7, 1, 12, tzinfo=UTC)
 
@@ -80,27 +83,27 @@ def test_a_price_is_that_of_its_hour():
 
 
 def test_a_model_on_an_own_machine_costs_nothing_we_know_of():
-    assert facts_of("ollama", "gpt-oss:20b").price(Usage(model="m", input_tokens=9)) is None
+    assert find_model_facts("ollama", "gpt-oss:20b").price(Usage(model="m", input_tokens=9)) is None
 
 
 def test_counts_that_contradict_each_other_have_no_price():
     usage = Usage(model="gpt-4o", input_tokens=1, cached_tokens=500)
 
-    assert facts_of("openai", "gpt-4o").price(usage) is None
+    assert find_model_facts("openai", "gpt-4o").price(usage) is None
 
 
 @pytest.mark.anyio
 async def test_the_data_can_be_read_beside_the_event_loop():
-    await _facts.loaded()
+    await _facts.load_prices()
 
-    assert facts_of("openai", "gpt-4o") != UNKNOWN
+    assert find_model_facts("openai", "gpt-4o") != UNKNOWN
 
 
 def test_nothing_is_read_before_the_first_question():
     code = (
         "import sys, copilot_runtime, copilot_runtime.adapters.pricing as facts;"
         "assert 'genai_prices' not in sys.modules;"
-        "facts.facts_of('openai', 'gpt-4o');"
+        "facts.find_model_facts('openai', 'gpt-4o');"
         "assert 'genai_prices' in sys.modules"
     )
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from copilot_runtime.adapters.capabilities import Lacks
+from copilot_runtime.adapters.capabilities import CapabilityFilter
 from copilot_runtime.adapters.google import GoogleAdapter
 from copilot_runtime.adapters.google.auth import Access
 from copilot_runtime.adapters.google.request import UNSIGNED, body_of
@@ -41,8 +41,8 @@ def asked(
     request = ChatRequest(
         messages=messages or [HELLO], actions=actions or [], parameters=Parameters(**wishes)
     )
-    lacks = Lacks("google", "Google", model, "refuse")
-    return body_of(request, model, lacks, context_tokens=100_000, extra=extra)
+    capabilities = CapabilityFilter("google", "Google", model, "refuse")
+    return body_of(request, model, capabilities, context_tokens=100_000, extra=extra)
 
 
 def call(id: str, *, parent: str | None = None, signed: str | None = None) -> Message:

@@ -284,7 +284,7 @@ async def test_a_silence_ends_in_an_error(provider: Provider, case: str):
 async def test_an_error_that_never_ends_is_told_by_its_status(
     provider: Provider, monkeypatch: pytest.MonkeyPatch
 ):
-    monkeypatch.setattr(_streaming, "FAILURE_TIME", 0.05)
+    monkeypatch.setattr(_streaming, "ERROR_BODY_TIMEOUT", 0.05)
     head = HEAD.replace(b"200 OK", b"400 Bad Request")
     provider.answer([head, piece(b"One moment"), HANG])
     adapter = OpenAIAdapter(base_url=f"{provider.url}/v1")

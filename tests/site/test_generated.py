@@ -7,7 +7,7 @@ import pytest
 
 from copilot_runtime import Settings
 from copilot_runtime.adapters import ADAPTERS
-from copilot_runtime.adapters.capabilities import LACKING, SILENT
+from copilot_runtime.adapters.capabilities import UNDOCUMENTED, UNSUPPORTED
 from copilot_runtime.config import load_settings
 from copilot_runtime.transports.agui import routes
 from tests.document_parts import COLUMNS, PARTS, example_settings
@@ -46,7 +46,7 @@ def test_every_code_of_an_error_has_a_paragraph() -> None:
 
 def test_the_tables_of_abilities_show_every_adapter_that_lacks_something() -> None:
     shown = {name for columns in COLUMNS for name in columns}
-    assert {*LACKING, *SILENT} <= shown
+    assert {*UNSUPPORTED, *UNDOCUMENTED} <= shown
     assert shown - {"openai_responses"} == set(ADAPTERS) - {"demo", "empty", "scripted"}
 
 

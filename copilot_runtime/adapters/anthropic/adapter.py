@@ -8,13 +8,12 @@ from urllib.parse import urlsplit, urlunsplit
 
 from copilot_runtime.adapters.anthropic.request import PROVIDER, Settings, asking
 from copilot_runtime.adapters.anthropic.stream import Answer
-from copilot_runtime.adapters.api_key import ApiKey, fetched
-from copilot_runtime.adapters.capabilities import Lacks
-from copilot_runtime.adapters.context_window import Window
+from copilot_runtime.adapters.api_key import ApiKey, resolve_api_key
+from copilot_runtime.adapters.capabilities import CapabilityFilter
+from copilot_runtime.adapters.context_window import ContextWindow
 from copilot_runtime.adapters.errors import Service
 from copilot_runtime.adapters.http_adapter import HTTPAdapter, HTTPOptions
-from copilot_runtime.adapters.json_body import dumped
-from copilot_runtime.adapters.streaming import ProviderRequest
+from copilot_runtime.adapters.streaming import ProviderRequest, encode_body
 from copilot_runtime.errors import ConfigurationFailed
 from copilot_runtime.http.sse import Frames
 from copilot_runtime.interfaces import ChatRequest
@@ -66,7 +65,7 @@ class AnthropicAdapter(HTTPAdapter):
         self.eager_arguments = eager_arguments
         self.betas = betas
         self.api_version = api_version
-        self._window = Window(PROVIDER, context_tokens, usual=_USUAL_WINDOW)
+        self._window = ContextWindow(PROVIDER, context_tokens, usual=_USUAL_WINDOW)
         self._client = client
         base_url = base_url or (str(client.base_url) if client else None)
         self._base_url = base_url or os.environ.get("ANTHROPIC_BASE_URL") or URL
@@ -77,18 +76,20 @@ class AnthropicAdapter(HTTPAdapter):
             self._key = os.environ.get("ANTHROPIC_API_KEY")
             self._token = None if self._key else os.environ.get("ANTHROPIC_AUTH_TOKEN")
 
-    async def _prepare(self, request: ChatRequest, model: str, lacks: Lacks) -> ProviderRequest:
-        context_tokens = await self._window.of(model, request)
-        asked = asking(request, model, self._settings(context_tokens), lacks)
+    async def _prepare(
+        self, request: ChatRequest, model: str, capabilities: CapabilityFilter
+    ) -> ProviderRequest:
+        context_tokens = await self._window.tokens_for(model, request)
+        asked = asking(request, model, self._settings(context_tokens), capabilities)
         access, secret = await self._access()
         service = Service(NAME, model, secret, speaks=_SPEAKS)
-        body = dumped(asked.body)
+        body = encode_body(asked.body)
         return ProviderRequest(
             exchange=self._upstream.post(
                 self._url, body, {**asked.headers, **self._headers, **access}
             ),
             service=service,
-            on_usage=partial(self._window.learn, model, request, body),
+            on_usage=partial(self._window.calibrate, model, request, body),
             new_reader=lambda: (Answer(request, service), Frames()),
             max_retries=self._upstream.max_retries,
         )
@@ -109,7 +110,7 @@ class AnthropicAdapter(HTTPAdapter):
         if self._client is not None and not (self._key or self._token):
             headers = {name.lower(): value for name, value in self._client.auth_headers.items()}
             return headers, self._client.api_key or self._client.auth_token
-        secret = await fetched(self._key or self._token, NAME)
+        secret = await resolve_api_key(self._key or self._token, NAME)
         if not secret and self._base_url.rstrip("/") == URL:
             raise ConfigurationFailed(
                 "There is no API key for Anthropic.",

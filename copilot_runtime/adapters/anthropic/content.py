@@ -4,8 +4,8 @@ from typing import Any, cast
 
 import orjson
 
-from copilot_runtime.adapters.attachments import image_parts, parts_of, typed
-from copilot_runtime.adapters.media import Media, text_in
+from copilot_runtime.adapters.attachments import add_types, build_image_parts, build_parts
+from copilot_runtime.adapters.media import Media, decode_text
 from copilot_runtime.jsonvalue import JsonObject
 from copilot_runtime.messages import ImageMessage, TextMessage
 
@@ -22,10 +22,10 @@ def blocks_of(message: TextMessage | ImageMessage, *, new: bool) -> list[JsonObj
     Raises `Misuse` for a new attachment that the API does not take.
     """
     if isinstance(message, ImageMessage):
-        parts = image_parts(message, _shown, new=new)
+        parts = build_image_parts(message, _shown, new=new)
     else:
-        parts = parts_of(message, _shown, new=new)
-    return typed(parts, "text")
+        parts = build_parts(message, _shown, new=new)
+    return add_types(parts, "text")
 
 
 def result_blocks(result: str) -> str | list[JsonObject]:
@@ -93,7 +93,7 @@ def _document(media: Media) -> JsonObject | str:
     mime_type = media.mime_type or "application/pdf"
     if media.id or media.url:
         source = _elsewhere(media)
-    elif (text := text_in(media)) is not None:
+    elif (text := decode_text(media)) is not None:
         if not text.strip():
             return "it is empty"
         source = {"type": "text", "media_type": "text/plain", "data": text}

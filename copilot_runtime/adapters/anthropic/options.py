@@ -8,8 +8,8 @@ https://platform.claude.com/docs/en/build-with-claude/thinking
 from dataclasses import dataclass
 
 from copilot_runtime.adapters.anthropic.models import Traits
-from copilot_runtime.adapters.capabilities import Lacks
-from copilot_runtime.adapters.tools import chosen_tool
+from copilot_runtime.adapters.capabilities import CapabilityFilter
+from copilot_runtime.adapters.tools import required_tool
 from copilot_runtime.interfaces import Parameters
 from copilot_runtime.jsonvalue import JsonObject
 
@@ -30,7 +30,7 @@ class Thoughts:
     """Thoughts are sent back to a model that refuses those of another conversation."""
 
 
-def wishes_of(wishes: Parameters, traits: Traits, lacks: Lacks) -> Parameters:
+def wishes_of(wishes: Parameters, traits: Traits, capabilities: CapabilityFilter) -> Parameters:
     """Return the wishes that the API and the model can fulfil."""
     reasons: dict[str, str] = {}
     if not traits.sampling:
@@ -40,10 +40,12 @@ def wishes_of(wishes: Parameters, traits: Traits, lacks: Lacks) -> Parameters:
         reasons["response_schema"] = "This model takes no schema for its answer."
     if traits.thinking == "never":
         reasons["reasoning_effort"] = "This model does not think."
-    return lacks.without(lacks.without(wishes), reasons)
+    return capabilities.apply(capabilities.apply(wishes), reasons)
 
 
-def choice_of(wishes: Parameters, traits: Traits, lacks: Lacks) -> JsonObject | None:
+def choice_of(
+    wishes: Parameters, traits: Traits, capabilities: CapabilityFilter
+) -> JsonObject | None:
     """Return the choice of tools. Raises `Misuse` for a function without a name."""
     choice: JsonObject | None = None
     match wishes.tool_choice:
@@ -52,11 +54,11 @@ def choice_of(wishes: Parameters, traits: Traits, lacks: Lacks) -> JsonObject | 
         case "required" | "any":
             choice = {"type": "any"}
         case "function":
-            choice = {"type": "tool", "name": chosen_tool(wishes)}
+            choice = {"type": "tool", "name": required_tool(wishes)}
         case known:
             choice = {"type": known}
     if choice and choice["type"] in ("any", "tool") and not traits.forced_tools:
-        lacks.leave_out(
+        capabilities.omit(
             f"tool_choice_{wishes.tool_choice}", "This model does not let a tool be forced on it."
         )
         choice = {"type": "auto"}
@@ -69,7 +71,7 @@ def thoughts_of(
     asked: bool | int | None,
     wishes: Parameters,
     traits: Traits,
-    lacks: Lacks,
+    capabilities: CapabilityFilter,
     *,
     max_tokens: int,
     forced: bool,
@@ -88,21 +90,21 @@ def thoughts_of(
         named = None if effort is None else ("low" if effort == "minimal" else effort)
         budget = _budget(asked, effort, traits, max_tokens)
         if budget and forced:
-            lacks.leave_out("reasoning_effort", "It does not think when it must call a tool.")
+            capabilities.omit("reasoning_effort", "It does not think when it must call a tool.")
         on = bool(budget) and not forced and not resumed  # it refuses to think in the middle
         return Thoughts(
             thinking={"type": "enabled", "budget_tokens": budget} if on else None,
             effort=named if traits.effort else None,
             on=on,
         )
-    return _adaptive(asked, effort, traits, lacks, forced=forced, shown=shown)
+    return _adaptive(asked, effort, traits, capabilities, forced=forced, shown=shown)
 
 
 def _adaptive(
     asked: bool | int | None,
     effort: str | None,
     traits: Traits,
-    lacks: Lacks,
+    capabilities: CapabilityFilter,
     *,
     forced: bool,
     shown: bool,
@@ -117,7 +119,7 @@ def _adaptive(
                 return Thoughts(effort=level)
             case "impossible":
                 if asked is not None:
-                    lacks.leave_out("reasoning", "This model cannot be kept from thinking.")
+                    capabilities.omit("reasoning", "This model cannot be kept from thinking.")
             case off:
                 return Thoughts(thinking={"type": off}, effort=level)
     if wanted is None and traits.off == "absent":

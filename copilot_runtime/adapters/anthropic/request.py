@@ -13,10 +13,10 @@ from copilot_runtime.adapters.anthropic.models import Traits, traits_of
 from copilot_runtime.adapters.anthropic.options import Thoughts, choice_of, thoughts_of, wishes_of
 from copilot_runtime.adapters.anthropic.schema import strict
 from copilot_runtime.adapters.anthropic.turns import Turns, turns_of
-from copilot_runtime.adapters.capabilities import Lacks
-from copilot_runtime.adapters.history import CHARACTERS_PER_TOKEN, fitted, prepared
-from copilot_runtime.adapters.json_body import dumped
-from copilot_runtime.adapters.tools import tools_of
+from copilot_runtime.adapters.capabilities import CapabilityFilter
+from copilot_runtime.adapters.history import CHARACTERS_PER_TOKEN, repair_history, truncate_history
+from copilot_runtime.adapters.streaming import encode_body
+from copilot_runtime.adapters.tools import build_tools
 from copilot_runtime.interfaces import Action, ChatRequest, Parameters
 from copilot_runtime.jsonvalue import JsonObject
 
@@ -65,25 +65,27 @@ class Asking:
         return {"anthropic-version": self.version, **named}
 
 
-def asking(request: ChatRequest, model: str, settings: Settings, lacks: Lacks) -> Asking:
-    """Return what to send. Wishes that cannot be fulfilled go to `lacks`."""
+def asking(
+    request: ChatRequest, model: str, settings: Settings, capabilities: CapabilityFilter
+) -> Asking:
+    """Return what to send. Wishes that cannot be fulfilled go to `capabilities`."""
     traits = traits_of(model)
-    wishes = wishes_of(request.parameters, traits, lacks)
+    wishes = wishes_of(request.parameters, traits, capabilities)
     tools = _tools(request.actions, eager=settings.eager and traits.eager)
     max_tokens = _max_tokens(wishes, settings, traits)
-    room = settings.context_tokens - len(dumped(tools)) // CHARACTERS_PER_TOKEN
+    room = settings.context_tokens - len(encode_body(tools)) // CHARACTERS_PER_TOKEN
     if wishes.max_tokens is None:
         room -= min(max_tokens, settings.context_tokens // 4)
-    items = fitted(prepared(request.messages, PROVIDER), room)
+    items = truncate_history(repair_history(request.messages, PROVIDER), room)
     turns = turns_of(items, request.messages)
-    choice = choice_of(wishes, traits, lacks) if tools else None
+    choice = choice_of(wishes, traits, capabilities) if tools else None
     if not tools and (called := turns.called):  # calls of tools nobody knows are refused
         tools, choice = [_unknown_tool(name) for name in called], {"type": "none"}
     thoughts = thoughts_of(
         settings.thinking,
         wishes,
         traits,
-        lacks,
+        capabilities,
         max_tokens=max_tokens,
         forced=choice is not None and choice["type"] in ("any", "tool"),
         resumed=turns.goes_on_without_thought,
@@ -91,7 +93,7 @@ def asking(request: ChatRequest, model: str, settings: Settings, lacks: Lacks) -
     )
     if traits.bound and not thoughts.on:  # then nothing keeps them from being an error
         turns.leave_out_thoughts()
-    sampling = _sampling(wishes, traits, thoughts, lacks)
+    sampling = _sampling(wishes, traits, thoughts, capabilities)
     body: JsonObject = {"model": model, "max_tokens": max_tokens, "stream": True}
     if turns.system:
         body["system"] = turns.system
@@ -129,7 +131,7 @@ def _max_tokens(wishes: Parameters, settings: Settings, traits: Traits) -> int:
 def _tools(actions: Sequence[Action], *, eager: bool) -> list[JsonObject]:
     flags = {"eager_input_streaming": True} if eager else {}
     tools: list[JsonObject] = []
-    for tool in tools_of(actions):
+    for tool in build_tools(actions):
         function = tool["function"]
         described = {"description": function["description"]} if function["description"] else {}
         schema: Mapping[str, Any] = function["parameters"]
@@ -148,7 +150,9 @@ def _unknown_tool(name: str) -> JsonObject:
     return {"name": name, "input_schema": {"type": "object"}}
 
 
-def _sampling(wishes: Parameters, traits: Traits, thoughts: Thoughts, lacks: Lacks) -> JsonObject:
+def _sampling(
+    wishes: Parameters, traits: Traits, thoughts: Thoughts, capabilities: CapabilityFilter
+) -> JsonObject:
     """Return the wishes about chance; Claude takes one of them, and none while it thinks."""
     asked: JsonObject = {}
     if wishes.temperature is not None:
@@ -159,10 +163,10 @@ def _sampling(wishes: Parameters, traits: Traits, thoughts: Thoughts, lacks: Lac
         return asked
     if thoughts.on:
         for name in asked:
-            lacks.leave_out(name, "It takes none while it thinks.")
+            capabilities.omit(name, "It takes none while it thinks.")
         return {}
     if len(asked) == 2:
-        lacks.leave_out("top_p", "It takes temperature or top_p, not both.")
+        capabilities.omit("top_p", "It takes temperature or top_p, not both.")
         del asked["top_p"]
     return asked
 

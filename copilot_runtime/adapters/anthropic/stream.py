@@ -10,9 +10,9 @@ from typing import Any
 import orjson
 
 from copilot_runtime.adapters.anthropic.turns import REDACTED
-from copilot_runtime.adapters.assembly import Assembly, ids_in
-from copilot_runtime.adapters.errors import Service, failure_inside
-from copilot_runtime.adapters.signatures import signed
+from copilot_runtime.adapters.assembly import Assembly
+from copilot_runtime.adapters.errors import Service, read_stream_error
+from copilot_runtime.adapters.signatures import tag_signature
 from copilot_runtime.adapters.streaming import DONE
 from copilot_runtime.errors import CopilotError, Refused
 from copilot_runtime.events import Custom, Event, Usage
@@ -43,10 +43,7 @@ class Answer:
         self.failure: CopilotError | None = None
         """What the provider reported; to be raised after the events that came before it."""
         self._service = service
-        self._assembly = Assembly(
-            taken=ids_in(request.messages),
-            names=[action.name for action in request.actions],
-        )
+        self._assembly = Assembly(request)
         self._kinds: dict[int, str] = {}  # of the blocks that are open
         self._inputs: dict[int, Any] = {}  # arguments that came with the start of a call
         self._usage: dict[str, Any] = {}
@@ -74,11 +71,11 @@ class Answer:
         try:
             event = loads(payload)
         except ValueError as error:
-            raise self._service.unreadable(payload) from error
+            raise self._service.payload_error(payload) from error
         try:
             self._take(event)
         except (AttributeError, IndexError, KeyError, TypeError, ValueError) as error:
-            raise self._service.unreadable(payload) from error
+            raise self._service.payload_error(payload) from error
 
     def _take(self, event: dict[str, Any]) -> None:
         match event["type"]:
@@ -96,7 +93,7 @@ class Answer:
             case "message_stop":
                 self.done = True
             case "error":
-                raise failure_inside(self._service, event["error"])
+                raise read_stream_error(self._service, event["error"])
             case "message":
                 self._take_whole(event)
             case _:  # ping, and what newer versions of the API may send
@@ -115,7 +112,7 @@ class Answer:
             if thought := delta["thinking"]:
                 self._assembly.reasoning(thought)
         elif kind == "signature_delta" and (signature := delta["signature"]):
-            self._assembly.sign(signed(PROVIDER, signature))
+            self._assembly.sign(tag_signature(PROVIDER, signature))
 
     def _begin(self, message: dict[str, Any]) -> None:
         self._model = message.get("model") or self._model
@@ -134,10 +131,10 @@ class Answer:
                 if block.get("thinking"):
                     assembly.reasoning(block["thinking"])
                 if block.get("signature"):
-                    assembly.sign(signed(PROVIDER, block["signature"]))
+                    assembly.sign(tag_signature(PROVIDER, block["signature"]))
             case "redacted_thinking":
                 assembly.end_block()
-                assembly.sign(signed(PROVIDER, f"{REDACTED}{block['data']}"))
+                assembly.sign(tag_signature(PROVIDER, f"{REDACTED}{block['data']}"))
             case "tool_use":
                 assembly.call(index, block["id"], block["name"], "")
                 if block.get("input"):

@@ -13,9 +13,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from copilot_runtime.adapters.anthropic.content import blocks_of, result_blocks
-from copilot_runtime.adapters.history import Exchange, Item, Thought, last_turn
-from copilot_runtime.adapters.parallel_calls import answers_of
-from copilot_runtime.adapters.turns import BEGIN, GO_ON
+from copilot_runtime.adapters.history import HistoryItem, Thought, ToolExchange, find_last_turn
+from copilot_runtime.adapters.turns import BEGIN, GO_ON, group_calls
 from copilot_runtime.jsontext import loads
 from copilot_runtime.jsonvalue import JsonObject
 from copilot_runtime.messages import (
@@ -72,13 +71,13 @@ class Turns:
             self.messages.append({"role": role, "content": [*blocks]})
 
 
-def turns_of(items: Sequence[Item], messages: Sequence[Message]) -> Turns:
+def turns_of(items: Sequence[HistoryItem], messages: Sequence[Message]) -> Turns:
     """Return the turns of a prepared conversation, which was made of `messages`."""
     turns = Turns()
-    answers = answers_of(messages)
-    turn = last_turn(items)
+    answers = group_calls(messages)
+    turn = find_last_turn(items)
     thoughts: list[JsonObject] = []
-    open_calls: list[Exchange] = []
+    open_calls: list[ToolExchange] = []
     closing: list[TextMessage] = []
     for at, item in enumerate(items):
         if isinstance(item, Thought):
@@ -96,7 +95,7 @@ def turns_of(items: Sequence[Item], messages: Sequence[Message]) -> Turns:
                 turns.add("assistant", *thoughts, *blocks_of(item, new=False))
             case ImageMessage():
                 turns.add("user", *blocks_of(item, new=at >= turn))
-            case Exchange():
+            case ToolExchange():
                 turns.add("assistant", *thoughts, _call(item.call))
                 open_calls.append(item)
                 if item.call.name not in turns.called:
@@ -121,11 +120,11 @@ def _end(turns: Turns, closing: list[TextMessage]) -> None:
         turns.messages.append({"role": "user", "content": [_text(GO_ON)]})
 
 
-def _together(before: Exchange, item: Item, answers: Mapping[str, str]) -> bool:
-    return isinstance(item, Exchange) and answers[before.call.id] == answers[item.call.id]
+def _together(before: ToolExchange, item: HistoryItem, answers: Mapping[str, str]) -> bool:
+    return isinstance(item, ToolExchange) and answers[before.call.id] == answers[item.call.id]
 
 
-def _close(turns: Turns, open_calls: list[Exchange]) -> None:
+def _close(turns: Turns, open_calls: list[ToolExchange]) -> None:
     turns.add("user", *map(_result, open_calls))
     open_calls.clear()
 
@@ -135,7 +134,7 @@ def _call(call: ActionExecutionMessage) -> JsonObject:
     return {"type": "tool_use", "id": _id(call.id), "name": call.name, "input": arguments}
 
 
-def _result(exchange: Exchange) -> JsonObject:
+def _result(exchange: ToolExchange) -> JsonObject:
     result = exchange.result
     content = result_blocks(result.result or (f"Error: {result.error}" if result.error else ""))
     failed = {"is_error": True} if result.error and isinstance(content, str) else {}

@@ -9,12 +9,11 @@ from copilot_runtime.adapters.bedrock.event_stream import Frames
 from copilot_runtime.adapters.bedrock.models import traits_of
 from copilot_runtime.adapters.bedrock.request import body_of
 from copilot_runtime.adapters.bedrock.stream import Conversation
-from copilot_runtime.adapters.capabilities import Lacks
+from copilot_runtime.adapters.capabilities import CapabilityFilter
 from copilot_runtime.adapters.errors import Service
 from copilot_runtime.adapters.http_adapter import HTTPAdapter, HTTPOptions
-from copilot_runtime.adapters.json_body import dumped
-from copilot_runtime.adapters.profiles import profile_of
-from copilot_runtime.adapters.streaming import ProviderRequest
+from copilot_runtime.adapters.profiles import find_profile
+from copilot_runtime.adapters.streaming import ProviderRequest, encode_body
 from copilot_runtime.interfaces import ChatRequest
 
 NAME = "Bedrock"
@@ -68,13 +67,15 @@ class BedrockAdapter(HTTPAdapter):
             base_url=base_url,
         )
 
-    async def _prepare(self, request: ChatRequest, model: str, lacks: Lacks) -> ProviderRequest:
-        profile = profile_of(traits_of(model).name)
-        body = dumped(
+    async def _prepare(
+        self, request: ChatRequest, model: str, capabilities: CapabilityFilter
+    ) -> ProviderRequest:
+        profile = find_profile(traits_of(model).name)
+        body = encode_body(
             body_of(
                 request,
                 model,
-                lacks,
+                capabilities,
                 context_tokens=self.context_tokens or profile.context_tokens,
                 cache=self.cache,
                 extra=self.extra,

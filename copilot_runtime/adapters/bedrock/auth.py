@@ -7,7 +7,7 @@ from importlib import import_module
 from typing import Any
 from urllib.parse import quote, urlsplit
 
-from copilot_runtime.adapters.api_key import ApiKey, fetched
+from copilot_runtime.adapters.api_key import ApiKey, resolve_api_key
 from copilot_runtime.errors import ConfigurationFailed, MissingPackage
 
 _NO_CREDENTIALS = "There are no credentials for Bedrock."
@@ -74,7 +74,7 @@ class Authentication:
         Raises `ConfigurationFailed` without a region, and without credentials.
         """
         headers = {"content-type": "application/json"}
-        if key := await fetched(self._api_key, "Bedrock"):
+        if key := await resolve_api_key(self._api_key, "Bedrock"):
             return {**headers, "authorization": f"Bearer {key}"}, key
         region = self._find_region(model)
         # profiles, single sign-on and roles read files and ask servers

@@ -7,9 +7,9 @@ fetches files from Amazon S3 only; texts are sent as texts, which every model ca
 import re
 
 from copilot_runtime.adapters.anthropic.content import result_blocks
-from copilot_runtime.adapters.attachments import texts
+from copilot_runtime.adapters.attachments import text_parts
 from copilot_runtime.adapters.bedrock.models import Traits
-from copilot_runtime.adapters.media import Media, text_in
+from copilot_runtime.adapters.media import Media, decode_text
 from copilot_runtime.jsonvalue import JsonObject
 from copilot_runtime.messages import ResultMessage
 
@@ -71,7 +71,7 @@ class Shown:
         """Return the block, or why there is none."""
         if media.id or (media.url and not media.url.startswith("s3://")):
             return "Bedrock takes files with their content or from s3://, not by other addresses"
-        if media.kind == "document" and (text := text_in(media)) is not None:
+        if media.kind == "document" and (text := decode_text(media)) is not None:
             return {"text": f"{media.filename or 'Attached document'}:\n\n{text}"}
         mime_type = media.mime_type or _USUAL[media.kind]
         format = _FORMATS[media.kind].get(mime_type)
@@ -112,7 +112,7 @@ def result_of(result: ResultMessage, traits: Traits) -> JsonObject:
     found = result_blocks(text) if traits.rich_results else text
     if not isinstance(found, str):
         return {"content": [_result_block(block) for block in found]}
-    content = texts(found) or [{"text": "(empty)"}]
+    content = text_parts(found) or [{"text": "(empty)"}]
     failed = {"status": "error"} if result.error and traits.rich_results else {}
     return {"content": content, **failed}
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from copilot_runtime.adapters.anthropic import options as claude
 from copilot_runtime.adapters.bedrock.models import Traits
-from copilot_runtime.adapters.capabilities import Lacks
+from copilot_runtime.adapters.capabilities import CapabilityFilter
 from copilot_runtime.interfaces import Parameters
 from copilot_runtime.jsonvalue import JsonObject
 
@@ -16,14 +16,14 @@ _USUAL_MAX_TOKENS = 32_000
 _LEVELS = {"minimal": "low", "low": "low", "medium": "medium", "high": "high"}
 
 
-def wishes_of(wishes: Parameters, traits: Traits, lacks: Lacks) -> Parameters:
+def wishes_of(wishes: Parameters, traits: Traits, capabilities: CapabilityFilter) -> Parameters:
     """Return the wishes that the API and the model can fulfil."""
     if traits.claude:
-        return claude.wishes_of(wishes, traits.claude, lacks)
-    wishes = lacks.without(wishes)
+        return claude.wishes_of(wishes, traits.claude, capabilities)
+    wishes = capabilities.apply(wishes)
     if traits.effort == "none":
         why = "Bedrock has no setting for this model's thoughts."
-        wishes = lacks.without(wishes, {"reasoning_effort": why})
+        wishes = capabilities.apply(wishes, {"reasoning_effort": why})
     return wishes
 
 
@@ -39,21 +39,28 @@ class Thinking:
     fields: JsonObject = field(default_factory=dict[str, Any])
     on: bool = False
 
-    def leaving(self, wishes: Parameters, traits: Traits, lacks: Lacks) -> Parameters:
+    def leaving(
+        self, wishes: Parameters, traits: Traits, capabilities: CapabilityFilter
+    ) -> Parameters:
         """Return the wishes without those that a Claude does not take together."""
         if traits.claude is None:
             return wishes
         if self.on:
             why = "It takes none while it thinks."
-            return lacks.without(wishes, {"temperature": why, "top_p": why})
+            return capabilities.apply(wishes, {"temperature": why, "top_p": why})
         if wishes.temperature is not None:
             why = "It takes temperature or top_p, not both."
-            return lacks.without(wishes, {"top_p": why})
+            return capabilities.apply(wishes, {"top_p": why})
         return wishes
 
 
 def thinking_of(
-    wishes: Parameters, traits: Traits, lacks: Lacks, *, forced: bool, resumed: bool
+    wishes: Parameters,
+    traits: Traits,
+    capabilities: CapabilityFilter,
+    *,
+    forced: bool,
+    resumed: bool,
 ) -> Thinking:
     """Return how the model is to think.
 
@@ -69,7 +76,7 @@ def thinking_of(
             None,
             wishes,
             traits.claude,
-            lacks,
+            capabilities,
             max_tokens=limit,
             forced=forced,
             resumed=resumed,

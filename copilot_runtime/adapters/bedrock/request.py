@@ -9,22 +9,27 @@ from hashlib import sha256
 from typing import Any, assert_never
 
 from copilot_runtime.adapters.anthropic.schema import strict
-from copilot_runtime.adapters.attachments import image_parts, laid_over, parts_of, texts
+from copilot_runtime.adapters.attachments import (
+    build_image_parts,
+    build_parts,
+    merge_extra,
+    text_parts,
+)
 from copilot_runtime.adapters.bedrock.content import Shown, result_of, with_words
 from copilot_runtime.adapters.bedrock.models import Traits, traits_of
 from copilot_runtime.adapters.bedrock.options import thinking_of, wishes_of
-from copilot_runtime.adapters.capabilities import Lacks
+from copilot_runtime.adapters.capabilities import CapabilityFilter
 from copilot_runtime.adapters.history import (
     CHARACTERS_PER_TOKEN,
-    Exchange,
-    Item,
+    HistoryItem,
     Thought,
-    fitted,
-    last_turn,
-    prepared,
+    ToolExchange,
+    find_last_turn,
+    repair_history,
+    truncate_history,
 )
-from copilot_runtime.adapters.json_body import dumped
-from copilot_runtime.adapters.tools import chosen_tool, tools_of
+from copilot_runtime.adapters.streaming import encode_body
+from copilot_runtime.adapters.tools import build_tools, required_tool
 from copilot_runtime.adapters.turns import Turn, Turns
 from copilot_runtime.interfaces import Action, ChatRequest, Parameters
 from copilot_runtime.jsontext import loads
@@ -42,25 +47,25 @@ _ID = re.compile(r"[a-zA-Z0-9_.:-]{1,64}")
 def body_of(
     request: ChatRequest,
     model: str,
-    lacks: Lacks,
+    capabilities: CapabilityFilter,
     *,
     context_tokens: int,
     cache: bool = False,
     extra: Mapping[str, Any] | None = None,
 ) -> JsonObject:
-    """Return the body of the request; `extra` is laid over it (see `laid_over`).
+    """Return the body of the request; `extra` is laid over it (see `merge_extra`).
 
     With `cache`, the ends of tools, instructions and conversation are marked to be kept.
     """
     traits = traits_of(model)
-    wishes = wishes_of(request.parameters, traits, lacks)
+    wishes = wishes_of(request.parameters, traits, capabilities)
     tools = _tools(request.actions) if wishes.tool_choice != "none" else []
-    room = context_tokens - len(dumped(tools)) // CHARACTERS_PER_TOKEN
-    items = fitted(prepared(request.messages, SIGNER), room)
+    room = context_tokens - len(encode_body(tools)) // CHARACTERS_PER_TOKEN
+    items = truncate_history(repair_history(request.messages, SIGNER), room)
     turns = _turns(request.messages, items, traits, as_text=not tools)
     forced = bool(tools) and wishes.tool_choice in ("required", "any", "function")
     thinking = thinking_of(
-        wishes, traits, lacks, forced=forced, resumed=_goes_on_without_thought(turns.turns)
+        wishes, traits, capabilities, forced=forced, resumed=_goes_on_without_thought(turns.turns)
     )
     mark: list[JsonObject] = [{"cachePoint": {"type": "default"}}] if cache else []
     messages = [_message(turn) for turn in turns.turns]
@@ -71,35 +76,35 @@ def body_of(
     if tools:
         choice = _choice(wishes)
         body["toolConfig"] = {"tools": tools + mark, **({"toolChoice": choice} if choice else {})}
-    if limits := _limits(thinking.leaving(wishes, traits, lacks), thinking.max_tokens):
+    if limits := _limits(thinking.leaving(wishes, traits, capabilities), thinking.max_tokens):
         body["inferenceConfig"] = limits
     if output := _output(wishes, thinking.effort, traits):
         body["outputConfig"] = output
     if thinking.fields:
         body["additionalModelRequestFields"] = thinking.fields
-    return laid_over(body, extra or {})
+    return merge_extra(body, extra or {})
 
 
 def _turns(
-    messages: Sequence[Message], items: Sequence[Item], traits: Traits, *, as_text: bool
+    messages: Sequence[Message], items: Sequence[HistoryItem], traits: Traits, *, as_text: bool
 ) -> Turns:
     """`as_text` writes calls as texts: Bedrock refuses them in a request without tools."""
     turns = Turns(messages)
     show = Shown()
-    new = last_turn(items)
+    new = find_last_turn(items)
     for at, item in enumerate(items):
         match item:
             case TextMessage(role="system" | "developer"):
-                turns.instruct(texts(item.content))
+                turns.instruct(text_parts(item.content))
             case TextMessage():
-                parts = parts_of(item, show, new=at >= new)
+                parts = build_parts(item, show, new=at >= new)
                 turns.say("user" if item.role == "user" else "model", with_words(parts))
             case ImageMessage():  # only the user's turn may hold one
-                turns.say("user", image_parts(item, show, new=at >= new))
+                turns.say("user", build_image_parts(item, show, new=at >= new))
             case Thought():
                 if not (traits.claude and traits.claude.bound):  # context and tools change
                     turns.say("model", [_thought(item)])
-            case Exchange():
+            case ToolExchange():
                 _add_call(turns, item, traits, as_text)
             case _:
                 assert_never(item)
@@ -107,7 +112,7 @@ def _turns(
     return turns
 
 
-def _add_call(turns: Turns, exchange: Exchange, traits: Traits, as_text: bool) -> None:
+def _add_call(turns: Turns, exchange: ToolExchange, traits: Traits, as_text: bool) -> None:
     call, result = exchange.call, exchange.result
     if as_text:
         said = result.result or result.error or "nothing"
@@ -142,7 +147,7 @@ def _message(turn: Turn) -> JsonObject:
 
 def _tools(actions: Sequence[Action]) -> list[JsonObject]:
     tools: list[JsonObject] = []
-    for tool in tools_of(actions):
+    for tool in build_tools(actions):
         function = tool["function"]
         described = {"description": function["description"]} if function["description"] else {}
         schema = {**function["parameters"], "type": "object"}
@@ -158,7 +163,7 @@ def _choice(wishes: Parameters) -> JsonObject | None:
         case "auto":
             return {"auto": {}}
         case "function":
-            return {"tool": {"name": chosen_tool(wishes)}}
+            return {"tool": {"name": required_tool(wishes)}}
         case _:
             return {"any": {}}
 
@@ -177,7 +182,7 @@ def _output(wishes: Parameters, effort: str | None, traits: Traits) -> JsonObjec
     output: JsonObject = {"effort": effort} if effort else {}
     if wishes.response_schema is not None:
         schema = wishes.response_schema
-        written = dumped(strict(schema) if traits.claude else schema).decode()
+        written = encode_body(strict(schema) if traits.claude else schema).decode()
         named = {"name": wishes.response_name} if wishes.response_name else {}
         structure = {"jsonSchema": {"schema": written, **named}}
         output["textFormat"] = {"type": "json_schema", "structure": structure}

@@ -8,11 +8,11 @@ take turns.
 from base64 import b64decode, b64encode
 from collections.abc import Callable, Mapping
 
-from copilot_runtime.adapters.assembly import Assembly, ids_in
-from copilot_runtime.adapters.attachments import image_made
+from copilot_runtime.adapters.assembly import Assembly
+from copilot_runtime.adapters.attachments import image_activity
 from copilot_runtime.adapters.bedrock.request import REDACTED, SIGNER
-from copilot_runtime.adapters.errors import Service, failed, failure_inside
-from copilot_runtime.adapters.signatures import signed
+from copilot_runtime.adapters.errors import Service, build_error, read_stream_error
+from copilot_runtime.adapters.signatures import tag_signature
 from copilot_runtime.errors import CopilotError
 from copilot_runtime.events import Event, Usage
 from copilot_runtime.interfaces import ChatRequest
@@ -31,17 +31,14 @@ _MALFORMED = ("malformed_model_output", "malformed_tool_use")
 
 
 class Conversation:
-    """One answer of the model: a `_streaming.Reader`."""
+    """One answer of the model: a `ResponseReader`."""
 
     def __init__(self, request: ChatRequest, service: Service) -> None:
         self.finished = False
         self.done = False
         self.failure: CopilotError | None = None
         self._service = service
-        self._assembly = Assembly(
-            taken=ids_in(request.messages),
-            names=[action.name for action in request.actions],
-        )
+        self._assembly = Assembly(request)
         self._calls: set[int] = set()
         self._elsewhere: set[int] = set()  # blocks of tools that run at Amazon
         self._images: dict[int, tuple[str, list[str]]] = {}
@@ -81,11 +78,11 @@ class Conversation:
                 if take := self._takes.get(name):
                     take(event)
                 elif name == "error":
-                    raise failure_inside(self._service, event)
+                    raise read_stream_error(self._service, event)
                 elif name.endswith(("Exception", "Error")):
-                    raise failure_inside(self._service, {**event, "type": name})
+                    raise read_stream_error(self._service, {**event, "type": name})
         except (AttributeError, IndexError, KeyError, TypeError, ValueError) as error:
-            raise self._service.unreadable(payload) from error
+            raise self._service.payload_error(payload) from error
 
     def _begin(self, event: JsonObject) -> None:
         del event  # it says only that the model is the assistant
@@ -129,22 +126,22 @@ class Conversation:
         if at in self._calls:
             assembly.end_call(at)
         elif signature := self._signatures.pop(at, None):
-            assembly.sign(signed(SIGNER, "".join(signature)))
+            assembly.sign(tag_signature(SIGNER, "".join(signature)))
             assembly.end_block()
         elif content := self._redacted.pop(at, None):
             assembly.end_block()
-            assembly.sign(signed(SIGNER, REDACTED + _joined(content)))
+            assembly.sign(tag_signature(SIGNER, REDACTED + _joined(content)))
             assembly.end_block()
         elif (image := self._images.pop(at, None)) and image[1]:  # else it failed
             assembly.end_block()
-            assembly.events.append(image_made(f"image/{image[0]}", _joined(image[1])))
+            assembly.events.append(image_activity(f"image/{image[0]}", _joined(image[1])))
 
     def _finish(self, event: JsonObject) -> None:
         reason = event["stopReason"]
         if reason == "content_filtered":
-            raise self._service.filtered()
+            raise self._service.content_filter_error()
         if reason in _MALFORMED:
-            raise failed(self._service, f"The model stopped with {reason}.", 502)
+            raise build_error(self._service, f"The model stopped with {reason}.", 502)
         self.finished = True
         self._stop = _STOPS.get(reason, reason)
         self._assembly.end()

@@ -4,7 +4,7 @@ import asyncio
 import re
 from typing import assert_never
 
-from copilot_runtime.adapters.assembly import Assembly, ids_in
+from copilot_runtime.adapters.assembly import Assembly
 from copilot_runtime.adapters.demo.rules import build_answer
 from copilot_runtime.errors import CopilotError
 from copilot_runtime.events import Usage
@@ -26,7 +26,7 @@ class DemoAdapter:
         Raises the error that the last message asks for, and `Misuse` where the client insists on
         an action that it does not offer.
         """
-        assembly = Assembly(taken=ids_in(request.messages), names=[a.name for a in request.actions])
+        assembly = Assembly(request)
         words = 0
         for index, part in enumerate(build_answer(request)):
             if isinstance(part, CopilotError):

@@ -12,7 +12,7 @@ from copilot_runtime.adapters.demo.matching import (
     format_title,
     match_actions,
 )
-from copilot_runtime.adapters.media import media_of
+from copilot_runtime.adapters.media import parse_media
 from copilot_runtime.errors import (
     AuthenticationFailed,
     CopilotError,
@@ -142,7 +142,7 @@ def _list_attachments(message: Message) -> Iterator[str]:
     if isinstance(message, ImageMessage):
         yield f"an image ({message.format}, {_format_size(message.bytes)})"
     parts = message.parts if isinstance(message, TextMessage) else ()
-    for media in [media_of(part) for part in parts if isinstance(part, MediaPart)]:
+    for media in [parse_media(part) for part in parts if isinstance(part, MediaPart)]:
         source = _format_size(media.data) if media.data else media.url or media.id
         details = ", ".join(filter(None, [media.filename, media.mime_type, source]))
         yield f"{'an' if media.kind[0] in 'aeiou' else 'a'} {media.kind} ({details})"

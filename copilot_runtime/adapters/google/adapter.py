@@ -4,15 +4,14 @@ from collections.abc import Mapping
 from typing import Any, Unpack
 
 from copilot_runtime.adapters.api_key import ApiKey
-from copilot_runtime.adapters.capabilities import Lacks
+from copilot_runtime.adapters.capabilities import CapabilityFilter
 from copilot_runtime.adapters.errors import Service
 from copilot_runtime.adapters.google.auth import Access
 from copilot_runtime.adapters.google.request import body_of
 from copilot_runtime.adapters.google.stream import Generation
 from copilot_runtime.adapters.http_adapter import HTTPAdapter, HTTPOptions
-from copilot_runtime.adapters.json_body import dumped
-from copilot_runtime.adapters.profiles import profile_of
-from copilot_runtime.adapters.streaming import ProviderRequest
+from copilot_runtime.adapters.profiles import find_profile
+from copilot_runtime.adapters.streaming import ProviderRequest, encode_body
 from copilot_runtime.http.sse import Frames
 from copilot_runtime.interfaces import ChatRequest
 
@@ -68,13 +67,15 @@ class GoogleAdapter(HTTPAdapter):
             credentials=credentials,
         )
 
-    async def _prepare(self, request: ChatRequest, model: str, lacks: Lacks) -> ProviderRequest:
-        body = dumped(
+    async def _prepare(
+        self, request: ChatRequest, model: str, capabilities: CapabilityFilter
+    ) -> ProviderRequest:
+        body = encode_body(
             body_of(
                 request,
                 model,
-                lacks,
-                context_tokens=self.context_tokens or profile_of(model).context_tokens,
+                capabilities,
+                context_tokens=self.context_tokens or find_profile(model).context_tokens,
                 include_thoughts=self.include_thoughts,
                 extra=self.extra,
             )

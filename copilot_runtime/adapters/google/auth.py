@@ -5,7 +5,7 @@ import os
 from typing import Any
 from urllib.parse import quote, urlsplit
 
-from copilot_runtime.adapters.api_key import ApiKey, fetched
+from copilot_runtime.adapters.api_key import ApiKey, resolve_api_key
 from copilot_runtime.errors import AuthenticationFailed, ConfigurationFailed, MissingPackage
 
 GOOGLE_AI = "https://generativelanguage.googleapis.com/v1beta"
@@ -66,7 +66,7 @@ class Access:
         if self._token is not None or self._credentials is not None or self._project:
             token = await self._bearer()
             return {"authorization": f"Bearer {token}"}, token
-        key = await fetched(self._key, "Google")
+        key = await resolve_api_key(self._key, "Google")
         if not key:
             raise ConfigurationFailed(
                 "There is no API key for Google.",
@@ -86,7 +86,7 @@ class Access:
 
     async def _bearer(self) -> str:
         if self._token is not None:
-            if token := await fetched(self._token, "Google"):
+            if token := await resolve_api_key(self._token, "Google"):
                 return token
             raise ConfigurationFailed("There is no token for Vertex AI.", hint="Look at token.")
         if self._credentials is None:

@@ -4,7 +4,7 @@ https://ai.google.dev/gemini-api/docs/file-input-methods. Any address is passed 
 reads (its own files, `gs://`, YouTube, the web) depends on the model and on who is asked.
 """
 
-from copilot_runtime.adapters.media import Media, text_in
+from copilot_runtime.adapters.media import Media, decode_text
 from copilot_runtime.jsonvalue import JsonObject
 
 _FILES = "https://generativelanguage.googleapis.com/v1beta/files/"
@@ -24,7 +24,7 @@ def shown(media: Media) -> JsonObject | str:
             file["mimeType"] = media.mime_type
         return {"fileData": file}
     if media.kind == "document":
-        if (text := text_in(media)) is not None:  # every model can read it
+        if (text := decode_text(media)) is not None:  # every model can read it
             return {"text": f"{media.filename or 'Attached document'}:\n\n{text}"}
         if media.mime_type not in ("", "application/pdf"):
             return f"Gemini takes documents as PDF or as text, not as {media.mime_type}"

@@ -7,22 +7,27 @@ from collections.abc import Mapping, Sequence
 from typing import Any, assert_never
 
 from copilot_runtime.adapters.anthropic.content import result_blocks
-from copilot_runtime.adapters.attachments import image_parts, laid_over, parts_of, texts
-from copilot_runtime.adapters.capabilities import Lacks
+from copilot_runtime.adapters.attachments import (
+    build_image_parts,
+    build_parts,
+    merge_extra,
+    text_parts,
+)
+from copilot_runtime.adapters.capabilities import CapabilityFilter
 from copilot_runtime.adapters.google.content import shown
 from copilot_runtime.adapters.google.models import BUDGETS, Traits, traits_of
 from copilot_runtime.adapters.history import (
     CHARACTERS_PER_TOKEN,
-    Exchange,
-    Item,
+    HistoryItem,
     Thought,
-    fitted,
-    last_turn,
-    prepared,
+    ToolExchange,
+    find_last_turn,
+    repair_history,
+    truncate_history,
 )
-from copilot_runtime.adapters.json_body import dumped
-from copilot_runtime.adapters.signatures import signature_of
-from copilot_runtime.adapters.tools import chosen_tool, tools_of
+from copilot_runtime.adapters.signatures import read_signature
+from copilot_runtime.adapters.streaming import encode_body
+from copilot_runtime.adapters.tools import build_tools, required_tool
 from copilot_runtime.adapters.turns import Turn, Turns
 from copilot_runtime.interfaces import Action, ChatRequest, Parameters
 from copilot_runtime.jsontext import loads
@@ -41,20 +46,20 @@ https://ai.google.dev/gemini-api/docs/thought-signatures, its questions and answ
 def body_of(
     request: ChatRequest,
     model: str,
-    lacks: Lacks,
+    capabilities: CapabilityFilter,
     *,
     context_tokens: int,
     include_thoughts: bool = False,
     extra: Mapping[str, Any] | None = None,
 ) -> JsonObject:
-    """Return the body of the request; `extra` is laid over it (see `laid_over`)."""
+    """Return the body of the request; `extra` is laid over it (see `merge_extra`)."""
     traits = traits_of(model)
-    wishes = lacks.without(request.parameters)
+    wishes = capabilities.apply(request.parameters)
     if traits.thinking == "never":
-        wishes = lacks.without(wishes, {"reasoning_effort": "This model does not think."})
+        wishes = capabilities.apply(wishes, {"reasoning_effort": "This model does not think."})
     tools = _declarations(request.actions)
-    room = context_tokens - len(dumped(tools)) // CHARACTERS_PER_TOKEN
-    items = fitted(prepared(request.messages, SIGNER), room)
+    room = context_tokens - len(encode_body(tools)) // CHARACTERS_PER_TOKEN
+    items = truncate_history(repair_history(request.messages, SIGNER), room)
     turns = _turns(request.messages, items, traits)
     body: JsonObject = {"contents": [_content(turn) for turn in turns.turns]}
     if turns.instructions:
@@ -65,26 +70,26 @@ def body_of(
             body["toolConfig"] = {"functionCallingConfig": choice}
     if settings := _settings(wishes, traits, include_thoughts):
         body["generationConfig"] = settings
-    return laid_over(body, extra or {})
+    return merge_extra(body, extra or {})
 
 
-def _turns(messages: Sequence[Message], items: Sequence[Item], traits: Traits) -> Turns:
+def _turns(messages: Sequence[Message], items: Sequence[HistoryItem], traits: Traits) -> Turns:
     turns = Turns(messages)
-    new = last_turn(items)
+    new = find_last_turn(items)
     for at, item in enumerate(items):
         match item:
             case TextMessage(role="system" | "developer"):
-                turns.instruct(texts(item.content))
+                turns.instruct(text_parts(item.content))
             case TextMessage():
-                parts = parts_of(item, shown, new=at >= new)
+                parts = build_parts(item, shown, new=at >= new)
                 turns.say("user" if item.role == "user" else "model", parts)
             case ImageMessage():
-                parts = image_parts(item, shown, new=at >= new)
+                parts = build_image_parts(item, shown, new=at >= new)
                 turns.say("user" if item.role == "user" else "model", parts)
             case Thought():
                 part = {"text": item.content, "thought": True, "thoughtSignature": item.signature}
                 turns.say("model", [part])
-            case Exchange():
+            case ToolExchange():
                 _add_call(turns, item, traits)
             case _:
                 assert_never(item)
@@ -92,13 +97,13 @@ def _turns(messages: Sequence[Message], items: Sequence[Item], traits: Traits) -
     return turns
 
 
-def _add_call(turns: Turns, exchange: Exchange, traits: Traits) -> None:
+def _add_call(turns: Turns, exchange: ToolExchange, traits: Traits) -> None:
     call = exchange.call
     arguments = loads(call.arguments.encode())
     part: JsonObject = {"functionCall": {"name": call.name, "args": arguments, "id": call.id}}
     response = {"name": call.name, **_response(exchange.result, traits), "id": call.id}
     first = turns.call(call.id, part, {"functionResponse": response})
-    signature = signature_of(call, SIGNER)
+    signature = read_signature(call, SIGNER)
     if signature or (first and traits.signed_calls):
         part["thoughtSignature"] = signature or UNSIGNED
 
@@ -135,7 +140,7 @@ def _content(turn: Turn) -> JsonObject:
 def _declarations(actions: Sequence[Action]) -> list[JsonObject]:
     """Return the actions a model may see; one without parameters is declared without."""
     declarations: list[JsonObject] = []
-    for tool in tools_of(actions):
+    for tool in build_tools(actions):
         function = tool["function"]
         declaration: JsonObject = {"name": function["name"], "description": function["description"]}
         schema = {name: part for name, part in function["parameters"].items() if name != "$schema"}
@@ -152,7 +157,7 @@ def _choice(wishes: Parameters) -> JsonObject | None:
         case "auto" | "none" as word:
             return {"mode": word.upper()}
         case "function":
-            return {"mode": "ANY", "allowedFunctionNames": [chosen_tool(wishes)]}
+            return {"mode": "ANY", "allowedFunctionNames": [required_tool(wishes)]}
         case _:
             return {"mode": "ANY"}
 

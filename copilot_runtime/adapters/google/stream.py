@@ -6,11 +6,11 @@ with the parts that are new. Calls come whole; the stream ends without a last wo
 
 import orjson
 
-from copilot_runtime.adapters.assembly import Assembly, ids_in
-from copilot_runtime.adapters.attachments import image_made
-from copilot_runtime.adapters.errors import Service, failed, failure_inside
+from copilot_runtime.adapters.assembly import Assembly
+from copilot_runtime.adapters.attachments import image_activity
+from copilot_runtime.adapters.errors import Service, build_error, read_stream_error
 from copilot_runtime.adapters.google.request import SIGNER
-from copilot_runtime.adapters.signatures import signed
+from copilot_runtime.adapters.signatures import tag_signature
 from copilot_runtime.adapters.streaming import DONE
 from copilot_runtime.errors import CopilotError
 from copilot_runtime.events import Event, Usage
@@ -33,17 +33,14 @@ _FILTERED = {
 
 
 class Generation:
-    """One answer of the model: a `_streaming.Reader`."""
+    """One answer of the model: a `ResponseReader`."""
 
     def __init__(self, request: ChatRequest, service: Service) -> None:
         self.finished = False
         self.done = False
         self.failure: CopilotError | None = None
         self._service = service
-        self._assembly = Assembly(
-            taken=ids_in(request.messages),
-            names=[action.name for action in request.actions],
-        )
+        self._assembly = Assembly(request)
         self._begun = False
         self._calls = 0
         self._model = ""
@@ -71,17 +68,17 @@ class Generation:
         try:
             chunk = loads(payload)
         except ValueError as error:
-            raise self._service.unreadable(payload) from error
+            raise self._service.payload_error(payload) from error
         try:
             # a list is an error in the middle, or an answer that is no stream
             for one in chunk if isinstance(chunk, list) else (chunk,):
                 self._take(one)
         except (AttributeError, IndexError, KeyError, TypeError, ValueError) as error:
-            raise self._service.unreadable(payload) from error
+            raise self._service.payload_error(payload) from error
 
     def _take(self, chunk: JsonObject) -> None:
         if error := chunk.get("error"):
-            raise failure_inside(self._service, error)
+            raise read_stream_error(self._service, error)
         if not self._begun:
             self._begun = True
             self._assembly.begin(chunk.get("responseId") or "")
@@ -113,9 +110,11 @@ class Generation:
             return
         elif (blob := part.get("inlineData")) and not part.get("thought"):  # else it is a draft
             assembly.end_block()
-            assembly.events.append(image_made(blob.get("mimeType") or "image/png", blob["data"]))
+            assembly.events.append(
+                image_activity(blob.get("mimeType") or "image/png", blob["data"])
+            )
         if part.get("thought") and (signature := part.get("thoughtSignature")):
-            assembly.sign(signed(SIGNER, signature))
+            assembly.sign(tag_signature(SIGNER, signature))
 
     def _take_call(self, call: JsonObject, signature: str | None) -> None:
         at = self._calls
@@ -123,15 +122,15 @@ class Generation:
         arguments = orjson.dumps(call.get("args") or {}).decode()
         self._assembly.call(at, call.get("id") or "", call["name"], arguments)
         if signature:
-            self._assembly.sign_call(at, signed(SIGNER, signature))
+            self._assembly.sign_call(at, tag_signature(SIGNER, signature))
         self._assembly.end_call(at)
 
     def _finish(self, reason: str, said: str) -> None:
         if reason in _FILTERED:
-            raise self._service.filtered()
+            raise self._service.content_filter_error()
         if reason in _FAILED:
             about = f"The model stopped with {reason}. {said}".rstrip()
-            raise failed(self._service, about, 502)
+            raise build_error(self._service, about, 502)
         self.finished = True
         stop = _STOPS.get(reason, reason)
         self._stop = "tool_calls" if self._calls and stop not in ("length", "pause") else stop
@@ -139,7 +138,7 @@ class Generation:
 
 def _blocked(service: Service, reason: str, feedback: JsonObject) -> CopilotError:
     said = f"400 The prompt was blocked: {reason}. {feedback.get('blockReasonMessage') or ''}"
-    return failed(service, said.rstrip(), 400, codes=["content_filter"])
+    return build_error(service, said.rstrip(), 400, codes=["content_filter"])
 
 
 def _usage(model: str, counts: JsonObject, stop: str | None) -> Usage:

@@ -5,8 +5,8 @@ from contextlib import aclosing
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, cast
 
-from copilot_runtime.adapters.capabilities import Lacks, Unsupported
-from copilot_runtime.adapters.context_window import Window
+from copilot_runtime.adapters.capabilities import CapabilityFilter, UnsupportedPolicy
+from copilot_runtime.adapters.context_window import ContextWindow
 from copilot_runtime.adapters.errors import Service
 from copilot_runtime.adapters.langchain.invoke import called, in_time, understood
 from copilot_runtime.adapters.langchain.request import (
@@ -42,24 +42,24 @@ class LangChainAdapter:
         model: "Runnable[Any, Any] | Function | str",
         *,
         prompt: Callable[[Asked], Any] | None = None,
-        unsupported: Unsupported = "warn",
+        unsupported: UnsupportedPolicy = "warn",
         context_tokens: int | None = None,
         first_token_timeout: float | None = None,
         idle_timeout: float = 120.0,
     ) -> None:
         self.model: Any = _made(model) if isinstance(model, str) else model
         self.prompt = prompt
-        self.unsupported: Unsupported = unsupported
-        self._window = Window("", context_tokens)
+        self.unsupported: UnsupportedPolicy = unsupported
+        self._window = ContextWindow("", context_tokens)
         self.first_token_timeout = first_token_timeout
         self.idle_timeout = idle_timeout
 
     async def stream(self, request: ChatRequest) -> Events:
         """Ask the model; yield its answer as it comes."""
         name = request.parameters.model or _name_of(self.model)
-        lacks = Lacks(PROVIDER, NAME, name, self.unsupported)
-        chunks = self._asked(request, await self._window.of(name, request), lacks)
-        for warning in lacks.warnings:
+        capabilities = CapabilityFilter(PROVIDER, NAME, name, self.unsupported)
+        chunks = self._asked(request, await self._window.tokens_for(name, request), capabilities)
+        for warning in capabilities.warnings:
             yield warning
         service = Service(NAME, name, _secret_of(self.model))
         answer = Chunks(request, service)
@@ -78,14 +78,16 @@ class LangChainAdapter:
         for event in answer.end():
             yield event
         if answer.filtered:
-            raise service.filtered()
+            raise service.content_filter_error()
 
     async def aclose(self) -> None:
         """Do nothing: the connections are the model's own."""
 
-    def _asked(self, request: ChatRequest, window: int, lacks: Lacks) -> AsyncGenerator[Any, None]:
+    def _asked(
+        self, request: ChatRequest, window: int, capabilities: CapabilityFilter
+    ) -> AsyncGenerator[Any, None]:
         """Return what the model will yield."""
-        wishes = lacks.without(request.parameters)
+        wishes = capabilities.apply(request.parameters)
         asked = asked_of(request, wishes, window)
         model = self.model
         if not hasattr(model, "astream"):
@@ -94,11 +96,11 @@ class LangChainAdapter:
         config = {"configurable": {"thread_id": request.thread_id}} if request.thread_id else None
         if not hasattr(model, "bind_tools"):
             if asked.tools:
-                lacks.leave_out("calls", "A chain has no tools but its own.")
+                capabilities.omit("calls", "A chain has no tools but its own.")
             return model.astream(given, config)
-        model = with_wishes(model, wishes, lacks)
+        model = with_wishes(model, wishes, capabilities)
         stop = {"stop": [*wishes.stop]} if wishes.stop else {}
-        return bound_to(model, asked, lacks).astream(given, config, **stop)
+        return bound_to(model, asked, capabilities).astream(given, config, **stop)
 
 
 def _made(name: str) -> Any:

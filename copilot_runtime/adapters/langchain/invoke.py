@@ -5,7 +5,7 @@ import inspect
 from collections.abc import AsyncGenerator, AsyncIterable, Callable, Iterator, Mapping, Sequence
 from typing import Any, cast
 
-from copilot_runtime.adapters.errors import Service, failed, request_id_in
+from copilot_runtime.adapters.errors import Service, build_error, find_request_id
 from copilot_runtime.concurrency import call
 from copilot_runtime.errors import CopilotError, NetworkError, RunStalled
 from copilot_runtime.events import Event
@@ -85,11 +85,11 @@ def understood(error: Exception, service: Service) -> CopilotError | None:
         case _:
             pass
     if isinstance(status, int) and 400 <= status < 600:
-        return failed(
+        return build_error(
             service,
             str(error),
             status,
-            request_id=request_id_in(headers),
+            request_id=find_request_id(headers),
             retry_after=asked_wait(headers),
             codes=[code],
         )

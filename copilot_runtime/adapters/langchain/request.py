@@ -7,21 +7,21 @@ from typing import TYPE_CHECKING, Any, cast
 
 import orjson
 
-from copilot_runtime.adapters.attachments import image_parts, parts_of
-from copilot_runtime.adapters.capabilities import Lacks
+from copilot_runtime.adapters.attachments import build_image_parts, build_parts
+from copilot_runtime.adapters.capabilities import CapabilityFilter
 from copilot_runtime.adapters.history import (
     CHARACTERS_PER_TOKEN,
-    Exchange,
-    Item,
+    HistoryItem,
     Thought,
-    fitted,
-    last_turn,
-    prepared,
+    ToolExchange,
+    find_last_turn,
+    repair_history,
+    truncate_history,
 )
-from copilot_runtime.adapters.json_body import dumped
 from copilot_runtime.adapters.media import Media
-from copilot_runtime.adapters.parallel_calls import answers_of
-from copilot_runtime.adapters.tools import chosen_tool, tools_of
+from copilot_runtime.adapters.streaming import encode_body
+from copilot_runtime.adapters.tools import build_tools, required_tool
+from copilot_runtime.adapters.turns import group_calls
 from copilot_runtime.interfaces import ChatRequest, Parameters
 from copilot_runtime.jsontext import loads
 from copilot_runtime.jsonvalue import JsonObject
@@ -63,9 +63,9 @@ class Asked:
 
 def asked_of(request: ChatRequest, wishes: Parameters, context_tokens: int) -> Asked:
     """Return the question, trimmed to that window."""
-    tools = tools_of(request.actions)
-    room = context_tokens - len(dumped(tools)) // CHARACTERS_PER_TOKEN
-    items = fitted(prepared(request.messages, PROVIDER), room)
+    tools = build_tools(request.actions)
+    room = context_tokens - len(encode_body(tools)) // CHARACTERS_PER_TOKEN
+    items = truncate_history(repair_history(request.messages, PROVIDER), room)
     return Asked(
         messages=messages_for(items, request.messages),
         tools=tools,
@@ -75,21 +75,21 @@ def asked_of(request: ChatRequest, wishes: Parameters, context_tokens: int) -> A
     )
 
 
-def messages_for(items: Sequence[Item], messages: Sequence[Message]) -> "list[BaseMessage]":
+def messages_for(items: Sequence[HistoryItem], messages: Sequence[Message]) -> "list[BaseMessage]":
     """Return LangChain's messages of a prepared conversation, which was made of `messages`."""
     from langchain_core.messages import AIMessage, HumanMessage, SystemMessage, ToolMessage
 
     said: list[BaseMessage] = []
     results: list[BaseMessage] = []  # of the calls in the last message
     thoughts: list[JsonObject] = []
-    answers = answers_of(messages)
+    answers = group_calls(messages)
     answer = ""
-    turn = last_turn(items)
+    turn = find_last_turn(items)
     for at, item in enumerate(items):
         if isinstance(item, Thought):
             thoughts.append(_thought(item))
             continue
-        if results and not (isinstance(item, Exchange) and answers[item.call.id] == answer):
+        if results and not (isinstance(item, ToolExchange) and answers[item.call.id] == answer):
             said += results
             results = []
         match item:
@@ -100,7 +100,7 @@ def messages_for(items: Sequence[Item], messages: Sequence[Message]) -> "list[Ba
             case TextMessage():
                 content = [*thoughts, {"type": "text", "text": item.content}]
                 said.append(AIMessage(content=cast("Any", content if thoughts else item.content)))
-            case Exchange(call, result):
+            case ToolExchange(call, result):
                 speaker = said[-1] if said else None
                 if not isinstance(speaker, AIMessage) or thoughts:
                     speaker = AIMessage(content=cast("Any", thoughts or ""))
@@ -126,7 +126,7 @@ def messages_for(items: Sequence[Item], messages: Sequence[Message]) -> "list[Ba
     return [*said, *results]
 
 
-def with_wishes(model: Any, wishes: Parameters, lacks: Lacks) -> Any:
+def with_wishes(model: Any, wishes: Parameters, capabilities: CapabilityFilter) -> Any:
     """Return a copy of the chat model that has the wishes in its fields."""
     known = cast("Mapping[str, Any]", getattr(type(model), "model_fields", {}))
     changed: JsonObject = {}
@@ -137,11 +137,11 @@ def with_wishes(model: Any, wishes: Parameters, lacks: Lacks) -> Any:
         if field := next((name for name in names if name in known), None):
             changed[field] = value
         else:
-            lacks.leave_out(wish, f"{type(model).__name__} has no such field.")
+            capabilities.omit(wish, f"{type(model).__name__} has no such field.")
     return model.model_copy(update=changed) if changed else model
 
 
-def bound_to(model: Any, asked: Asked, lacks: Lacks) -> Any:
+def bound_to(model: Any, asked: Asked, capabilities: CapabilityFilter) -> Any:
     """Return the chat model with its tools, and with the choice among them."""
     wishes = asked.parameters
     if not asked.tools or wishes.tool_choice == "none":
@@ -152,16 +152,16 @@ def bound_to(model: Any, asked: Asked, lacks: Lacks) -> Any:
         if "tool_choice" in takes:
             options["tool_choice"] = choice
         else:
-            lacks.leave_out(f"tool_choice_{wishes.tool_choice}", _NO_CHOICE)
+            capabilities.omit(f"tool_choice_{wishes.tool_choice}", _NO_CHOICE)
     if wishes.parallel_tool_calls is not None:
         if "parallel_tool_calls" in takes:
             options["parallel_tool_calls"] = wishes.parallel_tool_calls
         else:
-            lacks.leave_out("parallel_tool_calls", "This chat model has no setting for it.")
+            capabilities.omit("parallel_tool_calls", "This chat model has no setting for it.")
     try:
         return model.bind_tools(asked.tools, **options)
     except NotImplementedError:
-        lacks.leave_out("calls", "This chat model takes no tools.")
+        capabilities.omit("calls", "This chat model takes no tools.")
         return model
 
 
@@ -171,16 +171,16 @@ def choice_of(wishes: Parameters) -> str | None:
         case "required":
             return "any"
         case "function":
-            return chosen_tool(wishes)
+            return required_tool(wishes)
         case choice:
             return choice
 
 
 def _content(message: TextMessage | ImageMessage, *, new: bool) -> str | list[JsonObject]:
     if isinstance(message, ImageMessage):
-        parts = image_parts(message, _shown, new=new)
+        parts = build_image_parts(message, _shown, new=new)
     else:
-        parts = parts_of(message, _shown, new=new)
+        parts = build_parts(message, _shown, new=new)
     if all("type" not in part for part in parts):
         return message.content if isinstance(message, TextMessage) else ""
     return [part if "type" in part else {"type": "text", **part} for part in parts]

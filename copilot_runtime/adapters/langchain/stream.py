@@ -8,10 +8,10 @@ from typing import Any, cast
 
 import orjson
 
-from copilot_runtime.adapters.assembly import Assembly, ids_in
+from copilot_runtime.adapters.assembly import Assembly
 from copilot_runtime.adapters.errors import Service
 from copilot_runtime.adapters.langchain.request import PROVIDER
-from copilot_runtime.adapters.signatures import signed
+from copilot_runtime.adapters.signatures import tag_signature
 from copilot_runtime.events import Custom, Event, Usage
 from copilot_runtime.interfaces import ChatRequest
 from copilot_runtime.jsontext import whole
@@ -48,10 +48,7 @@ class Chunks:
 
     def __init__(self, request: ChatRequest, service: Service) -> None:
         self._service = service
-        self._assembly = Assembly(
-            taken=ids_in(request.messages),
-            names=[action.name for action in request.actions],
-        )
+        self._assembly = Assembly(request)
         self._begun = False
         self._thought: tuple[Any, JsonObject] | None = None  # index, and what is kept of the block
         self._usage: JsonObject = {}
@@ -166,7 +163,7 @@ class Chunks:
             return
         kept, self._thought = self._thought[1], None
         if len(kept) > 1:
-            self._assembly.sign(signed(PROVIDER, orjson.dumps(kept, default=str).decode()))
+            self._assembly.sign(tag_signature(PROVIDER, orjson.dumps(kept, default=str).decode()))
         self._assembly.end_block()
 
     def _count(self, usage: JsonObject) -> None:

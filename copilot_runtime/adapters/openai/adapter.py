@@ -6,19 +6,23 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Literal, Unpack
 
 from copilot_runtime.adapters.api_key import ApiKey
-from copilot_runtime.adapters.capabilities import Lacks
-from copilot_runtime.adapters.context_window import Window
+from copilot_runtime.adapters.capabilities import CapabilityFilter
+from copilot_runtime.adapters.context_window import ContextWindow
 from copilot_runtime.adapters.errors import Service
 from copilot_runtime.adapters.http_adapter import HTTPAdapter, HTTPOptions
-from copilot_runtime.adapters.json_body import dumped
 from copilot_runtime.adapters.openai.auth import Access, Pass
 from copilot_runtime.adapters.openai.request import Habits, body_of
 from copilot_runtime.adapters.openai.responses.request import response_body_of
 from copilot_runtime.adapters.openai.responses.stream import SIGNER, Response
 from copilot_runtime.adapters.openai.services import OPENAI, MaxTokensName, Preset
 from copilot_runtime.adapters.openai.stream import Completion
-from copilot_runtime.adapters.profiles import profile_of
-from copilot_runtime.adapters.streaming import ProviderRequest, ResponseReader, StreamResponse
+from copilot_runtime.adapters.profiles import find_profile
+from copilot_runtime.adapters.streaming import (
+    ProviderRequest,
+    ResponseReader,
+    StreamResponse,
+    encode_body,
+)
 from copilot_runtime.errors import Misuse
 from copilot_runtime.http.sse import Frames
 from copilot_runtime.interfaces import ChatRequest
@@ -90,20 +94,24 @@ class OpenAIAdapter(HTTPAdapter):
         self._client = client
         self._access = Access(api_key, base_url, preset, token=token, api_version=api_version)
         self._access.url(_PATHS[api])  # raises now rather than at the first question
-        self._window = Window(preset.adapter, context_tokens)
+        self._window = ContextWindow(preset.adapter, context_tokens)
 
-    async def _prepare(self, request: ChatRequest, model: str, lacks: Lacks) -> ProviderRequest:
-        body = self._body(request, model, lacks, await self._window.of(model, request))
+    async def _prepare(
+        self, request: ChatRequest, model: str, capabilities: CapabilityFilter
+    ) -> ProviderRequest:
+        body = self._body(
+            request, model, capabilities, await self._window.tokens_for(model, request)
+        )
         if self._client is not None:
             granted = Pass({}, self._client.api_key)
         else:
             granted = await self._access.enter()
-        sent = dumped(body)
+        sent = encode_body(body)
         service = Service(self.preset.name, model, granted.secret, _SPEAKS[self.api])
         return ProviderRequest(
             exchange=self._open(body, sent, model, granted, service),
             service=service,
-            on_usage=partial(self._window.learn, model, request, sent),
+            on_usage=partial(self._window.calibrate, model, request, sent),
             new_reader=lambda: (self._reader(request, service), Frames()),
             max_retries=0 if self._client else self._upstream.max_retries,
         )
@@ -120,9 +128,9 @@ class OpenAIAdapter(HTTPAdapter):
         return self.preset.adapter if self.preset.wants_thoughts else ""
 
     def _body(
-        self, request: ChatRequest, model: str, lacks: Lacks, context_tokens: int
+        self, request: ChatRequest, model: str, capabilities: CapabilityFilter, context_tokens: int
     ) -> dict[str, Any]:
-        preset, profile, official = self.preset, profile_of(model), self._is_official()
+        preset, profile, official = self.preset, find_profile(model), self._is_official()
         knows_developer = preset.developer_role
         if knows_developer is None:
             knows_developer = official or profile.developer_role
@@ -142,10 +150,10 @@ class OpenAIAdapter(HTTPAdapter):
             call_id_length=preset.call_id_length,
             reasoning_summary=self.reasoning_summary if profile.reasons else None,
             thoughts_of=self._signer(),
-            lacking=profile.lacking,
+            unsupported=profile.unsupported,
         )
         make = body_of if self.api == "chat" else response_body_of
-        return make(request, model, habits, lacks)
+        return make(request, model, habits, capabilities)
 
     def _is_official(self) -> bool:
         if self._client is not None:

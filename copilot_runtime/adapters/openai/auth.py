@@ -4,7 +4,7 @@ import os
 from dataclasses import dataclass, field
 from urllib.parse import quote, urlencode, urlsplit, urlunsplit
 
-from copilot_runtime.adapters.api_key import ApiKey, fetched
+from copilot_runtime.adapters.api_key import ApiKey, resolve_api_key
 from copilot_runtime.adapters.openai.services import OPENAI, Preset
 from copilot_runtime.errors import ConfigurationFailed
 
@@ -63,7 +63,7 @@ class Access:
     async def enter(self) -> Pass:
         """Return the headers of a request. Raises when there must be a key, or it cannot be one."""
         if self._token is not None:
-            token = await fetched(self._token, self._preset.name)
+            token = await resolve_api_key(self._token, self._preset.name)
             return Pass({"authorization": f"Bearer {token}"}, token)
         key = await self.key()
         if key is None:
@@ -74,7 +74,7 @@ class Access:
     async def key(self) -> str | None:
         """Return the key to send, if any. Raises when there must be one, or it cannot be one."""
         preset = self._preset
-        key = await fetched(self._api_key, preset.name)
+        key = await resolve_api_key(self._api_key, preset.name)
         if not key and preset.needs_key and (self.official or not preset.base_url):
             raise ConfigurationFailed(
                 f"There is no API key for {preset.name}.",

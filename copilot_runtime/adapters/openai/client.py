@@ -8,7 +8,12 @@ from collections.abc import AsyncGenerator, AsyncIterator, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
 from typing import TYPE_CHECKING, Any
 
-from copilot_runtime.adapters.errors import Service, failed, failure, message_in
+from copilot_runtime.adapters.errors import (
+    Service,
+    build_error,
+    read_error_message,
+    read_response_error,
+)
 from copilot_runtime.errors import CopilotError, NetworkError, RunStalled
 
 if TYPE_CHECKING:
@@ -77,10 +82,10 @@ def _failure(error: Any, service: Service) -> CopilotError:
     name = service.name
     if isinstance(error, openai.APIStatusError):
         body = error.response.content
-        if message_in(body):
-            return failure(service, error.status_code, body, error.response.headers)
+        if read_error_message(body):
+            return read_response_error(service, error.status_code, body, error.response.headers)
         reason = f"{error.status_code} {error.message}"
-        return failed(service, reason, error.status_code, request_id=error.request_id)
+        return build_error(service, reason, error.status_code, request_id=error.request_id)
     kind = type(error).__name__
     if isinstance(error, openai.APITimeoutError):
         return RunStalled(f"{name} API error: {error.message}", kind=kind, hint="See its timeout.")

@@ -1,8 +1,14 @@
 """Messages with attachments, as OpenAI's chat completions API wants them."""
 
-from copilot_runtime.adapters.attachments import Show, has_media, image_parts, parts_of, typed
-from copilot_runtime.adapters.capabilities import Lacks
-from copilot_runtime.adapters.media import Media, text_in
+from copilot_runtime.adapters.attachments import (
+    MediaEncoder,
+    add_types,
+    build_image_parts,
+    build_parts,
+    has_media,
+)
+from copilot_runtime.adapters.capabilities import CapabilityFilter
+from copilot_runtime.adapters.media import Media, decode_text
 from copilot_runtime.jsonvalue import JsonObject
 from copilot_runtime.messages import ImageMessage, TextMessage
 
@@ -18,35 +24,44 @@ _AUDIO = {
 
 
 def content_of(
-    message: TextMessage | ImageMessage, lacks: Lacks, *, new: bool
+    message: TextMessage | ImageMessage, capabilities: CapabilityFilter, *, new: bool
 ) -> str | list[JsonObject]:
     """Return the content of a message. `new` says that it is what the person sent just now.
 
     Raises `Misuse` for a new attachment that the API does not take.
     """
-    return content_with(message, _shown, "text", lacks, new=new)
+    return content_with(message, _shown, "text", capabilities, new=new)
 
 
 def content_with(
-    message: TextMessage | ImageMessage, show: Show, text: str, lacks: Lacks, *, new: bool
+    message: TextMessage | ImageMessage,
+    show: MediaEncoder,
+    text: str,
+    capabilities: CapabilityFilter,
+    *,
+    new: bool,
 ) -> str | list[JsonObject]:
     """Return the content with the parts of one of OpenAI's APIs, which calls a text `text`."""
 
     def shown(media: Media) -> JsonObject | str:
-        return _lacked(media, lacks) or show(media)
+        return _lacked(media, capabilities) or show(media)
 
     if isinstance(message, ImageMessage):
-        return typed(image_parts(message, shown, new=new), text)
-    return typed(parts_of(message, shown, new=new), text) if has_media(message) else message.content
+        return add_types(build_image_parts(message, shown, new=new), text)
+    return (
+        add_types(build_parts(message, shown, new=new), text)
+        if has_media(message)
+        else message.content
+    )
 
 
-def _lacked(media: Media, lacks: Lacks) -> str | None:
+def _lacked(media: Media, capabilities: CapabilityFilter) -> str | None:
     """Return why the service takes no such attachment, if it does not."""
     match media.kind:
         case "image":
-            return lacks.reason("image_urls" if media.url else "images")
+            return capabilities.reason("image_urls" if media.url else "images")
         case "document":
-            return None if text_in(media) is not None else lacks.reason("documents")
+            return None if decode_text(media) is not None else capabilities.reason("documents")
         case "audio" | "video":
             return None
 
@@ -85,7 +100,7 @@ def _document(media: Media) -> JsonObject | str:
         return {"type": "file", "file": {"file_id": media.id}}
     if media.url:
         return f"{_API} takes documents with their content or by an id, not by an address"
-    if (text := text_in(media)) is not None:  # every model can read it
+    if (text := decode_text(media)) is not None:  # every model can read it
         return {"text": f"{media.filename or 'Attached document'}:\n\n{text}"}
     file = {
         "filename": media.filename or "document.pdf",

@@ -6,19 +6,19 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, assert_never, cast
 
-from copilot_runtime.adapters.capabilities import Lacks
+from copilot_runtime.adapters.capabilities import CapabilityFilter
 from copilot_runtime.adapters.history import (
     CHARACTERS_PER_TOKEN,
-    Exchange,
-    Item,
+    HistoryItem,
     Thought,
-    fitted,
-    last_turn,
-    prepared,
+    ToolExchange,
+    find_last_turn,
+    repair_history,
+    truncate_history,
 )
-from copilot_runtime.adapters.json_body import dumped
 from copilot_runtime.adapters.openai.content import content_of
-from copilot_runtime.adapters.tools import chosen_tool, tools_of
+from copilot_runtime.adapters.streaming import encode_body
+from copilot_runtime.adapters.tools import build_tools, required_tool
 from copilot_runtime.adapters.turns import GO_ON
 from copilot_runtime.interfaces import ChatRequest, Parameters
 from copilot_runtime.jsonvalue import JsonObject
@@ -46,17 +46,23 @@ class Habits:
     reasoning_summary: str | None = None
     thoughts_of: str = ""
     """Whose signed thoughts are sent back; empty: nobody's."""
-    lacking: Mapping[str, str] = field(default_factory=dict[str, str])
+    unsupported: Mapping[str, str] = field(default_factory=dict[str, str])
     """What the model does not take, besides what the service does not: wish → why."""
 
 
-def body_of(request: ChatRequest, model: str, habits: Habits, lacks: Lacks) -> JsonObject:
+def body_of(
+    request: ChatRequest, model: str, habits: Habits, capabilities: CapabilityFilter
+) -> JsonObject:
     """Return the body of the request. Its keys come in the order of the Node runtime."""
-    wishes = wishes_of(request, habits, lacks)
+    wishes = wishes_of(request, habits, capabilities)
     silent = habits.takes_no_choice and wishes.tool_choice == "none"
-    tools = [] if silent else tools_of(request.actions)
+    tools = [] if silent else build_tools(request.actions)
     items = items_of(request, habits, tools)
-    body: JsonObject = {"model": model, "stream": True, "messages": _messages(items, habits, lacks)}
+    body: JsonObject = {
+        "model": model,
+        "stream": True,
+        "messages": _messages(items, habits, capabilities),
+    }
     if habits.include_usage:
         body["stream_options"] = {"include_usage": True}
     if tools:
@@ -68,7 +74,7 @@ def body_of(request: ChatRequest, model: str, habits: Habits, lacks: Lacks) -> J
     if tools and wishes.tool_choice is not None and not habits.takes_no_choice:
         body["tool_choice"] = tool_choice_of(wishes, habits) or {
             "type": "function",
-            "function": {"name": chosen_tool(wishes)},
+            "function": {"name": required_tool(wishes)},
         }
     if tools and wishes.parallel_tool_calls is not None:
         body["parallel_tool_calls"] = wishes.parallel_tool_calls
@@ -86,18 +92,20 @@ def body_of(request: ChatRequest, model: str, habits: Habits, lacks: Lacks) -> J
     return body
 
 
-def wishes_of(request: ChatRequest, habits: Habits, lacks: Lacks) -> Parameters:
+def wishes_of(request: ChatRequest, habits: Habits, capabilities: CapabilityFilter) -> Parameters:
     """Return what can be asked of this model by this service."""
     wishes = request.parameters
     if wishes.parallel_tool_calls is None and request.actions:
         wishes = replace(wishes, parallel_tool_calls=habits.parallel_tool_calls)
-    return lacks.without(lacks.without(wishes), habits.lacking)
+    return capabilities.apply(capabilities.apply(wishes), habits.unsupported)
 
 
-def items_of(request: ChatRequest, habits: Habits, tools: Sequence[JsonObject]) -> list[Item]:
+def items_of(
+    request: ChatRequest, habits: Habits, tools: Sequence[JsonObject]
+) -> list[HistoryItem]:
     """Return as much of the conversation as fits beside the tools."""
-    room = habits.context_tokens - len(dumped(tools)) // CHARACTERS_PER_TOKEN
-    return fitted(prepared(request.messages, habits.thoughts_of), room)
+    room = habits.context_tokens - len(encode_body(tools)) // CHARACTERS_PER_TOKEN
+    return truncate_history(repair_history(request.messages, habits.thoughts_of), room)
 
 
 def tool_choice_of(wishes: Parameters, habits: Habits) -> str | None:
@@ -115,24 +123,26 @@ def schema_of(wishes: Parameters) -> JsonObject:
     return {**named, "strict": True} if _is_strict(schema) else named
 
 
-def _messages(items: Sequence[Item], habits: Habits, lacks: Lacks) -> list[JsonObject]:
+def _messages(
+    items: Sequence[HistoryItem], habits: Habits, capabilities: CapabilityFilter
+) -> list[JsonObject]:
     """Each call is a message of its own, right before its result, as the Node runtime sends it.
 
     That is valid for every provider, and a history cut anywhere stays valid.
     """
     messages: list[JsonObject] = []
-    turn = last_turn(items)
+    turn = find_last_turn(items)
     thought = ""
     for at, item in enumerate(items):
         match item:
             case TextMessage() | ImageMessage():
-                content = content_of(item, lacks, new=at >= turn)
+                content = content_of(item, capabilities, new=at >= turn)
                 role = role_of(item, developer_role=habits.developer_role)
                 messages.append({"role": role, "content": content})
             case Thought():
                 thought = item.content
                 continue
-            case Exchange():
+            case ToolExchange():
                 said = _exchange(item, habits.call_id_length)
                 if thought:
                     said[0]["reasoning_content"] = thought
@@ -167,7 +177,7 @@ def _in_strict_order(messages: Sequence[JsonObject]) -> list[JsonObject]:
     return [*instructions, *closing, *(ordered or [_GOES_ON])]
 
 
-def _exchange(exchange: Exchange, id_length: int | None) -> list[JsonObject]:
+def _exchange(exchange: ToolExchange, id_length: int | None) -> list[JsonObject]:
     call, id = exchange.call, call_id_of(exchange, id_length)
     function = {"name": call.name, "arguments": call.arguments}
     tool_call = {"id": id, "type": "function", "function": function}
@@ -177,7 +187,7 @@ def _exchange(exchange: Exchange, id_length: int | None) -> list[JsonObject]:
     ]
 
 
-def call_id_of(exchange: Exchange, length: int | None = None) -> str:
+def call_id_of(exchange: ToolExchange, length: int | None = None) -> str:
     """Return an id that is taken: a conversation may begin with a provider whose ids are longer."""
     id = exchange.call.id
     taken = length is None or (len(id) == length and id.isascii() and id.isalnum())
@@ -186,7 +196,7 @@ def call_id_of(exchange: Exchange, length: int | None = None) -> str:
     return hashlib.sha256(id.encode(errors="replace")).hexdigest()[: length or _LONGEST_ID]
 
 
-def result_of(exchange: Exchange) -> str:
+def result_of(exchange: ToolExchange) -> str:
     """Return what the model is told that came of its call."""
     result = exchange.result
     return result.result or (f"Error: {result.error}" if result.error else "")

@@ -1,6 +1,6 @@
 """Services that speak OpenAI's chat completions API, each with its address and its habits.
 
-Only data: what they cannot do at all stands in `_abilities.LACKING`, under the same names.
+Only data: what they cannot do at all stands in `capabilities.UNSUPPORTED`, under the same names.
 """
 
 from dataclasses import dataclass

@@ -8,10 +8,10 @@ from typing import Any, cast
 
 import orjson
 
-from copilot_runtime.adapters.assembly import Assembly, ids_in
-from copilot_runtime.adapters.attachments import image_at
-from copilot_runtime.adapters.errors import Service, failure_inside
-from copilot_runtime.adapters.signatures import signed
+from copilot_runtime.adapters.assembly import Assembly
+from copilot_runtime.adapters.attachments import image_activity_from_url
+from copilot_runtime.adapters.errors import Service, read_stream_error
+from copilot_runtime.adapters.signatures import tag_signature
 from copilot_runtime.adapters.streaming import DONE
 from copilot_runtime.errors import CopilotError
 from copilot_runtime.events import Event, Usage
@@ -44,10 +44,7 @@ class Completion:
         self._stop_reason = ""
         self._usage: dict[str, Any] | None = None
         self._model = service.model
-        self._assembly = Assembly(
-            taken=ids_in(request.messages),
-            names=[action.name for action in request.actions],
-        )
+        self._assembly = Assembly(request)
         self._begun = False
         self._refused = False
 
@@ -77,11 +74,11 @@ class Completion:
         try:
             chunk = loads(payload)
         except ValueError as error:
-            raise self._service.unreadable(payload) from error
+            raise self._service.payload_error(payload) from error
         try:
             self._take(chunk)
         except (AttributeError, IndexError, KeyError, TypeError, ValueError) as error:
-            raise self._service.unreadable(payload) from error
+            raise self._service.payload_error(payload) from error
 
     def _take(self, chunk: dict[str, Any]) -> None:
         choices = chunk.get("choices")
@@ -144,18 +141,18 @@ class Completion:
     def _take_image(self, url: str) -> None:
         """Take an image that the model made, as OpenRouter sends it."""
         self._assembly.end_block()
-        self._assembly.events.append(image_at(url))
+        self._assembly.events.append(image_activity_from_url(url))
 
     def _end_thought(self) -> None:
         self._thinks = False
         if self._signer:
-            self._assembly.sign(signed(self._signer, "unsigned"))
+            self._assembly.sign(tag_signature(self._signer, "unsigned"))
 
     def _finish(self, reason: str) -> None:
         if reason == "content_filter":
-            raise self._service.filtered()
+            raise self._service.content_filter_error()
         if reason == "error":
-            raise failure_inside(self._service, None)
+            raise read_stream_error(self._service, None)
         self.finished = True
         self._stop_reason = "refusal" if self._refused else _STOPS.get(reason, reason)
         self._assembly.end()
@@ -163,12 +160,12 @@ class Completion:
     def _take_aside(self, chunk: dict[str, Any]) -> None:
         """Take what is no part of the answer: errors, token counts, Azure's filter results."""
         if error := chunk.get("error"):
-            raise failure_inside(self._service, error)
+            raise read_stream_error(self._service, error)
         if chunk.get("object") == "error":  # vLLM
-            raise failure_inside(self._service, chunk)
+            raise read_stream_error(self._service, chunk)
         groq = chunk.get("x_groq") or {}
         if error := groq.get("error"):
-            raise failure_inside(self._service, {"message": error})
+            raise read_stream_error(self._service, {"message": error})
         if usage := chunk.get("usage") or groq.get("usage"):
             self._usage = usage  # some count in every chunk, and the last one counts all
             self._model = chunk.get("model") or self._model

@@ -7,7 +7,7 @@ from contextlib import asynccontextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from copilot_runtime.adapters.capabilities import Lacks
+from copilot_runtime.adapters.capabilities import CapabilityFilter
 from copilot_runtime.adapters.openai.request import Habits
 from copilot_runtime.adapters.openai.responses.request import response_body_of
 from copilot_runtime.agents.agui_inprocess import closing, conversation_of, given, name_of
@@ -206,6 +206,6 @@ def _history(run: RunInput) -> Any:
     context = told(run.context, None, run.run_id)
     request = ChatRequest(messages=[*context, *conversation_of(run)])
     habits = Habits(context_tokens=_NOT_TRIMMED, developer_role=False)
-    lacks = Lacks("openai_agents", "OpenAI's Agents SDK", "")
-    body: Mapping[str, Any] = response_body_of(request, "", habits, lacks)
+    capabilities = CapabilityFilter("openai_agents", "OpenAI's Agents SDK", "")
+    body: Mapping[str, Any] = response_body_of(request, "", habits, capabilities)
     return body["input"]

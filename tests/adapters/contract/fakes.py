@@ -16,7 +16,7 @@ from typing import Any, Literal, Protocol, Self
 
 import pytest
 
-from copilot_runtime.adapters.capabilities import LACKING
+from copilot_runtime.adapters.capabilities import UNSUPPORTED
 from copilot_runtime.interfaces import Adapter
 from tests.adapters import provider as http
 from tests.adapters.provider import Provider, Request, serving
@@ -37,7 +37,7 @@ FAKES = {
         )
     },
 }
-"""The name of an adapter's line in `_abilities.LACKING` → its fake."""
+"""The name of an adapter's line in `capabilities.UNSUPPORTED` → its fake."""
 
 KEY = "sk-very-secret-key"
 """The key that adapters are given; it must be in no error."""
@@ -370,7 +370,7 @@ def make_fake(name: str) -> Fake:
 def needs(fake: Fake, *behaviours: str) -> None:
     """Skip the test if the adapter lacks one of these, for the reason the table gives."""
     for behaviour in behaviours:
-        if reason := LACKING.get(fake.name, {}).get(behaviour):
+        if reason := UNSUPPORTED.get(fake.name, {}).get(behaviour):
             pytest.skip(f"{fake.name} lacks {behaviour}: {reason}")
 
 

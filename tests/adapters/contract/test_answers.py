@@ -41,7 +41,7 @@ from tests.adapters.contract.fakes import (
 pytestmark = pytest.mark.anyio
 
 ADAPTER_OF = {"openai_responses": "openai"}
-"""Lines of `LACKING` that are no adapters of their own → whose they are."""
+"""Lines of `UNSUPPORTED` that are no adapters of their own → whose they are."""
 
 RED = '{"color":"red"}'
 TEXT = ["text_message_start", "text_message_content", "text_message_end"]

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from copilot_runtime.adapters.capabilities import ABILITIES, LACKING, SILENT
+from copilot_runtime.adapters.capabilities import CAPABILITIES, UNDOCUMENTED, UNSUPPORTED
 from copilot_runtime.adapters.history import NO_RESULT
 from copilot_runtime.errors import ConfigurationFailed
 from copilot_runtime.interfaces import Action, ChatRequest, Parameters
@@ -68,12 +68,12 @@ WISHES: list[tuple[str, Any]] = [
     ("reasoning_effort", "low"),
     ("parallel_tool_calls", False),
 ]
-UNSUPPORTED: dict[str, Any] = {
+WANTED: dict[str, Any] = {
     **{name: value for name, value in WISHES if value},
     "parallel_tool_calls": False,
     "response_schema": COLOR,
 }
-LACKED = [(fake, name) for fake in FAKES for name in UNSUPPORTED if name in LACKING.get(fake, {})]
+LACKED = [(fake, name) for fake in FAKES for name in WANTED if name in UNSUPPORTED.get(fake, {})]
 
 
 def text(content: str, role: Any = "user", *, id: str = "") -> TextMessage:
@@ -152,7 +152,7 @@ async def test_a_schema_of_the_answer_reaches_the_model(fake: Fake):
 @pytest.mark.parametrize(("fake", "name"), LACKED, indirect=["fake"])
 async def test_a_wish_that_cannot_be_fulfilled_is_told_before_the_answer(fake: Fake, name: str):
     fake.plays(Say("Hi"), Stop())
-    events = await answer(fake, asking(**{name: UNSUPPORTED[name]}))
+    events = await answer(fake, asking(**{name: WANTED[name]}))
     assert (warnings_in(events[:1]), text_in(events)) == ([name], "Hi")
     assert name not in fake.asked[-1].parameters
 
@@ -160,7 +160,7 @@ async def test_a_wish_that_cannot_be_fulfilled_is_told_before_the_answer(fake: F
 @pytest.mark.parametrize(("fake", "name"), LACKED, indirect=["fake"])
 async def test_a_wish_that_cannot_be_fulfilled_is_refused_by_setting(fake: Fake, name: str):
     fake.plays(Say("Hi"), Stop())
-    request = asking(**{name: UNSUPPORTED[name]})
+    request = asking(**{name: WANTED[name]})
     seen, error = await failure(fake, request, unsupported="refuse")
     assert (seen, type(error), fake.asked) == ([], ConfigurationFailed, [])
     assert name in error.message
@@ -358,6 +358,8 @@ async def test_a_key_and_headers_of_ones_own_are_sent(fake: Fake):
 
 
 def test_the_table_names_only_what_there_is():
-    named = {name for table in (LACKING, SILENT) for lacks in table.values() for name in lacks}
-    assert named <= set(ABILITIES)
+    named = {
+        name for table in (UNSUPPORTED, UNDOCUMENTED) for lacks in table.values() for name in lacks
+    }
+    assert named <= set(CAPABILITIES)
     assert set(FAKES) >= {"openai", "openai_responses"}

@@ -11,7 +11,7 @@ from typing import Any, Protocol
 from aiohttp import ClientSession
 
 from copilot_runtime import Adapter
-from copilot_runtime.adapters.capabilities import LACKING
+from copilot_runtime.adapters.capabilities import UNSUPPORTED
 from tests.adapters.aimock.speakers import SPEAKERS
 from tests.adapters.contract.fakes import FAKES, CallArgs, CallEnd, CallStart, Fake, Say, Step, Stop
 from tests.browser.adapters.calls import Call
@@ -64,7 +64,7 @@ class ByFake:
         return [(*calls[one.result_of], _decoded(one.text)) for one in results]
 
     def lacks(self, ability: str) -> str | None:
-        return LACKING[self._fake.name].get(ability)
+        return UNSUPPORTED[self._fake.name].get(ability)
 
 
 class ByAimock:
@@ -100,7 +100,7 @@ class ByAimock:
         ]
 
     def lacks(self, ability: str) -> str | None:
-        return LACKING.get(self._name, {}).get(ability)
+        return UNSUPPORTED.get(self._name, {}).get(ability)
 
 
 @asynccontextmanager

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from copilot_runtime.adapters.capabilities import LACKING
+from copilot_runtime.adapters.capabilities import UNSUPPORTED
 from tests.adapters.contract.fakes import FAKES, Fake, Think, make_fake
 from tests.browser.adapters.calls import ADD, DESTINATION, MOVE, WEATHER
 from tests.browser.adapters.models import DONE, ByFake
@@ -15,8 +15,8 @@ from tests.browser.desk import Desk
 pytestmark = pytest.mark.anyio
 
 SIGNED = Think("", "c2lnLTE=")
-TOLD = [name for name in FAKES if "history" not in LACKING[name]]
-SIGNING = [name for name in TOLD if not {"reasoning", "signatures"} & {*LACKING[name]}]
+TOLD = [name for name in FAKES if "history" not in UNSUPPORTED[name]]
+SIGNING = [name for name in TOLD if not {"reasoning", "signatures"} & {*UNSUPPORTED[name]}]
 
 
 @pytest.fixture

@@ -12,10 +12,9 @@ from contextlib import suppress
 from typing import Unpack
 
 from copilot_runtime.adapters.api_key import ApiKey
-from copilot_runtime.adapters.capabilities import Lacks
+from copilot_runtime.adapters.capabilities import CapabilityFilter
 from copilot_runtime.adapters.errors import Service
 from copilot_runtime.adapters.http_adapter import HTTPAdapter, HTTPOptions
-from copilot_runtime.adapters.json_body import dumped
 from copilot_runtime.adapters.openai.assistants.request import (
     Place,
     beginning_of,
@@ -24,7 +23,7 @@ from copilot_runtime.adapters.openai.assistants.request import (
 )
 from copilot_runtime.adapters.openai.assistants.stream import EXTENSION, AssistantRun
 from copilot_runtime.adapters.openai.auth import Access
-from copilot_runtime.adapters.streaming import ProviderRequest
+from copilot_runtime.adapters.streaming import ProviderRequest, encode_body
 from copilot_runtime.errors import ConfigurationFailed, CopilotError
 from copilot_runtime.http.sse import Frames
 from copilot_runtime.interfaces import ChatRequest
@@ -86,11 +85,15 @@ class OpenAIAssistantsAdapter(HTTPAdapter):
         del request  # its model is sent beside the assistant
         return self.assistant_id
 
-    async def _prepare(self, request: ChatRequest, model: str, lacks: Lacks) -> ProviderRequest:
+    async def _prepare(
+        self, request: ChatRequest, model: str, capabilities: CapabilityFilter
+    ) -> ProviderRequest:
         granted = await self._access.enter()
         headers = {**self._headers, **granted.headers}
         known = self._take_place(request)
-        path, content = self._next(request, known or await self._recalled(request, headers), lacks)
+        path, content = self._next(
+            request, known or await self._recalled(request, headers), capabilities
+        )
         service = Service(NAME, model, granted.secret, "a stream of thread events")
         run = AssistantRun(request, service)
 
@@ -102,7 +105,7 @@ class OpenAIAssistantsAdapter(HTTPAdapter):
             elif run.failure is None:
                 self._cancel(run.place, headers)
 
-        body = dumped(content)
+        body = encode_body(content)
         return ProviderRequest(
             exchange=self._upstream.post(self._access.url(path), body, headers),
             service=service,
@@ -112,7 +115,7 @@ class OpenAIAssistantsAdapter(HTTPAdapter):
         )
 
     def _next(
-        self, request: ChatRequest, place: Place | None, lacks: Lacks
+        self, request: ChatRequest, place: Place | None, capabilities: CapabilityFilter
     ) -> tuple[str, JsonObject]:
         """Return where to send what."""
         if place is not None:
@@ -120,9 +123,9 @@ class OpenAIAssistantsAdapter(HTTPAdapter):
                 if outputs := outputs_for(request, place.waiting):
                     return f"{_path(place)}/submit_tool_outputs", outputs
                 # the person went on without the results: that thread waits in vain
-            elif body := continuation_of(request, self.assistant_id, self.tools, lacks):
+            elif body := continuation_of(request, self.assistant_id, self.tools, capabilities):
                 return f"threads/{place.thread_id}/runs", body
-        return "threads/runs", beginning_of(request, self.assistant_id, self.tools, lacks)
+        return "threads/runs", beginning_of(request, self.assistant_id, self.tools, capabilities)
 
     def _take_place(self, request: ChatRequest) -> Place | None:
         """Return where the conversation stands; forgotten unless this run ends well."""

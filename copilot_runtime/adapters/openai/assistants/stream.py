@@ -6,8 +6,8 @@ The `object` of an event says what it is, and the `status` of a run how it goes.
 
 from typing import Any
 
-from copilot_runtime.adapters.assembly import Assembly, ids_in
-from copilot_runtime.adapters.errors import Service, failure_inside
+from copilot_runtime.adapters.assembly import Assembly
+from copilot_runtime.adapters.errors import Service, read_stream_error
 from copilot_runtime.adapters.openai.assistants.request import Place
 from copilot_runtime.errors import CopilotError
 from copilot_runtime.events import Custom, Event, Usage
@@ -22,7 +22,7 @@ _FAILURES = {"failed", "expired", "cancelled"}
 
 
 class AssistantRun:
-    """One part of a run: up to its end, or until it waits for results. A `_streaming.Reader`."""
+    """One part of a run: up to its end, or until it waits for results. A `ResponseReader`."""
 
     def __init__(self, request: ChatRequest, service: Service) -> None:
         self.finished = False
@@ -31,10 +31,7 @@ class AssistantRun:
         self.place: Place | None = None
         """Where the conversation stands; None before the run has begun."""
         self._service = service
-        self._assembly = Assembly(
-            taken=ids_in(request.messages),
-            names=[action.name for action in request.actions],
-        )
+        self._assembly = Assembly(request)
         self._called: set[str] = set()
         self._refused = False
         self._told: Custom | None = None
@@ -65,7 +62,7 @@ class AssistantRun:
             data = loads(payload)
             self._take(data)
         except (AttributeError, IndexError, KeyError, TypeError, ValueError) as error:
-            raise self._service.unreadable(payload) from error
+            raise self._service.payload_error(payload) from error
 
     def _take(self, data: dict[str, Any]) -> None:
         match data.get("object"):
@@ -79,7 +76,7 @@ class AssistantRun:
             case "thread.run":
                 self._take_run(data)
             case None if data.get("error") or data.get("message"):
-                raise failure_inside(self._service, data.get("error") or data)
+                raise read_stream_error(self._service, data.get("error") or data)
             case _:
                 pass
 
@@ -111,7 +108,7 @@ class AssistantRun:
             self._told = Custom(name=EXTENSION, value=value)
         if status in _FAILURES:
             error = run.get("last_error") or {"message": f"The run is {status}."}
-            raise failure_inside(self._service, error)
+            raise read_stream_error(self._service, error)
         if reason := _STOPS.get(status):
             self._finish(run, reason)
 

@@ -9,9 +9,9 @@ from typing import assert_never
 
 import orjson
 
-from copilot_runtime.adapters.capabilities import Lacks
-from copilot_runtime.adapters.history import Exchange, Item, Thought, last_turn
-from copilot_runtime.adapters.media import Media, text_in
+from copilot_runtime.adapters.capabilities import CapabilityFilter
+from copilot_runtime.adapters.history import HistoryItem, Thought, ToolExchange, find_last_turn
+from copilot_runtime.adapters.media import Media, decode_text
 from copilot_runtime.adapters.openai.content import content_with
 from copilot_runtime.adapters.openai.request import (
     Habits,
@@ -23,7 +23,7 @@ from copilot_runtime.adapters.openai.request import (
     tool_choice_of,
     wishes_of,
 )
-from copilot_runtime.adapters.tools import chosen_tool, tools_of
+from copilot_runtime.adapters.tools import build_tools, required_tool
 from copilot_runtime.interfaces import ChatRequest, Parameters
 from copilot_runtime.jsonvalue import JsonObject
 from copilot_runtime.messages import ImageMessage, TextMessage
@@ -31,10 +31,12 @@ from copilot_runtime.messages import ImageMessage, TextMessage
 _API = "OpenAI's Responses API"
 
 
-def response_body_of(request: ChatRequest, model: str, habits: Habits, lacks: Lacks) -> JsonObject:
+def response_body_of(
+    request: ChatRequest, model: str, habits: Habits, capabilities: CapabilityFilter
+) -> JsonObject:
     """Return the body of the request."""
-    wishes = wishes_of(request, habits, lacks)
-    tools = [{"type": "function", **tool["function"]} for tool in tools_of(request.actions)]
+    wishes = wishes_of(request, habits, capabilities)
+    tools = [{"type": "function", **tool["function"]} for tool in build_tools(request.actions)]
     for tool in tools:
         tool["strict"] = False  # here it is strict unless told otherwise, and alters the schema
     items = items_of(request, habits, tools)
@@ -42,14 +44,14 @@ def response_body_of(request: ChatRequest, model: str, habits: Habits, lacks: La
         "model": model,
         "stream": True,
         "store": False,
-        "input": _input(items, habits, lacks),
+        "input": _input(items, habits, capabilities),
     }
     if tools:
         body["tools"] = tools
         if wishes.tool_choice is not None:
             body["tool_choice"] = tool_choice_of(wishes, habits) or {
                 "type": "function",
-                "name": chosen_tool(wishes),
+                "name": required_tool(wishes),
             }
         if wishes.parallel_tool_calls is not None:
             body["parallel_tool_calls"] = wishes.parallel_tool_calls
@@ -71,16 +73,18 @@ def _reasoning(wishes: Parameters, habits: Habits) -> JsonObject:
     return {name: value for name, value in asked.items() if value is not None}
 
 
-def _input(items: Sequence[Item], habits: Habits, lacks: Lacks) -> list[JsonObject]:
+def _input(
+    items: Sequence[HistoryItem], habits: Habits, capabilities: CapabilityFilter
+) -> list[JsonObject]:
     written: list[JsonObject] = []
-    turn = last_turn(items)
+    turn = find_last_turn(items)
     for at, item in enumerate(items):
         match item:
             case TextMessage() | ImageMessage():
-                content = content_with(item, _shown, "input_text", lacks, new=at >= turn)
+                content = content_with(item, _shown, "input_text", capabilities, new=at >= turn)
                 role = role_of(item, developer_role=habits.developer_role)
                 written.append({"role": role, "content": content})
-            case Exchange():
+            case ToolExchange():
                 written += _exchange(item)
             case Thought():
                 written += _thought(item)
@@ -89,7 +93,7 @@ def _input(items: Sequence[Item], habits: Habits, lacks: Lacks) -> list[JsonObje
     return written
 
 
-def _exchange(exchange: Exchange) -> list[JsonObject]:
+def _exchange(exchange: ToolExchange) -> list[JsonObject]:
     call, id = exchange.call, call_id_of(exchange)
     return [
         {
@@ -133,7 +137,7 @@ def _document(media: Media) -> JsonObject:
         return {"type": "input_file", "file_id": media.id}
     if media.url:
         return {"type": "input_file", "file_url": media.url}
-    if (text := text_in(media)) is not None:  # every model can read it
+    if (text := decode_text(media)) is not None:  # every model can read it
         return {"text": f"{media.filename or 'Attached document'}:\n\n{text}"}
     data = f"data:{media.mime_type or 'application/pdf'};base64,{media.data}"
     return {

@@ -10,10 +10,10 @@ from typing import cast
 
 import orjson
 
-from copilot_runtime.adapters.assembly import Assembly, ids_in
-from copilot_runtime.adapters.attachments import image_made
-from copilot_runtime.adapters.errors import Service, failure_inside
-from copilot_runtime.adapters.signatures import signed
+from copilot_runtime.adapters.assembly import Assembly
+from copilot_runtime.adapters.attachments import image_activity
+from copilot_runtime.adapters.errors import Service, read_stream_error
+from copilot_runtime.adapters.signatures import tag_signature
 from copilot_runtime.errors import CopilotError
 from copilot_runtime.events import Event, Usage
 from copilot_runtime.interfaces import ChatRequest
@@ -38,10 +38,7 @@ class Response:
         """What the provider reported; to be raised after the events that came before it."""
         self._service = service
         self._provider = provider
-        self._assembly = Assembly(
-            taken=ids_in(request.messages),
-            names=[action.name for action in request.actions],
-        )
+        self._assembly = Assembly(request)
         self._usage = Usage(model=service.model, provider=provider)
         self._called = False
         self._refused = False
@@ -87,7 +84,7 @@ class Response:
             elif "error" in event:
                 self._fail(event)
         except (AttributeError, IndexError, KeyError, TypeError, ValueError) as error:
-            raise self._service.unreadable(payload) from error
+            raise self._service.payload_error(payload) from error
 
     def _begin(self, event: JsonObject) -> None:
         self._assembly.begin(event["response"].get("id") or "")
@@ -132,7 +129,7 @@ class Response:
         if item["type"] == "reasoning":
             if encrypted := item.get("encrypted_content"):
                 value = orjson.dumps([item["id"], encrypted]).decode()
-                self._assembly.sign(signed(SIGNER, value))
+                self._assembly.sign(tag_signature(SIGNER, value))
             self._assembly.end_block()
         elif item["type"] == "function_call":
             self._assembly.end_call(at)
@@ -151,7 +148,7 @@ class Response:
                 self._text({"output_index": at, "delta": part["text"]})
         if item["type"] == "image_generation_call" and (image := item.get("result")):
             self._assembly.end_block()
-            made = image_made(f"image/{item.get('output_format') or 'png'}", image)
+            made = image_activity(f"image/{item.get('output_format') or 'png'}", image)
             self._assembly.events.append(made)
 
     def _take_items(self, response: JsonObject) -> None:
@@ -167,7 +164,7 @@ class Response:
         details = event["response"].get("incomplete_details") or {}
         reason = details.get("reason") or "incomplete"
         if reason == "content_filter":
-            raise self._service.filtered()
+            raise self._service.content_filter_error()
         self._finish(event["response"], _STOPS.get(reason, reason))
 
     def _finish(self, response: JsonObject, reason: str) -> None:
@@ -188,10 +185,10 @@ class Response:
         )
 
     def _fail(self, event: JsonObject) -> None:
-        raise failure_inside(self._service, event.get("error") or event)
+        raise read_stream_error(self._service, event.get("error") or event)
 
     def _failed(self, event: JsonObject) -> None:
-        raise failure_inside(self._service, event["response"].get("error"))
+        raise read_stream_error(self._service, event["response"].get("error"))
 
     def _whole(self, response: JsonObject) -> None:
         """Take an answer that is no stream, because a proxy ignores `stream`."""

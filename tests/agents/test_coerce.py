@@ -125,15 +125,14 @@ async def test_a_graph_that_is_to_be_served_answers_here() -> None:
     async with browsing(agents={"it": served}) as browser:
         events = (await browser.run(agent="it")).events()
 
-    [*_, said] = [e["messages"] for e in events if e["type"] == "MESSAGES_SNAPSHOT"][-1]
-    assert said["content"] == "Hi"
+    assert text_of(events) == "Hi"
     assert getattr(coerce_agent("it", served), "description", "") == "Says hi."
 
 
 @pytest.mark.parametrize(
     ("make", "module", "extra"),
     [
-        (graph, "ag_ui_langgraph", "langgraph-inprocess"),
+        (graph, "langgraph.types", "langgraph-inprocess"),
         (pydantic_agent, "pydantic_ai.ui", "pydantic-ai"),
         (sdk_agent, "agents", "openai-agents"),
     ],

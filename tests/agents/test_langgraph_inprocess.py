@@ -256,8 +256,7 @@ async def test_a_graph_with_a_context_of_its_own_is_given_what_it_knows() -> Non
     async with browsing(agents={"it": agent}) as browser:
         events = (await browser.run(agent="it")).events()
 
-    [*_, said] = [e["messages"] for e in events if e["type"] == "MESSAGES_SNAPSHOT"][-1]
-    assert said["content"] == "In a kind tone"
+    assert text_of(events) == "In a kind tone"
 
 
 def ann(request: Any) -> str:
@@ -297,10 +296,9 @@ async def test_nodes_find_who_asks_and_what_the_page_may_configure() -> None:
         wishes = {"config": {"configurable": {"tone": "kind", "place": "theirs"}}, "plan": "pro"}
         events = (await browser.run(agent="it", forwardedProps=wishes)).events()
 
-    [*_, said] = [e["messages"] for e in events if e["type"] == "MESSAGES_SNAPSHOT"][-1]
-    assert said["content"].startswith("ann None {")
-    assert "'plan': 'pro'" in said["content"]
-    assert said["content"].endswith("kind ours")
+    assert text_of(events).startswith("ann None {")
+    assert "'plan': 'pro'" in text_of(events)
+    assert text_of(events).endswith("kind ours")
 
 
 async def test_a_stopped_run_stops_its_graph() -> None:

@@ -1,39 +1,35 @@
-"""Let a graph on a LangGraph server answer: LangGraph Platform, or `langgraph dev`."""
+"""Runs a graph on a LangGraph server: LangGraph Platform, or `langgraph dev`."""
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Mapping
 from contextlib import aclosing
-from dataclasses import dataclass
 from time import monotonic
 from typing import Any, Literal
 from urllib.parse import urlsplit
 
 from copilot_runtime.agents.langgraph.client import LangGraphServer
-from copilot_runtime.agents.langgraph.errors import strange
-from copilot_runtime.agents.langgraph.interrupts import answer, interrupts_in
-from copilot_runtime.agents.langgraph.messages import encode, ids_of, plain, remembered
+from copilot_runtime.agents.langgraph.errors import invalid_response_error
+from copilot_runtime.agents.langgraph.interrupts import read_interrupts
+from copilot_runtime.agents.langgraph.messages import encode_langchain, encode_v1_history
 from copilot_runtime.agents.langgraph.request import (
-    STREAMED,
+    STREAM_MODES,
     Assistant,
-    config_of,
-    headers_of,
-    input_of,
-    streams_subgraphs,
-    visible,
+    build_headers,
+    filter_state,
+    merge_config,
+    should_stream_subgraphs,
 )
 from copilot_runtime.agents.langgraph.run_stream import RunStream
 from copilot_runtime.agents.langgraph.sse import Frame
 from copilot_runtime.agents.langgraph.thread_sync import (
-    Sync,
-    edited,
-    left_open,
-    synced,
-    without_instructions,
+    GraphThread,
+    Plan,
+    drop_instructions,
+    plan_run,
 )
-from copilot_runtime.agents.langgraph.translate import Told
+from copilot_runtime.agents.langgraph.translate import Translator
 from copilot_runtime.errors import ConfigurationFailed, CopilotError
-from copilot_runtime.events import Interrupt
 from copilot_runtime.http.client import Upstream
 from copilot_runtime.interfaces import (
     DEFAULT_AGENT,
@@ -44,25 +40,26 @@ from copilot_runtime.interfaces import (
     private_thread_id,
 )
 from copilot_runtime.jsontext import loads
-from copilot_runtime.jsonvalue import JsonObject, as_object
+from copilot_runtime.jsonvalue import JsonObject, get_object
 
 logger = logging.getLogger(__name__)
 
-_FRESH = 10.0
-"""Seconds for which a graph is taken to be what it was: a server may load another meanwhile."""
-_CANCELLING = 5.0
-"""Seconds a stopped run gets to end on its server before we leave it to that."""
+_ASSISTANT_TTL = 10.0
+"""Seconds for which an assistant is cached: a server may load another graph meanwhile."""
+_CANCEL_TIMEOUT = 5.0
+"""Seconds that the server may take to stop a run."""
 
 
 class LangGraphAgent:
-    """Asks the `graph`, or the assistant of that id, on the LangGraph server at `url`.
+    """Runs the `graph`, or the assistant of that id, on the LangGraph server at `url`.
 
-    The server gets the headers that may be forwarded, and the property `authorization` of a page
-    as a bearer token; `headers` and `api_key` win. `config` is LangGraph's (`configurable`,
-    `recursion_limit`): a page may add to it and change nothing in it, and ask for fewer steps.
-    `if_busy` says what a question does while a run goes on in its thread. With
-    `stream_subgraphs`, states of subgraphs are shown while they work. Times are in seconds;
-    `idle_timeout` is how long the server may be silent.
+    Requests carry the headers that may be forwarded, and the property `authorization` of a page as
+    a bearer token; `headers` and `api_key` replace them. `config` is LangGraph's (`configurable`,
+    `recursion_limit`): a page may add to `configurable` without replacing a value, and lower the
+    limit. `if_busy` is LangGraph's `multitask_strategy`, for a run in a thread that has one under
+    way. With `stream_subgraphs`, states of subgraphs are shown while they work. Times are in
+    seconds; `idle_timeout` is the longest silence of the server. Raises `ConfigurationFailed` for
+    a wrong `url` or no `graph`, and `MissingPackage` without the extra `langgraph`.
     """
 
     def __init__(
@@ -104,168 +101,157 @@ class LangGraphAgent:
             "Agent", connect_timeout=connect_timeout, idle_timeout=idle_timeout, max_retries=0
         )
         self._assistant: Assistant | None = None
-        self._found_at = 0.0
-        self._cancelling: set[asyncio.Task[None]] = set()
+        self._assistant_time = 0.0
+        self._cancellations: set[asyncio.Task[None]] = set()
 
     async def run(self, run: RunInput) -> Events:
-        """Run the graph in the thread; yield what it tells. Stopped, it is stopped there, too."""
-        thread = await self._thread(run)
-        client = without_instructions(encode(run.messages))
-        body = await self._body(run, thread, client)
-        if body is None:
-            for question in thread.waiting:  # still open: a graph cannot go on without the answer
-                yield question
+        """Run the graph in its thread and yield our events.
+
+        A broken connection is resumed. Cancelled, or closed early, the run is cancelled on the
+        server, too. Raises `AgentFailed` if the graph fails, `AuthenticationFailed`, `NotFound`,
+        `ThreadBusy`, `RateLimited`, `ConfigurationFailed`, `NetworkError`, `RunStalled` after
+        `idle_timeout`, `IncompleteStream`, and `Misuse` for an answer to no interrupt.
+        """
+        headers = build_headers(run, run.properties, self._headers)
+        thread = await self._load_thread(run, headers)
+        client = drop_instructions(encode_langchain(run.messages))
+        plan = await plan_run(run, thread, client, _Backend(self._server, headers))
+        if plan is None:
+            for interrupt in thread.pending:  # the graph cannot go on without the answer
+                yield interrupt
             return
-        told = Told(run, run.agent or DEFAULT_AGENT, thread.assistant, thread.before, client)
-        async with aclosing(self._followed(thread, body, told)) as events:
+        name = run.agent or DEFAULT_AGENT
+        translator = Translator(run, name, thread.assistant, thread.values, client)
+        body = self._build_body(run, thread, plan)
+        async with aclosing(self._stream(thread, headers, body, translator)) as events:
             async for event in events:
                 yield event
-        if told.failure is not None:
-            raise told.failure
-        for event in told.finish():
+        if translator.failure is not None:
+            raise translator.failure
+        for event in translator.finish():
             yield event
 
     async def load_state(
         self, thread_id: str, caller: Caller
     ) -> tuple[dict[str, Any], list[Any]] | None:
-        """Return the state and the messages of a thread, None if it has none yet."""
-        headers = headers_of(caller, {}, self._headers)
-        assistant = await self._found(headers)
+        """Return the state and the messages of a thread, None if it has none. Raises as `run`."""
+        headers = build_headers(caller, {}, self._headers)
+        assistant = await self._find_assistant(headers)
         _, state = await self._server.thread(thread_id, headers)
-        values = _values(state)
+        values = _read_values(state)
         if not values:
             return None
-        return visible(values, assistant.output_keys), remembered(values.get("messages"))
+        messages = encode_v1_history(values.get("messages"))
+        return filter_state(values, assistant.output_keys), messages
 
     async def aclose(self) -> None:
-        """Wait for what is being cancelled, a moment, and close the connections."""
+        """Wait for cancellations under way, at most 5 seconds, and close the connections."""
         loop = asyncio.get_running_loop()
-        if ending := [task for task in self._cancelling if task.get_loop() is loop]:
-            await asyncio.wait(ending)
+        if tasks := [task for task in self._cancellations if task.get_loop() is loop]:
+            await asyncio.wait(tasks)
         await self._upstream.aclose()
         await self._server.aclose()
 
-    async def _found(self, headers: Mapping[str, str]) -> Assistant:
+    async def _find_assistant(self, headers: Mapping[str, str]) -> Assistant:
         now = monotonic()
-        if self._assistant is None or now - self._found_at > _FRESH:
+        if self._assistant is None or now - self._assistant_time > _ASSISTANT_TTL:
             self._assistant = await self._server.assistant(self.graph, headers)
-            self._found_at = now
+            self._assistant_time = now
         return self._assistant
 
-    async def _thread(self, run: RunInput) -> "_Thread":
-        """Return the thread as it is. A new one is made by its first run."""
-        headers = headers_of(run, run.properties, self._headers)
-        assistant = await self._found(headers)
-        own_id = private_thread_id(run.user, run.thread_id)
-        id, state = await self._server.thread(own_id, headers)
+    async def _load_thread(self, run: RunInput, headers: Mapping[str, str]) -> GraphThread:
+        """Return the thread. One that does not exist is created by its first run."""
+        assistant = await self._find_assistant(headers)
+        private_id = private_thread_id(run.user, run.thread_id)
+        id, state = await self._server.thread(private_id, headers)
         metadata = run.properties.get("threadMetadata")
         if state is None and isinstance(metadata, dict):
             await self._server.create_thread(id, metadata, headers)
-        return _Thread(id, headers, assistant, _values(state), interrupts_in(state or {}))
+        return GraphThread(id, assistant, _read_values(state), read_interrupts(state or {}))
 
-    async def _body(
-        self, run: RunInput, thread: "_Thread", client: Sequence[JsonObject]
-    ) -> dict[str, Any] | None:
-        """Return what to ask for, None while the thread waits for an answer."""
+    def _build_body(self, run: RunInput, thread: GraphThread, plan: Plan) -> JsonObject:
         page = run.agents.get(run.agent or DEFAULT_AGENT, AgentInput())
-        messages = plain(thread.before.get("messages"))
-        sync = edited(client, messages)
-        if run.resume:
-            asked: JsonObject = {"command": {"resume": answer(run.resume, thread.waiting)}}
-        elif thread.waiting and sync is None:
-            return None
-        else:
-            sync = sync or await self._synced(thread, client, messages)
-            asked = await self._input(run, thread, page.state, sync)
+        start: JsonObject = {"input": plan.input}
+        if plan.input is None:
+            start = {"command": {"resume": plan.resume}}
+        elif plan.checkpoint is not None:
+            start["checkpoint"] = plan.checkpoint
         return {
-            **asked,
+            **start,
             "assistant_id": thread.assistant.id,
-            "config": config_of(self._config, page.config or run.properties.get("config")),
-            "stream_mode": STREAMED,
-            "stream_subgraphs": streams_subgraphs(run, page.config, self.stream_subgraphs),
+            "config": merge_config(self._config, page.config or run.properties.get("config")),
+            "stream_mode": STREAM_MODES,
+            "stream_subgraphs": should_stream_subgraphs(run, page.config, self.stream_subgraphs),
             "stream_resumable": True,
-            "on_disconnect": "continue",  # a broken connection is no wish to stop
+            "on_disconnect": "continue",  # a broken connection does not mean to stop
             "multitask_strategy": self.if_busy,
             "if_not_exists": "create",
         }
 
-    async def _synced(
-        self, thread: "_Thread", client: Sequence[JsonObject], messages: Sequence[JsonObject]
-    ) -> Sync:
-        sync = synced(client, messages)
-        left = [] if sync.back_to is not None else left_open(messages, sync.messages)
-        if left and not await self._server.is_busy(thread.id, thread.headers):
-            return Sync([*left, *sync.messages])
-        return sync
-
-    async def _input(self, run: RunInput, thread: "_Thread", state: Any, sync: Sync) -> JsonObject:
-        """Return the graph's input; with `back_to`, to the state before that message."""
-        if sync.back_to is None:
-            given = input_of(run, thread.assistant, state, sync.messages, thread.before)
-            return {"input": given}
-        # what the page remembers is of the time after that message
-        asked: JsonObject = {"input": input_of(run, thread.assistant, {}, sync.messages, {})}
-        async with aclosing(self._server.history(thread.id, thread.headers)) as states:
-            async for earlier in states:
-                if sync.back_to not in ids_of(plain(_values(earlier).get("messages"))):
-                    return {**asked, "checkpoint": earlier.get("checkpoint")}
-        return asked
-
-    async def _followed(self, thread: "_Thread", body: Mapping[str, Any], told: Told) -> Events:
-        """Yield what a run tells, and cancel it if nobody listens to its end."""
-        server, headers = self._server, thread.headers
+    async def _stream(
+        self,
+        thread: GraphThread,
+        headers: Mapping[str, str],
+        body: Mapping[str, Any],
+        translator: Translator,
+    ) -> Events:
+        """Yield the events of a run; cancel the run if it is left before its end."""
 
         def status(run_id: str) -> Awaitable[str]:
-            return server.status(thread.id, run_id, headers)
+            return self._server.status(thread.id, run_id, headers)
 
         stream = RunStream(self._upstream, self.graph, self.url, thread.id, headers, status)
         try:
             async with aclosing(stream.events(body)) as batches:
                 async for frames in batches:
                     for frame in frames:
-                        for event in told.take(frame.name, self._read(frame)):
+                        for event in translator.feed(frame.name, self._decode(frame)):
                             yield event
-                    if told.ended:
+                    if translator.ended:
                         stream.finished = True
                         break
             stream.finished = True
         finally:
             if stream.run_id is not None and not stream.finished:
-                await self._cancel(thread, stream.run_id)
+                await self._cancel(thread, headers, stream.run_id)
 
-    def _read(self, frame: Frame) -> Any:
+    def _decode(self, frame: Frame) -> Any:
         try:
             return loads(frame.data)
         except ValueError:
-            raise strange(self.graph) from None
+            raise invalid_response_error(self.graph) from None
 
-    async def _cancel(self, thread: "_Thread", run_id: str) -> None:
-        """Stop a run on its server; whoever is in a hurry need not wait for it."""
+    async def _cancel(self, thread: GraphThread, headers: Mapping[str, str], run_id: str) -> None:
+        """Cancel a run on its server, in a task that survives the caller's own cancellation."""
 
         async def cancel() -> None:
             try:
-                async with asyncio.timeout(_CANCELLING):
-                    await self._server.cancel(thread.id, run_id, thread.headers)
+                async with asyncio.timeout(_CANCEL_TIMEOUT):
+                    await self._server.cancel(thread.id, run_id, headers)
             except (CopilotError, TimeoutError) as error:
                 logger.warning("The run %s of %r was not cancelled: %r", run_id, self.graph, error)
 
         task = asyncio.create_task(cancel(), name=f"cancel:{run_id}")
-        self._cancelling.add(task)
-        task.add_done_callback(self._cancelling.discard)
+        self._cancellations.add(task)
+        task.add_done_callback(self._cancellations.discard)
         await asyncio.shield(task)
 
 
-@dataclass(frozen=True, slots=True)
-class _Thread:
-    """A thread on the server as it is when a run begins, and how this run asks for it."""
+class _Backend:
+    """Threads on a server, for the caller with these headers."""
 
-    id: str
-    headers: Mapping[str, str]
-    assistant: Assistant
-    before: JsonObject
-    waiting: Sequence[Interrupt]
+    def __init__(self, server: LangGraphServer, headers: Mapping[str, str]) -> None:
+        self._server = server
+        self._headers = headers
+
+    async def history(self, thread: GraphThread) -> AsyncGenerator[tuple[JsonObject, Any], None]:
+        async with aclosing(self._server.history(thread.id, self._headers)) as states:
+            async for state in states:
+                yield _read_values(state), state.get("checkpoint")
+
+    async def is_busy(self, thread: GraphThread) -> bool:
+        return await self._server.is_busy(thread.id, self._headers)
 
 
-def _values(state: Mapping[str, Any] | None) -> JsonObject:
-    values = (state or {}).get("values")
-    return as_object(values)
+def _read_values(state: Mapping[str, Any] | None) -> JsonObject:
+    return get_object(state, "values")

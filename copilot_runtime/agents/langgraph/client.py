@@ -1,4 +1,4 @@
-"""A LangGraph server's assistants, threads and runs, through its SDK."""
+"""Reads and changes assistants, threads and runs of a LangGraph server through its SDK."""
 
 import asyncio
 from collections.abc import AsyncGenerator, Awaitable, Mapping
@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 from uuid import UUID
 
-from copilot_runtime.agents.langgraph.errors import refusal, strange
-from copilot_runtime.agents.langgraph.request import Assistant, ids_for
+from copilot_runtime.agents.langgraph.errors import invalid_response_error, map_status_error
+from copilot_runtime.agents.langgraph.request import Assistant, derive_thread_ids
 from copilot_runtime.errors import (
     ConfigurationFailed,
     CopilotError,
@@ -21,19 +21,18 @@ from copilot_runtime.jsonvalue import JsonObject, as_object, as_objects, get_obj
 
 if TYPE_CHECKING:
     from langgraph_sdk.client import LangGraphClient
-
 Headers = Mapping[str, str]
 
-_ASSISTANTS = 100
-_CANNOT_SAY = (400, 404, 422, 500, 501)
-"""What a server answers that has no schema of a graph: some types have none."""
-_PAGE = 50
-_SILENCE = 60.0
-"""Seconds the server may take for anything that is no stream."""
+_MAX_ASSISTANTS = 100
+_NO_SCHEMA_STATUSES = (400, 404, 422, 500, 501)
+"""Statuses of a server that cannot make a schema of a graph: some types have none."""
+_PAGE_SIZE = 50
+_READ_TIMEOUT = 60.0
+"""Seconds the server may take for a response that is no stream."""
 
 
 class LangGraphServer:
-    """Asks the server at `url`; `agent` is how errors call it."""
+    """The server at `url`; `agent` is its name in errors."""
 
     def __init__(self, url: str, agent: str, connect_timeout: float) -> None:
         if find_spec("langgraph_sdk") is None:
@@ -41,23 +40,23 @@ class LangGraphServer:
         self.url = url
         self._agent = agent
         self._connect_timeout = connect_timeout
-        self._wants_uuids = False
+        self._needs_uuids = False
         self._clients: dict[asyncio.AbstractEventLoop, LangGraphClient] = {}
 
     async def assistant(self, graph: str, headers: Headers) -> Assistant:
-        """Find an assistant by its id, or the one of a graph. Raises `NotFound`."""
+        """Return an assistant by its id, or that of a graph. Raises `NotFound`."""
         client = self._client().assistants
         if _is_uuid(graph):
-            found = [await self._ask(client.get(graph, headers=headers))]
+            assistants = [await self._call(client.get(graph, headers=headers))]
         else:
-            search = client.search(graph_id=graph, limit=_ASSISTANTS, headers=headers)
-            found = await self._ask(search)
-        if not isinstance(found, list):
-            raise strange(self._agent)
+            search = client.search(graph_id=graph, limit=_MAX_ASSISTANTS, headers=headers)
+            assistants = await self._call(search)
+        if not isinstance(assistants, list):
+            raise invalid_response_error(self._agent)
         ids = [
             assistant["assistant_id"]
-            # the server makes one for each graph; others are variants that somebody has set up
-            for assistant in sorted(as_objects(found), key=_is_made_by_hand)
+            # the server makes one for each graph; others are variants that an operator has made
+            for assistant in sorted(as_objects(assistants), key=_is_custom)
             if isinstance(assistant.get("assistant_id"), str)
         ]
         if not ids:
@@ -69,59 +68,59 @@ class LangGraphServer:
         return await self._with_keys(ids[0], headers)
 
     async def thread(self, thread_id: str, headers: Headers) -> tuple[str, JsonObject | None]:
-        """Return what the server calls a thread, and its state, if there is such a thread."""
-        name, *others = ids_for(thread_id)
+        """Return the server's id of a thread, and its state, None if there is no such thread."""
+        first, *others = derive_thread_ids(thread_id)
         if not others:
-            return name, await self._state(name, headers)
-        [made] = others
-        if not self._wants_uuids:
+            return first, await self._state(first, headers)
+        [derived] = others
+        if not self._needs_uuids:
             try:
-                if (state := await self._state(name, headers)) is not None:
-                    return name, state
+                if (state := await self._state(first, headers)) is not None:
+                    return first, state
             except ConfigurationFailed:
-                self._wants_uuids = True
-        return made, await self._state(made, headers)
+                self._needs_uuids = True
+        return derived, await self._state(derived, headers)
 
     async def history(self, thread_id: str, headers: Headers) -> AsyncGenerator[JsonObject, None]:
-        """Yield the states a thread has had, the last one first."""
+        """Yield the states of a thread, the last one first."""
         before: Any = None
         while True:
-            page = await self._ask(
+            page = await self._call(
                 self._client().threads.get_history(
-                    thread_id, limit=_PAGE, before=before, headers=headers
+                    thread_id, limit=_PAGE_SIZE, before=before, headers=headers
                 )
             )
             if not isinstance(page, list):
-                raise strange(self._agent)
+                raise invalid_response_error(self._agent)
             for state in page:
                 yield state
-            if len(page) < _PAGE:
+            if len(page) < _PAGE_SIZE:
                 return
             before = page[-1]["checkpoint"]
 
     async def create_thread(self, thread_id: str, metadata: JsonObject, headers: Headers) -> None:
-        """Make a thread, unless it is there."""
+        """Create a thread, unless it exists."""
         threads = self._client().threads
-        await self._ask(
+        await self._call(
             threads.create(
                 thread_id=thread_id, metadata=metadata, if_exists="do_nothing", headers=headers
             )
         )
 
     async def is_busy(self, thread_id: str, headers: Headers) -> bool:
-        """Say whether a run goes on in a thread."""
-        thread = await self._ask(self._client().threads.get(thread_id, headers=headers))
+        """Say whether a run is under way in a thread."""
+        thread = await self._call(self._client().threads.get(thread_id, headers=headers))
         return as_object(thread).get("status") == "busy"
 
     async def status(self, thread_id: str, run_id: str, headers: Headers) -> str:
-        """Return what became of a run: `pending`, `running`, `success`, `error` …"""
-        run = await self._ask(self._client().runs.get(thread_id, run_id, headers=headers))
+        """Return the status of a run: `pending`, `running`, `success`, `error` …"""
+        run = await self._call(self._client().runs.get(thread_id, run_id, headers=headers))
         return str(as_object(run).get("status", ""))
 
     async def cancel(self, thread_id: str, run_id: str, headers: Headers) -> None:
-        """Stop a run; return once it has stopped."""
+        """Cancel a run; return once it has stopped."""
         runs = self._client().runs
-        await self._ask(runs.cancel(thread_id, run_id, wait=True, headers=headers))
+        await self._call(runs.cancel(thread_id, run_id, wait=True, headers=headers))
 
     async def aclose(self) -> None:
         """Close the connections of this event loop."""
@@ -130,36 +129,38 @@ class LangGraphServer:
 
     async def _state(self, thread_id: str, headers: Headers) -> JsonObject | None:
         try:
-            state = await self._ask(self._client().threads.get_state(thread_id, headers=headers))
+            state = await self._call(self._client().threads.get_state(thread_id, headers=headers))
         except NotFound:
             return None
         if not isinstance(state, dict):
-            raise strange(self._agent)
+            raise invalid_response_error(self._agent)
         return state
 
     async def _with_keys(self, id: str, headers: Headers) -> Assistant:
         try:
-            schemas = await self._ask(self._client().assistants.get_schemas(id, headers=headers))
+            schemas = await self._call(self._client().assistants.get_schemas(id, headers=headers))
         except CopilotError as error:
-            if _status(error.__cause__) not in _CANNOT_SAY:
+            if _read_status(error.__cause__) not in _NO_SCHEMA_STATUSES:
                 raise
             return Assistant(id)
-        return Assistant(id, _keys(schemas, "input_schema"), _keys(schemas, "output_schema"))
+        return Assistant(
+            id, _read_keys(schemas, "input_schema"), _read_keys(schemas, "output_schema")
+        )
 
-    async def _ask(self, answer: Awaitable[Any]) -> Any:
+    async def _call(self, answer: Awaitable[Any]) -> Any:
         import httpx
         from langgraph_sdk.errors import APIStatusError
 
         try:
             return await answer
         except APIStatusError as error:
-            raise refusal(self._agent, error.status_code, error.message) from error
+            raise map_status_error(self._agent, error.status_code, error.message) from error
         except httpx.HTTPStatusError as error:
-            raise refusal(self._agent, error.response.status_code, str(error)) from error
+            raise map_status_error(self._agent, error.response.status_code, str(error)) from error
         except httpx.ReadTimeout as error:
             raise RunStalled(
                 f"The agent {self._agent!r} is silent.",
-                hint=f"{_origin(self.url)} gave no answer for {_SILENCE:g} s.",
+                hint=f"{_origin(self.url)} gave no answer for {_READ_TIMEOUT:g} s.",
             ) from error
         except httpx.TransportError as error:
             raise NetworkError(
@@ -168,7 +169,7 @@ class LangGraphServer:
                 "Does the LangGraph server run there?",
             ) from error
         except (ValueError, KeyError, TypeError) as error:  # no JSON, or not what it should be
-            raise strange(self._agent) from error
+            raise invalid_response_error(self._agent) from error
 
     def _client(self) -> "LangGraphClient":
         loop = asyncio.get_running_loop()
@@ -178,21 +179,21 @@ class LangGraphServer:
 
             # not by `get_client`: it looks for keys in the environment, asks a server that is down
             # for many seconds, and passes by the proxy of the environment
-            timeout = httpx.Timeout(_SILENCE, connect=self._connect_timeout)
+            timeout = httpx.Timeout(_READ_TIMEOUT, connect=self._connect_timeout)
             client = httpx.AsyncClient(base_url=self.url, timeout=timeout)
             self._clients = {
-                known: c for known, c in self._clients.items() if not known.is_closed()
+                other: client for other, client in self._clients.items() if not other.is_closed()
             }
             self._clients[loop] = LangGraphClient(client)
         return self._clients[loop]
 
 
-def _keys(schemas: Any, name: str) -> frozenset[str] | None:
+def _read_keys(schemas: Any, name: str) -> frozenset[str] | None:
     properties = get_object(schemas, name).get("properties")
     return frozenset(properties) if isinstance(properties, dict) else None
 
 
-def _status(error: BaseException | None) -> int | None:
+def _read_status(error: BaseException | None) -> int | None:
     import httpx
     from langgraph_sdk.errors import APIStatusError
 
@@ -205,7 +206,7 @@ def _status(error: BaseException | None) -> int | None:
             return None
 
 
-def _is_made_by_hand(assistant: Any) -> bool:
+def _is_custom(assistant: Any) -> bool:
     return get_object(assistant, "metadata").get("created_by") != "system"
 
 

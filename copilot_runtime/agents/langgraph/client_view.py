@@ -1,12 +1,12 @@
-"""What a page shows of a conversation, to compare it with what the thread keeps of it."""
+"""The conversation as the page shows it, to compare it with the thread's own messages."""
 
 from collections.abc import Iterable, Sequence
 
 from copilot_runtime.agents.langgraph.messages import (
-    arguments_of,
-    calls_of,
-    ids_of,
-    text_of,
+    extract_text,
+    list_message_ids,
+    parse_arguments,
+    parse_tool_calls,
 )
 from copilot_runtime.events import (
     ActionExecutionArgs,
@@ -19,19 +19,21 @@ from copilot_runtime.events import (
 from copilot_runtime.jsonvalue import JsonObject
 
 
-class Page:
-    """Follows what a run tells a page that showed the messages of `client` before."""
+class ClientView:
+    """A page that showed the messages of `client` before the run, and gets the run's events."""
 
     def __init__(self, client: Sequence[JsonObject]) -> None:
-        shown = {message["id"]: message for message in client}
-        self._texts = {id: [text_of(shown[id].get("content"))] for id in ids_of(client)}
+        messages = {message["id"]: message for message in client}
+        self._texts = {
+            id: [extract_text(messages[id].get("content"))] for id in list_message_ids(client)
+        }
         self._calls = {
-            call["id"]: [call["args"]] for message in client for call in calls_of(message)
+            call["id"]: [call["args"]] for message in client for call in parse_tool_calls(message)
         }
 
-    def take(self, told: Iterable[Event]) -> None:
-        """Show what is told."""
-        for event in told:
+    def apply(self, events: Iterable[Event]) -> None:
+        """Add the texts, calls and results of events."""
+        for event in events:
             match event:
                 case TextMessageStart(message_id=id):
                     self._texts.setdefault(id, [])
@@ -47,15 +49,16 @@ class Page:
                 case _:
                     pass
 
-    def shows(self, messages: Sequence[JsonObject]) -> bool:
-        """Say whether these are on the page, in this order: a node may rewrite what was said."""
-        return ids_of(messages) == [*self._texts] and all(map(self._shows, messages))
+    def matches(self, messages: Sequence[JsonObject]) -> bool:
+        """Say whether the page shows these messages in this order: a node may rewrite some."""
+        return list_message_ids(messages) == [*self._texts] and all(map(self._matches, messages))
 
-    def _shows(self, message: JsonObject) -> bool:
+    def _matches(self, message: JsonObject) -> bool:
         texts = self._texts.get(message["id"])
-        is_same = texts is None or "".join(texts) == text_of(message.get("content"))
+        is_same = texts is None or "".join(texts) == extract_text(message.get("content"))
         return is_same and all(
-            self._arguments(call["id"]) in (None, call["args"]) for call in calls_of(message)
+            self._arguments(call["id"]) in (None, call["args"])
+            for call in parse_tool_calls(message)
         )
 
     def _arguments(self, call_id: str) -> JsonObject | None:
@@ -65,4 +68,4 @@ class Page:
             case [dict() as arguments]:
                 return arguments
             case pieces:
-                return arguments_of("".join(pieces))
+                return parse_arguments("".join(pieces))

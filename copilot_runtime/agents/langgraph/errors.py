@@ -1,6 +1,6 @@
-"""What a LangGraph server refuses, and what breaks on the way to it, as our errors.
+"""Maps failures of a LangGraph server, and of the connection to it, to our errors.
 
-What the server says of it is for the log: it may speak of the graph's inner life.
+The server's own text goes into the hint, which is for the log: it may reveal details of the graph.
 """
 
 from copilot_runtime.errors import (
@@ -17,42 +17,42 @@ from copilot_runtime.errors import (
 _LONGEST_REASON = 2_000
 
 
-def refusal(agent: str, status: int, reason: str) -> CopilotError:
-    """Return the error for an answer that is not 2xx; `reason` is what the server says of it."""
-    said = f"The LangGraph server said, with HTTP {status}: {reason[:_LONGEST_REASON]}"
+def map_status_error(agent: str, status: int, reason: str) -> CopilotError:
+    """Return the error for a status that is not 2xx; `reason` is the server's text."""
+    hint = f"The LangGraph server said, with HTTP {status}: {reason[:_LONGEST_REASON]}"
     match status:
         case 401 | 403:
             return AuthenticationFailed(
                 f"The agent {agent!r} may not be asked: its server refused the key or the sign-in.",
-                hint=f"{said} Is api_key right? Does the page pass `authorization`?",
+                hint=f"{hint} Is api_key right? Does the page pass `authorization`?",
             )
         case 404:
-            return NotFound(f"The agent {agent!r} is not there.", hint=said)
+            return NotFound(f"The agent {agent!r} is not there.", hint=hint)
         case 409:
-            return ThreadBusy(f"The agent {agent!r} is still busy in this thread.", hint=said)
+            return ThreadBusy(f"The agent {agent!r} is still busy in this thread.", hint=hint)
         case 429:
-            return RateLimited(f"The agent {agent!r} is asked too often.", hint=said)
+            return RateLimited(f"The agent {agent!r} is asked too often.", hint=hint)
         case _ if status >= 500:
-            return NetworkError(f"The agent {agent!r} is not well (HTTP {status}).", hint=said)
+            return NetworkError(f"The agent {agent!r} is not well (HTTP {status}).", hint=hint)
         case _:
             return ConfigurationFailed(
-                f"The agent {agent!r} refused the request (HTTP {status}).", hint=said
+                f"The agent {agent!r} refused the request (HTTP {status}).", hint=hint
             )
 
 
-def strange(agent: str) -> ConfigurationFailed:
-    """Return the error for an answer that no LangGraph server gives."""
+def invalid_response_error(agent: str) -> ConfigurationFailed:
+    """Return the error for a response that is not of LangGraph's API."""
     return ConfigurationFailed(
         f"The agent {agent!r} answered with something that is not LangGraph's API.",
         hint="Is its URL that of a LangGraph server, without a path such as /runs?",
     )
 
 
-def broken(agent: str, error: NetworkError) -> NetworkError:
-    """Say what broke; where we asked is for the log."""
-    _, found, reason = error.message.partition("API error: ")
-    if not found:
-        return error  # it is of this agent already
+def map_network_error(agent: str, error: NetworkError) -> NetworkError:
+    """Return the error without the address: that is for the log."""
+    _, separator, reason = error.message.partition("API error: ")
+    if not separator:
+        return error  # it names the agent already
     if isinstance(error, RunStalled):
         return RunStalled(f"The agent {agent!r} is silent. {reason}", hint=error.hint)
     return NetworkError(

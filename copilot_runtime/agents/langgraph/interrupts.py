@@ -1,15 +1,15 @@
-"""Questions of a graph to a person (`interrupt()`), and the answers."""
+"""Interrupts of a graph (`interrupt()`), and the values that resume it."""
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
-from copilot_runtime.agents.langgraph.messages import decode
+from copilot_runtime.agents.langgraph.messages import decode_langchain
 from copilot_runtime.errors import Misuse
 from copilot_runtime.events import Interrupt
 from copilot_runtime.interfaces import Resume
 from copilot_runtime.jsontext import dumps, loads
-from copilot_runtime.jsonvalue import as_object, as_objects, as_optional_text
+from copilot_runtime.jsonvalue import as_list, as_object, as_objects, as_optional_text
 from copilot_runtime.messages import new_id
 
 _REASON = "langgraph:interrupt"
@@ -18,54 +18,48 @@ _CANCELLED = "__agui_cancelled__"
 _ID = re.compile(r"[0-9a-f]{32}")
 
 
-def interrupts_in(state: Mapping[str, Any]) -> list[Interrupt]:
-    """Return the questions that a thread waits with."""
-    return read(
-        question
-        for task in as_objects(state.get("tasks"))
-        for question in task.get("interrupts") or ()
-    )
+def read_interrupts(state: Mapping[str, Any]) -> list[Interrupt]:
+    """Return the open interrupts in the state of a thread."""
+    tasks = as_objects(state.get("tasks"))
+    return parse_interrupts([item for task in tasks for item in as_list(task.get("interrupts"))])
 
 
-def read(questions: Iterable[Any]) -> list[Interrupt]:
-    """Return questions as the server writes them, each once."""
-    found = [_interrupt(question) for question in questions if isinstance(question, dict)]
-    return [*{interrupt.interrupt_id: interrupt for interrupt in found}.values()]
+def parse_interrupts(items: Any) -> list[Interrupt]:
+    """Return interrupts for LangGraph's JSON, each once."""
+    interrupts = [_parse_interrupt(item) for item in as_objects(items)]
+    return [*{interrupt.interrupt_id: interrupt for interrupt in interrupts}.values()]
 
 
-def answer(resumes: Sequence[Resume], waiting: Sequence[Interrupt]) -> Any:
-    """Return what the graph goes on with. Raises `Misuse` for an answer to no question.
+def build_resume(resumes: Sequence[Resume], pending: Sequence[Interrupt]) -> Any:
+    """Return the value of `Command(resume=…)`. Raises `Misuse` if no interrupt is pending for one.
 
-    Answers go by the ids of their questions, so that none is taken for another's; servers before
-    LangGraph 0.4 have no ids, and one question.
+    Values go by the ids of their interrupts, so that none is taken for another's; servers before
+    LangGraph 0.4 have no ids, and one interrupt.
     """
-    if not waiting:
+    if not pending:
         raise Misuse(
             "The agent does not wait for this answer.",
             hint="It has been given before, or the thread has gone on without it.",
         )
-    left = [*waiting]
-    given: dict[str, Any] = {}
+    left = [*pending]
+    values: dict[str, Any] = {}
     for resume in resumes:
-        question = _asked(resume, left)
-        left.remove(question)
-        given[question.interrupt_id] = _value(resume, question)
-    return given if all(map(_ID.fullmatch, given)) else next(iter(given.values()))
+        interrupt = _find_interrupt(resume, left)
+        left.remove(interrupt)
+        values[interrupt.interrupt_id] = _resume_value(resume, interrupt)
+    return values if all(map(_ID.fullmatch, values)) else next(iter(values.values()))
 
 
-def _interrupt(question: Mapping[str, Any]) -> Interrupt:
-    raw = question.get("value")
-    fields: Mapping[str, Any] = as_object(raw)
-    id = question.get("id") or question.get("interrupt_id")
+def _parse_interrupt(item: Mapping[str, Any]) -> Interrupt:
+    raw = item.get("value")
+    fields = as_object(raw)
+    id = item.get("id") or item.get("interrupt_id")
     value, messages = raw, []
     if _VALUE in fields:
         value = fields[_VALUE]
-        messages = decode(
-            # the message of an action has none
-            [
-                {**said, "id": said.get("id") or new_id()}
-                for said in as_objects(fields.get(_MESSAGES))
-            ]
+        messages = decode_langchain(
+            # the message of an action has no id
+            [{**one, "id": one.get("id") or new_id()} for one in as_objects(fields.get(_MESSAGES))]
         )
     schema = fields.get("responseSchema", fields.get("response_schema"))
     return Interrupt(
@@ -81,27 +75,27 @@ def _interrupt(question: Mapping[str, Any]) -> Interrupt:
     )
 
 
-def _asked(resume: Resume, waiting: Sequence[Interrupt]) -> Interrupt:
-    """Return the question that an answer is for: by its id, by its value, or the next one."""
+def _find_interrupt(resume: Resume, pending: Sequence[Interrupt]) -> Interrupt:
+    """Return the interrupt that is resumed: by its id, by its value, or the next one."""
     if resume.interrupt_id is not None:
-        for interrupt in waiting:
+        for interrupt in pending:
             if interrupt.interrupt_id == resume.interrupt_id:
                 return interrupt
-    elif waiting:
-        for interrupt in waiting:
+    elif pending:
+        for interrupt in pending:
             if resume.value in (interrupt.value, dumps(interrupt.value).decode()):
                 return interrupt
-        return waiting[0]
+        return pending[0]
     raise Misuse(
         "The agent does not wait for this answer.",
         hint=f"There is no open interrupt {resume.interrupt_id!r}. Was it answered twice?",
     )
 
 
-def _value(resume: Resume, question: Interrupt) -> Any:
-    """Return an answer for the graph. A text that is JSON is read as such, as on Node."""
+def _resume_value(resume: Resume, interrupt: Interrupt) -> Any:
+    """Return the value for the graph. JSON in the text of a v1 client is decoded, as on Node."""
     if resume.status == "cancelled":
-        return {_CANCELLED: True, "interrupt_id": question.interrupt_id}
+        return {_CANCELLED: True, "interrupt_id": interrupt.interrupt_id}
     if resume.interrupt_id is not None:
         return resume.payload
     value = resume.response or "" if resume.payload is None else resume.payload

@@ -1,7 +1,7 @@
-"""One run on a LangGraph server, followed to its end: a broken connection is taken up again.
+"""Streams one run of a LangGraph server to its end; a broken connection is resumed.
 
-Not by the SDK's own stream: it waits a second or more before it comes back, counts an event that
-was cut before its id as said, which then comes twice, and takes six times as long for each.
+The SDK's own stream is not used: it waits a second or more before it reconnects, counts an event
+that was cut before its id, which then comes twice, and needs six times the CPU for each.
 """
 
 import asyncio
@@ -10,9 +10,13 @@ from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequen
 from contextlib import aclosing, suppress
 from typing import Any
 
-from copilot_runtime.agents.langgraph.errors import broken, refusal, strange
-from copilot_runtime.agents.langgraph.resume import Seen
-from copilot_runtime.agents.langgraph.sse import Frame, NamedFrames
+from copilot_runtime.agents.langgraph.errors import (
+    invalid_response_error,
+    map_network_error,
+    map_status_error,
+)
+from copilot_runtime.agents.langgraph.resume import ResumeCursor
+from copilot_runtime.agents.langgraph.sse import Frame, FrameParser
 from copilot_runtime.errors import CopilotError, IncompleteStream, NetworkError, RunStalled
 from copilot_runtime.http.client import Exchange, Reply, Upstream
 from copilot_runtime.http.retries import backoff
@@ -20,20 +24,20 @@ from copilot_runtime.jsontext import dumps, loads
 from copilot_runtime.jsonvalue import as_object
 
 _ATTEMPTS = 5
-"""How often in a row a run is taken up again without a word from it."""
+"""Largest number of reconnections in a row without an event."""
 
-_PATIENCE = 5.0
-_RUN = re.compile(r"/threads/[^/]+/runs/([^/?]+)")
-_GOING_ON = ("pending", "running")
+_RESPONSE_TIMEOUT = 5.0
+_RUN_URL = re.compile(r"/threads/[^/]+/runs/([^/?]+)")
+_ACTIVE_STATUSES = ("pending", "running")
 
 Status = Callable[[str], Awaitable[str]]
 
 
 class RunStream:
-    """Begins a run and reads what it tells. `run_id` is known once the server has answered.
+    """Starts a run and yields its events. `run_id` is None until the server has responded.
 
-    `agent` is how errors call it; `status` asks what became of the run. Set `finished` when
-    nothing of interest follows.
+    `agent` is its name in errors; `status` fetches the status of the run. Set `finished` when no
+    more events matter.
     """
 
     def __init__(
@@ -56,105 +60,109 @@ class RunStream:
             "accept-encoding": "identity",  # a compressing proxy would hold events back
         }
         self._status = status
-        self._seen = Seen()
-        self._taken_up = False
+        self._cursor = ResumeCursor()
+        self._is_resumed = False
 
     async def events(self, body: Mapping[str, Any]) -> AsyncGenerator[Sequence[Frame], None]:
-        """Yield the events of a new run as they come, each once."""
-        failed = 0
-        stalled = False
-        exchange = self._begin(body)
+        """Yield the events of a new run as they come, each once.
+
+        Raises `NetworkError`, `RunStalled`, `IncompleteStream`, and the errors of a refusal.
+        """
+        attempts = 0
+        is_stalled = False
+        exchange = self._start(body)
         while True:
             cause: NetworkError | None = None
             try:
                 async with aclosing(self._read(exchange)) as batches:
                     async for frames in batches:
-                        failed, stalled = 0, False
+                        attempts, is_stalled = 0, False
                         yield frames
                 if await self._is_over():
                     return
             except NetworkError as error:
                 cause = error
                 if self.run_id is None:
-                    raise broken(self._agent, error) from error
+                    raise map_network_error(self._agent, error) from error
                 if isinstance(error, RunStalled):
-                    if stalled:
-                        raise broken(self._agent, error) from error
-                    stalled = True
-            if failed == _ATTEMPTS:
-                raise self._lost(cause)
-            if failed:
-                await asyncio.sleep(backoff(failed - 1))
-            failed += 1
-            exchange = self._again()
+                    if is_stalled:
+                        raise map_network_error(self._agent, error) from error
+                    is_stalled = True
+            if attempts == _ATTEMPTS:
+                raise self._connection_error(cause)
+            if attempts:
+                await asyncio.sleep(backoff(attempts - 1))
+            attempts += 1
+            exchange = self._resume()
 
     async def _read(self, exchange: Exchange) -> AsyncGenerator[Sequence[Frame], None]:
-        frames = NamedFrames()
-        async with _Held(exchange, self._note) as reply:
+        frames = FrameParser()
+        async with _PendingExchange(exchange, self._read_run_id) as reply:
             if not 200 <= reply.status < 300:
                 raise await self._refusal(reply)
             if "text/event-stream" not in reply.headers.get("content-type", ""):
-                raise strange(self._agent)
+                raise invalid_response_error(self._agent)
             try:
                 async for block in reply:
-                    if found := self._seen.new(frames.feed(block), again=self._taken_up):
-                        yield found
+                    new = self._cursor.filter(frames.feed(block), is_resumed=self._is_resumed)
+                    if new:
+                        yield new
             finally:
                 reply.finished = self.finished
 
-    def _begin(self, body: Mapping[str, Any]) -> Exchange:
+    def _start(self, body: Mapping[str, Any]) -> Exchange:
         headers = {"content-type": "application/json", **self._headers}
         return self._upstream.post(f"{self._runs}/stream", dumps(body), headers)
 
-    def _again(self) -> Exchange:
-        """Return the exchange that goes on after the last event that is here."""
-        self._taken_up = True
-        headers = {**self._headers, "last-event-id": self._seen.resume_id}
+    def _resume(self) -> Exchange:
+        """Return the request for the events after the last one."""
+        self._is_resumed = True
+        headers = {**self._headers, "last-event-id": self._cursor.resume_id}
         url = f"{self._runs}/{self.run_id}/stream"
         return Exchange(self._upstream, "GET", url, None, headers)
 
-    def _note(self, reply: Reply) -> None:
+    def _read_run_id(self, reply: Reply) -> None:
         for header in ("content-location", "location"):
-            if self.run_id is None and (found := _RUN.search(reply.headers.get(header, ""))):
-                self.run_id = found[1]
+            if self.run_id is None and (match := _RUN_URL.search(reply.headers.get(header, ""))):
+                self.run_id = match[1]
 
     async def _is_over(self) -> bool:
-        """Say whether a stream that ended in order is whole: proxies end streams, too."""
+        """Say whether the run itself has ended: proxies end streams, too."""
         if self.finished or self.run_id is None:
             return True
         try:
-            return await self._status(self.run_id) not in _GOING_ON
+            return await self._status(self.run_id) not in _ACTIVE_STATUSES
         except NetworkError:
             raise
         except CopilotError as error:  # the run itself is gone
-            raise self._lost(error) from error
+            raise self._connection_error(error) from error
 
     async def _refusal(self, reply: Reply) -> CopilotError:
         body = b""
         with suppress(CopilotError, TimeoutError):  # the status says enough without the text
-            async with asyncio.timeout(_PATIENCE):
+            async with asyncio.timeout(_RESPONSE_TIMEOUT):
                 body = await reply.text()
-        error = refusal(self._agent, reply.status, _reason(body))
+        error = map_status_error(self._agent, reply.status, _parse_reason(body))
         if self.run_id is not None and not isinstance(error, NetworkError):
-            return self._lost(error)
+            return self._connection_error(error)
         return error
 
-    def _lost(self, cause: CopilotError | None) -> IncompleteStream:
+    def _connection_error(self, cause: CopilotError | None) -> IncompleteStream:
         return IncompleteStream(
             f"The connection to the agent {self._agent!r} broke off before the run ended.",
             hint=cause.hint if cause is not None else "Its server ended the stream too early.",
         )
 
 
-class _Held:
-    """An exchange whose answer is waited for, even by who is told to stop meanwhile.
+class _PendingExchange:
+    """An exchange whose response is awaited even if the caller is cancelled meanwhile.
 
-    The server may have begun a run, and only its answer says which one is to be cancelled.
+    The server may have started a run, and only the response has the id to cancel it by.
     """
 
-    def __init__(self, exchange: Exchange, note: Callable[[Reply], None]) -> None:
+    def __init__(self, exchange: Exchange, on_reply: Callable[[Reply], None]) -> None:
         self._exchange = exchange
-        self._note = note
+        self._on_reply = on_reply
 
     async def __aenter__(self) -> Reply:
         opening = asyncio.ensure_future(self._exchange.__aenter__())
@@ -162,22 +170,21 @@ class _Held:
             reply = await asyncio.shield(opening)
         except asyncio.CancelledError:
             with suppress(CopilotError, TimeoutError):
-                async with asyncio.timeout(_PATIENCE):
-                    self._note(await opening)
+                async with asyncio.timeout(_RESPONSE_TIMEOUT):
+                    self._on_reply(await opening)
             await self._exchange.__aexit__(None, None, None)
             raise
-        self._note(reply)
+        self._on_reply(reply)
         return reply
 
     async def __aexit__(self, *_: object) -> None:
         await self._exchange.__aexit__(None, None, None)
 
 
-def _reason(body: bytes) -> str:
+def _parse_reason(body: bytes) -> str:
     try:
-        said = loads(body)
+        fields = as_object(loads(body))
     except ValueError:
         return body.decode(errors="replace").strip()
-    fields = as_object(said)
     detail = fields.get("detail", fields.get("message"))
     return detail if isinstance(detail, str) else body.decode(errors="replace")

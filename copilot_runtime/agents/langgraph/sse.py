@@ -1,25 +1,25 @@
-"""Cuts a LangGraph server's stream into its events, with the ids by which it can be taken up."""
+"""Parses the event stream of a LangGraph server, with the ids by which it can be resumed."""
 
 from typing import NamedTuple
 
 from copilot_runtime.errors import NetworkError
 
 _LIMIT = 32 * 1024 * 1024
-"""The largest event, in bytes, that is waited for: a whole state may be long."""
+"""The largest event, in bytes: it may contain a whole state."""
 
 
 class Frame(NamedTuple):
-    """One event; `id` is None where the server does not keep its streams."""
+    """One event; `id` is None if the stream cannot be resumed."""
 
     name: str
     data: bytes
     id: str | None
 
 
-class NamedFrames:
-    """Feed it blocks of bytes, cut anywhere; it returns the events that are complete.
+class FrameParser:
+    """Takes blocks of bytes, cut anywhere, and returns the complete events.
 
-    An event without its empty line never counts: its id may be missing, and then it comes again.
+    An event without its empty line is dropped: its id may be missing, and then it comes again.
     """
 
     def __init__(self) -> None:
@@ -39,10 +39,10 @@ class NamedFrames:
         whole = text.replace(b"\r\n", b"\n")
         *events, rest = whole.split(b"\n\n")
         self._rest, self._size = [rest], len(rest)
-        return [frame for event in events if (frame := _frame(event)) is not None]
+        return [frame for event in events if (frame := _parse_frame(event)) is not None]
 
 
-def _frame(event: bytes) -> Frame | None:
+def _parse_frame(event: bytes) -> Frame | None:
     name, id = "", None
     data: list[bytes] = []
     for line in event.split(b"\n"):

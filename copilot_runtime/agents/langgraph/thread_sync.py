@@ -1,23 +1,64 @@
-"""What a client's conversation means for the thread on the server.
+"""Compares the client's conversation with the thread of the graph, and plans the run from it.
 
-The thread keeps its messages, so only what is new is sent. Somebody who edits a message, or asks
-for another answer, goes back to before that message. What the client does not show stays: it may
-never have been shown it, and nobody could bring it back.
+The thread has its own messages, so only new ones are sent. A person who edits a message, or asks
+for another answer, goes back to the state before that message. Messages that the client does not
+show stay in the thread: it may never have shown them, and nobody could restore them.
 """
 
-from collections.abc import Sequence
+from collections.abc import AsyncGenerator, Sequence
+from contextlib import aclosing
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
+from copilot_runtime.agents.langgraph.interrupts import build_resume
 from copilot_runtime.agents.langgraph.messages import (
-    calls_of,
-    interrupted,
-    is_interrupted,
-    kind_of,
-    text_of,
+    build_placeholder_result,
+    extract_text,
+    is_placeholder,
+    list_message_ids,
+    normalize_messages,
+    parse_tool_calls,
+    read_kind,
 )
+from copilot_runtime.agents.langgraph.request import Assistant, build_input
+from copilot_runtime.events import Interrupt
+from copilot_runtime.interfaces import DEFAULT_AGENT, AgentInput, RunInput
 from copilot_runtime.jsontext import dumps
 from copilot_runtime.jsonvalue import JsonObject
+
+
+@dataclass(frozen=True, slots=True)
+class GraphThread:
+    """A thread of a graph when a run begins: its state, and the interrupts that are open."""
+
+    id: str
+    assistant: Assistant
+    values: JsonObject
+    pending: Sequence[Interrupt]
+
+
+class ThreadBackend(Protocol):
+    """Where the threads of a graph are: on a server, or in a checkpointer of this process."""
+
+    def history(self, thread: GraphThread, /) -> AsyncGenerator[tuple[JsonObject, Any], None]:
+        """Yield the earlier states of a thread and their checkpoints, the last one first."""
+        ...
+
+    async def is_busy(self, thread: GraphThread, /) -> bool:
+        """Say whether a run is under way in a thread."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """How to run a graph: with an input, from a checkpoint or from the last one; or with `resume`.
+
+    `resume` is the value of `Command(resume=…)`, and counts if there is no `input`.
+    """
+
+    input: JsonObject | None = None
+    checkpoint: Any = None
+    resume: Any = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,55 +69,90 @@ class Sync:
     back_to: str | None = None
 
 
-def edited(client: Sequence[JsonObject], thread: Sequence[JsonObject]) -> Sync | None:
-    """Return how to go back to the client's last question, if it has changed it.
+async def plan_run(
+    run: RunInput, thread: GraphThread, client: Sequence[JsonObject], backend: ThreadBackend
+) -> Plan | None:
+    """Return how to run the graph, or None while an interrupt waits for its answer.
 
-    Other differences are the graph's: a node may rewrite what somebody has asked.
+    `client` are the messages on the page. Raises `Misuse` for an answer to no interrupt.
     """
-    questions = [at for at, message in enumerate(client) if kind_of(message) == "human"]
+    messages = normalize_messages(thread.values.get("messages"))
+    if run.resume:
+        return Plan(resume=build_resume(run.resume, thread.pending))
+    sync = find_edit(client, messages)
+    if sync is None:
+        if thread.pending:
+            return None
+        sync = diff_messages(client, messages)
+        if sync.back_to is None:
+            results = find_missing_results(messages, sync.messages)
+            if results and not await backend.is_busy(thread):
+                sync = Sync([*results, *sync.messages])
+    if sync.back_to is None:
+        page = run.agents.get(run.agent or DEFAULT_AGENT, AgentInput())
+        input = build_input(run, thread.assistant, page.state, sync.messages, thread.values)
+        return Plan(input)
+    # the state on the page is younger than that message
+    input = build_input(run, thread.assistant, {}, sync.messages, {})
+    async with aclosing(backend.history(thread)) as states:
+        async for values, checkpoint in states:
+            if sync.back_to not in list_message_ids(normalize_messages(values.get("messages"))):
+                return Plan(input, checkpoint)
+    return Plan(input)
+
+
+def find_edit(client: Sequence[JsonObject], thread: Sequence[JsonObject]) -> Sync | None:
+    """Return how to go back to the client's last question, if its text differs in the thread.
+
+    Other differences come from the graph: a node may rewrite a message.
+    """
+    questions = [at for at, message in enumerate(client) if read_kind(message) == "human"]
     if not questions:
         return None
     last = client[questions[-1]]
-    known = _Known(thread, client)
-    if any(known.news(message) is not None for message in client[questions[-1] + 1 :]):
+    index = _ThreadIndex(thread, client)
+    if any(index.diff(message) is not None for message in client[questions[-1] + 1 :]):
         return None  # it goes on from there
     for message in thread:
-        if message["id"] == last["id"] and _said(message) != _said(last):
+        if message["id"] == last["id"] and _canonical(message) != _canonical(last):
             return Sync([last], back_to=last["id"])
     return None
 
 
-def synced(client: Sequence[JsonObject], thread: Sequence[JsonObject]) -> Sync:
-    """Return what to send, so that the thread holds all that the client shows."""
-    asked_again = _asked_again(client, thread)
-    if asked_again is not None:
-        return Sync([asked_again], back_to=asked_again["id"])
-    known = _Known(thread, client)
-    new = [news for message in client if (news := known.news(message)) is not None]
-    return Sync(new)
+def diff_messages(client: Sequence[JsonObject], thread: Sequence[JsonObject]) -> Sync:
+    """Return what to send, so that the thread has all messages that the client shows."""
+    repeat = _find_repeat(client, thread)
+    if repeat is not None:
+        return Sync([repeat], back_to=repeat["id"])
+    index = _ThreadIndex(thread, client)
+    return Sync([new for message in client if (new := index.diff(message)) is not None])
 
 
-def left_open(thread: Sequence[JsonObject], new: Sequence[JsonObject]) -> list[JsonObject]:
-    """Return results for the calls at the thread's end that get none: a model refuses such calls.
+def find_missing_results(
+    thread: Sequence[JsonObject], new: Sequence[JsonObject]
+) -> list[JsonObject]:
+    """Return placeholders for the results that are missing at the thread's end.
 
-    A run that was stopped, or failed, leaves them behind. The page may still replace them.
+    A run that was stopped, or failed, leaves calls without results, and models refuse these. The
+    page may still replace the placeholders.
     """
-    known = {message.get("tool_call_id") or message["id"] for message in (*thread, *new)}
-    last = next((said for said in reversed(thread) if kind_of(said) != "tool"), None)
-    if last is None or not new or any(one["id"] == last["id"] for one in new):
+    ids = {message.get("tool_call_id") or message["id"] for message in (*thread, *new)}
+    last = next((message for message in reversed(thread) if read_kind(message) != "tool"), None)
+    if last is None or not new or any(message["id"] == last["id"] for message in new):
         return []
-    return [interrupted(call) for call in calls_of(last) if call["id"] not in known]
+    calls = parse_tool_calls(last)
+    return [build_placeholder_result(call) for call in calls if call["id"] not in ids]
 
 
-def without_instructions(client: Sequence[JsonObject]) -> Sequence[JsonObject]:
-    """Leave out what CopilotKit tells a model without an agent, as its own runtime does."""
-    return client[1:] if client and kind_of(client[0]) == "system" else client
+def drop_instructions(client: Sequence[JsonObject]) -> Sequence[JsonObject]:
+    """Return messages without CopilotKit's instructions for a model that has no agent, as Node."""
+    return client[1:] if client and read_kind(client[0]) == "system" else client
 
 
-def _asked_again(client: Sequence[JsonObject], thread: Sequence[JsonObject]) -> JsonObject | None:
+def _find_repeat(client: Sequence[JsonObject], thread: Sequence[JsonObject]) -> JsonObject | None:
     """Return the question the client ends with, if the thread has an answer to it."""
     last = client[-1] if client else None
-    if last is None or kind_of(last) != "human":
+    if last is None or read_kind(last) != "human":
         return None
     for at, message in enumerate(thread):
         if message["id"] == last["id"]:
@@ -84,55 +160,56 @@ def _asked_again(client: Sequence[JsonObject], thread: Sequence[JsonObject]) -> 
     return None
 
 
-class _Known:
-    """What the thread has of a client's message, under whatever id."""
+class _ThreadIndex:
+    """Finds what the thread has of a client's message, under whatever id."""
 
     def __init__(self, thread: Sequence[JsonObject], client: Sequence[JsonObject]) -> None:
         self._ids = {message["id"] for message in thread}
-        self._calls = {call["id"] for message in thread for call in calls_of(message)}
+        self._calls = {call["id"] for message in thread for call in parse_tool_calls(message)}
         self._texts = {
-            text_of(message.get("content"))
+            extract_text(message.get("content"))
             for message in thread
-            if kind_of(message) == "ai" and not calls_of(message)
+            if read_kind(message) == "ai" and not parse_tool_calls(message)
         }
         self._results = {
-            message.get("tool_call_id"): message for message in thread if kind_of(message) == "tool"
+            message.get("tool_call_id"): message
+            for message in thread
+            if read_kind(message) == "tool"
         }
-        self._answered = {message.get("tool_call_id") for message in client}
+        self._client_results = {message.get("tool_call_id") for message in client}
 
-    def news(self, message: JsonObject) -> JsonObject | None:
-        """Return what the thread lacks of a message."""
-        match kind_of(message):
+    def diff(self, message: JsonObject) -> JsonObject | None:
+        """Return the part of a message that the thread lacks."""
+        match read_kind(message):
             case "tool":
-                known = self._results.get(message["tool_call_id"])
-                if known is None:
+                result = self._results.get(message["tool_call_id"])
+                if result is None:
                     return message
-                if is_interrupted(known):
-                    return {**message, "id": known["id"]}
+                if is_placeholder(result):
+                    return {**message, "id": result["id"]}
                 return None
             case "ai" if message["id"] not in self._ids:
-                return self._new_answer(message)
+                return self._diff_answer(message)
             case _:
                 return None if message["id"] in self._ids else message
 
-    def _new_answer(self, message: JsonObject) -> JsonObject | None:
+    def _diff_answer(self, message: JsonObject) -> JsonObject | None:
         """Return an answer with those of its calls that have a result: the others broke off."""
-        calls = [call for call in calls_of(message) if call["id"] not in self._calls]
-        if not calls and calls_of(message):
+        calls = [call for call in parse_tool_calls(message) if call["id"] not in self._calls]
+        if not calls and parse_tool_calls(message):
             return None
-        calls = [call for call in calls if call["id"] in self._answered]
-        # what was emitted by hand is there under an id of its own
-        is_known = not message["content"] or message["content"] in self._texts
-        return None if is_known and not calls else {**message, "tool_calls": calls}
+        calls = [call for call in calls if call["id"] in self._client_results]
+        # a text that a node emitted is in the thread under another id
+        has_text = not message["content"] or message["content"] in self._texts
+        return None if has_text and not calls else {**message, "tool_calls": calls}
 
 
-def _said(message: JsonObject) -> Any:
+def _canonical(message: JsonObject) -> Any:
     content = message.get("content")
-    return content if isinstance(content, str) else dumps(_sorted(content))
+    return content if isinstance(content, str) else dumps(_sort_keys(content))
 
 
-def _sorted(value: Any) -> Any:
-    """Return a value of which equal ones are written alike."""
+def _sort_keys(value: Any) -> Any:
     if isinstance(value, dict):
-        return {key: _sorted(value[key]) for key in sorted(value)}
-    return [_sorted(item) for item in value] if isinstance(value, list) else value
+        return {key: _sort_keys(value[key]) for key in sorted(value)}
+    return [_sort_keys(item) for item in value] if isinstance(value, list) else value

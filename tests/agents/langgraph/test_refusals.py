@@ -161,7 +161,7 @@ async def test_a_graph_is_looked_for_once_and_after_a_failure_again(provider: Pr
 async def test_a_graph_that_has_changed_meanwhile_is_taken_as_it_is_now(
     provider: Provider, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("copilot_runtime.agents.langgraph.agent._FRESH", -1.0)
+    monkeypatch.setattr("copilot_runtime.agents.langgraph.agent._ASSISTANT_TTL", -1.0)
     old, new = ([whole({"output_schema": {"properties": {key: {}}}})] for key in ("old", "new"))
     told = telling(METADATA, frame("values", {"old": 1, "new": 2}, 2), LAST)
     provider.answer(*[ASSISTANTS, old, NO_THREAD, told], *[ASSISTANTS, new, NO_THREAD, told])

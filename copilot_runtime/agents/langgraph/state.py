@@ -1,0 +1,90 @@
+"""The state of a graph as the page shows it, with what a call being written will change in it."""
+
+from collections.abc import Collection, Mapping
+from typing import Any
+
+from copilot_runtime.agents.langgraph.request import filter_state
+from copilot_runtime.agents.prediction import Prediction
+from copilot_runtime.events import (
+    ActionExecutionArgs,
+    ActionExecutionEnd,
+    ActionExecutionStart,
+    AgentState,
+    Event,
+)
+from copilot_runtime.interfaces import RunInput
+from copilot_runtime.jsonvalue import JsonObject
+
+
+class StateTracker:
+    """Follows the state of the graph behind the agent `name` during one run.
+
+    `values` is the state before the run; of it and of later ones, the page sees `keys`, or all.
+    """
+
+    def __init__(
+        self, run: RunInput, name: str, values: Mapping[str, Any], keys: Collection[str] | None
+    ) -> None:
+        self._run = run
+        self._name = name
+        self._keys = keys
+        self._state = filter_state(values, keys)
+        self._snapshot: AgentState | None = None
+        self._prediction = Prediction()
+        self._changes: dict[str, tuple[Any, Any]] = {}  # key → value before, value to come
+
+    def expect(self, rules: Any) -> None:
+        """Take the rules by which arguments of calls become keys of the state."""
+        self._prediction.expect(rules)
+
+    def update(self, values: Mapping[str, Any], *, nested: bool) -> list[Event]:
+        """Take a state of the graph, or, nested, of a subgraph, which shares some of its keys."""
+        state = filter_state(values, self._keys)
+        self._state = {**self._state, **state} if nested else state
+        for key, (before, _) in [*self._changes.items()]:
+            if self._state.get(key) != before:  # the graph has written it
+                del self._changes[key]
+        return self._emit()
+
+    def merge(self, values: Mapping[str, Any]) -> list[Event]:
+        """Take values that a node emits for the page, whatever the graph puts out."""
+        self._state = {**self._state, **filter_state(values)}
+        return self._emit()
+
+    def predict(self, event: Event) -> list[Event]:
+        """Return the state that follows from an event of a call."""
+        match event:
+            case ActionExecutionStart(call_id=id, name=name):
+                self._prediction.begin(id, name)
+                return []
+            case ActionExecutionArgs(call_id=id, delta=delta):
+                changes = self._prediction.grow(id, delta)
+            case ActionExecutionEnd(call_id=id):
+                changes = self._prediction.end(id)
+            case _:
+                return []
+        if not changes:
+            return []
+        for key, value in changes.items():
+            before, _ = self._changes.get(key, (self._state.get(key), None))
+            self._changes[key] = before, value
+        return self._emit()
+
+    def finish(self) -> list[Event]:
+        """Return the last state, without predictions that did not come true."""
+        self._changes.clear()
+        return self._emit()
+
+    def _emit(self) -> list[Event]:
+        """Return the state, unless it equals the last one that was emitted."""
+        changes: JsonObject = {key: value for key, (_, value) in self._changes.items()}
+        snapshot = AgentState(
+            agent=self._name,
+            state={**self._state, **changes},
+            thread_id=self._run.thread_id,
+            run_id=self._run.run_id,
+        )
+        if snapshot == self._snapshot or (self._snapshot is None and not snapshot.state):
+            return []
+        self._snapshot = snapshot
+        return [snapshot]

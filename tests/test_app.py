@@ -116,7 +116,7 @@ async def test_threads_are_forgotten_later_when_their_store_fails_once() -> None
     store = Grumpy()
     settings = Settings(threads="memory", thread_retention=0.01)
     app = CopilotRuntime(ScriptedAdapter(), threads=store, settings=settings).app("/copilotkit")
-    async with app.router.lifespan_context(app), asyncio.timeout(20):
+    async with app.router.lifespan_context(app):
         await store.again.wait()
 
     assert len(store.asked) >= 2

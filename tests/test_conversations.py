@@ -36,8 +36,7 @@ def conversations(*turns: Any, gate: Gate | None = None, **more: Any) -> Convers
 
 
 async def last_of(found: Conversations, key: str) -> Any:
-    async with asyncio.timeout(10):
-        return [event async for batch in found.follow(key) for event in batch.events][-1]
+    return [event async for batch in found.follow(key) for event in batch.events][-1]
 
 
 async def test_a_thread_has_the_runs_of_its_owner_only() -> None:
@@ -196,8 +195,7 @@ async def test_the_log_of_an_answer_that_its_thread_has_is_soon_forgotten(
     store, bus = MemoryThreads(), Noticed()
     found = Conversations(Runtime(Says(), {}, RecordedBus(bus, store)), store)
     await found.start(kept())
-    async with asyncio.timeout(10):
-        await dropped.wait()
+    await dropped.wait()
     [run], log = await found.history(MINE)
     await found.aclose()
 

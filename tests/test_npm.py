@@ -63,7 +63,7 @@ def test_those_who_want_it_at_the_same_time_wait_for_the_one_who_makes_it(tmp_pa
             both.wait(timeout=0.3)
 
     def want() -> None:
-        together.wait(timeout=20)
+        together.wait()
         once(made, [source], make)
 
     with ThreadPoolExecutor(2) as pool:

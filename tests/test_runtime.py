@@ -52,7 +52,7 @@ async def test_events_can_be_read_before_the_run_has_ended() -> None:
     gate = Gate()
     runtime = Runtime(DirectAgent(ScriptedAdapter(say("Hello"), gate=gate)), {}, MemoryBus())
     await runtime.start(run_input())
-    async with asyncio.timeout(10), aclosing(runtime.follow("r")) as reader:
+    async with aclosing(runtime.follow("r")) as reader:
         first = await anext(reader)
         gate.release()
         second = await anext(reader)

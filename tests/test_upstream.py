@@ -38,7 +38,7 @@ async def provider(anyio_backend: str) -> AsyncGenerator[Provider, None]:
 
 @pytest.fixture
 async def upstream(anyio_backend: str) -> AsyncGenerator[Upstream, None]:
-    upstream = Upstream("Acme", connect_timeout=2.0, idle_timeout=2.0)
+    upstream = Upstream("Acme")
     yield upstream
     await upstream.aclose()
 
@@ -125,13 +125,13 @@ async def test_nothing_is_tried_again_once_the_answer_has_begun(
 
 
 async def test_a_pooled_connection_the_server_closed_costs_no_pause(
-    provider: Provider, upstream: Upstream
+    provider: Provider, upstream: Upstream, monkeypatch: pytest.MonkeyPatch
 ):
+    monkeypatch.delattr("copilot_runtime.http.client.backoff")
     provider.answer(OK, [CLOSE], OK)
     await upstream.request_json("POST", provider.url, {})
 
-    async with asyncio.timeout(0.3):  # less than the shortest pause before a retry
-        assert (await upstream.request_json("POST", provider.url, {})).status == 200
+    assert (await upstream.request_json("POST", provider.url, {})).status == 200
 
     assert (len(provider.requests), provider.connections) == (3, 2)
 
@@ -142,8 +142,7 @@ async def test_an_answer_left_early_closes_its_connection_at_once(
     provider.answer([HEAD, piece(b"one"), HANG])
     async with upstream.post(provider.url, b"{}", {}) as reply:
         await anext(reply)
-    async with asyncio.timeout(0.2):
-        await provider.until_open(0)
+    await provider.until_open(0)
 
 
 async def test_closing_ends_what_is_open_and_the_next_request_opens_again(

@@ -230,7 +230,7 @@ async def test_a_sync_action_runs_in_a_thread_with_the_context_of_the_call() -> 
 
 
 async def test_slow_sync_actions_run_side_by_side() -> None:
-    together = threading.Barrier(40, timeout=20)
+    together = threading.Barrier(40)
 
     def meet() -> int:
         return together.wait()
@@ -282,7 +282,7 @@ async def test_a_sync_action_is_refused_when_all_threads_are_taken(
     await asyncio.to_thread(ended.wait)
 
     assert "sync calls are running already" in message_of(outcome)
-    assert await asyncio.to_thread(places.acquire, timeout=5)
+    assert await asyncio.to_thread(places.acquire)
 
 
 async def test_an_action_that_refuses_to_end_does_not_hold_up_the_answer() -> None:

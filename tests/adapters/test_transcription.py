@@ -1,6 +1,5 @@
 """Speech by OpenAI's API: the form that is sent, and what each answer means."""
 
-import asyncio
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -33,8 +32,7 @@ async def transcriber_of(
     options = {"api_key": "sk-0123456789", "max_retries": 0, **options}
     transcriber = OpenAITranscriber(base_url=f"{provider.url}/v1/", **options)
     try:
-        async with asyncio.timeout(10):
-            yield transcriber
+        yield transcriber
     finally:
         await transcriber.aclose()
 
@@ -176,7 +174,7 @@ async def test_a_provider_that_hangs_up_is_a_matter_of_the_network(provider: Pro
 
 async def test_a_provider_that_says_nothing_is_left(provider: Provider):
     with pytest.raises(RunStalled):
-        await heard(provider, HANG, idle_timeout=0.05, connect_timeout=0.05)
+        await heard(provider, HANG, idle_timeout=0.05, connect_timeout=2)
 
 
 async def test_a_busy_provider_is_asked_again(provider: Provider):

@@ -313,8 +313,7 @@ async def test_a_stopped_agent_stops_its_model() -> None:
     async with browsing(agents=agents) as browser, browser.running(agent="it") as answer:
         await answer.until("TEXT_MESSAGE_CONTENT")
         await browser.stop()
-        async with asyncio.timeout(10):
-            await model.left.wait()
+        await model.left.wait()
 
 
 async def test_whoever_leaves_early_waits_until_the_agent_has_stopped() -> None:

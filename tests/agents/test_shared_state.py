@@ -1,6 +1,5 @@
 """The state an application shares: what the model is told of it, and how it changes it."""
 
-import asyncio
 from collections.abc import Mapping
 from typing import Any
 
@@ -24,8 +23,7 @@ async def said(
 ) -> list[Event]:
     agent = DirectAgent(adapter, shared_state=shared_state)
     agents = {more.get("agent") or "default": AgentInput(state=state)}
-    async with asyncio.timeout(10):
-        return [event async for event in agent.run(run_input(agents=agents, **more))]
+    return [event async for event in agent.run(run_input(agents=agents, **more))]
 
 
 async def states(state: Any, *calls: tuple[str, Mapping[str, Any]]) -> tuple[list[Any], list[Any]]:

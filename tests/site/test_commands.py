@@ -90,7 +90,6 @@ async def test_nginx_passes_chats_and_sockets_on(monkeypatch: pytest.MonkeyPatch
     async with (
         serving(CopilotRuntime(adapter=DemoAdapter(pace=0))) as port,
         proxy.nginx(port) as listener,
-        asyncio.timeout(20),
     ):
         reader, writer = await asyncio.open_unix_connection(listener)
         writer.write(

@@ -362,7 +362,7 @@ def test_an_adapter_of_a_package_is_found_by_its_name(
 @pytest.mark.anyio
 async def test_a_subscription_goes_on_after_a_lost_connection(run: Run) -> None:
     names = run(program("reference/graphql"))
-    async with serving(CopilotRuntime(adapter=DemoAdapter(pace=0))) as port, asyncio.timeout(20):
+    async with serving(CopilotRuntime(adapter=DemoAdapter(pace=0))) as port:
         story = await names["main"](f"ws://127.0.0.1:{port}{PATH}")
 
     assert story.startswith("You asked for something long")

@@ -82,8 +82,7 @@ class Exchange:
     ) -> None:
         assert self._task
         self.hang_up()
-        async with asyncio.timeout(10):
-            await self._task
+        await self._task
 
     def hang_up(self) -> None:
         """Close the connection from the client's side."""
@@ -116,8 +115,7 @@ class Exchange:
         return body
 
     async def _next(self) -> Message | None:
-        async with asyncio.timeout(10):
-            return await self._messages.get()
+        return await self._messages.get()
 
     async def _run(self) -> None:
         try:

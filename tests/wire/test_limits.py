@@ -19,7 +19,7 @@ pytestmark = pytest.mark.anyio
 def runtime(
     provider: Upstream, *, on_error: Any = None, idle_timeout: float = 60, **settings: Any
 ) -> CopilotRuntime:
-    adapter = provider.adapter(idle_timeout=idle_timeout, connect_timeout=0.3)
+    adapter = provider.adapter(idle_timeout=idle_timeout, connect_timeout=1)
     return CopilotRuntime(
         adapter=adapter, settings=Settings(threads="memory", **settings), on_error=on_error
     )
@@ -162,7 +162,7 @@ async def test_a_run_too_many_is_asked_to_wait(provider: Upstream) -> None:
 
 async def test_a_silent_model_is_given_up(provider: Upstream) -> None:
     provider.plays([HEAD, text("Hel"), SILENCE])
-    async with client_of(runtime(provider, idle_timeout=0.2)) as client:
+    async with client_of(runtime(provider, idle_timeout=1)) as client:
         response = merge((await client.ask(chat())).payloads())["generateCopilotResponse"]
 
     assert response["status"]["details"]["originalError"]["code"] == "NETWORK_ERROR"
@@ -172,7 +172,7 @@ async def test_a_silent_model_is_given_up(provider: Upstream) -> None:
 
 async def test_a_model_that_never_begins_is_given_up(provider: Upstream) -> None:
     provider.plays([SILENCE])
-    async with client_of(runtime(provider, idle_timeout=0.2)) as client:
+    async with client_of(runtime(provider, idle_timeout=1)) as client:
         response = merge((await client.ask(chat())).payloads())["generateCopilotResponse"]
 
     assert response["status"]["details"]["originalError"]["code"] == "NETWORK_ERROR"
@@ -181,7 +181,7 @@ async def test_a_model_that_never_begins_is_given_up(provider: Upstream) -> None
 
 async def test_a_run_that_takes_too_long_is_given_up(provider: Upstream) -> None:
     provider.plays([HEAD, text("Hel"), SILENCE])
-    async with client_of(runtime(provider, run_timeout=0.3)) as client:
+    async with client_of(runtime(provider, run_timeout=1)) as client:
         response = merge((await client.ask(chat())).payloads())["generateCopilotResponse"]
 
     assert response["status"]["code"] == "Failed"
@@ -212,8 +212,7 @@ async def test_a_reader_that_stalls_does_not_grow_memory(provider: Upstream) -> 
         await exchange.head()
         exchange.reading.clear()
 
-        async with asyncio.timeout(10):
-            await failed.wait()
+        await failed.wait()
         await provider.until(open=0, hung_up=1)
 
     assert [type(error).__name__ for error in errors] == ["LimitExceeded"]

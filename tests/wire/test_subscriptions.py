@@ -43,8 +43,7 @@ class Socket:
         await self.connection.send(json.dumps(message))
 
     async def hear(self) -> Any:
-        async with asyncio.timeout(10):
-            return json.loads(await self.connection.recv())
+        return json.loads(await self.connection.recv())
 
     async def subscribe(self, query: str = QUERY, **variables: Any) -> None:
         payload = {"query": query, "variables": variables}

@@ -214,8 +214,7 @@ async def test_a_suggestion_ends_with_its_reader_and_leaves_nothing() -> None:
             gate.release(2)
             await exchange.until("TEXT_MESSAGE_CONTENT")
             exchange.hang_up()
-            async with asyncio.timeout(10):
-                await model.left.wait()
+            await model.left.wait()
         threads = (await browser.ask("GET", "/threads")).json()["threads"]
         connected = await browser.connect()
 

@@ -146,8 +146,7 @@ async def test_a_slow_reader_holds_up_neither_the_run_nor_others_nor_memory() ->
         await exchange.next()
         tracemalloc.start()
         others = [await browser.run(thread=f"t{number}") for number in range(10)]
-        async with asyncio.timeout(60):
-            await torrent.ended.wait()
+        await torrent.ended.wait()
         kept, _ = tracemalloc.get_traced_memory()
         tracemalloc.stop()
         events = await exchange.rest()
@@ -171,9 +170,8 @@ async def test_a_reader_who_takes_nothing_is_cut_off_and_the_run_goes_on() -> No
     async with browsing(agents={"torrent": torrent}, settings=settings) as browser:
         async with browser.running(agent="torrent") as exchange:
             logger.addHandler(watch)
-            async with asyncio.timeout(60):
-                await cut.wait()
-                await torrent.ended.wait()
+            await cut.wait()
+            await torrent.ended.wait()
             logger.removeHandler(watch)
             with pytest.raises((asyncio.IncompleteReadError, ConnectionError)):
                 await _stalled(exchange.reader)

@@ -1,6 +1,5 @@
 """Tools of MCP servers in runs, as clients of both protocols meet them."""
 
-import asyncio
 import json
 import logging
 from collections.abc import Sequence
@@ -77,7 +76,7 @@ async def test_an_answer_of_ten_megabytes_is_a_failed_action(served: Served) -> 
 
 async def test_stop_in_the_browser_cancels_the_tool_on_the_server(served: Served) -> None:
     served_by = browsing(calling("forever"), mcp_servers=[McpServer(served.url)])
-    async with asyncio.timeout(10), served_by as browser, browser.running() as exchange:
+    async with served_by as browser, browser.running() as exchange:
         await served.began.wait()
         await browser.stop()
         await served.cancelled.wait()

@@ -56,8 +56,7 @@ async def test_over_http_a_given_up_call_is_cancelled_on_the_server(sse: bool, a
         await served.began.wait()
         call.cancel()
 
-        async with asyncio.timeout(10):
-            await served.cancelled.wait()
+        await served.cancelled.wait()
         assert await asked.do("mcpEcho", text="still here") == "echo still here"
         assert served.sessions == 1
         await asked.source.aclose()
@@ -151,7 +150,7 @@ async def test_a_process_killed_between_two_runs_is_started_again(pipes: Pipes) 
 
     task = await connection.ask(work)
     os.kill(int(pids[0]), 9)
-    await asyncio.wait([task], timeout=10)
+    await asyncio.wait([task])
     await connection.ask(work)
 
     assert len({*pids}) == 2
@@ -218,7 +217,7 @@ async def test_a_session_that_is_refused_ends_and_the_next_is_another(served: Se
     served.refuse = 401
     with pytest.raises(NetworkError):
         await connection.ask(echo)
-    await asyncio.wait([sessions[0].task], timeout=10)
+    await asyncio.wait([sessions[0].task])
     served.refuse = 0
     await connection.ask(echo)
 
@@ -237,13 +236,12 @@ async def test_nothing_listens_there(ask: Ask, caplog: pytest.LogCaptureFixture)
 
 
 async def test_silence_ends_a_call_and_progress_does_not(served: Served, ask: Ask) -> None:
-    asked = ask(McpServer(served.url, timeout=1.0))
+    asked = ask(McpServer(served.url, timeout=2.0))
 
     assert await asked.do("slowly", steps=12, pause=0.1) == "done"
-    with pytest.raises(RunStalled, match="said nothing for 1 s"):
+    with pytest.raises(RunStalled, match="said nothing for 2 s"):
         await asked.do("forever")
-    async with asyncio.timeout(10):
-        await served.cancelled.wait()
+    await served.cancelled.wait()
 
 
 async def test_a_session_that_nobody_needs_is_closed(served: Served) -> None:
@@ -251,7 +249,7 @@ async def test_a_session_that_nobody_needs_is_closed(served: Served) -> None:
     async with pool.session(McpServer(served.url), {}) as session:
         await session.tools()
 
-    await asyncio.wait([session.task], timeout=10)
+    await asyncio.wait([session.task])
 
     assert session.task.done()
     assert served.headers[-1]["mcp-session-id"]  # of the DELETE
@@ -287,15 +285,16 @@ async def test_a_process_that_neither_begins_nor_goes_keeps_nobody_waiting_and_i
     pipes: Pipes, tmp_path: Path
 ) -> None:
     pool = Pool()
-    connection = pool.of(pipes("stubborn", connect_timeout=1.0), {})
+    connection = pool.of(pipes("stubborn", connect_timeout=3.0), {})
 
-    async with asyncio.timeout(4):  # killing it takes as long again
-        with pytest.raises(NetworkError, match="no answer within 1 s"):
-            await connection.ask(Session.capabilities)
-    await pool.aclose()  # in the middle of that
+    with pytest.raises(NetworkError, match="no answer within 3 s"):
+        await connection.ask(Session.capabilities)
+    pid = int((tmp_path / "calls").read_text())
+    os.kill(pid, 0)  # it is still there: killing it takes a while, for which nobody waited
+    await pool.aclose()
 
     with pytest.raises(ProcessLookupError):
-        os.kill(int((tmp_path / "calls").read_text()), 0)
+        os.kill(pid, 0)
 
 
 async def test_closing_does_not_wait_for_a_server_that_does_not_answer(pipes: Pipes) -> None:
@@ -303,10 +302,9 @@ async def test_closing_does_not_wait_for_a_server_that_does_not_answer(pipes: Pi
     asking = asyncio.create_task(pool.of(pipes("silent"), {}).ask(Session.capabilities))
     await asyncio.sleep(0)
 
-    async with asyncio.timeout(10):
-        await pool.aclose()
-        with pytest.raises(NetworkError, match="given up"):
-            await asking
+    await pool.aclose()
+    with pytest.raises(NetworkError, match="given up"):
+        await asking
 
 
 async def test_what_was_closed_can_be_used_again(served: Served, ask: Ask) -> None:
@@ -321,9 +319,8 @@ async def test_a_new_tool_is_there_as_soon_as_the_server_tells(served: Served, a
     asked = ask(McpServer(served.url))
     await asked.do("learn", name="juggle")
 
-    async with asyncio.timeout(10):
-        while "juggle" not in await asked.actions():
-            pass
+    while "juggle" not in await asked.actions():
+        pass
     assert await asked.do("juggle") == "I am juggle"
 
 

@@ -167,8 +167,7 @@ async def test_an_agent_is_stopped_there_when_nobody_listens(
     async with aclosing(agent.run(wait)) as events:
         await anext(events)
 
-    async with asyncio.timeout(5):
-        await crew.left.wait()
+    await crew.left.wait()
 
 
 async def test_it_tells_the_state_of_a_thread(endpoint: RemoteEndpoint) -> None:

@@ -1,6 +1,5 @@
 """Our agents, asked by another runtime over AG-UI: it keeps the threads, we keep nothing."""
 
-import asyncio
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from typing import Any
@@ -68,7 +67,6 @@ async def test_a_conversation_goes_on_in_its_thread() -> None:
 async def test_whoever_stops_the_one_stops_the_other() -> None:
     slow = Slow()
     async with (
-        asyncio.timeout(20),
         in_front_of("slow", agents={"slow": slow}) as browser,
         browser.running(agent="slow") as exchange,
     ):

@@ -153,24 +153,24 @@ def test_every_adapter_has_a_page_that_names_it() -> None:
     ],
 )
 def test_an_action_runs_and_its_error_is_a_result(run: Run, call: str, result: str) -> None:
-    assert result in result_of(ask(run(program("learn/actions")), f"call {call}"))
+    assert result in result_of(ask(run(program("learn/actions", 1)), f"call {call}"))
 
 
 def test_wrong_arguments_are_a_result_that_says_what_is_wrong(run: Run) -> None:
     result = json.loads(
-        result_of(ask(run(program("learn/actions")), 'call get_weather {"unit": "kelvin"}'))
+        result_of(ask(run(program("learn/actions", 1)), 'call get_weather {"unit": "kelvin"}'))
     )
     assert result["error"]["code"] == "INVALID_ARGUMENTS"
     assert "unit" in result["error"]["message"]
 
 
 def test_the_result_of_a_direct_action_is_the_answer(run: Run) -> None:
-    response = ask(run(program("learn/actions")), "call opening_hours {}")
+    response = ask(run(program("learn/actions", 1)), "call opening_hours {}")
     assert response["messages"][-1]["content"] == ["Monday to Friday, 9 to 17."]
 
 
 def test_an_action_is_offered_to_administrators_only(run: Run) -> None:
-    names = run(program("learn/actions", 1))
+    names = run(program("learn/actions", 2))
     wish = "call reset_everything {}"
     assert text_of(ask(names, wish)) == f"You said: {wish}"
     assert result_of(ask(names, wish, {"x-role": "admin"})) == "Everything is as new."

@@ -42,10 +42,10 @@ COLUMNS = (
 def settings_table() -> str:
     """Return every setting as a table in Markdown."""
     rows = [
-        f"| `{row.name}` | {_default(row.default)} | {row.description} |"
+        f"| `{row.name}` | {_values(row.type)} | {_default(row.default)} | {row.description} |"
         for row in Settings.describe()
     ]
-    return _lines(["| setting | default | meaning |", "|---|---|---|", *rows])
+    return _lines(["| setting | values | default | meaning |", "|---|---|---|---|", *rows])
 
 
 def example_settings() -> str:
@@ -196,6 +196,10 @@ def _example() -> Iterator[str]:
             yield f"{section}:"
         yield f"{indent}# {row.description}"
         yield f"{indent}{key}: {_yaml(row.default)}  # {row.type}, {row.variable}"
+
+
+def _values(kind: str) -> str:
+    return kind.replace("|", "\\|")
 
 
 def _default(value: Any) -> str:

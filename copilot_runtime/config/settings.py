@@ -82,18 +82,18 @@ class Settings(Section):
     )
 
     cors_origins: Words = Field(
-        default=("*",), description="Origins of browsers that may call; * echoes whichever asks."
+        default=("*",), description="Origins of pages that may call; * allows every origin."
     )
     cors_credentials: bool = Field(
         default=True, description="Whether those browsers may send cookies."
     )
     forward_headers: Words = Field(
         default=("authorization", "x-*"),
-        description="Request headers given on to actions and agents: names, or x-*. Never cookies.",
+        description="Headers that reach actions and agents: names or patterns. Never cookies.",
     )
     deny_headers: Words = Field(
         default=NOT_FORWARDED,
-        description="Request headers not given on, even if forward_headers has them.",
+        description="Headers that are never forwarded, even if forward_headers has them.",
     )
     introspection: bool = Field(
         default=True, description="Whether GraphQL clients may ask for the schema."
@@ -108,14 +108,15 @@ class Settings(Section):
     )
 
     action_timeout: Seconds = Field(
-        default=60, description="Seconds a server action may take, unless it says otherwise."
+        default=60,
+        description="Seconds an action on the server may take, if it has no timeout itself.",
     )
     run_timeout: Seconds = Field(default=600, description="Seconds a whole run may take.")
     write_timeout: Seconds = Field(
-        default=60, description="Seconds a client may take nothing before it is cut off."
+        default=60, description="Seconds a client may read nothing before it is disconnected."
     )
     stop_timeout: Seconds = Field(
-        default=5, description="Seconds that answers get to end when the server is told to stop."
+        default=5, description="Seconds that running answers have to end when the server stops."
     )
     max_events_per_run: Count = Field(
         default=200_000, description="Most events in the log of one run."
@@ -137,31 +138,31 @@ class Settings(Section):
     threads: str = Field(
         default="sqlite:.copilot/threads.db",
         pattern=r"^[a-z][a-z0-9+_-]*(:|$)",
-        description="Where threads are kept: sqlite:PATH, postgresql://..., or memory.",
+        description="Where threads are stored: sqlite:PATH, postgresql://..., or memory.",
         repr=False,  # it may hold a password
     )
     when_busy: Literal["refuse", "supersede", "queue"] = Field(
         default="refuse",
-        description="What becomes of a question in a thread that is still being answered.",
+        description="What happens to a question in a thread that is still being answered.",
     )
     thread_names: bool = Field(
-        default=False, description="Whether the model names threads, with a request of its own."
+        default=False, description="Whether the model names threads, with an additional request."
     )
     thread_retention: float = Field(
         default=0,
         ge=0,
         allow_inf_nan=False,
-        description="Seconds after which a thread nobody touched is forgotten; 0 for never.",
+        description="Seconds after which an unused thread is deleted; 0 for never.",
     )
     keep_alive: float = Field(
         default=15,
         ge=0,
         allow_inf_nan=False,
-        description="Seconds of silence after which AG-UI streams get a comment; 0 for never.",
+        description="Seconds of silence after which AG-UI streams send a comment; 0 for never.",
     )
     reasoning_events: bool = Field(
         default=True,
-        description="Whether AG-UI clients get thoughts. React 1.51.3 and 1.51.4 fail at them.",
+        description="Whether AG-UI clients get reasoning. React 1.51.3 and 1.51.4 fail at it.",
     )
     subagent_events: bool = Field(
         default=False,
@@ -169,7 +170,7 @@ class Settings(Section):
     )
     interrupt_events: Literal["outcome", "custom", "both"] = Field(
         default="outcome",
-        description="How AG-UI clients learn of an interrupt; those before 1.70 know only custom.",
+        description="Form of interrupts for AG-UI clients; before 1.70 they support only custom.",
     )
     shared_state: bool = Field(
         default=True,
@@ -178,7 +179,7 @@ class Settings(Section):
 
     hand_over: Literal["v1", "always", "never"] = Field(
         default="v1",
-        description="Whose chats may call agents as tools: those of CopilotKit v1, all, or none.",
+        description="In which chats agents are tools: those of CopilotKit v1, all, or none.",
     )
 
     cloud_base_url: str | None = Field(

@@ -17,7 +17,7 @@ from starlette.routing import BaseRoute, Route, WebSocketRoute
 from starlette.websockets import WebSocket
 
 from copilot_runtime.actions.functions import as_actions
-from copilot_runtime.actions.mcp.source import Allowed, McpActions, McpServer, NamedServers
+from copilot_runtime.actions.mcp.source import AllowRule, McpActions, McpAllowlist, McpServer
 from copilot_runtime.actions.sources import Actions, Source
 from copilot_runtime.agents.coerce import AgentsLike, coerce_agents
 from copilot_runtime.agents.direct import DirectAgent
@@ -37,10 +37,10 @@ from copilot_runtime.asgi import (
     with_and_without_slash,
 )
 from copilot_runtime.bus.memory import MemoryBus
-from copilot_runtime.config.settings import Settings, load_settings, transcribes
+from copilot_runtime.config.settings import Settings, has_transcription, load_settings
 from copilot_runtime.errors import CopilotError
 from copilot_runtime.event_order.verify import verify_events
-from copilot_runtime.gc_tuning import tuned_collector
+from copilot_runtime.gc_tuning import tune_while_serving
 from copilot_runtime.hooks import (
     AfterRequest,
     BeforeRequest,
@@ -100,7 +100,7 @@ class CopilotRuntime:
         agents: AgentsLike | None = None,
         remote_endpoints: Sequence[str | RemoteEndpoint] = (),
         mcp_servers: Sequence[McpServer] = (),
-        mcp_allowed: Allowed = (),
+        mcp_allowed: AllowRule = (),
         authenticate: Authenticate | None = None,
         threads: ThreadStore | None = None,
         transcriber: "Transcriber | None" = None,
@@ -193,7 +193,7 @@ class CopilotRuntime:
         if path:
             routes.append(Route("/health", health))
         routes.append(Route(f"{path}/{{rest:path}}", router))
-        lifespan = combine_lifespans(tuned_collector, self._lifespan)
+        lifespan = combine_lifespans(tune_while_serving, self._lifespan)
         return App(path, router, routes=routes, lifespan=lifespan)
 
     def mount(self, app: "FastAPI", path: str, *, dependencies: Sequence[Any] = ()) -> None:
@@ -343,12 +343,12 @@ def _sources(actions: Source) -> list[Source]:
 
 
 def _named_servers(
-    servers: Sequence[McpServer], allowed: Allowed, settings: Settings
-) -> NamedServers:
+    servers: Sequence[McpServer], allowed: AllowRule, settings: Settings
+) -> McpAllowlist:
     listed = [McpServer(url) for url in settings.mcp.servers]
     if not callable(allowed) and not isinstance(allowed, str):
         allowed = [*allowed, *settings.mcp.allowed]
-    return NamedServers(allowed, [*servers, *listed])
+    return McpAllowlist(allowed, [*servers, *listed])
 
 
 def _mcp(program_runs: ProgramRuns, settings: Settings) -> McpEndpoint | None:
@@ -368,7 +368,7 @@ def _bus(settings: Settings) -> Bus:
 
 def _transcriber(settings: Settings) -> "Transcriber | None":
     """Return OpenAI's, or one like it, if there is a key or the settings name one."""
-    if not transcribes(settings):
+    if not has_transcription(settings):
         return None
     from copilot_runtime.adapters.transcription import OpenAITranscriber  # brings aiohttp along
 

@@ -10,10 +10,10 @@ from typing import Any, NamedTuple
 MAX_THREADS = 512
 """Most sync calls at one time. One that never returns keeps its place."""
 
-_places = threading.BoundedSemaphore(MAX_THREADS)
+_slots = threading.BoundedSemaphore(MAX_THREADS)
 
 
-class Returned(NamedTuple):
+class CallResult(NamedTuple):
     """What became of a call: a value, or what it raised."""
 
     value: Any = None
@@ -31,66 +31,66 @@ async def call(function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> An
     """Call `function`, in a thread of its own unless it is async."""
     if is_async(function):
         return await function(*args, **kwargs)
-    returned = await _in_thread(lambda: function(*args, **kwargs))
-    if returned.error is not None:
-        raise returned.error
-    value = returned.value
+    result = await _run_in_thread(lambda: function(*args, **kwargs))
+    if result.error is not None:
+        raise result.error
+    value = result.value
     return await value if inspect.isawaitable(value) else value
 
 
-async def guarded(work: Coroutine[Any, Any, Any]) -> Returned:
+async def capture(work: Coroutine[Any, Any, Any]) -> CallResult:
     """Await `work` and keep what it raises, so that nothing it raises can end the loop."""
     try:
-        return Returned(await work)
+        return CallResult(await work)
     except asyncio.CancelledError:
         raise
     except BaseException as error:  # SystemExit in a task would stop the whole server
-        return Returned(error=error)
+        return CallResult(error=error)
 
 
-def _in_thread(work: Callable[[], Any]) -> "asyncio.Future[Returned]":
+def _run_in_thread(work: Callable[[], Any]) -> "asyncio.Future[CallResult]":
     """Run `work` in a daemon thread with the caller's context variables.
 
     Not in the loop's executor: a few calls that hang would take all its places, which name
     resolution needs as well, and its threads keep the process from ending.
     """
     loop = asyncio.get_running_loop()
-    future: asyncio.Future[Returned] = loop.create_future()
-    places = _places
+    future: asyncio.Future[CallResult] = loop.create_future()
+    slots = _slots
 
-    def finish(returned: Returned) -> None:
+    def finish(result: CallResult) -> None:
         if not future.done():  # nobody waits any more: the late result is dropped
-            future.set_result(returned)
+            future.set_result(result)
 
     def run() -> None:
         try:
-            returned = Returned(work())
+            result = CallResult(work())
         except BaseException as error:  # whatever it is, it must not stay in this thread
-            returned = Returned(error=_tame(error))
+            result = CallResult(error=_make_raisable(error))
         finally:
-            places.release()
+            slots.release()
         if not loop.is_closed():
             try:
-                loop.call_soon_threadsafe(finish, returned)
+                loop.call_soon_threadsafe(finish, result)
             except RuntimeError:  # closed between the question and the call
                 return
 
-    if not places.acquire(blocking=False):
+    if not slots.acquire(blocking=False):
         raise RuntimeError(f"{MAX_THREADS} sync calls are running already.")
     context = copy_context()
     try:
         threading.Thread(target=context.run, args=(run,), name="action", daemon=True).start()
     except BaseException:
-        places.release()
+        slots.release()
         raise
     return future
 
 
-def _tame(error: BaseException) -> BaseException:
+def _make_raisable(error: BaseException) -> BaseException:
     """Replace the exceptions that mean something else once they are raised in a coroutine."""
-    taken_wrongly = (StopIteration, StopAsyncIteration, asyncio.CancelledError, SystemExit)
-    if isinstance(error, taken_wrongly):
-        tamed = RuntimeError(f"{type(error).__name__}: {error}")
-        tamed.__cause__ = error
-        return tamed
+    control_exceptions = (StopIteration, StopAsyncIteration, asyncio.CancelledError, SystemExit)
+    if isinstance(error, control_exceptions):
+        replacement = RuntimeError(f"{type(error).__name__}: {error}")
+        replacement.__cause__ = error
+        return replacement
     return error

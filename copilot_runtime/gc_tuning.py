@@ -18,18 +18,20 @@ Python 3.11 begins with (700, 10, 10).
 _STARTING = (50_000, 10, 10)
 
 
-def quiet_start() -> None:
+def tune_for_startup() -> None:
     """Let a program that only just begins import in peace: nothing of it is garbage yet."""
     gc.set_threshold(*_STARTING)
 
 
-_before: list[tuple[int, int, int]] = []  # one entry per application: a process has one collector
+_saved_thresholds: list[
+    tuple[int, int, int]
+] = []  # one entry per application: a process has one collector
 
 
 @asynccontextmanager
-async def tuned_collector(_app: object) -> AsyncGenerator[None, None]:
+async def tune_while_serving(_app: object) -> AsyncGenerator[None, None]:
     """A lifespan: collect less often, and less, until the last application has ended."""
-    _before.append(gc.get_threshold())
+    _saved_thresholds.append(gc.get_threshold())
     # What is here now stays: never look at it again. Nor now: a collection would take 60 ms of the
     # start, for a hundred objects, and as much of every test that starts an application.
     gc.freeze()
@@ -37,8 +39,8 @@ async def tuned_collector(_app: object) -> AsyncGenerator[None, None]:
     try:
         yield
     finally:
-        first = _before[0]
-        _before.pop()
-        if not _before:
+        first = _saved_thresholds[0]
+        _saved_thresholds.pop()
+        if not _saved_thresholds:
             gc.set_threshold(*first)
             gc.unfreeze()

@@ -9,7 +9,7 @@ from typing import Any
 
 import orjson
 
-_DEEPEST = 254
+_MAX_DEPTH = 254
 """Levels; orjson reads more than it writes."""
 
 
@@ -19,7 +19,7 @@ def loads(data: bytes) -> Any:
     What is nested more than 254 levels deep is refused, for it could not be written again.
     """
     value = _loads(data)
-    if len(data) > 2 * _DEEPEST and data.count(b"[") + data.count(b"{") > _DEEPEST:
+    if len(data) > 2 * _MAX_DEPTH and data.count(b"[") + data.count(b"{") > _MAX_DEPTH:
         try:
             orjson.dumps(value)
         except TypeError as error:
@@ -34,7 +34,7 @@ def _loads(data: bytes) -> Any:
         if b"\\u" not in data:
             raise
     try:
-        return orjson.loads(whole(json.dumps(json.loads(data), ensure_ascii=False)))
+        return orjson.loads(replace_surrogates(json.dumps(json.loads(data), ensure_ascii=False)))
     except RecursionError as error:
         raise ValueError("nested too deeply") from error
 
@@ -51,7 +51,7 @@ def dumps(value: Any) -> bytes:
         return json.dumps(value, separators=(",", ":"), default=str).encode()
 
 
-def whole(text: str) -> str:
+def replace_surrogates(text: str) -> str:
     """Replace half characters, which no transport can encode."""
     try:
         text.encode()

@@ -76,22 +76,22 @@ class Registry(Mapping[str, Any]):
         what = f"The {self.noun} {entry.name!r}"
         module, _, attribute = entry.target.partition(":")
         try:
-            found = import_module(module)
-            return attrgetter(attribute)(found) if attribute else found
+            loaded = import_module(module)
+            return attrgetter(attribute)(loaded) if attribute else loaded
         except ModuleNotFoundError as error:
             missing = error.name or module
             if entry.origin != PACKAGE:
-                raise _broken(what, entry, error) from error
+                raise _build_plugin_error(what, entry, error) from error
             if missing.partition(".")[0] == __name__.partition(".")[0]:
                 raise  # a mistake in this package: the traceback says where
-            raise MissingPackage(what, missing, _extra_with(missing) or entry.name) from error
+            raise MissingPackage(what, missing, _find_extra(missing) or entry.name) from error
         except Exception as error:  # a plugin may do anything while it is imported
             if entry.origin == PACKAGE:
                 raise
-            raise _broken(what, entry, error) from error
+            raise _build_plugin_error(what, entry, error) from error
 
 
-def _broken(what: str, entry: Entry, error: Exception) -> ConfigurationFailed:
+def _build_plugin_error(what: str, entry: Entry, error: Exception) -> ConfigurationFailed:
     return ConfigurationFailed(
         f"{what} of the package {entry.origin!r} could not be loaded from {entry.target!r}: "
         f"{type(error).__name__}: {error}",
@@ -99,7 +99,7 @@ def _broken(what: str, entry: Entry, error: Exception) -> ConfigurationFailed:
     )
 
 
-def _extra_with(module: str) -> str | None:
+def _find_extra(module: str) -> str | None:
     """Return our smallest extra that brings a module along, judged by the requirement's name."""
     try:
         requirements = metadata.requires(PACKAGE) or []
@@ -107,10 +107,10 @@ def _extra_with(module: str) -> str | None:
         return None
     parts = module.replace("_", "-").lower().split(".")
     names = ["-".join(parts[:length]) for length in range(len(parts), 0, -1)]
-    for wanted in names:
+    for candidate in names:
         for requirement in requirements:
             name = re.split(r"[^\w.-]", requirement, maxsplit=1)[0].replace("_", "-").lower()
             extra = re.search(r"""extra\s*==\s*['"]([^'"]+)['"]""", requirement)
-            if extra and name == wanted:
+            if extra and name == candidate:
                 return extra[1]
     return None

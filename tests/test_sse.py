@@ -7,11 +7,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from copilot_runtime.errors import NetworkError
-from copilot_runtime.http.sse import Frames
+from copilot_runtime.http.sse import SSEDecoder
 
 
 def frames_of(*blocks: bytes) -> list[bytes]:
-    frames = Frames()
+    frames = SSEDecoder()
     return [data for block in blocks for data in frames.feed(block)] + frames.finish()
 
 
@@ -52,7 +52,7 @@ def test_no_bytes_at_all_do_harm(blocks: list[bytes]):
 
 
 def test_a_block_with_several_events_gives_all_of_them_at_once():
-    assert Frames().feed(b"data: 1\n\ndata: 2\n\ndata: 3") == [b"1", b"2"]
+    assert SSEDecoder().feed(b"data: 1\n\ndata: 2\n\ndata: 3") == [b"1", b"2"]
 
 
 @pytest.mark.parametrize(
@@ -90,21 +90,21 @@ def test_a_byte_order_mark_is_no_part_of_the_first_event():
 
 
 def test_an_event_without_an_end_is_an_error_and_not_a_leak():
-    frames = Frames(limit=100)
+    frames = SSEDecoder(limit=100)
     with pytest.raises(NetworkError, match="larger than 100 bytes"):
         for _ in range(20):
             frames.feed(b"data: 12345")
 
 
 def test_lines_without_an_end_are_an_error_and_not_a_leak():
-    frames = Frames(limit=100)
+    frames = SSEDecoder(limit=100)
     with pytest.raises(NetworkError, match="larger than 100 bytes"):
         for _ in range(20):
             frames.feed(b"data: 12345\n")
 
 
 def test_the_limit_counts_one_event_and_not_the_stream():
-    frames = Frames(limit=100)
+    frames = SSEDecoder(limit=100)
     found = [
         data
         for _ in range(100)
@@ -114,10 +114,10 @@ def test_the_limit_counts_one_event_and_not_the_stream():
 
 
 def test_a_stream_of_events_can_be_told_from_other_text():
-    comments, page = Frames(), Frames()
+    comments, page = SSEDecoder(), SSEDecoder()
     comments.feed(b": ping\n\n")
     page.feed(b"Hello, I am no stream.\n\n")
-    assert (comments.understood, page.understood) == (True, False)
+    assert (comments.is_event_stream, page.is_event_stream) == (True, False)
 
 
 def test_an_event_without_data_is_no_event():
@@ -129,6 +129,6 @@ def test_an_event_without_data_is_no_event():
     [(b"data: 1\n\n", True), (b" \n ", True), (b"data: 1\n", False), (b"dat", False)],
 )
 def test_it_is_known_whether_an_event_has_begun(block: bytes, between: bool):
-    frames = Frames()
+    frames = SSEDecoder()
     frames.feed(block)
-    assert frames.between is between
+    assert frames.is_between_events is between

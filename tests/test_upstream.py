@@ -9,8 +9,8 @@ from time import time
 import pytest
 
 from copilot_runtime.errors import ConfigurationFailed, CopilotError, NetworkError
-from copilot_runtime.http.client import JsonReply, Upstream
-from copilot_runtime.http.retries import asked_wait
+from copilot_runtime.http.client import JsonResponse, Upstream
+from copilot_runtime.http.retries import parse_retry_after
 from tests.adapters.provider import (
     CLOSE,
     END,
@@ -62,7 +62,7 @@ async def test_json_is_sent_and_read(provider: Provider, upstream: Upstream):
 async def test_any_status_is_an_answer(provider: Provider, upstream: Upstream):
     provider.answer([whole(b"not here", status="404 No")])
     reply = await upstream.request_json("GET", provider.url)
-    assert reply == JsonReply(404, reply.headers, None)
+    assert reply == JsonResponse(404, reply.headers, None)
 
 
 async def test_bytes_are_handed_on_as_they_come(provider: Provider, upstream: Upstream):
@@ -248,11 +248,11 @@ async def test_an_answer_has_a_limit(provider: Provider, upstream: Upstream):
     ],
 )
 def test_a_server_may_ask_for_patience(headers: dict[str, str], seconds: float | None):
-    assert asked_wait(headers) == seconds
+    assert parse_retry_after(headers) == seconds
 
 
 def test_a_server_may_ask_for_patience_until_a_date():
-    assert 50 < (asked_wait({"retry-after": formatdate(time() + 60)}) or 0) <= 60
+    assert 50 < (parse_retry_after({"retry-after": formatdate(time() + 60)}) or 0) <= 60
 
 
 async def test_every_event_loop_has_connections_of_its_own(provider: Provider, upstream: Upstream):

@@ -25,7 +25,7 @@ class Docstring(NamedTuple):
     parameters: dict[str, str]
 
 
-def read_docstring(text: str | None) -> Docstring:
+def parse_docstring(text: str | None) -> Docstring:
     """Read a docstring in Google, NumPy or reST style; anything else is plain text."""
     lines = cleandoc(text or "").splitlines()
     parameters: dict[str, str] = {}

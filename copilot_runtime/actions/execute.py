@@ -12,12 +12,12 @@ from typing import Any, NamedTuple, Self, cast
 
 import orjson
 
-from copilot_runtime.actions.results import to_text
+from copilot_runtime.actions.results import serialize_result
 from copilot_runtime.actions.schema import InvalidArguments
-from copilot_runtime.concurrency import Returned, call, guarded
+from copilot_runtime.concurrency import CallResult, call, capture
 from copilot_runtime.errors import CopilotError, LimitExceeded
 from copilot_runtime.interfaces import Action, ActionContext
-from copilot_runtime.jsontext import whole
+from copilot_runtime.jsontext import replace_surrogates
 from copilot_runtime.jsonvalue import as_optional_text
 
 MAX_RESULT = 1024 * 1024
@@ -29,7 +29,7 @@ GRACE = 0.5
 _MAX_MESSAGE = 1000
 _PARSE_MESSAGE = "Failed to parse action arguments"
 
-_abandoned: set[asyncio.Task[Returned]] = set()  # the loop itself holds tasks only weakly
+_abandoned: set[asyncio.Task[CallResult]] = set()  # the loop itself holds tasks only weakly
 
 logger = logging.getLogger(__name__)
 
@@ -41,14 +41,14 @@ class Outcome(NamedTuple):
     error: BaseException | None = None
 
     @classmethod
-    def failed(cls, code: str, message: str, error: BaseException | None = None) -> Self:
+    def failure(cls, code: str, message: str, error: BaseException | None = None) -> Self:
         """Return the outcome of a call that came to nothing."""
-        message = _short(message)
+        message = _shorten(message)
         body = {"error": {"code": code, "message": message}, "result": ""}
         return cls(orjson.dumps(body).decode(), error or CopilotError(message))
 
 
-def failure_in(result: str) -> str | None:
+def parse_failure(result: str) -> str | None:
     """Return why a call came to nothing, or None if its result does not tell of a failure."""
     if not result.startswith('{"error":{"code":'):
         return None
@@ -74,25 +74,25 @@ async def execute(
     `timeout` is in seconds; the action's own, if it has one, wins.
     """
     try:
-        values = _parse(arguments)
+        values = _parse_arguments(arguments)
     except InvalidArguments as error:
-        return _refused(action, error)
+        return _build_argument_failure(action, error)
     limit = action.timeout or timeout
-    task = asyncio.create_task(guarded(_run(action, values, context)), name=f"run:{action.name}")
+    task = asyncio.create_task(capture(_run(action, values, context)), name=f"run:{action.name}")
     try:
         await asyncio.wait([task], timeout=limit)
     except asyncio.CancelledError:
-        await _end(task, action.name)
+        await _cancel(task, action.name)
         raise
     if not task.done():
-        await _end(task, action.name)
+        await _cancel(task, action.name)
         message = f"The action {action.name!r} did not finish within {limit:g} s."
         logger.warning("%s thread=%s run=%s", message, context.thread_id, context.run_id)
-        return Outcome.failed("HANDLER_ERROR", message, TimeoutError(message))
-    return _outcome(action, task, max_result)
+        return Outcome.failure("HANDLER_ERROR", message, TimeoutError(message))
+    return _build_outcome(action, task, max_result)
 
 
-def _parse(text: str) -> Mapping[str, Any]:
+def _parse_arguments(text: str) -> Mapping[str, Any]:
     """Read the arguments; no text means none."""
     if not text.strip():
         return {}
@@ -117,7 +117,7 @@ async def _run(action: Action, values: Mapping[str, Any], context: ActionContext
     return value
 
 
-async def _end(task: "asyncio.Task[Returned]", name: str) -> None:
+async def _cancel(task: "asyncio.Task[CallResult]", name: str) -> None:
     """Cancel an action and give it a moment. One that refuses to end is left behind."""
     task.cancel()
     _abandoned.add(task)
@@ -127,22 +127,22 @@ async def _end(task: "asyncio.Task[Returned]", name: str) -> None:
         logger.warning("The action %r does not end although it was cancelled.", name)
 
 
-def _outcome(action: Action, task: "asyncio.Task[Returned]", max_result: int) -> Outcome:
+def _build_outcome(action: Action, task: "asyncio.Task[CallResult]", max_result: int) -> Outcome:
     if task.cancelled():  # by something inside the action: this call was not
         message = f"The action {action.name!r} was cancelled."
-        return _broken(action, CopilotError(message))
+        return _build_handler_failure(action, CopilotError(message))
     value, error = task.result()
     if isinstance(error, InvalidArguments):
-        return _refused(action, error)
+        return _build_argument_failure(action, error)
     if error is not None:
-        return _broken(action, error)
+        return _build_handler_failure(action, error)
     try:
-        text = to_text(value)
+        text = serialize_result(value)
     except Exception as failure:  # a value's own methods may raise anything
-        return _broken(action, failure)
+        return _build_handler_failure(action, failure)
     size = len(text.encode())
     if size > max_result:
-        return _broken(
+        return _build_handler_failure(
             action,
             LimitExceeded(
                 f"The result of {action.name!r} has {size} bytes; at most {max_result} are taken."
@@ -152,23 +152,23 @@ def _outcome(action: Action, task: "asyncio.Task[Returned]", max_result: int) ->
     return Outcome(text)
 
 
-def _refused(action: Action, error: InvalidArguments) -> Outcome:
+def _build_argument_failure(action: Action, error: InvalidArguments) -> Outcome:
     logger.warning("The model called %r with wrong arguments: %s", action.name, error)
-    return Outcome.failed("INVALID_ARGUMENTS", str(error), error)
+    return Outcome.failure("INVALID_ARGUMENTS", str(error), error)
 
 
-def _broken(action: Action, error: BaseException) -> Outcome:
+def _build_handler_failure(action: Action, error: BaseException) -> Outcome:
     logger.error("The action %r failed.", action.name, exc_info=error)
-    return Outcome.failed("HANDLER_ERROR", _message_of(error), error)
+    return Outcome.failure("HANDLER_ERROR", _describe_error(error), error)
 
 
-def _message_of(error: BaseException) -> str:
+def _describe_error(error: BaseException) -> str:
     try:
         return str(error) or type(error).__name__
     except Exception:  # its __str__ is somebody else's code
         return type(error).__name__
 
 
-def _short(message: str) -> str:
-    message = whole(message)
+def _shorten(message: str) -> str:
+    message = replace_surrogates(message)
     return message if len(message) <= _MAX_MESSAGE else message[: _MAX_MESSAGE - 1] + "…"

@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from typing import Any, cast, overload
 
-from copilot_runtime.actions.docstring import read_docstring
-from copilot_runtime.actions.schema import Arguments, read_arguments
+from copilot_runtime.actions.docstring import parse_docstring
+from copilot_runtime.actions.schema import Arguments, inspect_arguments
 from copilot_runtime.concurrency import call
 from copilot_runtime.errors import ConfigurationFailed
 from copilot_runtime.interfaces import Action, ActionContext
@@ -47,10 +47,10 @@ def action(
     `ActionContext` gets the context of the call. A sync function runs in a thread.
     """
     if function is None:
-        return lambda function: _make(
+        return lambda function: _build_action(
             function, name, description, parameters, timeout, return_direct
         )
-    return _make(function, name, description, parameters, timeout, return_direct)
+    return _build_action(function, name, description, parameters, timeout, return_direct)
 
 
 def as_actions(items: Iterable[Action | Callable[..., Any]]) -> list[Action]:
@@ -78,7 +78,7 @@ class _Function:
         return await call(self.function, **self.arguments.validate(values, context))
 
 
-def _make(
+def _build_action(
     function: Callable[..., Any],
     name: str | None,
     description: str | None,
@@ -86,7 +86,7 @@ def _make(
     timeout: float | None,
     return_direct: bool,
 ) -> Action:
-    where = place_of(function)
+    where = qualified_name(function)
     if not callable(cast("Any", function)):
         raise ConfigurationFailed(f"An action is a function; {where} is not.")
     name = _name_of(function) if name is None else name
@@ -98,8 +98,8 @@ def _make(
         )
     if timeout is not None and not timeout > 0:
         raise ConfigurationFailed(f"The timeout of {where} must be more than 0 s, not {timeout!r}.")
-    doc = read_docstring(_doc_of(function))
-    arguments = read_arguments(function, where, doc.parameters, parameters)
+    doc = parse_docstring(_doc_of(function))
+    arguments = inspect_arguments(function, where, doc.parameters, parameters)
     return Action(
         name=name,
         description=doc.description if description is None else description,
@@ -110,7 +110,7 @@ def _make(
     )
 
 
-def place_of(function: Any) -> str:
+def qualified_name(function: Any) -> str:
     """Return where a function is from, for a person who looks for it."""
     function = _bare(function)
     if not hasattr(function, "__qualname__"):
@@ -122,7 +122,11 @@ def _origin(action: Action) -> str:
     run = action.run
     if run is None:
         return "an Action without run"
-    return place_of(run.function) if isinstance(run, _Function) else f"an Action ({place_of(run)})"
+    return (
+        qualified_name(run.function)
+        if isinstance(run, _Function)
+        else f"an Action ({qualified_name(run)})"
+    )
 
 
 def _bare(function: Any) -> Any:

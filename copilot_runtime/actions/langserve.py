@@ -64,7 +64,7 @@ class LangServeChain:
                 hint="It looks like https://chains.example/joke.",
             )
         self.url = url.rstrip("/").removesuffix("/invoke")
-        self.name = name or _name_in(urlsplit(self.url).path) or "chain"
+        self.name = name or _build_name(urlsplit(self.url).path) or "chain"
         self.description = description
         self._schema = parameters
         self._headers = headers
@@ -75,13 +75,13 @@ class LangServeChain:
     async def actions(self, run: RunInput) -> Sequence[Action]:
         """Return the chain as an action. Raises `NetworkError` when it cannot be asked."""
         if self._schema is None:  # it is the same for everybody
-            self._schema = await self._asked("GET", "input_schema", None, run.headers)
-        schema = _resolved(self._schema)
+            self._schema = await self._request_object("GET", "input_schema", None, run.headers)
+        schema = _resolve_ref(self._schema)
         whole = schema.get("type") == "object"
         action = Action(
             name=self.name,
             description=self.description or str(schema.get("description") or ""),
-            parameters=schema if whole else _wrapped(schema),
+            parameters=schema if whole else _wrap_schema(schema),
             run=self._run_whole if whole else self._run_one,
             timeout=self._timeout,
         )
@@ -92,26 +92,26 @@ class LangServeChain:
         await self._upstream.aclose()
 
     async def _run_whole(self, values: Mapping[str, Any], context: ActionContext) -> Any:
-        return await self._invoked({**values}, context)
+        return await self._invoke({**values}, context)
 
     async def _run_one(self, values: Mapping[str, Any], context: ActionContext) -> Any:
-        return await self._invoked(values.get(_INPUT), context)
+        return await self._invoke(values.get(_INPUT), context)
 
-    async def _invoked(self, given: Any, context: ActionContext) -> Any:
-        body = {"input": given, "config": {}, "kwargs": {}}
-        answer = await self._asked("POST", "invoke", body, context.headers)
+    async def _invoke(self, value: Any, context: ActionContext) -> Any:
+        body = {"input": value, "config": {}, "kwargs": {}}
+        answer = await self._request_object("POST", "invoke", body, context.headers)
         if "output" not in answer:
             raise self._failure("without an output", "invoke")
-        return _said(answer["output"])
+        return _parse_output(answer["output"])
 
-    async def _asked(
+    async def _request_object(
         self, method: str, path: str, body: Any, headers: Mapping[str, str]
     ) -> JsonObject:
         own = self._headers(headers) if callable(self._headers) else self._headers
         reply = await self._upstream.request_json(method, f"{self.url}/{path}", body, own)
         found: Any = reply.body
         if not 200 <= reply.status < 300:
-            raise self._failure(f"{reply.status}{_detail_in(found)}", path)
+            raise self._failure(f"{reply.status}{_parse_detail(found)}", path)
         if not isinstance(found, dict):
             raise self._failure("with something that is no JSON object", path)
         return cast("JsonObject", found)
@@ -123,11 +123,11 @@ class LangServeChain:
         )
 
 
-def _name_in(path: str) -> str:
+def _build_name(path: str) -> str:
     return _NOT_IN_NAMES.sub("_", path.rstrip("/").rpartition("/")[2])[:64]
 
 
-def _said(output: Any) -> Any:
+def _parse_output(output: Any) -> Any:
     """Return the text of a message, and whatever else a chain may say as it is."""
     match output:
         case {"content": str(text), "type": _}:
@@ -139,21 +139,21 @@ def _said(output: Any) -> Any:
             return output
 
 
-def _detail_in(body: Any) -> str:
+def _parse_detail(body: Any) -> str:
     """Return what FastAPI says of an error: a text, or a list of what is wrong with the input."""
     detail: Any = cast("JsonObject", body).get("detail") if isinstance(body, dict) else None
     if isinstance(detail, list):
         wrong = cast("list[Any]", detail)
-        detail = "; ".join(_wrong(one) for one in wrong if isinstance(one, dict))
+        detail = "; ".join(_describe_problem(one) for one in wrong if isinstance(one, dict))
     return f": {detail}" if detail else ""
 
 
-def _wrong(problem: JsonObject) -> str:
+def _describe_problem(problem: JsonObject) -> str:
     where = ".".join(map(str, problem.get("loc") or ()))
     return f"{where}: {problem.get('msg')}" if where else str(problem.get("msg"))
 
 
-def _resolved(schema: Mapping[str, Any]) -> Mapping[str, Any]:
+def _resolve_ref(schema: Mapping[str, Any]) -> Mapping[str, Any]:
     """Return the schema with what its outermost `$ref` stands for in its place."""
     ref = schema.get("$ref")
     if not isinstance(ref, str):
@@ -166,7 +166,7 @@ def _resolved(schema: Mapping[str, Any]) -> Mapping[str, Any]:
     return {**rest, **cast("JsonObject", found)}
 
 
-def _wrapped(schema: Mapping[str, Any]) -> JsonObject:
+def _wrap_schema(schema: Mapping[str, Any]) -> JsonObject:
     """Return the schema of an object around an input that is none.
 
     A chat model takes a text, a prompt or messages; a text is what another model can write.
@@ -176,6 +176,6 @@ def _wrapped(schema: Mapping[str, Any]) -> JsonObject:
     for choice in choices:
         if isinstance(choice, dict) and cast("JsonObject", choice).get("type") == "string":
             one = {"type": "string"}
-    kept = {key: one[key] for key in ("$defs", "definitions") if key in one}
-    inner = {key: value for key, value in one.items() if key not in kept}
-    return {"type": "object", "properties": {_INPUT: inner}, "required": [_INPUT], **kept}
+    definitions = {key: one[key] for key in ("$defs", "definitions") if key in one}
+    inner = {key: value for key, value in one.items() if key not in definitions}
+    return {"type": "object", "properties": {_INPUT: inner}, "required": [_INPUT], **definitions}

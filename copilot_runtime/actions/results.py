@@ -2,14 +2,14 @@
 
 from typing import Any
 
-from copilot_runtime.jsontext import whole
+from copilot_runtime.jsontext import replace_surrogates
 
 
-def to_text(value: Any) -> str:
+def serialize_result(value: Any) -> str:
     """Return the text a model reads. Raises `TypeError` for what has no JSON form."""
     if isinstance(value, str):
-        return whole(str.__str__(value))  # the text of a StrEnum, not its name
-    return "" if value is None else whole(_to_json(value))
+        return replace_surrogates(str.__str__(value))  # the text of a StrEnum, not its name
+    return "" if value is None else replace_surrogates(_to_json(value))
 
 
 def _to_json(value: Any) -> str:

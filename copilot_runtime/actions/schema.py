@@ -62,7 +62,7 @@ class Arguments:
         return {**extra, **keywords} if self._takes_any else keywords
 
 
-def read_arguments(
+def inspect_arguments(
     function: Callable[..., Any],
     where: str,
     descriptions: Mapping[str, str],
@@ -80,7 +80,7 @@ def read_arguments(
         hint = hints.get(parameter.name, Any)
         if parameter.kind is parameter.VAR_KEYWORD and schema is not None:
             takes_any = True
-        elif problem := _unfit(parameter):
+        elif problem := _describe_misfit(parameter):
             raise ConfigurationFailed(
                 f"{where} cannot be an action: its parameter {parameter.name!r} {problem}."
             )
@@ -93,7 +93,7 @@ def read_arguments(
     if schema is None:
         sent = simplify(_schema_of(model, parameters, where))
     else:
-        sent = _complete(schema, parameters, where, takes_any)
+        sent = _check_schema(schema, parameters, where, takes_any)
     return Arguments(model, parameters, contexts, sent, takes_any=takes_any)
 
 
@@ -139,7 +139,7 @@ def _hints(function: Any, where: str) -> Mapping[str, Any]:
         ) from error
 
 
-def _unfit(parameter: inspect.Parameter) -> str | None:
+def _describe_misfit(parameter: inspect.Parameter) -> str | None:
     """Say why a model cannot give this parameter; it knows nothing but names and JSON."""
     if parameter.name == "self" and parameter.annotation is parameter.empty:
         return "has no object; make the action from a bound method: action(thing.method)"
@@ -168,9 +168,9 @@ def _parameter(
     if has_field:  # it carries limits as well, which belong to the type
         hint = Annotated[hint, default]
     extras: tuple[Any, ...] = get_args(hint)[1:] if get_origin(hint) is Annotated else ()
-    given = [item for item in reversed(extras) if isinstance(item, FieldInfo)]
-    key = next((item.alias for item in given if item.alias), parameter.name)
-    words = next((item.description for item in given if item.description), None)
+    fields_info = [item for item in reversed(extras) if isinstance(item, FieldInfo)]
+    key = next((item.alias for item in fields_info if item.alias), parameter.name)
+    words = next((item.description for item in fields_info if item.description), None)
     if words is None and parameter.name in descriptions:
         annotation = Annotated[hint, Field(alias=key, description=descriptions[parameter.name])]
     else:
@@ -187,7 +187,7 @@ def _model(parameters: Sequence[_Parameter], where: str) -> type[BaseModel]:
     try:
         return create_model("Arguments", __config__=_CONFIG, **fields)
     except Exception as error:  # an annotation is code, and may raise anything
-        raise _culprit(parameters, where, error) from error
+        raise _blame_parameter(parameters, where, error) from error
 
 
 def _schema_of(
@@ -196,10 +196,12 @@ def _schema_of(
     try:
         return model.model_json_schema(schema_generator=_Generator)
     except PydanticUserError as error:
-        raise _culprit(parameters, where, error) from error
+        raise _blame_parameter(parameters, where, error) from error
 
 
-def _culprit(parameters: Sequence[_Parameter], where: str, error: Exception) -> ConfigurationFailed:
+def _blame_parameter(
+    parameters: Sequence[_Parameter], where: str, error: Exception
+) -> ConfigurationFailed:
     """Find the parameter whose type cannot be described."""
     for parameter in parameters:
         fields: dict[str, Any] = {parameter.field: parameter.definition}
@@ -215,7 +217,7 @@ def _culprit(parameters: Sequence[_Parameter], where: str, error: Exception) -> 
     return ConfigurationFailed(f"{where} cannot be an action: {error}")
 
 
-def _complete(
+def _check_schema(
     schema: Mapping[str, Any], parameters: Sequence[_Parameter], where: str, takes_any: bool
 ) -> dict[str, Any]:
     """Check a hand-written schema against the function it is for."""
@@ -241,9 +243,9 @@ def _problem(error: Any) -> str:
 
 
 def _explain(problems: Sequence[str], known: set[str]) -> str:
-    shown = "; ".join(problems[:_MAX_PROBLEMS])
+    listing = "; ".join(problems[:_MAX_PROBLEMS])
     more = f"; and {left} more" if (left := len(problems) - _MAX_PROBLEMS) > 0 else ""
-    return f"Invalid arguments: {shown}{more}. Known: {', '.join(sorted(known))}."
+    return f"Invalid arguments: {listing}{more}. Known: {', '.join(sorted(known))}."
 
 
 class _Generator(GenerateJsonSchema):

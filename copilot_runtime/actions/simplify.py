@@ -21,29 +21,29 @@ class _TooLarge(Exception):
 def simplify(schema: Schema) -> Schema:
     """Return an object schema without titles and, unless a type contains itself, without `$ref`."""
     definitions: Mapping[str, Schema] = schema.get("$defs", {})
-    kept = _recursive(definitions)
+    recursive = _find_recursive(definitions)
     try:
-        simple = _Simplifier(definitions, kept).object(schema)
+        simple = _Simplifier(definitions, recursive).object(schema)
     except _TooLarge:
-        kept = set(definitions)
-        simple = _Simplifier(definitions, kept).object(schema)
-    if kept:
+        recursive = set(definitions)
+        simple = _Simplifier(definitions, recursive).object(schema)
+    if recursive:
         # no limit here: each definition is written once, and what is inlined was counted
         simple["$defs"] = {
-            name: _Simplifier(definitions, kept, limit=None).schema(definitions[name])
+            name: _Simplifier(definitions, recursive, limit=None).schema(definitions[name])
             for name in definitions
-            if name in kept
+            if name in recursive
         }
     return simple
 
 
 class _Simplifier:
     def __init__(
-        self, definitions: Mapping[str, Schema], kept: set[str], limit: int | None = _MAX_NODES
+        self, definitions: Mapping[str, Schema], recursive: set[str], limit: int | None = _MAX_NODES
     ) -> None:
         self.definitions = definitions
-        self.kept = kept
-        self.limit = limit if kept != set(definitions) else None
+        self.recursive = recursive
+        self.limit = limit if recursive != set(definitions) else None
         self.nodes = 0
 
     def object(self, schema: Schema) -> Schema:
@@ -65,7 +65,7 @@ class _Simplifier:
             node["enum"] = [node.pop("const")]
         if "oneOf" in node:
             node["anyOf"] = node.pop("oneOf")
-        node = _without_null(node)
+        node = _drop_null(node)
         for key in _ONE:
             if key in node:
                 node[key] = self.schema(node[key])
@@ -77,29 +77,29 @@ class _Simplifier:
                 node[key] = {name: self.schema(item) for name, item in node[key].items()}
         if len(node.get("anyOf", ())) == 1:
             node |= {**node.pop("anyOf")[0], **node}
-        return _ordered(node)
+        return _order_keys(node)
 
     def _resolve(self, node: Schema) -> Schema:
         """Put the definition in the place of its name; words beside the name win."""
-        while "$ref" in node and (name := node["$ref"].removeprefix(_REF)) not in self.kept:
+        while "$ref" in node and (name := node["$ref"].removeprefix(_REF)) not in self.recursive:
             del node["$ref"]
             node = {**self.definitions[name], **node}
         return node
 
 
-def _recursive(definitions: Mapping[str, Schema]) -> set[str]:
+def _find_recursive(definitions: Mapping[str, Schema]) -> set[str]:
     """Return the definitions that contain themselves, directly or not."""
     direct = {name: set(_refs(schema)) for name, schema in definitions.items()}
 
     def reaches_itself(start: str) -> bool:
-        seen: set[str] = set()
+        visited: set[str] = set()
         ahead = [*direct[start]]
         while ahead:
             name = ahead.pop()
             if name == start:
                 return True
-            if name not in seen:
-                seen.add(name)
+            if name not in visited:
+                visited.add(name)
                 ahead += direct[name]
         return False
 
@@ -118,7 +118,7 @@ def _refs(value: Any) -> Iterator[str]:
             yield from _refs(inner)
 
 
-def _without_null(node: Schema) -> Schema:
+def _drop_null(node: Schema) -> Schema:
     """What may be left out need not be null as well: fewer providers know null."""
     if "default" in node and node["default"] is None:
         del node["default"]
@@ -127,6 +127,6 @@ def _without_null(node: Schema) -> Schema:
     return node
 
 
-def _ordered(node: Schema) -> Schema:
+def _order_keys(node: Schema) -> Schema:
     first = [key for key in ("type", "description") if key in node]
     return {key: node[key] for key in (*first, *(key for key in node if key not in first))}

@@ -9,7 +9,7 @@ from typing import Any, Literal, cast, get_args
 
 import orjson
 
-from copilot_runtime.concurrency import call, guarded
+from copilot_runtime.concurrency import call, capture
 from copilot_runtime.interfaces import Action, ActionSource, RunInput
 
 Available = Literal["enabled", "remote", "disabled"]
@@ -23,7 +23,7 @@ Source = Actions | Callable[[RunInput], Actions | Awaitable[Actions]] | ActionSo
 logger = logging.getLogger(__name__)
 
 
-def frontend_action(
+def parse_frontend_action(
     name: str, description: str, json_schema: str, available: str = "enabled"
 ) -> Action:
     """Make an action of what the browser sent; one with an unreadable schema takes nothing."""
@@ -38,7 +38,7 @@ def frontend_action(
     )
 
 
-def offered(
+def select_actions(
     server: Sequence[Action], frontend: Sequence[Action], *, for_agent: bool
 ) -> Sequence[Action]:
     """Return what may be called: the server's actions, then the browser's, one per name."""
@@ -53,15 +53,17 @@ def offered(
     return [*found.values()]
 
 
-async def gather(sources: Sequence[Source], run: RunInput, *, timeout: float = 30) -> list[Action]:
+async def gather_actions(
+    sources: Sequence[Source], run: RunInput, *, timeout: float = 30
+) -> list[Action]:
     """Return the actions of all sources for this run; a source that fails is logged and left out.
 
     `timeout` is in seconds, for each source.
     """
     if all(_is_ready(source) for source in sources):  # no source that could be waited for
-        return _first_of_each_name(cast("Sequence[Sequence[Action]]", sources))
+        return _deduplicate(cast("Sequence[Sequence[Action]]", sources))
     results = await asyncio.gather(*(_ask(source, run, timeout) for source in sources))
-    return _first_of_each_name(results)
+    return _deduplicate(results)
 
 
 def _parameters(name: str, json_schema: str) -> dict[str, Any]:
@@ -81,7 +83,7 @@ def _is_ready(source: Source) -> bool:
     return isinstance(source, Sequence) and all(isinstance(item, Action) for item in source)
 
 
-def _first_of_each_name(sources: Sequence[Sequence[Action]]) -> list[Action]:
+def _deduplicate(sources: Sequence[Sequence[Action]]) -> list[Action]:
     found: dict[str, Action] = {}
     for action in chain.from_iterable(sources):
         if action.name in found:
@@ -94,7 +96,7 @@ def _first_of_each_name(sources: Sequence[Sequence[Action]]) -> list[Action]:
 async def _ask(source: Source, run: RunInput, timeout: float) -> Sequence[Action]:
     try:
         async with asyncio.timeout(timeout):
-            returned = await guarded(_actions_of(source, run))
+            returned = await capture(_actions_of(source, run))
     except asyncio.CancelledError as cancelled:
         if (task := asyncio.current_task()) is not None and task.cancelling():
             raise

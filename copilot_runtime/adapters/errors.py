@@ -21,7 +21,7 @@ from copilot_runtime.errors import (
     RateLimited,
     Refused,
 )
-from copilot_runtime.http.retries import asked_wait
+from copilot_runtime.http.retries import parse_retry_after
 
 KINDS = {
     400: "BadRequestError",
@@ -162,7 +162,7 @@ def read_response_error(
         status,
         hint=hint,
         request_id=find_request_id(headers),
-        retry_after=_or_asked_in(_decoded(body), asked_wait(headers)),
+        retry_after=_or_asked_in(_decoded(body), parse_retry_after(headers)),
         codes=_codes(_decoded(body)),
     )
 

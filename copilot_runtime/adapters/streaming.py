@@ -51,13 +51,13 @@ class StreamResponse(Protocol):
 
 
 class FrameDecoder(Protocol):
-    """Finds the payloads in a stream of bytes, as `sse.Frames` does."""
+    """Finds the payloads in a stream of bytes, as `sse.SSEDecoder` does."""
 
-    understood: bool
+    is_event_stream: bool
     """True once the stream has shown that it is of the expected kind."""
 
     @property
-    def between(self) -> bool:
+    def is_between_events(self) -> bool:
         """True when no payload has begun that lacks its end."""
         ...
 
@@ -170,8 +170,8 @@ async def _read_payloads(
     """Yield the payloads of each block of bytes, then what is left at the end."""
     blocks = aiter(response)
     while (block := await limit.within_deadline(anext(blocks, None))) is not None:
-        if accepts_json and frames.between and block.lstrip()[:1] in _NO_STREAM:
-            frames.understood = True
+        if accepts_json and frames.is_between_events and block.lstrip()[:1] in _NO_STREAM:
+            frames.is_event_stream = True
             yield [block + await response.text()]
         else:
             yield frames.feed(block)
@@ -188,7 +188,7 @@ def _find_error(
         return error
     if reader.finished:
         return None
-    if not frames.understood:
+    if not frames.is_event_stream:
         return service.format_error("It answered with something else.")
     return NetworkError(
         f"{service.name} API error: Premature close",

@@ -8,7 +8,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from copilot_runtime.agents.agui_inprocess import name_of, state_of
-from copilot_runtime.agui.incoming import Incoming
+from copilot_runtime.agui.event_decoder import EventDecoder
 from copilot_runtime.agui.messages import encode_messages
 from copilot_runtime.errors import (
     ConfigurationFailed,
@@ -17,8 +17,8 @@ from copilot_runtime.errors import (
     NetworkError,
     RunStalled,
 )
-from copilot_runtime.http.client import Reply, Upstream
-from copilot_runtime.http.sse import Frames
+from copilot_runtime.http.client import StreamResponse, Upstream
+from copilot_runtime.http.sse import SSEDecoder
 from copilot_runtime.interfaces import Events, Resume, RunInput, private_thread_id
 from copilot_runtime.jsontext import dumps, loads
 from copilot_runtime.jsonvalue import as_optional_text
@@ -77,7 +77,7 @@ class AguiAgent:
         name, state = name_of(run), state_of(run)
         if not self._actions:
             run = replace(run, actions=[one for one in run.actions if one.in_browser])
-        frames, incoming = Frames(), Incoming(name, state, run)
+        frames, incoming = SSEDecoder(), EventDecoder(name, state, run)
         answered = False
         try:
             async with self._upstream.post(
@@ -116,7 +116,7 @@ class AguiAgent:
         }
         return {**forwarded, **self._headers}
 
-    async def _refusal(self, reply: Reply) -> IncompleteStream:
+    async def _refusal(self, reply: StreamResponse) -> IncompleteStream:
         """Return the error of an answer that is not 2xx, without our keys should it repeat them."""
         body = b""
         with suppress(CopilotError, TimeoutError):  # the status says enough without the text
@@ -215,8 +215,8 @@ def _broken(name: str, error: NetworkError, answered: bool) -> CopilotError:
     )
 
 
-def _unfinished(name: str, frames: Frames) -> IncompleteStream:
-    if frames.understood:
+def _unfinished(name: str, frames: SSEDecoder) -> IncompleteStream:
+    if frames.is_event_stream:
         return IncompleteStream("Run ended without emitting a terminal event")
     return IncompleteStream(
         f"The agent {name!r} answered with something that is no stream of events.",

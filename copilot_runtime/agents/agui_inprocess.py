@@ -5,7 +5,7 @@ from contextlib import AbstractAsyncContextManager, aclosing, nullcontext
 from dataclasses import replace
 from typing import Any, Literal
 
-from copilot_runtime.agui.incoming import Incoming
+from copilot_runtime.agui.event_decoder import EventDecoder
 from copilot_runtime.concurrency import call
 from copilot_runtime.interfaces import DEFAULT_AGENT, Events, RunInput
 from copilot_runtime.jsontext import loads
@@ -91,7 +91,7 @@ def closing(iterator: AsyncIterator[Any]) -> AbstractAsyncContextManager[AsyncIt
 
 async def spoken(said: AsyncIterator[Any], run: RunInput) -> Events:
     """Yield what was said, up to the run's end; raise what it failed with."""
-    incoming = Incoming(name_of(run), state_of(run), run)
+    incoming = EventDecoder(name_of(run), state_of(run), run)
     async with closing(said):
         async for event in said:
             for ours in incoming.take(fields_of(event)):

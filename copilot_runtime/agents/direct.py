@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from contextlib import aclosing
 from dataclasses import replace
 
-from copilot_runtime.actions.sources import offered
+from copilot_runtime.actions.sources import select_actions
 from copilot_runtime.agents.context_message import told
 from copilot_runtime.agents.shared_state import SharedState, shared_in
 from copilot_runtime.agents.tool_loop import find_handoff_resumes, hand_off
@@ -126,7 +126,7 @@ def _request(
 ) -> ChatRequest:
     return ChatRequest(
         messages=messages,
-        actions=offered(server, browser, for_agent=False),
+        actions=select_actions(server, browser, for_agent=False),
         parameters=run.parameters,
         thread_id=run.thread_id,
         run_id=run.run_id,

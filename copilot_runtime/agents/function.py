@@ -6,7 +6,7 @@ from contextlib import aclosing
 from typing import Any, get_args
 
 from copilot_runtime.agents.agui_inprocess import closing, fields_of, name_of, state_of
-from copilot_runtime.agui.incoming import Incoming
+from copilot_runtime.agui.event_decoder import EventDecoder
 from copilot_runtime.concurrency import call
 from copilot_runtime.errors import ConfigurationFailed, CopilotError, Misuse
 from copilot_runtime.events import (
@@ -78,7 +78,7 @@ class _Answer:
     def __init__(self, run: RunInput, function: str) -> None:
         self.ended = False
         self._function = function
-        self._incoming = Incoming(name_of(run), state_of(run), run)
+        self._incoming = EventDecoder(name_of(run), state_of(run), run)
         self._text: str | None = None
 
     @property

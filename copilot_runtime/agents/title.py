@@ -9,7 +9,7 @@ from contextlib import aclosing
 from copilot_runtime.errors import CopilotError
 from copilot_runtime.events import TextMessageContent
 from copilot_runtime.interfaces import Adapter, ChatRequest
-from copilot_runtime.jsontext import whole
+from copilot_runtime.jsontext import replace_surrogates
 from copilot_runtime.messages import ImageMessage, MediaPart, Message, TextMessage
 
 logger = logging.getLogger(__name__)
@@ -106,7 +106,7 @@ async def _answer(adapter: Adapter, request: ChatRequest) -> str:
 
 
 def _title_in(answer: str) -> str:
-    lines = (line.strip() for line in _THOUGHT.sub("", whole(answer)).splitlines())
+    lines = (line.strip() for line in _THOUGHT.sub("", replace_surrogates(answer)).splitlines())
     line = next(filter(None, lines), "")
     line = "".join(character for character in " ".join(line.split()) if character.isprintable())
     return _shortened(_LABEL.sub("", line.lstrip(_BEFORE)).lstrip(_BEFORE).rstrip(_AFTER))

@@ -144,7 +144,7 @@ class Turn:
 async def _unknown(name: str, server: dict[str, Action], browser: set[str]) -> Outcome:
     known = ", ".join(sorted({*server, *browser})) or "none"
     logger.warning("The model called the unknown action %r; known: %s", name, known)
-    return Outcome.failed("UNKNOWN_ACTION", f"There is no action {name!r}. Known: {known}.")
+    return Outcome.failure("UNKNOWN_ACTION", f"There is no action {name!r}. Known: {known}.")
 
 
 async def _started(name: str) -> Outcome:

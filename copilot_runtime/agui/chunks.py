@@ -17,7 +17,7 @@ _PIECE = {
 _STARTS = ("role", "name", "toolCallName", "parentMessageId")
 
 
-class Chunks:
+class ChunkExpander:
     """Writes chunks out in full. What a chunk began goes on until something else is said."""
 
     def __init__(self) -> None:

@@ -43,30 +43,30 @@ def decode_messages(messages: list[Any], where: str = "messages") -> list[Messag
         id, role = require_text(fields, "id", place), require_text(fields, "role", place)
         match role:
             case "user":
-                decoded.append(_user(id, fields, place))
+                decoded.append(_decode_user(id, fields, place))
             case "assistant":
-                decoded += _assistant(id, fields, place, names)
+                decoded += _decode_assistant(id, fields, place, names)
             case "tool":
-                decoded.append(_result(id, fields, place, names))
+                decoded.append(_decode_result(id, fields, place, names))
             case "reasoning":
                 decoded.append(
                     ReasoningMessage(
                         id=id,
-                        content=_text(fields, place),
+                        content=_decode_text(fields, place),
                         signature=optional_text(fields, "encryptedValue", place),
-                        extra=_extra(fields, place, without="encryptedValue"),
+                        extra=_decode_extra(fields, place, without="encryptedValue"),
                     )
                 )
             case "activity":
-                decoded.append(_activity(id, fields, place))
+                decoded.append(_decode_activity(id, fields, place))
             case _ if role in _TEXTS:
                 decoded.append(
                     TextMessage(
                         id=id,
                         role=_TEXTS[role],
-                        content=_text(fields, place),
+                        content=_decode_text(fields, place),
                         name=optional_text(fields, "name", place),
-                        extra=_extra(fields, place),
+                        extra=_decode_extra(fields, place),
                     )
                 )
             case _:
@@ -83,10 +83,10 @@ def encode_messages(messages: Sequence[Message]) -> list[dict[str, Any]]:
     encoded: list[dict[str, Any]] = []
     by_id: dict[str, dict[str, Any]] = {}
 
-    def add(written: dict[str, Any]) -> dict[str, Any]:
-        encoded.append(written)
-        by_id[written["id"]] = written
-        return written
+    def add(encoded_message: dict[str, Any]) -> dict[str, Any]:
+        encoded.append(encoded_message)
+        by_id[encoded_message["id"]] = encoded_message
+        return encoded_message
 
     for message in messages:
         match message:
@@ -96,27 +96,31 @@ def encode_messages(messages: Sequence[Message]) -> list[dict[str, Any]]:
                     parent = add({"id": message.parent_id or message.id, "role": "assistant"})
                 elif parent["role"] != "assistant":
                     parent = add({"id": message.id, "role": "assistant"})
-                parent.setdefault("toolCalls", []).append(_call(message))
+                parent.setdefault("toolCalls", []).append(_encode_call(message))
             case AgentStateMessage() | TextMessage(role="tool"):
                 pass
             case TextMessage(role="assistant") if _has_only_calls(by_id.get(message.id)):
-                by_id[message.id] |= _written(message)
+                by_id[message.id] |= _encode(message)
             case _:
-                add(_written(message))
+                add(_encode(message))
     return encoded
 
 
-def _has_only_calls(written: Mapping[str, Any] | None) -> bool:
+def _has_only_calls(encoded_message: Mapping[str, Any] | None) -> bool:
     """Return whether a call was there before the text of its message."""
-    return written is not None and "toolCalls" in written and "content" not in written
+    return (
+        encoded_message is not None
+        and "toolCalls" in encoded_message
+        and "content" not in encoded_message
+    )
 
 
-def _user(id: str, fields: dict[str, Any], where: str) -> TextMessage:
+def _decode_user(id: str, fields: dict[str, Any], where: str) -> TextMessage:
     content = fields.get("content")
     parts: tuple[Part, ...] = ()
     if isinstance(content, list):
         parts = decode_parts(content, f"{where}.content")
-        content = _text_in(parts)
+        content = _join_text(parts)
     elif content is not None and not isinstance(content, str):
         raise Misuse(f"{where}.content must be a string or a list of parts.")
     return TextMessage(
@@ -125,59 +129,61 @@ def _user(id: str, fields: dict[str, Any], where: str) -> TextMessage:
         content=content or "",
         name=optional_text(fields, "name", where),
         parts=parts,
-        extra=_extra(fields, where),
+        extra=_decode_extra(fields, where),
     )
 
 
-def _assistant(
+def _decode_assistant(
     id: str, fields: dict[str, Any], where: str, names: dict[str, str]
 ) -> Sequence[Message]:
     calls = fields.get("toolCalls")
-    name, extra = optional_text(fields, "name", where), _extra(fields, where)
+    name, extra = optional_text(fields, "name", where), _decode_extra(fields, where)
     decoded: list[Message] = []
     if not calls or fields.get("content") is not None or name is not None or extra is not None:
-        text = _text(fields, where)
+        text = _decode_text(fields, where)
         decoded.append(TextMessage(id=id, role="assistant", content=text, name=name, extra=extra))
     if calls is not None:
         for at, call in enumerate(require_list(calls, f"{where}.toolCalls")):
             place = f"{where}.toolCalls[{at}]"
             call = require_object(call, place)
             function = require_object(call.get("function"), f"{place}.function")
-            made = ActionExecutionMessage(
+            call_message = ActionExecutionMessage(
                 id=require_text(call, "id", place),
                 name=require_text(function, "name", f"{place}.function"),
                 arguments=require_text(function, "arguments", f"{place}.function"),
                 parent_id=id,
-                extra=_extra(call, place),
+                extra=_decode_extra(call, place),
             )
-            names[made.id] = made.name
-            decoded.append(made)
+            names[call_message.id] = call_message.name
+            decoded.append(call_message)
     return decoded
 
 
-def _result(id: str, fields: dict[str, Any], where: str, names: Mapping[str, str]) -> ResultMessage:
+def _decode_result(
+    id: str, fields: dict[str, Any], where: str, names: Mapping[str, str]
+) -> ResultMessage:
     call_id = require_text(fields, "toolCallId", where)
     return ResultMessage(
         id=id,
         call_id=call_id,
         name=names.get(call_id, ""),
-        result=_text(fields, where),
+        result=_decode_text(fields, where),
         error=optional_text(fields, "error", where),
-        extra=_extra(fields, where),
+        extra=_decode_extra(fields, where),
     )
 
 
-def _activity(id: str, fields: dict[str, Any], where: str) -> ActivityMessage:
+def _decode_activity(id: str, fields: dict[str, Any], where: str) -> ActivityMessage:
     content = fields.get("content")
     return ActivityMessage(
         id=id,
         activity_type=require_text(fields, "activityType", where),
         content={} if content is None else require_object(content, f"{where}.content"),
-        extra=_extra(fields, where),
+        extra=_decode_extra(fields, where),
     )
 
 
-def _text(fields: dict[str, Any], where: str) -> str:
+def _decode_text(fields: dict[str, Any], where: str) -> str:
     """Return the content of a message that is text only, if some write it in parts."""
     content = fields.get("content")
     if content is None:
@@ -185,16 +191,16 @@ def _text(fields: dict[str, Any], where: str) -> str:
     if isinstance(content, list):
         parts = decode_parts(content, f"{where}.content")
         if not any(isinstance(part, MediaPart) for part in parts):
-            return _text_in(parts)
+            return _join_text(parts)
         raise Misuse(f"{where}.content must be text: only users send more.")
     return require_text(fields, "content", where)
 
 
-def _text_in(parts: Sequence[Part]) -> str:
+def _join_text(parts: Sequence[Part]) -> str:
     return "".join(part.text for part in parts if isinstance(part, TextPart))
 
 
-def _extra(fields: dict[str, Any], where: str, without: str = "") -> dict[str, Any] | None:
+def _decode_extra(fields: dict[str, Any], where: str, without: str = "") -> dict[str, Any] | None:
     extra = {key: fields[key] for key in _EXTRA if fields.get(key) is not None and key != without}
     for key, value in extra.items():
         if key == "metadata":
@@ -204,31 +210,35 @@ def _extra(fields: dict[str, Any], where: str, without: str = "") -> dict[str, A
     return extra or None
 
 
-def _written(
+def _encode(
     message: TextMessage | ImageMessage | ResultMessage | ReasoningMessage | ActivityMessage,
 ) -> dict[str, Any]:
-    written: dict[str, Any] = {"id": message.id}
+    encoded_message: dict[str, Any] = {"id": message.id}
     match message:
         case TextMessage():
-            written["role"] = message.role
+            encoded_message["role"] = message.role
             in_parts = message.role == "user" and message.parts
-            written["content"] = (
+            encoded_message["content"] = (
                 [encode_part(part) for part in message.parts] if in_parts else message.content
             )
             if message.name is not None:
-                written["name"] = message.name
+                encoded_message["name"] = message.name
         case ImageMessage():
-            written |= {"role": "user", "content": [encode_part(_part(message))]}
+            encoded_message |= {"role": "user", "content": [encode_part(_image_part(message))]}
         case ResultMessage():
-            written |= {"role": "tool", "toolCallId": message.call_id, "content": message.result}
+            encoded_message |= {
+                "role": "tool",
+                "toolCallId": message.call_id,
+                "content": message.result,
+            }
             if message.error is not None:
-                written["error"] = message.error
+                encoded_message["error"] = message.error
         case ReasoningMessage():
-            written |= {"role": "reasoning", "content": message.content}
+            encoded_message |= {"role": "reasoning", "content": message.content}
             if message.signature is not None:
-                written["encryptedValue"] = message.signature
+                encoded_message["encryptedValue"] = message.signature
         case ActivityMessage():
-            written |= {
+            encoded_message |= {
                 "role": "activity",
                 "activityType": message.activity_type,
                 "content": message.content,
@@ -236,16 +246,16 @@ def _written(
         case _:
             assert_never(message)
     if not isinstance(message, ImageMessage) and message.extra:
-        written |= message.extra
-    return written
+        encoded_message |= message.extra
+    return encoded_message
 
 
-def _call(message: ActionExecutionMessage) -> dict[str, Any]:
+def _encode_call(message: ActionExecutionMessage) -> dict[str, Any]:
     function = {"name": message.name, "arguments": message.arguments}
     return {"id": message.id, "type": "function", "function": function, **(message.extra or {})}
 
 
-def _part(image: ImageMessage) -> MediaPart:
+def _image_part(image: ImageMessage) -> MediaPart:
     """Return the picture of a v1 client, whose `format` is the part of a MIME type it wants."""
     name = image.format.lower().removeprefix("image/")
     mime_type = f"image/{'jpeg' if name == 'jpg' else name}"

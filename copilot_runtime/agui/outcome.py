@@ -22,9 +22,9 @@ class AgentFailed(CopilotError):
     visibility = "banner"
 
 
-def finished(event: JsonObject) -> Iterator[Event]:
+def decode_run_finished(event: JsonObject) -> Iterator[Event]:
     """Read a RUN_FINISHED. Raises `Misuse` for one that cannot be read."""
-    yield from usage(event)
+    yield from decode_usage(event)
     if (outcome := event.get("outcome")) is not None:
         outcome = require_object(outcome, "RUN_FINISHED.outcome")
         if outcome.get("type") == "interrupt":
@@ -35,7 +35,7 @@ def finished(event: JsonObject) -> Iterator[Event]:
         yield RunFinished(result=result)
 
 
-def failed(event: JsonObject) -> AgentFailed:
+def decode_run_error(event: JsonObject) -> AgentFailed:
     """Return the error that a RUN_ERROR speaks of."""
     message, code = event.get("message"), event.get("code")
     if not isinstance(message, str):
@@ -46,7 +46,7 @@ def failed(event: JsonObject) -> AgentFailed:
     return error
 
 
-def usage(event: JsonObject) -> Iterator[Usage]:
+def decode_usage(event: JsonObject) -> Iterator[Usage]:
     """Return what the run cost, as far as the agent says so in numbers."""
     counted = event.get("usage")
     for item in as_list(counted):

@@ -22,7 +22,7 @@ _UNKNOWN_BYTES = "application/octet-stream"
 def decode_parts(value: Any, where: str) -> tuple[Part, ...]:
     """Read a list of parts. Raises `Misuse`, which names the place of what is wrong."""
     parts = enumerate(require_list(value, where))
-    return tuple(_decoded(part, f"{where}[{at}]") for at, part in parts)
+    return tuple(_decode_part(part, f"{where}[{at}]") for at, part in parts)
 
 
 def encode_part(part: Part) -> dict[str, Any]:
@@ -30,9 +30,9 @@ def encode_part(part: Part) -> dict[str, Any]:
     if isinstance(part, TextPart):
         return {"type": "text", "text": part.text}
     if part.kind == "binary" or part.source == "id":
-        named = {"filename": part.filename} if part.filename is not None else {}
+        filename_field = {"filename": part.filename} if part.filename is not None else {}
         mime_type = part.mime_type or _UNKNOWN_BYTES
-        return {"type": "binary", "mimeType": mime_type, part.source: part.value, **named}
+        return {"type": "binary", "mimeType": mime_type, part.source: part.value, **filename_field}
     source = {"type": part.source, "value": part.value}
     mime_type = part.mime_type or (_UNKNOWN_BYTES if part.source == "data" else None)
     if mime_type is not None:
@@ -40,17 +40,17 @@ def encode_part(part: Part) -> dict[str, Any]:
     metadata = part.metadata
     if metadata is None and part.filename is not None:
         metadata = {"filename": part.filename}
-    described = {"metadata": metadata} if metadata is not None else {}
-    return {"type": part.kind, "source": source, **described}
+    extra = {"metadata": metadata} if metadata is not None else {}
+    return {"type": part.kind, "source": source, **extra}
 
 
-def _decoded(value: Any, where: str) -> Part:
+def _decode_part(value: Any, where: str) -> Part:
     part = require_object(value, where)
     kind = require_text(part, "type", where)
     if kind == "text":
         return TextPart(text=require_text(part, "text", where))
     if kind == "binary":
-        return _binary(part, where)
+        return _decode_binary(part, where)
     if kind not in _KINDS:
         known = ", ".join(["text", *_KINDS, "binary"])
         raise Misuse(f"{where}.type is {kind!r}, which is none of {known}.")
@@ -72,7 +72,7 @@ def _decoded(value: Any, where: str) -> Part:
     )
 
 
-def _binary(part: dict[str, Any], where: str) -> MediaPart:
+def _decode_binary(part: dict[str, Any], where: str) -> MediaPart:
     for source in _BINARY:
         if value := optional_text(part, source, where):
             return MediaPart(

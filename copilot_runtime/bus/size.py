@@ -4,7 +4,7 @@ from collections.abc import Iterable
 from contextlib import suppress
 from typing import Any
 
-from copilot_runtime.jsonpatch.sharing import LONG, shared
+from copilot_runtime.jsonpatch.sharing import LONG, share_structure
 
 _CONTAINER_BYTES = 56
 _PLACE_BYTES = 8
@@ -26,7 +26,7 @@ class Held:
         """Return a value made of the parts of the last one of that key, where they are the same."""
         last = self._last.get(key)
         with suppress(Exception):  # values of a program compare as they like: arrays refuse to
-            value = value if last is None else shared(last, value)
+            value = value if last is None else share_structure(last, value)
         self._last[key] = value
         return value
 

@@ -17,8 +17,8 @@ import typer
 
 from copilot_runtime.cli.answer import Answer, Call, Line, Piece, Result
 from copilot_runtime.errors import ConfigurationFailed, CopilotError, NetworkError
-from copilot_runtime.http.client import Reply, Upstream
-from copilot_runtime.http.sse import Frames
+from copilot_runtime.http.client import StreamResponse, Upstream
+from copilot_runtime.http.sse import SSEDecoder
 
 _MOST_TURNS = 20
 """Most turns in answer to one question, should the model call actions for ever."""
@@ -155,7 +155,7 @@ class Chat:
             if "text/event-stream" not in reply.headers.get("content-type", ""):
                 yield await _whole(reply, self.url)
                 return
-            frames = Frames()
+            frames = SSEDecoder()
             async for block in reply:
                 for data in frames.feed(block):
                     if data:
@@ -206,7 +206,7 @@ class _Screen:
             sys.stdout.flush()
 
 
-async def _whole(reply: Reply, url: str) -> Mapping[str, Any]:
+async def _whole(reply: StreamResponse, url: str) -> Mapping[str, Any]:
     """Return an answer that is no stream: an error, or a runtime that does not stream."""
     text = await reply.text()
     try:

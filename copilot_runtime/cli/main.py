@@ -11,7 +11,7 @@ import typer
 from copilot_runtime import __version__
 from copilot_runtime.cli.threads import threads
 from copilot_runtime.errors import CopilotError
-from copilot_runtime.gc_tuning import quiet_start
+from copilot_runtime.gc_tuning import tune_for_startup
 
 cli = typer.Typer(
     name="copilot-runtime",
@@ -32,7 +32,7 @@ ConfigOption = Annotated[
 
 def main() -> NoReturn:
     """Run the command line. An error is one sentence; `--debug` shows the traceback."""
-    quiet_start()
+    tune_for_startup()
     debug = "--debug" in sys.argv[1:]
     arguments = [argument for argument in sys.argv[1:] if argument != "--debug"]
     try:
@@ -44,8 +44,8 @@ def main() -> NoReturn:
     sys.exit(0)
 
 
-def _version(wanted: bool) -> None:
-    if wanted:
+def _version(requested: bool) -> None:
+    if requested:
         typer.echo(f"copilot-runtime {__version__}")
         raise typer.Exit
 
@@ -99,8 +99,8 @@ def serve(
     from copilot_runtime.cli.serve import serve as run
     from copilot_runtime.config import load_settings
 
-    given = {"host": host, "port": port, "path": path, "workers": workers}
-    options = {name: value for name, value in given.items() if value is not None}
+    values = {"host": host, "port": port, "path": path, "workers": workers}
+    options = {name: value for name, value in values.items() if value is not None}
     if config is not None:
         os.environ["COPILOT_CONFIG"] = str(config)  # a module that is served reads the same file
     settings = load_settings(overrides=options)

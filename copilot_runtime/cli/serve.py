@@ -23,14 +23,14 @@ from copilot_runtime.registry import Registry
 from copilot_runtime.runtime import Runtime
 from copilot_runtime.transports.console.clock import get_time
 
-_DOORS = 16
+_LISTENERS = 16
 """How often the loop looks at the one socket we listen on.
 
 libuv accepts one connection for each look in a turn of the loop. When a thousand streams keep
 the loop busy, a turn takes long, and whoever arrives would wait for seconds (measured: 4 s).
 """
 
-_LAST_WORDS = 2
+_CLOSE_GRACE = 2
 """Seconds for the clients to hear that their runs were stopped."""
 
 
@@ -43,26 +43,26 @@ def serve(target: str | None, settings: Settings, path: str | None = None) -> No
             hint="Use one worker; it serves thousands of streams.",
         )
     log_to_stderr(settings.log_level)
-    shown = target or adapter_name(settings)
-    found = find_target(target) if target else _built_in(shown, settings)
+    name = target or adapter_name(settings)
+    found = find_target(target) if target else _build_runtime(name, settings)
     app = found.app(path) if isinstance(found, CopilotRuntime) else found
     listener = _listen(settings.host, settings.port)
-    life = _Life(app)
+    life = _LifespanApp(app)
     config = uvicorn.Config(
         life,
         access_log=False,
         log_config=None,
         server_header=False,
-        timeout_graceful_shutdown=ceil(settings.stop_timeout) + _LAST_WORDS,
+        timeout_graceful_shutdown=ceil(settings.stop_timeout) + _CLOSE_GRACE,
         ws_max_size=settings.max_body_bytes,
     )
     with listener:
         origin = _origin(settings.host, listener.getsockname()[1])
-        banner = _banner(shown, _addresses(found, origin, path))
+        banner = _banner(name, _addresses(found, origin, path))
         runs = found.runtime if isinstance(found, CopilotRuntime) else None
         server = _Server(config, banner, runs, settings.stop_timeout)
         try:
-            server.run(sockets=[listener, *(listener.dup() for _ in range(_DOORS - 1))])
+            server.run(sockets=[listener, *(listener.dup() for _ in range(_LISTENERS - 1))])
         except KeyboardInterrupt:
             return
         except SystemExit:  # how uvicorn says that the application did not start
@@ -74,7 +74,7 @@ def serve(target: str | None, settings: Settings, path: str | None = None) -> No
         raise ConfigurationFailed("The application did not start; the log above says why.")
 
 
-class _Life:
+class _LifespanApp:
     """An application whose start may fail with a sentence, in place of Starlette's traceback."""
 
     def __init__(self, app: ASGIApp) -> None:
@@ -86,23 +86,23 @@ class _Life:
         if scope["type"] != "lifespan":
             await self._app(scope, receive, send)
             return
-        held: list[Message] = []
+        failures: list[Message] = []
 
         async def hold(message: Message) -> None:
             if message["type"] == "lifespan.startup.failed":  # with a traceback for its message
-                held.append(message)
+                failures.append(message)
             else:
                 await send(message)
 
         try:
             await self._app(scope, receive, hold)
         except CopilotError as error:
-            if not held:
+            if not failures:
                 raise
             self.failure = error
-            held = [{"type": "lifespan.startup.failed", "message": ""}]
+            failures = [{"type": "lifespan.startup.failed", "message": ""}]
         finally:
-            for message in held:
+            for message in failures:
                 await send(message)
 
 
@@ -145,20 +145,20 @@ def log_to_stderr(level: str) -> None:
             logging.getLogger(name).setLevel(max(logging.WARNING, logging.root.level))
 
 
-def _built_in(name: str, settings: Settings) -> CopilotRuntime:
+def _build_runtime(name: str, settings: Settings) -> CopilotRuntime:
     """Return a runtime made from settings alone."""
     make = Registry("copilot_runtime.adapters", ADAPTERS)[name]
-    adapter = _make(make, name, settings.adapter.options)
+    adapter = _build_adapter(make, name, settings.adapter.options)
     return CopilotRuntime(adapter=adapter, actions=[get_time], settings=settings)
 
 
-def _make(make: Callable[..., Any], name: str, options: Mapping[str, Any]) -> Any:
+def _build_adapter(make: Callable[..., Any], name: str, options: Mapping[str, Any]) -> Any:
     try:
         inspect.signature(make).bind(**options)
     except TypeError as error:
-        known = ", ".join(inspect.signature(make).parameters) or "none"
+        options_known = ", ".join(inspect.signature(make).parameters) or "none"
         raise ConfigurationFailed(
-            f"The options of the adapter {name!r} do not fit: {error}. Known: {known}.",
+            f"The options of the adapter {name!r} do not fit: {error}. Known: {options_known}.",
             hint="They stand under adapter.options in copilot.yml.",
         ) from error
     return make(**options)
@@ -177,9 +177,9 @@ def _addresses(found: CopilotRuntime | ASGIApp, origin: str, path: str | None) -
     return [f"try it      {origin}/", endpoint] if found.settings.console else [endpoint]
 
 
-def _banner(shown: str, addresses: Sequence[str]) -> str:
-    lines = [f"copilot-runtime {__version__} serves {shown}", "", *(f"  {it}" for it in addresses)]
-    if shown == "demo":
+def _banner(name: str, addresses: Sequence[str]) -> str:
+    lines = [f"copilot-runtime {__version__} serves {name}", "", *(f"  {it}" for it in addresses)]
+    if name == "demo":
         lines += [
             "",
             "The demo is no language model: it answers by rules. Set OPENAI_API_KEY for a model.",
@@ -192,11 +192,11 @@ def _listen(host: str, port: int) -> socket.socket:
     try:
         return socket.create_server((host, port), family=family, backlog=2048)
     except OSError as error:
-        reason, way_out = _why_not(error, host, port), _way_out(error, host, port)
+        reason, way_out = _explain_listen_error(error, host, port), _suggest_fix(error, host, port)
         raise ConfigurationFailed(reason, hint=way_out) from error
 
 
-def _why_not(error: OSError, host: str, port: int) -> str:
+def _explain_listen_error(error: OSError, host: str, port: int) -> str:
     match error.errno:
         case errno.EADDRINUSE:
             return f"Port {port} on {host} is in use."
@@ -210,7 +210,7 @@ def _why_not(error: OSError, host: str, port: int) -> str:
             return f"Cannot listen on {host}:{port}: {error.strerror or error}."
 
 
-def _way_out(error: OSError, host: str, port: int) -> str | None:
+def _suggest_fix(error: OSError, host: str, port: int) -> str | None:
     match error.errno:
         case errno.EADDRINUSE:
             return (
@@ -223,10 +223,10 @@ def _way_out(error: OSError, host: str, port: int) -> str | None:
             return "Try --host 127.0.0.1, or 0.0.0.0 for every network."
 
 
-def _free_port(host: str, taken: int) -> int:
+def _free_port(host: str, port_in_use: int) -> int:
     """Return a free port, near the taken one if there is one."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    for port in [*range(taken + 1, min(taken + 20, 65536)), 0]:
+    for port in [*range(port_in_use + 1, min(port_in_use + 20, 65536)), 0]:
         try:
             with socket.create_server((host, port), family=family) as listener:
                 return listener.getsockname()[1]

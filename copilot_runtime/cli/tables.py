@@ -43,7 +43,7 @@ def setting_rows(settings: Settings) -> Sequence[Row]:
     """Return a row per setting, with a head."""
     head = ("SETTING", "VARIABLE", "VALUE", "MEANING")
     rows = [
-        (row.name, row.variable, _shown(row.name, settings), row.description)
+        (row.name, row.variable, _format_value(row.name, settings), row.description)
         for row in Settings.describe()
     ]
     return [head, *rows]
@@ -59,7 +59,7 @@ def _state(registry: Registry, name: str) -> str:
     return "ready"
 
 
-def _shown(name: str, settings: Settings) -> str:
+def _format_value(name: str, settings: Settings) -> str:
     value = attrgetter(name)(settings)
     if name == "adapter.options":  # somebody may keep a key there
         return ", ".join(value) or "-"

@@ -23,7 +23,7 @@ def find_target(target: str) -> CopilotRuntime | ASGIApp:
     where, _, name = target.partition(":")
     module = _import(where)
     found = _attribute(module, name, target)
-    return _servable(found, repr(target))
+    return _check_target(found, repr(target))
 
 
 def _import(where: str) -> ModuleType:
@@ -105,7 +105,7 @@ def _candidates(module: ModuleType) -> Iterator[str]:
             yield name
 
 
-def _servable(found: Any, what: str) -> CopilotRuntime | ASGIApp:
+def _check_target(found: Any, what: str) -> CopilotRuntime | ASGIApp:
     if isinstance(found, CopilotRuntime | Starlette):
         return found
     if not callable(found):
@@ -113,23 +113,23 @@ def _servable(found: Any, what: str) -> CopilotRuntime | ASGIApp:
             f"{what} is of type {type(found).__name__}: not a CopilotRuntime, "
             "an ASGI application or a function that returns one."
         )
-    if _takes(found, 3):
+    if _accepts(found, 3):
         return cast(ASGIApp, found)
-    if _takes(found, 0):
-        made = cast("Callable[[], Any]", found)()
-        if inspect.iscoroutine(made):
-            made.close()
+    if _accepts(found, 0):
+        result = cast("Callable[[], Any]", found)()
+        if inspect.iscoroutine(result):
+            result.close()
             raise ConfigurationFailed(f"{what} is async: a function to serve must be a plain one.")
-        if _takes(made, 0):
+        if _accepts(result, 0):
             raise ConfigurationFailed(f"{what} returned another function, not an application.")
-        return _servable(made, f"What {what} returned")
+        return _check_target(result, f"What {what} returned")
     raise ConfigurationFailed(
         f"{what} takes arguments: it is neither an ASGI application (scope, receive, send) nor a "
         "function without arguments that returns one."
     )
 
 
-def _takes(found: Any, count: int) -> bool:
+def _accepts(found: Any, count: int) -> bool:
     """Say whether something can be called with so many positional arguments."""
     if not callable(found):
         return False

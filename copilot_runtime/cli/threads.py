@@ -67,9 +67,9 @@ def show(
     Without --owner the threads of everybody, the oldest first.
     """
 
-    async def work(kept: "ThreadStore") -> None:
+    async def work(threads_store: "ThreadStore") -> None:
         left = limit
-        async with aclosing(_listed(kept, owner, agent)) as found:
+        async with aclosing(_list_threads(threads_store, owner, agent)) as found:
             async for thread in found:
                 if (thread.archived and not archived) or agent not in (None, thread.agent):
                     continue
@@ -99,9 +99,9 @@ def write_out(
 
     with _file(file, "wb") or nullcontext(sys.stdout.buffer) as out:
 
-        async def work(kept: "ThreadStore") -> None:
+        async def work(threads_store: "ThreadStore") -> None:
             count = 0
-            async with aclosing(export_threads(kept)) as lines:
+            async with aclosing(export_threads(threads_store)) as lines:
                 async for line in lines:
                     out.write(line + b"\n")
                     count += line.startswith(b'{"type":"thread"')
@@ -136,16 +136,19 @@ def read_in(
                 pass
     with _file(file, "rb") or nullcontext(sys.stdin.buffer) as lines:
 
-        async def work(kept: "ThreadStore") -> None:
-            taken = Taken(0, 0)
+        async def work(threads_store: "ThreadStore") -> None:
+            imported = Taken(0, 0)
             try:
-                async with aclosing(import_threads(kept, lines)) as steps:
-                    async for taken in steps:
-                        _progress(taken.threads)
+                async with aclosing(import_threads(threads_store, lines)) as steps:
+                    async for imported in steps:
+                        _progress(imported.threads)
             except CopilotError:
-                _say(f"Read {taken.threads} threads before an error; {taken.runs} runs were new.")
+                _say(
+                    f"Read {imported.threads} threads before an error; "
+                    f"{imported.runs} runs were new."
+                )
                 raise
-            _say(f"Read {taken.threads} threads; {taken.runs} of their runs were new.")
+            _say(f"Read {imported.threads} threads; {imported.runs} of their runs were new.")
 
         _with_store(store, config, work, new=True)
 
@@ -167,8 +170,8 @@ def expire(
     copilot-runtime threads expire --days 90
     """
 
-    async def work(kept: "ThreadStore") -> None:
-        gone = await kept.expire(datetime.now(UTC) - timedelta(days=days))
+    async def work(threads_store: "ThreadStore") -> None:
+        gone = await threads_store.expire(datetime.now(UTC) - timedelta(days=days))
         _say(f"Forgot {gone} threads.")
 
     _with_store(store, config, work)
@@ -199,12 +202,12 @@ def _with_store(
             f"There is no file {str(store.path)!r}.", hint="Give --store, such as sqlite:PATH."
         )
 
-    async def opened() -> None:
+    async def open_store() -> None:
         async with aclosing(store):
             await store.open()
             await work(store)
 
-    asyncio.run(opened())
+    asyncio.run(open_store())
 
 
 def _file(file: Path | None, mode: str) -> AbstractContextManager[BinaryIO] | None:
@@ -220,7 +223,7 @@ def _file(file: Path | None, mode: str) -> AbstractContextManager[BinaryIO] | No
         ) from error
 
 
-async def _listed(
+async def _list_threads(
     store: "ThreadStore", owner: str | None, agent: str | None
 ) -> AsyncGenerator["Thread", None]:
     """Yield threads, a page at a time, archived ones too."""
@@ -245,10 +248,10 @@ async def _listed(
 
 def _line(thread: "Thread") -> str:
     fields = (thread.key.owner, thread.key.id, thread.agent, thread.name or "")
-    shown = (
+    line = (
         "".join(letter if letter.isprintable() else " " for letter in field) for field in fields
     )
-    return "\t".join([thread.updated_at.isoformat(timespec="seconds"), *shown])
+    return "\t".join([thread.updated_at.isoformat(timespec="seconds"), *line])
 
 
 def _progress(count: int) -> None:

@@ -55,14 +55,14 @@ def _lines(path: Path, node: yaml.Node, prefix: str = "") -> Iterator[tuple[str,
     """Yield each key with its line; refuse a key that stands there twice."""
     if not isinstance(node, yaml.MappingNode):
         return
-    seen: dict[str, int] = {}
+    key_lines: dict[str, int] = {}
     for key, value in cast("list[tuple[yaml.Node, yaml.Node]]", node.value):
         name, line = str(key.value), key.start_mark.line + 1
-        if name in seen:
+        if name in key_lines:
             raise ConfigurationFailed(
-                f"{path}, line {line}: {prefix + name!r} was set before, on line {seen[name]}."
+                f"{path}, line {line}: {prefix + name!r} was set before, on line {key_lines[name]}."
             )
-        seen[name] = line
+        key_lines[name] = line
         yield prefix + name, line
         if prefix.count(".") < 2:  # deeper than any setting of ours
             yield from _lines(path, value, f"{prefix}{name}.")
@@ -85,14 +85,14 @@ def _expand(
     def replace(match: re.Match[str]) -> str:
         if match[1]:
             return match[0][1:]
-        found = environ.get(match["name"]) or match["default"]
-        if found is None:
+        substitute = environ.get(match["name"]) or match["default"]
+        if substitute is None:
             line = f", line {lines[key]}" if key in lines else ""
             raise ConfigurationFailed(
                 f"{path}{line}: {key!r} needs the environment variable {match['name']!r}, "
                 "which is not set.",
                 hint=f"Set it, or write ${{{match['name']}:-a default}}.",
             )
-        return found
+        return substitute
 
     return _VARIABLE.sub(replace, value)

@@ -9,46 +9,48 @@ from pydantic import ValidationError
 
 from copilot_runtime.errors import ConfigurationFailed
 
-UNSHOWN = "adapter.options"
+REDACTED_NAME = "adapter.options"
 """The setting whose value no message may repeat: somebody may keep a key in it."""
 
 
 @dataclass(frozen=True, slots=True)
-class Places:
-    """Where each setting came from, by its dotted name; `named` is what no file says."""
+class SettingOrigins:
+    """Where each setting came from, by its dotted name; `overrides` is what no file says."""
 
     path: Path | None = None
     lines: Mapping[str, int] = field(default_factory=dict[str, int])
-    named: dict[str, str] = field(default_factory=dict[str, str])
+    overrides: dict[str, str] = field(default_factory=dict[str, str])
 
-    def of(self, name: str) -> str:
+    def describe(self, name: str) -> str:
         """Return a phrase that says where to look."""
-        if name in self.named:
-            return self.named[name]
+        if name in self.overrides:
+            return self.overrides[name]
         if self.path is not None:
             line = f", line {self.lines[name]}" if name in self.lines else ""
             return f"{self.path}{line}"
         return "Settings"
 
 
-def explain(error: ValidationError, names: Sequence[str], places: Places) -> ConfigurationFailed:
+def explain(
+    error: ValidationError, names: Sequence[str], origins: SettingOrigins
+) -> ConfigurationFailed:
     """Return one error that names every wrong setting; `names` are the ones there are."""
     sentences: list[str] = []
     for problem in error.errors(include_url=False):
         name = _name(problem["loc"], names)
-        place = places.of(name)
+        place = origins.describe(name)
         if problem["type"] == "extra_forbidden":
             sentences.append(f"{place}: there is no setting {name!r}.{_suggest(name, names)}")
         else:
-            shown = "not valid" if name == UNSHOWN else _shown(problem["input"])
+            shown = "not valid" if name == REDACTED_NAME else _abbreviate(problem["input"])
             reason = problem["msg"].removeprefix("Value error, ").removeprefix("Input ")
-            sentences.append(f"{place}: {name!r} is {shown}; it {_worded(reason)}.")
+            sentences.append(f"{place}: {name!r} is {shown}; it {_phrase_reason(reason)}.")
     return ConfigurationFailed(
         "\n".join(sentences), hint="`copilot-runtime settings` lists every setting."
     )
 
 
-def misspelt_variable(variable: str, known: Iterable[str]) -> None:
+def reject_misspelt_variable(variable: str, known: Iterable[str]) -> None:
     """Refuse a variable that looks like one of ours. Others are somebody else's."""
     close = get_close_matches(variable, [*known], n=1, cutoff=0.88)
     if close:
@@ -74,10 +76,10 @@ def _suggest(name: str, names: Sequence[str]) -> str:
     return f" Known{' there' if dot else ''}: {', '.join(known)}."
 
 
-def _shown(value: object) -> str:
+def _abbreviate(value: object) -> str:
     text = repr(value)
     return text if len(text) <= 80 else f"{text[:77]}..."
 
 
-def _worded(reason: str) -> str:
+def _phrase_reason(reason: str) -> str:
     return reason if reason.startswith("should") else f"is refused because {reason}"

@@ -19,7 +19,7 @@ from pydantic import (
 )
 
 from copilot_runtime.config.file import Document, read_document
-from copilot_runtime.config.problems import Places, explain, misspelt_variable
+from copilot_runtime.config.problems import SettingOrigins, explain, reject_misspelt_variable
 from copilot_runtime.config.sections import (
     AdapterSettings,
     Count,
@@ -201,15 +201,15 @@ class Settings(Section):
     @classmethod
     def _lower_case(cls, names: tuple[str, ...]) -> tuple[str, ...]:
         names = tuple(name.lower() for name in names)
-        if refused := NEVER_FORWARDED.intersection(names):
-            raise ValueError(f"{', '.join(sorted(refused))} cannot be forwarded")
+        if forbidden := NEVER_FORWARDED.intersection(names):
+            raise ValueError(f"{', '.join(sorted(forbidden))} cannot be forwarded")
         if odd := [name for name in names if "*" in name[:-1]]:
             raise ValueError(f"{odd[0]!r} has a * that is not its last character")
         return names
 
     @model_validator(mode="wrap")
     @classmethod
-    def _teach(
+    def _explain_errors(
         cls, data: Any, handler: ModelWrapValidatorHandler["Settings"], info: ValidationInfo
     ) -> "Settings":
         """Turn pydantic's complaint into ours, which names the place and the way out."""
@@ -217,7 +217,7 @@ class Settings(Section):
             return handler(data)
         except ValidationError as error:
             names = [row.name for row in cls.describe()]
-            raise explain(error, names, info.context or Places()) from None
+            raise explain(error, names, info.context or SettingOrigins()) from None
 
     def forwards(self, header: str) -> bool:
         """Say whether actions, agents and hooks may see a request header."""
@@ -262,19 +262,19 @@ def load_settings(
     environ = os.environ if environ is None else environ
     document = _document(path, environ)
     values = {key: value for key, value in document.values.items() if value is not None}
-    places = Places(document.path, document.lines)
+    origins = SettingOrigins(document.path, document.lines)
     rows = {row.variable: row.name for row in Settings.describe()}
     for variable, text in environ.items():
         if variable in rows:
             section, _, key = rows[variable].rpartition(".")
             _put(values, section, key, text)
-            places.named[rows[variable]] = f"The environment variable {variable}"
+            origins.overrides[rows[variable]] = f"The environment variable {variable}"
         elif variable.startswith(PREFIX) and variable != FILE_VARIABLE:
-            misspelt_variable(variable, rows)
+            reject_misspelt_variable(variable, rows)
     for name, value in (overrides or {}).items():
         values[name] = value
-        places.named[name] = f"The option --{name}"
-    return Settings.model_validate(values, context=places)
+        origins.overrides[name] = f"The option --{name}"
+    return Settings.model_validate(values, context=origins)
 
 
 def adapter_name(settings: Settings, environ: Mapping[str, str] | None = None) -> str:
@@ -283,12 +283,12 @@ def adapter_name(settings: Settings, environ: Mapping[str, str] | None = None) -
     return settings.adapter.name or ("openai" if environ.get("OPENAI_API_KEY") else "demo")
 
 
-def transcribes(settings: Settings, environ: Mapping[str, str] | None = None) -> bool:
+def has_transcription(settings: Settings, environ: Mapping[str, str] | None = None) -> bool:
     """Say whether speech can be turned into text: the settings say by what, or there is a key."""
     environ = os.environ if environ is None else environ
-    chosen = settings.transcription
-    if chosen.model or chosen.base_url:
-        return chosen.model != "none"
+    transcription = settings.transcription
+    if transcription.model or transcription.base_url:
+        return transcription.model != "none"
     # a model server of one's own, which OPENAI_BASE_URL then names, seldom understands speech
     elsewhere = environ.get("OPENAI_BASE_URL", "").rstrip("/") not in ("", _OPENAI_URL)
     return bool(environ.get("OPENAI_API_KEY")) and not elsewhere

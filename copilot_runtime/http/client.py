@@ -16,17 +16,17 @@ from urllib.parse import urlsplit
 import orjson
 
 from copilot_runtime.errors import ConfigurationFailed, CopilotError, NetworkError, RunStalled
-from copilot_runtime.http.errors import Faults, was_closed
-from copilot_runtime.http.retries import asked_wait, backoff, may_pass
+from copilot_runtime.http.errors import UpstreamErrors, is_disconnect
+from copilot_runtime.http.retries import backoff, is_retryable, parse_retry_after
 
 if TYPE_CHECKING:
     from aiohttp import ClientResponse, ClientSession
 
-_LONGEST_WAIT = 30.0
-_LONGEST_BODY = 16 * 1024 * 1024
+_MAX_WAIT = 30.0
+_MAX_BODY = 16 * 1024 * 1024
 _DRAIN_TIME = 1.0
-_ONE_PIECE = 512 * 1024
-_LONGEST_HEADER = 64 * 1024  # security policies of gateways are longer than aiohttp's 8 kB
+_MAX_INLINE_BODY = 512 * 1024
+_MAX_HEADER = 64 * 1024  # security policies of gateways are longer than aiohttp's 8 kB
 
 
 class Upstream:
@@ -47,7 +47,7 @@ class Upstream:
         self.connect_timeout = connect_timeout
         self.idle_timeout = idle_timeout
         self.max_retries = max_retries
-        self.faults = Faults(name, connect_timeout, idle_timeout)
+        self.errors = UpstreamErrors(name, connect_timeout, idle_timeout)
         self._sessions: dict[asyncio.AbstractEventLoop, ClientSession] = {}
         self._proxies: dict[str, str | None] = {}
         self._draining: set[asyncio.Task[None]] = set()
@@ -62,16 +62,16 @@ class Upstream:
         url: str,
         body: Any = None,
         headers: Mapping[str, str] | None = None,
-    ) -> "JsonReply":
+    ) -> "JsonResponse":
         """Ask once, retries included, and read the whole answer. Any status is an answer."""
         data = None if body is None else orjson.dumps(body)
         sent = {"content-type": "application/json", "accept": "application/json", **(headers or {})}
         async with Exchange(self, method, url, data, sent) as reply:
             text = await reply.text()
         try:
-            return JsonReply(reply.status, reply.headers, orjson.loads(text))
+            return JsonResponse(reply.status, reply.headers, orjson.loads(text))
         except orjson.JSONDecodeError:
-            return JsonReply(reply.status, reply.headers, None)
+            return JsonResponse(reply.status, reply.headers, None)
 
     async def aclose(self) -> None:
         """Close the connections of this event loop. The next request opens new ones."""
@@ -82,7 +82,7 @@ class Upstream:
         await asyncio.gather(*draining, return_exceptions=True)
         if session := self._sessions.pop(loop, None):
             await session.close()
-        await self._forget_ended_loops()
+        await self._close_dead_loops()
 
     async def send(
         self, method: str, url: str, body: bytes | None, headers: Mapping[str, str]
@@ -92,18 +92,18 @@ class Upstream:
         while True:
             wait: float | None = None
             try:
-                response = await self._attempt(method, url, body, headers)
+                response = await self._send_once(method, url, body, headers)
             except NetworkError as error:
                 # a time limit has cost the person enough already
                 if attempt >= self.max_retries or isinstance(error, RunStalled):
                     raise
                 # a pooled connection the server had closed meanwhile says nothing about the server
-                wait = 0.0 if attempt == 0 and was_closed(error) else backoff(attempt)
+                wait = 0.0 if attempt == 0 and is_disconnect(error) else backoff(attempt)
             else:
-                if attempt < self.max_retries and may_pass(response.status, response.headers):
-                    wait = asked_wait(response.headers)
+                if attempt < self.max_retries and is_retryable(response.status, response.headers):
+                    wait = parse_retry_after(response.headers)
                     wait = backoff(attempt) if wait is None else wait
-                if wait is None or wait > _LONGEST_WAIT:
+                if wait is None or wait > _MAX_WAIT:
                     return response
                 response.close()
             await asyncio.sleep(wait)
@@ -114,19 +114,21 @@ class Upstream:
         task = asyncio.create_task(_drain(response))
         self._draining.add(task)
 
-        def let_go(task: asyncio.Task[None]) -> None:
+        def release(task: asyncio.Task[None]) -> None:
             self._draining.discard(task)
-            _let_go(response)  # here, because a task cancelled before its first step has no finally
+            _release(
+                response
+            )  # here, because a task cancelled before its first step has no finally
 
-        task.add_done_callback(let_go)
+        task.add_done_callback(release)
 
-    async def _attempt(
+    async def _send_once(
         self, method: str, url: str, body: bytes | None, headers: Mapping[str, str]
     ) -> "ClientResponse":
         from aiohttp import ClientError, InvalidURL
         from yarl import URL
 
-        session = await self._open()
+        session = await self._get_session()
         try:
             async with asyncio.timeout(self.connect_timeout + self.idle_timeout):
                 return await session.request(
@@ -134,7 +136,7 @@ class Upstream:
                     # escapes stay as they are written: a signature may be of them
                     URL(url, encoded=True) if "%" in url else url,
                     # in one piece, aiohttp warns, a large body would hold up the event loop
-                    data=BytesIO(body) if body and len(body) > _ONE_PIECE else body,
+                    data=BytesIO(body) if body and len(body) > _MAX_INLINE_BODY else body,
                     headers=headers,
                     proxy=self._proxy(url),
                     allow_redirects=False,
@@ -145,9 +147,9 @@ class Upstream:
                 hint="A base URL looks like https://api.example.com/v1.",
             ) from error
         except (ClientError, OSError, TimeoutError) as error:
-            raise self.faults.before_answer(error, url) from error
+            raise self.errors.build_connection_error(error, url) from error
 
-    async def _open(self) -> "ClientSession":
+    async def _get_session(self) -> "ClientSession":
         """Return the connections of this event loop: those of another one are of no use here."""
         loop = asyncio.get_running_loop()
         session = self._sessions.get(loop)
@@ -158,13 +160,13 @@ class Upstream:
                 connector=TCPConnector(limit=0),
                 cookie_jar=DummyCookieJar(),  # what one person's answer sets is not for another's
                 timeout=ClientTimeout(total=None, connect=self.connect_timeout),
-                max_line_size=_LONGEST_HEADER,
-                max_field_size=_LONGEST_HEADER,
+                max_line_size=_MAX_HEADER,
+                max_field_size=_MAX_HEADER,
             )
-            await self._forget_ended_loops()
+            await self._close_dead_loops()
         return session
 
-    async def _forget_ended_loops(self) -> None:
+    async def _close_dead_loops(self) -> None:
         """Close what loops that ended have left behind: nobody else can."""
         for loop in [loop for loop in [*self._sessions] if loop.is_closed()]:
             if session := self._sessions.pop(loop, None):
@@ -187,7 +189,7 @@ class Upstream:
 
 
 @dataclass(frozen=True, slots=True)
-class JsonReply:
+class JsonResponse:
     """A whole answer. `body` is None when it was empty or no JSON."""
 
     status: int
@@ -208,11 +210,11 @@ class Exchange:
     ) -> None:
         self._upstream = upstream
         self._request = (method, url, body, headers)
-        self._reply: Reply | None = None
+        self._reply: StreamResponse | None = None
 
-    async def __aenter__(self) -> "Reply":
+    async def __aenter__(self) -> "StreamResponse":
         response = await self._upstream.send(*self._request)
-        self._reply = Reply(response, self._upstream)
+        self._reply = StreamResponse(response, self._upstream)
         return self._reply
 
     async def __aexit__(
@@ -222,10 +224,10 @@ class Exchange:
         trace: TracebackType | None,
     ) -> None:
         if self._reply is not None:
-            self._reply.let_go()
+            self._reply.release()
 
 
-class Reply:
+class StreamResponse:
     """An answer as it arrives. Iterate for its bytes, in blocks as the network gives them.
 
     Set `finished` when nothing of interest follows: the connection is then kept for others.
@@ -240,32 +242,34 @@ class Reply:
         self._response = response
         self._upstream = upstream
         self._read = response.content.readany
-        self._faults = (ClientError, OSError)
+        self._read_errors = (ClientError, OSError)
         self._loop = asyncio.get_running_loop()
-        self._heard = self._loop.time()
+        self._last_read_at = self._loop.time()
         self._waiting = False
-        self._stalled = False
+        self._has_timed_out = False
         # one timer per answer that looks at a clock: aiohttp would set a new one for every read
         self._timer = self._loop.call_later(upstream.idle_timeout, self._watch)
 
-    def __aiter__(self) -> "Reply":
+    def __aiter__(self) -> "StreamResponse":
         return self
 
     async def __anext__(self) -> bytes:
         self._waiting = True
         try:
             block = await self._read()
-        except self._faults as error:
-            if self._stalled:
-                raise self._upstream.faults.silence() from None
-            raise self._upstream.faults.cut(f"The connection broke off: {error}.") from error
+        except self._read_errors as error:
+            if self._has_timed_out:
+                raise self._upstream.errors.build_timeout() from None
+            raise self._upstream.errors.build_premature_close(
+                f"The connection broke off: {error}."
+            ) from error
         if not block:
             raise StopAsyncIteration
         self._waiting = False
-        self._heard = self._loop.time()
+        self._last_read_at = self._loop.time()
         return block
 
-    async def text(self, limit: int = _LONGEST_BODY) -> bytes:
+    async def text(self, limit: int = _MAX_BODY) -> bytes:
         """Return the whole answer."""
         blocks: list[bytes] = []
         size = 0
@@ -280,23 +284,23 @@ class Reply:
                 )
         return b"".join(blocks)
 
-    def let_go(self) -> None:
+    def release(self) -> None:
         """Give the connection back if the answer is at its end, else close it at once."""
         self._timer.cancel()
         if self.finished and not self._response.content.at_eof():
             self._upstream.drain(self._response)
         else:
-            _let_go(self._response)
+            _release(self._response)
 
     def _watch(self) -> None:
         now = self._loop.time()
         if not self._waiting:  # a slow reader is not a silent server
-            self._heard = now
-        left = self._heard + self._upstream.idle_timeout - now
+            self._last_read_at = now
+        left = self._last_read_at + self._upstream.idle_timeout - now
         if left > 0:
             self._timer = self._loop.call_later(left, self._watch)
         else:
-            self._stalled = True
+            self._has_timed_out = True
             self._response.close()
 
 
@@ -309,7 +313,7 @@ async def _drain(response: "ClientResponse") -> None:
                 pass
 
 
-def _let_go(response: "ClientResponse") -> None:
+def _release(response: "ClientResponse") -> None:
     """Keep the connection for others if the answer was read to its end, else close it."""
     if response.content.at_eof():
         response.release()

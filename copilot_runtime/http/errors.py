@@ -11,14 +11,14 @@ from copilot_runtime.errors import NetworkError, RunStalled
 
 
 @dataclass(frozen=True, slots=True)
-class Faults:
+class UpstreamErrors:
     """The errors of the service `name`. Kinds are those of the official clients of providers."""
 
     name: str
     connect_timeout: float
     idle_timeout: float
 
-    def before_answer(self, error: Exception, url: str) -> NetworkError:
+    def build_connection_error(self, error: Exception, url: str) -> NetworkError:
         """Say what went wrong before the answer, without telling clients where we asked."""
         import aiohttp  # here, because importing it takes a quarter of a second
 
@@ -34,7 +34,7 @@ class Faults:
                     "connection. Check the base URL, the firewall and the proxy settings.",
                 )
             case TimeoutError():
-                return self.silence()
+                return self.build_timeout()
             case aiohttp.ClientConnectorDNSError():
                 reason = "Its host name was not found."
                 hint = f"No address is known for {origin}. Check the base URL and the DNS."
@@ -61,7 +61,7 @@ class Faults:
             hint=hint,
         )
 
-    def silence(self) -> RunStalled:
+    def build_timeout(self) -> RunStalled:
         """Return the error for a silence that took too long."""
         return RunStalled(
             f"{self.name} API error: No answer for {self.idle_timeout:g} seconds.",
@@ -69,14 +69,14 @@ class Faults:
             hint="The upstream went silent. Raise idle_timeout if the model may think that long.",
         )
 
-    def cut(self, hint: str) -> NetworkError:
+    def build_premature_close(self, hint: str) -> NetworkError:
         """Return the error for an answer that ended before its end."""
         return NetworkError(
             f"{self.name} API error: Premature close", kind=f"{self.name}Error", hint=hint
         )
 
 
-def was_closed(error: NetworkError) -> bool:
+def is_disconnect(error: NetworkError) -> bool:
     """Return whether the server had closed the connection before it read the request."""
     from aiohttp import ServerDisconnectedError
 

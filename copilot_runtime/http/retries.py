@@ -7,18 +7,18 @@ from email.utils import parsedate_to_datetime
 from math import isfinite
 from time import time
 
-RETRIED = frozenset({408, 409, 429})
+RETRYABLE_STATUSES = frozenset({408, 409, 429})
 """Statuses that may be different next time, besides everything from 500 on."""
 
 
-def may_pass(status: int, headers: Mapping[str, str]) -> bool:
+def is_retryable(status: int, headers: Mapping[str, str]) -> bool:
     """Return whether the same request may succeed later."""
     if status < 400:
         return False
     wish = headers.get("x-should-retry")
     if wish in ("true", "false"):
         return wish == "true"
-    return status in RETRIED or status >= 500
+    return status in RETRYABLE_STATUSES or status >= 500
 
 
 def backoff(attempt: int) -> float:
@@ -27,16 +27,16 @@ def backoff(attempt: int) -> float:
     return longest * random.uniform(0.75, 1.0)  # noqa: S311 - spreads retries, guards nothing
 
 
-def asked_wait(headers: Mapping[str, str]) -> float | None:
+def parse_retry_after(headers: Mapping[str, str]) -> float | None:
     """Return how many seconds the server asks us to wait, if it does."""
     milliseconds = _number(headers.get("retry-after-ms"))
     if milliseconds is not None:
         return milliseconds / 1000
-    asked = headers.get("retry-after")
-    seconds = _number(asked)
-    if seconds is None and asked:
+    value = headers.get("retry-after")
+    seconds = _number(value)
+    if seconds is None and value:
         with suppress(ValueError, TypeError, OverflowError):
-            seconds = parsedate_to_datetime(asked).timestamp() - time()
+            seconds = parsedate_to_datetime(value).timestamp() - time()
     return None if seconds is None else max(seconds, 0.0)
 
 

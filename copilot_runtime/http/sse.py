@@ -7,21 +7,21 @@ Events without data are signs of life, and left out.
 
 from copilot_runtime.errors import NetworkError
 
-LIMIT = 8 * 1024 * 1024
+MAX_EVENT_SIZE = 8 * 1024 * 1024
 """The largest event, in bytes, that is waited for."""
 
 _BOM = b"\xef\xbb\xbf"
 _FIELDS = (b"event", b"id", b"retry")
 
 
-class Frames:
+class SSEDecoder:
     """Feed it blocks of bytes, cut anywhere; each time it returns the data that is complete.
 
-    `understood` tells a stream of events from any other text.
+    `is_event_stream` tells a stream of events from any other text.
     """
 
-    def __init__(self, limit: int = LIMIT) -> None:
-        self.understood = False
+    def __init__(self, limit: int = MAX_EVENT_SIZE) -> None:
+        self.is_event_stream = False
         self._limit = limit
         self._rest: list[bytes] = []  # an incomplete line
         self._data: list[bytes] = []  # the lines of an incomplete event
@@ -29,39 +29,39 @@ class Frames:
         self._after_cr = False
 
     @property
-    def between(self) -> bool:
+    def is_between_events(self) -> bool:
         """True when no event has begun that lacks its end."""
         return not self._data and all(map(bytes.isspace, self._rest))
 
     def feed(self, block: bytes) -> list[bytes]:
         """Return the data of every event that ends in this block."""
         if self._is_one_event(block):
-            self.understood = True
+            self.is_event_stream = True
             return [block[6:-2]]
         if self._after_cr or b"\r" in block:
-            block = self._with_plain_newlines(block)
+            block = self._normalize_newlines(block)
         if self._rest:
             if b"\n" not in block:
-                self._keep(block)
+                self._append_rest(block)
                 return []
-            block = self._whole_rest() + block
+            block = self._join_rest() + block
         frames = block.split(b"\n\n")
         rest = frames.pop()
-        found: list[bytes] = []
+        events: list[bytes] = []
         for frame in frames:
             # nearly always an event is one line
             if not self._data and frame.startswith(b"data: ") and b"\n" not in frame:
-                found.append(frame[6:])
+                events.append(frame[6:])
             elif not self._data and frame.startswith(b"event: ") and frame.count(b"\n") == 1:
-                self._take_named(frame, found)
+                self._parse_named_event(frame, events)
             else:
-                self._take_lines(frame.split(b"\n"), found)
-                self._complete(found)
-        if found:
-            self.understood = True
+                self._parse_lines(frame.split(b"\n"), events)
+                self._flush_event(events)
+        if events:
+            self.is_event_stream = True
         if rest:
-            self._begin(rest, found)
-        return [data for data in found if data] if b"" in found else found
+            self._start_event(rest, events)
+        return [data for data in events if data] if b"" in events else events
 
     def _is_one_event(self, block: bytes) -> bool:
         """Tell whether the block is one event of one line: so come words that are just said."""
@@ -74,35 +74,35 @@ class Frames:
 
     def finish(self) -> list[bytes]:
         """Return the data of a last event that lacks its empty line."""
-        found: list[bytes] = []
+        events: list[bytes] = []
         if self._rest:
-            self._take_lines([self._whole_rest()], found)
-        self._complete(found)
-        return [data for data in found if data]
+            self._parse_lines([self._join_rest()], events)
+        self._flush_event(events)
+        return [data for data in events if data]
 
-    def _begin(self, rest: bytes, found: list[bytes]) -> None:
+    def _start_event(self, rest: bytes, events: list[bytes]) -> None:
         """Take what belongs to an event that ends in a later block."""
         lines = rest.split(b"\n")
         rest = lines.pop()
         if lines:
-            self._take_lines(lines, found)
+            self._parse_lines(lines, events)
         if rest:
-            self._keep(rest)
+            self._append_rest(rest)
 
-    def _take_named(self, frame: bytes, found: list[bytes]) -> None:
+    def _parse_named_event(self, frame: bytes, events: list[bytes]) -> None:
         """Take an event of two lines, a name and its data, as Anthropic writes them."""
         line = frame.partition(b"\n")[2]
         if line.startswith(b"data: "):
-            found.append(line[6:])
+            events.append(line[6:])
         else:
-            self._take_lines(frame.split(b"\n"), found)
-            self._complete(found)
+            self._parse_lines(frame.split(b"\n"), events)
+            self._flush_event(events)
 
-    def _keep(self, rest: bytes) -> None:
+    def _append_rest(self, rest: bytes) -> None:
         self._rest.append(rest)
         self._grow(len(rest))
 
-    def _whole_rest(self) -> bytes:
+    def _join_rest(self) -> bytes:
         rest = b"".join(self._rest)
         self._rest.clear()
         self._size -= len(rest)
@@ -116,26 +116,26 @@ class Frames:
                 hint="Is the URL that of a model or an agent? Such events are not read.",
             )
 
-    def _take_lines(self, lines: list[bytes], found: list[bytes]) -> None:
+    def _parse_lines(self, lines: list[bytes], events: list[bytes]) -> None:
         for line in lines:
             if not line:
-                self._complete(found)
+                self._flush_event(events)
                 continue
             name, _, value = line.removeprefix(_BOM).partition(b":")
             if name == b"data":
                 self._data.append(value.removeprefix(b" "))
                 self._grow(len(line))
             elif not name or name in _FIELDS:
-                self.understood = True
+                self.is_event_stream = True
 
-    def _complete(self, found: list[bytes]) -> None:
+    def _flush_event(self, events: list[bytes]) -> None:
         if self._data:
-            self.understood = True
-            found.append(b"\n".join(self._data))
+            self.is_event_stream = True
+            events.append(b"\n".join(self._data))
             self._data.clear()
             self._size = 0
 
-    def _with_plain_newlines(self, block: bytes) -> bytes:
+    def _normalize_newlines(self, block: bytes) -> bytes:
         """Return the block with LF for CR LF and for CR, also where a pair is cut in two."""
         if self._after_cr and block.startswith(b"\n"):
             block = block[1:]

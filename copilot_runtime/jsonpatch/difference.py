@@ -9,7 +9,7 @@ from typing import Any
 import orjson
 
 
-def difference(old: Any, new: Any, path: str = "") -> list[dict[str, Any]]:
+def find_difference(old: Any, new: Any, path: str = "") -> list[dict[str, Any]]:
     """Return the operations (RFC 6902) that make `new` out of `old`.
 
     Raises `RecursionError` for what is nested too deeply.
@@ -19,7 +19,7 @@ def difference(old: Any, new: Any, path: str = "") -> list[dict[str, Any]]:
     return operations
 
 
-def same(one: Any, other: Any) -> bool:
+def is_same_json(one: Any, other: Any) -> bool:
     """Return whether two values are the same JSON: 1 is 1.0, and neither is true."""
     if one is other:
         return True
@@ -52,7 +52,7 @@ def _compare(old: Any, new: Any, path: str, operations: list[dict[str, Any]]) ->
         _compare_objects(old, new, path, operations)
     elif isinstance(old, list) and isinstance(new, list):
         _compare_lists(old, new, path, operations)
-    elif not same(old, new):
+    elif not is_same_json(old, new):
         operations.append({"op": "replace", "path": path, "value": new})
 
 
@@ -74,10 +74,10 @@ def _compare_lists(
 ) -> None:
     """Take away what both begin and end with; what is left was changed, added or removed."""
     start, shorter = 0, min(len(old), len(new))
-    while start < shorter and same(old[start], new[start]):
+    while start < shorter and is_same_json(old[start], new[start]):
         start += 1
     end, longest = 0, shorter - start
-    while end < longest and same(old[-1 - end], new[-1 - end]):
+    while end < longest and is_same_json(old[-1 - end], new[-1 - end]):
         end += 1
     changed = longest - end
     for at in range(start, start + changed):

@@ -7,14 +7,14 @@ new one, which makes the next difference cheap to find.
 from collections.abc import Sequence
 from typing import Any
 
-from copilot_runtime.jsonpatch.difference import difference, same
-from copilot_runtime.jsonpatch.sharing import repeated
+from copilot_runtime.jsonpatch.difference import find_difference, is_same_json
+from copilot_runtime.jsonpatch.sharing import count_repetition
 from copilot_runtime.jsontext import dumps
 
 _SHORT = 1_000
 """Bytes of operations that are sent whatever the whole value costs."""
 
-_MOST_COPIED = 1_000_000
+_MAX_REPETITION = 1_000_000
 """Values and characters that a patched value may repeat.
 
 Copies are shared, so that a patch of forty of them is cheap to apply, and its outcome, twice as
@@ -29,7 +29,7 @@ def make_patch(old: Any, new: Any) -> list[dict[str, Any]] | None:
     hold.
     """
     try:
-        operations = difference(old, new)
+        operations = find_difference(old, new)
         if operations and len(dumps(operations)) >= max(len(dumps(new)), _SHORT):
             return None
     except RecursionError:  # nested so deeply that only C can walk through it
@@ -46,14 +46,14 @@ def apply_patch(value: Any, operations: Sequence[Any]) -> Any:
     for operation in operations:
         try:
             patch.apply(operation)
-        except _DoesNotFit as error:
-            raise ValueError(f"{_named(operation)}: {error}") from None
-    if patch.copies and repeated(patch.root) > _MOST_COPIED:
+        except _PatchConflict as error:
+            raise ValueError(f"{_describe(operation)}: {error}") from None
+    if patch.copies and count_repetition(patch.root) > _MAX_REPETITION:
         raise ValueError(f"copy {patch.copies}: the copies are too large")
     return patch.root
 
 
-class _DoesNotFit(Exception):
+class _PatchConflict(Exception):
     """Why an operation cannot be applied."""
 
 
@@ -71,33 +71,33 @@ class _Patch:
 
     def apply(self, operation: Any) -> None:
         if not isinstance(operation, dict):
-            raise _DoesNotFit("it is no object")
-        path = _keys(operation, "path")
+            raise _PatchConflict("it is no object")
+        path = _parse_pointer(operation, "path")
         match operation.get("op"):
             case "add":
-                self._add(path, _value(operation))
+                self._add(path, _require_value(operation))
             case "replace":
-                self._replace(path, _value(operation))
+                self._replace(path, _require_value(operation))
             case "remove":
                 self._remove(path)
             case "move":
-                origin = _keys(operation, "from")
+                origin = _parse_pointer(operation, "from")
                 if path[: len(origin)] == origin and path != origin:
-                    raise _DoesNotFit("nothing can be moved into itself")
-                moved = self._find(origin)
+                    raise _PatchConflict("nothing can be moved into itself")
+                value = self._find(origin)
                 if path != origin:
                     self._remove(origin)
-                    self._add(path, moved)
+                    self._add(path, value)
             case "copy":
-                copied = self._find(_keys(operation, "from"))
+                copied = self._find(_parse_pointer(operation, "from"))
                 self.own.clear()  # it will be in two places, of which a change is to reach one
                 self._add(path, copied)
                 self.copies = operation["path"] or "/"
             case "test":
-                if not same(self._find(path), _value(operation)):
-                    raise _DoesNotFit("the value is another one")
+                if not is_same_json(self._find(path), _require_value(operation)):
+                    raise _PatchConflict("the value is another one")
             case unknown:
-                raise _DoesNotFit(f"there is no operation {unknown!r}")
+                raise _PatchConflict(f"there is no operation {unknown!r}")
 
     def _add(self, path: list[str], value: Any) -> None:
         if not path:
@@ -116,33 +116,33 @@ class _Patch:
             self.root = value
             return
         parent, key = self._parent(path)
-        parent[_existing(parent, key)] = value
+        parent[_resolve_key(parent, key)] = value
 
     def _remove(self, path: list[str]) -> None:
         if not path:
             self.root = None
             return
         parent, key = self._parent(path)
-        del parent[_existing(parent, key)]
+        del parent[_resolve_key(parent, key)]
 
     def _find(self, path: list[str]) -> Any:
         value = self.root
         for key in path:
-            value = value[_existing(value, key)]
+            value = value[_resolve_key(value, key)]
         return value
 
     def _parent(self, path: list[str]) -> tuple[Any, str]:
         """Return the container of the last key of a path, ready to be changed."""
-        self.root = parent = self._owned(self.root)
+        self.root = parent = self._copy_once(self.root)
         for key in path[:-1]:
-            at = _existing(parent, key)
-            parent[at] = child = self._owned(parent[at])
+            at = _resolve_key(parent, key)
+            parent[at] = child = self._copy_once(parent[at])
             parent = child
         if not isinstance(parent, (dict, list)):
-            raise _DoesNotFit(f"there is nothing that could have a {path[-1]!r}")
+            raise _PatchConflict(f"there is nothing that could have a {path[-1]!r}")
         return parent, path[-1]
 
-    def _owned(self, value: Any) -> Any:
+    def _copy_once(self, value: Any) -> Any:
         if id(value) in self.own or not isinstance(value, (dict, list)):
             return value
         copy = value.copy()
@@ -150,46 +150,46 @@ class _Patch:
         return copy
 
 
-def _existing(parent: Any, key: str) -> Any:
-    """Return what `parent` calls `key`. Raises `_DoesNotFit` if it has no such thing."""
+def _resolve_key(parent: Any, key: str) -> Any:
+    """Return what `parent` calls `key`. Raises `_PatchConflict` if it has no such thing."""
     if isinstance(parent, dict):
         if key in parent:
             return key
     elif isinstance(parent, list) and key != "-":
         return _index(key, len(parent) - 1)
-    raise _DoesNotFit(f"there is no {key!r}")
+    raise _PatchConflict(f"there is no {key!r}")
 
 
 def _index(key: str, last: int) -> int:
     if key.isascii() and key.isdigit() and (key == "0" or key[0] != "0"):
         if len(key) < 16 and int(key) <= last:
             return int(key)
-        raise _DoesNotFit(f"the list ends before {key!r}")
-    raise _DoesNotFit(f"{key!r} is no place in a list")
+        raise _PatchConflict(f"the list ends before {key!r}")
+    raise _PatchConflict(f"{key!r} is no place in a list")
 
 
-def _keys(operation: dict[str, Any], field: str) -> list[str]:
+def _parse_pointer(operation: dict[str, Any], field: str) -> list[str]:
     """Read a pointer (RFC 6901)."""
     pointer = operation.get(field)
     if not isinstance(pointer, str):
-        raise _DoesNotFit(f"its {field!r} must be a string")
+        raise _PatchConflict(f"its {field!r} must be a string")
     if not pointer:
         return []
     if pointer[0] != "/":
-        raise _DoesNotFit(f"its {field!r} must begin with '/'")
+        raise _PatchConflict(f"its {field!r} must begin with '/'")
     keys = pointer[1:].split("/")
     if "~" in pointer:
         keys = [key.replace("~1", "/").replace("~0", "~") for key in keys]
     return keys
 
 
-def _value(operation: dict[str, Any]) -> Any:
+def _require_value(operation: dict[str, Any]) -> Any:
     if "value" not in operation:
-        raise _DoesNotFit("it has no value")
+        raise _PatchConflict("it has no value")
     return operation["value"]
 
 
-def _named(operation: Any) -> str:
+def _describe(operation: Any) -> str:
     if not isinstance(operation, dict):
         return "operation"
     return " ".join(str(operation[key]) for key in ("op", "path") if key in operation)[:200]

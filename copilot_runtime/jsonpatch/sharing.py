@@ -6,7 +6,7 @@ shared, only what is new. And a patch that copies is short where its outcome is 
 
 from typing import Any
 
-from copilot_runtime.jsonpatch.difference import same
+from copilot_runtime.jsonpatch.difference import is_same_json
 
 _DEEPEST_LOOK = 8
 """Levels looked into for what is shared; what lies deeper is compared as a whole.
@@ -24,7 +24,7 @@ LONG = 64
 """Characters of texts that are shared."""
 
 
-def shared(old: Any, new: Any, levels: int = _DEEPEST_LOOK) -> Any:
+def share_structure(old: Any, new: Any, levels: int = _DEEPEST_LOOK) -> Any:
     """Return `new`, made of the parts of `old` that are the same. Changes neither.
 
     Raises what comparing raises, for values that JSON does not know.
@@ -35,7 +35,7 @@ def shared(old: Any, new: Any, levels: int = _DEEPEST_LOOK) -> Any:
         return old if len(new) >= LONG and old == new else new
     if type(new) not in _CONTAINERS:
         return new
-    if len(old) == len(new) and same(old, new):
+    if len(old) == len(new) and is_same_json(old, new):
         return old
     if not levels:
         return new
@@ -44,7 +44,7 @@ def shared(old: Any, new: Any, levels: int = _DEEPEST_LOOK) -> Any:
     else:
         pairs = [(at, *both) for at, both in enumerate(zip(old, new, strict=False))]
     parts = {
-        key: shared(one, other, levels - 1)
+        key: share_structure(one, other, levels - 1)
         for key, one, other in pairs
         if one is not other and type(other) in _WORTH_IT
     }
@@ -57,32 +57,32 @@ def shared(old: Any, new: Any, levels: int = _DEEPEST_LOOK) -> Any:
     return outcome
 
 
-def repeated(value: Any) -> int:
+def count_repetition(value: Any) -> int:
     """Return how much longer a value is to write than to hold, in texts and values.
 
     Raises `ValueError` for one nested more deeply than JSON is written.
     """
-    known: dict[int, tuple[int, int]] = {}
-    written, _ = _written(value, 1, known)
+    measured: dict[int, tuple[int, int]] = {}
+    written, _ = _measure(value, 1, measured)
     # what is counted once here is what is held: each container without those inside
-    return written - sum(_own(part) for part in _containers(value))
+    return written - sum(_own_length(part) for part in _containers(value))
 
 
-def _written(value: Any, level: int, known: dict[int, tuple[int, int]]) -> tuple[int, int]:
+def _measure(value: Any, level: int, measured: dict[int, tuple[int, int]]) -> tuple[int, int]:
     """Return the length of a value and its height in levels."""
     if not isinstance(value, _CONTAINERS):
         return 0, 0
-    length, height = known.get(id(value), (0, 0))
+    length, height = measured.get(id(value), (0, 0))
     if not height:
         if level > _DEEPEST:
             raise ValueError("it would be nested too deeply")
-        length = _own(value)
+        length = _own_length(value)
         for part in value.values() if isinstance(value, dict) else value:
             if isinstance(part, _CONTAINERS):
-                more, inner = _written(part, level + 1, known)
+                more, inner = _measure(part, level + 1, measured)
                 length, height = length + more, max(height, inner)
         height += 1
-        known[id(value)] = length, height
+        measured[id(value)] = length, height
     if level + height - 1 > _DEEPEST:
         raise ValueError("it would be nested too deeply")
     return length, height
@@ -90,17 +90,17 @@ def _written(value: Any, level: int, known: dict[int, tuple[int, int]]) -> tuple
 
 def _containers(value: Any) -> list[Any]:
     """Return all containers in a value, each once."""
-    found: dict[int, Any] = {}
+    containers: dict[int, Any] = {}
     left = [value]
     while left:
         part = left.pop()
-        if isinstance(part, _CONTAINERS) and id(part) not in found:
-            found[id(part)] = part
+        if isinstance(part, _CONTAINERS) and id(part) not in containers:
+            containers[id(part)] = part
             left.extend(part.values() if isinstance(part, dict) else part)
-    return [*found.values()]
+    return [*containers.values()]
 
 
-def _own(container: Any) -> int:
+def _own_length(container: Any) -> int:
     """Return the length of a container, without the containers inside."""
     length = len(container) + 1
     if isinstance(container, dict):

@@ -7,7 +7,7 @@ from contextvars import copy_context
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
-from copilot_runtime.actions.sources import Source, gather, offered
+from copilot_runtime.actions.sources import Source, gather_actions, select_actions
 from copilot_runtime.agents.tool_loop import ToolLoopAgent, build_handoff_actions
 from copilot_runtime.errors import AgentNotFound, ConfigurationFailed
 from copilot_runtime.hooks import Hooks, call
@@ -89,13 +89,13 @@ async def prepared(
             if check := getattr(part, "check", None):
                 check(run)
         # after the hook, so that actions may depend on what it verified
-        server = await gather(sources, run) if sources else []
+        server = await gather_actions(sources, run) if sources else []
         if handing and agents:
             server = [*server, *build_handoff_actions(agents, run, server)]
     except SystemExit as error:  # it would end the server
         raise RuntimeError("What prepares a run called sys.exit().") from error
     if run.agent is not None:
-        run = replace(run, actions=offered(server, run.actions, for_agent=True))
+        run = replace(run, actions=select_actions(server, run.actions, for_agent=True))
         agent = acting.equipped(agent, run)
     elif server:
         run = replace(run, actions=[*server, *run.actions])

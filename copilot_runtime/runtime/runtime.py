@@ -8,7 +8,7 @@ from contextvars import Context
 from time import monotonic
 from typing import Any, TypeVar
 
-from copilot_runtime.actions.sources import Source, gather
+from copilot_runtime.actions.sources import Source, gather_actions
 from copilot_runtime.errors import (
     Cancelled,
     ConfigurationFailed,
@@ -131,7 +131,7 @@ class Runtime:
 
     async def actions(self, run: RunInput) -> Sequence[Action]:
         """Return the server's actions for this run, of which each name has one."""
-        return await gather(self.sources, run) if self.sources else []
+        return await gather_actions(self.sources, run) if self.sources else []
 
     async def start(self, run: RunInput, agent: Agent | None = None) -> None:
         """Begin a run and return once its log exists. An `agent` given here answers it.

@@ -37,10 +37,10 @@ def is_public(address: str) -> bool:
         ip = ip_address(address.partition("%")[0])
     except ValueError:
         return False
-    return all(_is_public(one) for one in (ip, *_within(ip)))
+    return all(_is_public(one) for one in (ip, *_embedded_addresses(ip)))
 
 
-async def public_addresses(host: str, port: int) -> Sequence[str]:
+async def resolve_public_addresses(host: str, port: int) -> Sequence[str]:
     """Return the addresses a name has at this moment, all of them public.
 
     Whoever connects must connect to one of these and not ask again: the next answer may differ.
@@ -49,10 +49,10 @@ async def public_addresses(host: str, port: int) -> Sequence[str]:
     """
     loop = asyncio.get_running_loop()
     try:
-        found = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+        records = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM)
     except (OSError, UnicodeError) as error:
         raise NetworkError(f"There is no server {host!r}.", hint=str(error)) from error
-    addresses = [*dict.fromkeys(str(where[4][0]) for where in found)]
+    addresses = [*dict.fromkeys(str(where[4][0]) for where in records)]
     # one private address among public ones is how a name is made to point inside
     if private := [address for address in addresses if not is_public(address)]:
         raise ConfigurationFailed(
@@ -69,7 +69,7 @@ def _is_public(ip: IPv4Address | IPv6Address) -> bool:
     return ip.is_global and not special
 
 
-def _within(ip: IPv4Address | IPv6Address) -> Iterator[IPv4Address]:
+def _embedded_addresses(ip: IPv4Address | IPv6Address) -> Iterator[IPv4Address]:
     """Yield the IPv4 addresses that an IPv6 address may lead to."""
     if not isinstance(ip, IPv6Address):
         return

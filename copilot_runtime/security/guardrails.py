@@ -19,7 +19,7 @@ from copilot_runtime.events import (
 )
 from copilot_runtime.interfaces import Events, RunInput, Stage
 from copilot_runtime.messages import TextMessage
-from copilot_runtime.security.phrases import Found, Phrases, Sieve
+from copilot_runtime.security.phrases import PhraseFound, Phrases, Sieve
 from copilot_runtime.security.validator import HttpGuardrail
 
 __all__ = ["HttpGuardrail", "from_settings", "topics", "words"]
@@ -63,12 +63,14 @@ def topics(
             return events
         rules = [(allowed, denied)]
         if honour_client and run.rules is not None:
-            rules.append((_clients(run.rules.allow), _clients(run.rules.deny)))
+            rules.append(
+                (_parse_client_rules(run.rules.allow), _parse_client_rules(run.rules.deny))
+            )
 
-        def permitted() -> bool:
-            return all(_permit(allow, deny, question) for allow, deny in rules)
+        def is_permitted() -> bool:
+            return all(_is_permitted(allow, deny, question) for allow, deny in rules)
 
-        return _judged(events, message, permitted, len(question))
+        return _check_question(events, message, is_permitted, len(question))
 
     return stage
 
@@ -83,8 +85,10 @@ def words(forbidden: Sequence[str], *, message: str = MESSAGE, output: bool = Fa
     def stage(events: Events, run: RunInput) -> Events:
         question = _question(run) or ""
         if output and phrases:
-            events = _sifted(events, phrases, message)
-        return _judged(events, message, lambda: phrases.find(question) is None, len(question))
+            events = _filter_answer(events, phrases, message)
+        return _check_question(
+            events, message, lambda: phrases.find(question) is None, len(question)
+        )
 
     return stage
 
@@ -98,31 +102,31 @@ def _question(run: RunInput) -> str | None:
     return next(texts, None)
 
 
-def _permit(allowed: Phrases, denied: Phrases, question: str) -> bool:
+def _is_permitted(allowed: Phrases, denied: Phrases, question: str) -> bool:
     if denied.find(question) is not None:
         return False
     return not allowed or allowed.find(question) is not None
 
 
-def _clients(names: Sequence[str]) -> Phrases:
+def _parse_client_rules(names: Sequence[str]) -> Phrases:
     if len(names) > _MOST_CLIENT_RULES:
         raise LimitExceeded(f"A request may bring {_MOST_CLIENT_RULES} topics, not {len(names)}.")
     return Phrases(names)
 
 
-async def _judged(
-    events: Events, message: str, permitted: Callable[[], bool], length: int
+async def _check_question(
+    events: Events, message: str, is_permitted: Callable[[], bool], length: int
 ) -> Events:
     async with aclosing(events):
         # megabytes take seconds to search: in a thread, nobody else waits for them
-        fine = permitted() if length < _LONG else await asyncio.to_thread(permitted)
+        fine = is_permitted() if length < _LONG else await asyncio.to_thread(is_permitted)
         if not fine:
             raise Refused(message)
         async for event in events:
             yield event
 
 
-async def _sifted(events: Events, phrases: Phrases, message: str) -> Events:
+async def _filter_answer(events: Events, phrases: Phrases, message: str) -> Events:
     sieves: dict[str, tuple[Sieve, TextMessageContent | ReasoningContent]] = {}
     async with aclosing(events):
         try:
@@ -131,18 +135,18 @@ async def _sifted(events: Events, phrases: Phrases, message: str) -> Events:
                     case TextMessageContent() | ReasoningContent():
                         sieve, _ = sieves.get(event.message_id) or (Sieve(phrases), event)
                         sieves[event.message_id] = sieve, event
-                        if shown := sieve.push(event.content):
-                            yield replace(event, content=shown)
+                        if text := sieve.push(event.content):
+                            yield replace(event, content=text)
                     case TextMessageEnd() | ReasoningEnd():
                         if event.message_id in sieves:
                             sieve, last = sieves.pop(event.message_id)
-                            if shown := sieve.end():
-                                yield replace(last, content=shown)
+                            if text := sieve.end():
+                                yield replace(last, content=text)
                         yield event
                     case _:
                         yield event
             for sieve, last in sieves.values():
-                if shown := sieve.end():
-                    yield replace(last, content=shown)
-        except Found as found:
-            raise Refused(message, hint=f"The answer contained {found.phrase!r}.") from None
+                if text := sieve.end():
+                    yield replace(last, content=text)
+        except PhraseFound as match:
+            raise Refused(message, hint=f"The answer contained {match.phrase!r}.") from None

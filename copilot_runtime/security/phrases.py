@@ -67,14 +67,14 @@ class Sieve:
 
     def __init__(self, phrases: Phrases) -> None:
         self._phrases = phrases
-        self._held = ""
-        self._before = " "
+        self._pending = ""
+        self._last_plain = " "
         """The plain character before what is held; a space at the start."""
 
     def push(self, piece: str) -> str:
-        """Take the next piece and return what may be shown now. Raises `Found`."""
-        raw = self._held + piece
-        plain, origins = self._before, [0]
+        """Take the next piece and return what may be shown now. Raises `PhraseFound`."""
+        raw = self._pending + piece
+        plain, origins = self._last_plain, [0]
         for index, char in enumerate(raw):
             for simple in _simple(char):
                 if simple != " " or plain[-1] != " ":
@@ -82,27 +82,27 @@ class Sieve:
                     origins.append(index)
         phrase, hold = self._phrases.scan(plain)
         if phrase is not None:
-            raise Found(phrase)
+            raise PhraseFound(phrase)
         if hold < len(plain) and plain[hold] == " ":  # a gap itself is innocent
             hold += 1
-        kept = origins[hold] if hold < len(plain) else len(raw)
+        release_at = origins[hold] if hold < len(plain) else len(raw)
         if hold > 0:
-            self._before = plain[hold - 1]
-        if len(raw) - kept > _LONGEST_HOLD:
-            kept, self._before = len(raw), plain[-1]
-        self._held = raw[kept:]
-        return raw[:kept]
+            self._last_plain = plain[hold - 1]
+        if len(raw) - release_at > _LONGEST_HOLD:
+            release_at, self._last_plain = len(raw), plain[-1]
+        self._pending = raw[release_at:]
+        return raw[:release_at]
 
     def end(self) -> str:
-        """Return what was held, now that nothing follows. Raises `Found`."""
-        held = self._held
-        if held:
+        """Return what was held, now that nothing follows. Raises `PhraseFound`."""
+        pending = self._pending
+        if pending:
             self.push(" ")
-        self._held, self._before = "", " "
-        return held
+        self._pending, self._last_plain = "", " "
+        return pending
 
 
-class Found(Exception):
+class PhraseFound(Exception):
     """A text contains a phrase that was looked for."""
 
     def __init__(self, phrase: str) -> None:

@@ -15,7 +15,7 @@ from copilot_runtime.errors import (
     RunStalled,
 )
 from copilot_runtime.events import ActionExecutionStart, Event
-from copilot_runtime.http.client import JsonReply, Upstream
+from copilot_runtime.http.client import JsonResponse, Upstream
 from copilot_runtime.interfaces import Events, GuardrailRules, RunInput
 from copilot_runtime.messages import TextMessage
 
@@ -23,7 +23,7 @@ logger = logging.getLogger(__name__)
 
 KEY_HEADER = "X-CopilotCloud-Public-API-Key"
 
-_MOST_HELD = 1000
+_MAX_BUFFER = 1000
 _DENIED = "The guardrails do not allow this request."
 
 
@@ -51,8 +51,8 @@ class HttpGuardrail:
         self._upstream = Upstream("Guardrails", idle_timeout=timeout, max_retries=0)
 
     def __call__(self, events: Events, run: RunInput) -> Events:
-        question = _body(run)
-        return events if question is None else self._judged(events, run, question)
+        question = _build_request(run)
+        return events if question is None else self._hold_until_verdict(events, run, question)
 
     def check(self, run: RunInput) -> None:
         """Raise `MissingPublicApiKey` for a request with rules and nobody to account them to."""
@@ -63,21 +63,23 @@ class HttpGuardrail:
         """Close the connections to the service."""
         await self._upstream.aclose()
 
-    async def _judged(self, events: Events, run: RunInput, question: dict[str, Any]) -> Events:
+    async def _hold_until_verdict(
+        self, events: Events, run: RunInput, question: dict[str, Any]
+    ) -> Events:
         """Hold what the agent says until the verdict is there; then let it flow."""
         async with aclosing(events):
-            verdict = asyncio.create_task(self._ask(run, question), name="guardrails")
+            verdict = asyncio.create_task(self._validate(run, question), name="guardrails")
             step = asyncio.create_task(_next(events))
-            held: list[Event] = []
+            buffer: list[Event] = []
             try:
                 while not verdict.done():
                     await asyncio.wait({verdict, step}, return_when=asyncio.FIRST_COMPLETED)
-                    if not step.done() or not _may_go_on(step, held):
+                    if not step.done() or not _may_continue(step, buffer):
                         break
-                    held.append(cast(Event, step.result()))
+                    buffer.append(cast(Event, step.result()))
                     step = asyncio.create_task(_next(events))
                 await verdict
-                for event in held:
+                for event in buffer:
                     yield event
                 last = await step
             finally:
@@ -90,13 +92,13 @@ class HttpGuardrail:
                 async for event in events:
                     yield event
 
-    async def _ask(self, run: RunInput, question: dict[str, Any]) -> None:
+    async def _validate(self, run: RunInput, question: dict[str, Any]) -> None:
         """Raise `Refused` for a denied question, or what is wrong with the service."""
         headers = self._headers(run)
         try:
             async with asyncio.timeout(self.timeout):
                 reply = await self._upstream.request_json("POST", self.url, question, headers)
-            if (reason := _reason(reply)) is not None:
+            if (reason := _parse_denial(reply)) is not None:
                 raise Refused(reason)
         except Refused:
             raise
@@ -105,11 +107,11 @@ class HttpGuardrail:
                 f"The guardrails did not answer within {self.timeout:g} seconds.",
                 hint=f"Check {self.url}, or give the guardrail more time.",
             )
-            self._excuse(stalled)
+            self._raise_unless_open(stalled)
         except CopilotError as error:
-            self._excuse(error)
+            self._raise_unless_open(error)
 
-    def _excuse(self, error: CopilotError) -> None:
+    def _raise_unless_open(self, error: CopilotError) -> None:
         if not self.fail_open:
             raise error
         logger.warning("The guardrails were skipped: %s %s", error.message, error.hint or "")
@@ -129,15 +131,15 @@ async def _next(events: Events) -> Event | None:
     return await anext(events, None)
 
 
-def _may_go_on(step: "asyncio.Task[Event | None]", held: list[Event]) -> bool:
+def _may_continue(step: "asyncio.Task[Event | None]", buffer: list[Event]) -> bool:
     """Say whether the agent may do its next step before the verdict."""
-    if step.exception() is not None or step.result() is None or len(held) >= _MOST_HELD:
+    if step.exception() is not None or step.result() is None or len(buffer) >= _MAX_BUFFER:
         return False
     # an action must not run for a question that may yet be denied
     return not isinstance(step.result(), ActionExecutionStart)
 
 
-def _body(run: RunInput) -> dict[str, Any] | None:
+def _build_request(run: RunInput) -> dict[str, Any] | None:
     """Return the question in the words of the cloud, or None if there is nothing to judge."""
     last = run.messages[-1] if run.messages else None
     if run.rules is None or not isinstance(last, TextMessage) or last.role != "user":
@@ -155,7 +157,7 @@ def _body(run: RunInput) -> dict[str, Any] | None:
     }
 
 
-def _reason(reply: JsonReply) -> str | None:
+def _parse_denial(reply: JsonResponse) -> str | None:
     """Return why the question is denied, or None when it is allowed."""
     if reply.status in (401, 403):
         raise AuthenticationFailed(

@@ -27,7 +27,7 @@ from copilot_runtime.threads.validation import (
     check_text,
     name_taken,
     page_size,
-    place_of,
+    qualified_name,
     thread_of,
 )
 
@@ -94,7 +94,7 @@ class MemoryThreads:
 
     async def list(self, query: ThreadQuery) -> ThreadPage:
         """Return a page of threads. Raises `Misuse` for a cursor that is none."""
-        after = place_of(query.cursor)
+        after = qualified_name(query.cursor)
         size = page_size(query.limit)
         found: list[_Thread] = []
         for thread in self._latest.get(query.owner, _Latest()).before(after):
@@ -153,7 +153,7 @@ class MemoryThreads:
 
     async def everyones(self, cursor: str | None = None) -> ThreadPage:
         """Return a page of the threads of all owners, the oldest first."""
-        after = place_of(cursor).number if cursor else 0
+        after = qualified_name(cursor).number if cursor else 0
         found = [thread for thread in self._threads.values() if thread.number > after]
         return _page(found, MOST_PER_PAGE)
 

@@ -30,7 +30,7 @@ TOP = Place(10**18, 0)
 """Before the first thread."""
 
 
-def place_of(cursor: str | None) -> Place:
+def qualified_name(cursor: str | None) -> Place:
     """Read a cursor. Raises `Misuse` for one that no store gave."""
     if cursor is None:
         return TOP

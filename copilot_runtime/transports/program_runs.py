@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 from uuid import uuid4
 
-from copilot_runtime.actions.sources import offered
+from copilot_runtime.actions.sources import select_actions
 from copilot_runtime.agents.single_call import SingleCallAgent
 from copilot_runtime.errors import CopilotError, ErrorReport
 from copilot_runtime.events import ActionExecutionResult, Event, RunFailed
@@ -34,7 +34,7 @@ class ProgramRuns:
     async def actions(self, caller: Caller) -> Sequence[Action]:
         """Return the actions of this server that the caller may have called."""
         run = self.build_run(caller, operation="actions/list", request_type="Action")
-        actions = offered(await self.conversations.actions(run), (), for_agent=True)
+        actions = select_actions(await self.conversations.actions(run), (), for_agent=True)
         return [action for action in actions if action.run is not None]
 
     async def agents(self, caller: Caller) -> Mapping[str, Agent]:

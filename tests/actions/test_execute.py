@@ -269,7 +269,7 @@ async def test_a_sync_action_is_refused_when_all_threads_are_taken(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     places = threading.BoundedSemaphore(1)
-    monkeypatch.setattr("copilot_runtime.concurrency._places", places)
+    monkeypatch.setattr("copilot_runtime.concurrency._slots", places)
     release, ended = threading.Event(), threading.Event()
 
     def hang() -> None:

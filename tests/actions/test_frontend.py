@@ -7,7 +7,7 @@ from typing import Any
 import anyio
 import pytest
 
-from copilot_runtime.actions.sources import frontend_action, gather, offered
+from copilot_runtime.actions.sources import gather_actions, parse_frontend_action, select_actions
 from copilot_runtime.errors import ConfigurationFailed
 from copilot_runtime.interfaces import Action, RunInput
 
@@ -32,7 +32,7 @@ def test_the_servers_actions_come_first_and_the_first_of_a_name_wins() -> None:
     server = [Action(name="a", description="server"), Action(name="b")]
     browser = [Action(name="c"), Action(name="a", description="browser")]
 
-    assert offered(server, browser, for_agent=False) == [*server, browser[0]]
+    assert select_actions(server, browser, for_agent=False) == [*server, browser[0]]
 
 
 @pytest.mark.parametrize(("for_agent", "expected"), [(False, ["on"]), (True, ["on", "far"])])
@@ -45,19 +45,19 @@ def test_a_remote_action_is_for_agents_and_a_disabled_one_for_nobody(
         Action(name="off", available="disabled"),
     ]
 
-    assert names(offered([], browser, for_agent=for_agent)) == expected
+    assert names(select_actions([], browser, for_agent=for_agent)) == expected
 
 
 def test_a_disabled_action_does_not_hide_another_of_its_name() -> None:
     server = [Action(name="a", available="disabled")]
 
-    assert offered(server, [Action(name="a")], for_agent=False) == [Action(name="a")]
+    assert select_actions(server, [Action(name="a")], for_agent=False) == [Action(name="a")]
 
 
 def test_the_schema_of_the_browser_is_passed_on_as_it_is() -> None:
     schema = '{"type":"object","properties":{"x":{"type":"string","title":"T"}},"required":["x"]}'
 
-    assert frontend_action("paint", "Paint.", schema, "remote") == Action(
+    assert parse_frontend_action("paint", "Paint.", schema, "remote") == Action(
         name="paint",
         description="Paint.",
         parameters={
@@ -71,11 +71,11 @@ def test_the_schema_of_the_browser_is_passed_on_as_it_is() -> None:
 
 @pytest.mark.parametrize("text", ["", "{", "[]", "3", "null", "true", "[" * 5000, "\ud800"])
 def test_an_unreadable_schema_is_an_empty_one(text: str) -> None:
-    assert frontend_action("paint", "", text).parameters == EMPTY
+    assert parse_frontend_action("paint", "", text).parameters == EMPTY
 
 
-def test_an_availability_nobody_knows_is_not_offered() -> None:
-    assert frontend_action("paint", "", "{}", "frontend").available == "disabled"
+def test_an_availability_nobody_knows_is_not_select_actions() -> None:
+    assert parse_frontend_action("paint", "", "{}", "frontend").available == "disabled"
 
 
 class Shelf:
@@ -94,13 +94,16 @@ async def by_role(run: RunInput) -> list[Any]:
 async def test_every_kind_of_source_gives_its_actions_in_order(run: RunInput) -> None:
     sources: list[Any] = [[ping], made, by_role, Shelf()]
 
-    assert names(await gather(sources, run)) == ["ping", "made", "secret", "shelf_t"]
+    assert names(await gather_actions(sources, run)) == ["ping", "made", "secret", "shelf_t"]
 
 
 async def test_the_request_decides_what_a_function_gives(run: RunInput) -> None:
     other = RunInput(thread_id="t", run_id="r", messages=[], properties={"admin": False})
 
-    assert [names(await gather([by_role], each)) for each in (run, other)] == [["secret"], []]
+    assert [names(await gather_actions([by_role], each)) for each in (run, other)] == [
+        ["secret"],
+        [],
+    ]
 
 
 def breaks(_run: RunInput) -> list[Action]:
@@ -136,7 +139,7 @@ def gives_nothing(_run: RunInput) -> Any:
 async def test_a_source_that_fails_leaves_the_others_alone_and_is_reported(
     source: Any, error: type[BaseException], run: RunInput, caplog: pytest.LogCaptureFixture
 ) -> None:
-    actions = await gather([source, [ping]], run)
+    actions = await gather_actions([source, [ping]], run)
 
     assert names(actions) == ["ping"]
     assert reported(caplog) == [error]
@@ -153,7 +156,7 @@ async def test_a_source_that_hangs_is_left_out(
         await anyio.sleep_forever()
         raise AssertionError
 
-    actions = await gather([hangs, [ping]], run, timeout=0.01)
+    actions = await gather_actions([hangs, [ping]], run, timeout=0.01)
 
     assert (names(actions), reported(caplog)) == (["ping"], [TimeoutError])
     assert "hangs took longer than 0.01 s" in caplog.text
@@ -162,4 +165,4 @@ async def test_a_source_that_hangs_is_left_out(
 async def test_the_first_source_wins_when_two_have_one_name(run: RunInput) -> None:
     first, second = Action(name="a", description="1"), Action(name="a", description="2")
 
-    assert await gather([[first], [second]], run) == [first]
+    assert await gather_actions([[first], [second]], run) == [first]

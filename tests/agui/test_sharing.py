@@ -7,7 +7,7 @@ import orjson
 import pytest
 from hypothesis import given, settings
 
-from copilot_runtime.jsonpatch.sharing import repeated, shared
+from copilot_runtime.jsonpatch.sharing import count_repetition, share_structure
 from tests.agui.test_patch import STATES, as_json
 
 
@@ -16,7 +16,7 @@ from tests.agui.test_patch import STATES, as_json
 def test_a_shared_value_is_the_same_value(old: Any, new: Any):
     before = copy.deepcopy((old, new))
 
-    assert as_json(shared(old, new)) == as_json(new)
+    assert as_json(share_structure(old, new)) == as_json(new)
     assert orjson.dumps([old, new]) == orjson.dumps([*before])
 
 
@@ -25,7 +25,7 @@ def test_what_is_the_same_is_kept_once():
     new = copy.deepcopy(old) | {"n": 2, "text": "".join(["x" * 50, "x" * 50])}
     new["list"].append({"id": 3})
 
-    value = shared(old, new)
+    value = share_structure(old, new)
 
     assert value["text"] is old["text"]
     assert [value["list"][at] is old["list"][at] for at in (0, 1)] == [True, True]
@@ -34,9 +34,9 @@ def test_what_is_the_same_is_kept_once():
 
 @pytest.mark.parametrize("value", [1, "text", [], {}, [1, [2]], {"a": {"b": "c"}}])
 def test_a_value_without_copies_repeats_nothing(value: Any):
-    assert repeated(value) == 0
+    assert count_repetition(value) == 0
 
 
 def test_each_place_of_a_copy_counts():
     inner = ["x" * 10]
-    assert repeated([inner, inner, [inner]]) == 2 * (10 + 2)
+    assert count_repetition([inner, inner, [inner]]) == 2 * (10 + 2)

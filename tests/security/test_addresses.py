@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from copilot_runtime.errors import ConfigurationFailed, NetworkError
-from copilot_runtime.security.addresses import is_public, public_addresses
+from copilot_runtime.security.addresses import is_public, resolve_public_addresses
 
 
 @pytest.mark.parametrize(
@@ -53,7 +53,7 @@ def answering(monkeypatch: pytest.MonkeyPatch, *addresses: str) -> None:
 async def test_a_name_with_public_addresses_has_them_all(monkeypatch: pytest.MonkeyPatch) -> None:
     answering(monkeypatch, "8.8.8.8", "8.8.4.4", "8.8.8.8")
 
-    assert await public_addresses("a.example", 443) == ["8.8.8.8", "8.8.4.4"]
+    assert await resolve_public_addresses("a.example", 443) == ["8.8.8.8", "8.8.4.4"]
 
 
 @pytest.mark.anyio
@@ -63,18 +63,18 @@ async def test_one_private_address_among_public_ones_is_enough(
     answering(monkeypatch, "8.8.8.8", "10.0.0.1")
 
     with pytest.raises(ConfigurationFailed, match=r"'a\.example' is not a public server"):
-        await public_addresses("a.example", 443)
+        await resolve_public_addresses("a.example", 443)
 
 
 @pytest.mark.anyio
 @pytest.mark.parametrize("host", ["127.0.0.1", "localhost", "::1"])
 async def test_this_machine_is_not_public(host: str) -> None:
     with pytest.raises(ConfigurationFailed):
-        await public_addresses(host, 80)
+        await resolve_public_addresses(host, 80)
 
 
 @pytest.mark.anyio
 @pytest.mark.parametrize("host", ["nobody.invalid", "a..b", "x" * 70 + ".example"])
 async def test_a_name_without_addresses_is_an_error(host: str) -> None:
     with pytest.raises(NetworkError, match="There is no server"):
-        await public_addresses(host, 80)
+        await resolve_public_addresses(host, 80)

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from copilot_runtime.errors import ConfigurationFailed
-from copilot_runtime.security.phrases import Found, Phrases, Sieve
+from copilot_runtime.security.phrases import PhraseFound, Phrases, Sieve
 
 PHRASES = Phrases(["weapon", "credit card", "暴力", "café"])
 
@@ -65,7 +65,7 @@ def test_a_sieve_finds_what_the_whole_text_holds_and_loses_nothing(
             shown += sieve.push(piece)
             assert phrases.find(f"{shown}") is None or _may_go_on(phrases, shown)
         shown += sieve.end()
-    except Found:
+    except PhraseFound:
         found = True
     assert found == (phrases.find("".join(pieces)) is not None)
     assert found or shown == "".join(pieces)

@@ -16,10 +16,12 @@ _US = Implementation(name="copilot-runtime", version="1")
 class Client(ClientSession):
     """A session with a server, to be entered and left in one task."""
 
-    def __init__(self, read: "Watched", write: Any, message_handler: MessageHandlerFnT) -> None:
+    def __init__(
+        self, read: "EndNotifyingStream", write: Any, message_handler: MessageHandlerFnT
+    ) -> None:
         super().__init__(read, write, message_handler=message_handler, client_info=_US)
 
-    async def greet(self) -> None:
+    async def handshake(self) -> None:
         """Agree on a version: first as all servers do, then as those do that know no sessions.
 
         In this order, because a server behind pipes may never answer what it does not know.
@@ -37,7 +39,7 @@ class Client(ClientSession):
         """
 
 
-class Watched:
+class EndNotifyingStream:
     """A stream that tells when it has ended: a session would find out with its next request."""
 
     def __init__(self, stream: Any, ended: asyncio.Event) -> None:
@@ -54,7 +56,7 @@ class Watched:
     async def aclose(self) -> None:
         await self._stream.aclose()
 
-    def __aiter__(self) -> "Watched":
+    def __aiter__(self) -> "EndNotifyingStream":
         return self
 
     async def __anext__(self) -> Any:

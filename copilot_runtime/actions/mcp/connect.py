@@ -13,37 +13,37 @@ from mcp.client.stdio import StdioServerParameters, stdio_client
 from mcp.client.streamable_http import streamable_http_client
 
 from copilot_runtime.actions.mcp.server import McpServer
-from copilot_runtime.security.addresses import public_addresses
+from copilot_runtime.security.addresses import resolve_public_addresses
 
-LARGEST = 4 * 1024 * 1024
+MAX_MESSAGE = 4 * 1024 * 1024
 """Bytes of the largest message that is taken over HTTP."""
 
 _SSE_SILENCE = 3600.0
 
 
-class Seen:
+class TransportStatus:
     """What the HTTP below a session told, which the protocol above does not pass on."""
 
     refusal: int | None = None
     """The last status that was no success."""
 
 
-_asking: ContextVar[Seen | None] = ContextVar("asking", default=None)
+_current_status: ContextVar[TransportStatus | None] = ContextVar("asking", default=None)
 
 
 @contextmanager
-def watching() -> Generator[Seen, None, None]:
+def watch_requests() -> Generator[TransportStatus, None, None]:
     """Note apart what becomes of what is sent here: others ask in the same session meanwhile."""
-    seen = Seen()
-    token = _asking.set(seen)
+    status = TransportStatus()
+    token = _current_status.set(status)
     try:
-        yield seen
+        yield status
     finally:
-        _asking.reset(token)
+        _current_status.reset(token)
 
 
-def linked(
-    server: McpServer, headers: Mapping[str, str], seen: Seen, over: asyncio.Event
+def open_transport(
+    server: McpServer, headers: Mapping[str, str], status: TransportStatus, over: asyncio.Event
 ) -> AbstractAsyncContextManager[tuple[Any, Any]]:
     """Return the two streams to a server, to be entered and left in one task.
 
@@ -51,23 +51,23 @@ def linked(
     """
     if server.command:
         program, *args = server.command
-        how = StdioServerParameters(
+        parameters = StdioServerParameters(
             command=program,
             args=args,
             env={**server.env},
             cwd=server.cwd,
             encoding_error_handler="replace",
         )
-        return stdio_client(how, errlog=sys.stderr)
-    if server.speaks_sse:
+        return stdio_client(parameters, errlog=sys.stderr)
+    if server.uses_sse:
 
-        def client_for(
+        def create_client(
             headers: dict[str, str] | None = None,
             timeout: httpx2.Timeout | None = None,
             auth: httpx2.Auth | None = None,
         ) -> httpx2.AsyncClient:
             del timeout, auth  # those we set ourselves
-            client = _client(server, headers or {}, seen, silence=_SSE_SILENCE)
+            client = _build_client(server, headers or {}, status, silence=_SSE_SILENCE)
             client.event_hooks["response"].append(watch)
             return client
 
@@ -75,43 +75,45 @@ def linked(
             if response.request.method == "POST" and response.status_code >= 300:
                 over.set()  # the package writes no more after that, and keeps silent about it
 
-        return sse_client(server.url, {**headers}, httpx_client_factory=client_for)
-    return _streamable(server, headers, seen)
+        return sse_client(server.url, {**headers}, httpx_client_factory=create_client)
+    return _open_streamable(server, headers, status)
 
 
 @asynccontextmanager
-async def _streamable(
-    server: McpServer, headers: Mapping[str, str], seen: Seen
+async def _open_streamable(
+    server: McpServer, headers: Mapping[str, str], status: TransportStatus
 ) -> AsyncGenerator[tuple[Any, Any], None]:
-    client = _client(server, headers, seen, silence=server.max_time)
-    way = streamable_http_client(server.url, http_client=client, max_sse_event_size=LARGEST)
-    async with client, way as streams:
+    client = _build_client(server, headers, status, silence=server.max_time)
+    transport = streamable_http_client(
+        server.url, http_client=client, max_sse_event_size=MAX_MESSAGE
+    )
+    async with client, transport as streams:
         yield streams
 
 
-def _client(
-    server: McpServer, headers: Mapping[str, str], seen: Seen, *, silence: float
+def _build_client(
+    server: McpServer, headers: Mapping[str, str], status: TransportStatus, *, silence: float
 ) -> httpx2.AsyncClient:
     async def watch(response: httpx2.Response) -> None:
         if response.request.method == "POST" and response.status_code >= 300:
             # the package sends in the context of who asks
-            (_asking.get() or seen).refusal = response.status_code
+            (_current_status.get() or status).refusal = response.status_code
         is_stream = response.headers.get("content-type", "").startswith("text/event-stream")
-        packed = response.headers.get("content-encoding", "identity") != "identity"
-        if packed:  # nobody knows how large it is once it is unpacked
-            response.stream = _Limited(response.stream, 0)
+        is_compressed = response.headers.get("content-encoding", "identity") != "identity"
+        if is_compressed:  # nobody knows how large it is once it is unpacked
+            response.stream = _LimitedStream(response.stream, 0)
         elif not is_stream:  # of which each event has a limit
-            response.stream = _Limited(response.stream, LARGEST)
+            response.stream = _LimitedStream(response.stream, MAX_MESSAGE)
 
     return httpx2.AsyncClient(
         headers={**headers, "accept-encoding": "identity"},
-        timeout=httpx2.Timeout(server.patience, read=silence),
-        transport=_Pinned() if server.public_only else None,
+        timeout=httpx2.Timeout(server.startup_timeout, read=silence),
+        transport=_PinnedTransport() if server.public_only else None,
         event_hooks={"response": [watch]},
     )
 
 
-class _Limited(httpx2.AsyncByteStream):
+class _LimitedStream(httpx2.AsyncByteStream):
     """A body that ends with an error when it becomes too large."""
 
     def __init__(self, body: Any, limit: int) -> None:
@@ -131,7 +133,7 @@ class _Limited(httpx2.AsyncByteStream):
         await self._body.aclose()
 
 
-class _Pinned(httpx2.AsyncBaseTransport):
+class _PinnedTransport(httpx2.AsyncBaseTransport):
     """Connects to addresses that were looked at, by these addresses, and to no others."""
 
     def __init__(self) -> None:
@@ -141,7 +143,7 @@ class _Pinned(httpx2.AsyncBaseTransport):
         url = request.url
         port = url.port or (443 if url.scheme == "https" else 80)
         error: Exception | None = None
-        for address in await public_addresses(url.host, port):
+        for address in await resolve_public_addresses(url.host, port):
             pinned = httpx2.Request(
                 request.method,
                 url.copy_with(host=address),

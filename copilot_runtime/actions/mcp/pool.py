@@ -7,7 +7,7 @@ from contextlib import asynccontextmanager
 from typing import Any, TypeVar
 
 from copilot_runtime.actions.mcp.server import McpServer
-from copilot_runtime.actions.mcp.session import Ended, Session
+from copilot_runtime.actions.mcp.session import Session, SessionClosed
 from copilot_runtime.errors import LimitExceeded, NetworkError
 
 T = TypeVar("T")
@@ -17,7 +17,7 @@ _Key = tuple[Any, ...]
 logger = logging.getLogger(__name__)
 
 
-class Pool:
+class SessionPool:
     """Opens a session when one is needed first, and lets go of those that nobody needs.
 
     `idle` and `grace`, for which `aclose` waits for processes to end, are in seconds. With `most`
@@ -31,7 +31,7 @@ class Pool:
         self._sessions: dict[_Key, Session] = {}
         self._ending: set[asyncio.Task[None]] = set()
 
-    def of(self, server: McpServer, headers: Mapping[str, str]) -> "Connection":
+    def connect(self, server: McpServer, headers: Mapping[str, str]) -> "Connection":
         """Return what stands for a server, whichever session leads to it at the moment."""
         return Connection(self, server, headers)
 
@@ -69,24 +69,26 @@ class Pool:
         if session is not None and session.alive and session.loop is loop:
             return session
         if len(self._sessions) >= self.most:
-            self._make_place()
+            self._evict()
 
-        def ended(session: Session) -> None:
+        def on_end(session: Session) -> None:
             self._ending.discard(session.task)
             if self._sessions.get(key) is session:
                 del self._sessions[key]
 
-        session = Session(server, headers, idle=self.idle, ended=ended)
+        session = Session(server, headers, idle=self.idle, on_end=on_end)
         if (old := self._sessions.get(key)) is not None and old.loop is loop:
             self._ending.add(old.task)
         self._sessions[key] = session
         return session
 
-    def _make_place(self) -> None:
-        unused = [(one.used, key) for key, one in self._sessions.items() if not one.needed]
-        if not unused:
+    def _evict(self) -> None:
+        idle_sessions = [
+            (one.last_used, key) for key, one in self._sessions.items() if not one.users
+        ]
+        if not idle_sessions:
             raise LimitExceeded(f"There are {self.most} sessions with MCP servers, all in use.")
-        session = self._sessions.pop(min(unused, key=lambda one: one[0])[1])
+        session = self._sessions.pop(min(idle_sessions, key=lambda one: one[0])[1])
         session.close()
         self._ending.add(session.task)
 
@@ -94,7 +96,7 @@ class Pool:
 class Connection:
     """One server as one caller reaches it."""
 
-    def __init__(self, pool: Pool, server: McpServer, headers: Mapping[str, str]) -> None:
+    def __init__(self, pool: SessionPool, server: McpServer, headers: Mapping[str, str]) -> None:
         self.server = server
         self._pool = pool
         self._headers = headers
@@ -104,16 +106,16 @@ class Connection:
         try:
             async with self._pool.session(self.server, self._headers) as session:
                 return await question(session)
-        except Ended:
+        except SessionClosed:
             pass
         async with self._pool.session(self.server, self._headers) as session:
             try:
                 return await question(session)
-            except Ended as error:
+            except SessionClosed as error:
                 raise NetworkError(error.message) from error
 
 
 def _key(server: McpServer, headers: Mapping[str, str]) -> _Key:
     where = (server.url, *server.command, server.cwd, server.transport, server.public_only)
-    times = (server.patience, server.timeout, server.max_time)
+    times = (server.startup_timeout, server.timeout, server.max_time)
     return (where, times, tuple(sorted(server.env.items())), tuple(sorted(headers.items())))

@@ -68,7 +68,7 @@ class McpServer:
                 f"The address {_without_secrets(self.url)!r} of an MCP server is not an address.",
                 hint="It looks like https://mcp.example/mcp.",
             )
-        times = (self.patience, self.timeout, self.max_time)
+        times = (self.startup_timeout, self.timeout, self.max_time)
         if not all(time > 0 for time in times):
             raise ConfigurationFailed(f"The times of {self.label!r} must be more than 0 s.")
 
@@ -83,19 +83,19 @@ class McpServer:
         return PurePath(next(plain, program)).name
 
     @property
-    def patience(self) -> float:
+    def startup_timeout(self) -> float:
         """Seconds for which it may take to begin."""
         if self.connect_timeout is not None:
             return self.connect_timeout
         return 60.0 if self.command else 10.0
 
     @property
-    def word(self) -> str:
+    def slug(self) -> str:
         """Its label as a part of the name of an action."""
         return _NOT_IN_NAMES.sub("_", self.label)[:32]
 
     @property
-    def speaks_sse(self) -> bool:
+    def uses_sse(self) -> bool:
         if self.transport is not None:
             return self.transport == "sse"
         return urlsplit(self.url).path.rstrip("/").endswith("/sse")

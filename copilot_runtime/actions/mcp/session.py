@@ -20,18 +20,18 @@ from mcp_types import (
 )
 from pydantic import ValidationError
 
-from copilot_runtime.actions.mcp.client import Client, Watched
-from copilot_runtime.actions.mcp.connect import Seen, linked, watching
+from copilot_runtime.actions.mcp.client import Client, EndNotifyingStream
+from copilot_runtime.actions.mcp.connect import TransportStatus, open_transport, watch_requests
 from copilot_runtime.actions.mcp.server import McpServer
 from copilot_runtime.errors import CopilotError, NetworkError, RunStalled
 
-MOST_TOOLS = 500
+MAX_TOOLS = 500
 """Tools that are read of one server."""
 
-REFRESH = 60.0
+TOOLS_TTL = 60.0
 """Seconds after which a server is asked for its tools again even if it tells of no change."""
 
-LONGEST_END = 10.0
+CLOSE_TIMEOUT = 10.0
 """Seconds that a server may take to say goodbye. A process gets less from the package."""
 
 _NO_REASON = "Server returned an error response"
@@ -42,7 +42,7 @@ T = TypeVar("T")
 logger = logging.getLogger(__name__)
 
 
-class Ended(NetworkError):
+class SessionClosed(NetworkError):
     """The session was over and nothing was done: who asks again gets a new one."""
 
 
@@ -50,7 +50,7 @@ class Session:
     """A connection that begins when it is made, and ends when nobody needs it for `idle` seconds.
 
     What is asked goes out from the task that asks; only entering and leaving the connection must
-    happen in one task, and that one is ours. `ended` is called when it has ended.
+    happen in one task, and that one is ours. `on_end` is called when it has ended.
     """
 
     def __init__(
@@ -59,39 +59,39 @@ class Session:
         headers: Mapping[str, str],
         *,
         idle: float,
-        ended: Callable[["Session"], None],
+        on_end: Callable[["Session"], None],
     ) -> None:
         self.server = server
         self.loop = asyncio.get_running_loop()
-        self.needed = 0
-        self.used = self.loop.time()
+        self.users = 0
+        self.last_used = self.loop.time()
         self._idle = idle
-        self._ended = ended
-        self._seen = Seen()
+        self._on_end = on_end
+        self._status = TransportStatus()
         self._over = asyncio.Event()
-        self._retired = False
+        self._is_retired = False
         self._ready: asyncio.Future[None] = self.loop.create_future()
-        self._ready.add_done_callback(_taken)
-        self._listing = asyncio.Lock()
+        self._ready.add_done_callback(_retrieve_exception)
+        self._tools_lock = asyncio.Lock()
         self._tools: Sequence[Tool] | None = None
-        self._listed = 0.0
+        self._listed_at = 0.0
         self._client: Client | None = None
-        self._last_word: asyncio.TimerHandle | None = None
+        self._kill_timer: asyncio.TimerHandle | None = None
         # of no run in particular, so it keeps no context of one
         self.task = self.loop.create_task(
-            self._live({**headers}), name=f"mcp:{server.label}", context=Context()
+            self._run({**headers}), name=f"mcp:{server.label}", context=Context()
         )
         self.task.add_done_callback(self._finish)
 
     @property
     def alive(self) -> bool:
         """Whether it is good for another question."""
-        return not (self._retired or self._over.is_set())
+        return not (self._is_retired or self._over.is_set())
 
     def retire(self) -> None:
         """End it as soon as those are done who use it now."""
-        self._retired = True
-        if not self.needed:
+        self._is_retired = True
+        if not self.users:
             self.close()
 
     def close(self) -> None:
@@ -103,13 +103,13 @@ class Session:
     @contextmanager
     def use(self) -> Generator[None, None, None]:
         """Keep it from ending for lack of use."""
-        self.needed += 1
+        self.users += 1
         try:
             yield
         finally:
-            self.needed -= 1
-            self.used = self.loop.time()
-            if self._retired and not self.needed:
+            self.users -= 1
+            self.last_used = self.loop.time()
+            if self._is_retired and not self.users:
                 self.close()
 
     async def ready(self) -> ClientSession:
@@ -123,61 +123,72 @@ class Session:
 
     async def tools(self) -> Sequence[Tool]:
         """Return the server's tools, as they are now as far as it tells."""
-        async with self._listing:
-            if self._tools is None or self._is_old():
-                self._listed = self.loop.time()
-                tools = await self.asked(self._all_tools)
-                self._tools = tools if self._listed else None  # they may have changed meanwhile
+        async with self._tools_lock:
+            if self._tools is None or self._is_stale():
+                self._listed_at = self.loop.time()
+                tools = await self.request(self._list_tools)
+                self._tools = tools if self._listed_at else None  # they may have changed meanwhile
                 return tools
             return self._tools
 
-    async def asked(self, question: Callable[[ClientSession], Awaitable[T]]) -> T:
+    async def request(self, question: Callable[[ClientSession], Awaitable[T]]) -> T:
         """Ask for something that changes nothing."""
         client = await self.ready()
-        with watching() as seen:
+        with watch_requests() as status:
             try:
                 async with asyncio.timeout(self.server.timeout):
                     return await question(client)
             except TimeoutError:
-                raise self._silence() from None
+                raise self._build_timeout() from None
             except (MCPError, RuntimeError, ValidationError) as error:
-                raise self._failure(error, seen.refusal, harmless=True) from error
+                raise self._convert_error(error, status.refusal, is_idempotent=True) from error
 
-    async def call(self, tool: str, values: Mapping[str, Any], *, harmless: bool) -> CallToolResult:
-        """Run a tool. Raises `Ended` when it surely did not run, or may without harm run twice."""
+    async def call(
+        self, tool: str, values: Mapping[str, Any], *, is_idempotent: bool
+    ) -> CallToolResult:
+        """Run a tool.
+
+        Raises `SessionClosed` if it did not run for certain, or if it may run twice without harm.
+        """
         client = await self.ready()
-        patience = self.server.timeout
-        limit = asyncio.timeout(patience)
+        timeout = self.server.timeout
+        limit = asyncio.timeout(timeout)
 
-        async def progressed(progress: float, total: float | None, message: str | None) -> None:
+        async def on_progress(progress: float, total: float | None, message: str | None) -> None:
             logger.debug("%s: %s %g of %s: %s", self.server.label, tool, progress, total, message)
             with suppress(RuntimeError):  # it came too late
-                limit.reschedule(self.loop.time() + patience)
+                limit.reschedule(self.loop.time() + timeout)
 
-        with watching() as seen:
+        with watch_requests() as status:
             try:
                 async with limit:
-                    return await client.call_tool(tool, {**values}, progress_callback=progressed)
+                    return await client.call_tool(tool, {**values}, progress_callback=on_progress)
             except TimeoutError:
-                raise self._silence() from None
+                raise self._build_timeout() from None
             except (MCPError, RuntimeError, ValidationError) as error:
-                raise self._failure(error, seen.refusal, harmless=harmless) from error
+                raise self._convert_error(
+                    error, status.refusal, is_idempotent=is_idempotent
+                ) from error
 
-    def _silence(self) -> RunStalled:
-        label, patience = self.server.label, self.server.timeout
-        return RunStalled(f"The MCP server {label!r} said nothing for {patience:g} s.")
+    def _build_timeout(self) -> RunStalled:
+        label, timeout = self.server.label, self.server.timeout
+        return RunStalled(f"The MCP server {label!r} said nothing for {timeout:g} s.")
 
-    def _failure(self, error: Exception, status: int | None, *, harmless: bool) -> CopilotError:
+    def _convert_error(
+        self, error: Exception, status: int | None, *, is_idempotent: bool
+    ) -> CopilotError:
         """Return what an exception means for who asked; retire if nothing better can come."""
         label = self.server.label
         if not isinstance(error, MCPError):
             return CopilotError(f"The MCP server {label!r} answered with what is no answer.")
-        if self._is_forgotten(error, status):
+        if self._is_unknown_session(error, status):
             self.retire()
-            return Ended(f"The MCP server {label!r} does not know the session: {error.message}.")
+            return SessionClosed(
+                f"The MCP server {label!r} does not know the session: {error.message}."
+            )
         if error.code == CONNECTION_CLOSED and error.message == "Connection closed":
             self.retire()
-            kind = Ended if harmless else NetworkError
+            kind = SessionClosed if is_idempotent else NetworkError
             return kind(f"The connection to the MCP server {label!r} broke off.")
         if status is not None:
             self.retire()  # it may be the session that it does not like
@@ -185,77 +196,77 @@ class Session:
                 return NetworkError(f"The MCP server {label!r} answered with status {status}.")
         return CopilotError(f"The MCP server {label!r} says: {error.message}")
 
-    def _is_forgotten(self, error: MCPError, status: int | None) -> bool:
+    def _is_unknown_session(self, error: MCPError, status: int | None) -> bool:
         """Say whether the server knows our session no more; then it did nothing."""
         if self._client is None or self._client.initialize_result is None:
             return False  # there are no sessions
         return status == 404 or (status == 400 and "session" in error.message.lower())
 
-    def _is_old(self) -> bool:
-        return not self._listed or self.loop.time() - self._listed > REFRESH
+    def _is_stale(self) -> bool:
+        return not self._listed_at or self.loop.time() - self._listed_at > TOOLS_TTL
 
-    async def _all_tools(self, client: ClientSession) -> Sequence[Tool]:
+    async def _list_tools(self, client: ClientSession) -> Sequence[Tool]:
         tools: list[Tool] = []
         cursor: str | None = None
-        for _ in range(MOST_TOOLS):
+        for _ in range(MAX_TOOLS):
             page = await client.list_tools(params=PaginatedRequestParams(cursor=cursor))
             tools += page.tools
             cursor = page.next_cursor
             if not cursor:
                 return tools
-            if len(tools) >= MOST_TOOLS:
+            if len(tools) >= MAX_TOOLS:
                 break
         logger.warning("%r has very many tools; the first are read.", self.server.label)
-        return tools[:MOST_TOOLS]
+        return tools[:MAX_TOOLS]
 
-    async def _live(self, headers: Mapping[str, str]) -> None:
+    async def _run(self, headers: Mapping[str, str]) -> None:
         """Open the connection, wait until it is over, and close it."""
         try:
             async with AsyncExitStack() as stack:
                 try:
                     await self._open(stack, headers)
-                    await self._until_over()
+                    await self._wait_until_over()
                 except Exception as error:
-                    self._fail(self._reason(error))  # who waits need not wait for the end as well
+                    self._fail(self._describe(error))  # who waits need not wait for the end as well
                     raise
                 finally:
                     self._over.set()
-                    self._last_word = self.loop.call_later(LONGEST_END, self.task.cancel)
+                    self._kill_timer = self.loop.call_later(CLOSE_TIMEOUT, self.task.cancel)
         except Exception as error:  # groups too: of the transport's own tasks
-            self._fail(self._reason(error))
+            self._fail(self._describe(error))
 
     async def _open(self, stack: AsyncExitStack, headers: Mapping[str, str]) -> None:
-        async with asyncio.timeout(self.server.patience):
-            link = linked(self.server, headers, self._seen, self._over)
+        async with asyncio.timeout(self.server.startup_timeout):
+            link = open_transport(self.server, headers, self._status, self._over)
             read, write = await stack.enter_async_context(link)
-            session = Client(Watched(read, self._over), write, self._heard)
+            session = Client(EndNotifyingStream(read, self._over), write, self._on_message)
             self._client = await stack.enter_async_context(session)
-            await self._client.greet()
-        self._seen.refusal = None
+            await self._client.handshake()
+        self._status.refusal = None
         self._ready.set_result(None)
 
-    async def _until_over(self) -> None:
+    async def _wait_until_over(self) -> None:
         while not self._over.is_set():
-            left = self._idle if self.needed else self.used + self._idle - self.loop.time()
+            left = self._idle if self.users else self.last_used + self._idle - self.loop.time()
             if left <= 0:
                 return
             with suppress(TimeoutError):
                 await asyncio.wait_for(self._over.wait(), left)
 
-    async def _heard(self, message: IncomingMessage) -> None:
+    async def _on_message(self, message: IncomingMessage) -> None:
         if isinstance(message, ToolListChangedNotification):
-            self._listed = 0.0
+            self._listed_at = 0.0
 
     def _finish(self, task: asyncio.Task[None]) -> None:
-        """See that nobody waits for what has ended; `_live` may never have begun."""
+        """See that nobody waits for what has ended; `_run` may never have begun."""
         self._over.set()
-        if self._last_word is not None:
-            self._last_word.cancel()
+        if self._kill_timer is not None:
+            self._kill_timer.cancel()
         if not self._ready.done():
             self._fail("it was given up")
         if not task.cancelled() and (error := task.exception()) is not None:
             logger.error("The session with %r failed.", self.server.label, exc_info=error)
-        self._ended(self)
+        self._on_end(self)
 
     def _fail(self, reason: str) -> None:
         if not self._ready.done():
@@ -263,14 +274,14 @@ class Session:
         else:
             logger.info("The session with %r ended: %s", self.server.label, reason)
 
-    def _reason(self, error: BaseException) -> str:
+    def _describe(self, error: BaseException) -> str:
         """Say what went wrong, without the address that some exceptions repeat."""
         while isinstance(error, BaseExceptionGroup):
             error = error.exceptions[0]
-        if self._seen.refusal is not None:
-            return f"it answered with status {self._seen.refusal}"
+        if self._status.refusal is not None:
+            return f"it answered with status {self._status.refusal}"
         if isinstance(error, TimeoutError):
-            return f"no answer within {self.server.patience:g} s"
+            return f"no answer within {self.server.startup_timeout:g} s"
         if isinstance(error, CopilotError):
             return f"{error.message} {error.hint or ''}".strip(". ")
         if isinstance(error, MCPError | OSError | httpx2.TransportError):
@@ -278,7 +289,7 @@ class Session:
         return type(error).__name__
 
 
-def _taken(future: "asyncio.Future[None]") -> None:
+def _retrieve_exception(future: "asyncio.Future[None]") -> None:
     """Look at the exception, so that one nobody waited for is not complained about."""
     if not future.cancelled():
         future.exception()

@@ -4,14 +4,14 @@ import asyncio
 import logging
 from collections.abc import Mapping, Sequence
 
-from copilot_runtime.actions.mcp.allowed import Allowed as Allowed
-from copilot_runtime.actions.mcp.allowed import NamedServers as NamedServers
+from copilot_runtime.actions.mcp.allowlist import AllowRule as AllowRule
+from copilot_runtime.actions.mcp.allowlist import McpAllowlist as McpAllowlist
 from copilot_runtime.actions.mcp.server import McpServer as McpServer
-from copilot_runtime.concurrency import call, guarded
+from copilot_runtime.concurrency import call, capture
 from copilot_runtime.errors import MissingPackage
 from copilot_runtime.interfaces import Action, RunInput
 
-PATIENCE = 25.0
+SERVER_TIMEOUT = 25.0
 """Seconds that a run waits for a server; connecting goes on, and serves the next one."""
 
 logger = logging.getLogger(__name__)
@@ -19,7 +19,7 @@ logger = logging.getLogger(__name__)
 
 def mcp_actions(*servers: McpServer) -> "McpActions":
     """Return servers as a source, for `CopilotRuntime(actions=[...])` beside others."""
-    return McpActions(NamedServers(servers=servers))
+    return McpActions(McpAllowlist(servers=servers))
 
 
 class McpActions:
@@ -29,52 +29,52 @@ class McpActions:
     request. Of two actions of one name the first counts.
     """
 
-    def __init__(self, servers: NamedServers) -> None:
+    def __init__(self, servers: McpAllowlist) -> None:
         try:
-            from copilot_runtime.actions.mcp.pool import Pool  # brings the package mcp along
+            from copilot_runtime.actions.mcp.pool import SessionPool  # brings the package mcp along
         except ImportError as error:
             raise MissingPackage("An MCP server", "mcp", "mcp") from error
         self._servers = servers
-        self._pool = Pool()
+        self._pool = SessionPool()
 
     async def actions(self, run: RunInput) -> Sequence[Action]:
         """Return what models may call. Raises for a server that the request may not name."""
-        servers = self._servers.of(run)
-        found: dict[str, Action] = {}
+        servers = self._servers.resolve(run)
+        actions_by_name: dict[str, Action] = {}
         for server, actions in zip(
-            servers, await asyncio.gather(*(self._of(one, run) for one in servers)), strict=True
+            servers, await asyncio.gather(*(self._load(one, run) for one in servers)), strict=True
         ):
             for action in actions:
-                if action.name in found:
+                if action.name in actions_by_name:
                     logger.warning(
                         "The action %r of %r is left out: there is one already. A prefix helps.",
                         *(action.name, server.label),
                     )
                 else:
-                    found[action.name] = action
-        return [*found.values()]
+                    actions_by_name[action.name] = action
+        return [*actions_by_name.values()]
 
     async def aclose(self) -> None:
         """Close all connections and end all processes."""
         await self._pool.aclose()
 
-    async def _of(self, server: McpServer, run: RunInput) -> Sequence[Action]:
+    async def _load(self, server: McpServer, run: RunInput) -> Sequence[Action]:
         try:
-            async with asyncio.timeout(PATIENCE):
-                returned = await guarded(self._asked(server, run))
+            async with asyncio.timeout(SERVER_TIMEOUT):
+                result = await capture(self._list_server_actions(server, run))
         except TimeoutError:
-            reason = f"It did not answer within {PATIENCE:g} s."
+            reason = f"It did not answer within {SERVER_TIMEOUT:g} s."
         else:
-            if returned.error is None:
-                return returned.value
-            reason = str(returned.error) or type(returned.error).__name__
+            if result.error is None:
+                return result.value
+            reason = str(result.error) or type(result.error).__name__
         logger.warning("The MCP server %r is left out of this run. %s", server.label, reason)
         return ()
 
-    async def _asked(self, server: McpServer, run: RunInput) -> Sequence[Action]:
-        from copilot_runtime.actions.mcp.tools import actions_of  # as above
+    async def _list_server_actions(self, server: McpServer, run: RunInput) -> Sequence[Action]:
+        from copilot_runtime.actions.mcp.tools import build_actions  # as above
 
-        return await actions_of(self._pool.of(server, await _headers(server, run)))
+        return await build_actions(self._pool.connect(server, await _headers(server, run)))
 
 
 async def _headers(server: McpServer, run: RunInput) -> Mapping[str, str]:

@@ -15,7 +15,7 @@ from copilot_runtime.adapters.errors import Service
 from copilot_runtime.adapters.http_adapter import HTTPAdapter, HTTPOptions
 from copilot_runtime.adapters.streaming import ProviderRequest, encode_body
 from copilot_runtime.errors import ConfigurationFailed
-from copilot_runtime.http.sse import Frames
+from copilot_runtime.http.sse import SSEDecoder
 from copilot_runtime.interfaces import ChatRequest
 
 if TYPE_CHECKING:
@@ -90,7 +90,7 @@ class AnthropicAdapter(HTTPAdapter):
             ),
             service=service,
             on_usage=partial(self._window.calibrate, model, request, body),
-            new_reader=lambda: (Answer(request, service), Frames()),
+            new_reader=lambda: (Answer(request, service), SSEDecoder()),
             max_retries=self._upstream.max_retries,
         )
 

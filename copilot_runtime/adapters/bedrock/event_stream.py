@@ -30,13 +30,13 @@ class Frames:
     """
 
     def __init__(self, limit: int = LIMIT) -> None:
-        self.understood = False
+        self.is_event_stream = False
         self._limit = limit
         self._rest = bytearray()  # the beginning of a message, and the bytes needed to go on
         self._needed = _PRELUDE.size
 
     @property
-    def between(self) -> bool:
+    def is_between_events(self) -> bool:
         """True when no message has begun that lacks its end."""
         return not self._rest
 
@@ -66,7 +66,7 @@ class Frames:
                 text = b"" if is_whole else (data[payload:end] or b"{}") + b"}"
                 messages.append(opening + text)
             start += size
-            self.understood = True
+            self.is_event_stream = True
         del self._rest[:start]
         return messages
 
@@ -75,7 +75,7 @@ class Frames:
         return []
 
     def _damaged(self, data: bytes) -> NetworkError:
-        if self.understood:
+        if self.is_event_stream:
             return NetworkError(
                 "Bedrock API error: The answer was damaged on its way.",
                 hint="The checksum of an event is wrong.",

@@ -12,7 +12,7 @@ from copilot_runtime.adapters.google.stream import Generation
 from copilot_runtime.adapters.http_adapter import HTTPAdapter, HTTPOptions
 from copilot_runtime.adapters.profiles import find_profile
 from copilot_runtime.adapters.streaming import ProviderRequest, encode_body
-from copilot_runtime.http.sse import Frames
+from copilot_runtime.http.sse import SSEDecoder
 from copilot_runtime.interfaces import ChatRequest
 
 NAME = "Google"
@@ -87,6 +87,6 @@ class GoogleAdapter(HTTPAdapter):
                 self._access.url(model), body, {**self._headers, **granted}
             ),
             service=service,
-            new_reader=lambda: (Generation(request, service), Frames(limit=_LONGEST_EVENT)),
+            new_reader=lambda: (Generation(request, service), SSEDecoder(limit=_LONGEST_EVENT)),
             max_retries=self._upstream.max_retries,
         )

@@ -9,7 +9,7 @@ from copilot_runtime.adapters.errors import Service, build_error, find_request_i
 from copilot_runtime.concurrency import call
 from copilot_runtime.errors import CopilotError, NetworkError, RunStalled
 from copilot_runtime.events import Event
-from copilot_runtime.http.retries import asked_wait
+from copilot_runtime.http.retries import parse_retry_after
 
 _END = object()
 
@@ -90,7 +90,7 @@ def understood(error: Exception, service: Service) -> CopilotError | None:
             str(error),
             status,
             request_id=find_request_id(headers),
-            retry_after=asked_wait(headers),
+            retry_after=parse_retry_after(headers),
             codes=[code],
         )
     kind = type(error).__name__

@@ -14,7 +14,7 @@ from copilot_runtime.adapters.langchain.request import PROVIDER
 from copilot_runtime.adapters.signatures import tag_signature
 from copilot_runtime.events import Custom, Event, Usage
 from copilot_runtime.interfaces import ChatRequest
-from copilot_runtime.jsontext import whole
+from copilot_runtime.jsontext import replace_surrogates
 from copilot_runtime.jsonvalue import JsonObject
 
 STOP_REASONS = {
@@ -99,7 +99,7 @@ class Chunks:
     def _take_text(self, text: str) -> None:
         if text:
             self._end_thought()
-            self._assembly.text(whole(text))
+            self._assembly.text(replace_surrogates(text))
 
     def _take_object(self, value: Mapping[str, Any]) -> None:
         """Take the answer out of an object; one that has none is the answer itself, as JSON."""
@@ -122,7 +122,7 @@ class Chunks:
             self._begun = True
             self._assembly.begin(chunk.id or "")
         if thought := chunk.additional_kwargs.get("reasoning_content"):
-            self._assembly.reasoning(whole(str(thought)))
+            self._assembly.reasoning(replace_surrogates(str(thought)))
         if isinstance(chunk.content, str):
             self._take_text(chunk.content)
         else:
@@ -149,7 +149,7 @@ class Chunks:
             self._thought = (index, {"type": block["type"]})
         words = next((block[name] for name in _THOUGHTS if block.get(name)), "")
         if isinstance(words, str) and words:
-            self._assembly.reasoning(whole(words))
+            self._assembly.reasoning(replace_surrogates(words))
         kept = self._thought[1]
         for name, value in block.items():
             if name not in _PASSING and value is not None:
@@ -198,7 +198,7 @@ def _calls_in(message: Any) -> list[tuple[int | None, str, str, str]]:
                 piece.get("index"),
                 piece.get("id") or "",
                 piece.get("name") or "",
-                whole(piece["args"] or ""),
+                replace_surrogates(piece["args"] or ""),
             )
             for piece in pieces
         ]

@@ -24,7 +24,7 @@ from copilot_runtime.adapters.streaming import (
     encode_body,
 )
 from copilot_runtime.errors import Misuse
-from copilot_runtime.http.sse import Frames
+from copilot_runtime.http.sse import SSEDecoder
 from copilot_runtime.interfaces import ChatRequest
 
 if TYPE_CHECKING:
@@ -112,7 +112,7 @@ class OpenAIAdapter(HTTPAdapter):
             exchange=self._open(body, sent, model, granted, service),
             service=service,
             on_usage=partial(self._window.calibrate, model, request, sent),
-            new_reader=lambda: (self._reader(request, service), Frames()),
+            new_reader=lambda: (self._reader(request, service), SSEDecoder()),
             max_retries=0 if self._client else self._upstream.max_retries,
         )
 

@@ -18,7 +18,7 @@ from copilot_runtime.agents.langgraph.errors import (
 from copilot_runtime.agents.langgraph.resume import ResumeCursor
 from copilot_runtime.agents.langgraph.sse import Frame, FrameParser
 from copilot_runtime.errors import CopilotError, IncompleteStream, NetworkError, RunStalled
-from copilot_runtime.http.client import Exchange, Reply, Upstream
+from copilot_runtime.http.client import Exchange, StreamResponse, Upstream
 from copilot_runtime.http.retries import backoff
 from copilot_runtime.jsontext import dumps, loads
 from copilot_runtime.jsonvalue import as_object
@@ -121,7 +121,7 @@ class RunStream:
         url = f"{self._runs}/{self.run_id}/stream"
         return Exchange(self._upstream, "GET", url, None, headers)
 
-    def _read_run_id(self, reply: Reply) -> None:
+    def _read_run_id(self, reply: StreamResponse) -> None:
         for header in ("content-location", "location"):
             if self.run_id is None and (match := _RUN_URL.search(reply.headers.get(header, ""))):
                 self.run_id = match[1]
@@ -137,7 +137,7 @@ class RunStream:
         except CopilotError as error:  # the run itself is gone
             raise self._connection_error(error) from error
 
-    async def _refusal(self, reply: Reply) -> CopilotError:
+    async def _refusal(self, reply: StreamResponse) -> CopilotError:
         body = b""
         with suppress(CopilotError, TimeoutError):  # the status says enough without the text
             async with asyncio.timeout(_RESPONSE_TIMEOUT):
@@ -160,11 +160,11 @@ class _PendingExchange:
     The server may have started a run, and only the response has the id to cancel it by.
     """
 
-    def __init__(self, exchange: Exchange, on_reply: Callable[[Reply], None]) -> None:
+    def __init__(self, exchange: Exchange, on_reply: Callable[[StreamResponse], None]) -> None:
         self._exchange = exchange
         self._on_reply = on_reply
 
-    async def __aenter__(self) -> Reply:
+    async def __aenter__(self) -> StreamResponse:
         opening = asyncio.ensure_future(self._exchange.__aenter__())
         try:
             reply = await asyncio.shield(opening)

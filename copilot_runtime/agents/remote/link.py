@@ -12,7 +12,7 @@ from urllib.parse import quote, urlsplit
 
 from copilot_runtime.concurrency import call
 from copilot_runtime.errors import ConfigurationFailed, CopilotError
-from copilot_runtime.http.client import Reply, Upstream
+from copilot_runtime.http.client import StreamResponse, Upstream
 from copilot_runtime.interfaces import Caller
 from copilot_runtime.jsontext import dumps, loads
 from copilot_runtime.jsonvalue import as_object
@@ -96,7 +96,7 @@ class Link:
     @asynccontextmanager
     async def ask(
         self, route: Route, body: Any, headers: Mapping[str, str], name: str = ""
-    ) -> AsyncGenerator[Reply, None]:
+    ) -> AsyncGenerator[StreamResponse, None]:
         """Ask the endpoint; the answer may be a refusal."""
         data = dumps(body)
         upstream = self._reading if route.again else self._acting
@@ -131,7 +131,7 @@ def is_success(status: int) -> bool:
     return 200 <= status < 300
 
 
-async def read_reason(reply: Reply, headers: Mapping[str, str]) -> str:
+async def read_reason(reply: StreamResponse, headers: Mapping[str, str]) -> str:
     """Return what a refusal says in its JSON, without our keys should it repeat them.
 
     A page of HTML, or a stack trace, is no reason.

@@ -35,7 +35,7 @@ from copilot_runtime.threads.validation import (
     is_possible,
     name_taken,
     page_size,
-    place_of,
+    qualified_name,
 )
 from copilot_runtime.threads.validation import (
     thread_of as thread_key_of,
@@ -111,7 +111,7 @@ class PostgresThreads:
             f"SELECT {COLUMNS} FROM copilot_threads WHERE owner = $1"  # noqa: S608  # ours
             " AND ($2::text IS NULL OR agent = $2) AND ($3 OR NOT archived)"
             " AND (updated, id) < ($4, $5) ORDER BY updated DESC, id DESC LIMIT $6",
-            *(query.owner, query.agent, query.archived, *place_of(query.cursor), size + 1),
+            *(query.owner, query.agent, query.archived, *qualified_name(query.cursor), size + 1),
         )
         return page_of(rows, size)
 
@@ -169,7 +169,7 @@ class PostgresThreads:
 
     async def everyones(self, cursor: str | None = None) -> ThreadPage:
         """Return a page of the threads of all owners, the oldest first."""
-        after = place_of(cursor).number if cursor else 0
+        after = qualified_name(cursor).number if cursor else 0
         rows = await self._fetch(
             f"SELECT {COLUMNS} FROM copilot_threads WHERE id > $1 ORDER BY id LIMIT $2",  # noqa: S608
             *(after, MOST_PER_PAGE + 1),

@@ -51,7 +51,7 @@ from copilot_runtime.threads.validation import (
     check_text,
     is_possible,
     name_taken,
-    place_of,
+    qualified_name,
     thread_of,
 )
 
@@ -142,7 +142,7 @@ class SqliteThreads:
 
     async def list(self, query: ThreadQuery) -> ThreadPage:
         """Return a page of threads. Raises `Misuse` for a cursor that is none."""
-        place_of(query.cursor)
+        qualified_name(query.cursor)
         return await self._read(partial(list_threads, query=query))
 
     async def get(self, key: ThreadKey) -> Thread | None:
@@ -185,7 +185,7 @@ class SqliteThreads:
 
     async def everyones(self, cursor: str | None = None) -> ThreadPage:
         """Return a page of the threads of all owners, the oldest first."""
-        place_of(cursor)
+        qualified_name(cursor)
         return await self._read(partial(list_everyones, cursor=cursor))
 
     async def put(self, thread: Thread, runs: Sequence[StoredRun]) -> int:

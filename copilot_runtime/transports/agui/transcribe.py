@@ -18,7 +18,7 @@ from copilot_runtime.errors import (
     RateLimited,
 )
 from copilot_runtime.jsontext import loads
-from copilot_runtime.jsonvalue import as_text
+from copilot_runtime.jsonvalue import get_text
 from copilot_runtime.transports.agui.form import Upload, file_in
 
 logger = logging.getLogger(__name__)
@@ -66,21 +66,21 @@ async def transcribe_form(
         try:
             decoded = loads(body)
         except ValueError:
-            return _invalid("Request body must be valid JSON").answer()
+            return _invalid_request("Request body must be valid JSON").answer()
         return await transcribe_json(transcriber, decoded)
     if not content_type.lower().startswith("multipart/form-data"):
-        return _invalid(
+        return _invalid_request(
             "Request must be multipart/form-data or application/json with base64 audio"
         ).answer()
     try:
         upload = file_in(content_type, body, "audio")
     except ValueError as error:
-        return _invalid(str(error)).answer()
+        return _invalid_request(str(error)).answer()
     if upload is None:
-        return _invalid(
+        return _invalid_request(
             "No audio file found in form data. Please include an 'audio' field."
         ).answer()
-    return await _transcribed(transcriber, upload)
+    return await _transcribe(transcriber, upload)
 
 
 async def transcribe_json(transcriber: Transcriber | None, body: Any) -> Answer:
@@ -91,29 +91,29 @@ async def transcribe_json(transcriber: Transcriber | None, body: Any) -> Answer:
         case {"audio": str(audio)} if audio:
             pass
         case _:
-            return _invalid(
+            return _invalid_request(
                 "Request must include 'audio' field with base64-encoded audio data"
             ).answer()
     match body:
         case {"mimeType": str(mime_type)} if mime_type:
             pass
         case _:
-            return _invalid("Request must include 'mimeType' field (e.g., 'audio/webm')").answer()
-    filename = body.get("filename")
+            return _invalid_request(
+                "Request must include 'mimeType' field (e.g., 'audio/webm')"
+            ).answer()
     try:
-        data = _decoded(audio)
+        data = _decode_base64(audio)
     except (Error, ValueError):
-        return _invalid("Failed to decode base64 audio data").answer()
-    named = as_text(filename)
-    return await _transcribed(transcriber, Upload(data, named, mime_type))
+        return _invalid_request("Failed to decode base64 audio data").answer()
+    return await _transcribe(transcriber, Upload(data, get_text(body, "filename"), mime_type))
 
 
-async def _transcribed(transcriber: Transcriber, upload: Upload) -> Answer:
+async def _transcribe(transcriber: Transcriber, upload: Upload) -> Answer:
     kind = upload.mime_type.partition(";")[0].strip().lower()
     if kind not in (*_TYPES, *_UNKNOWN_BYTES):
         return _unsupported(upload.mime_type).answer()
     if not upload.data:
-        return _too_short().answer()
+        return _audio_too_short().answer()
     mime_type = _USUAL_TYPE if kind in _UNKNOWN_BYTES else upload.mime_type
     try:
         text = await transcriber.transcribe(upload.data, upload.filename or _USUAL_NAME, mime_type)
@@ -145,7 +145,7 @@ def _problem(error: CopilotError) -> _Problem:
             return _Problem(500, "provider_error", error.message, retryable=True)
 
 
-def _invalid(message: str) -> _Problem:
+def _invalid_request(message: str) -> _Problem:
     return _Problem(400, "invalid_request", message)
 
 
@@ -154,11 +154,11 @@ def _unsupported(mime_type: str) -> _Problem:
     return _Problem(400, "invalid_audio_format", message)
 
 
-def _too_short() -> _Problem:
+def _audio_too_short() -> _Problem:
     return _Problem(400, "audio_too_short", "Audio is too short to transcribe")
 
 
-def _decoded(audio: str) -> bytes:
+def _decode_base64(audio: str) -> bytes:
     """Read base64 as browsers do: blanks and missing padding do not matter."""
     if audio.startswith("data:"):
         audio = audio.partition(",")[2]

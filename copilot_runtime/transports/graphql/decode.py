@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 from uuid import uuid4
 
-from copilot_runtime.actions.sources import frontend_action
+from copilot_runtime.actions.sources import parse_frontend_action
 from copilot_runtime.errors import LimitExceeded
 from copilot_runtime.interfaces import (
     Action,
@@ -141,7 +141,7 @@ def _message(item: MessageInput) -> Message | None:
 
 def _actions(items: Iterable[ActionInput]) -> list[Action]:
     return [
-        frontend_action(
+        parse_frontend_action(
             item.name,
             item.description,
             item.json_schema,

@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING
 
-from copilot_runtime.actions.execute import failure_in
+from copilot_runtime.actions.execute import parse_failure
 from copilot_runtime.events import Event, Interrupt, TextMessageContent, TextMessageStart
 from copilot_runtime.jsonvalue import to_text
 
@@ -19,7 +19,7 @@ def told(text: str, *, is_error: bool = False) -> "CallToolResult":
 
 def outcome(result: str) -> "CallToolResult":
     """Return what an action returned, or why it failed."""
-    failure = failure_in(result)
+    failure = parse_failure(result)
     return told(result if failure is None else failure, is_error=failure is not None)
 
 

@@ -7,7 +7,7 @@ import pytest
 from mcp.server.transport_security import TransportSecuritySettings
 
 from copilot_runtime.actions.mcp import connect
-from copilot_runtime.actions.mcp.source import McpActions, McpServer, NamedServers
+from copilot_runtime.actions.mcp.source import McpActions, McpAllowlist, McpServer
 from copilot_runtime.errors import ConfigurationFailed, CopilotError, LimitExceeded, Misuse
 from copilot_runtime.interfaces import RunInput
 from tests.actions.mcp.conftest import Asked
@@ -23,20 +23,20 @@ def named(*servers: Any, name: str = "mcpServers") -> RunInput:
 
 
 def of(*servers: Any) -> Sequence[McpServer]:
-    return NamedServers(ALLOWED, [OURS]).of(named(*servers))
+    return McpAllowlist(ALLOWED, [OURS]).resolve(named(*servers))
 
 
 def test_without_a_word_of_the_page_the_operators_servers_count() -> None:
     run = RunInput(thread_id="t", run_id="r", messages=[], properties={"mcpServers": []})
 
-    assert NamedServers(ALLOWED, [OURS]).of(run) == (OURS,)
+    assert McpAllowlist(ALLOWED, [OURS]).resolve(run) == (OURS,)
 
 
 @pytest.mark.parametrize("name", ["mcpServers", "mcpEndpoints"])
 def test_a_server_that_the_page_names_comes_after_ours_with_its_own_key(name: str) -> None:
     entry = {"endpoint": "https://open.example/any", "apiKey": "k1"}
 
-    found = NamedServers(ALLOWED, [OURS]).of(named(entry, name=name))
+    found = McpAllowlist(ALLOWED, [OURS]).resolve(named(entry, name=name))
 
     mine = McpServer(
         "https://open.example/any", headers={"authorization": "Bearer k1"}, public_only=True
@@ -112,13 +112,13 @@ def test_all_else_is_refused(endpoint: str) -> None:
 
 def test_by_default_none_is_allowed() -> None:
     with pytest.raises(ConfigurationFailed, match=r"'https://open\.example/mcp' is not one"):
-        NamedServers().check(named({"endpoint": "https://open.example/mcp?key=hush"}))
+        McpAllowlist().check(named({"endpoint": "https://open.example/mcp?key=hush"}))
 
 
 def test_a_function_may_decide() -> None:
-    servers = NamedServers(lambda url: url.startswith("https://open.example/"))
+    servers = McpAllowlist(lambda url: url.startswith("https://open.example/"))
 
-    assert servers.of(named({"endpoint": "https://open.example/mcp"}))
+    assert servers.resolve(named({"endpoint": "https://open.example/mcp"}))
     with pytest.raises(ConfigurationFailed):
         servers.check(named({"endpoint": "https://user@open.example/mcp"}))
 
@@ -142,20 +142,20 @@ def test_what_is_no_list_of_servers_is_refused(
     run = RunInput(thread_id="t", run_id="r", messages=[], properties={"mcpServers": given})
 
     with pytest.raises(error, match=words):
-        NamedServers(ALLOWED).check(run)
+        McpAllowlist(ALLOWED).check(run)
 
 
 @pytest.mark.parametrize("allowed", ["https://open.example", ["open.example"], ["https://a@b/"]])
 def test_a_list_of_allowed_servers_that_cannot_be_is_an_error_at_once(allowed: Any) -> None:
     with pytest.raises(ConfigurationFailed):
-        NamedServers(allowed)
+        McpAllowlist(allowed)
 
 
 @pytest.fixture
 async def asked(anyio_backend: str) -> AsyncGenerator[Asked, None]:
     """Return a source that asks every server which a page names, if its address is public."""
     del anyio_backend
-    source = McpActions(NamedServers(bool))
+    source = McpActions(McpAllowlist(bool))
     yield Asked(source)
     await source.aclose()
 
@@ -187,7 +187,7 @@ async def test_a_private_address_is_not_asked(
 def test_an_address_of_his_own_network_the_operator_may_list(
     listed: str, public_only: bool
 ) -> None:
-    (found,) = NamedServers([listed]).of(named({"endpoint": listed}))
+    (found,) = McpAllowlist([listed]).resolve(named({"endpoint": listed}))
 
     assert found.public_only is public_only
 
@@ -195,7 +195,7 @@ def test_an_address_of_his_own_network_the_operator_may_list(
 @pytest.mark.anyio
 async def test_a_listed_server_on_this_machine_is_asked() -> None:
     async with serve() as served:
-        source = McpActions(NamedServers([f"http://127.0.0.1:{served.port}"]))
+        source = McpActions(McpAllowlist([f"http://127.0.0.1:{served.port}"]))
 
         assert "mcpEcho" in await Asked(source).actions(named({"endpoint": served.url}))
         await source.aclose()
@@ -207,11 +207,11 @@ async def test_the_address_that_was_looked_at_is_the_one_that_is_asked(
 ) -> None:
     looked: list[tuple[str, int]] = []
 
-    async def public_addresses(host: str, port: int) -> Sequence[str]:
+    async def resolve_public_addresses(host: str, port: int) -> Sequence[str]:
         looked.append((host, port))
         return ["::1", "127.0.0.1"]  # the first of which does not answer
 
-    monkeypatch.setattr(connect, "public_addresses", public_addresses)
+    monkeypatch.setattr(connect, "resolve_public_addresses", resolve_public_addresses)
     open_to_all = TransportSecuritySettings(enable_dns_rebinding_protection=False)
     async with serve(transport_security=open_to_all) as served:
         entry = {"endpoint": f"http://mcp.example:{served.port}/mcp"}
@@ -227,7 +227,7 @@ async def test_the_address_that_was_looked_at_is_the_one_that_is_asked(
 async def test_a_redirect_to_elsewhere_is_not_followed(status: int) -> None:
     async with serve() as inside, serve() as outside:
         outside.refuse, outside.location = status, inside.url
-        source = McpActions(NamedServers(servers=[McpServer(outside.url)]))
+        source = McpActions(McpAllowlist(servers=[McpServer(outside.url)]))
 
         assert await Asked(source).actions() == {}
         assert (len(outside.headers) > 0, inside.headers) == (True, [])
@@ -237,7 +237,7 @@ async def test_a_redirect_to_elsewhere_is_not_followed(status: int) -> None:
 @pytest.mark.anyio
 async def test_an_answer_that_is_packed_is_not_unpacked(caplog: pytest.LogCaptureFixture) -> None:
     async with serve(json_response=True) as served:
-        source = McpActions(NamedServers(servers=[McpServer(served.url)]))
+        source = McpActions(McpAllowlist(servers=[McpServer(served.url)]))
 
         served.packs = True
         assert await Asked(source).actions() == {}

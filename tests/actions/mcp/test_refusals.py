@@ -13,7 +13,7 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
 from copilot_runtime.actions.mcp import McpServer
-from copilot_runtime.actions.mcp.pool import Pool
+from copilot_runtime.actions.mcp.pool import SessionPool
 from copilot_runtime.errors import CopilotError, NetworkError
 from tests.actions.mcp.conftest import CONTEXT, Ask, tool
 from tests.actions.mcp.servers import serve
@@ -94,8 +94,8 @@ async def test_a_call_is_not_repeated_because_another_was_refused(ask: Ask) -> N
 async def test_a_session_ends_although_the_server_does_not_say_goodbye(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("copilot_runtime.actions.mcp.session.LONGEST_END", 0.1)
-    pool = Pool(idle=0.01)
+    monkeypatch.setattr("copilot_runtime.actions.mcp.session.CLOSE_TIMEOUT", 0.1)
+    pool = SessionPool(idle=0.01)
     async with open_shop() as shop:
         async with pool.session(McpServer(f"http://127.0.0.1:{shop.port}/mcp"), {}) as session:
             pass

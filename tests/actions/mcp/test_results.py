@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 from mcp_types import CallToolResult, ReadResourceResult
 
-from copilot_runtime.actions.mcp.results import value_of, value_of_resource
+from copilot_runtime.actions.mcp.results import parse_resource, parse_tool_result
 from copilot_runtime.errors import CopilotError
 
 
@@ -47,7 +47,7 @@ def embedded(**contents: str) -> dict[str, Any]:
 def test_content_becomes_a_value(content: Any, structured: Any, value: Any) -> None:
     result = CallToolResult.model_validate({"content": content, "structuredContent": structured})
 
-    assert value_of(result) == value
+    assert parse_tool_result(result) == value
 
 
 @pytest.mark.parametrize(
@@ -58,7 +58,7 @@ def test_a_failure_says_what_the_tool_said(content: Any, words: str) -> None:
     result = CallToolResult.model_validate({"content": content, "isError": True})
 
     with pytest.raises(CopilotError, match=words):
-        value_of(result)
+        parse_tool_result(result)
 
 
 def test_a_resource_of_several_parts_is_their_content() -> None:
@@ -66,4 +66,4 @@ def test_a_resource_of_several_parts_is_their_content() -> None:
 
     result = ReadResourceResult.model_validate({"contents": parts})
 
-    assert value_of_resource(result) == {"content": [text("Look:"), IMAGE]}
+    assert parse_resource(result) == {"content": [text("Look:"), IMAGE]}

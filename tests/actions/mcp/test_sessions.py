@@ -8,8 +8,8 @@ import httpx2
 import pytest
 
 from copilot_runtime.actions.mcp import McpServer
-from copilot_runtime.actions.mcp.pool import Pool
-from copilot_runtime.actions.mcp.results import value_of
+from copilot_runtime.actions.mcp.pool import SessionPool
+from copilot_runtime.actions.mcp.results import parse_tool_result
 from copilot_runtime.actions.mcp.session import Session
 from copilot_runtime.errors import CopilotError, LimitExceeded, NetworkError, RunStalled
 from copilot_runtime.interfaces import RunInput
@@ -139,13 +139,13 @@ async def test_what_only_reads_is_done_again_after_a_process_died(ask: Ask, pipe
 
 
 async def test_a_process_killed_between_two_runs_is_started_again(pipes: Pipes) -> None:
-    pool = Pool()
-    connection = pool.of(pipes(), {})
+    pool = SessionPool()
+    connection = pool.connect(pipes(), {})
     pids: list[str] = []
 
     async def work(session: Session) -> asyncio.Task[None]:
-        result = await session.call("work", {}, harmless=False)
-        pids.append(value_of(result).split()[0])
+        result = await session.call("work", {}, is_idempotent=False)
+        pids.append(parse_tool_result(result).split()[0])
         return session.task
 
     task = await connection.ask(work)
@@ -205,14 +205,14 @@ async def test_a_server_that_begins_to_refuse_fails_the_call_with_its_status(
 
 
 async def test_a_session_that_is_refused_ends_and_the_next_is_another(served: Served) -> None:
-    pool = Pool()
+    pool = SessionPool()
     sessions: list[Session] = []
 
     async def echo(session: Session) -> None:
         sessions.append(session)
-        await session.call("mcpEcho", {"text": "hey"}, harmless=False)
+        await session.call("mcpEcho", {"text": "hey"}, is_idempotent=False)
 
-    connection = pool.of(McpServer(served.url), {})
+    connection = pool.connect(McpServer(served.url), {})
     await connection.ask(echo)
     served.refuse = 401
     with pytest.raises(NetworkError):
@@ -245,7 +245,7 @@ async def test_silence_ends_a_call_and_progress_does_not(served: Served, ask: As
 
 
 async def test_a_session_that_nobody_needs_is_closed(served: Served) -> None:
-    pool = Pool(idle=0.01)
+    pool = SessionPool(idle=0.01)
     async with pool.session(McpServer(served.url), {}) as session:
         await session.tools()
 
@@ -257,16 +257,16 @@ async def test_a_session_that_nobody_needs_is_closed(served: Served) -> None:
 
 
 async def test_a_session_in_use_is_not_closed(served: Served) -> None:
-    pool = Pool(idle=0.01)
+    pool = SessionPool(idle=0.01)
     async with pool.session(McpServer(served.url), {}) as session:
-        result = await session.call("slowly", {"steps": 2, "pause": 0.1}, harmless=True)
+        result = await session.call("slowly", {"steps": 2, "pause": 0.1}, is_idempotent=True)
 
     assert not result.is_error
     await pool.aclose()
 
 
 async def test_the_session_unused_for_longest_makes_place(served: Served) -> None:
-    pool = Pool(most=2)
+    pool = SessionPool(most=2)
     server = McpServer(served.url)
     sessions: list[Session] = []
     for who in "abc":
@@ -284,8 +284,8 @@ async def test_the_session_unused_for_longest_makes_place(served: Served) -> Non
 async def test_a_process_that_neither_begins_nor_goes_keeps_nobody_waiting_and_is_killed(
     pipes: Pipes, tmp_path: Path
 ) -> None:
-    pool = Pool()
-    connection = pool.of(pipes("stubborn", connect_timeout=3.0), {})
+    pool = SessionPool()
+    connection = pool.connect(pipes("stubborn", connect_timeout=3.0), {})
 
     with pytest.raises(NetworkError, match="no answer within 3 s"):
         await connection.ask(Session.capabilities)
@@ -298,8 +298,8 @@ async def test_a_process_that_neither_begins_nor_goes_keeps_nobody_waiting_and_i
 
 
 async def test_closing_does_not_wait_for_a_server_that_does_not_answer(pipes: Pipes) -> None:
-    pool = Pool()
-    asking = asyncio.create_task(pool.of(pipes("silent"), {}).ask(Session.capabilities))
+    pool = SessionPool()
+    asking = asyncio.create_task(pool.connect(pipes("silent"), {}).ask(Session.capabilities))
     await asyncio.sleep(0)
 
     await pool.aclose()
@@ -335,7 +335,7 @@ async def test_tools_are_asked_for_once(served: Served, ask: Ask) -> None:
 async def test_a_server_that_tells_of_no_change_is_asked_again_after_a_while(
     served: Served, ask: Ask, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("copilot_runtime.actions.mcp.session.REFRESH", -1)
+    monkeypatch.setattr("copilot_runtime.actions.mcp.session.TOOLS_TTL", -1)
     asked = ask(McpServer(served.url))
 
     await asked.actions()

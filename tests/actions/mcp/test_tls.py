@@ -12,7 +12,7 @@ from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption,
 from mcp.server.transport_security import TransportSecuritySettings
 
 from copilot_runtime.actions.mcp import connect
-from copilot_runtime.actions.mcp.source import McpActions, NamedServers
+from copilot_runtime.actions.mcp.source import McpActions, McpAllowlist
 from tests.actions.mcp.conftest import Asked
 from tests.actions.mcp.servers import Served, build
 from tests.actions.mcp.test_named import named
@@ -47,14 +47,14 @@ def certified(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, Path
 async def test_a_certificate_is_held_against_the_name_and_not_the_address(
     certified: dict[str, Path], monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    async def public_addresses(host: str, port: int) -> Sequence[str]:
+    async def resolve_public_addresses(host: str, port: int) -> Sequence[str]:
         del host, port
         return ["127.0.0.1"]
 
-    monkeypatch.setattr(connect, "public_addresses", public_addresses)
+    monkeypatch.setattr(connect, "resolve_public_addresses", resolve_public_addresses)
     open_to_all = TransportSecuritySettings(enable_dns_rebinding_protection=False)
     app = build(Served()).streamable_http_app(transport_security=open_to_all)
-    source = McpActions(NamedServers(bool))
+    source = McpActions(McpAllowlist(bool))
     async with serving(app, **certified) as port:
         mine = await Asked(source).actions(named({"endpoint": f"https://{NAME}:{port}/mcp"}))
         other = await Asked(source).actions(named({"endpoint": f"https://other.example:{port}/"}))

@@ -25,7 +25,7 @@ from copilot_runtime.adapters.openai.assistants.stream import EXTENSION, Assista
 from copilot_runtime.adapters.openai.auth import Access
 from copilot_runtime.adapters.streaming import ProviderRequest, encode_body
 from copilot_runtime.errors import ConfigurationFailed, CopilotError
-from copilot_runtime.http.sse import Frames
+from copilot_runtime.http.sse import SSEDecoder
 from copilot_runtime.interfaces import ChatRequest
 from copilot_runtime.jsonvalue import JsonObject
 
@@ -109,7 +109,7 @@ class OpenAIAssistantsAdapter(HTTPAdapter):
         return ProviderRequest(
             exchange=self._upstream.post(self._access.url(path), body, headers),
             service=service,
-            new_reader=lambda: (run, Frames()),
+            new_reader=lambda: (run, SSEDecoder()),
             accepts_json=False,
             on_close=on_close,
         )

@@ -7,9 +7,9 @@ and unknown events are left out. Whether things were said in a good order is jud
 import logging
 from typing import Any
 
-from copilot_runtime.agui.chunks import CHUNKS, Chunks
-from copilot_runtime.agui.outcome import failed, finished, usage
-from copilot_runtime.agui.plain import PLAIN
+from copilot_runtime.agui.chunks import CHUNKS, ChunkExpander
+from copilot_runtime.agui.outcome import decode_run_error, decode_run_finished, decode_usage
+from copilot_runtime.agui.plain import PLAIN_DECODERS
 from copilot_runtime.errors import CopilotError, IncompleteStream, Misuse
 from copilot_runtime.events import (
     ActionExecutionResult,
@@ -40,7 +40,7 @@ _BESIDE = frozenset({"RAW", "ACTIVITY_SNAPSHOT", "ACTIVITY_DELTA", "REASONING_EN
 """Events that end no chunks, as in the client."""
 
 
-class Incoming:
+class EventDecoder:
     """Reads the events of one run; `agent` is how errors and states call who says them.
 
     `state` is the one the agent was given. `ended` means that nothing of interest follows,
@@ -55,12 +55,12 @@ class Incoming:
         self._state = state
         self._names: dict[str, str] = {}
         self._activities: dict[str, Any] | None = None
-        self._chunks = Chunks()
-        self._thinking: dict[str, None] = {}
-        self._thought: list[str] = []  # at an end, but a signature may follow
+        self._chunks = ChunkExpander()
+        self._open_thoughts: dict[str, None] = {}
+        self._finished_thoughts: list[str] = []  # at an end, but a signature may follow
         self._open = False  # whether chunks or thoughts end before the next event
-        self._skipped: set[str] = set()
-        self._stuck: set[str] = set()  # activities of which the log has been told
+        self._unknown_types: set[str] = set()
+        self._broken_activities: set[str] = set()  # activities of which the log has been told
         self._events: list[Event] = []
 
     def read(self, payloads: list[bytes]) -> list[Event]:
@@ -70,7 +70,7 @@ class Incoming:
             try:
                 event = loads(payload)
             except ValueError:
-                self._break_off("An event is no JSON.", payload)
+                self._fail("An event is no JSON.", payload)
                 break
             try:
                 # nearly all events are this one
@@ -82,9 +82,9 @@ class Incoming:
             except (KeyError, TypeError):
                 pass  # then what it lacks is found below
             try:
-                self._take(event)
+                self._decode(event)
             except Misuse as error:
-                self._break_off(error.message, payload)
+                self._fail(error.message, payload)
             if self.ended:
                 break
         return events
@@ -93,12 +93,12 @@ class Incoming:
         """Return the events of one that is decoded already, an object with the keys of the wire."""
         events = self._events = []
         try:
-            self._take(event)
+            self._decode(event)
         except Misuse as error:
-            self._break_off(error.message, dumps(event))
+            self._fail(error.message, dumps(event))
         return events
 
-    def _break_off(self, reason: str, payload: bytes) -> None:
+    def _fail(self, reason: str, payload: bytes) -> None:
         start = payload[:200].decode(errors="replace")
         self.ended = True
         self.failure = IncompleteStream(
@@ -106,68 +106,68 @@ class Incoming:
             hint=f"It sent {start!r}.",
         )
 
-    def _take(self, event: Any) -> None:
+    def _decode(self, event: Any) -> None:
         if not isinstance(event, dict):
             raise Misuse("An event is no object.")
         kind = str(event.get("type"))
         if kind in CHUNKS:
             for full in self._chunks.expand(event):
-                self._take_full(full["type"], full)
+                self._decode_full(full["type"], full)
         else:
             if self._chunks.open and kind not in _BESIDE:
                 for full in self._chunks.close():
-                    self._take_full(full["type"], full)
-            self._take_full(kind, event)
-        self._open = bool(self._chunks.open or self._thought)
+                    self._decode_full(full["type"], full)
+            self._decode_full(kind, event)
+        self._open = bool(self._chunks.open or self._finished_thoughts)
 
-    def _take_full(self, kind: str, event: JsonObject) -> None:
-        if self._thought and kind not in _BESIDE:
+    def _decode_full(self, kind: str, event: JsonObject) -> None:
+        if self._finished_thoughts and kind not in _BESIDE:
             self._end_thoughts()
-        if read := PLAIN.get(kind):
+        if read := PLAIN_DECODERS.get(kind):
             if (plain := read(event, kind)) is not None:
                 self._events.append(plain)
             return
         match kind:
             case "TOOL_CALL_START":
-                self._begin_call(event, kind)
+                self._decode_call_start(event, kind)
             case "TOOL_CALL_RESULT":
-                self._take_result(event, kind)
+                self._decode_call_result(event, kind)
             case "STATE_SNAPSHOT":
-                self._show_state(event.get("snapshot"))
+                self._set_state(event.get("snapshot"))
             case "STATE_DELTA":
-                self._change_state(event, kind)
+                self._patch_state(event, kind)
             case "ACTIVITY_SNAPSHOT":
-                self._show_activity(event, kind)
+                self._set_activity(event, kind)
             case "ACTIVITY_DELTA":
-                self._change_activity(event, kind)
+                self._patch_activity(event, kind)
             case "REASONING_MESSAGE_START":
                 id = require_text(event, "messageId", kind)
-                self._thinking[id] = None
+                self._open_thoughts[id] = None
                 self._events.append(ReasoningStart(message_id=id))
             case "REASONING_MESSAGE_END":
                 id = require_text(event, "messageId", kind)
-                self._thinking.pop(id, None)
-                self._thought.append(id)
+                self._open_thoughts.pop(id, None)
+                self._finished_thoughts.append(id)
             case "REASONING_END":
-                self._thought += self._thinking
-                self._thinking.clear()
+                self._finished_thoughts += self._open_thoughts
+                self._open_thoughts.clear()
                 self._end_thoughts()
             case "RUN_FINISHED":
-                self._events += finished(event)
+                self._events += decode_run_finished(event)
                 self.ended = True
             case "RUN_ERROR":
-                self._events += usage(event)
-                self.failure = failed(event)
+                self._events += decode_usage(event)
+                self.failure = decode_run_error(event)
                 self.ended = True
             case _:
-                self._skip(kind)
+                self._warn_unknown(kind)
 
-    def _skip(self, kind: str) -> None:
-        if kind not in self._skipped:
-            self._skipped.add(kind)
+    def _warn_unknown(self, kind: str) -> None:
+        if kind not in self._unknown_types:
+            self._unknown_types.add(kind)
             logger.warning("Agent %r: events of type %.50r are left out", self._agent, kind)
 
-    def _begin_call(self, event: JsonObject, kind: str) -> None:
+    def _decode_call_start(self, event: JsonObject, kind: str) -> None:
         id, name = (
             require_text(event, "toolCallId", kind),
             require_text(event, "toolCallName", kind),
@@ -176,70 +176,70 @@ class Incoming:
         self._names[id] = name
         self._events.append(ActionExecutionStart(call_id=id, name=name, parent_id=parent_id))
 
-    def _take_result(self, event: JsonObject, kind: str) -> None:
+    def _decode_call_result(self, event: JsonObject, kind: str) -> None:
         id, content = require_text(event, "toolCallId", kind), event.get("content")
         result = "" if content is None else to_text(content)
         message_id = optional_text(event, "messageId", kind)
         self._events.append(
             ActionExecutionResult(
-                call_id=id, name=self._name_of(id), result=result, message_id=message_id
+                call_id=id, name=self._find_call_name(id), result=result, message_id=message_id
             )
         )
 
-    def _name_of(self, call_id: str) -> str:
+    def _find_call_name(self, call_id: str) -> str:
         if call_id not in self._names:
             for message in self._run.messages:
                 if isinstance(message, ActionExecutionMessage):
                     self._names.setdefault(message.id, message.name)
         return self._names.get(call_id, "")
 
-    def _show_state(self, state: Any) -> None:
+    def _set_state(self, state: Any) -> None:
         self._state = state
         run = self._run
         self._events.append(
             AgentState(agent=self._agent, state=state, thread_id=run.thread_id, run_id=run.run_id)
         )
 
-    def _change_state(self, event: JsonObject, kind: str) -> None:
+    def _patch_state(self, event: JsonObject, kind: str) -> None:
         operations = require_list(event.get("delta"), f"{kind}.delta")
         before: Any = {} if self._state is None else self._state
         try:
-            self._show_state(apply_patch(before, operations))
+            self._set_state(apply_patch(before, operations))
         except ValueError as error:
             raise Misuse(f"A change of its state does not apply: {error}.") from None
 
-    def _show_activity(self, event: JsonObject, kind: str) -> None:
+    def _set_activity(self, event: JsonObject, kind: str) -> None:
         id, name = require_text(event, "messageId", kind), require_text(event, "activityType", kind)
         content = require_object(event.get("content"), f"{kind}.content")
         replace = event.get("replace") is not False
-        known = self._known_activities()
-        if replace or id not in known:
-            known[id] = content
+        activities = self._get_activities()
+        if replace or id not in activities:
+            activities[id] = content
         self._events.append(
             Activity(message_id=id, activity_type=name, content=content, replace=replace)
         )
 
-    def _change_activity(self, event: JsonObject, kind: str) -> None:
+    def _patch_activity(self, event: JsonObject, kind: str) -> None:
         id, name = require_text(event, "messageId", kind), require_text(event, "activityType", kind)
-        known, operations = (
-            self._known_activities(),
+        activities, operations = (
+            self._get_activities(),
             require_list(event.get("patch"), f"{kind}.patch"),
         )
         try:
-            known[id] = apply_patch(known[id], operations)
+            activities[id] = apply_patch(activities[id], operations)
         except (KeyError, ValueError) as error:  # clients leave such changes out, too
-            if id not in self._stuck:
-                self._stuck.add(id)
+            if id not in self._broken_activities:
+                self._broken_activities.add(id)
                 logger.warning("Agent %r: activity %r cannot change: %s", self._agent, id, error)
         else:
-            self._events.append(Activity(message_id=id, activity_type=name, content=known[id]))
+            self._events.append(Activity(message_id=id, activity_type=name, content=activities[id]))
 
-    def _known_activities(self) -> dict[str, Any]:
+    def _get_activities(self) -> dict[str, Any]:
         if self._activities is None:
-            known = (one for one in self._run.messages if isinstance(one, ActivityMessage))
-            self._activities = {message.id: message.content for message in known}
+            activities = (one for one in self._run.messages if isinstance(one, ActivityMessage))
+            self._activities = {message.id: message.content for message in activities}
         return self._activities
 
     def _end_thoughts(self) -> None:
-        self._events += [ReasoningEnd(message_id=id) for id in self._thought]
-        self._thought.clear()
+        self._events += [ReasoningEnd(message_id=id) for id in self._finished_thoughts]
+        self._finished_thoughts.clear()

@@ -12,21 +12,21 @@ from copilot_runtime.errors import ConfigurationFailed, LimitExceeded, Misuse
 from copilot_runtime.interfaces import Events, RunInput
 from copilot_runtime.security.addresses import is_public
 
-Allowed = Sequence[str | McpServer] | Callable[[str], bool]
+AllowRule = Sequence[str | McpServer] | Callable[[str], bool]
 """What a browser may name: origins, whole addresses, servers, or a function of the address."""
 
-MOST = 10
+MAX_SERVERS = 10
 """Servers that one request may name."""
 
 _PROPERTIES = ("mcpServers", "mcpEndpoints")
 """CopilotKit 1.10 reads the first of these that is there."""
 
 # what urlsplit and a client could understand differently is no address: spaces, \, user@, [, #
-_PLAIN = re.compile(r"https?://(?:[A-Za-z0-9.-]+|\[[0-9A-Fa-f:.]+\])(?::[0-9]+)?(?:/[!-~]*)?")
+_ADDRESS = re.compile(r"https?://(?:[A-Za-z0-9.-]+|\[[0-9A-Fa-f:.]+\])(?::[0-9]+)?(?:/[!-~]*)?")
 _KEY = re.compile(r"[!-~]+")
 
 
-class NamedServers:
+class McpAllowlist:
     """Reads which servers a request names. As a stage, it refuses those that it may not.
 
     What an operator configured or allowed as an `McpServer` is his own choice, and so is an address
@@ -35,26 +35,26 @@ class NamedServers:
     when it is asked.
     """
 
-    def __init__(self, allowed: Allowed = (), servers: Sequence[McpServer] = ()) -> None:
+    def __init__(self, allowed: AllowRule = (), servers: Sequence[McpServer] = ()) -> None:
         if isinstance(allowed, str):
             raise ConfigurationFailed(
                 f"mcp_allowed is a list, not the text {allowed!r}.", hint="Put it into brackets."
             )
-        listed = () if callable(allowed) else tuple(allowed)
-        entries = [entry for entry in listed if isinstance(entry, str)]
-        if wrong := [entry for entry in entries if not _PLAIN.fullmatch(entry)]:
+        entries_or_servers = () if callable(allowed) else tuple(allowed)
+        entries = [entry for entry in entries_or_servers if isinstance(entry, str)]
+        if wrong := [entry for entry in entries if not _ADDRESS.fullmatch(entry)]:
             raise ConfigurationFailed(f"{wrong[0]!r} in mcp_allowed is not an address.")
-        templates = [entry for entry in listed if isinstance(entry, McpServer)]
+        templates = [entry for entry in entries_or_servers if isinstance(entry, McpServer)]
         self.servers = tuple(servers)
-        self._known = {server.url: server for server in (*templates, *servers) if server.url}
-        self._open = bool(entries) or callable(allowed)
-        self._listed = bool(entries)
-        self._allows = allowed if callable(allowed) else _allowing(entries)
+        self._configured = {server.url: server for server in (*templates, *servers) if server.url}
+        self._is_open = bool(entries) or callable(allowed)
+        self._has_entries = bool(entries)
+        self._is_allowed = allowed if callable(allowed) else _build_predicate(entries)
 
     @property
     def any(self) -> bool:
         """Whether there could be a server to ask."""
-        return bool(self._known or self.servers or self._open)
+        return bool(self._configured or self.servers or self._is_open)
 
     def __call__(self, events: Events, run: RunInput) -> Events:
         """Change nothing: all that a stage has to say was said by `check`."""
@@ -63,67 +63,70 @@ class NamedServers:
 
     def check(self, run: RunInput) -> None:
         """Raise if the request names a server that it may not."""
-        self.of(run)
+        self.resolve(run)
 
-    def of(self, run: RunInput) -> Sequence[McpServer]:
+    def resolve(self, run: RunInput) -> Sequence[McpServer]:
         """Return the operator's servers and those named; who names one brings his own key."""
-        asked = next((it for name in _PROPERTIES if (it := run.properties.get(name))), ())
-        if not asked:
+        requested = next((it for name in _PROPERTIES if (it := run.properties.get(name))), ())
+        if not requested:
             return self.servers
-        found = {server.url or str(number): server for number, server in enumerate(self.servers)}
-        for endpoint, key in _entries(asked):
-            found[endpoint] = self._server(endpoint, key)
-        return [*found.values()]
+        servers = {server.url or str(number): server for number, server in enumerate(self.servers)}
+        for endpoint, key in _parse_entries(requested):
+            servers[endpoint] = self._server(endpoint, key)
+        return [*servers.values()]
 
     def _server(self, endpoint: str, key: str) -> McpServer:
-        server = self._known.get(endpoint)
+        server = self._configured.get(endpoint)
         if server is None:
-            if not _PLAIN.fullmatch(endpoint) or not self._allows(endpoint):
+            if not _ADDRESS.fullmatch(endpoint) or not self._is_allowed(endpoint):
                 raise ConfigurationFailed(
-                    f"The MCP server {_shown(endpoint)!r} is not one that this runtime allows.",
+                    f"The MCP server {_redact(endpoint)!r} is not one that this runtime allows.",
                     hint="CopilotRuntime(mcp_allowed=[...]) says which servers a page may name.",
                 )
-            inside = self._listed and _is_inside(endpoint)
-            server = McpServer(endpoint, public_only=not inside)
+            is_private = self._has_entries and _is_private(endpoint)
+            server = McpServer(endpoint, public_only=not is_private)
         # another's key is never sent together with ours
         return replace(server, headers={"authorization": f"Bearer {key}"}) if key else server
 
 
-def _allowing(entries: Sequence[str]) -> Callable[[str], bool]:
-    return lambda url: any(_covers(entry, url) for entry in entries)
+def _build_predicate(entries: Sequence[str]) -> Callable[[str], bool]:
+    return lambda url: any(_matches_entry(entry, url) for entry in entries)
 
 
-def _entries(asked: Any) -> Sequence[tuple[str, str]]:
-    if not isinstance(asked, Sequence) or isinstance(asked, str):
-        raise Misuse(f"mcpServers is a list, not a {type(asked).__name__}.")
-    if len(asked) > MOST:
-        raise LimitExceeded(f"A request may name {MOST} MCP servers, not {len(asked)}.")
-    return [_entry(entry) for entry in cast("Sequence[Any]", asked)]
+def _parse_entries(requested: Any) -> Sequence[tuple[str, str]]:
+    if not isinstance(requested, Sequence) or isinstance(requested, str):
+        raise Misuse(f"mcpServers is a list, not a {type(requested).__name__}.")
+    if len(requested) > MAX_SERVERS:
+        raise LimitExceeded(f"A request may name {MAX_SERVERS} MCP servers, not {len(requested)}.")
+    return [_parse_entry(entry) for entry in cast("Sequence[Any]", requested)]
 
 
-def _entry(entry: Any) -> tuple[str, str]:
+def _parse_entry(entry: Any) -> tuple[str, str]:
     fields = cast("Mapping[str, Any]", entry) if isinstance(entry, Mapping) else {}
     endpoint, key = fields.get("endpoint"), fields.get("apiKey") or ""
     if not isinstance(endpoint, str) or not endpoint:
         raise Misuse('An entry of mcpServers needs an endpoint: {"endpoint": "https://…"}.')
     if not isinstance(key, str) or (key and not _KEY.fullmatch(key)):
-        raise Misuse(f"The apiKey for {_shown(endpoint)!r} is not one.")
+        raise Misuse(f"The apiKey for {_redact(endpoint)!r} is not one.")
     return endpoint, key
 
 
-def _covers(entry: str, url: str) -> bool:
+def _matches_entry(entry: str, url: str) -> bool:
     """Say whether an origin covers an address, or a whole address is the same."""
     try:
         same = _origin(entry) == _origin(url)
     except ValueError:  # a port that there is not
         return False
-    allowed, asked = urlsplit(entry), urlsplit(url)
+    allowed, requested = urlsplit(entry), urlsplit(url)
     if not same:
         return False
-    return allowed.path in ("", "/") or (allowed.path, allowed.query) == (asked.path, asked.query)
+    return allowed.path in ("", "/") or (allowed.path, allowed.query) == (
+        requested.path,
+        requested.query,
+    )
 
 
-def _is_inside(url: str) -> bool:
+def _is_private(url: str) -> bool:
     """Say whether an address itself tells that it is not public, whatever a name server says."""
     host = urlsplit(url).hostname or ""
     try:
@@ -139,6 +142,6 @@ def _origin(url: str) -> tuple[str, str, int]:
     return parts.scheme, parts.hostname or "", port
 
 
-def _shown(endpoint: str) -> str:
+def _redact(endpoint: str) -> str:
     """Return an address without what may be secret in it, and not too long."""
     return re.sub(r"//[^/]*@", "//", endpoint.partition("?")[0])[:200]

@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from copilot_runtime.agui.incoming import Incoming
+from copilot_runtime.agui.event_decoder import EventDecoder
 from copilot_runtime.errors import CopilotError
 from copilot_runtime.events import Event, TextMessageContent
-from copilot_runtime.http.sse import Frames
+from copilot_runtime.http.sse import SSEDecoder
 from copilot_runtime.interfaces import RunInput
 
 EVENTS: list[dict[str, Any]] = [
@@ -32,7 +32,7 @@ EVENTS: list[dict[str, Any]] = [
 
 def read(blocks: list[bytes]) -> tuple[list[Event], str | None]:
     run = RunInput(thread_id="t", run_id="r", messages=[])
-    frames, incoming, events = Frames(), Incoming("agent", {}, run), list[Event]()
+    frames, incoming, events = SSEDecoder(), EventDecoder("agent", {}, run), list[Event]()
     for block in blocks:
         events += incoming.read(frames.feed(block))
         if incoming.ended:
@@ -119,7 +119,7 @@ def test_nothing_an_agent_says_is_more_than_the_end_of_its_run(
     said: list[tuple[str, dict[str, Any]]],
 ):
     run = RunInput(thread_id="t", run_id="r", messages=[])
-    incoming = Incoming("agent", {}, run)
+    incoming = EventDecoder("agent", {}, run)
     events = incoming.read([json.dumps({"type": kind, **more}).encode() for kind, more in said])
 
     assert incoming.failure is None or isinstance(incoming.failure, CopilotError)
@@ -134,13 +134,13 @@ def test_nothing_an_agent_says_is_more_than_the_end_of_its_run(
 @given(st.binary())
 def test_bytes_that_are_no_json_are_the_end_of_the_run(payload: bytes):
     run = RunInput(thread_id="t", run_id="r", messages=[])
-    incoming = Incoming("agent", {}, run)
+    incoming = EventDecoder("agent", {}, run)
     assert incoming.read([payload]) == []
 
 
 def test_half_a_character_is_no_reason_to_stop():
     run = RunInput(thread_id="t", run_id="r", messages=[])
     payload = b'{"type":"TEXT_MESSAGE_CONTENT","messageId":"m","delta":"\\ud83d"}'
-    assert Incoming("agent", {}, run).read([payload]) == [
+    assert EventDecoder("agent", {}, run).read([payload]) == [
         TextMessageContent(message_id="m", content="\ufffd")
     ]

@@ -89,7 +89,7 @@ def unsupported_table(adapter: str) -> str:
     ]
     rows += [
         f"| {CAPABILITIES[name]} | Unknown: the service does not document it. |"
-        for name in sorted(UNDOCUMENTED.get(adapter, ()))
+        for name in sorted({*UNDOCUMENTED.get(adapter, ())} - {*UNSUPPORTED.get(adapter, {})})
     ]
     return _lines(["| not supported | reason |", "|---|---|", *rows])
 

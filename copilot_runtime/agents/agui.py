@@ -1,4 +1,4 @@
-"""Let a remote agent answer, over AG-UI: pydantic-ai, LangGraph, CrewAI, or one of your own."""
+"""Runs a remote agent over AG-UI: pydantic-ai, LangGraph, CrewAI, or one of your own."""
 
 import asyncio
 from collections.abc import Mapping, Sequence
@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any
 from urllib.parse import urlsplit
 
-from copilot_runtime.agents.agui_inprocess import name_of, state_of
+from copilot_runtime.agents.agui_inprocess import get_agent_name, get_agent_state
 from copilot_runtime.agui.event_decoder import EventDecoder
 from copilot_runtime.agui.messages import encode_messages
 from copilot_runtime.errors import (
@@ -23,20 +23,23 @@ from copilot_runtime.interfaces import Events, Resume, RunInput, private_thread_
 from copilot_runtime.jsontext import dumps, loads
 from copilot_runtime.jsonvalue import as_optional_text
 
-_LONGEST_REASON = 2_000
-_FAILURE_TIME = 5.0
-_SHORTEST_SECRET = 8
-_NO_HEADERS = frozenset({"connection", "content-length", "cookie", "host", "transfer-encoding"})
-_OUR_HEADERS = "x-copilotcloud-"  # between CopilotKit's client and its runtime
+_MAX_REASON = 2_000
+_REASON_TIMEOUT = 5.0
+_MIN_SECRET = 8
+_BLOCKED_HEADERS = frozenset(
+    {"connection", "content-length", "cookie", "host", "transfer-encoding"}
+)
+_RUNTIME_PREFIX = "x-copilotcloud-"  # between CopilotKit's client and its runtime
 
 
 class AguiAgent:
-    """Asks the agent at `url`, and passes on what it says.
+    """Sends runs to the agent at `url` and yields its events.
 
-    It gets the headers that may be forwarded; those in `headers` win. Times are in seconds;
-    `idle_timeout` is how long the agent may be silent. With `actions`, it may call those of this
-    server, which wants tools of its own by other names. A run may have done something before it
-    failed, so nothing is tried twice unless `max_retries` says so.
+    Requests carry the headers that may be forwarded; `headers` replace them. With `actions`, the
+    agent may call the actions of this server; its own tools then need other names. Times are in
+    seconds; `idle_timeout` is the longest silence of the agent. A run may have acted before it
+    failed, so by default nothing is repeated: `max_retries` is 0. Raises `ConfigurationFailed` for
+    a `url` that is none.
     """
 
     def __init__(
@@ -73,24 +76,28 @@ class AguiAgent:
         )
 
     async def run(self, run: RunInput) -> Events:
-        """Ask the agent; yield its answer as it comes."""
-        name, state = name_of(run), state_of(run)
+        """Send the run and yield the agent's events as they come.
+
+        Cancelled, or closed early, the connection is closed. Raises `AgentFailed`, `NetworkError`,
+        `RunStalled` after `idle_timeout`, and `IncompleteStream`, also for a refusal.
+        """
+        name, state = get_agent_name(run), get_agent_state(run)
         if not self._actions:
             run = replace(run, actions=[one for one in run.actions if one.in_browser])
         frames, incoming = SSEDecoder(), EventDecoder(name, state, run)
-        answered = False
+        has_response = False
         try:
             async with self._upstream.post(
-                self.url, dumps(run_agent_input(run, state)), self._sent(run)
+                self.url, dumps(run_agent_input(run, state)), self._build_headers(run)
             ) as reply:
-                answered = True
+                has_response = True
                 if not 200 <= reply.status < 300:
                     raise await self._refusal(reply)
                 async for block in reply:
                     for event in incoming.read(frames.feed(block)):
                         yield event
                     if incoming.ended:
-                        # an agent that cannot be read is left at once, so that it stops
+                        # an agent that sends invalid events is disconnected, so that it stops
                         reply.finished = not isinstance(incoming.failure, IncompleteStream)
                         break
                 else:
@@ -98,37 +105,37 @@ class AguiAgent:
                         yield event
         except NetworkError as error:
             if not incoming.ended:  # then the answer is whole, whatever follows
-                raise _broken(name, error, answered) from error
+                raise _connection_error(name, error, has_response) from error
         if incoming.failure is not None:
             raise incoming.failure
         if not incoming.ended:
-            raise _unfinished(name, frames)
+            raise _missing_end_error(name, frames)
 
     async def aclose(self) -> None:
         """Close the connections."""
         await self._upstream.aclose()
 
-    def _sent(self, run: RunInput) -> dict[str, str]:
+    def _build_headers(self, run: RunInput) -> dict[str, str]:
         forwarded = {
             name.lower(): value
             for name, value in run.headers.items()
-            if name.lower() not in _NO_HEADERS and not name.lower().startswith(_OUR_HEADERS)
+            if name.lower() not in _BLOCKED_HEADERS and not name.lower().startswith(_RUNTIME_PREFIX)
         }
         return {**forwarded, **self._headers}
 
     async def _refusal(self, reply: StreamResponse) -> IncompleteStream:
-        """Return the error of an answer that is not 2xx, without our keys should it repeat them."""
+        """Return the error for a status that is not 2xx, with the agent's text without our keys."""
         body = b""
         with suppress(CopilotError, TimeoutError):  # the status says enough without the text
-            async with asyncio.timeout(_FAILURE_TIME):
+            async with asyncio.timeout(_REASON_TIMEOUT):
                 body = await reply.text()
         reason = body.decode(errors="replace").strip()
         for value in self._headers.values():
             for secret in (value, value.partition(" ")[2]):
-                if len(secret) >= _SHORTEST_SECRET:
+                if len(secret) >= _MIN_SECRET:
                     reason = reason.replace(secret, "***")
-        if len(reason) > _LONGEST_REASON:
-            reason = f"{reason[:_LONGEST_REASON]}..."
+        if len(reason) > _MAX_REASON:
+            reason = f"{reason[:_MAX_REASON]}..."
         return IncompleteStream(
             f"HTTP {reply.status}: {reason}",
             hint=f"The agent at {_origin(self.url)} refused. Are its URL and headers right?",
@@ -138,7 +145,7 @@ class AguiAgent:
 def run_agent_input(run: RunInput, state: Any) -> dict[str, Any]:
     """Return the RunAgentInput, its keys as `@ag-ui/client` sends them."""
     parent = run.extensions.get("parentRunId")
-    resume, command = _answers(run.resume)
+    resume, command = _encode_resumes(run.resume)
     return {
         "threadId": private_thread_id(run.user, run.thread_id),
         "runId": run.run_id,
@@ -155,55 +162,55 @@ def run_agent_input(run: RunInput, state: Any) -> dict[str, Any]:
             if action.agent is None and action.available != "disabled"
         ],
         "context": [{"description": item.description, "value": item.value} for item in run.context],
-        "forwardedProps": {**_known_to(run), **run.properties, **command},
+        "forwardedProps": {**_build_v1_properties(run), **run.properties, **command},
         **({"resume": resume} if resume else {}),
     }
 
 
-def _known_to(run: RunInput) -> dict[str, Any]:
-    """Return what a v1 client remembers of the agent: its configuration, and where in it it was."""
-    known = run.agents.get(name_of(run))
-    config = {"config": dict(known.config)} if known is not None and known.config else {}
+def _build_v1_properties(run: RunInput) -> dict[str, Any]:
+    """Return the agent's configuration and node, as a v1 client sends them."""
+    agent = run.agents.get(get_agent_name(run))
+    config = {"config": dict(agent.config)} if agent is not None and agent.config else {}
     return {**config, "nodeName": run.node} if run.node else config
 
 
-def _answers(resumes: Sequence[Resume]) -> tuple[list[dict[str, Any]], dict[str, Any]]:
+def _encode_resumes(resumes: Sequence[Resume]) -> tuple[list[dict[str, Any]], dict[str, Any]]:
     """Return the answers to interrupts, and the one to a legacy interrupt, which has no id."""
     answers: list[dict[str, Any]] = []
     command: dict[str, Any] = {}
     for resume in resumes:
         id, payload = resume.interrupt_id, resume.payload
         if id is None:
-            id, payload = _id_in(resume.value), resume.response
+            id, payload = _parse_interrupt_id(resume.value), resume.response
         if id is None:
-            event = _json(resume.value)
+            event = _parse_json(resume.value)
             command = {"command": {"resume": resume.response, "interruptEvent": event}}
             continue
-        given = {} if payload is None else {"payload": payload}
-        answers.append({"interruptId": id, "status": resume.status, **given})
+        extra = {} if payload is None else {"payload": payload}
+        answers.append({"interruptId": id, "status": resume.status, **extra})
     return answers, command
 
 
-def _id_in(value: str) -> str | None:
-    """Return the id of the interrupt that a v1 client repeats whole, as we had sent it."""
-    known = _json(value)
-    id = known.get("id") if isinstance(known, dict) and "reason" in known else None
+def _parse_interrupt_id(value: str) -> str | None:
+    """Return the id in an interrupt that a v1 client sends back as it got it."""
+    interrupt = _parse_json(value)
+    id = interrupt.get("id") if isinstance(interrupt, dict) and "reason" in interrupt else None
     return as_optional_text(id)
 
 
-def _json(value: str) -> Any:
+def _parse_json(value: str) -> Any:
     try:
         return loads(value.encode(errors="replace"))
     except ValueError:
         return value
 
 
-def _broken(name: str, error: NetworkError, answered: bool) -> CopilotError:
-    """Say what broke; where we asked is for the log."""
+def _connection_error(name: str, error: NetworkError, has_response: bool) -> CopilotError:
+    """Return the error without the address: that is for the log."""
     reason = error.message.partition("API error: ")[2] or error.message
     if isinstance(error, RunStalled):
         return RunStalled(f"The agent {name!r} is silent. {reason}", hint=error.hint)
-    if answered:
+    if has_response:
         return IncompleteStream(
             f"The connection to the agent {name!r} broke off before the run ended.",
             hint=error.hint,
@@ -215,7 +222,7 @@ def _broken(name: str, error: NetworkError, answered: bool) -> CopilotError:
     )
 
 
-def _unfinished(name: str, frames: SSEDecoder) -> IncompleteStream:
+def _missing_end_error(name: str, frames: SSEDecoder) -> IncompleteStream:
     if frames.is_event_stream:
         return IncompleteStream("Run ended without emitting a terminal event")
     return IncompleteStream(

@@ -1,4 +1,4 @@
-"""What an agent in this process says in AG-UI, in objects or dicts, becomes our events."""
+"""Translates AG-UI of an agent in this process, as objects or dicts, and prepares its input."""
 
 from collections.abc import AsyncIterator, Sequence
 from contextlib import AbstractAsyncContextManager, aclosing, nullcontext
@@ -16,42 +16,42 @@ _KINDS: dict[str, Literal["image", "audio", "video"]] = {
     "audio": "audio",
     "video": "video",
 }
-"""What media types begin with → the kind of part."""
+"""First part of a media type → the kind of part."""
 
 
-def name_of(run: RunInput) -> str:
-    """Return what to call the agent of a run."""
+def get_agent_name(run: RunInput) -> str:
+    """Return the name of the agent of a run."""
     return run.agent or DEFAULT_AGENT
 
 
-def state_of(run: RunInput) -> Any:
-    """Return the state that the client holds for the agent."""
-    known = run.agents.get(name_of(run))
-    return {} if known is None else known.state
+def get_agent_state(run: RunInput) -> Any:
+    """Return the state that the client has for the agent."""
+    agent = run.agents.get(get_agent_name(run))
+    return {} if agent is None else agent.state
 
 
-def conversation_of(run: RunInput) -> Sequence[Message]:
-    """Return the messages without what a v1 page tells a model that is no agent."""
+def select_conversation(run: RunInput) -> Sequence[Message]:
+    """Return the messages without the instructions of a v1 page for a model that has no agent."""
     first = run.messages[0] if run.messages else None
     if run.is_v1 and isinstance(first, TextMessage) and first.role == "system":
         return run.messages[1:]
     return run.messages
 
 
-def typed(messages: Sequence[Message]) -> Sequence[Message]:
-    """Return messages with the parts that AG-UI 1.0 has: its package refuses those of before."""
+def upgrade_parts(messages: Sequence[Message]) -> Sequence[Message]:
+    """Return messages with the kinds of parts of AG-UI 1.0: its package refuses `binary`."""
     return [
-        replace(message, parts=[_typed(part) for part in message.parts])
+        replace(message, parts=[_upgrade_part(part) for part in message.parts])
         if isinstance(message, TextMessage) and message.parts
         else message
         for message in messages
     ]
 
 
-def _typed(part: Part) -> Part:
+def _upgrade_part(part: Part) -> Part:
     if isinstance(part, TextPart):
         return part
-    if part.source == "id":  # known to one provider of models only
+    if part.source == "id":  # of a file at one provider of models
         return TextPart(text=f"(An attached file: {part.filename or part.value})")
     if part.kind != "binary":
         return part
@@ -59,16 +59,16 @@ def _typed(part: Part) -> Part:
     return replace(part, kind=kind)
 
 
-def fields_of(event: Any) -> Any:
-    """Return an event as it is on the wire, if it is one of the package ag-ui-protocol."""
+def serialize_event(event: Any) -> Any:
+    """Return an event of the package ag-ui-protocol as JSON; anything else as it is."""
     if hasattr(event, "model_dump"):
         # a state may hold what JSON has no word for
         return event.model_dump(mode="json", by_alias=True, exclude_none=True, fallback=str)
     return event
 
 
-def decision(payload: Any) -> Any:
-    """Return a person's answer to a call; pages may say just `true`."""
+def parse_decision(payload: Any) -> Any:
+    """Return a person's answer to a call as an object; pages may send just `true`."""
     if isinstance(payload, str):
         try:
             payload = loads(payload.encode(errors="replace"))
@@ -77,25 +77,25 @@ def decision(payload: Any) -> Any:
     return {"approved": payload} if isinstance(payload, bool) else payload
 
 
-async def given(value: Any, run: RunInput) -> Any:
-    """Return a value, or what a function of the run says it is."""
+async def resolve(value: Any, run: RunInput) -> Any:
+    """Return a value, or the result of a function of the run."""
     return await call(value, run) if callable(value) else value
 
 
 def closing(iterator: AsyncIterator[Any]) -> AbstractAsyncContextManager[AsyncIterator[Any]]:
-    """Return what closes an iterator, if it is one that can be closed."""
+    """Return a context manager that closes an iterator, if it has `aclose`."""
     if hasattr(iterator, "aclose"):
         return aclosing(iterator)  # pyright: ignore[reportArgumentType]  # hasattr narrows no protocol
     return nullcontext(iterator)
 
 
-async def spoken(said: AsyncIterator[Any], run: RunInput) -> Events:
-    """Yield what was said, up to the run's end; raise what it failed with."""
-    incoming = EventDecoder(name_of(run), state_of(run), run)
-    async with closing(said):
-        async for event in said:
-            for ours in incoming.take(fields_of(event)):
-                yield ours
+async def translate_agui_events(stream: AsyncIterator[Any], run: RunInput) -> Events:
+    """Yield our events for those of AG-UI, up to the end of the run. Raises its failure."""
+    incoming = EventDecoder(get_agent_name(run), get_agent_state(run), run)
+    async with closing(stream):
+        async for item in stream:
+            for event in incoming.take(serialize_event(item)):
+                yield event
             if incoming.ended:
                 break
     if incoming.failure is not None:

@@ -1,11 +1,11 @@
-"""Take whatever people have for an agent: a function, or what a framework calls one."""
+"""Coerces functions, and agents of frameworks, into ours."""
 
 import inspect
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, cast
 
 from copilot_runtime.agents import AGENTS
-from copilot_runtime.agents.function import Answering, FunctionAgent
+from copilot_runtime.agents.function import AgentFunction, FunctionAgent
 from copilot_runtime.concurrency import call
 from copilot_runtime.errors import ConfigurationFailed
 from copilot_runtime.interfaces import Agent, Agents, Caller
@@ -17,21 +17,21 @@ WRAPPERS = {
     "agents.agent:Agent": "openai_agents",
     "ag_ui_langgraph.agent:LangGraphAgent": "langgraph_inprocess",
 }
-"""A class of a framework, or one below it → the name in `AGENTS` of what answers with such."""
+"""A class of a framework, or its base class → the name in `AGENTS` of its wrapper."""
 
-_SERVED = "LangGraphAgent"
+_GRAPH_HOLDER = "LangGraphAgent"
 """A class that holds a graph to serve it in AG-UI; CopilotKit's `LangGraphAGUIAgent` is one."""
 
 AgentsLike = (
     Mapping[str, Any] | Callable[[Caller], Mapping[str, Any] | Awaitable[Mapping[str, Any]]]
 )
-"""Agents as an application names them, or a function that returns those of a caller."""
+"""Agents by name, or a function that returns those of a caller."""
 
 
 def coerce_agents(agents: AgentsLike) -> Agents:
-    """Return agents, whatever they were; those of a function when it is called.
+    """Return agents of ours for a mapping, or a function that does so for each caller.
 
-    Raises `ConfigurationFailed`.
+    Raises `ConfigurationFailed` for what is neither, or for something that cannot be an agent.
     """
     if isinstance(agents, Mapping):
         return {name: coerce_agent(name, agent) for name, agent in agents.items()}
@@ -40,28 +40,31 @@ def coerce_agents(agents: AgentsLike) -> Agents:
             f"The agents are a {type(agents).__name__}, and not a mapping of names to agents.",
             hint="Give each a name: agents={'weather': weather}.",
         )
-    asked = agents
+    load = agents
 
-    async def agents_of(caller: Caller) -> Mapping[str, Agent]:
-        found = await call(asked, caller)
-        if not isinstance(found, Mapping):
-            return found  # the runtime says what is wrong with it
-        return {name: coerce_agent(name, agent) for name, agent in found.items()}
+    async def load_agents(caller: Caller) -> Mapping[str, Agent]:
+        result = await call(load, caller)
+        if not isinstance(result, Mapping):
+            return result  # the runtime reports what is wrong with it
+        return {name: coerce_agent(name, agent) for name, agent in result.items()}
 
-    return agents_of
+    return load_agents
 
 
 def coerce_agent(name: str, agent: Any) -> Agent:
-    """Return an agent as it is, or one that answers with it. Raises `ConfigurationFailed`."""
+    """Return an agent of ours as it is, or wrap a function or an agent of a framework.
+
+    Raises `ConfigurationFailed` for anything else, and `MissingPackage`.
+    """
     for kind in type(agent).__mro__:
-        if kind_of_ours := WRAPPERS.get(f"{kind.__module__}:{kind.__qualname__}"):
-            wrap = Registry("copilot_runtime.agents", AGENTS)[kind_of_ours]
-            return wrap(agent) if kind.__name__ != _SERVED else _unserved(agent, wrap)
+        if wrapper := WRAPPERS.get(f"{kind.__module__}:{kind.__qualname__}"):
+            wrap = Registry("copilot_runtime.agents", AGENTS)[wrapper]
+            return wrap(agent) if kind.__name__ != _GRAPH_HOLDER else _wrap_graph(agent, wrap)
     if not isinstance(agent, type):
         if callable(getattr(agent, "run", None)):
             return agent
         if callable(agent):
-            return FunctionAgent(cast("Answering", agent))
+            return FunctionAgent(cast("AgentFunction", agent))
     what = (
         f"the class {agent.__name__!r}" if isinstance(agent, type) else f"a {type(agent).__name__}"
     )
@@ -77,5 +80,5 @@ def coerce_agent(name: str, agent: Any) -> Agent:
     )
 
 
-def _unserved(agent: Any, wrap: Callable[..., Agent]) -> Agent:
+def _wrap_graph(agent: Any, wrap: Callable[..., Agent]) -> Agent:
     return wrap(agent.graph, config=agent.config, description=agent.description or "")

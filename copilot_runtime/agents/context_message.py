@@ -1,4 +1,4 @@
-"""What the application tells the model besides the conversation, as one system message."""
+"""Builds the system message with the context and the state of the application."""
 
 import json
 from collections.abc import Sequence
@@ -14,18 +14,21 @@ _STATE = (
 )
 
 
-def told(items: Sequence[ContextItem], state: Any, run_id: str) -> list[TextMessage]:
-    """Return the message to put before a conversation, or none if there is nothing to tell.
+def build_context_message(
+    context: Sequence[ContextItem], state: Any, run_id: str
+) -> list[TextMessage]:
+    """Return the message to put before a conversation, or none without context and state.
 
     Its headings and its sentence are those of the Node runtime 1.74.
     """
-    parts = [_CONTEXT, *(f"{item.description}:\n{item.value}" for item in items)] if items else []
+    parts = (
+        [_CONTEXT, *(f"{item.description}:\n{item.value}" for item in context)] if context else []
+    )
     if state not in (None, {}):
-        parts += [_STATE, f"```json\n{_written(state)}\n```"]
+        parts += [
+            _STATE,
+            f"```json\n{json.dumps(state, indent=2, ensure_ascii=False, default=str)}\n```",
+        ]
     if not parts:
         return []
     return [TextMessage(id=f"context-{run_id}", role="system", content="\n\n".join(parts))]
-
-
-def _written(state: Any) -> str:
-    return json.dumps(state, indent=2, ensure_ascii=False, default=str)

@@ -1,4 +1,4 @@
-"""Messages in the form in which CopilotKit v1 puts them into the state of an agent.
+"""Converts messages to and from the JSON of CopilotKit v1 in the state of an agent.
 
 A text has `content`, a call `arguments`, a result `result`; that is how the client tells them
 apart (`loadMessagesFromJsonRepresentation` of @copilotkit/runtime-client-gql 1.10).
@@ -21,16 +21,16 @@ _ROLES: Mapping[Any, Role] = {role: role for role in get_args(Role)}
 
 
 def encode_messages(messages: Iterable[Message]) -> list[dict[str, Any]]:
-    """Return what v1 has words for: texts that say something, calls and results."""
-    return [item for message in messages if (item := _encoded(message)) is not None]
+    """Return the JSON of texts that are not empty, calls and results; v1 has no other messages."""
+    return [item for message in messages if (item := _encode_message(message)) is not None]
 
 
 def decode_messages(items: Any) -> list[Message]:
-    """Return the messages of such a list; what is none of them is left out."""
-    return [m for item in as_objects(items) if (m := _decoded(item)) is not None]
+    """Return the messages in such a list; other items are left out."""
+    return [m for item in as_objects(items) if (m := _decode_message(item)) is not None]
 
 
-def _encoded(message: Message) -> dict[str, Any] | None:
+def _encode_message(message: Message) -> dict[str, Any] | None:
     match message:
         case TextMessage() if message.content:
             return {"id": message.id, "role": message.role, "content": message.content}
@@ -52,7 +52,7 @@ def _encoded(message: Message) -> dict[str, Any] | None:
             return None
 
 
-def _decoded(item: Mapping[str, Any]) -> Message | None:
+def _decode_message(item: Mapping[str, Any]) -> Message | None:
     id = item.get("id")
     id = id if isinstance(id, str) and id else new_id()
     parent = as_optional_text(item.get("parentMessageId"))

@@ -1,12 +1,12 @@
-"""Answer with one adapter and the actions at hand: CopilotKit without an agent."""
+"""Answers with one adapter and actions: CopilotKit without an agent."""
 
 from collections.abc import Sequence
 from contextlib import aclosing
 from dataclasses import replace
 
 from copilot_runtime.actions.sources import select_actions
-from copilot_runtime.agents.context_message import told
-from copilot_runtime.agents.shared_state import SharedState, shared_in
+from copilot_runtime.agents.context_message import build_context_message
+from copilot_runtime.agents.shared_state import SharedState, find_shared_state
 from copilot_runtime.agents.tool_loop import find_handoff_resumes, hand_off
 from copilot_runtime.agents.turn import Turn
 from copilot_runtime.errors import LimitExceeded
@@ -23,13 +23,14 @@ from copilot_runtime.transcript import messages_of
 
 
 class DirectAgent:
-    """Ask the model, run the server actions it calls, and ask again until it calls none.
+    """Requests the model, runs the server actions it calls, and repeats until it calls none.
 
-    A call of a browser action ends the run: the browser acts and sends the result with its
-    next request. With `follow_up == "client"` every run is one turn of the model, because
-    CopilotKit v1 clients ask again themselves. They also write the context of the application
-    into a message of theirs, which we do for all others. With `shared_state`, the model may read
-    and change the state that such a client shares. An agent that the model calls takes over.
+    A call of a browser action ends the run: the browser acts and sends the result with its next
+    request. A run of a CopilotKit v1 client is one turn of the model, because the client sends the
+    results itself; it also puts the context of the application into a message, which is done here
+    for all others. With `shared_state`, the model may read and change the state that an AG-UI
+    client shares. An agent that the model calls takes over. There are at most `max_turns` requests
+    in a run; an action may take `action_timeout` seconds.
     """
 
     def __init__(
@@ -46,36 +47,41 @@ class DirectAgent:
         self.shared_state = shared_state
 
     def check(self, run: RunInput) -> None:
-        """Raise what can be known to be wrong before the run starts."""
+        """Raise the errors of the adapter that need no request."""
         if check := getattr(self.adapter, "check", None):
             check(run)
 
     def run(self, run: RunInput) -> Events:
+        """Yield the events of the model and the results of its calls, in call order.
+
+        Cancelled, or closed early, the adapter's stream is closed and the actions are cancelled.
+        Raises `LimitExceeded` after `max_turns`, and what the adapter raises.
+        """
         server = [action for action in run.actions if not action.in_browser]
         browser = [action for action in run.actions if action.in_browser]
         if run.is_v1:
-            request = _request(run, run.messages, server, browser)
-            return self._turn(request, Turn(run, server, self.action_timeout))
-        if answered := find_handoff_resumes(run):
-            return self._resumed(run, answered)
-        shared = shared_in(run) if self.shared_state else None
+            request = _build_request(run, run.messages, server, browser)
+            return self._run_turn(request, Turn(run, server, self.action_timeout))
+        if resumes := find_handoff_resumes(run):
+            return self._resume(run, resumes)
+        shared = find_shared_state(run) if self.shared_state else None
         if shared is not None:
             server += shared.actions()
-        context = told(run.context, shared.value if shared else None, run.run_id)
-        request = _request(run, [*context, *run.messages], server, browser)
-        return self._turns(request, run, server, shared)
+        context = build_context_message(run.context, shared.value if shared else None, run.run_id)
+        request = _build_request(run, [*context, *run.messages], server, browser)
+        return self._run_turns(request, run, server, shared)
 
-    async def _resumed(
-        self, run: RunInput, answered: Sequence[tuple[Action, Sequence[Resume]]]
+    async def _resume(
+        self, run: RunInput, resumes: Sequence[tuple[Action, Sequence[Resume]]]
     ) -> Events:
-        """Let the agents go on that had taken over and asked a person."""
-        for action, resume in answered:
-            handing = hand_off(run, action, self.max_turns, self.action_timeout, resume)
-            async with aclosing(handing) as events:
+        """Resume the agents that had been handed off to and had interrupted the run."""
+        for action, resume in resumes:
+            agent = hand_off(run, action, self.max_turns, self.action_timeout, resume)
+            async with aclosing(agent) as events:
                 async for event in events:
                     yield event
 
-    async def _turns(
+    async def _run_turns(
         self,
         request: ChatRequest,
         run: RunInput,
@@ -84,41 +90,41 @@ class DirectAgent:
     ) -> Events:
         for _ in range(self.max_turns):
             turn = Turn(run, server, self.action_timeout, shared)
-            async with aclosing(self._turn(request, turn)) as events:
+            async with aclosing(self._run_turn(request, turn)) as events:
                 async for event in events:
                     yield event
-            if turn.done:
+            if turn.is_done:
                 return
-            request = _next(request, turn)
+            request = _extend_request(request, turn)
         raise LimitExceeded(
             f"The model called actions {self.max_turns} times in a row without an answer.",
             hint="Raise max_turns in the settings, or look at what the actions return.",
         )
 
-    async def _turn(self, request: ChatRequest, turn: Turn) -> Events:
-        """One answer of the model. Results come in call order, each as soon as it may."""
+    async def _run_turn(self, request: ChatRequest, turn: Turn) -> Events:
+        """Yield one answer of the model, and results in call order, each as soon as possible."""
         try:
             async with aclosing(self.adapter.stream(request)) as events:
                 async for event in events:
                     if turn.calls:
-                        while (ready := turn.next_if_done()) is not None:
-                            for result in turn.results_of(ready):
+                        while (ready := turn.pop_ready()) is not None:
+                            for result in turn.build_results(ready):
                                 yield result
-                    turn.watch(event)
+                    turn.feed(event)
                     yield event
-            while turn.waiting:
-                for result in turn.results_of(await turn.next()):
+            while turn.tasks:
+                for result in turn.build_results(await turn.wait_next()):
                     yield result
         finally:
             turn.cancel()
-        for action in turn.taking_over:
-            handing = hand_off(turn.run, action, self.max_turns, self.action_timeout)
-            async with aclosing(handing) as events:
+        for action in turn.handoffs:
+            agent = hand_off(turn.run, action, self.max_turns, self.action_timeout)
+            async with aclosing(agent) as events:
                 async for event in events:
                     yield event
 
 
-def _request(
+def _build_request(
     run: RunInput,
     messages: Sequence[Message],
     server: Sequence[Action],
@@ -136,8 +142,8 @@ def _request(
     )
 
 
-def _next(request: ChatRequest, turn: Turn) -> ChatRequest:
-    """Return the request of the next turn: the same, and what this turn added to it."""
+def _extend_request(request: ChatRequest, turn: Turn) -> ChatRequest:
+    """Return the request of the next turn: with the messages of this turn."""
     messages: list[Message] = [*request.messages, *messages_of(turn.events)]
     # a model forced to call an action may answer freely once it has done so
     parameters = replace(request.parameters, tool_choice=None, tool_choice_name=None)

@@ -1,11 +1,16 @@
-"""Let a function answer: what it yields, or returns, is the answer."""
+"""Runs a function as an agent: what it yields, or returns, is the answer."""
 
 import inspect
 from collections.abc import AsyncGenerator, AsyncIterable, Awaitable, Callable, Sequence
 from contextlib import aclosing
 from typing import Any, get_args
 
-from copilot_runtime.agents.agui_inprocess import closing, fields_of, name_of, state_of
+from copilot_runtime.agents.agui_inprocess import (
+    closing,
+    get_agent_name,
+    get_agent_state,
+    serialize_event,
+)
 from copilot_runtime.agui.event_decoder import EventDecoder
 from copilot_runtime.concurrency import call
 from copilot_runtime.errors import ConfigurationFailed, CopilotError, Misuse
@@ -23,78 +28,85 @@ from copilot_runtime.events import (
 from copilot_runtime.interfaces import Events, RunInput
 from copilot_runtime.messages import new_id
 
-Answering = Callable[[RunInput], AsyncIterable[Any] | Awaitable[Any] | str | None]
+AgentFunction = Callable[[RunInput], AsyncIterable[Any] | Awaitable[Any] | str | None]
 """A function of the run that yields or returns text and events."""
 
 _EVENTS = get_args(Event)
-_BESIDE = (Activity, AgentState, Custom, Usage)
-"""Events in the middle of a text that are no end of it."""
+_INDEPENDENT = (Activity, AgentState, Custom, Usage)
+"""Events that do not end a text."""
 
 
 class FunctionAgent:
-    """Answers with what a function says: `async def echo(run: RunInput)`.
+    """Runs a function of the run: `async def echo(run: RunInput)`.
 
     It may yield pieces of text, which become one message; events of ours; and events of AG-UI, as
-    dicts or objects. Or it returns its whole answer. A plain function runs in a thread of its own.
-    Without a `description`, it is what the function's docstring begins with.
+    dicts or objects. Or it returns the whole answer. A plain function runs in a thread of its own.
+    The default `description` is the first paragraph of the function's docstring. Raises
+    `ConfigurationFailed` for a function that cannot be called with a run.
     """
 
-    def __init__(self, function: Answering, *, description: str | None = None) -> None:
+    def __init__(self, function: AgentFunction, *, description: str | None = None) -> None:
         _check(function)
         self.function = function
-        self.description = _described(function) if description is None else description
+        self.description = _read_description(function) if description is None else description
 
     async def run(self, run: RunInput) -> Events:
-        """Call the function; yield what it says."""
-        answer = _Answer(run, _named(self.function))
-        async with aclosing(_pieces(self.function, run)) as pieces:
+        """Call the function and yield its answer as our events.
+
+        Cancelled, or closed early, an async generator is closed. Raises `Misuse` for a piece that
+        is neither text nor an event, and what the function raises.
+        """
+        translator = _PieceTranslator(run, _get_function_name(self.function))
+        async with aclosing(_call_function(self.function, run)) as pieces:
             async for piece in pieces:
-                for event in answer.take(piece):
+                for event in translator.feed(piece):
                     yield event
-                if answer.ended:
+                if translator.ended:
                     break
-        if answer.failure is not None:
-            raise answer.failure
-        for event in answer.end():
+        if translator.failure is not None:
+            raise translator.failure
+        for event in translator.close_text():
             yield event
 
 
-async def _pieces(function: Answering, run: RunInput) -> AsyncGenerator[Any, None]:
-    """Yield what a function yields, or else what it returns."""
+async def _call_function(function: AgentFunction, run: RunInput) -> AsyncGenerator[Any, None]:
+    """Yield what a function yields, or what it returns."""
     makes_generator = inspect.isasyncgenfunction(function)
-    returned: Any = function(run) if makes_generator else await call(function, run)
-    if not hasattr(returned, "__aiter__"):
-        yield returned
+    result: Any = function(run) if makes_generator else await call(function, run)
+    if not hasattr(result, "__aiter__"):
+        yield result
         return
-    iterator = aiter(returned)
+    iterator = aiter(result)
     async with closing(iterator):
         async for piece in iterator:
             yield piece
 
 
-class _Answer:
-    """What was said in one run."""
+class _PieceTranslator:
+    """Translates the pieces of one answer; joins texts into one message."""
 
     def __init__(self, run: RunInput, function: str) -> None:
         self.ended = False
         self._function = function
-        self._incoming = EventDecoder(name_of(run), state_of(run), run)
+        self._incoming = EventDecoder(get_agent_name(run), get_agent_state(run), run)
         self._text: str | None = None
 
     @property
     def failure(self) -> CopilotError | None:
         return self._incoming.failure
 
-    def take(self, piece: Any) -> Sequence[Event]:
-        """Return what a piece means. Raises `Misuse` for one that means nothing."""
+    def feed(self, piece: Any) -> Sequence[Event]:
+        """Return the events of a piece. Raises `Misuse` for what is neither text nor an event."""
         if isinstance(piece, str):
-            return self._write(piece) if piece else []
+            return self._append_text(piece) if piece else []
         if piece is None:
             return []
         if isinstance(piece, _EVENTS):
             events: Sequence[Event] = [piece]
             self.ended = isinstance(piece, RunFinished)
-        elif isinstance(fields := fields_of(piece), dict) and isinstance(fields.get("type"), str):
+        elif isinstance(fields := serialize_event(piece), dict) and isinstance(
+            fields.get("type"), str
+        ):
             events = self._incoming.take(fields)
             self.ended = self._incoming.ended
         else:
@@ -103,17 +115,17 @@ class _Answer:
                 f"{type(piece).__name__!r}, which is no part of an answer.",
                 hint="Yield text, events of copilot_runtime.events, or events of AG-UI.",
             )
-        goes_on = all(isinstance(event, _BESIDE) for event in events)
-        return events if goes_on else [*self.end(), *events]
+        goes_on = all(isinstance(event, _INDEPENDENT) for event in events)
+        return events if goes_on else [*self.close_text(), *events]
 
-    def end(self) -> Sequence[Event]:
-        """Return the end of the text, if there is one."""
+    def close_text(self) -> Sequence[Event]:
+        """Return the end of the text, if one is open."""
         if self._text is None:
             return []
-        ended, self._text = self._text, None
-        return [TextMessageEnd(message_id=ended)]
+        id, self._text = self._text, None
+        return [TextMessageEnd(message_id=id)]
 
-    def _write(self, text: str) -> Sequence[Event]:
+    def _append_text(self, text: str) -> Sequence[Event]:
         start: list[Event] = []
         if self._text is None:
             self._text = new_id()
@@ -121,10 +133,10 @@ class _Answer:
         return [*start, TextMessageContent(message_id=self._text, content=text)]
 
 
-def _check(function: Answering) -> None:
-    """Raise `ConfigurationFailed` for what can be no answer to a run."""
-    name, called = _named(function), getattr(function, "__call__", None)  # noqa: B004  # to look at
-    if inspect.isgeneratorfunction(function) or inspect.isgeneratorfunction(called):
+def _check(function: AgentFunction) -> None:
+    """Raise `ConfigurationFailed` for what cannot be called with a run."""
+    name, method = _get_function_name(function), getattr(function, "__call__", None)  # noqa: B004  # to look at
+    if inspect.isgeneratorfunction(function) or inspect.isgeneratorfunction(method):
         raise ConfigurationFailed(
             f"The function {name!r} cannot be an agent: it is no async generator.",
             hint="Write async def in front of it.",
@@ -142,11 +154,11 @@ def _check(function: Answering) -> None:
         ) from None
 
 
-def _named(function: Callable[..., Any]) -> str:
+def _get_function_name(function: Callable[..., Any]) -> str:
     return getattr(function, "__name__", type(function).__name__)
 
 
-def _described(function: Answering) -> str:
+def _read_description(function: AgentFunction) -> str:
     """Return the first paragraph of a docstring, in one line."""
     text = inspect.getdoc(function) if inspect.isroutine(function) else None
     return " ".join((text or "").partition("\n\n")[0].split())

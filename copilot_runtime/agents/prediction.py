@@ -1,7 +1,7 @@
-"""Guess the state of an agent from the arguments of a call that it is still writing.
+"""Predicts the state of an agent from the arguments of a call that is being written.
 
-An agent says which argument of which tool will become which key of its state (`PredictState` of
-AG-UI, `emit_intermediate_state` of CopilotKit); what is there of the argument is shown meanwhile.
+An agent announces which argument of which tool will become which key of its state (`PredictState`
+of AG-UI, `emit_intermediate_state` of CopilotKit); the part of the argument that has come is shown.
 """
 
 from collections.abc import Mapping
@@ -13,31 +13,36 @@ from copilot_runtime.jsonvalue import JsonObject, as_objects, as_optional_text
 
 _NO_CHANGE: Mapping[str, Any] = {}
 _EVERY_PIECE = 2_000
-"""Characters up to which each piece is looked at; of longer arguments, each further fiftieth."""
+"""Characters up to which each piece is parsed; of longer arguments, each further fiftieth."""
 
 
 class Prediction:
-    """What an agent has announced, and the calls that are being written."""
+    """The rules that an agent has announced, and the calls that are being written."""
 
     def __init__(self) -> None:
         self._rules: list[JsonObject] = []
-        self._calls: dict[str, _Call] = {}
+        self._calls: dict[str, _PartialArguments] = {}
 
     def expect(self, rules: Any) -> None:
-        """Take `[{state_key, tool, tool_argument}, ...]`; without the last, all arguments count."""
+        """Take the rules `[{state_key, tool, tool_argument}, ...]`.
+
+        Without `tool_argument`, the value is all arguments.
+        """
         self._rules = as_objects(rules)
 
     def stop(self) -> None:
-        """Forget everything: a step has begun, or ended."""
+        """Drop the rules and calls: a step has started, or ended."""
         self._rules = []
         self._calls.clear()
 
     def begin(self, call_id: str, name: str) -> None:
-        """A call begins."""
+        """Start a call."""
         for rule in self._rules:
             if rule.get("tool") == name and isinstance(rule.get("state_key"), str):
                 argument = rule.get("tool_argument")
-                self._calls[call_id] = _Call(rule["state_key"], as_optional_text(argument))
+                self._calls[call_id] = _PartialArguments(
+                    rule["state_key"], as_optional_text(argument)
+                )
 
     def grow(self, call_id: str, delta: str) -> Mapping[str, Any]:
         """Return what a piece of the arguments changes in the state, or nothing."""
@@ -50,26 +55,26 @@ class Prediction:
         return _NO_CHANGE if call is None else call.changes()
 
 
-class _Call:
-    """The arguments of one call, as far as they are written."""
+class _PartialArguments:
+    """The arguments of one call, as far as they have come."""
 
     def __init__(self, key: str, argument: str | None) -> None:
         self._key = key
         self._argument = argument
         self._pieces: list[str] = []
-        self._size = self._looked_at = 0
-        self._shown: Any = None
+        self._size = self._parsed_size = 0
+        self._value: Any = None
 
     def grow(self, delta: str) -> Mapping[str, Any]:
         self._pieces.append(delta)
         self._size += len(delta)
-        # each look reads everything from the start
-        if self._size > _EVERY_PIECE and self._size < self._looked_at * 1.02:
+        # each time, everything is parsed from the start
+        if self._size > _EVERY_PIECE and self._size < self._parsed_size * 1.02:
             return _NO_CHANGE
         return self.changes()
 
     def changes(self) -> Mapping[str, Any]:
-        self._looked_at = self._size
+        self._parsed_size = self._size
         try:
             arguments = from_json("".join(self._pieces), allow_partial="trailing-strings")
         except ValueError:
@@ -77,7 +82,7 @@ class _Call:
         if not isinstance(arguments, dict):
             return _NO_CHANGE
         value = arguments.get(self._argument) if self._argument else arguments
-        if value is None or value == self._shown:
+        if value is None or value == self._value:
             return _NO_CHANGE
-        self._shown = value
+        self._value = value
         return {self._key: value}

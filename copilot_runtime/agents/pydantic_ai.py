@@ -1,4 +1,4 @@
-"""Let an agent of pydantic-ai answer, in this process."""
+"""Runs an agent of pydantic-ai in this process."""
 
 import copy
 from collections.abc import AsyncGenerator, AsyncIterator, Collection, Sequence
@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING, Any
 from copilot_runtime.agents.agui import run_agent_input
 from copilot_runtime.agents.agui_inprocess import (
     closing,
-    decision,
-    given,
-    name_of,
-    spoken,
-    state_of,
-    typed,
+    get_agent_name,
+    get_agent_state,
+    parse_decision,
+    resolve,
+    translate_agui_events,
+    upgrade_parts,
 )
-from copilot_runtime.agents.context_message import told
+from copilot_runtime.agents.context_message import build_context_message
 from copilot_runtime.agui.outcome import AgentFailed
 from copilot_runtime.errors import (
     ConfigurationFailed,
@@ -34,11 +34,12 @@ if TYPE_CHECKING:
 
 
 class PydanticAIAgent:
-    """Answers with an agent of pydantic-ai: its tools, and the actions of the page beside them.
+    """Runs an agent of pydantic-ai with its own tools and the actions of the page.
 
-    `deps` are what it depends on, or a function of the `RunInput` that returns them, for
-    instance by `run.user`. With a `StateDeps`, each run has the state of its page in a copy. A
-    tool with `requires_approval` asks the person first. `usage_limits` are those of one run.
+    `deps` are its dependencies, or a function of the `RunInput` that returns them, for instance by
+    `run.user`. With a `StateDeps`, each run gets the state of its page in a copy. A tool with
+    `requires_approval` asks the person first. `usage_limits` apply to one run. Raises
+    `MissingPackage` without the extra `pydantic-ai`.
     """
 
     def __init__(
@@ -62,42 +63,49 @@ class PydanticAIAgent:
         self._waits = DeferredToolRequests
 
     async def run(self, run: RunInput) -> Events:
-        """Ask the agent; yield what it says. Left early, it is stopped."""
+        """Run the agent and yield our events.
+
+        Cancelled, or closed early, the agent is stopped. Raises `LimitExceeded` for the usage
+        limits, `NetworkError` if the model fails, `ConfigurationFailed` and `Misuse`; other
+        exceptions of the agent are raised as they are.
+        """
         failures: list[Exception] = []
         deps = await self._deps(run)
         adapter = self._adapter(run, holds_state=hasattr(deps, "state"))
-        native = self._begun(adapter, run, deps)
-        async with aclosing(_noted(native, failures)) as noted:
+        native = self._start(adapter, run, deps)
+        async with aclosing(_record_failure(native, failures)) as stream:
             try:
-                async with aclosing(spoken(adapter.transform_stream(noted), run)) as events:
+                async with aclosing(
+                    translate_agui_events(adapter.transform_stream(stream), run)
+                ) as events:
                     async for event in events:
                         yield event
             except AgentFailed as error:
                 failures.append(error)
-        if failures:  # the agent's own exception says more than what it is told as
-            raise _explained(failures[0], run)
+        if failures:  # the agent's own exception has more detail than AG-UI's event for it
+            raise _map_error(failures[0], run)
 
     def _adapter(self, run: RunInput, *, holds_state: bool) -> Any:
         from ag_ui.core import RunAgentInput
 
         own = self._own_tools()
         actions = [action for action in run.actions if action.name not in own]
-        heard = replace(run, messages=typed(_heard(run)), actions=actions)
-        body = run_agent_input(heard, state_of(run))
+        request = replace(run, messages=upgrade_parts(_select_messages(run)), actions=actions)
+        body = run_agent_input(request, get_agent_state(run))
         for answer in body.get("resume", ()):
-            answer["payload"] = decision(answer.get("payload"))
+            answer["payload"] = parse_decision(answer.get("payload"))
         if not holds_state:
             body["state"] = {}
         return self._protocol.AGUIAdapter(
             self.agent, RunAgentInput.model_validate(body), include_usage=True
         )
 
-    def _begun(self, adapter: Any, run: RunInput, deps: Any) -> AsyncIterator[Any]:
-        """Begin the run. Raises `Misuse` for a state that is not the agent's."""
+    def _start(self, adapter: Any, run: RunInput, deps: Any) -> AsyncIterator[Any]:
+        """Start the run. Raises `Misuse` for a state that does not fit the agent's model."""
         from pydantic import ValidationError
 
         # Without it, a tool that waits for a person fails; the adapter adds it for tools of the
-        # page only. Agents with validators take no other type, and say that nowhere else.
+        # page only. Agents with validators accept no other type, and no public attribute tells.
         validates = getattr(self.agent, "_output_validators", ())
         waits = [self.agent.output_type, self._waits]
         try:
@@ -110,26 +118,26 @@ class PydanticAIAgent:
             )
         except ValidationError as error:
             raise Misuse(
-                f"The state of the page is none that the agent {name_of(run)!r} knows.",
+                f"The state of the page is none that the agent {get_agent_name(run)!r} knows.",
                 hint=str(error),
             ) from error
 
     def _own_tools(self) -> Collection[str]:
-        """Return the names that pydantic-ai refuses from a page."""
+        """Return the names of the agent's own tools: pydantic-ai refuses them from a page."""
         from pydantic_ai.toolsets import FunctionToolset
 
         sets = [one for one in self.agent.toolsets if isinstance(one, FunctionToolset)]
         return {name for one in sets for name in one.tools}
 
     async def _deps(self, run: RunInput) -> Any:
-        deps = await given(self.deps, run)
+        deps = await resolve(self.deps, run)
         return copy.copy(deps) if hasattr(deps, "state") else deps  # each run sets its own state
 
 
-async def _noted(
+async def _record_failure(
     native: AsyncIterator[Any], failures: list[Exception]
 ) -> AsyncGenerator[Any, None]:
-    """Yield the agent's events, and keep what it raises: in AG-UI, it is but a sentence."""
+    """Yield the agent's events; add an exception to `failures`: AG-UI has only its message."""
     async with closing(native):
         try:
             async for event in native:
@@ -139,41 +147,41 @@ async def _noted(
             raise
 
 
-def _explained(error: Exception, run: RunInput) -> Exception:
-    """Return what to say of an agent's exception."""
+def _map_error(error: Exception, run: RunInput) -> Exception:
+    """Return our error for an exception of an agent."""
     from pydantic_ai import exceptions
 
-    name, reason = name_of(run), f"{type(error).__name__}: {error}"
+    name, reason = get_agent_name(run), f"{type(error).__name__}: {error}"
     match error:
         case exceptions.UsageLimitExceeded():
-            said = f"The agent {name!r} has used up what it may use in one run."
-            explained: Exception = LimitExceeded(said, hint=reason)
+            message = f"The agent {name!r} has used up what it may use in one run."
+            mapped: Exception = LimitExceeded(message, hint=reason)
         case exceptions.ModelAPIError():
-            said = f"The agent {name!r} got no answer from its model."
-            explained = NetworkError(said, hint=reason)
+            message = f"The agent {name!r} got no answer from its model."
+            mapped = NetworkError(message, hint=reason)
         case exceptions.UserError() if run.resume:
-            said = f"The agent {name!r} cannot go on with this answer."
-            explained = Misuse(said, hint=reason)
+            message = f"The agent {name!r} cannot go on with this answer."
+            mapped = Misuse(message, hint=reason)
         case exceptions.UserError():
-            said = f"The agent {name!r} is not set up to answer this. The server's log says why."
-            explained = ConfigurationFailed(said, hint=reason)
+            message = f"The agent {name!r} is not set up to answer this. The server's log says why."
+            mapped = ConfigurationFailed(message, hint=reason)
         case _:
             return error
-    explained.__cause__ = error
-    return explained
+    mapped.__cause__ = error
+    return mapped
 
 
 def _instructions(run: RunInput) -> str | None:
-    context = told(run.context, None, run.run_id)
+    context = build_context_message(run.context, None, run.run_id)
     return context[0].content if context else None
 
 
-def _heard(run: RunInput) -> Sequence[Message]:
-    """Return what is said to the agent: each result once, and no instructions, which are its own.
+def _select_messages(run: RunInput) -> Sequence[Message]:
+    """Return the messages for the agent: each result once, and no instructions; it has its own.
 
-    A page of AG-UI writes a person's answer down as a result of the call it was about.
+    A page of AG-UI adds a person's answer as a result of the call.
     """
-    answered = {resume.interrupt_id for resume in run.resume}
+    interrupt_ids = {resume.interrupt_id for resume in run.resume}
     last = {one.call_id: one for one in run.messages if isinstance(one, ResultMessage)}
 
     def counts(message: Message) -> bool:
@@ -181,7 +189,9 @@ def _heard(run: RunInput) -> Sequence[Message]:
             case TextMessage(role=role):
                 return role not in ("system", "developer")
             case ResultMessage(call_id=id):
-                return last[id] is message and f"int-{id}" not in answered  # pydantic-ai's name
+                return (
+                    last[id] is message and f"int-{id}" not in interrupt_ids
+                )  # pydantic-ai's name
             case _:
                 return True
 

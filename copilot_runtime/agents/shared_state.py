@@ -1,4 +1,4 @@
-"""The state that an application shares with the model, and the two actions that change it.
+"""The state that an application shares with the model, and the two actions to change it.
 
 Names, descriptions and results of the actions are those of the Node runtime 1.74.
 """
@@ -57,7 +57,7 @@ _DELTA_SCHEMA = {
 
 
 class SharedState:
-    """The state during one run: its `value` now, and what each call made of it."""
+    """The state during one run: its `value` now, and the state after each call."""
 
     def __init__(self, run: RunInput, value: Any) -> None:
         self.value = value
@@ -65,7 +65,7 @@ class SharedState:
         self._changes: dict[str, AgentState] = {}
 
     def actions(self) -> Sequence[Action]:
-        """Return what the model calls to change the state."""
+        """Return the actions by which the model changes the state."""
         return [
             Action(
                 name=SNAPSHOT,
@@ -82,24 +82,24 @@ class SharedState:
             ),
         ]
 
-    def change_by(self, call_id: str) -> AgentState | None:
-        """Return the state that a call has made, once, if it made one."""
+    def pop_change(self, call_id: str) -> AgentState | None:
+        """Remove and return the state after a call, None if the call did not change it."""
         return self._changes.pop(call_id, None)
 
     async def _replace(self, arguments: Mapping[str, Any], context: ActionContext) -> Any:
         if "snapshot" not in arguments:
             raise InvalidArguments("snapshot: missing")
-        snapshot = _decoded(arguments["snapshot"])
+        snapshot = _decode_text(arguments["snapshot"])
         self._change(snapshot, context)
         return {"success": True, "snapshot": snapshot}
 
     async def _patch(self, arguments: Mapping[str, Any], context: ActionContext) -> Any:
-        delta = _operations(_decoded(arguments.get("delta")))
+        delta = _operations(_decode_text(arguments.get("delta")))
         try:
-            changed = apply_patch(self.value, delta)
+            state = apply_patch(self.value, delta)
         except ValueError as error:
             raise InvalidArguments(f"The state stays as it is: {error}") from None
-        self._change(changed, context)
+        self._change(state, context)
         return {"success": True, "delta": delta}
 
     def _change(self, state: Any, context: ActionContext) -> None:
@@ -112,24 +112,24 @@ class SharedState:
         )
 
 
-def shared_in(run: RunInput) -> SharedState | None:
-    """Return the state a client shares, if it does: then it is in `run.agents`, and not None.
+def find_shared_state(run: RunInput) -> SharedState | None:
+    """Return the state that a client shares, or None. A shared one is in `run.agents`.
 
     There is none for a model that must call something else, and none where the application has
     actions of the same names.
     """
-    known = run.agents.get(run.agent or DEFAULT_AGENT)
-    if known is None or known.state is None or run.is_v1:
+    agent = run.agents.get(run.agent or DEFAULT_AGENT)
+    if agent is None or agent.state is None or run.is_v1:
         return None
     if run.parameters.tool_choice in ("function", "none"):
         return None
     if any(action.name in (SNAPSHOT, DELTA) for action in run.actions):
         return None
-    return SharedState(run, known.state)
+    return SharedState(run, agent.state)
 
 
-def _decoded(value: Any) -> Any:
-    """Return a value that some models write as JSON text inside of their JSON."""
+def _decode_text(value: Any) -> Any:
+    """Return a value, decoded if the model has put JSON text inside of its JSON."""
     if not isinstance(value, str):
         return value
     try:

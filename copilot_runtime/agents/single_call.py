@@ -1,4 +1,4 @@
-"""One call of a server action, asked for from outside, as a run like any other."""
+"""Runs one call of a server action, for a program outside, as a run like any other."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -17,9 +17,9 @@ from copilot_runtime.messages import new_id
 
 
 class SingleCallAgent:
-    """Calls the action `name` and ends, so that hooks, stages and limits count for it, too.
+    """Calls the action `name` and ends, so that hooks, stages and limits apply to the call, too.
 
-    Made for one run. The action may take `timeout` seconds, unless it says otherwise.
+    An instance serves one run. The action may take `timeout` seconds, unless it has its own limit.
     """
 
     def __init__(self, name: str, arguments: Mapping[str, Any], *, timeout: float) -> None:
@@ -28,7 +28,10 @@ class SingleCallAgent:
         self.timeout = timeout
 
     async def run(self, run: RunInput) -> Events:
-        """Yield the call and its result. Raises `NotFound` for what is no action of the server."""
+        """Yield the call and its result. Cancelled, the action is cancelled, too.
+
+        Raises `NotFound` if the server has no such action.
+        """
         action = next((one for one in run.actions if one.name == self.name), None)
         if action is None or action.run is None or action.available == "disabled":
             raise NotFound(f"There is no action {self.name!r}.")

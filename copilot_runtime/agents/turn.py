@@ -1,4 +1,4 @@
-"""One turn of a model or an agent: what it said, and which of its calls are at work."""
+"""One turn of a model or an agent: its events, and the calls of server actions that they start."""
 
 import asyncio
 import logging
@@ -24,15 +24,15 @@ logger = logging.getLogger(__name__)
 
 
 @dataclass(slots=True)
-class Call:
-    """A call, as far as it is written; its arguments are pieces of JSON text."""
+class ToolCallBuffer:
+    """A call, as far as it has come; its arguments are pieces of JSON text."""
 
     name: str
     arguments: list[str] = field(default_factory=list[str])
 
 
 class Turn:
-    """What one turn of the model said and which of its calls are still at work."""
+    """Starts the actions that a turn calls, in tasks, and yields their results in call order."""
 
     def __init__(
         self,
@@ -47,53 +47,53 @@ class Turn:
         self.browser = {action.name for action in run.actions if action.in_browser}
         self.timeout = timeout
         self.events: list[Event] = []
-        self.calls: dict[str, Call] = {}
-        self.waiting: list[tuple[str, asyncio.Task[Outcome]]] = []
-        self.taking_over: list[Action] = []
-        """The agents that were called."""
-        self.unanswered = 0
-        self.direct = False
+        self.calls: dict[str, ToolCallBuffer] = {}
+        self.tasks: list[tuple[str, asyncio.Task[Outcome]]] = []
+        self.handoffs: list[Action] = []
+        """The agents to hand off to, as actions."""
+        self.browser_calls = 0
+        self.is_direct = False
 
     @property
-    def done(self) -> bool:
-        """True when the model needs no other turn in this run."""
-        return bool(not self.calls or self.unanswered or self.direct or self.taking_over)
+    def is_done(self) -> bool:
+        """Whether the model needs no other turn in this run."""
+        return bool(not self.calls or self.browser_calls or self.is_direct or self.handoffs)
 
-    def watch(self, event: Event) -> None:
-        """Remember the event; begin the action when its call is complete."""
+    def feed(self, event: Event) -> None:
+        """Record an event; start the action when its call is complete."""
         match event:
             case TextMessageContent():
                 pass
             case ActionExecutionArgs(call_id=call_id, delta=delta):
                 self._call(call_id).arguments.append(delta)
             case ActionExecutionStart(call_id=call_id, name=name):
-                self.calls[call_id] = Call(name)
+                self.calls[call_id] = ToolCallBuffer(name)
             case ActionExecutionEnd(call_id=call_id):
-                self.begin(call_id, self._call(call_id))
+                self.start(call_id, self._call(call_id))
             case _:
                 pass
         if not self.run.is_v1:
             self.events.append(event)
 
-    def next_if_done(self) -> "tuple[str, asyncio.Task[Outcome]] | None":
-        """Return the call that is next in order, if it is done."""
-        return self.waiting.pop(0) if self.waiting and self.waiting[0][1].done() else None
+    def pop_ready(self) -> "tuple[str, asyncio.Task[Outcome]] | None":
+        """Remove and return the next call in order, if its task is done."""
+        return self.tasks.pop(0) if self.tasks and self.tasks[0][1].done() else None
 
-    async def next(self) -> "tuple[str, asyncio.Task[Outcome]]":
-        """Wait for the call that is next in order."""
-        await asyncio.wait([self.waiting[0][1]])
-        return self.waiting.pop(0)
+    async def wait_next(self) -> "tuple[str, asyncio.Task[Outcome]]":
+        """Wait for the next call in order; remove and return it."""
+        await asyncio.wait([self.tasks[0][1]])
+        return self.tasks.pop(0)
 
-    def results_of(self, finished: "tuple[str, asyncio.Task[Outcome]]") -> Sequence[Event]:
-        """Return what a call that is done adds to the answer."""
-        call_id, task = finished
+    def build_results(self, call: "tuple[str, asyncio.Task[Outcome]]") -> Sequence[Event]:
+        """Return the events of a call whose task is done."""
+        call_id, task = call
         name, result = self.calls[call_id].name, task.result().result
         events: list[Event] = [ActionExecutionResult(call_id=call_id, name=name, result=result)]
-        if self.shared is not None and (state := self.shared.change_by(call_id)) is not None:
+        if self.shared is not None and (state := self.shared.pop_change(call_id)) is not None:
             events.insert(0, state)
         action = self.server.get(name)
         if action is not None and action.return_direct and task.result().error is None and result:
-            self.direct = True
+            self.is_direct = True
             message_id = f"direct-{call_id}"
             events += [
                 TextMessageStart(message_id=message_id),
@@ -105,22 +105,22 @@ class Turn:
         return events
 
     def cancel(self) -> None:
-        """End the actions that are still at work."""
-        for _, task in self.waiting:
+        """Cancel the actions that are under way."""
+        for _, task in self.tasks:
             task.cancel()
 
-    def _call(self, call_id: str) -> Call:
+    def _call(self, call_id: str) -> ToolCallBuffer:
         try:
             return self.calls[call_id]
         except KeyError:
             raise Misuse(f"The adapter spoke of a call {call_id!r} that it never began.") from None
 
-    def begin(self, call_id: str, call: Call) -> None:
-        """Begin the action of a call, unless it is the browser's."""
+    def start(self, call_id: str, call: ToolCallBuffer) -> None:
+        """Start the action of a call, unless it is the browser's."""
         self.calls[call_id] = call
         action = self.server.get(call.name)
         if action is None and (call.name in self.browser or self.run.is_v1):
-            self.unanswered += 1  # the browser's to run, or to refuse
+            self.browser_calls += 1  # the browser's to run, or to refuse
             return
         context = ActionContext(
             thread_id=self.run.thread_id,
@@ -132,20 +132,20 @@ class Turn:
         )
         arguments = "".join(call.arguments)
         if action is None:
-            work = _unknown(call.name, self.server, self.browser)
+            work = _report_unknown(call.name, self.server, self.browser)
         elif action.agent is not None:
-            self.taking_over.append(action)
-            work = _started(call.name)
+            self.handoffs.append(action)
+            work = _confirm_handoff(call.name)
         else:
             work = execute(action, arguments, context, timeout=self.timeout)
-        self.waiting.append((call_id, asyncio.create_task(work, name=f"action:{call.name}")))
+        self.tasks.append((call_id, asyncio.create_task(work, name=f"action:{call.name}")))
 
 
-async def _unknown(name: str, server: dict[str, Action], browser: set[str]) -> Outcome:
-    known = ", ".join(sorted({*server, *browser})) or "none"
-    logger.warning("The model called the unknown action %r; known: %s", name, known)
-    return Outcome.failure("UNKNOWN_ACTION", f"There is no action {name!r}. Known: {known}.")
+async def _report_unknown(name: str, server: dict[str, Action], browser: set[str]) -> Outcome:
+    names = ", ".join(sorted({*server, *browser})) or "none"
+    logger.warning("The model called the unknown action %r; known: %s", name, names)
+    return Outcome.failure("UNKNOWN_ACTION", f"There is no action {name!r}. Known: {names}.")
 
 
-async def _started(name: str) -> Outcome:
+async def _confirm_handoff(name: str) -> Outcome:
     return Outcome(f"{name} agent started")  # in the words of the Node runtime

@@ -1,13 +1,14 @@
-"""What CopilotKit v1 shows of an agent at work: its node, its state, and when it wants a person.
+"""Translates the progress of an agent into states for a CopilotKit v1 client: a stage.
 
-A v1 client knows no steps, no snapshots of messages and no custom events. It is told all that by
-states of the agent, as `convertToLegacyEvents` of @ag-ui/client 0.0.39 does; other than there, an
-agent that has ended is no longer `running`, unless it waits for the browser or for a person.
+A v1 client knows no steps, no snapshots of messages and no custom events. It gets states of the
+agent in their place, as `convertToLegacyEvents` of @ag-ui/client 0.0.39 sends them; other than
+there, an agent that has ended is no longer `running`, unless it waits for the browser or a person.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import replace
+from enum import Enum, auto
 from typing import Any
 
 from copilot_runtime.agents.copilotkit_form import decode_messages, encode_messages
@@ -26,175 +27,213 @@ from copilot_runtime.events import (
     StepFinished,
     StepStarted,
 )
-from copilot_runtime.interfaces import Events, RunInput
+from copilot_runtime.interfaces import AgentInput, Events, RunInput
+from copilot_runtime.jsonvalue import JsonObject, as_object
 from copilot_runtime.messages import new_id
 
 
 def track_v1_state(events: Events, run: RunInput, *, is_handoff: bool = False) -> Events:
-    """Tell a v1 client by states how an agent gets on: a stage; all other runs stay as they are.
+    """Add states of the agent for a v1 client; for any other run, return the events as they are.
 
-    A client that the model has handed off to the agent does not know yet whom to answer.
+    With `is_handoff`, the model has handed off to the agent in the middle of the run, and the
+    client learns only from a state which agent to send an answer to.
     """
     if run.agent is None or not run.is_v1:
-        return events  # nobody pays for what is not for them
-    return _shown(events, _Progress(run, run.agent, is_handoff))
+        return events  # without a generator in between
+    return _add_states(events, V1StateTracker(run, run.agent, is_handoff=is_handoff))
 
 
-async def _shown(events: Events, progress: "_Progress") -> Events:
+async def _add_states(events: Events, tracker: "V1StateTracker") -> Events:
+    has_finished = False
     try:
         async with aclosing(events):
             async for event in events:
-                for told in progress.told(event):
-                    yield told
-    except Exception:  # whatever it is, the client must not believe that the agent still works
-        for told in progress.end(waits=False):
-            yield told
+                if isinstance(event, RunFinished):
+                    has_finished = True
+                    for state in tracker.finish():
+                        yield state
+                for translated in tracker.feed(event):
+                    yield translated
+    except Exception:  # whatever it is, the client must not show the agent as running
+        for state in tracker.fail():
+            yield state
         raise
-    if not progress.ended:
-        for told in progress.end():
-            yield told
+    if not has_finished:
+        for state in tracker.finish():
+            yield state
 
 
-class _Progress:
-    """What the client knows of the agent during one run."""
+class Phase(Enum):
+    """Where the node and the activity of the agent come from."""
 
-    def __init__(self, run: RunInput, agent: str, is_handoff: bool) -> None:
-        known = run.agents.get(agent)
-        state = known.state if known is not None and isinstance(known.state, dict) else {}
-        self.ended = False
-        self._last = AgentState(
+    INFERRED = auto()
+    """From steps and snapshots."""
+    REPORTED = auto()
+    """From the agent itself, which uses the words of v1 and says whether it runs on."""
+    EXITED = auto()
+    """The agent has exited (`copilotkit_exit`): after the run, it does not run on."""
+
+
+class V1StateTracker:
+    """The state of one agent during one run, as the client has it."""
+
+    def __init__(self, run: RunInput, agent: str, *, is_handoff: bool) -> None:
+        state = as_object(run.agents.get(agent, AgentInput()).state)
+        self._state = AgentState(
             agent=agent,
-            state=_without_messages(state),
+            state=_drop_messages(state),
             thread_id=run.thread_id,
             run_id=run.run_id,
         )
-        self._told: AgentState | None = None
+        self._emitted: AgentState | None = None
+        """The last state that the client got; with the messages of a snapshot."""
         self._messages: Sequence[Mapping[str, Any]] = ()
+        self._phase = Phase.INFERRED
         self._prediction = Prediction()
-        self._browser = {action.name for action in run.actions if action.in_browser}
-        self._unanswered: set[str] = set()
-        self._asked = False
+        self._pending = _Pending(action.name for action in run.actions if action.in_browser)
+        self._other: AgentState | None = None
+        """The state of another agent that waits for an answer."""
         self._is_handoff = is_handoff
-        self._other_waits: AgentState | None = None
-        self._exited = False
-        self._speaks = False
-        """Whether it knows the words of v1, and says itself where it is and whether it goes on."""
 
-    def told(self, event: Event) -> list[Event]:
-        """Return the event, as a v1 client understands it, and what it means for the state."""
+    def feed(self, event: Event) -> list[Event]:
+        """Return the event as a v1 client understands it, and the state that follows from it."""
         match event:
             case AgentState():
-                return [self._state(event)]
+                return [self._report(event)]
             case StepStarted(name=name):
                 self._prediction.stop()
-                return [event, self._shown(node=name, active=True)]
+                return [event, self._emit(node=name, active=True)]
             case StepFinished():
                 self._prediction.stop()
-                return [event, self._shown(active=False)]
+                return [event, self._emit(active=False)]
             case MessagesSnapshot(messages=messages):
                 self._messages = encode_messages(messages)
-                return [event, self._shown(active=True)]
+                return [event, self._emit(active=True)]
             case ActionExecutionStart(call_id=id, name=name):
-                if name in self._browser:
-                    self._unanswered.add(id)
+                self._pending.add_call(id, name)
                 self._prediction.begin(id, name)
             case ActionExecutionArgs(call_id=id, delta=delta):
-                return self._predicted(event, self._prediction.grow(id, delta))
+                return [event, *self._predict(self._prediction.grow(id, delta))]
             case ActionExecutionEnd(call_id=id):
-                return self._predicted(event, self._prediction.end(id))
+                return [event, *self._predict(self._prediction.end(id))]
             case ActionExecutionResult(call_id=id):
-                self._unanswered.discard(id)
+                self._pending.remove(id)
             case Interrupt():
-                if self._asked and not event.messages:  # the same question, in the words of AG-UI
-                    return []
-                self._unanswered.add(event.interrupt_id)
+                return [event] if self._pending.add_interrupt(event) else []
             case Custom():
-                return self._custom(event)
-            case RunFinished():
-                self.ended = True
-                return [*self.end(), event]
+                return [self._translate_custom(event)]
             case _:
                 pass
         return [event]
 
-    def end(self, *, waits: bool = True) -> list[Event]:
-        """Return the agent's last state, if there is one that the client has not seen."""
-        # whoever has to act sends the answer to the agent that is known to be running
-        unknown = self._is_handoff and waits and self._unanswered
-        if self._told is None and not self._last.state and not unknown:
-            return []
-        if self._speaks and waits and not self._last.active:
-            return []  # that was its last word
-        other = self._other_waits
-        running = waits and not self._exited and bool(self._unanswered) and other is None
-        told, last = self._told, self._shown(active=False, running=running)
-        if last == told:
-            return []
-        return [last] if other is None else [last, other]  # the last one gets the answer
+    def finish(self) -> list[Event]:
+        """Return the last states of a run that has ended, if the client does not have them."""
+        if self._phase is Phase.REPORTED and not self._state.active:
+            return []  # the agent's own state was the last one
+        # the client sends an answer to the agent whose state is running
+        must_show = self._is_handoff and bool(self._pending)
+        is_running = self._phase is not Phase.EXITED and bool(self._pending) and not self._other
+        return self._emit_last(is_running=is_running, must_show=must_show)
 
-    def _state(self, event: AgentState) -> AgentState:
-        if event.agent not in ("", self._last.agent):
-            # of another that works for this one, or has taken over
-            self._other_waits = event if event.running and not event.active else None
+    def fail(self) -> list[Event]:
+        """Return the last state of a run that has failed: the agent does not run on."""
+        return self._emit_last(is_running=False, must_show=False)
+
+    def _emit_last(self, *, is_running: bool, must_show: bool) -> list[Event]:
+        before = self._emitted
+        if before is None and not self._state.state and not must_show:
+            return []
+        last = self._emit(active=False, running=is_running)
+        if last == before:
+            return []
+        return [last] if self._other is None else [last, self._other]  # the last one gets answers
+
+    def _emit(self, **changes: Any) -> AgentState:
+        self._state = self._emitted = replace(self._state, **changes)
+        if self._messages:
+            state = {**self._state.state, "messages": self._messages}
+            self._emitted = replace(self._state, state=state)
+        return self._emitted
+
+    def _report(self, event: AgentState) -> AgentState:
+        """Return a state of the agent, complete, or one of another agent as it is."""
+        last = self._state
+        if event.agent not in ("", last.agent):
+            # an agent that works for this one, or has taken over
+            self._other = event if event.running and not event.active else None
             return event
-        last = self._last
         event = replace(
             event,
             agent=last.agent,
             thread_id=event.thread_id or last.thread_id,
             run_id=event.run_id or last.run_id,
         )
-        if not event.node:  # it leaves it to us to say where it is
-            event = replace(
-                event,
-                state=_without_messages(event.state),
-                node=last.node,
-                active=last.active,
-            )
+        if event.node:
+            if self._phase is Phase.INFERRED:
+                self._phase = Phase.REPORTED
         else:
-            self._speaks = True
-        self._last = self._told = event
+            state = _drop_messages(event.state)
+            event = replace(event, state=state, node=last.node, active=last.active)
+        self._state = self._emitted = event
         return event
 
-    def _shown(self, **changes: Any) -> AgentState:
-        self._last = self._told = replace(self._last, **changes)
-        if self._messages:
-            state = {**self._last.state, "messages": self._messages}
-            self._told = replace(self._last, state=state)
-        return self._told
+    def _predict(self, changes: Mapping[str, Any]) -> list[Event]:
+        return [self._emit(state={**self._state.state, **changes})] if changes else []
 
-    def _predicted(self, event: Event, predicted: Mapping[str, Any]) -> list[Event]:
-        if not predicted:
-            return [event]
-        return [event, self._shown(state={**self._last.state, **predicted})]
-
-    def _custom(self, event: Custom) -> list[Event]:
+    def _translate_custom(self, event: Custom) -> Event:
         match event.name:
             case "Exit":
-                self._exited = True
+                self._phase = Phase.EXITED
             case "PredictState":
                 self._prediction.expect(event.value)
             case "on_interrupt" | "CopilotKitLangGraphInterruptEvent":
-                self._asked = True
-                interrupt = _interrupt(event)
-                self._unanswered.add(interrupt.interrupt_id)
-                return [interrupt]
+                interrupt = _decode_interrupt(event)
+                self._pending.add_custom_interrupt(interrupt)
+                return interrupt
             case _:
                 pass
-        return [event]
+        return event
 
 
-def _interrupt(event: Custom) -> Interrupt:
-    """Return what an agent asks that does not know of interrupts in AG-UI itself."""
+class _Pending:
+    """Calls of the browser, and interrupts, that have no answer yet."""
+
+    def __init__(self, browser: Iterable[str]) -> None:
+        self._browser = frozenset(browser)
+        self._ids: set[str] = set()
+        self._has_custom = False
+
+    def __bool__(self) -> bool:
+        return bool(self._ids)
+
+    def add_call(self, id: str, name: str) -> None:
+        if name in self._browser:
+            self._ids.add(id)
+
+    def add_interrupt(self, interrupt: Interrupt) -> bool:
+        """Add an interrupt. Return False for one that repeats a custom event."""
+        if self._has_custom and not interrupt.messages:
+            return False
+        self._ids.add(interrupt.interrupt_id)
+        return True
+
+    def add_custom_interrupt(self, interrupt: Interrupt) -> None:
+        self._has_custom = True
+        self._ids.add(interrupt.interrupt_id)
+
+    def remove(self, id: str) -> None:
+        self._ids.discard(id)
+
+
+def _decode_interrupt(event: Custom) -> Interrupt:
+    """Return the interrupt in a custom event, of agents older than interrupts in AG-UI."""
     id, value = new_id(), event.value
     if event.name == "on_interrupt" or not isinstance(value, dict):
         return Interrupt(interrupt_id=id, value=value)
-    asked, messages = value.get("value"), decode_messages(value.get("messages"))
-    return Interrupt(interrupt_id=id, value=asked, messages=messages)
+    messages = decode_messages(value.get("messages"))
+    return Interrupt(interrupt_id=id, value=value.get("value"), messages=messages)
 
 
-def _without_messages(state: Any) -> Any:
-    """Return a state as v1 knows it: an object, in which messages are those of the chat."""
-    if not isinstance(state, dict):
-        return {}
-    return {key: value for key, value in state.items() if key != "messages"}
+def _drop_messages(state: Any) -> JsonObject:
+    """Return a state as v1 has it: an object, in which messages are those of the chat."""
+    return {key: value for key, value in as_object(state).items() if key != "messages"}

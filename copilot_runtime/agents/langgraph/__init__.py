@@ -1,4 +1,4 @@
-"""Let a graph on a LangGraph server answer: LangGraph Platform, or `langgraph dev`."""
+"""Graphs of LangGraph: on a server, and in this process."""
 
 from copilot_runtime.agents.langgraph.agent import LangGraphAgent
 

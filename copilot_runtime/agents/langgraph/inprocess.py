@@ -7,7 +7,7 @@ from uuid import uuid4
 
 from pydantic_core import to_jsonable_python
 
-from copilot_runtime.agents.agui_inprocess import conversation_of, name_of
+from copilot_runtime.agents.agui_inprocess import get_agent_name, select_conversation
 from copilot_runtime.agents.langgraph.interrupts import read_interrupts
 from copilot_runtime.agents.langgraph.messages import encode_langchain, encode_v1_history
 from copilot_runtime.agents.langgraph.request import (
@@ -81,13 +81,13 @@ class LangGraphInProcessAgent:
         """
         config = self._build_config(run)
         thread = await self._load_thread(config)
-        client = encode_langchain(conversation_of(run))
+        client = encode_langchain(select_conversation(run))
         plan = await plan_run(run, thread, client, _Backend(self.graph, config))
         if plan is None:
             for interrupt in thread.pending:  # the graph cannot go on without the answer
                 yield interrupt
             return
-        translator = Translator(run, name_of(run), thread.assistant, thread.values, client)
+        translator = Translator(run, get_agent_name(run), thread.assistant, thread.values, client)
         async with aclosing(self._stream(run, plan, config)) as items:
             async for name, data in items:
                 for event in translator.feed(name, data):
@@ -108,7 +108,7 @@ class LangGraphInProcessAgent:
         return filter_state(thread.values, self._assistant.output_keys), messages
 
     def _build_config(self, run: RunInput) -> JsonObject:
-        page = run.agents.get(name_of(run), AgentInput())
+        page = run.agents.get(get_agent_name(run), AgentInput())
         config = merge_config(self._config, page.config or run.properties.get("config"))
         caller = {"user": run.user, "headers": run.headers, "properties": run.properties}
         config["configurable"] = {**config.get("configurable", {}), "copilotkit": caller}
@@ -128,7 +128,7 @@ class LangGraphInProcessAgent:
         self, run: RunInput, plan: Plan, config: JsonObject
     ) -> AsyncGenerator[tuple[str, Any], None]:
         """Yield what a LangGraph server would stream of this run."""
-        page = run.agents.get(name_of(run), AgentInput())
+        page = run.agents.get(get_agent_name(run), AgentInput())
         has_subgraphs = should_stream_subgraphs(run, page.config, self.stream_subgraphs)
         run_id = uuid4()
         yield "metadata", {"run_id": str(run_id)}

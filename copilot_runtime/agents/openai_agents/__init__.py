@@ -1,4 +1,4 @@
-"""Let an agent of OpenAI's Agents SDK answer, in this process."""
+"""Runs an agent of OpenAI's Agents SDK in this process."""
 
 from copilot_runtime.agents.openai_agents.agent import OpenAIAgentsAgent
 

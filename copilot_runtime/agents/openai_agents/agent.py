@@ -1,4 +1,4 @@
-"""Let an agent of OpenAI's Agents SDK answer, in this process."""
+"""Runs an agent of OpenAI's Agents SDK in this process."""
 
 import asyncio
 import copy
@@ -10,10 +10,15 @@ from typing import TYPE_CHECKING, Any
 from copilot_runtime.adapters.capabilities import CapabilityFilter
 from copilot_runtime.adapters.openai.request import Habits
 from copilot_runtime.adapters.openai.responses.request import response_body_of
-from copilot_runtime.agents.agui_inprocess import closing, conversation_of, given, name_of
-from copilot_runtime.agents.context_message import told
-from copilot_runtime.agents.openai_agents.approvals import Wait, Waiting
-from copilot_runtime.agents.openai_agents.translate import Told
+from copilot_runtime.agents.agui_inprocess import (
+    closing,
+    get_agent_name,
+    resolve,
+    select_conversation,
+)
+from copilot_runtime.agents.context_message import build_context_message
+from copilot_runtime.agents.openai_agents.approvals import ApprovalStore, PausedRun
+from copilot_runtime.agents.openai_agents.translate import SDKTranslator
 from copilot_runtime.errors import (
     CopilotError,
     LimitExceeded,
@@ -26,20 +31,21 @@ from copilot_runtime.interfaces import Action, ChatRequest, Events, RunInput, pr
 if TYPE_CHECKING:
     from agents import Agent, RunConfig, RunResultStreaming
 
-_NOT_TRIMMED = 10_000_000
-"""Tokens: what an agent reads of a long conversation is its own business."""
+_NO_TRIM = 10_000_000
+"""Tokens of the largest conversation: the agent itself trims it, if anything does."""
 
-_STOPPING = 5.0
-"""Seconds that an agent has to stop."""
+_STOP_TIMEOUT = 5.0
+"""Seconds that an agent may take to stop."""
 
 
 class OpenAIAgentsAgent:
-    """Answers with an agent of the Agents SDK, and whoever it hands over to.
+    """Runs an agent of the Agents SDK, and those it hands off to.
 
-    `context` is what its tools get, or a function of the `RunInput` that returns it. `max_turns`
-    is how often it may ask its model in one run. Actions of the page and of this server are tools
-    that end its run. A tool with `needs_approval` asks the person first; what waits for an answer
-    does so in this process. Nothing is sent to OpenAI's traces unless `tracing` says so.
+    `context` is passed to its tools; it may be a function of the `RunInput`. `max_turns` limits the
+    requests to the model in one run. Actions of the page and of this server are tools that end the
+    run. A tool with `needs_approval` asks the person first; the paused run stays in this process.
+    Without `tracing`, nothing is sent to OpenAI's traces. Raises `MissingPackage` without the extra
+    `openai-agents`.
     """
 
     def __init__(
@@ -65,69 +71,74 @@ class OpenAIAgentsAgent:
         self.description = description or agent.handoff_description or ""
         self._sdk = sdk
         self._no_answer = OpenAIError
-        self._waiting = Waiting()
+        self._approvals = ApprovalStore()
         self.config = replace(config or sdk.RunConfig(), tracing_disabled=not tracing)
 
     async def run(self, run: RunInput) -> Events:
-        """Ask the agent; yield what it says. Left early, it is stopped."""
+        """Run the agent and yield our events, interrupts last.
+
+        Cancelled, or closed early, the agent is stopped; this waits up to 5 seconds for it. Raises
+        `LimitExceeded` after `max_turns`, `Refused` by a guardrail, `NetworkError` if the model
+        fails, `Misuse` for an answer to no question, and `CopilotError` for other failures.
+        """
         team = _Team(self._sdk, run.actions)
-        agent, thread = team.equipped(self.agent), private_thread_id(run.user, run.thread_id)
-        asked, answered = self._asked(run, thread)
+        agent, thread = team.copy_agent(self.agent), private_thread_id(run.user, run.thread_id)
+        start, resumed_calls = self._build_input(run, thread)
         result = self._sdk.Runner.run_streamed(
             agent,
-            asked,
-            context=await given(self.context, run),
+            start,
+            context=await resolve(self.context, run),
             max_turns=self.max_turns,
             run_config=self.config,
         )
-        events = Told(team.handoffs, answered)
+        translator = SDKTranslator(team.handoffs, resumed_calls)
         try:
-            async with closing(result.stream_events()) as stream, _stopping(result):
+            async with closing(result.stream_events()) as stream, _stop_on_exit(result):
                 async for event in stream:
-                    for ours in events.take(event):
+                    for ours in translator.feed(event):
                         yield ours
         except (self._sdk.exceptions.AgentsException, self._no_answer) as error:
-            raise self._explained(error, run) from error
-        for ours in events.end(result.final_output):
+            raise self._map_error(error, run) from error
+        for ours in translator.finish(result.final_output):
             yield ours
-        if any(call.tool_name not in team.elsewhere for call in result.interruptions):
-            wait = Wait(result.to_state(), result.interruptions, team.elsewhere)
-            self._waiting.keep(thread, wait)
-            for question in wait.questions():
-                yield question
+        if any(call.tool_name not in team.external for call in result.interruptions):
+            paused = PausedRun(result.to_state(), result.interruptions, team.external)
+            self._approvals.save(thread, paused)
+            for interrupt in paused.build_interrupts():
+                yield interrupt
 
-    def _asked(self, run: RunInput, thread: str) -> tuple[Any, Mapping[str, str]]:
-        """Return what to ask: the conversation, or the run that waits and the calls answered."""
+    def _build_input(self, run: RunInput, thread: str) -> tuple[Any, Mapping[str, str]]:
+        """Return the conversation, or a paused run with the names of the calls that it resumes."""
         if not run.resume:
-            self._waiting.forget(thread)  # it goes on without the answer
+            self._approvals.delete(thread)  # the thread goes on without the answer
             return _history(run), {}
-        wait = self._waiting.find(thread)
-        answered = wait.answer(run)
-        self._waiting.forget(thread)  # whatever comes of it: no call is made twice
-        return wait.state, answered
+        paused = self._approvals.find(thread)
+        resumed_calls = paused.resume(run)
+        self._approvals.delete(thread)  # even if it fails: no call is made twice
+        return paused.state, resumed_calls
 
-    def _explained(self, error: Exception, run: RunInput) -> Exception:
-        """Return what to say of an exception of the SDK."""
-        known, name = self._sdk.exceptions, name_of(run)
+    def _map_error(self, error: Exception, run: RunInput) -> Exception:
+        """Return our error for an exception of the SDK."""
+        exceptions, name = self._sdk.exceptions, get_agent_name(run)
         reason = f"{type(error).__name__}: {error}"
         match error:
-            case known.MaxTurnsExceeded():
-                said = (
+            case exceptions.MaxTurnsExceeded():
+                message = (
                     f"The agent {name!r} asked its model {self.max_turns} times without an answer."
                 )
                 return LimitExceeded(
-                    said, hint="Raise max_turns, or look at what its tools return."
+                    message, hint="Raise max_turns, or look at what its tools return."
                 )
             case (
-                known.InputGuardrailTripwireTriggered()
-                | known.OutputGuardrailTripwireTriggered()
-                | known.ToolInputGuardrailTripwireTriggered()
-                | known.ToolOutputGuardrailTripwireTriggered()
+                exceptions.InputGuardrailTripwireTriggered()
+                | exceptions.OutputGuardrailTripwireTriggered()
+                | exceptions.ToolInputGuardrailTripwireTriggered()
+                | exceptions.ToolOutputGuardrailTripwireTriggered()
             ):
                 return Refused(f"A guardrail of the agent {name!r} said no.", hint=reason)
-            case known.ModelTimeoutError() | self._no_answer():
-                said = f"The agent {name!r} got no answer from its model."
-                return NetworkError(said, hint=reason)
+            case exceptions.ModelTimeoutError() | self._no_answer():
+                message = f"The agent {name!r} got no answer from its model."
+                return NetworkError(message, hint=reason)
             case _:
                 return CopilotError(
                     f"The agent {name!r} failed. The server's log says why.", hint=reason
@@ -135,9 +146,9 @@ class OpenAIAgentsAgent:
 
 
 class _Team:
-    """An agent and those it hands over to, each with the tools that end a run.
+    """Copies of an agent and those it hands off to, each with the tools that end a run.
 
-    All are copies: those of the application serve other runs at the same time.
+    The agents of the application serve other runs at the same time, so they are not changed.
     """
 
     def __init__(self, sdk: Any, actions: Sequence[Action]) -> None:
@@ -145,35 +156,35 @@ class _Team:
         self._sdk = sdk
         usable = [one for one in actions if one.agent is None and one.available != "disabled"]
         self._tools = [self._tool(action) for action in usable]
-        self.elsewhere = {action.name for action in usable}
-        """The tools that others run."""
+        self.external = {action.name for action in usable}
+        """Names of the tools that this process does not run."""
         self._copies: dict[int, Any] = {}
 
-    def equipped(self, agent: Any) -> Any:
-        """Return the copy of an agent; two may hand over to each other."""
+    def copy_agent(self, agent: Any) -> Any:
+        """Return the copy of an agent, always the same: two may hand off to each other."""
         if id(agent) in self._copies:
             return self._copies[id(agent)]
         own = {tool.name for tool in agent.tools}
-        self.elsewhere -= own
+        self.external -= own
         tools = [*agent.tools, *(tool for tool in self._tools if tool.name not in own)]
-        its_copy = self._copies[id(agent)] = agent.clone(tools=tools)
-        its_copy.handoffs = [self._handoff(other) for other in agent.handoffs]
-        return its_copy
+        clone = self._copies[id(agent)] = agent.clone(tools=tools)
+        clone.handoffs = [self._handoff(other) for other in agent.handoffs]
+        return clone
 
     def _handoff(self, other: Any) -> Any:
-        if isinstance(other, self._sdk.Handoff):  # made by hand: it says itself who goes on
+        if isinstance(other, self._sdk.Handoff):  # a custom one: its function returns the agent
             self.handoffs.add(other.tool_name)
-            return self._equipping(other)
+            return self._wrap_handoff(other)
         self.handoffs.add(self._sdk.Handoff.default_tool_name(other))
-        return self.equipped(other)
+        return self.copy_agent(other)
 
-    def _equipping(self, handoff: Any) -> Any:
+    def _wrap_handoff(self, handoff: Any) -> Any:
         async def invoke(context: Any, arguments: str) -> Any:
-            return self.equipped(await handoff.on_invoke_handoff(context, arguments))
+            return self.copy_agent(await handoff.on_invoke_handoff(context, arguments))
 
-        equipping = copy.copy(handoff)
-        equipping.on_invoke_handoff = invoke
-        return equipping
+        wrapper = copy.copy(handoff)
+        wrapper.on_invoke_handoff = invoke
+        return wrapper
 
     def _tool(self, action: Action) -> Any:
         async def never(*_: Any) -> str:
@@ -190,22 +201,22 @@ class _Team:
 
 
 @asynccontextmanager
-async def _stopping(result: "RunResultStreaming") -> AsyncGenerator[None, None]:
-    """Stop a run that is left early. Its stream must not be closed before: it would wait for it."""
+async def _stop_on_exit(result: "RunResultStreaming") -> AsyncGenerator[None, None]:
+    """Stop a run that is left early, before its stream is closed: that would wait for its end."""
     try:
         yield
     finally:
         if not result.is_complete:
             result.cancel()
         if result.run_loop_task is not None:
-            await asyncio.wait((result.run_loop_task,), timeout=_STOPPING)
+            await asyncio.wait((result.run_loop_task,), timeout=_STOP_TIMEOUT)
 
 
 def _history(run: RunInput) -> Any:
-    """Return the conversation as the SDK takes it, whichever API its model speaks."""
-    context = told(run.context, None, run.run_id)
-    request = ChatRequest(messages=[*context, *conversation_of(run)])
-    habits = Habits(context_tokens=_NOT_TRIMMED, developer_role=False)
+    """Return the conversation as input items of the SDK, which suit every API of models."""
+    context = build_context_message(run.context, None, run.run_id)
+    request = ChatRequest(messages=[*context, *select_conversation(run)])
+    habits = Habits(context_tokens=_NO_TRIM, developer_role=False)
     capabilities = CapabilityFilter("openai_agents", "OpenAI's Agents SDK", "")
     body: Mapping[str, Any] = response_body_of(request, "", habits, capabilities)
     return body["input"]

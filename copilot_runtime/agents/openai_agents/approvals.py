@@ -1,11 +1,11 @@
-"""Tools of OpenAI's Agents SDK that wait for a person: the questions, the wait and the answers."""
+"""Tools of OpenAI's Agents SDK that need a person's approval: interrupts and paused runs."""
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from copilot_runtime.agents.agui import run_agent_input
-from copilot_runtime.agents.agui_inprocess import decision
+from copilot_runtime.agents.agui_inprocess import parse_decision
 from copilot_runtime.errors import Misuse
 from copilot_runtime.events import Interrupt
 from copilot_runtime.interfaces import RunInput
@@ -16,8 +16,8 @@ if TYPE_CHECKING:
     from agents.items import ToolApprovalItem
 
 _PREFIX = "approve:"
-_MOST = 1_000
-"""Threads that may wait at one time."""
+_MAX_RUNS = 1_000
+"""Largest number of paused runs."""
 
 _SCHEMA = {
     "type": "object",
@@ -27,90 +27,90 @@ _SCHEMA = {
 
 
 @dataclass(frozen=True, slots=True)
-class Wait:
-    """A run that ended with calls; those of `elsewhere` are not for a person to approve."""
+class PausedRun:
+    """A run that ended with calls; those of the tools in `external` need no approval."""
 
     state: "RunState[Any]"
     calls: Sequence["ToolApprovalItem"]
-    elsewhere: Collection[str]
+    external: Collection[str]
 
     @property
     def approvals(self) -> Mapping[str, "ToolApprovalItem"]:
-        """The calls that a person has to approve, by the ids of the questions."""
+        """The calls that a person has to approve, by the ids of their interrupts."""
         return {
             f"{_PREFIX}{call.call_id}": call
             for call in self.calls
-            if call.tool_name not in self.elsewhere
+            if call.tool_name not in self.external
         }
 
-    def questions(self) -> list[Interrupt]:
-        return [_question(id, call) for id, call in self.approvals.items()]
+    def build_interrupts(self) -> list[Interrupt]:
+        return [_build_interrupt(id, call) for id, call in self.approvals.items()]
 
-    def answer(self, run: RunInput) -> Mapping[str, str]:
-        """Let the run go on; return the names of the calls that do, by their ids.
+    def resume(self, run: RunInput) -> Mapping[str, str]:
+        """Approve or reject calls by the run's answers; return the names of these by their ids.
 
-        Raises `Misuse`, and changes nothing, for an answer to no question, and for one that says
-        neither yes nor no.
+        Raises `Misuse`, and changes nothing, for an answer to no interrupt, and for one that is
+        neither an approval nor a rejection.
         """
         approvals = self.approvals
-        given: list[tuple[ToolApprovalItem, str | None]] = []
+        decisions: list[tuple[ToolApprovalItem, str | None]] = []
         for one in run_agent_input(run, {}).get("resume", ()):
             call = approvals.get(one["interruptId"])
             if call is None:
-                raise not_waiting()
-            given.append((call, _refusal(one)))
-        if not given:
-            raise not_waiting()
-        for call, refusal in given:
-            if refusal is None:
+                raise no_pending_approval()
+            decisions.append((call, _read_rejection(one)))
+        if not decisions:
+            raise no_pending_approval()
+        for call, rejection in decisions:
+            if rejection is None:
                 self.state.approve(call)
             else:
-                self.state.reject(call, rejection_message=refusal)
-        self._settle(run)
-        return {call.call_id or "": call.tool_name or "" for call, _ in given}
+                self.state.reject(call, rejection_message=rejection)
+        self._add_results(run)
+        return {call.call_id or "": call.tool_name or "" for call, _ in decisions}
 
-    def _settle(self, run: RunInput) -> None:
-        """Tell the run what the calls beside it came to, which others have made."""
+    def _add_results(self, run: RunInput) -> None:
+        """Add the results of the external calls; the SDK takes them as rejections."""
         results = {
             one.call_id: one.result for one in run.messages if isinstance(one, ResultMessage)
         }
         for call in self.calls:
-            if call.tool_name in self.elsewhere and call.call_id in results:
+            if call.tool_name in self.external and call.call_id in results:
                 self.state.reject(call, rejection_message=results[call.call_id])
 
 
-class Waiting:
-    """Runs that wait for a person, by thread. Of too many, the oldest is forgotten.
+class ApprovalStore:
+    """Paused runs by thread. Above the limit, the oldest is dropped.
 
-    They live in this process: after it, or in another one, nobody waits for the answer.
+    They are in this process only: a restart, or another process, does not have them.
     """
 
     def __init__(self) -> None:
-        self._waits: dict[str, Wait] = {}
+        self._runs: dict[str, PausedRun] = {}
 
-    def keep(self, thread: str, wait: Wait) -> None:
-        self._waits[thread] = wait
-        if len(self._waits) > _MOST:
-            del self._waits[next(iter(self._waits))]
+    def save(self, thread: str, run: PausedRun) -> None:
+        self._runs[thread] = run
+        if len(self._runs) > _MAX_RUNS:
+            del self._runs[next(iter(self._runs))]
 
-    def find(self, thread: str) -> Wait:
-        """Return the run that waits. Raises `Misuse`."""
-        if thread not in self._waits:
-            raise not_waiting()
-        return self._waits[thread]
+    def find(self, thread: str) -> PausedRun:
+        """Return the paused run of a thread. Raises `Misuse` if there is none."""
+        if thread not in self._runs:
+            raise no_pending_approval()
+        return self._runs[thread]
 
-    def forget(self, thread: str) -> None:
-        self._waits.pop(thread, None)
+    def delete(self, thread: str) -> None:
+        self._runs.pop(thread, None)
 
 
-def not_waiting() -> Misuse:
+def no_pending_approval() -> Misuse:
     return Misuse(
         "The agent does not wait for this answer.",
         hint="It has been given before, the thread has gone on without it, or the server is new.",
     )
 
 
-def _question(id: str, call: "ToolApprovalItem") -> Interrupt:
+def _build_interrupt(id: str, call: "ToolApprovalItem") -> Interrupt:
     message = f"Approve {call.tool_name}({call.arguments or ''})?"
     return Interrupt(
         interrupt_id=id,
@@ -123,11 +123,11 @@ def _question(id: str, call: "ToolApprovalItem") -> Interrupt:
     )
 
 
-def _refusal(answer: Mapping[str, Any]) -> str | None:
-    """Return why a call is not approved, None if it is."""
+def _read_rejection(answer: Mapping[str, Any]) -> str | None:
+    """Return the reason of a rejection, None for an approval. Raises `Misuse` for neither."""
     if answer["status"] == "cancelled":
         return "Cancelled by the person."
-    payload = decision(answer.get("payload"))
+    payload = parse_decision(answer.get("payload"))
     approved = payload.get("approved") if isinstance(payload, dict) else None
     if approved is True:
         return None

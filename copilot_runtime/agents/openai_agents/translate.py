@@ -1,4 +1,4 @@
-"""What OpenAI's Agents SDK tells of a run becomes our events."""
+"""Translates the events of OpenAI's Agents SDK into ours."""
 
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
@@ -23,11 +23,11 @@ from copilot_runtime.jsontext import dumps
 from copilot_runtime.messages import new_id
 
 _TEXTS = frozenset({"response.output_text.delta", "response.refusal.delta"})
-_THOUGHTS = frozenset({"response.reasoning_summary_text.delta", "response.reasoning_text.delta"})
+_REASONING = frozenset({"response.reasoning_summary_text.delta", "response.reasoning_text.delta"})
 _ENDS = frozenset({"response.completed", "response.incomplete"})
 
 
-class Told:
+class SDKTranslator:
     """Reads the events of one run.
 
     `calls` are the names of those, by their ids, that an earlier run has shown. Those of `handoffs`
@@ -39,14 +39,14 @@ class Told:
         self._items: dict[int, _Item] = {}
         self._calls = dict(calls)
         self._agent: str | None = None
-        self._answered = False
+        self._has_answer = False
 
-    def take(self, event: Any) -> Sequence[Event]:
+    def feed(self, event: Any) -> Sequence[Event]:
         """Return what one event of the SDK means."""
         match event.type:
             case "raw_response_event":
                 events = self._response(event.data)
-                self._answered |= any(isinstance(one, TextMessageContent) for one in events)
+                self._has_answer |= any(isinstance(one, TextMessageContent) for one in events)
                 return events
             case "run_item_stream_event" if event.name == "tool_output":
                 return self._result(event.item)
@@ -55,19 +55,19 @@ class Told:
             case _:
                 return []
 
-    def end(self, answer: Any = None) -> Sequence[Event]:
-        """Return the answer of a tool, if no model has said it, and the end of the last step."""
-        if answer is None or answer == "" or self._answered:
+    def finish(self, answer: Any = None) -> Sequence[Event]:
+        """Return the events of a tool's answer that no model repeated, and the last step's end."""
+        if answer is None or answer == "" or self._has_answer:
             return self._step(None)
-        text = _Text()
-        return [*text.grow(_written(answer)), text.finished(), *self._step(None)]
+        text = _TextItem()
+        return [*text.grow(_to_text(answer)), text.end_event(), *self._step(None)]
 
     def _response(self, data: Any) -> list[Event]:
-        """Read what a model says, piece by piece, or as a whole if it came as such."""
+        """Translate an event of the Responses API, of pieces or of whole items."""
         kind = data.type
         if kind == "response.output_item.added":
             return self._item(data.output_index, data.item).begin(data.item)
-        if kind in _TEXTS or kind in _THOUGHTS or kind == "response.function_call_arguments.delta":
+        if kind in _TEXTS or kind in _REASONING or kind == "response.function_call_arguments.delta":
             item = self._items.get(data.output_index)
             return item.grow(data.delta) if item is not None and data.delta else []
         if kind == "response.output_item.done":
@@ -82,40 +82,40 @@ class Told:
 
     def _item(self, index: int, item: Any) -> "_Item":
         if index not in self._items:
-            self._items[index] = self._made(item)
+            self._items[index] = self._create_item(item)
         return self._items[index]
 
-    def _made(self, item: Any) -> "_Item":
+    def _create_item(self, item: Any) -> "_Item":
         match item.type:
             case "message":
-                return _Text()
+                return _TextItem()
             case "reasoning":
-                return _Thought()
+                return _ReasoningItem()
             case "function_call" if item.name not in self._handoffs:
                 self._calls[item.call_id] = item.name
-                return _Call(item.call_id)
+                return _CallItem(item.call_id)
             case _:
                 return _Item()
 
     def _result(self, item: Any) -> Sequence[Event]:
-        self._answered = False
+        self._has_answer = False
         raw = item.raw_item
         id = raw.get("call_id") if isinstance(raw, dict) else getattr(raw, "call_id", None)
         if not isinstance(id, str) or id not in self._calls:
             return []
-        result = _written(item.output)
+        result = _to_text(item.output)
         return [ActionExecutionResult(call_id=id, name=self._calls[id], result=result)]
 
     def _step(self, agent: str | None) -> list[Event]:
         before, self._agent = self._agent, agent
         if before == agent:
             return []
-        ended: list[Event] = [StepFinished(name=before)] if before is not None else []
-        return [*ended, StepStarted(name=agent)] if agent is not None else ended
+        end: list[Event] = [StepFinished(name=before)] if before is not None else []
+        return [*end, StepStarted(name=agent)] if agent is not None else end
 
 
 class _Item:
-    """One thing that a model puts out; what we have no word for is nothing."""
+    """One output item of a model. The base class ignores the item: we have no event for it."""
 
     def begin(self, item: Any) -> list[Event]:  # noqa: ARG002  # for those below
         return []
@@ -127,55 +127,55 @@ class _Item:
         return []
 
 
-class _Text(_Item):
-    """A text, which begins with its first piece: an empty one is none."""
+class _TextItem(_Item):
+    """A text. It starts with its first piece, so that an empty one has no events."""
 
     def __init__(self) -> None:
         self.id = new_id()  # those of other APIs than Responses are all the same
         self.began = self.ended = False
 
     def grow(self, piece: str) -> list[Event]:
-        start = [] if self.began else [self.started()]
+        start = [] if self.began else [self.start_event()]
         self.began = True
-        return [*start, self.content(piece)]
+        return [*start, self.content_event(piece)]
 
     def end(self, item: Any) -> list[Event]:
         if self.ended:
             return []
         self.ended = True
-        whole = "" if self.began else self.whole(item)
-        events = self.grow(whole) if whole else []
-        return [*events, self.finished()] if self.began else []
+        text = "" if self.began else self.full_text(item)
+        events = self.grow(text) if text else []
+        return [*events, self.end_event()] if self.began else []
 
-    def started(self) -> Event:
+    def start_event(self) -> Event:
         return TextMessageStart(message_id=self.id)
 
-    def content(self, piece: str) -> Event:
+    def content_event(self, piece: str) -> Event:
         return TextMessageContent(message_id=self.id, content=piece)
 
-    def finished(self) -> Event:
+    def end_event(self) -> Event:
         return TextMessageEnd(message_id=self.id)
 
-    def whole(self, item: Any) -> str:
+    def full_text(self, item: Any) -> str:
         parts = item.content or ()
         return "".join(getattr(p, "text", None) or getattr(p, "refusal", None) or "" for p in parts)
 
 
-class _Thought(_Text):
-    def started(self) -> Event:
+class _ReasoningItem(_TextItem):
+    def start_event(self) -> Event:
         return ReasoningStart(message_id=self.id)
 
-    def content(self, piece: str) -> Event:
+    def content_event(self, piece: str) -> Event:
         return ReasoningContent(message_id=self.id, content=piece)
 
-    def finished(self) -> Event:
+    def end_event(self) -> Event:
         return ReasoningEnd(message_id=self.id)
 
-    def whole(self, item: Any) -> str:
+    def full_text(self, item: Any) -> str:
         return "\n\n".join(part.text for part in item.summary or ())
 
 
-class _Call(_Item):
+class _CallItem(_Item):
     def __init__(self, id: str) -> None:
         self.id = id
         self.began = self.grew = self.ended = False
@@ -213,8 +213,8 @@ def _usage(response: Any) -> Sequence[Event]:
     ]
 
 
-def _written(output: Any) -> str:
-    """Return what a tool returned, as its model is told."""
+def _to_text(output: Any) -> str:
+    """Return the output of a tool as the text that the model gets."""
     if isinstance(output, str):
         return output
     if hasattr(output, "model_dump"):

@@ -85,7 +85,7 @@ class AgentResolver:
         for endpoint, catalog in zip(self._endpoints, catalogs, strict=True):
             for entry in catalog.agents:
                 if entry.kind in UNSUPPORTED_KINDS:
-                    found.unsupported.setdefault(entry.name, _unsupported(entry.name))
+                    found.unsupported.setdefault(entry.name, _unsupported_error(entry.name))
                 elif entry.name not in found:
                     found[entry.name] = endpoint.agent(entry, self._properties)
                 elif entry.name not in self._duplicates:
@@ -95,7 +95,7 @@ class AgentResolver:
         return found
 
 
-def _unsupported(name: str) -> ConfigurationFailed:
+def _unsupported_error(name: str) -> ConfigurationFailed:
     return ConfigurationFailed(
         f"The agent {name!r} cannot be run through its remote endpoint. "
         "It has to be registered by the address where it speaks AG-UI.",

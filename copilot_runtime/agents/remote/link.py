@@ -1,4 +1,4 @@
-"""The wire to a CopilotKit remote endpoint: its routes, our headers, and how it refuses.
+"""Sends requests to a CopilotKit remote endpoint: its routes, our headers, its refusals.
 
 The protocol is that of the Python package `copilotkit`. A server may have only the routes of its
 first version, which all versions of that package answer, or only those of its second.
@@ -18,22 +18,24 @@ from copilot_runtime.jsontext import dumps, loads
 from copilot_runtime.jsonvalue import as_object
 
 BeforeRequest = Callable[[Caller], Mapping[str, str] | Awaitable[Mapping[str, str] | None] | None]
-"""Gets who asks, and returns headers for the endpoint; sync or async."""
+"""Returns headers for the endpoint by the caller; sync or async."""
 
-_FAILURE_TIME = 5.0
-_LONGEST_REASON = 500
-_SHORTEST_SECRET = 8
-_NO_HEADERS = frozenset({"connection", "content-length", "cookie", "host", "transfer-encoding"})
+_REASON_TIMEOUT = 5.0
+_MAX_REASON = 500
+_MIN_SECRET = 8
+_BLOCKED_HEADERS = frozenset(
+    {"connection", "content-length", "cookie", "host", "transfer-encoding"}
+)
 _PLAIN = {
     "content-type": "application/json",
     "accept": "application/json",
     "accept-encoding": "identity",  # a compressing proxy would hold lines back
 }
-_OUR_HEADERS = "x-copilotcloud-"  # between CopilotKit's client and its runtime
+_RUNTIME_PREFIX = "x-copilotcloud-"  # between CopilotKit's client and its runtime
 
 
 class Route(NamedTuple):
-    """One thing to ask for, in both versions; `again` says that asking twice does no harm."""
+    """A route in both versions of the protocol; `again` marks requests that may be repeated."""
 
     first: str
     second: str
@@ -47,7 +49,7 @@ STATE: Final = Route("agents/state", "agent/{}/state", again=True)
 
 
 class Link:
-    """The connections to one endpoint. Nothing that acts is ever asked for twice."""
+    """The connections to one endpoint. A request that acts is never repeated."""
 
     def __init__(
         self,
@@ -74,14 +76,14 @@ class Link:
         self._acting = Upstream("Remote endpoint", **times, max_retries=0)
 
     async def headers(self, caller: Caller) -> dict[str, str]:
-        """Return what to send for somebody: what may be forwarded, ours, and the hook's, which win.
+        """Return the headers for a caller: those forwarded, ours, and last the hook's.
 
         Raises `ConfigurationFailed` for a hook that returns anything but headers.
         """
         forwarded = {
             name.lower(): value
             for name, value in caller.headers.items()
-            if name.lower() not in _NO_HEADERS and not name.lower().startswith(_OUR_HEADERS)
+            if name.lower() not in _BLOCKED_HEADERS and not name.lower().startswith(_RUNTIME_PREFIX)
         }
         added = None
         if self._before_request is not None:
@@ -97,7 +99,7 @@ class Link:
     async def ask(
         self, route: Route, body: Any, headers: Mapping[str, str], name: str = ""
     ) -> AsyncGenerator[StreamResponse, None]:
-        """Ask the endpoint; the answer may be a refusal."""
+        """Send a request; the reply may be a refusal."""
         data = dumps(body)
         upstream = self._reading if route.again else self._acting
         async with upstream.post(f"{self.url}/{route.first}", data, headers) as reply:
@@ -111,7 +113,7 @@ class Link:
     async def json(
         self, route: Route, body: Any, headers: Mapping[str, str], name: str = ""
     ) -> tuple[int, Any]:
-        """Ask, and return the status and the whole answer, None if it is no JSON."""
+        """Send a request; return the status and the body, None if it is no JSON."""
         async with self.ask(route, body, headers, name) as reply:
             if not is_success(reply.status):
                 return reply.status, {"error": await read_reason(reply, headers)}
@@ -132,24 +134,24 @@ def is_success(status: int) -> bool:
 
 
 async def read_reason(reply: StreamResponse, headers: Mapping[str, str]) -> str:
-    """Return what a refusal says in its JSON, without our keys should it repeat them.
+    """Return the reason in the JSON of a refusal, without our keys.
 
     A page of HTML, or a stack trace, is no reason.
     """
     body: Any = None
     with suppress(CopilotError, TimeoutError, ValueError):  # the status says enough without it
-        async with asyncio.timeout(_FAILURE_TIME):
+        async with asyncio.timeout(_REASON_TIMEOUT):
             body = loads(await reply.text())
-    said = [as_object(body).get(key) for key in ("error", "detail", "message")]
-    reason = next((text for text in said if isinstance(text, str)), "").strip()
+    texts = [as_object(body).get(key) for key in ("error", "detail", "message")]
+    reason = next((text for text in texts if isinstance(text, str)), "").strip()
     for secret in _secrets(value for name, value in headers.items() if name not in _PLAIN):
         reason = reason.replace(secret, "***")
-    return reason if len(reason) <= _LONGEST_REASON else f"{reason[:_LONGEST_REASON]}..."
+    return reason if len(reason) <= _MAX_REASON else f"{reason[:_MAX_REASON]}..."
 
 
 def _secrets(values: Iterable[str]) -> list[str]:
     words = [word for value in values for word in (value, value.partition(" ")[2])]
-    return [word for word in words if len(word) >= _SHORTEST_SECRET]
+    return [word for word in words if len(word) >= _MIN_SECRET]
 
 
 def _validate_headers(headers: Any) -> dict[str, str]:

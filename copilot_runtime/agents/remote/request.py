@@ -1,10 +1,10 @@
-"""From a run to what a remote endpoint is asked: messages and actions in the words of v1."""
+"""Builds the request to an agent of a remote endpoint: messages and actions in JSON of v1."""
 
 from collections.abc import Sequence
 from datetime import UTC, datetime
 
-from copilot_runtime.interfaces import Resume, RunInput, private_thread_id
-from copilot_runtime.jsonvalue import JsonObject, parse_object
+from copilot_runtime.interfaces import AgentInput, Resume, RunInput, private_thread_id
+from copilot_runtime.jsonvalue import JsonObject, as_object, parse_object
 from copilot_runtime.messages import (
     ActionExecutionMessage,
     AgentStateMessage,
@@ -17,8 +17,7 @@ from copilot_runtime.messages import (
 
 def build_request_body(run: RunInput, name: str) -> JsonObject:
     """Return the body that asks the agent `name` to answer."""
-    known = run.agents.get(run.agent or name)
-    state = known.state if known is not None and isinstance(known.state, dict) else {}
+    agent = run.agents.get(run.agent or name, AgentInput())
     now = datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
     return {
         "name": name,
@@ -26,12 +25,12 @@ def build_request_body(run: RunInput, name: str) -> JsonObject:
         **({} if run.node is None else {"nodeName": run.node}),
         # a message does not say when it was written; some servers want to read that it was
         "messages": [
-            {"id": message.id, "createdAt": now, **said}
+            {"id": message.id, "createdAt": now, **fields}
             for message in run.messages
-            if (said := _message(message)) is not None
+            if (fields := _encode_message(message)) is not None
         ],
-        "state": state,
-        "config": {} if known is None else dict(known.config),
+        "state": as_object(agent.state),
+        "config": dict(agent.config),
         "properties": {**run.properties},
         "actions": [
             {
@@ -42,22 +41,22 @@ def build_request_body(run: RunInput, name: str) -> JsonObject:
             for action in run.actions
             if action.available != "disabled"
         ],
-        "metaEvents": _answers(run.resume),
+        "metaEvents": _encode_resumes(run.resume),
     }
 
 
-def _message(message: Message) -> JsonObject | None:
-    """Return what v1 has a word for; thoughts and activities are left out."""
+def _encode_message(message: Message) -> JsonObject | None:
+    """Return the JSON of a message, None for reasoning and activities: v1 has none."""
     match message:
         case TextMessage():
-            said = {"type": "TextMessage", "content": message.content, "role": message.role}
-            return {**said, **_parent(message.parent_id)}
+            text = {"type": "TextMessage", "content": message.content, "role": message.role}
+            return {**text, **_encode_parent(message.parent_id)}
         case ActionExecutionMessage():
             return {
                 "type": "ActionExecutionMessage",
                 "name": message.name,
                 "arguments": parse_object(message.arguments),
-                **_parent(message.parent_id),
+                **_encode_parent(message.parent_id),
             }
         case ResultMessage():
             return {
@@ -68,7 +67,7 @@ def _message(message: Message) -> JsonObject | None:
             }
         case ImageMessage():
             image = {"format": message.format, "bytes": message.bytes, "role": message.role}
-            return {"type": "ImageMessage", **image, **_parent(message.parent_id)}
+            return {"type": "ImageMessage", **image, **_encode_parent(message.parent_id)}
         case AgentStateMessage():
             return {
                 "type": "AgentStateMessage",
@@ -85,11 +84,11 @@ def _message(message: Message) -> JsonObject | None:
             return None
 
 
-def _parent(id: str | None) -> JsonObject:
+def _encode_parent(id: str | None) -> JsonObject:
     return {} if id is None else {"parentMessageId": id}
 
 
-def _answers(resumes: Sequence[Resume]) -> list[JsonObject]:
+def _encode_resumes(resumes: Sequence[Resume]) -> list[JsonObject]:
     return [
         {
             "name": "LangGraphInterruptEvent",

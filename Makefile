@@ -12,7 +12,7 @@ WORKERS ?= 4
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help setup system run test check packages format docs docs-site lock wheel bench bench-streaming bench-agui bench-threads bench-adapters clean
+.PHONY: help setup system run test test-quick check packages format docs docs-site lock wheel bench bench-streaming bench-agui bench-threads bench-adapters clean
 
 help:  ## Show what there is
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:[^#]*##/ —/' | awk -F' — ' '{printf "  make %-16s %s\n", $$1, $$2}'
@@ -46,6 +46,9 @@ test: setup system  ## Run every check and every test
 	@$(MAKE) --no-print-directory --jobs=2 check packages
 	$(BIN)/pytest --numprocesses=$(WORKERS) --dist=loadfile --no-loadscope-reorder $(ARGS)
 
+test-quick: setup  ## Run the tests without browsers, npm and servers in other processes: two minutes
+	$(BIN)/pytest --numprocesses=$(WORKERS) --dist=loadfile --no-loadscope-reorder -m "not whole" $(ARGS)
+
 check: setup  ## Check format, style and types
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
@@ -65,7 +68,7 @@ docs: setup  ## Write anew what is generated: schema.graphql, parts of the pages
 docs-site: setup  ## Build the site of the documents into build/site
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
 
-lock:  ## Choose versions anew (needs uv)
+lock: .venv/ready  ## Choose versions anew
 	scripts/lock
 
 wheel: setup  ## Build the wheel into dist/

@@ -15,10 +15,29 @@ os.environ.setdefault("COPILOT_THREADS", "memory")
 # these take longest: begun first, none of them is what all others wait for at the end
 LONG = ("browser", "conformance", "threads", "test_cli.py", "site")
 
+# these drive browsers, npm, or servers in other processes: `make test-quick` leaves them out
+WHOLE = (
+    "adapters/aimock",
+    "agents/langgraph",
+    "browser",
+    "conformance",
+    "site",
+    "test_cli.py",
+    "test_trip_examples.py",
+    "test_wheel.py",
+    "threads/test_export.py",
+    "threads/test_kill.py",
+    "threads/test_kill_v1.py",
+)
+
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     tests = Path(__file__).parent
     items.sort(key=lambda item: item.path.relative_to(tests).parts[0] not in LONG)
+    for item in items:
+        path = item.path.relative_to(tests)
+        if any(path.is_relative_to(part) for part in WHOLE):
+            item.add_marker("whole")
 
 
 @pytest.fixture

@@ -24,7 +24,7 @@ from copilot_runtime.events import (
     Usage,
 )
 from copilot_runtime.jsontext import dumps
-from copilot_runtime.jsonvalue import JsonObject, as_list, as_objects, get_object
+from copilot_runtime.jsonvalue import JsonObject, as_list, as_object, as_objects, get_object
 from copilot_runtime.messages import new_id
 
 
@@ -57,17 +57,20 @@ class MessageStream:
 
     def feed_chunk(self, event: Mapping[str, Any]) -> list[Event]:
         """Return the events of a chunk of a model (`on_chat_model_stream`)."""
-        metadata = get_object(event, "metadata")
-        chunk = unwrap_message(get_object(event, "data").get("chunk"))
+        metadata = as_object(event.get("metadata"))
+        chunk = unwrap_message(as_object(event.get("data")).get("chunk"))
         message = self._message(str(event.get("run_id")), chunk.get("id"))
         events: list[Event] = []
         self.ids.add(message.id)
         if _read_filter(metadata, "emit-messages"):
-            if not self._is_v1:
+            content = chunk.get("content")
+            is_plain = isinstance(content, str) and not chunk.get("additional_kwargs")
+            if not is_plain and not self._is_v1:
                 events += _stream_reasoning(message, chunk)
-            events += _stream_text(message, extract_text(chunk.get("content")))
-        for piece in as_objects(chunk.get("tool_call_chunks")):
-            events += self._stream_call(message, piece, metadata)
+            events += _stream_text(message, extract_text(content))
+        if pieces := chunk.get("tool_call_chunks"):
+            for piece in as_objects(pieces):
+                events += self._stream_call(message, piece, metadata)
         return events
 
     def finish_model(self, event: Mapping[str, Any]) -> list[Event]:

@@ -113,7 +113,7 @@ class Translator:
         return []
 
     def _translate_event(self, event: JsonObject) -> list[Event]:
-        metadata = get_object(event, "metadata")
+        metadata = as_object(event.get("metadata"))
         match event.get("event"):
             case "on_chat_model_stream":
                 for key in _RULES:

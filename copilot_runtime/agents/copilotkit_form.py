@@ -1,7 +1,7 @@
 """Converts messages to and from the JSON of CopilotKit v1 in the state of an agent.
 
-A text has `content`, a call `arguments`, a result `result`; that is how the client tells them
-apart (`loadMessagesFromJsonRepresentation` of @copilotkit/runtime-client-gql 1.10).
+A text has `content`, a call `arguments`, a result `result`; by these the client distinguishes
+them (`loadMessagesFromJsonRepresentation` of @copilotkit/runtime-client-gql 1.10).
 """
 
 from collections.abc import Iterable, Mapping

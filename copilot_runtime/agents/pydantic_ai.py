@@ -105,7 +105,7 @@ class PydanticAIAgent:
         from pydantic import ValidationError
 
         # Without it, a tool that waits for a person fails; the adapter adds it for tools of the
-        # page only. Agents with validators accept no other type, and no public attribute tells.
+        # page only. Agents with validators accept no other type; no public attribute shows them.
         validates = getattr(self.agent, "_output_validators", ())
         waits = [self.agent.output_type, self._waits]
         try:

@@ -55,7 +55,7 @@ async def generate_title(
             return _clean_title(await _read_answer(adapter, request)) or None
     except (CopilotError, TimeoutError) as error:
         logger.info("A thread stays without a name: %s", error or type(error).__name__)
-    except Exception:  # an adapter is somebody else's code, and a title is not worth a failure
+    except Exception:  # adapters may raise anything, and a title is not worth a failure
         logger.warning("A thread stays without a name.", exc_info=True)
     return None
 

@@ -1,8 +1,9 @@
 """Translates the progress of an agent into states for a CopilotKit v1 client: a stage.
 
-A v1 client knows no steps, no snapshots of messages and no custom events. It gets states of the
-agent in their place, as `convertToLegacyEvents` of @ag-ui/client 0.0.39 sends them; other than
-there, an agent that has ended is no longer `running`, unless it waits for the browser or a person.
+The v1 protocol has no steps, no snapshots of messages and no custom events. In their place, its
+clients get states of the agent, as `convertToLegacyEvents` of @ag-ui/client 0.0.39 sends them.
+Other than there, an agent that has ended is not `running`, unless it waits for the browser or a
+person.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -69,7 +70,7 @@ class Phase(Enum):
     INFERRED = auto()
     """From steps and snapshots."""
     REPORTED = auto()
-    """From the agent itself, which uses the words of v1 and says whether it runs on."""
+    """From the agent itself, which reports states of v1, also whether it runs on."""
     EXITED = auto()
     """The agent has exited (`copilotkit_exit`): after the run, it does not run on."""
 

@@ -177,8 +177,8 @@ class LangGraphServer:
             import httpx
             from langgraph_sdk.client import LangGraphClient
 
-            # not by `get_client`: it looks for keys in the environment, asks a server that is down
-            # for many seconds, and passes by the proxy of the environment
+            # not by `get_client`: it reads keys from the environment, retries a server that is down
+            # for many seconds, and ignores the proxy of the environment
             timeout = httpx.Timeout(_READ_TIMEOUT, connect=self._connect_timeout)
             client = httpx.AsyncClient(base_url=self.url, timeout=timeout)
             self._clients = {

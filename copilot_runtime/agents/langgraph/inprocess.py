@@ -23,7 +23,7 @@ from copilot_runtime.interfaces import AgentInput, Caller, Events, RunInput, pri
 from copilot_runtime.jsonvalue import JsonObject
 
 if TYPE_CHECKING:
-    # the package has types, but says so nowhere
+    # the package has types, but no py.typed
     from langgraph.graph.state import CompiledStateGraph  # pyright: ignore[reportMissingTypeStubs]
 
 

@@ -1,9 +1,9 @@
 """Drops events of a run that a resumed stream repeats.
 
 The ids of events are those of Redis, milliseconds and a number. Those of `langgraph dev` all have
-the number 0, so that two of one moment share an id and the server, asked for what came after it,
-leaves one out. It also sends twice what happens while a stream is being resumed. So we ask for the
-whole last moment again, and drop the events that we have.
+the number 0, so that two of one moment share an id, and a stream resumed after one of them lacks
+the other. The server also sends twice what happens while a stream is being resumed. So the whole
+last moment is requested again, and events that have come before are dropped.
 """
 
 import re

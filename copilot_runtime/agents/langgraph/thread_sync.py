@@ -1,8 +1,8 @@
 """Compares the client's conversation with the thread of the graph, and plans the run from it.
 
-The thread has its own messages, so only new ones are sent. A person who edits a message, or asks
-for another answer, goes back to the state before that message. Messages that the client does not
-show stay in the thread: it may never have shown them, and nobody could restore them.
+The thread has its own messages, so only new ones are sent. A person who edits a message, or wants
+another answer, goes back to the state before that message. Messages that the client does not
+show stay in the thread: it may never have shown them, and they could not be restored.
 """
 
 from collections.abc import AsyncGenerator, Sequence

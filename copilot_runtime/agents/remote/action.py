@@ -24,12 +24,12 @@ def remote_action(entry: CatalogAction, link: Link) -> Action:
         if not is_success(status):
             raise NetworkError(
                 answer["error"] or f"The remote action {entry.name!r} failed.",
-                hint=f"{link.shown} answered {status}.",
+                hint=f"{link.safe_url} answered {status}.",
             )
         if not isinstance(answer, dict):
             raise NetworkError(
                 f"The remote action {entry.name!r} returned something that cannot be read.",
-                hint=f"{link.shown} did not answer with a JSON object.",
+                hint=f"{link.safe_url} did not answer with a JSON object.",
             )
         return answer.get("result")
 

@@ -96,7 +96,7 @@ class Discovery:
         task = entry.task
         if task is None or task.done() or task.get_loop() is not asyncio.get_running_loop():
             work = self._refresh(entry, headers, body)
-            task = entry.task = asyncio.create_task(work, name=f"discover:{self._link.shown}")
+            task = entry.task = asyncio.create_task(work, name=f"discover:{self._link.safe_url}")
             self._tasks.add(task)
             task.add_done_callback(self._tasks.discard)
         return task
@@ -128,7 +128,7 @@ class Discovery:
 
     async def _fetch(self, headers: Mapping[str, str], body: Mapping[str, Any]) -> Catalog:
         status, answer = await self._link.json(INFO, body, headers)
-        url = f"{self._link.shown}/{INFO.first}"
+        url = f"{self._link.safe_url}/{INFO.first}"
         if status in (404, 405):
             raise ApiNotFound(
                 f"Failed to find CopilotKit API endpoint at url {url} when fetching CopilotKit "
@@ -158,7 +158,7 @@ class Discovery:
             )
         if isinstance(error, CopilotError):
             hint = f" ({error.hint})" if error.hint else ""
-            logger.warning("Remote endpoint %s: %s%s", self._link.shown, error.message, hint)
+            logger.warning("Remote endpoint %s: %s%s", self._link.safe_url, error.message, hint)
             return error
-        logger.error("Remote endpoint %s could not be asked", self._link.shown, exc_info=error)
+        logger.error("Remote endpoint %s could not be asked", self._link.safe_url, exc_info=error)
         return CopilotError(RUN_FAILED.message)

@@ -106,7 +106,7 @@ class RemoteAgent:
         has_response = False
         try:
             body = build_request_body(run, self.name)
-            async with self._link.ask(RUN_AGENT, body, headers, self.name) as reply:
+            async with self._link.send(RUN_AGENT, body, headers, self.name) as reply:
                 has_response = True
                 if not is_success(reply.status):
                     raise self._refusal(reply.status, await read_reason(reply, headers))
@@ -150,7 +150,7 @@ class RemoteAgent:
         )
 
     def _refusal(self, status: int, reason: str) -> CopilotError:
-        hint = f"{self._link.shown} answered {status} for the agent {self.name!r}."
+        hint = f"{self._link.safe_url} answered {status} for the agent {self.name!r}."
         if status in (404, 405):
             return NotFound(f"The agent {self.name!r} is gone from its remote endpoint.", hint=hint)
         because = f": {reason}" if reason else "."

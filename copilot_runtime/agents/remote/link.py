@@ -67,7 +67,9 @@ class Link:
                 hint="It looks like https://agents.example.com/copilotkit.",
             )
         self.url = url.rstrip("/")
-        self.shown = f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path}".rstrip("/")
+        self.safe_url = f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path}".rstrip(
+            "/"
+        )
         """The address without what may be secret in it."""
         self._headers = {name.lower(): value for name, value in (headers or {}).items()}
         self._before_request = before_request
@@ -96,7 +98,7 @@ class Link:
         }
 
     @asynccontextmanager
-    async def ask(
+    async def send(
         self, route: Route, body: Any, headers: Mapping[str, str], name: str = ""
     ) -> AsyncGenerator[StreamResponse, None]:
         """Send a request; the reply may be a refusal."""
@@ -114,7 +116,7 @@ class Link:
         self, route: Route, body: Any, headers: Mapping[str, str], name: str = ""
     ) -> tuple[int, Any]:
         """Send a request; return the status and the body, None if it is no JSON."""
-        async with self.ask(route, body, headers, name) as reply:
+        async with self.send(route, body, headers, name) as reply:
             if not is_success(reply.status):
                 return reply.status, {"error": await read_reason(reply, headers)}
             text = await reply.text()

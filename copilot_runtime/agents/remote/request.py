@@ -16,14 +16,14 @@ from copilot_runtime.messages import (
 
 
 def build_request_body(run: RunInput, name: str) -> JsonObject:
-    """Return the body that asks the agent `name` to answer."""
+    """Return the body of a request to the agent `name`."""
     agent = run.agents.get(run.agent or name, AgentInput())
     now = datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
     return {
         "name": name,
         "threadId": private_thread_id(run.user, run.thread_id),
         **({} if run.node is None else {"nodeName": run.node}),
-        # a message does not say when it was written; some servers want to read that it was
+        # our messages have no time; some servers require one
         "messages": [
             {"id": message.id, "createdAt": now, **fields}
             for message in run.messages

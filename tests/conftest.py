@@ -1,6 +1,7 @@
 """What every test gets: asyncio, and no way out of this machine."""
 
 import os
+import signal
 import socket
 from collections.abc import Iterator
 from ipaddress import ip_address
@@ -11,6 +12,11 @@ import pytest
 
 # also for the servers that tests start: threads on disk are for tests that ask for them
 os.environ.setdefault("COPILOT_THREADS", "memory")
+
+# a shell that starts `make test` in the background has SIGINT ignored, and every program inherits
+# that: a test of Ctrl-C would wait for ever
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 # these take longest: begun first, none of them is what all others wait for at the end
 LONG = ("browser", "conformance", "threads", "test_cli.py", "site")

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.documents import DOCS, README, ROOT, pages
+from tests.documents import DOCS, README, ROOT, between, generated_parts, page_name, pages
 
 SECTIONS = ["Start", "Learn", "Models", "Agents", "Run it", "Look up", "Why", "Extend"]
 _LOADED = re.compile(r"<(?:script|img|link|iframe|source)\b[^>]*?(?:src|href)=[\"']?([^\"'\s>]+)")
@@ -45,6 +45,24 @@ def test_no_page_loads_anything_from_another_host(site: Path) -> None:
     }
     styles = "".join(path.read_text(encoding="utf-8") for path in site.rglob("*.css"))
     assert (loaded, re.findall(r"url\([\"']?((?:https?:)?//[^)]+)", styles)) == (set(), [])
+
+
+def test_pages_speak_of_code_as_of_code() -> None:
+    person = re.compile(r"\b(?:doors?|wish(?:es)?|(?:is|are) told|hears?|believes?|asks whom)\b")
+    found = [
+        f"{page_name(path)}: {match[0]}"
+        for path in pages()
+        if path.name != "changes.md"
+        for match in person.finditer(_written_by_hand(path))
+    ]
+    assert found == []
+
+
+def _written_by_hand(path: Path) -> str:
+    text = path.read_text(encoding="utf-8")
+    for marker, _ in generated_parts(path):
+        text = text.replace(between(text, marker), "")
+    return text
 
 
 def test_the_readme_is_short() -> None:

@@ -10,7 +10,7 @@ import yaml
 
 from copilot_runtime import Settings, errors, events
 from copilot_runtime.adapters.capabilities import CAPABILITIES, UNDOCUMENTED, UNSUPPORTED
-from copilot_runtime.adapters.openai.services import PRESETS
+from copilot_runtime.adapters.openai.presets import PRESETS
 from copilot_runtime.errors import CopilotError
 
 COLUMNS = (

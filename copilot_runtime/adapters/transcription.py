@@ -9,7 +9,7 @@ import orjson
 
 from copilot_runtime.adapters.api_key import ApiKey
 from copilot_runtime.adapters.errors import Service, read_error_message, read_response_error
-from copilot_runtime.adapters.openai.auth import Access
+from copilot_runtime.adapters.openai.auth import OpenAIAuth
 from copilot_runtime.errors import AuthenticationFailed, CopilotError, RateLimited
 from copilot_runtime.http.client import Upstream
 
@@ -78,8 +78,8 @@ class OpenAITranscriber:
     ) -> None:
         self.model = model
         self.language = language
-        self._access = Access(api_key, base_url)
-        self._url = self._access.url("audio/transcriptions")
+        self._auth = OpenAIAuth(api_key, base_url)
+        self._url = self._auth.url("audio/transcriptions")
         self._headers = {name.lower(): value for name, value in (headers or {}).items()}
         self._upstream = Upstream(
             _NAME,
@@ -90,7 +90,7 @@ class OpenAITranscriber:
 
     async def transcribe(self, audio: bytes, filename: str, mime_type: str) -> str:
         """Ask the model. Raises `CopilotError`; a `NetworkError` if there was no whole answer."""
-        key = await self._access.key()
+        key = await self._auth.key()
         fields = {"model": self.model, "response_format": "json"}
         if self.language:
             fields["language"] = self.language

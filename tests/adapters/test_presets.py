@@ -7,7 +7,7 @@ import pytest
 
 from copilot_runtime.adapters import ADAPTERS
 from copilot_runtime.adapters.openai import OpenAIAdapter, presets
-from copilot_runtime.adapters.openai.services import PRESETS
+from copilot_runtime.adapters.openai.presets import PRESETS
 from copilot_runtime.errors import ConfigurationFailed, Misuse, NetworkError
 from copilot_runtime.events import (
     Event,
@@ -80,7 +80,7 @@ def sent(provider: Provider) -> Request:
 def test_every_preset_is_an_adapter_by_its_name(name: str):
     make = Registry("copilot_runtime.adapters", ADAPTERS)[name]
     adapter = make("m", base_url="http://localhost:1/v1")
-    assert (type(adapter), adapter.preset) == (OpenAIAdapter, PRESETS[name])
+    assert (type(adapter), adapter.options.preset) == (OpenAIAdapter, PRESETS[name])
 
 
 @pytest.mark.parametrize(

@@ -1,28 +1,27 @@
 """OpenAI, and every server that speaks its chat completions API or its Responses API."""
 
 from collections.abc import Mapping
-from contextlib import AbstractAsyncContextManager
 from functools import partial
-from typing import TYPE_CHECKING, Any, Literal, Unpack
+from typing import TYPE_CHECKING, Literal, Unpack
 
 from copilot_runtime.adapters.api_key import ApiKey
 from copilot_runtime.adapters.capabilities import CapabilityFilter
 from copilot_runtime.adapters.context_window import ContextWindow
 from copilot_runtime.adapters.errors import Service
 from copilot_runtime.adapters.http_adapter import HTTPAdapter, HTTPOptions
-from copilot_runtime.adapters.openai.auth import Access, Pass
-from copilot_runtime.adapters.openai.request import Habits, body_of
-from copilot_runtime.adapters.openai.responses.request import response_body_of
-from copilot_runtime.adapters.openai.responses.stream import SIGNER, Response
-from copilot_runtime.adapters.openai.services import OPENAI, MaxTokensName, Preset
-from copilot_runtime.adapters.openai.stream import Completion
-from copilot_runtime.adapters.profiles import find_profile
-from copilot_runtime.adapters.streaming import (
-    ProviderRequest,
-    ResponseReader,
-    StreamResponse,
-    encode_body,
+from copilot_runtime.adapters.openai.auth import OpenAIAuth
+from copilot_runtime.adapters.openai.options import (
+    OPENAI,
+    MaxTokensName,
+    Preset,
+    ReasoningSummary,
+    RequestOptions,
 )
+from copilot_runtime.adapters.openai.request import build_body
+from copilot_runtime.adapters.openai.responses.request import build_response_body
+from copilot_runtime.adapters.openai.responses.stream import SIGNER, ResponseEventReader
+from copilot_runtime.adapters.openai.stream import CompletionReader
+from copilot_runtime.adapters.streaming import ProviderRequest, ResponseReader, encode_body
 from copilot_runtime.errors import Misuse
 from copilot_runtime.http.sse import SSEDecoder
 from copilot_runtime.interfaces import ChatRequest
@@ -40,15 +39,33 @@ _PATHS: Mapping[Api, str] = {"chat": "chat/completions", "responses": "responses
 
 
 class OpenAIAdapter(HTTPAdapter):
-    """Asks a model of OpenAI, or of any server with the same API at `base_url`.
+    """Sends chat requests to a model of OpenAI, or of any server with the same API.
 
-    `preset` says what is special about a service; its variables hold the key and the address
-    that are not given. A `token`, or what fetches one, goes before the key. `client`, an
-    `openai.AsyncOpenAI`, then does addresses, authentication and retries instead of us.
+    Args:
+        model: The model's name, where a request names none; the preset's by default.
+        api: `"chat"` for chat completions, `"responses"` for the Responses API.
+        api_key: The key, or a function that returns it; by default `OPENAI_API_KEY`, or the
+            variable of the preset.
+        token: A bearer token, such as Microsoft Entra's, or a function that returns it. It takes
+            the place of the key.
+        base_url: The address, with its version; by default `OPENAI_BASE_URL`, or the preset's.
+        api_version: The version of Azure's older API, which makes the model a part of the address.
+        organization: The organization that pays.
+        project: The project that pays.
+        client: An `openai.AsyncOpenAI`, which then does addresses, authentication and retries.
+        parallel_tool_calls: Whether the model may call several actions at once, where a request
+            does not say; None leaves it to the model.
+        keep_system_role: Whether instructions are `system` also where `developer` is known.
+        include_usage: Whether to ask for counts of tokens; None: where that is understood.
+        max_tokens_name: The name of the limit of an answer; `"max_tokens"` suits older servers.
+        reasoning_summary: How the Responses API sums up what a model thinks; None: not at all.
+        context_tokens: The context window in tokens; None: looked up by the model's name.
+        preset: What is special about a service; see `presets.py`.
+        options: Those of `HTTPOptions`.
 
-    `context_tokens` overrides what is known of the model; `max_tokens_name="max_tokens"` suits
-    older servers; `include_usage=None` asks for token counts where that is known to be understood.
-    `options` are those of `HTTPOptions`.
+    Raises:
+        ConfigurationFailed: The address is none, or there must be one and is not.
+        Misuse: `api` is neither of the two.
     """
 
     def __init__(
@@ -67,7 +84,7 @@ class OpenAIAdapter(HTTPAdapter):
         keep_system_role: bool = False,
         include_usage: bool | None = None,
         max_tokens_name: MaxTokensName | None = None,
-        reasoning_summary: Literal["auto", "concise", "detailed"] | None = "auto",
+        reasoning_summary: ReasoningSummary | None = "auto",
         context_tokens: int | None = None,
         preset: Preset = OPENAI,
         **options: Unpack[HTTPOptions],
@@ -85,87 +102,68 @@ class OpenAIAdapter(HTTPAdapter):
         if project:
             self._headers.setdefault("openai-project", project)
         self.api: Api = api
-        self.parallel_tool_calls = parallel_tool_calls
-        self.keep_system_role = keep_system_role
-        self.include_usage = include_usage
-        self.max_tokens_name = max_tokens_name or preset.max_tokens_name
-        self.reasoning_summary = reasoning_summary
-        self.preset = preset
         self._client = client
-        self._access = Access(api_key, base_url, preset, token=token, api_version=api_version)
-        self._access.url(_PATHS[api])  # raises now rather than at the first question
+        self._auth = OpenAIAuth(api_key, base_url, preset, token=token, api_version=api_version)
+        self._auth.url(_PATHS[api])  # raises now rather than at the first request
         self._window = ContextWindow(preset.adapter, context_tokens)
+        url = self._auth.base_url if client is None else str(client.base_url)
+        self.options = RequestOptions(
+            preset=preset,
+            parallel_tool_calls=parallel_tool_calls,
+            developer_role=_developer_role(preset, url, keep_system_role=keep_system_role),
+            include_usage=_includes_usage(preset, url) if include_usage is None else include_usage,
+            max_tokens_name=max_tokens_name or preset.max_tokens_name,
+            reasoning_summary=reasoning_summary,
+            signer=_signer(preset, api),
+        )
 
     async def _prepare(
         self, request: ChatRequest, model: str, capabilities: CapabilityFilter
     ) -> ProviderRequest:
-        body = self._body(
-            request, model, capabilities, await self._window.tokens_for(model, request)
-        )
+        context_tokens = await self._window.tokens_for(model, request)
+        build = build_body if self.api == "chat" else build_response_body
+        content = build(request, model, self.options, capabilities, context_tokens)
+        body = encode_body(content)
+        name, speaks = self.options.preset.name, _SPEAKS[self.api]
         if self._client is not None:
-            granted = Pass({}, self._client.api_key)
+            from copilot_runtime.adapters.openai.client import send_with_client
+
+            service = Service(name, model, self._client.api_key, speaks)
+            exchange = send_with_client(self._client, self.api, content, service)
         else:
-            granted = await self._access.enter()
-        sent = encode_body(body)
-        service = Service(self.preset.name, model, granted.secret, _SPEAKS[self.api])
+            authorization = await self._auth.authorize()
+            service = Service(name, model, authorization.secret, speaks)
+            url = self._auth.url(_PATHS[self.api], model)
+            exchange = self._upstream.post(url, body, {**self._headers, **authorization.headers})
         return ProviderRequest(
-            exchange=self._open(body, sent, model, granted, service),
+            exchange=exchange,
             service=service,
-            on_usage=partial(self._window.calibrate, model, request, sent),
-            new_reader=lambda: (self._reader(request, service), SSEDecoder()),
+            new_reader=lambda: (self._new_reader(request, service), SSEDecoder()),
             max_retries=0 if self._client else self._upstream.max_retries,
+            on_usage=partial(self._window.calibrate, model, request, body),
         )
 
-    def _reader(self, request: ChatRequest, service: Service) -> ResponseReader:
-        provider = self.preset.adapter
+    def _new_reader(self, request: ChatRequest, service: Service) -> ResponseReader:
+        provider = self.options.preset.adapter
         if self.api == "chat":
-            return Completion(request, service, provider=provider, signer=self._signer())
-        return Response(request, service, provider=provider)
+            return CompletionReader(request, service, provider=provider, signer=self.options.signer)
+        return ResponseEventReader(request, service, provider=provider)
 
-    def _signer(self) -> str:
-        if self.api == "responses":
-            return SIGNER
-        return self.preset.adapter if self.preset.wants_thoughts else ""
 
-    def _body(
-        self, request: ChatRequest, model: str, capabilities: CapabilityFilter, context_tokens: int
-    ) -> dict[str, Any]:
-        preset, profile, official = self.preset, find_profile(model), self._is_official()
-        knows_developer = preset.developer_role
-        if knows_developer is None:
-            knows_developer = official or profile.developer_role
-        include_usage = self.include_usage
-        if include_usage is None:
-            include_usage = preset.asks_for_usage and (preset is not OPENAI or official)
-        habits = Habits(
-            context_tokens=context_tokens,
-            developer_role=knows_developer and not self.keep_system_role,
-            max_tokens_name=self.max_tokens_name,
-            parallel_tool_calls=self.parallel_tool_calls,
-            include_usage=include_usage,
-            seed_name=preset.seed_name,
-            required=preset.required,
-            takes_no_choice=preset.takes_no_choice,
-            strict_order=preset.strict_order,
-            call_id_length=preset.call_id_length,
-            reasoning_summary=self.reasoning_summary if profile.reasons else None,
-            thoughts_of=self._signer(),
-            unsupported=profile.unsupported,
-        )
-        make = body_of if self.api == "chat" else response_body_of
-        return make(request, model, habits, capabilities)
+def _developer_role(preset: Preset, url: str, *, keep_system_role: bool) -> bool | None:
+    if keep_system_role:
+        return False
+    if preset.developer_role is None and preset.is_at(url):
+        return True
+    return preset.developer_role
 
-    def _is_official(self) -> bool:
-        if self._client is not None:
-            return str(self._client.base_url).rstrip("/") == self.preset.base_url
-        return self._access.official
 
-    def _open(
-        self, body: dict[str, Any], sent: bytes, model: str, granted: Pass, service: Service
-    ) -> AbstractAsyncContextManager[StreamResponse, bool | None]:
-        if self._client is not None:
-            from copilot_runtime.adapters.openai.client import asked_with
+def _includes_usage(preset: Preset, url: str) -> bool:
+    """Return whether to ask for counts of tokens: a server that imitates OpenAI may refuse it."""
+    return preset.asks_for_usage and (preset is not OPENAI or preset.is_at(url))
 
-            return asked_with(self._client, self.api, body, service)
-        url = self._access.url(_PATHS[self.api], model)
-        return self._upstream.post(url, sent, {**self._headers, **granted.headers})
+
+def _signer(preset: Preset, api: Api) -> str:
+    if api == "responses":
+        return SIGNER
+    return preset.adapter if preset.wants_thoughts else ""

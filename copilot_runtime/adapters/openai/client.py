@@ -1,6 +1,6 @@
-"""Asking through an `openai.AsyncOpenAI` of the application's own: it asks, we read the bytes.
+"""Requests through an `openai.AsyncOpenAI` of the application: it sends them, we read the bytes.
 
-Building the SDK's objects costs twenty times what reading the chunks ourselves does.
+Building the SDK's objects costs twenty times what reading the chunks here does.
 """
 
 import asyncio
@@ -22,8 +22,8 @@ if TYPE_CHECKING:
 _DRAIN_TIME = 1.0
 
 
-class ClientReply:
-    """The bytes of the SDK's answer, with our errors."""
+class ClientResponse:
+    """The body of the SDK's response: a `StreamResponse`, with our errors."""
 
     def __init__(self, response: Any, name: str) -> None:
         self.status: int = response.status_code
@@ -32,7 +32,7 @@ class ClientReply:
         self._name = name
         self._blocks: AsyncIterator[bytes] = response.iter_bytes()
 
-    def __aiter__(self) -> "ClientReply":
+    def __aiter__(self) -> "ClientResponse":
         return self
 
     async def __anext__(self) -> bytes:
@@ -41,42 +41,44 @@ class ClientReply:
         except StopAsyncIteration:
             raise
         except Exception as error:  # of the SDK's HTTP library, which is not always the same one
-            raise _cut(error, self._name) from error
+            raise _interruption(error, self._name) from error
 
     async def text(self) -> bytes:
-        """Return all that is left of the answer."""
+        """Return the rest of the body."""
         return b"".join([block async for block in self])
 
 
 @asynccontextmanager
-async def asked_with(
+async def send_with_client(
     client: "AsyncOpenAI", api: str, body: dict[str, Any], service: Service
-) -> AsyncGenerator[ClientReply, None]:
-    """Ask with the application's client; leaving lets go of the answer."""
+) -> AsyncGenerator[ClientResponse, None]:
+    """Send the request with the application's client; leaving closes the response.
+
+    Raises `CopilotError` for what the SDK raises.
+    """
     import openai
 
     name = service.name
-    asking: Any = client.chat.completions if api == "chat" else client.responses
-    create = asking.with_streaming_response.create
-    response: AbstractAsyncContextManager[Any] = create(**body)
+    endpoint: Any = client.chat.completions if api == "chat" else client.responses
+    create = endpoint.with_streaming_response.create
+    manager: AbstractAsyncContextManager[Any] = create(**body)
     try:
-        entered = await response.__aenter__()
+        response = ClientResponse(await manager.__aenter__(), name)
     except openai.APIError as error:
-        raise _failure(error, service) from error
+        raise _read_api_error(error, service) from error
     except openai.OpenAIError as error:
         raise CopilotError(f"{name} API error: {error}", kind=type(error).__name__) from error
-    reply = ClientReply(entered, name)
     try:
-        yield reply
-        if reply.finished:  # the connection can be used again once it is read to its end
+        yield response
+        if response.finished:  # the connection can be used again once it is read to its end
             with suppress(TimeoutError, NetworkError):
                 async with asyncio.timeout(_DRAIN_TIME):
-                    await reply.text()
+                    await response.text()
     finally:
-        await response.__aexit__(None, None, None)
+        await manager.__aexit__(None, None, None)
 
 
-def _failure(error: Any, service: Service) -> CopilotError:
+def _read_api_error(error: Any, service: Service) -> CopilotError:
     import openai
 
     name = service.name
@@ -92,7 +94,7 @@ def _failure(error: Any, service: Service) -> CopilotError:
     return NetworkError(f"{name} API error: {error.message}", kind=kind, hint=repr(error.__cause__))
 
 
-def _cut(error: Exception, name: str) -> NetworkError:
+def _interruption(error: Exception, name: str) -> NetworkError:
     if "timeout" in type(error).__name__.lower():
         return RunStalled(
             f"{name} API error: The model went silent.",

@@ -1,4 +1,4 @@
-"""Messages with attachments, as OpenAI's chat completions API wants them."""
+"""The content of a message with attachments, for OpenAI's chat completions API."""
 
 from copilot_runtime.adapters.attachments import (
     MediaEncoder,
@@ -23,19 +23,19 @@ _AUDIO = {
 }
 
 
-def content_of(
+def build_content(
     message: TextMessage | ImageMessage, capabilities: CapabilityFilter, *, new: bool
 ) -> str | list[JsonObject]:
-    """Return the content of a message. `new` says that it is what the person sent just now.
+    """Return the content of a message. `new` is True for what the user has just sent.
 
     Raises `Misuse` for a new attachment that the API does not take.
     """
-    return content_with(message, _shown, "text", capabilities, new=new)
+    return encode_content(message, _encode, "text", capabilities, new=new)
 
 
-def content_with(
+def encode_content(
     message: TextMessage | ImageMessage,
-    show: MediaEncoder,
+    encode_media: MediaEncoder,
     text: str,
     capabilities: CapabilityFilter,
     *,
@@ -43,19 +43,19 @@ def content_with(
 ) -> str | list[JsonObject]:
     """Return the content with the parts of one of OpenAI's APIs, which calls a text `text`."""
 
-    def shown(media: Media) -> JsonObject | str:
-        return _lacked(media, capabilities) or show(media)
+    def encode(media: Media) -> JsonObject | str:
+        return _find_reason(media, capabilities) or encode_media(media)
 
     if isinstance(message, ImageMessage):
-        return add_types(build_image_parts(message, shown, new=new), text)
+        return add_types(build_image_parts(message, encode, new=new), text)
     return (
-        add_types(build_parts(message, shown, new=new), text)
+        add_types(build_parts(message, encode, new=new), text)
         if has_media(message)
         else message.content
     )
 
 
-def _lacked(media: Media, capabilities: CapabilityFilter) -> str | None:
+def _find_reason(media: Media, capabilities: CapabilityFilter) -> str | None:
     """Return why the service takes no such attachment, if it does not."""
     match media.kind:
         case "image":
@@ -66,27 +66,27 @@ def _lacked(media: Media, capabilities: CapabilityFilter) -> str | None:
             return None
 
 
-def _shown(media: Media) -> JsonObject | str:
+def _encode(media: Media) -> JsonObject | str:
     """Return the part of the content, or why there is none."""
     match media.kind:
         case "image":
-            return _image(media)
+            return _encode_image(media)
         case "audio":
-            return _audio(media)
+            return _encode_audio(media)
         case "document":
-            return _document(media)
+            return _encode_document(media)
         case "video":
             return f"{_API} takes no video"
 
 
-def _image(media: Media) -> JsonObject | str:
+def _encode_image(media: Media) -> JsonObject | str:
     if media.id:
         return {"type": "file", "file": {"file_id": media.id}}
     url = media.url or _data_url(media, "image/png")
     return {"type": "image_url", "image_url": {"url": url}}
 
 
-def _audio(media: Media) -> JsonObject | str:
+def _encode_audio(media: Media) -> JsonObject | str:
     if not media.data:
         return f"{_API} takes audio only with its content, not by an address or an id"
     format = _AUDIO.get(media.mime_type or "audio/wav")
@@ -95,7 +95,7 @@ def _audio(media: Media) -> JsonObject | str:
     return {"type": "input_audio", "input_audio": {"data": media.data, "format": format}}
 
 
-def _document(media: Media) -> JsonObject | str:
+def _encode_document(media: Media) -> JsonObject | str:
     if media.id:
         return {"type": "file", "file": {"file_id": media.id}}
     if media.url:

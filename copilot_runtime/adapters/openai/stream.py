@@ -22,7 +22,7 @@ _STOPS = {"function_call": "tool_calls", "eos": "stop", "model_length": "length"
 """Others' words for why the model stopped → OpenAI's."""
 
 
-class Completion:
+class CompletionReader:
     """One answer of the model of `provider`, as `ADAPTERS` calls it.
 
     With `signer`, its thoughts are marked as that provider's.

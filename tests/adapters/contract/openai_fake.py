@@ -6,7 +6,8 @@ from functools import partial
 from typing import Any
 
 from copilot_runtime.adapters.openai import OpenAIAdapter
-from copilot_runtime.adapters.openai.services import OPENAI, PRESETS, Preset
+from copilot_runtime.adapters.openai.options import OPENAI, Preset
+from copilot_runtime.adapters.openai.presets import PRESETS
 from tests.adapters.contract.fakes import (
     KEY,
     Asked,

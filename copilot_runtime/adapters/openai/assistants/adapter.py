@@ -16,13 +16,14 @@ from copilot_runtime.adapters.capabilities import CapabilityFilter
 from copilot_runtime.adapters.errors import Service
 from copilot_runtime.adapters.http_adapter import HTTPAdapter, HTTPOptions
 from copilot_runtime.adapters.openai.assistants.request import (
-    Place,
-    beginning_of,
-    continuation_of,
-    outputs_for,
+    ThreadPosition,
+    build_first_run,
+    build_next_run,
+    build_tool_outputs,
 )
-from copilot_runtime.adapters.openai.assistants.stream import EXTENSION, AssistantRun
-from copilot_runtime.adapters.openai.auth import Access
+from copilot_runtime.adapters.openai.assistants.stream import EXTENSION, AssistantRunReader
+from copilot_runtime.adapters.openai.auth import OpenAIAuth
+from copilot_runtime.adapters.openai.options import OPENAI
 from copilot_runtime.adapters.streaming import ProviderRequest, encode_body
 from copilot_runtime.errors import ConfigurationFailed, CopilotError
 from copilot_runtime.http.sse import SSEDecoder
@@ -31,24 +32,33 @@ from copilot_runtime.jsonvalue import JsonObject
 
 NAME = "OpenAI Assistants"
 
-_OVER = ("completed", "incomplete", "failed", "expired", "cancelled")
-_KEPT = 10_000
-"""How many conversations are remembered."""
+_FINAL_STATUSES = ("completed", "incomplete", "failed", "expired", "cancelled")
+_MAX_POSITIONS = 10_000
+"""Positions are kept of this many conversations."""
 
 _ID = re.compile(r"[\w-]+", re.ASCII)
 
-_BUILT_IN = ("code_interpreter", "file_search")
+_BUILT_IN_TOOLS = ("code_interpreter", "file_search")
 
 
 class OpenAIAssistantsAdapter(HTTPAdapter):
-    """Asks an assistant on a server that speaks the Assistants API, version 2.
+    """Sends chat requests to an assistant, on a server with the Assistants API, version 2.
 
-    The server keeps the conversation: only what is new is sent. Where it stands is remembered
-    here, and by CopilotKit v1 clients in the extension `openaiAssistantAPI`, whose ids are as
-    good as a key to the thread. When nobody remembers, or a run was broken off, a new thread
-    begins with the whole conversation. `tools` are the assistant's built-in ones, to be named
-    where actions are. The application's instructions take the place of the assistant's, as in
-    CopilotKit. `options` are those of `HTTPOptions`.
+    The server stores the conversation in a thread: only new messages are sent. The position in it
+    is stored here, and by CopilotKit v1 clients in the extension `openaiAssistantAPI`, whose ids
+    are as good as a key to the thread. Without a position, or after a run that was broken off, a
+    new thread begins with the whole conversation. The application's instructions take the place of
+    the assistant's, as in CopilotKit.
+
+    Args:
+        assistant_id: The id of the assistant on the server.
+        base_url: The address of the server; by default `OPENAI_BASE_URL`.
+        api_key: The key, or a function that returns it; by default `OPENAI_API_KEY`.
+        tools: The assistant's built-in tools, which must be named again beside actions.
+        options: Those of `HTTPOptions`.
+
+    Raises:
+        ConfigurationFailed: There is no address but OpenAI's, which has closed this API.
     """
 
     def __init__(
@@ -57,25 +67,25 @@ class OpenAIAssistantsAdapter(HTTPAdapter):
         *,
         base_url: str | None = None,
         api_key: ApiKey | None = None,
-        tools: Sequence[str] = _BUILT_IN,
+        tools: Sequence[str] = _BUILT_IN_TOOLS,
         **options: Unpack[HTTPOptions],
     ) -> None:
         super().__init__("", adapter="openai_assistants", service=NAME, **options)
         self.assistant_id = assistant_id
         self.tools = tuple(tools)
-        self._access = Access(api_key, base_url)
-        if self._access.official and base_url is None:
+        self._auth = OpenAIAuth(api_key, base_url)
+        if OPENAI.is_at(self._auth.base_url) and base_url is None:
             raise ConfigurationFailed(
                 "OpenAI closed its Assistants API on 26 August 2026.",
                 hint="Use OpenAIAdapter(api='responses'), or pass the base_url of a server "
                 "that still speaks it.",
             )
         self._headers.setdefault("openai-beta", "assistants=v2")
-        self._places: OrderedDict[tuple[str | None, str], Place] = OrderedDict()
+        self._positions: OrderedDict[tuple[str | None, str], ThreadPosition] = OrderedDict()
         self._cancelling: set[asyncio.Task[None]] = set()
 
     async def aclose(self) -> None:
-        """Close the connections."""
+        """Close the connections; runs that are being cancelled are left to the server."""
         for task in self._cancelling:
             task.cancel()
         await asyncio.gather(*self._cancelling, return_exceptions=True)
@@ -88,83 +98,85 @@ class OpenAIAssistantsAdapter(HTTPAdapter):
     async def _prepare(
         self, request: ChatRequest, model: str, capabilities: CapabilityFilter
     ) -> ProviderRequest:
-        granted = await self._access.enter()
-        headers = {**self._headers, **granted.headers}
-        known = self._take_place(request)
+        authorization = await self._auth.authorize()
+        headers = {**self._headers, **authorization.headers}
+        saved = self._pop_position(request)
         path, content = self._next(
-            request, known or await self._recalled(request, headers), capabilities
+            request, saved or await self._restore_position(request, headers), capabilities
         )
-        service = Service(NAME, model, granted.secret, "a stream of thread events")
-        run = AssistantRun(request, service)
+        service = Service(NAME, model, authorization.secret, "a stream of thread events")
+        reader = AssistantRunReader(request, service)
 
         def on_close() -> None:
-            if run.place is None:  # nothing has begun
-                self._keep(request, known)
-            elif run.finished:
-                self._keep(request, run.place)
-            elif run.failure is None:
-                self._cancel(run.place, headers)
+            if reader.position is None:  # the run has not begun
+                self._save_position(request, saved)
+            elif reader.finished:
+                self._save_position(request, reader.position)
+            elif reader.failure is None:
+                self._cancel(reader.position, headers)
 
         body = encode_body(content)
         return ProviderRequest(
-            exchange=self._upstream.post(self._access.url(path), body, headers),
+            exchange=self._upstream.post(self._auth.url(path), body, headers),
             service=service,
-            new_reader=lambda: (run, SSEDecoder()),
+            new_reader=lambda: (reader, SSEDecoder()),
             accepts_json=False,
             on_close=on_close,
         )
 
     def _next(
-        self, request: ChatRequest, place: Place | None, capabilities: CapabilityFilter
+        self, request: ChatRequest, position: ThreadPosition | None, capabilities: CapabilityFilter
     ) -> tuple[str, JsonObject]:
-        """Return where to send what."""
-        if place is not None:
-            if place.waiting:
-                if outputs := outputs_for(request, place.waiting):
-                    return f"{_path(place)}/submit_tool_outputs", outputs
+        """Return the path and the body of the request."""
+        if position is not None:
+            if position.waiting:
+                if outputs := build_tool_outputs(request, position.waiting):
+                    return f"{_path(position)}/submit_tool_outputs", outputs
                 # the person went on without the results: that thread waits in vain
-            elif body := continuation_of(request, self.assistant_id, self.tools, capabilities):
-                return f"threads/{place.thread_id}/runs", body
-        return "threads/runs", beginning_of(request, self.assistant_id, self.tools, capabilities)
+            elif body := build_next_run(request, self.assistant_id, self.tools, capabilities):
+                return f"threads/{position.thread_id}/runs", body
+        return "threads/runs", build_first_run(request, self.assistant_id, self.tools, capabilities)
 
-    def _take_place(self, request: ChatRequest) -> Place | None:
-        """Return where the conversation stands; forgotten unless this run ends well."""
-        return self._places.pop((request.user, request.thread_id), None)
+    def _pop_position(self, request: ChatRequest) -> ThreadPosition | None:
+        """Return the position and remove it: it is saved again when this run ends well."""
+        return self._positions.pop((request.user, request.thread_id), None)
 
-    def _keep(self, request: ChatRequest, place: Place | None) -> None:
-        if request.thread_id and place is not None:
-            self._places[request.user, request.thread_id] = place
-            if len(self._places) > _KEPT:
-                self._places.popitem(last=False)
+    def _save_position(self, request: ChatRequest, position: ThreadPosition | None) -> None:
+        if request.thread_id and position is not None:
+            self._positions[request.user, request.thread_id] = position
+            if len(self._positions) > _MAX_POSITIONS:
+                self._positions.popitem(last=False)
 
-    async def _recalled(self, request: ChatRequest, headers: Mapping[str, str]) -> Place | None:
-        """Return where the client says that the conversation stands, if it can go on there."""
-        said = request.extensions.get(EXTENSION) or {}
-        thread, run = said.get("threadId") or "", said.get("runId") or ""
+    async def _restore_position(
+        self, request: ChatRequest, headers: Mapping[str, str]
+    ) -> ThreadPosition | None:
+        """Return the position that the client has stored, if the conversation can go on there."""
+        extension = request.extensions.get(EXTENSION) or {}
+        thread, run = extension.get("threadId") or "", extension.get("runId") or ""
         if not _ID.fullmatch(thread) or not _ID.fullmatch(run or "-"):
-            return None  # a client's word must not become another path
+            return None  # a client's text must not become another path
         if not run:
-            return Place(thread)
-        url = self._access.url(_path(Place(thread, run)))
+            return ThreadPosition(thread)
+        url = self._auth.url(_path(ThreadPosition(thread, run)))
         reply = await self._upstream.request_json("GET", url, None, headers)
-        found = reply.body if reply.status == 200 and isinstance(reply.body, dict) else {}
-        if found.get("status") == "requires_action":
-            calls = found["required_action"]["submit_tool_outputs"]["tool_calls"]
-            return Place(thread, run, frozenset(call["id"] for call in calls))
-        return Place(thread, run) if found.get("status") in _OVER else None
+        run_body = reply.body if reply.status == 200 and isinstance(reply.body, dict) else {}
+        if run_body.get("status") == "requires_action":
+            calls = run_body["required_action"]["submit_tool_outputs"]["tool_calls"]
+            return ThreadPosition(thread, run, frozenset(call["id"] for call in calls))
+        return ThreadPosition(thread, run) if run_body.get("status") in _FINAL_STATUSES else None
 
-    def _cancel(self, place: Place, headers: Mapping[str, str]) -> None:
-        """Stop a run nobody listens to: unlike other APIs, this one goes on without a listener."""
+    def _cancel(self, position: ThreadPosition, headers: Mapping[str, str]) -> None:
+        """Cancel a run that is no longer read: in this API it goes on without a reader."""
 
-        async def ask() -> None:
-            url = self._access.url(f"{_path(place)}/cancel")
+        async def send() -> None:
+            url = self._auth.url(f"{_path(position)}/cancel")
             with suppress(CopilotError):
                 await self._upstream.request_json("POST", url, {}, headers)
 
-        task = asyncio.create_task(ask(), name=f"cancel:{place.run_id}")
+        task = asyncio.create_task(send(), name=f"cancel:{position.run_id}")
         self._cancelling.add(task)
         task.add_done_callback(self._cancelling.discard)
 
 
-def _path(place: Place) -> str:
-    return f"threads/{place.thread_id}/runs/{place.run_id}"
+def _path(position: ThreadPosition) -> str:
+    return f"threads/{position.thread_id}/runs/{position.run_id}"

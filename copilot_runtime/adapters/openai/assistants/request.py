@@ -1,6 +1,6 @@
 """Bodies of the Assistants API: begin a thread, go on in one, hand in what actions returned."""
 
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, assert_never
 
@@ -12,11 +12,11 @@ from copilot_runtime.adapters.history import (
     find_last_turn,
     repair_history,
 )
-from copilot_runtime.adapters.openai.content import content_of
+from copilot_runtime.adapters.openai.content import build_content
 from copilot_runtime.adapters.openai.request import (
-    image_url_of,
-    result_of,
-    schema_of,
+    build_image_url,
+    build_schema,
+    format_result,
 )
 from copilot_runtime.adapters.tools import build_tools, required_tool
 from copilot_runtime.interfaces import ChatRequest, Parameters
@@ -25,7 +25,7 @@ from copilot_runtime.messages import ImageMessage, TextMessage
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class ThreadPosition:
     """Where a conversation stands on the server: its thread, its last run.
 
     `waiting` are the calls whose results that run waits for.
@@ -36,48 +36,48 @@ class Place:
     waiting: frozenset[str] = frozenset()
 
 
-def outputs_for(request: ChatRequest, waiting: Collection[str]) -> JsonObject | None:
+def build_tool_outputs(request: ChatRequest, waiting: frozenset[str]) -> JsonObject | None:
     """Return the body that hands in the results of these calls, or None if one is missing."""
     exchanges = [
         item for item in repair_history(request.messages) if isinstance(item, ToolExchange)
     ]
-    given = {message.call_id for message in request.messages if message.type == "result"}
-    found = [x for x in exchanges if x.call.id in waiting and x.call.id in given]
-    if not waiting or len(found) != len(waiting):
+    with_result = {message.call_id for message in request.messages if message.type == "result"}
+    returned = [x for x in exchanges if x.call.id in waiting & with_result]
+    if not waiting or len(returned) != len(waiting):
         return None
-    outputs = [{"tool_call_id": x.call.id, "output": result_of(x)} for x in found]
+    outputs = [{"tool_call_id": x.call.id, "output": format_result(x)} for x in returned]
     return {"stream": True, "tool_outputs": outputs}
 
 
-def continuation_of(
+def build_next_run(
     request: ChatRequest, assistant: str, tools: Sequence[str], capabilities: CapabilityFilter
 ) -> JsonObject | None:
-    """Return the body of a run with what the person said last, or None if that was nothing."""
-    said: list[HistoryItem] = []
-    for item in reversed(_spoken(request)):
-        if isinstance(item, ToolExchange) or _role(item) != "user":
+    """Return the body of a run with what the person latest last, or None if that was nothing."""
+    latest: list[HistoryItem] = []
+    for item in reversed(_select_texts(request)):
+        if isinstance(item, ToolExchange) or _choose_role(item) != "user":
             break
-        said.insert(0, item)
-    if not said:
+        latest.insert(0, item)
+    if not latest:
         return None
     return {
         **_run(request, assistant, tools, capabilities),
-        "additional_messages": _messages(said, capabilities),
+        "additional_messages": _encode_messages(latest, capabilities),
     }
 
 
-def beginning_of(
+def build_first_run(
     request: ChatRequest, assistant: str, tools: Sequence[str], capabilities: CapabilityFilter
 ) -> JsonObject:
     """Return the body of a run in a new thread that holds the whole conversation."""
-    messages = _messages(_spoken(request), capabilities)
+    messages = _encode_messages(_select_texts(request), capabilities)
     return {**_run(request, assistant, tools, capabilities), "thread": {"messages": messages}}
 
 
 def _run(
-    request: ChatRequest, assistant: str, built_in: Sequence[str], capabilities: CapabilityFilter
+    request: ChatRequest, assistant: str, built_ins: Sequence[str], capabilities: CapabilityFilter
 ) -> JsonObject:
-    wishes = capabilities.apply(request.parameters)
+    parameters = capabilities.apply(request.parameters)
     body: JsonObject = {"assistant_id": assistant, "stream": True}
     if instructions := _instructions(request):
         body["instructions"] = instructions
@@ -85,71 +85,75 @@ def _run(
         body["model"] = request.parameters.model
     if tools := build_tools(request.actions):
         # these take the place of the assistant's own, so its built-in ones are named again
-        body["tools"] = [*tools, *({"type": name} for name in built_in)]
-        body |= _choice(wishes)
+        body["tools"] = [*tools, *({"type": name} for name in built_ins)]
+        body |= _choice(parameters)
     plain = {
-        "temperature": wishes.temperature,
-        "top_p": wishes.top_p,
-        "max_completion_tokens": wishes.max_tokens,
+        "temperature": parameters.temperature,
+        "top_p": parameters.top_p,
+        "max_completion_tokens": parameters.max_tokens,
     }
     body |= {name: value for name, value in plain.items() if value is not None}
-    if wishes.response_schema is not None:
-        body["response_format"] = {"type": "json_schema", "json_schema": schema_of(wishes)}
+    if parameters.response_schema is not None:
+        body["response_format"] = {"type": "json_schema", "json_schema": build_schema(parameters)}
     return body
 
 
-def _choice(wishes: Parameters) -> JsonObject:
+def _choice(parameters: Parameters) -> JsonObject:
     body: JsonObject = {}
-    if wishes.parallel_tool_calls is not None:
-        body["parallel_tool_calls"] = wishes.parallel_tool_calls
-    if wishes.tool_choice == "function":
-        function = {"name": required_tool(wishes)}
+    if parameters.parallel_tool_calls is not None:
+        body["parallel_tool_calls"] = parameters.parallel_tool_calls
+    if parameters.tool_choice == "function":
+        function = {"name": required_tool(parameters)}
         body["tool_choice"] = {"type": "function", "function": function}
-    elif wishes.tool_choice is not None:
-        body["tool_choice"] = wishes.tool_choice
+    elif parameters.tool_choice is not None:
+        body["tool_choice"] = parameters.tool_choice
     return body
 
 
 def _instructions(request: ChatRequest) -> str:
-    """Return what the application tells the model; a thread has no messages of that kind."""
+    """Return the instructions of the application; a thread has no messages of that kind."""
     texts = [i for i in repair_history(request.messages) if isinstance(i, TextMessage)]
     return "\n\n".join(i.content for i in texts if i.role in ("system", "developer"))
 
 
-def _spoken(request: ChatRequest) -> list[HistoryItem]:
-    return [i for i in repair_history(request.messages) if _role(i) in ("user", "assistant")]
+def _select_texts(request: ChatRequest) -> list[HistoryItem]:
+    return [i for i in repair_history(request.messages) if _choose_role(i) in ("user", "assistant")]
 
 
-def _role(item: HistoryItem) -> str:
+def _choose_role(item: HistoryItem) -> str:
     return item.role if isinstance(item, TextMessage | ImageMessage) else "assistant"
 
 
-def _messages(items: Sequence[HistoryItem], capabilities: CapabilityFilter) -> list[JsonObject]:
+def _encode_messages(
+    items: Sequence[HistoryItem], capabilities: CapabilityFilter
+) -> list[JsonObject]:
     """Return items as messages of a thread, which are only texts and addresses of images."""
     messages: list[JsonObject] = []
     turn = find_last_turn(items)
     for at, item in enumerate(items):
-        role, content = _role(item), _content(item, capabilities, new=at >= turn)
+        role, content = _choose_role(item), _encode_content(item, capabilities, new=at >= turn)
         if content:
             messages.append({"role": role, "content": content})
     return messages
 
 
-def _content(item: HistoryItem, capabilities: CapabilityFilter, *, new: bool) -> str | list[Any]:
+def _encode_content(
+    item: HistoryItem, capabilities: CapabilityFilter, *, new: bool
+) -> str | list[Any]:
     match item:
         case ToolExchange():
-            # a new thread cannot hold calls; told as a text, the model knows what it did
-            return f"{item.call.name}({item.call.arguments}) → {result_of(item)}"
+            # a new thread cannot hold calls; as a text, they show the model what it did
+            return f"{item.call.name}({item.call.arguments}) → {format_result(item)}"
         case ImageMessage():
-            url = image_url_of(item)
+            url = build_image_url(item)
             if url.startswith("data:"):
                 if new and (why := capabilities.reason("images")):
                     capabilities.omit("images", why)
                 return ""
             return [{"type": "image_url", "image_url": {"url": url}}]
         case TextMessage():
-            return content_of(item, capabilities, new=new)
+            return build_content(item, capabilities, new=new)
         case Thought():
-            return ""  # not asked for
+            return ""
         case _:
             assert_never(item)

@@ -8,7 +8,8 @@ from typing import Any
 
 from copilot_runtime.adapters.assembly import Assembly
 from copilot_runtime.adapters.errors import Service, read_stream_error
-from copilot_runtime.adapters.openai.assistants.request import Place
+from copilot_runtime.adapters.openai.assistants.request import ThreadPosition
+from copilot_runtime.adapters.streaming import DONE
 from copilot_runtime.errors import CopilotError
 from copilot_runtime.events import Custom, Event, Usage
 from copilot_runtime.interfaces import ChatRequest
@@ -21,20 +22,20 @@ _STOPS = {"completed": "stop", "requires_action": "tool_calls", "incomplete": "l
 _FAILURES = {"failed", "expired", "cancelled"}
 
 
-class AssistantRun:
+class AssistantRunReader:
     """One part of a run: up to its end, or until it waits for results. A `ResponseReader`."""
 
     def __init__(self, request: ChatRequest, service: Service) -> None:
         self.finished = False
         self.done = False
         self.failure: CopilotError | None = None
-        self.place: Place | None = None
+        self.position: ThreadPosition | None = None
         """Where the conversation stands; None before the run has begun."""
         self._service = service
         self._assembly = Assembly(request)
-        self._called: set[str] = set()
+        self._call_ids: set[str] = set()
         self._refused = False
-        self._told: Custom | None = None
+        self._position_event: Custom | None = None
         self._usage: Usage | None = None
 
     def read(self, payloads: list[bytes]) -> list[Event]:
@@ -42,20 +43,20 @@ class AssistantRun:
         events = self._assembly.events = []
         try:
             for payload in payloads:
-                if payload == b"[DONE]":
+                if payload == DONE:
                     self.done = True
                     break
                 self._read_one(payload)
         except CopilotError as error:
             self.failure = error
-        if events and self._told is not None:
-            events.insert(0, self._told)  # with the first word: alone it would look like one
-            self._told = None
+        if events and self._position_event is not None:  # alone it would count as a first word
+            events.insert(0, self._position_event)
+            self._position_event = None
         return events
 
     def end(self) -> list[Event]:
-        """Return what the run used."""
-        return [event for event in (self._told, self._usage) if event is not None]
+        """Return what the run usage."""
+        return [event for event in (self._position_event, self._usage) if event is not None]
 
     def _read_one(self, payload: bytes) -> None:
         try:
@@ -97,15 +98,15 @@ class AssistantRun:
                 continue  # what the server runs itself
             function = call.get("function") or {}
             id, name = call.get("id") or "", function.get("name") or ""
-            self._called.add(id)
+            self._call_ids.add(id)
             self._assembly.call(call.get("index"), id, name, function.get("arguments") or "")
 
     def _take_run(self, run: dict[str, Any]) -> None:
         status = run["status"]
-        if self.place is None:
-            self.place = Place(run["thread_id"], run["id"])
+        if self.position is None:
+            self.position = ThreadPosition(run["thread_id"], run["id"])
             value = {"threadId": run["thread_id"], "runId": run["id"]}
-            self._told = Custom(name=EXTENSION, value=value)
+            self._position_event = Custom(name=EXTENSION, value=value)
         if status in _FAILURES:
             error = run.get("last_error") or {"message": f"The run is {status}."}
             raise read_stream_error(self._service, error)
@@ -113,25 +114,25 @@ class AssistantRun:
             self._finish(run, reason)
 
     def _finish(self, run: dict[str, Any], reason: str) -> None:
-        waiting = frozenset(self._ask_for(run))
+        waiting = frozenset(self._list_waiting(run))
         self._assembly.end()
         self.finished = True
-        self.place = Place(run["thread_id"], run["id"], waiting)
-        used = run.get("usage") or {}
+        self.position = ThreadPosition(run["thread_id"], run["id"], waiting)
+        usage = run.get("usage") or {}
         self._usage = Usage(
             model=run.get("model") or "",
             provider="openai_assistants",
-            input_tokens=used.get("prompt_tokens") or 0,
-            output_tokens=used.get("completion_tokens") or 0,
+            input_tokens=usage.get("prompt_tokens") or 0,
+            output_tokens=usage.get("completion_tokens") or 0,
             stop_reason="refusal" if self._refused and reason == "stop" else reason,
         )
 
-    def _ask_for(self, run: dict[str, Any]) -> list[str]:
-        """Return the calls a run waits for; begin those that no piece told of."""
+    def _list_waiting(self, run: dict[str, Any]) -> list[str]:
+        """Return the calls a run waits for; begin those of which no piece has come."""
         action = run.get("required_action") or {}
         calls = (action.get("submit_tool_outputs") or {}).get("tool_calls") or ()
         for call in calls:
-            if call["id"] not in self._called:
+            if call["id"] not in self._call_ids:
                 function = call["function"]
                 self._assembly.call(None, call["id"], function["name"], function["arguments"])
         return [call["id"] for call in calls]

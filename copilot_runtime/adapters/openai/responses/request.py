@@ -1,4 +1,4 @@
-"""A chat request as OpenAI's Responses API wants it.
+"""From a chat request to the body of a request to OpenAI's Responses API.
 
 https://platform.openai.com/docs/api-reference/responses. Nothing is kept there (`store` is false):
 the whole conversation is sent each time, with the thoughts that the model signed.
@@ -12,17 +12,18 @@ import orjson
 from copilot_runtime.adapters.capabilities import CapabilityFilter
 from copilot_runtime.adapters.history import HistoryItem, Thought, ToolExchange, find_last_turn
 from copilot_runtime.adapters.media import Media, decode_text
-from copilot_runtime.adapters.openai.content import content_with
+from copilot_runtime.adapters.openai.content import encode_content
+from copilot_runtime.adapters.openai.options import RequestOptions
 from copilot_runtime.adapters.openai.request import (
-    Habits,
-    call_id_of,
-    items_of,
-    result_of,
-    role_of,
-    schema_of,
-    tool_choice_of,
-    wishes_of,
+    build_schema,
+    choose_role,
+    encode_call_id,
+    encode_tool_choice,
+    fit_history,
+    format_result,
+    select_parameters,
 )
+from copilot_runtime.adapters.profiles import find_profile
 from copilot_runtime.adapters.tools import build_tools, required_tool
 from copilot_runtime.interfaces import ChatRequest, Parameters
 from copilot_runtime.jsonvalue import JsonObject
@@ -31,70 +32,78 @@ from copilot_runtime.messages import ImageMessage, TextMessage
 _API = "OpenAI's Responses API"
 
 
-def response_body_of(
-    request: ChatRequest, model: str, habits: Habits, capabilities: CapabilityFilter
+def build_response_body(
+    request: ChatRequest,
+    model: str,
+    options: RequestOptions,
+    capabilities: CapabilityFilter,
+    context_tokens: int,
 ) -> JsonObject:
     """Return the body of the request."""
-    wishes = wishes_of(request, habits, capabilities)
+    parameters = select_parameters(request, model, options, capabilities)
     tools = [{"type": "function", **tool["function"]} for tool in build_tools(request.actions)]
     for tool in tools:
-        tool["strict"] = False  # here it is strict unless told otherwise, and alters the schema
-    items = items_of(request, habits, tools)
+        tool["strict"] = False  # by default it is strict, and the schema is altered
+    items = fit_history(request, options, tools, context_tokens)
     body: JsonObject = {
         "model": model,
         "stream": True,
         "store": False,
-        "input": _input(items, habits, capabilities),
+        "input": _encode_input(items, model, options, capabilities),
     }
     if tools:
         body["tools"] = tools
-        if wishes.tool_choice is not None:
-            body["tool_choice"] = tool_choice_of(wishes, habits) or {
+        if parameters.tool_choice is not None:
+            body["tool_choice"] = encode_tool_choice(parameters, options) or {
                 "type": "function",
-                "name": required_tool(wishes),
+                "name": required_tool(parameters),
             }
-        if wishes.parallel_tool_calls is not None:
-            body["parallel_tool_calls"] = wishes.parallel_tool_calls
+        if parameters.parallel_tool_calls is not None:
+            body["parallel_tool_calls"] = parameters.parallel_tool_calls
     plain = {
-        "max_output_tokens": wishes.max_tokens,
-        "temperature": wishes.temperature,
-        "top_p": wishes.top_p,
+        "max_output_tokens": parameters.max_tokens,
+        "temperature": parameters.temperature,
+        "top_p": parameters.top_p,
     }
     body |= {name: value for name, value in plain.items() if value is not None}
-    if reasoning := _reasoning(wishes, habits):
+    if reasoning := _reasoning(parameters, model, options):
         body |= {"reasoning": reasoning, "include": ["reasoning.encrypted_content"]}
-    if wishes.response_schema is not None:
-        body["text"] = {"format": {"type": "json_schema", **schema_of(wishes)}}
+    if parameters.response_schema is not None:
+        body["text"] = {"format": {"type": "json_schema", **build_schema(parameters)}}
     return body
 
 
-def _reasoning(wishes: Parameters, habits: Habits) -> JsonObject:
-    asked = {"effort": wishes.reasoning_effort, "summary": habits.reasoning_summary}
-    return {name: value for name, value in asked.items() if value is not None}
+def _reasoning(parameters: Parameters, model: str, options: RequestOptions) -> JsonObject:
+    summary = options.reasoning_summary if find_profile(model).reasons else None
+    reasoning = {"effort": parameters.reasoning_effort, "summary": summary}
+    return {name: value for name, value in reasoning.items() if value is not None}
 
 
-def _input(
-    items: Sequence[HistoryItem], habits: Habits, capabilities: CapabilityFilter
+def _encode_input(
+    items: Sequence[HistoryItem],
+    model: str,
+    options: RequestOptions,
+    capabilities: CapabilityFilter,
 ) -> list[JsonObject]:
-    written: list[JsonObject] = []
+    encoded: list[JsonObject] = []
     turn = find_last_turn(items)
     for at, item in enumerate(items):
         match item:
             case TextMessage() | ImageMessage():
-                content = content_with(item, _shown, "input_text", capabilities, new=at >= turn)
-                role = role_of(item, developer_role=habits.developer_role)
-                written.append({"role": role, "content": content})
+                content = encode_content(item, _encode, "input_text", capabilities, new=at >= turn)
+                role = choose_role(item, developer_role=options.uses_developer_role(model))
+                encoded.append({"role": role, "content": content})
             case ToolExchange():
-                written += _exchange(item)
+                encoded += _encode_exchange(item)
             case Thought():
-                written += _thought(item)
+                encoded += _encode_thought(item)
             case _:
                 assert_never(item)
-    return written
+    return encoded
 
 
-def _exchange(exchange: ToolExchange) -> list[JsonObject]:
-    call, id = exchange.call, call_id_of(exchange)
+def _encode_exchange(exchange: ToolExchange) -> list[JsonObject]:
+    call, id = exchange.call, encode_call_id(exchange)
     return [
         {
             "type": "function_call",
@@ -102,15 +111,15 @@ def _exchange(exchange: ToolExchange) -> list[JsonObject]:
             "name": call.name,
             "arguments": call.arguments,
         },
-        {"type": "function_call_output", "call_id": id, "output": result_of(exchange)},
+        {"type": "function_call_output", "call_id": id, "output": format_result(exchange)},
     ]
 
 
-def _thought(thought: Thought) -> list[JsonObject]:
+def _encode_thought(thought: Thought) -> list[JsonObject]:
     """Return the reasoning item that the signature holds: its id and its encrypted content."""
     try:
         id, encrypted = orjson.loads(thought.signature)
-    except ValueError:  # whoever wrote it, it was not us
+    except ValueError:  # not written by this adapter
         return []
     summary = [{"type": "summary_text", "text": thought.content}] if thought.content else []
     return [
@@ -118,7 +127,7 @@ def _thought(thought: Thought) -> list[JsonObject]:
     ]
 
 
-def _shown(media: Media) -> JsonObject | str:
+def _encode(media: Media) -> JsonObject | str:
     """Return the part of the content, or why there is none."""
     match media.kind:
         case "image":
@@ -127,12 +136,12 @@ def _shown(media: Media) -> JsonObject | str:
             url = media.url or f"data:{media.mime_type or 'image/png'};base64,{media.data}"
             return {"type": "input_image", "detail": "auto", "image_url": url}
         case "document":
-            return _document(media)
+            return _encode_document(media)
         case "audio" | "video":
             return f"{_API} takes no {media.kind}"
 
 
-def _document(media: Media) -> JsonObject:
+def _encode_document(media: Media) -> JsonObject:
     if media.id:
         return {"type": "input_file", "file_id": media.id}
     if media.url:

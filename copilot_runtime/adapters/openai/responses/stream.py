@@ -26,7 +26,7 @@ SIGNER = "openai"
 _STOPS = {"max_output_tokens": "length"}
 
 
-class Response:
+class ResponseEventReader:
     """One answer of the model of `provider`, as `ADAPTERS` calls it."""
 
     def __init__(self, request: ChatRequest, service: Service, *, provider: str) -> None:

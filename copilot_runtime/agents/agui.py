@@ -1,13 +1,12 @@
 """Runs a remote agent over AG-UI: pydantic-ai, LangGraph, CrewAI, or one of your own."""
 
-import asyncio
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 from urllib.parse import urlsplit
 
 from copilot_runtime.agents.agui_inprocess import get_agent_name, get_agent_state
+from copilot_runtime.agents.forwarding import forward_headers, read_refusal, redact
 from copilot_runtime.agui.event_decoder import EventDecoder
 from copilot_runtime.agui.messages import encode_messages
 from copilot_runtime.errors import (
@@ -24,12 +23,6 @@ from copilot_runtime.jsontext import dumps, loads
 from copilot_runtime.jsonvalue import as_optional_text
 
 _MAX_REASON = 2_000
-_REASON_TIMEOUT = 5.0
-_MIN_SECRET = 8
-_BLOCKED_HEADERS = frozenset(
-    {"connection", "content-length", "cookie", "host", "transfer-encoding"}
-)
-_RUNTIME_PREFIX = "x-copilotcloud-"  # between CopilotKit's client and its runtime
 
 
 class AguiAgent:
@@ -88,7 +81,9 @@ class AguiAgent:
         has_response = False
         try:
             async with self._upstream.post(
-                self.url, dumps(run_agent_input(run, state)), self._build_headers(run)
+                self.url,
+                dumps(run_agent_input(run, state)),
+                {**forward_headers(run.headers), **self._headers},
             ) as reply:
                 has_response = True
                 if not 200 <= reply.status < 300:
@@ -115,27 +110,10 @@ class AguiAgent:
         """Close the connections."""
         await self._upstream.aclose()
 
-    def _build_headers(self, run: RunInput) -> dict[str, str]:
-        forwarded = {
-            name.lower(): value
-            for name, value in run.headers.items()
-            if name.lower() not in _BLOCKED_HEADERS and not name.lower().startswith(_RUNTIME_PREFIX)
-        }
-        return {**forwarded, **self._headers}
-
     async def _refusal(self, reply: StreamResponse) -> IncompleteStream:
         """Return the error for a status that is not 2xx, with the agent's text without our keys."""
-        body = b""
-        with suppress(CopilotError, TimeoutError):  # the status says enough without the text
-            async with asyncio.timeout(_REASON_TIMEOUT):
-                body = await reply.text()
-        reason = body.decode(errors="replace").strip()
-        for value in self._headers.values():
-            for secret in (value, value.partition(" ")[2]):
-                if len(secret) >= _MIN_SECRET:
-                    reason = reason.replace(secret, "***")
-        if len(reason) > _MAX_REASON:
-            reason = f"{reason[:_MAX_REASON]}..."
+        text = (await read_refusal(reply)).decode(errors="replace").strip()
+        reason = redact(text, self._headers.values(), _MAX_REASON)
         return IncompleteStream(
             f"HTTP {reply.status}: {reason}",
             hint=f"The agent at {_origin(self.url)} refused. Are its URL and headers right?",

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 from uuid import UUID, uuid5
 
+from copilot_runtime.agents.forwarding import forward_headers
 from copilot_runtime.interfaces import Caller, RunInput
 from copilot_runtime.jsonvalue import JsonObject, as_object
 
@@ -16,9 +17,6 @@ STREAM_MODES = ("events", "values", "updates", "custom")
 
 _SAFE_ID = re.compile(r"[A-Za-z0-9_-]{1,100}")
 _ID_NAMESPACE = UUID("8f6c1f0a-5a0e-4a54-9d0a-5b0a0a0b6d11")
-_BLOCKED_HEADERS = frozenset({"connection", "cookie", "host", "transfer-encoding"})
-_BLOCKED_PREFIXES = ("accept", "content-", "x-copilotcloud-")
-"""Headers of the page's own request, and those for CopilotKit's runtime only."""
 _RESERVED_PREFIXES = ("__", "langgraph_auth", "langgraph_request", "checkpoint_")
 _RESERVED_KEYS = frozenset({"thread_id", "run_id", "graph_id", "assistant_id", "user_id"})
 _MAX_STEPS = 25
@@ -50,11 +48,7 @@ def build_headers(
     caller: RunInput | Caller, properties: Mapping[str, Any], ours: Mapping[str, str]
 ) -> dict[str, str]:
     """Return the headers of a request: those forwarded, the person's token, and last ours."""
-    headers = {
-        name.lower(): value
-        for name, value in caller.headers.items()
-        if name.lower() not in _BLOCKED_HEADERS and not name.lower().startswith(_BLOCKED_PREFIXES)
-    }
+    headers = forward_headers(caller.headers, "accept", "content-")
     token = properties.get("authorization")
     if isinstance(token, str) and token.strip() and token.isprintable() and token.isascii():
         word, _, rest = token.strip().partition(" ")

@@ -10,6 +10,7 @@ from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequen
 from contextlib import aclosing, suppress
 from typing import Any
 
+from copilot_runtime.agents.forwarding import read_refusal
 from copilot_runtime.agents.langgraph.errors import (
     invalid_response_error,
     map_network_error,
@@ -138,11 +139,8 @@ class RunStream:
             raise self._connection_error(error) from error
 
     async def _refusal(self, reply: StreamResponse) -> CopilotError:
-        body = b""
-        with suppress(CopilotError, TimeoutError):  # the status says enough without the text
-            async with asyncio.timeout(_RESPONSE_TIMEOUT):
-                body = await reply.text()
-        error = map_status_error(self._agent, reply.status, _parse_reason(body))
+        reason = _parse_reason(await read_refusal(reply))
+        error = map_status_error(self._agent, reply.status, reason)
         if self.run_id is not None and not isinstance(error, NetworkError):
             return self._connection_error(error)
         return error

@@ -4,14 +4,14 @@ The protocol is that of the Python package `copilotkit`. A server may have only 
 first version, which all versions of that package answer, or only those of its second.
 """
 
-import asyncio
-from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Mapping
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager, suppress
 from typing import Any, Final, NamedTuple
 from urllib.parse import quote, urlsplit
 
+from copilot_runtime.agents.forwarding import forward_headers, read_refusal, redact
 from copilot_runtime.concurrency import call
-from copilot_runtime.errors import ConfigurationFailed, CopilotError
+from copilot_runtime.errors import ConfigurationFailed
 from copilot_runtime.http.client import StreamResponse, Upstream
 from copilot_runtime.interfaces import Caller
 from copilot_runtime.jsontext import dumps, loads
@@ -20,18 +20,12 @@ from copilot_runtime.jsonvalue import as_object
 BeforeRequest = Callable[[Caller], Mapping[str, str] | Awaitable[Mapping[str, str] | None] | None]
 """Returns headers for the endpoint by the caller; sync or async."""
 
-_REASON_TIMEOUT = 5.0
 _MAX_REASON = 500
-_MIN_SECRET = 8
-_BLOCKED_HEADERS = frozenset(
-    {"connection", "content-length", "cookie", "host", "transfer-encoding"}
-)
 _PLAIN = {
     "content-type": "application/json",
     "accept": "application/json",
     "accept-encoding": "identity",  # a compressing proxy would hold lines back
 }
-_RUNTIME_PREFIX = "x-copilotcloud-"  # between CopilotKit's client and its runtime
 
 
 class Route(NamedTuple):
@@ -82,16 +76,11 @@ class Link:
 
         Raises `ConfigurationFailed` for a hook that returns anything but headers.
         """
-        forwarded = {
-            name.lower(): value
-            for name, value in caller.headers.items()
-            if name.lower() not in _BLOCKED_HEADERS and not name.lower().startswith(_RUNTIME_PREFIX)
-        }
         added = None
         if self._before_request is not None:
             added = await call(self._before_request, caller)
         return {
-            **forwarded,
+            **forward_headers(caller.headers),
             **self._headers,
             **_validate_headers({} if added is None else added),
             **_PLAIN,
@@ -141,19 +130,12 @@ async def read_reason(reply: StreamResponse, headers: Mapping[str, str]) -> str:
     A page of HTML, or a stack trace, is no reason.
     """
     body: Any = None
-    with suppress(CopilotError, TimeoutError, ValueError):  # the status says enough without it
-        async with asyncio.timeout(_REASON_TIMEOUT):
-            body = loads(await reply.text())
+    with suppress(ValueError):
+        body = loads(await read_refusal(reply))
     texts = [as_object(body).get(key) for key in ("error", "detail", "message")]
     reason = next((text for text in texts if isinstance(text, str)), "").strip()
-    for secret in _secrets(value for name, value in headers.items() if name not in _PLAIN):
-        reason = reason.replace(secret, "***")
-    return reason if len(reason) <= _MAX_REASON else f"{reason[:_MAX_REASON]}..."
-
-
-def _secrets(values: Iterable[str]) -> list[str]:
-    words = [word for value in values for word in (value, value.partition(" ")[2])]
-    return [word for word in words if len(word) >= _MIN_SECRET]
+    secrets = [value for name, value in headers.items() if name not in _PLAIN]
+    return redact(reason, secrets, _MAX_REASON)
 
 
 def _validate_headers(headers: Any) -> dict[str, str]:

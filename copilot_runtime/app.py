@@ -8,7 +8,7 @@ import logging
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 from starlette.applications import Starlette
 from starlette.requests import Request
@@ -16,9 +16,8 @@ from starlette.responses import Response
 from starlette.routing import BaseRoute, Route, WebSocketRoute
 from starlette.websockets import WebSocket
 
-from copilot_runtime.actions.functions import as_actions
 from copilot_runtime.actions.mcp.source import AllowRule, McpActions, McpAllowlist, McpServer
-from copilot_runtime.actions.sources import Actions, Source
+from copilot_runtime.actions.sources import Source, as_sources
 from copilot_runtime.agents.coerce import AgentsLike, coerce_agents
 from copilot_runtime.agents.direct import DirectAgent
 from copilot_runtime.agents.remote import RemoteEndpoint
@@ -38,6 +37,7 @@ from copilot_runtime.asgi import (
 )
 from copilot_runtime.bus.memory import MemoryBus
 from copilot_runtime.config.settings import Settings, has_transcription, load_settings
+from copilot_runtime.duck_typing import complete
 from copilot_runtime.errors import CopilotError
 from copilot_runtime.event_order.verify import verify_events
 from copilot_runtime.gc_tuning import tune_while_serving
@@ -49,10 +49,10 @@ from copilot_runtime.hooks import (
     OnStop,
     call_quietly,
 )
-from copilot_runtime.interfaces import Adapter, Bus, Stage
+from copilot_runtime.interfaces import Adapter, Bus, StageFunction, SupportsStream
 from copilot_runtime.runtime import Runtime
 from copilot_runtime.runtime.conversations import Conversations
-from copilot_runtime.runtime.prepare import Acting
+from copilot_runtime.runtime.prepare import HandoffPolicy
 from copilot_runtime.security.cors import Cors
 from copilot_runtime.security.guardrails import from_settings
 from copilot_runtime.threads.recorder import RecordedBus
@@ -94,7 +94,7 @@ class CopilotRuntime:
 
     def __init__(
         self,
-        adapter: Adapter | None = None,
+        adapter: SupportsStream | None = None,
         *,
         actions: Source = (),
         agents: AgentsLike | None = None,
@@ -104,8 +104,8 @@ class CopilotRuntime:
         authenticate: Authenticate | None = None,
         threads: ThreadStore | None = None,
         transcriber: "Transcriber | None" = None,
-        guardrails: Sequence[Stage] = (),
-        stages: Sequence[Stage] = (),
+        guardrails: Sequence[StageFunction] = (),
+        stages: Sequence[StageFunction] = (),
         properties: Mapping[str, Any] | None = None,
         on_before_request: BeforeRequest | None = None,
         on_after_request: AfterRequest | None = None,
@@ -115,11 +115,11 @@ class CopilotRuntime:
         settings: Settings | None = None,
     ) -> None:
         self.settings = settings or load_settings()
-        self.adapter = adapter or _empty()
+        self.adapter = _empty() if adapter is None else complete(Adapter, adapter)
         self.properties = properties or {}
         self.authenticate = authenticate
         self.transcriber = transcriber or _transcriber(self.settings)
-        self.threads = threads or store_at(self.settings.threads)
+        self.threads = complete(ThreadStore, threads or store_at(self.settings.threads))
         self.agents = coerce_agents(agents or {})
         endpoints = coerce_endpoints(remote_endpoints)
         named = _named_servers(mcp_servers, mcp_allowed, self.settings)
@@ -132,9 +132,9 @@ class CopilotRuntime:
                 shared_state=self.settings.shared_state,
             ),
             AgentResolver(self.agents, endpoints, self.properties) if endpoints else self.agents,
-            RecordedBus(_bus(self.settings) if bus is None else bus, self.threads),
+            RecordedBus(_bus(self.settings) if bus is None else complete(Bus, bus), self.threads),
             sources=[
-                *_sources(actions),
+                *as_sources(actions),
                 *endpoints,
                 *([McpActions(named)] if named.any else []),
             ],
@@ -152,7 +152,7 @@ class CopilotRuntime:
                 error=on_error,
                 stop=on_stop,
             ),
-            acting=Acting(
+            handoff=HandoffPolicy(
                 max_turns=self.settings.max_turns,
                 timeout=self.settings.action_timeout,
                 hand_over=self.settings.hand_over,
@@ -239,9 +239,10 @@ class CopilotRuntime:
         runtime = self.runtime
         await self.conversations.aclose()
         agents = [] if callable(self.agents) else [*self.agents.values()]
-        parts = (self.adapter, self.transcriber, *agents, *runtime.stages, *runtime.sources)
-        for part in (*parts, runtime.bus):
-            await call_quietly(getattr(part, "aclose", None))
+        parts = (self.adapter, *agents, *runtime.stages, *runtime.sources, runtime.bus)
+        await call_quietly(getattr(self.transcriber, "aclose", None))
+        for part in parts:
+            await call_quietly(part.aclose)
 
     def _router(self, path: str, silent: Callable[[], bool] = lambda: False) -> Router:
         settings = self.settings
@@ -331,15 +332,6 @@ class CopilotRuntime:
 
 _LONGEST_RETENTION = 100 * 365 * 86400.0
 """Seconds; a calendar has a beginning."""
-
-
-def _sources(actions: Source) -> list[Source]:
-    """Make the actions of a list now, so that a wrong one is an error at the start."""
-    if not isinstance(actions, Sequence):
-        return [actions]
-    own: Actions = [item for item in actions if not hasattr(item, "actions")]
-    others = [cast("Source", item) for item in actions if hasattr(item, "actions")]
-    return [as_actions(own), *others]
 
 
 def _named_servers(

@@ -1,7 +1,9 @@
 """The interfaces everything hangs on. Read this file first."""
 
+from asyncio import Future, get_running_loop
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, Literal, NamedTuple, Protocol
 from uuid import UUID, uuid5
 
@@ -31,7 +33,7 @@ class ContextItem:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Parameters:
-    """What the client asks of the model. `None` means not asked; zero is a wish like any other."""
+    """Settings of the model that the client asks for. `None` means not set; zero is a value."""
 
     model: str | None = None
     temperature: float | None = None
@@ -63,10 +65,9 @@ class AgentInput:
 
 @dataclass(frozen=True, slots=True)
 class Resume:
-    """A person's answer to an `Interrupt`.
+    """A person's answer to an `Interrupt`: as text, and the `payload` of an AG-UI client.
 
-    `response` is the answer as text; `payload` is what an AG-UI client sent. CopilotKit v1 names
-    the interrupt by its `value`, AG-UI by its `interrupt_id`.
+    CopilotKit v1 names the interrupt by its `value`, AG-UI by its `interrupt_id`.
     """
 
     value: str
@@ -115,7 +116,7 @@ class Action:
     """`remote` hides a browser action from the model but not from agents."""
     timeout: float | None = None
     return_direct: bool = False
-    agent: "Agent | None" = None
+    agent: "SupportsRun | None" = None
 
     @property
     def in_browser(self) -> bool:
@@ -125,11 +126,7 @@ class Action:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Caller:
-    """Who asks: `user` is what the `authenticate` hook returned.
-
-    `headers` are those that may be forwarded, by names in lower case. In a run, `properties` and
-    `url` are the run's: the client's word.
-    """
+    """Who asks: `user` is what the `authenticate` hook returned; the rest is as in `RunInput`."""
 
     user: str | None = None
     headers: Mapping[str, str] = field(default_factory=dict)
@@ -139,11 +136,7 @@ class Caller:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunInput:
-    """One request, as every transport decodes it, and what an agent gets.
-
-    It is never changed: a hook or a stage that wants another value makes a copy with
-    `dataclasses.replace`.
-    """
+    """One request, as every transport decodes it. `dataclasses.replace` makes a changed copy."""
 
     thread_id: str
     """The id of the conversation, as the client sent it."""
@@ -209,10 +202,9 @@ class RunInput:
 
 
 def private_thread_id(user: str | None, thread_id: str) -> str:
-    """Return what to call a thread where users are not known, such as in a remote agent.
+    """Return the id of a thread where users are not known, such as in a remote agent.
 
-    Two users may have a thread of the same id, and neither may see what is kept of the other's.
-    Where nobody signs in, it is the id itself.
+    It differs for two users with the same id; where nobody signs in, it is the id itself.
     """
     return thread_id if user is None else str(uuid5(_THREADS, f"{user}\0{thread_id}"))
 
@@ -237,40 +229,118 @@ class ChatRequest:
     extensions: Mapping[str, Any] = field(default_factory=dict)
 
 
-class Adapter(Protocol):
-    """One LLM provider.
-
-    An adapter may also have `check(run)`, which raises before a run that cannot go well, and
-    `async aclose()`, which is awaited when the server ends.
-    """
+class SupportsStream(Protocol):
+    """What is accepted for an `Adapter`."""
 
     def stream(self, request: ChatRequest) -> Events: ...
 
 
-class Agent(Protocol):
-    """One way to answer.
+class Adapter:
+    """One LLM provider. A class with `stream` alone need not inherit from it."""
 
-    An agent may also have a `description`, `check(run)` and `async aclose()` as adapters have,
-    and `async load_state(thread_id, caller)`, which returns state and messages of a thread, or
-    None.
-    """
+    def stream(self, request: ChatRequest) -> Events:
+        """Send one request to the model and yield its answer.
+
+        An async generator. It yields messages, calls, reasoning and `Usage`, interleaved as they
+        come, but each part as a `…Start`, its pieces and its `…End`. It yields no results of
+        calls, and no `RunStarted`, `RunFinished` or `RunFailed`, which the runtime adds.
+
+        An error is raised: a `CopilotError` reaches the client with its code and message,
+        anything else is logged and reported as "The run failed". `NetworkError` means that
+        another attempt may succeed, and lets a `FallbackAdapter` continue.
+
+        When the run is stopped, the task is cancelled and the generator is closed: let
+        `asyncio.CancelledError` and `GeneratorExit` pass, and close the connection in `finally`.
+        One object serves all runs at once: it stores nothing of a run.
+        """
+        raise NotImplementedError
+
+    def check(self, run: RunInput) -> None:
+        """Raise a `CopilotError` for a run that cannot succeed, before it starts."""
+
+    async def aclose(self) -> None:
+        """Release what the adapter holds, when the server ends."""
+
+
+class SupportsRun(Protocol):
+    """What is accepted for an `Agent`."""
 
     def run(self, run: RunInput) -> Events: ...
 
 
-class ActionSource(Protocol):
-    """A place actions come from: server code, a remote endpoint, an MCP server."""
+class Agent:
+    """One way to answer. A class with `run` alone need not inherit from it."""
 
-    async def actions(self, run: RunInput) -> Sequence[Action]: ...
+    description: str = ""
+    """What the agent is for; listed for clients, and given to a model that may hand over to it."""
+
+    def run(self, run: RunInput) -> Events:
+        """Answer one request.
+
+        An async generator. It yields events as `Adapter.stream` does, and results of the calls
+        that it executed itself, steps, states, and at most one `Interrupt` for each question to a
+        person. A call of one of `run.actions` without a result ends the turn: the runtime executes
+        an action of the server and calls `run` again, and the browser executes its own.
+        `RunFinished` may be yielded to finish with a `result`; what comes after it is dropped.
+        `RunStarted` is not yielded, nor `RunFailed`: an error is raised. `event_order` refuses a
+        wrong order and fails the run.
+
+        Errors and cancellation are as for `Adapter.stream`.
+        """
+        raise NotImplementedError
+
+    def check(self, run: RunInput) -> None:
+        """Raise a `CopilotError` for a run that cannot succeed, before it starts."""
+
+    async def load_state(
+        self, thread_id: str, caller: Caller
+    ) -> tuple[dict[str, Any], list[Any]] | None:
+        """Return the state and messages stored for a thread (a `private_thread_id`) as JSON."""
+        del thread_id, caller
+
+    async def aclose(self) -> None:
+        """Release what the agent holds, when the server ends."""
 
 
-AgentsOf = Callable[[Caller], Mapping[str, Agent] | Awaitable[Mapping[str, Agent]]]
+class ActionSource:
+    """A place actions come from: a remote endpoint, an MCP server, a registry of yours."""
 
-Agents = Mapping[str, Agent] | AgentsOf
-"""Agents by name, or a function that returns those of a caller, asked at every request."""
+    async def actions(self, run: RunInput) -> Sequence[Action]:
+        """Return the actions for this run; if it fails, the run continues without them."""
+        raise NotImplementedError
 
-Stage = Callable[[Events, RunInput], Events]
-"""Wraps the events of a run: watches, changes or refuses them."""
+    async def aclose(self) -> None:
+        """Release what the source holds, when the server ends."""
+
+
+AgentsOf = Callable[[Caller], Mapping[str, SupportsRun] | Awaitable[Mapping[str, SupportsRun]]]
+
+Agents = Mapping[str, SupportsRun] | AgentsOf
+"""Agents by name, or a function that returns those of a caller, called for every request."""
+
+StageFunction = Callable[[Events, RunInput], Events]
+"""Any function that takes the events of a run and returns them: accepted for a `Stage`."""
+
+
+class Stage:
+    """Watches, changes or refuses the events of a run. A plain function will do as well."""
+
+    def __call__(self, events: Events, run: RunInput) -> Events:
+        """Return the events of a run as they shall continue.
+
+        An async generator that reads `events` under `contextlib.aclosing`. It may drop, replace
+        and add events; a `…Start` that was yielded needs its `…End`. To refuse a run, raise a
+        `CopilotError`. When the run is stopped, the generator is closed, and closes `events`.
+        By default, nothing changes.
+        """
+        del run
+        return events
+
+    def check(self, run: RunInput) -> None:
+        """Raise a `CopilotError` for a run that is refused before it starts."""
+
+    async def aclose(self) -> None:
+        """Release what the stage holds, when the server ends."""
 
 
 class Batch(NamedTuple):
@@ -280,44 +350,52 @@ class Batch(NamedTuple):
     events: Sequence[Event]
 
 
-class Bus(Protocol):
-    """Keeps each run as an append-only log that any number of readers follow from any point."""
+class LogWriter:
+    """Adds the events of one run to its log."""
+
+    def __init__(self, bus: "Bus", log_id: str, messages: Sequence[Message] = ()) -> None:
+        self.append: Callable[[Event], Awaitable[None]] = partial(bus.append, log_id)
+        """Add an event, as `Bus.append` does."""
+        self.messages = messages
+        """The messages of the request that are new in its thread."""
+        self.failed: Future[Exception] = get_running_loop().create_future()
+        """Done, with the reason, once the log takes nothing more but a last event."""
+
+
+class Bus:
+    """Stores each run as an append-only log that any number of readers follow from any point."""
+
+    async def begin(self, run: RunInput) -> LogWriter:
+        """Open the log of a run. A bus that stores threads may raise `ThreadBusy`."""
+        return LogWriter(self, run.log_id)
 
     async def append(self, log_id: str, event: Event) -> None:
-        """Add an event; one of `events.LAST` ends the log. Raises `LimitExceeded`."""
-        ...
+        """Add an event to a log, which is created if need be, and wake its readers.
+
+        One writer calls this, one event at a time; one of `events.LAST` ends the log. Raises
+        `LimitExceeded` for a log that is full (a last event is always taken), and `Misuse` for
+        one that has ended. A cancelled call may have added the event.
+        """
+        raise NotImplementedError
+
+    async def append_all(self, log_id: str, events: Sequence[Event]) -> bool:  # noqa: ARG002
+        """Add events, all or none, and return whether it did. Raises what `append` raises.
+
+        A bus without a faster way than `append` returns False.
+        """
+        return False
 
     def read(self, log_id: str, after: Cursor = START) -> AsyncGenerator[Batch, None]:
-        """Follow a log to its last event. Raises `NotFound`, or `Misuse` for a wrong cursor."""
-        ...
+        """Return the batches of a log from a cursor to its last event, as they come.
+
+        Raises at once, and not with the first batch: `NotFound` without such a log, `Misuse` for
+        a wrong cursor. A reader that leaves closes the generator; the log does not change.
+        """
+        raise NotImplementedError
 
     async def drop(self, log_id: str) -> None:
-        """Forget a log, if there is one."""
-        ...
+        """Delete a log, if there is one. Those who read it at this moment may read on."""
+        raise NotImplementedError
 
-
-class Journal(Bus, Protocol):
-    """A bus that also keeps the logs of some runs for good."""
-
-    async def begin(self, run: RunInput) -> Sequence[Message]:
-        """Keep the log of this run from now on; return its messages that are new in its thread.
-
-        Raises `ThreadBusy` when another server answers in that thread.
-        """
-        ...
-
-
-class Runs(Protocol):
-    """What a transport may ask of the runtime."""
-
-    async def start(self, run: RunInput) -> None:
-        """Begin a run; return once its log exists. Raises what forbids it to begin."""
-        ...
-
-    def stop(self, log_id: str) -> bool:
-        """End a run, without waiting. Returns whether it still went on."""
-        ...
-
-    def follow(self, log_id: str, after: Cursor = START) -> AsyncGenerator[Batch, None]:
-        """Read a run's log, as `Bus.read` does."""
-        ...
+    async def aclose(self) -> None:
+        """Release what the bus holds, when the server ends."""

@@ -13,6 +13,7 @@ from copilot_runtime.events import Custom, RunFailed, RunFinished
 from copilot_runtime.interfaces import RunInput
 from copilot_runtime.runtime import Runtime
 from copilot_runtime.runtime.conversations import Conversations
+from copilot_runtime.runtime.run import Run
 from copilot_runtime.threads.memory import MemoryThreads
 from copilot_runtime.threads.recorder import RecordedBus
 from copilot_runtime.threads.store import ThreadKey
@@ -90,7 +91,7 @@ async def test_a_run_that_was_stopped_does_not_keep_the_next_one_out() -> None:
     assert isinstance(await last_of(found, "log-r2"), RunFinished)
 
 
-async def waiting(found: Conversations, *names: str) -> list["asyncio.Task[None]"]:
+async def waiting(found: Conversations, *names: str) -> list["asyncio.Task[Run]"]:
     """Ask while the thread answers, and return once all of them wait."""
     tasks = [asyncio.create_task(found.start(kept(name))) for name in names]
     for _ in tasks:
@@ -191,7 +192,7 @@ async def test_the_log_of_an_answer_that_its_thread_has_is_soon_forgotten(
             await super().drop(log_id)
             dropped.set()
 
-    monkeypatch.setattr("copilot_runtime.runtime.runtime._LOG_KEPT", 0.01)
+    monkeypatch.setattr("copilot_runtime.runtime.runtime._LOG_TTL", 0.01)
     store, bus = MemoryThreads(), Noticed()
     found = Conversations(Runtime(Says(), {}, RecordedBus(bus, store)), store)
     await found.start(kept())

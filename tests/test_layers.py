@@ -17,7 +17,7 @@ LAYERS = [
     {"adapters", "actions", "knowledge"},
     {"bus", "threads", "storage", "security", "telemetry"},
     {"hooks"},
-    {"agui", "event_order", "http", "transcript"},
+    {"agui", "event_order", "http", "transcript", "duck_typing"},
     {"interfaces", "registry", "config", "jsonpatch"},
     {"events", "jsonvalue"},
     {"messages", "errors", "jsontext", "concurrency", "gc_tuning"},

@@ -26,6 +26,7 @@ from copilot_runtime.events import Custom, Event, RunFailed, RunFinished, RunSta
 from copilot_runtime.hooks import Hooks
 from copilot_runtime.interfaces import Caller, Events, RunInput
 from copilot_runtime.runtime import Runtime
+from copilot_runtime.runtime.run import Run
 from tests.runs import Says, forever, log_of, run_input, runtime_of, runtime_with, told
 
 pytestmark = pytest.mark.anyio
@@ -165,7 +166,7 @@ async def test_one_id_started_twice_at_the_same_moment_runs_once() -> None:
         seen("done"),
         RunFinished(),
     ]
-    assert [type(result) for result in results] == [type(None), Misuse]
+    assert [type(result) for result in results] == [Run, Misuse]
     assert agent.began == 1
 
 

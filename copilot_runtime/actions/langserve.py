@@ -12,7 +12,7 @@ from urllib.parse import urlsplit
 
 from copilot_runtime.errors import ConfigurationFailed, NetworkError
 from copilot_runtime.http.client import Upstream
-from copilot_runtime.interfaces import Action, ActionContext, RunInput
+from copilot_runtime.interfaces import Action, ActionContext, ActionSource, RunInput
 from copilot_runtime.jsonvalue import JsonObject
 
 NAME = "LangServe"
@@ -45,7 +45,7 @@ def langserve_actions(
     return LangServeChain(url, name, description, parameters, headers or {}, timeout)
 
 
-class LangServeChain:
+class LangServeChain(ActionSource):
     """One chain, asked what it takes when it is needed first."""
 
     def __init__(

@@ -10,6 +10,7 @@ from typing import Any, Literal, cast, get_args
 import orjson
 
 from copilot_runtime.concurrency import call, capture
+from copilot_runtime.duck_typing import complete
 from copilot_runtime.interfaces import Action, ActionSource, RunInput
 
 Available = Literal["enabled", "remote", "disabled"]
@@ -53,16 +54,51 @@ def select_actions(
     return [*found.values()]
 
 
+class ActionList(ActionSource):
+    """Actions that are the same for every run."""
+
+    def __init__(self, actions: Sequence[Action]) -> None:
+        self.ready = actions
+
+    async def actions(self, run: RunInput) -> Sequence[Action]:  # noqa: ARG002
+        return self.ready
+
+
+class ActionFunction(ActionSource):
+    """Actions that a function of the run returns."""
+
+    def __init__(self, function: Callable[[RunInput], Any]) -> None:
+        self.function = function
+
+    async def actions(self, run: RunInput) -> Sequence[Action]:
+        return await call(self.function, run)
+
+
+def as_sources(actions: Source) -> list[ActionSource]:
+    """Return sources for whatever an application gives, such as a list of functions and sources.
+
+    The actions of a list are made now, so that a wrong one is an error at the start.
+    """
+    if not isinstance(actions, Sequence):
+        return [_as_source(actions)]
+    own = [item for item in actions if not hasattr(item, "actions")]
+    others = [
+        _as_source(cast("ActionSource", item)) for item in actions if hasattr(item, "actions")
+    ]
+    return [ActionList(_as_actions(own)), *others]
+
+
 async def gather_actions(
-    sources: Sequence[Source], run: RunInput, *, timeout: float = 30
+    sources: Sequence[ActionSource], run: RunInput, *, timeout: float = 30
 ) -> list[Action]:
     """Return the actions of all sources for this run; a source that fails is logged and left out.
 
     `timeout` is in seconds, for each source.
     """
-    if all(_is_ready(source) for source in sources):  # no source that could be waited for
-        return _deduplicate(cast("Sequence[Sequence[Action]]", sources))
-    results = await asyncio.gather(*(_ask(source, run, timeout) for source in sources))
+    ready = [source.ready for source in sources if isinstance(source, ActionList)]
+    if len(ready) == len(sources):  # no source that could be waited for
+        return _deduplicate(ready)
+    results = await asyncio.gather(*(_query(source, run, timeout) for source in sources))
     return _deduplicate(results)
 
 
@@ -79,8 +115,10 @@ def _parameters(name: str, json_schema: str) -> dict[str, Any]:
     return {"type": "object", "properties": {}, **cast("dict[str, Any]", schema)}
 
 
-def _is_ready(source: Source) -> bool:
-    return isinstance(source, Sequence) and all(isinstance(item, Action) for item in source)
+def _as_source(source: ActionSource | Callable[[RunInput], Any]) -> ActionSource:
+    if hasattr(source, "actions"):
+        return complete(ActionSource, source)
+    return ActionFunction(cast("Callable[[RunInput], Any]", source))
 
 
 def _deduplicate(sources: Sequence[Sequence[Action]]) -> list[Action]:
@@ -93,7 +131,7 @@ def _deduplicate(sources: Sequence[Sequence[Action]]) -> list[Action]:
     return [*found.values()]
 
 
-async def _ask(source: Source, run: RunInput, timeout: float) -> Sequence[Action]:
+async def _query(source: ActionSource, run: RunInput, timeout: float) -> Sequence[Action]:
     try:
         async with asyncio.timeout(timeout):
             returned = await capture(_actions_of(source, run))
@@ -111,15 +149,18 @@ async def _ask(source: Source, run: RunInput, timeout: float) -> Sequence[Action
     return ()
 
 
-async def _actions_of(source: Source, run: RunInput) -> Sequence[Action]:
+async def _actions_of(source: ActionSource, run: RunInput) -> Sequence[Action]:
+    return _as_actions(await call(source.actions, run))
+
+
+def _as_actions(actions: Actions) -> Sequence[Action]:
     from copilot_runtime.actions.functions import as_actions  # brings pydantic along
 
-    if isinstance(source, Sequence):
-        return as_actions(source)
-    method = cast("Callable[..., Any]", getattr(source, "actions", source))
-    return as_actions(await call(method, run))
+    return as_actions(actions)
 
 
-def _name(source: Source) -> str:
-    named = inspect.unwrap(source) if callable(source) else source
-    return getattr(named, "__qualname__", type(named).__name__)
+def _name(source: ActionSource) -> str:
+    if not isinstance(source, ActionFunction):
+        return type(source).__name__
+    function = inspect.unwrap(source.function)
+    return getattr(function, "__qualname__", type(function).__name__)

@@ -11,9 +11,10 @@ from importlib.util import find_spec
 
 from copilot_runtime.adapters.history import CHARACTERS_PER_TOKEN
 from copilot_runtime.adapters.pricing import find_model_facts, load_prices
+from copilot_runtime.duck_typing import complete
 from copilot_runtime.errors import ConfigurationFailed, MissingPackage, RateLimited
 from copilot_runtime.events import ActionExecutionArgs, ReasoningContent, TextMessageContent, Usage
-from copilot_runtime.interfaces import Adapter, ChatRequest, Events, RunInput
+from copilot_runtime.interfaces import Adapter, ChatRequest, Events, RunInput, SupportsStream
 from copilot_runtime.messages import ActionExecutionMessage, Message, ResultMessage, TextMessage
 
 logger = logging.getLogger(__name__)
@@ -28,7 +29,7 @@ class _Spent:
     dollars: Decimal = Decimal(0)
 
 
-class BudgetedAdapter:
+class BudgetedAdapter(Adapter):
     """Lets each user spend so many `tokens` or `dollars` in each `period`, then refuses.
 
     A period begins with a user's first question; the answer that crosses the limit is finished.
@@ -42,7 +43,7 @@ class BudgetedAdapter:
 
     def __init__(
         self,
-        adapter: Adapter,
+        adapter: SupportsStream,
         *,
         tokens: int | None = None,
         dollars: float | Decimal | None = None,
@@ -53,7 +54,7 @@ class BudgetedAdapter:
             raise ConfigurationFailed("A budget needs `tokens` or `dollars`.")
         if dollars is not None and find_spec("genai_prices") is None:
             raise MissingPackage("A budget in dollars", "genai-prices", "prices")
-        self.adapter = adapter
+        self.adapter = complete(Adapter, adapter)
         self.model: str | None = getattr(adapter, "model", None)
         self.tokens = tokens
         self.dollars = None if dollars is None else Decimal(str(dollars))
@@ -65,8 +66,7 @@ class BudgetedAdapter:
 
     def check(self, run: RunInput) -> None:
         """Raise what the adapter knows to be wrong."""
-        if check := getattr(self.adapter, "check", None):
-            check(run)
+        self.adapter.check(run)
 
     async def stream(self, request: ChatRequest) -> Events:
         """Ask the adapter. Raises `RateLimited` when the budget is spent."""
@@ -91,8 +91,7 @@ class BudgetedAdapter:
 
     async def aclose(self) -> None:
         """Close the adapter."""
-        if close := getattr(self.adapter, "aclose", None):
-            await close()
+        await self.adapter.aclose()
 
     def _spent(self, user: str | None) -> _Spent:
         now = self._clock()

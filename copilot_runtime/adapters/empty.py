@@ -1,7 +1,7 @@
 """No model: for applications that only talk to agents."""
 
 from copilot_runtime.errors import Misuse
-from copilot_runtime.interfaces import ChatRequest, Events, RunInput
+from copilot_runtime.interfaces import Adapter, ChatRequest, Events, RunInput
 
 _MESSAGE = (
     "Invalid adapter configuration: EmptyAdapter is only meant to be used with agent lock mode. \n"
@@ -10,7 +10,7 @@ _MESSAGE = (
 )
 
 
-class EmptyAdapter:
+class EmptyAdapter(Adapter):
     """Refuses plain chats, in the words of the Node runtime."""
 
     def check(self, run: RunInput) -> None:

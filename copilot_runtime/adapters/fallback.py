@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import replace
 
+from copilot_runtime.duck_typing import complete
 from copilot_runtime.errors import ConfigurationFailed, CopilotError, NetworkError
 from copilot_runtime.events import (
     Custom,
@@ -24,7 +25,7 @@ from copilot_runtime.events import (
     TextMessageStart,
     Usage,
 )
-from copilot_runtime.interfaces import Adapter, ChatRequest, Events, RunInput
+from copilot_runtime.interfaces import Adapter, ChatRequest, Events, RunInput, SupportsStream
 
 logger = logging.getLogger(__name__)
 
@@ -35,7 +36,7 @@ _NO_WORDS = (
 """What says nothing: it waits for the first word, and is taken back if that never comes."""
 
 
-class FallbackAdapter:
+class FallbackAdapter(Adapter):
     """Asks one adapter after the other until one begins to answer.
 
     The next is asked when one fails before its first word, and only for a `NetworkError` (which
@@ -52,14 +53,16 @@ class FallbackAdapter:
 
     def __init__(
         self,
-        *adapters: Adapter,
+        *adapters: SupportsStream,
         weights: Sequence[float] | None = None,
-        by_agent: Mapping[str, Adapter] | None = None,
+        by_agent: Mapping[str, SupportsStream] | None = None,
         also: tuple[type[CopilotError], ...] = (),
         seed: int | None = None,
     ) -> None:
-        self.adapters = adapters
-        self.by_agent = dict(by_agent or {})
+        self.adapters = [complete(Adapter, adapter) for adapter in adapters]
+        self.by_agent = {
+            name: complete(Adapter, adapter) for name, adapter in (by_agent or {}).items()
+        }
         self._weights = _checked(adapters, weights)
         self._passing = (NetworkError, *also)
         self._random = random.Random(seed)  # noqa: S311 - spreads load, guards nothing
@@ -67,8 +70,7 @@ class FallbackAdapter:
     def check(self, run: RunInput) -> None:
         """Raise what any of the adapters that may be asked knows to be wrong."""
         for adapter in self._for_agent(run.agent):
-            if check := getattr(adapter, "check", None):
-                check(run)
+            adapter.check(run)
 
     async def stream(self, request: ChatRequest) -> Events:
         """Ask until somebody answers. Raises the last error when nobody does."""
@@ -99,7 +101,7 @@ class FallbackAdapter:
     async def aclose(self) -> None:
         """Close all adapters."""
         everybody = {id(a): a for a in (*self.adapters, *self.by_agent.values())}.values()
-        closing = [a.aclose() for a in everybody if hasattr(a, "aclose")]  # pyright: ignore[reportAttributeAccessIssue]
+        closing = [adapter.aclose() for adapter in everybody]
         results = await asyncio.gather(*closing, return_exceptions=True)
         for error in results:
             if isinstance(error, BaseException):
@@ -120,7 +122,9 @@ class FallbackAdapter:
         return adapters
 
 
-def _checked(adapters: Sequence[Adapter], weights: Sequence[float] | None) -> list[float] | None:
+def _checked(
+    adapters: Sequence[SupportsStream], weights: Sequence[float] | None
+) -> list[float] | None:
     if not adapters:
         raise ConfigurationFailed("A FallbackAdapter needs at least one adapter.")
     if weights is None:

@@ -11,7 +11,7 @@ from copilot_runtime.adapters.streaming import ProviderRequest, stream_response
 from copilot_runtime.errors import ConfigurationFailed
 from copilot_runtime.events import Usage
 from copilot_runtime.http.client import Upstream
-from copilot_runtime.interfaces import ChatRequest, Events
+from copilot_runtime.interfaces import Adapter, ChatRequest, Events
 
 
 class HTTPOptions(TypedDict, total=False):
@@ -32,7 +32,7 @@ class HTTPOptions(TypedDict, total=False):
     """How often a request is sent again that failed before its first event; 2 by default."""
 
 
-class HTTPAdapter(ABC):
+class HTTPAdapter(Adapter, ABC):
     """An adapter that sends each chat request to its provider as one HTTP request.
 
     `adapter` is its name in the table of capabilities, `service` is what errors call the

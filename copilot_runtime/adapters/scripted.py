@@ -16,7 +16,7 @@ from copilot_runtime.events import (
     TextMessageEnd,
     TextMessageStart,
 )
-from copilot_runtime.interfaces import ChatRequest, Events
+from copilot_runtime.interfaces import Adapter, ChatRequest, Events
 
 Turn = (
     Sequence[Event | Exception] | Callable[[ChatRequest], Sequence[Event | Exception]] | Exception
@@ -48,7 +48,7 @@ class Gate:
         await self._open.acquire()
 
 
-class ScriptedAdapter:
+class ScriptedAdapter(Adapter):
     """Says one turn per request, in order, and remembers the requests.
 
     >>> adapter = ScriptedAdapter(call("get_time", {"city": "Oslo"}), say(["It is ", "noon."]))

@@ -18,14 +18,14 @@ from copilot_runtime.errors import (
 )
 from copilot_runtime.http.client import StreamResponse, Upstream
 from copilot_runtime.http.sse import SSEDecoder
-from copilot_runtime.interfaces import Events, Resume, RunInput, private_thread_id
+from copilot_runtime.interfaces import Agent, Events, Resume, RunInput, private_thread_id
 from copilot_runtime.jsontext import dumps, loads
 from copilot_runtime.jsonvalue import as_optional_text
 
 _MAX_REASON = 2_000
 
 
-class AguiAgent:
+class AguiAgent(Agent):
     """Sends runs to the agent at `url` and yields its events.
 
     Requests carry the headers that may be forwarded; `headers` replace them. With `actions`, the

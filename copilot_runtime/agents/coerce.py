@@ -7,8 +7,9 @@ from typing import Any, cast
 from copilot_runtime.agents import AGENTS
 from copilot_runtime.agents.function import AgentFunction, FunctionAgent
 from copilot_runtime.concurrency import call
+from copilot_runtime.duck_typing import complete
 from copilot_runtime.errors import ConfigurationFailed
-from copilot_runtime.interfaces import Agent, Agents, Caller
+from copilot_runtime.interfaces import Agent, AgentsOf, Caller
 from copilot_runtime.registry import Registry
 
 WRAPPERS = {
@@ -28,7 +29,7 @@ AgentsLike = (
 """Agents by name, or a function that returns those of a caller."""
 
 
-def coerce_agents(agents: AgentsLike) -> Agents:
+def coerce_agents(agents: AgentsLike) -> Mapping[str, Agent] | AgentsOf:
     """Return agents of ours for a mapping, or a function that does so for each caller.
 
     Raises `ConfigurationFailed` for what is neither, or for something that cannot be an agent.
@@ -62,7 +63,7 @@ def coerce_agent(name: str, agent: Any) -> Agent:
             return wrap(agent) if kind.__name__ != _GRAPH_HOLDER else _wrap_graph(agent, wrap)
     if not isinstance(agent, type):
         if callable(getattr(agent, "run", None)):
-            return agent
+            return complete(Agent, agent)
         if callable(agent):
             return FunctionAgent(cast("AgentFunction", agent))
     what = (

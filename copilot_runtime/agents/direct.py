@@ -9,20 +9,23 @@ from copilot_runtime.agents.context_message import build_context_message
 from copilot_runtime.agents.shared_state import SharedState, find_shared_state
 from copilot_runtime.agents.tool_loop import find_handoff_resumes, hand_off
 from copilot_runtime.agents.turn import Turn
+from copilot_runtime.duck_typing import complete
 from copilot_runtime.errors import LimitExceeded
 from copilot_runtime.interfaces import (
     Action,
     Adapter,
+    Agent,
     ChatRequest,
     Events,
     Resume,
     RunInput,
+    SupportsStream,
 )
 from copilot_runtime.messages import Message
 from copilot_runtime.transcript import messages_of
 
 
-class DirectAgent:
+class DirectAgent(Agent):
     """Requests the model, runs the server actions it calls, and repeats until it calls none.
 
     A call of a browser action ends the run: the browser acts and sends the result with its next
@@ -35,21 +38,20 @@ class DirectAgent:
 
     def __init__(
         self,
-        adapter: Adapter,
+        adapter: SupportsStream,
         *,
         max_turns: int = 8,
         action_timeout: float = 60.0,
         shared_state: bool = True,
     ) -> None:
-        self.adapter = adapter
+        self.adapter = complete(Adapter, adapter)
         self.max_turns = max_turns
         self.action_timeout = action_timeout
         self.shared_state = shared_state
 
     def check(self, run: RunInput) -> None:
         """Raise the errors of the adapter that need no request."""
-        if check := getattr(self.adapter, "check", None):
-            check(run)
+        self.adapter.check(run)
 
     def run(self, run: RunInput) -> Events:
         """Yield the events of the model and the results of its calls, in call order.

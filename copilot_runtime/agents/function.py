@@ -25,7 +25,7 @@ from copilot_runtime.events import (
     TextMessageStart,
     Usage,
 )
-from copilot_runtime.interfaces import Events, RunInput
+from copilot_runtime.interfaces import Agent, Events, RunInput
 from copilot_runtime.messages import new_id
 
 AgentFunction = Callable[[RunInput], AsyncIterable[Any] | Awaitable[Any] | str | None]
@@ -36,7 +36,7 @@ _INDEPENDENT = (Activity, AgentState, Custom, Usage)
 """Events that do not end a text."""
 
 
-class FunctionAgent:
+class FunctionAgent(Agent):
     """Runs a function of the run: `async def echo(run: RunInput)`.
 
     It may yield pieces of text, which become one message; events of ours; and events of AG-UI, as

@@ -25,7 +25,7 @@ from copilot_runtime.errors import (
     Misuse,
     NetworkError,
 )
-from copilot_runtime.interfaces import Events, RunInput
+from copilot_runtime.interfaces import Agent, Events, RunInput
 from copilot_runtime.messages import Message, ResultMessage, TextMessage
 
 if TYPE_CHECKING:
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from pydantic_ai.agent import AbstractAgent
 
 
-class PydanticAIAgent:
+class PydanticAIAgent(Agent):
     """Runs an agent of pydantic-ai with its own tools and the actions of the page.
 
     `deps` are its dependencies, or a function of the `RunInput` that returns them, for instance by

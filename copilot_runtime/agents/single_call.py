@@ -11,12 +11,12 @@ from copilot_runtime.events import (
     ActionExecutionResult,
     ActionExecutionStart,
 )
-from copilot_runtime.interfaces import ActionContext, Events, RunInput
+from copilot_runtime.interfaces import ActionContext, Agent, Events, RunInput
 from copilot_runtime.jsontext import dumps
 from copilot_runtime.messages import new_id
 
 
-class SingleCallAgent:
+class SingleCallAgent(Agent):
     """Calls the action `name` and ends, so that hooks, stages and limits apply to the call, too.
 
     An instance serves one run. The action may take `timeout` seconds, unless it has its own limit.

@@ -20,7 +20,15 @@ from copilot_runtime.events import (
     RunFinished,
     TextMessageContent,
 )
-from copilot_runtime.interfaces import Action, Agent, AgentInput, Events, Resume, RunInput
+from copilot_runtime.interfaces import (
+    Action,
+    Agent,
+    AgentInput,
+    Events,
+    Resume,
+    RunInput,
+    SupportsRun,
+)
 from copilot_runtime.messages import ActionExecutionMessage, Message, ResultMessage, new_id
 from copilot_runtime.transcript import messages_of, said_in
 
@@ -30,7 +38,7 @@ MAX_TOOLS = 128
 logger = logging.getLogger(__name__)
 
 
-class ToolLoopAgent:
+class ToolLoopAgent(Agent):
     """Runs an agent, then the server actions it has called, and the agent again with the results.
 
     An agent elsewhere calls an action and ends its run, as for actions of the browser. Calls that
@@ -38,7 +46,7 @@ class ToolLoopAgent:
     `action_timeout` seconds.
     """
 
-    def __init__(self, agent: Agent, *, max_turns: int, action_timeout: float) -> None:
+    def __init__(self, agent: SupportsRun, *, max_turns: int, action_timeout: float) -> None:
         self.agent = agent
         self.max_turns = max_turns
         self.action_timeout = action_timeout
@@ -137,7 +145,7 @@ def build_handoff_actions(
     handoffs = [
         Action(
             name=name,
-            description=getattr(agent, "description", "") or f"Hands over to the agent {name}.",
+            description=agent.description or f"Hands over to the agent {name}.",
             parameters={"type": "object", "properties": {}, "required": []},
             agent=agent,
         )

@@ -21,7 +21,7 @@ from copilot_runtime.events import (
     ReasoningContent,
     TextMessageContent,
 )
-from copilot_runtime.interfaces import START, Batch, Cursor
+from copilot_runtime.interfaces import START, Batch, Bus, Cursor
 
 _EVENT_BYTES = 160
 """What an event costs beside its text, measured on CPython 3.11. Texts count by characters."""
@@ -30,7 +30,7 @@ _LONGEST_CURSOR = 18
 """Digits; reading thousands of them takes long, and Python refuses at last."""
 
 
-class MemoryBus:
+class MemoryBus(Bus):
     """An append-only list per run, bounded in size, forgotten `ttl` seconds after its end.
 
     A slow reader never slows the writer: it finds what it missed in the list. A run that
@@ -62,7 +62,7 @@ class MemoryBus:
         if log.waiters:
             log.wake()
 
-    async def append_all(self, log_id: str, events: Sequence[Event]) -> None:
+    async def append_all(self, log_id: str, events: Sequence[Event]) -> bool:
         """Add events, all or none, and wake the readers once. Raises as `append` does.
 
         A last event has to fit, too: when this refuses, `append` may still take some of them.
@@ -79,6 +79,7 @@ class MemoryBus:
         log.events.extend(event for event, _ in sized)
         if log.waiters:
             log.wake()
+        return True
 
     def read(self, log_id: str, after: Cursor = START) -> AsyncGenerator[Batch, None]:
         """Follow a run from a cursor to its last event. Raises `NotFound` or `Misuse` at once."""

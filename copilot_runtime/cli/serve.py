@@ -20,7 +20,7 @@ from copilot_runtime.cli.target import find_target
 from copilot_runtime.config.settings import Settings, adapter_name
 from copilot_runtime.errors import ConfigurationFailed, CopilotError
 from copilot_runtime.registry import Registry
-from copilot_runtime.runtime import Runtime
+from copilot_runtime.runtime.conversations import Conversations
 from copilot_runtime.transports.console.clock import get_time
 
 _LISTENERS = 16
@@ -59,7 +59,7 @@ def serve(target: str | None, settings: Settings, path: str | None = None) -> No
     with listener:
         origin = _origin(settings.host, listener.getsockname()[1])
         banner = _banner(name, _addresses(found, origin, path))
-        runs = found.runtime if isinstance(found, CopilotRuntime) else None
+        runs = found.conversations if isinstance(found, CopilotRuntime) else None
         server = _Server(config, banner, runs, settings.stop_timeout)
         try:
             server.run(sockets=[listener, *(listener.dup() for _ in range(_LISTENERS - 1))])
@@ -110,7 +110,7 @@ class _Server(uvicorn.Server):
     """Says where it is once it listens, and ends open streams with a word when it stops."""
 
     def __init__(
-        self, config: uvicorn.Config, banner: str, runs: Runtime | None, stop_timeout: float
+        self, config: uvicorn.Config, banner: str, runs: Conversations | None, stop_timeout: float
     ) -> None:
         super().__init__(config)
         self._banner = banner

@@ -4,7 +4,6 @@ import asyncio
 import logging
 from collections.abc import AsyncGenerator, Awaitable, Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
 from itertools import takewhile
 from typing import Literal
 
@@ -15,7 +14,17 @@ from copilot_runtime.errors import (
     NotFound,
     ThreadBusy,
 )
-from copilot_runtime.interfaces import START, Action, Agent, Batch, Caller, Cursor, RunInput
+from copilot_runtime.interfaces import (
+    START,
+    Action,
+    Agent,
+    Batch,
+    Caller,
+    Cursor,
+    RunInput,
+    SupportsRun,
+)
+from copilot_runtime.runtime.run import Run
 from copilot_runtime.runtime.runtime import Runtime
 from copilot_runtime.threads.store import (
     StoredRun,
@@ -40,39 +49,8 @@ Namer = Callable[[Sequence[StoredRun]], Awaitable[str | None]]
 """Finds a name for a thread that has none, from its runs; None if there is nothing to say."""
 
 
-_MOST_WAITING = 5
+_MAX_QUEUE = 5
 """Questions that wait for their turn in one thread; each holds a whole conversation."""
-
-
-def _future() -> "asyncio.Future[None]":
-    return asyncio.get_running_loop().create_future()
-
-
-@dataclass(slots=True)
-class _Live:
-    """The run a thread is answering with."""
-
-    log_id: str
-    run_id: str
-    begun: asyncio.Event = field(default_factory=asyncio.Event)
-    """Set when it has a log, or never will."""
-    ended: "asyncio.Future[None]" = field(default_factory=_future)
-    stopped: bool = False
-    """Set when it was asked to end, which may take a while."""
-
-
-@dataclass(slots=True)
-class _Waiting:
-    """A run whose turn has not come."""
-
-    run_id: str
-    stopped: "asyncio.Future[None]" = field(default_factory=_future)
-
-    def stop(self) -> bool:
-        if self.stopped.done():
-            return False
-        self.stopped.set_result(None)
-        return True
 
 
 class Conversations:
@@ -96,14 +74,15 @@ class Conversations:
         self.when_busy = when_busy
         self.namer = namer
         self.patience = patience
-        self._live: dict[ThreadKey, _Live] = {}
-        self._waiting: dict[ThreadKey, dict[str, _Waiting]] = {}
-        """What waits for its turn, by the names of the logs."""
-        self._threads_waiting: dict[str, ThreadKey] = {}
+        self._current: dict[ThreadKey, Run] = {}
+        """The run that each thread is answered with."""
+        self._queues: dict[ThreadKey, dict[str, Run]] = {}
+        """Runs that wait for their turn, by `log_id`."""
+        self._queued: dict[str, Run] = {}
+        """The same runs of all threads."""
         self._deleting: set[ThreadKey] = set()
         self._naming: set[asyncio.Task[None]] = set()
         self._closing = False
-        runtime.ended = self._ended
 
     def open(self) -> None:
         """Take runs again, after `aclose`."""
@@ -127,25 +106,21 @@ class Conversations:
         """Return the server's actions for this run."""
         return await self.runtime.actions(run)
 
-    async def start(self, run: RunInput, agent: Agent | None = None) -> None:
+    async def start(self, request: RunInput, agent: SupportsRun | None = None) -> Run:
         """Begin a run, as `Runtime.start` does. Raises `ThreadBusy` as well."""
-        if not run.persist:
-            await self.runtime.start(run, agent)
-            return
-        thread = _thread_of(run)
-        live = await self._admit(thread, run)
-        try:
-            await self.runtime.start(run, agent)
-        except BaseException:
-            self._free(thread, live)
-            raise
-        finally:
-            live.begun.set()
+        if not request.persist:
+            return await self.runtime.start(request, agent)
+        thread = _thread_key(request)
+        run = self.runtime.create(request)
+        await self._admit(thread, run)
+        run.ended.add_done_callback(lambda _: self._free(thread, run))
+        await self.runtime.launch(run, agent)
+        return run
 
     def stop(self, log_id: str) -> bool:
         """End a run by its log, or take away one that waits. Returns whether it still went on."""
-        if (thread := self._threads_waiting.get(log_id)) is not None:
-            return self._waiting[thread][log_id].stop()
+        if (run := self._queued.get(log_id)) is not None:
+            return _stop_queued(run)
         return self.runtime.stop(log_id)
 
     def follow(self, log_id: str, after: Cursor = START) -> Log:
@@ -158,12 +133,12 @@ class Conversations:
         Returns whether there was one.
         """
         went_on = False
-        for waiting in [*self._waiting.get(thread, {}).values()]:
-            if run_id in (None, waiting.run_id):
-                went_on = waiting.stop() or went_on
-        live = self._live.get(thread)
-        if live is not None and run_id in (None, live.run_id):
-            went_on = self._stop(live) or went_on
+        for run in [*self._queues.get(thread, {}).values()]:
+            if run_id in (None, run.request.run_id):
+                went_on = _stop_queued(run) or went_on
+        current = self._current.get(thread)
+        if current is not None and run_id in (None, current.request.run_id):
+            went_on = current.stop() or went_on
         return went_on
 
     async def history(self, thread: ThreadKey) -> tuple[Sequence[StoredRun], Log | None]:
@@ -174,11 +149,11 @@ class Conversations:
         """
         elsewhere = None
         while True:
-            live = self._live.get(thread)
-            log = None if live is None else await self._log_of(live)
+            current = self._current.get(thread)
+            log = None if current is None else await _follow(current)
             runs = await self.store.runs(thread)
-            if live is not None and log is not None:
-                return _before(live.log_id, runs), log
+            if current is not None and log is not None:
+                return _runs_before(current.log_id, runs), log
             # one that began, or even ended, while the store was read
             unfinished = next((run.log_id for run in runs if not run.ended), None)
             if unfinished in (None, elsewhere):
@@ -205,9 +180,9 @@ class Conversations:
         self._deleting.add(thread)
         try:
             self.stop_thread(thread)
-            if (live := self._live.get(thread)) is not None:
-                await asyncio.wait((live.ended,), timeout=self.patience)
-                if not live.ended.done():
+            if (current := self._current.get(thread)) is not None:
+                await asyncio.wait((current.ended,), timeout=self.patience)
+                if not current.ended.done():
                     raise ThreadBusy(
                         "This conversation is still being answered, and the answer does not end. "
                         "Please try again in a moment.",
@@ -221,98 +196,74 @@ class Conversations:
     async def aclose(self) -> None:
         """Stop all runs and leave no task behind. The store is closed by whoever opened it."""
         self._closing = True
-        for thread in [*self._waiting]:
-            for waiting in self._waiting[thread].values():
-                waiting.stop()
+        for run in [*self._queued.values()]:
+            run.stop()
         await self.runtime.aclose()
         for task in [*self._naming]:
             task.cancel()
         if self._naming:
             await asyncio.wait(self._naming, timeout=self.patience)
 
-    async def _admit(self, thread: ThreadKey, run: RunInput) -> _Live:
+    async def _admit(self, thread: ThreadKey, run: Run) -> None:
         """Make this run the one its thread answers with."""
-        if thread in self._live:
-            with self._queued(thread, run) as waiting:
-                while (before := self._live.get(thread)) is not None:
-                    await self._turn(before, run, waiting)
+        if thread in self._current:
+            with self._queue(thread, run):
+                while (before := self._current.get(thread)) is not None:
+                    await self._wait_for_turn(before, run)
         if self._closing:
             raise Interrupted("The server stopped before it could answer.")
         if thread in self._deleting:
             raise ThreadBusy("This conversation is being deleted.")
-        live = self._live[thread] = _Live(run.log_id, run.run_id)
-        return live
+        self._current[thread] = run
 
-    async def _turn(self, before: _Live, run: RunInput, waiting: _Waiting) -> None:
+    async def _wait_for_turn(self, before: Run, run: Run) -> None:
         """Wait for the end of a run, if this one may. Raises `Cancelled` or `ThreadBusy`."""
         # a client may ask again as soon as it has seen the last event
-        when_busy = "queue" if run.is_v1 else self.when_busy
-        is_ending = before.stopped or self.runtime.ending(before.log_id)
-        if when_busy == "refuse" and not is_ending:
+        when_busy = "queue" if run.request.is_v1 else self.when_busy
+        if when_busy == "refuse" and not before.is_ending:
             raise ThreadBusy(
                 "This conversation is still being answered. Wait for the answer, or stop it.",
                 hint="Set when_busy to queue or supersede to have it otherwise.",
             )
         if when_busy == "supersede":
-            self._stop(before)
-        ends = (before.ended, waiting.stopped)
+            before.stop()
+        ends = (before.ended, run.stop_requested)
         await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
-        if waiting.stopped.done() and not self._closing:
+        if run.stop_requested.done() and not self._closing:
             raise Cancelled("The run was stopped before it began.")
         if self._closing:
             raise Interrupted("The server stopped before it could answer.")
 
     @contextmanager
-    def _queued(self, thread: ThreadKey, run: RunInput) -> Generator[_Waiting]:
-        """Let a run be found while it waits. Raises `ThreadBusy` when too many do."""
-        waiting = self._waiting.setdefault(thread, {})
-        if len(waiting) >= _MOST_WAITING:
+    def _queue(self, thread: ThreadKey, run: Run) -> Generator[None]:
+        """Add a run to the queue of a thread while it waits. Raises `ThreadBusy` for a full one."""
+        queue = self._queues.setdefault(thread, {})
+        if len(queue) >= _MAX_QUEUE:
             raise ThreadBusy(
-                f"{_MOST_WAITING} questions wait in this conversation already. "
+                f"{_MAX_QUEUE} questions wait in this conversation already. "
                 "Wait for the answers, or stop them."
             )
-        mine = waiting[run.log_id] = _Waiting(run.run_id)
-        self._threads_waiting[run.log_id] = thread
+        queue[run.log_id] = self._queued[run.log_id] = run
         try:
-            yield mine
+            yield
         finally:
-            del waiting[run.log_id], self._threads_waiting[run.log_id]
-            if not waiting:
-                del self._waiting[thread]
+            del queue[run.log_id], self._queued[run.log_id]
+            if not queue:
+                del self._queues[thread]
 
-    def _stop(self, live: _Live) -> bool:
-        live.stopped = True
-        is_starting = not live.begun.is_set()  # then it will not begin
-        return self.runtime.stop(live.log_id) or is_starting
-
-    async def _log_of(self, live: _Live) -> Log | None:
-        """Return a run's log, once there is one; None if there is none, or none any more."""
-        await live.begun.wait()
-        try:
-            return self.runtime.follow(live.log_id)
-        except NotFound:
-            return None
-
-    def _ended(self, run: RunInput) -> None:
-        thread = _thread_of(run)
-        live = self._live.get(thread)
-        if not run.persist or live is None or live.log_id != run.log_id:
-            return
-        self._free(thread, live)
-        if self.namer is not None:
-            task = asyncio.create_task(self._name(self.namer, run), name=f"name:{run.thread_id}")
+    def _free(self, thread: ThreadKey, run: Run) -> None:
+        """Let the next run into a thread, and give the thread a name."""
+        if self._current.get(thread) is run:
+            del self._current[thread]
+        if self.namer is not None and run.state == "ended":
+            name = f"name:{thread.id}"
+            task = asyncio.create_task(self._name(self.namer, run.request), name=name)
             self._naming.add(task)
             task.add_done_callback(self._naming.discard)
 
-    def _free(self, thread: ThreadKey, live: _Live) -> None:
-        if self._live.get(thread) is live:
-            del self._live[thread]
-        if not live.ended.done():
-            live.ended.set_result(None)
-
     async def _name(self, namer: Namer, run: RunInput) -> None:
         """Give a thread without a name one, once it has been answered."""
-        thread = _thread_of(run)
+        thread = _thread_key(run)
         try:
             found = await self.store.get(thread)
             if found is None or found.name is not None:
@@ -324,10 +275,26 @@ class Conversations:
             logger.warning("The thread %s got no name: %s", run.thread_id, error.message)
 
 
-def _before(log_id: str, runs: Sequence[StoredRun]) -> Sequence[StoredRun]:
+def _stop_queued(run: Run) -> bool:
+    """Take a run out of its queue. Returns whether it was not stopped before."""
+    was_stopped = run.stop_requested.done()
+    run.stop()
+    return not was_stopped
+
+
+async def _follow(run: Run) -> Log | None:
+    """Return a run's log, once there is one; None if there is none, or none any more."""
+    await run.started
+    try:
+        return run.follow()
+    except NotFound:
+        return None
+
+
+def _runs_before(log_id: str, runs: Sequence[StoredRun]) -> Sequence[StoredRun]:
     """Return the runs up to the first that goes on: this one, or one of another server."""
     return [*takewhile(lambda run: run.log_id != log_id and run.ended, runs)]
 
 
-def _thread_of(run: RunInput) -> ThreadKey:
+def _thread_key(run: RunInput) -> ThreadKey:
     return ThreadKey(run.user or "", run.thread_id)

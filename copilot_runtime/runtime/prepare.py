@@ -1,28 +1,36 @@
-"""What becomes of a run until it goes on by itself."""
+"""Prepare a run: the hook, the agent that answers, the checks and the actions."""
 
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from contextvars import copy_context
 from dataclasses import dataclass, replace
-from typing import Any, Literal
+from typing import Literal
 
-from copilot_runtime.actions.sources import Source, gather_actions, select_actions
+from copilot_runtime.actions.sources import gather_actions, select_actions
 from copilot_runtime.agents.tool_loop import ToolLoopAgent, build_handoff_actions
+from copilot_runtime.duck_typing import complete
 from copilot_runtime.errors import AgentNotFound, ConfigurationFailed
 from copilot_runtime.hooks import Hooks, call
-from copilot_runtime.interfaces import Agent, Caller, RunInput, Stage
+from copilot_runtime.interfaces import (
+    Action,
+    ActionSource,
+    Agent,
+    Caller,
+    RunInput,
+    Stage,
+    SupportsRun,
+)
 
-_PATIENCE = 10.0
-"""Seconds that a chat waits to know its agents, if it needs none of them."""
+_HANDOFF_TIMEOUT = 10.0
+"""Seconds that a chat waits for the agents it may hand over to, if it needs none of them."""
 
 logger = logging.getLogger(__name__)
 
-_FindAgents = Callable[[Caller], Awaitable[Mapping[str, Agent]]]
+FindAgents = Callable[[Caller], Awaitable[Mapping[str, Agent]]]
 
 
 @dataclass(frozen=True, slots=True)
-class Acting:
+class HandoffPolicy:
     """How agents use the server's actions, and one another. `timeout` is in seconds."""
 
     max_turns: int = 8
@@ -32,116 +40,127 @@ class Acting:
     model: bool = True
     """Whether there is a model. Where there is none, a chat is one with the only agent there is."""
 
-    def hands_over(self, run: RunInput) -> bool:
-        """Say whether agents may take over in this run."""
+    def allows(self, run: RunInput) -> bool:
+        """Return whether agents may take over in this run."""
         return self.hand_over == "always" or (self.hand_over == "v1" and run.is_v1)
 
-    def equipped(self, agent: Agent, run: RunInput) -> Agent:
-        """Return the agent with what runs the actions it may call here, if there are any."""
+    def add_tool_loop(self, agent: Agent, run: RunInput) -> Agent:
+        """Return the agent in a loop that executes its actions here, if it has any."""
         if all(action.in_browser for action in run.actions):
             return agent
         return ToolLoopAgent(agent, max_turns=self.max_turns, action_timeout=self.timeout)
 
 
-class Beginning:
-    """A run that begins, and who wants what of it meanwhile."""
+@dataclass(frozen=True, slots=True)
+class PendingRun:
+    """A run that is ready to start."""
 
-    __slots__ = ("context", "error", "over", "stopped")
-
-    def __init__(self) -> None:
-        loop = asyncio.get_running_loop()
-        self.context = copy_context()
-        """What a hook sets here is there for the agent."""
-        self.stopped: asyncio.Future[None] = loop.create_future()
-        self.error: Exception | None = None
-        """Why its log takes no more."""
-        self.over: asyncio.Future[None] = loop.create_future()
-
-    def stop(self) -> None:
-        if not self.stopped.done():
-            self.stopped.set_result(None)
+    request: RunInput
+    agent: Agent
 
 
-async def prepared(
-    run: RunInput,
-    given: Agent | None,
-    hooks: Hooks,
-    chat: Agent,
-    find: _FindAgents,
-    acting: Acting,
-    stages: Sequence[Stage],
-    sources: Sequence[Source],
-) -> tuple[RunInput, Agent]:
-    """Ask whoever has a say in a run; return it as they want it, and who answers."""
-    try:
-        if hooks.before_request is not None:
-            run = await _asked(hooks, run)
-        handing = acting.hands_over(run)
-        agents: Mapping[str, Agent] = {}
-        if run.agent is not None or not acting.model:
-            agents = await find(run.caller)
-        elif handing:
-            agents = await _found_in_time(find, run.caller)
-        if run.agent is None and run.request_type == "Chat" and not acting.model:
-            run = replace(run, agent=next(iter(agents)) if len(agents) == 1 else None)
-        agent = given or (chat if run.agent is None else agent_of(agents, run.agent))
-        for part in (*stages, agent):
-            if check := getattr(part, "check", None):
-                check(run)
-        # after the hook, so that actions may depend on what it verified
-        server = await gather_actions(sources, run) if sources else []
-        if handing and agents:
-            server = [*server, *build_handoff_actions(agents, run, server)]
-    except SystemExit as error:  # it would end the server
-        raise RuntimeError("What prepares a run called sys.exit().") from error
-    if run.agent is not None:
-        run = replace(run, actions=select_actions(server, run.actions, for_agent=True))
-        agent = acting.equipped(agent, run)
-    elif server:
-        run = replace(run, actions=[*server, *run.actions])
-    return run, agent
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunPreparer:
+    """What a run needs before its agent is called."""
+
+    chat: Agent
+    """What answers requests that name no agent."""
+    find_agents: FindAgents
+    sources: Sequence[ActionSource]
+    stages: Sequence[Stage]
+    hooks: Hooks
+    handoff: HandoffPolicy
+
+    async def prepare_run(self, request: RunInput, agent: SupportsRun | None = None) -> PendingRun:
+        """Return the run as it is to start. An `agent` given here answers it.
+
+        Raises what the hook, the checks and a missing agent raise.
+        """
+        try:
+            request = await self._call_before_request(request)
+            agents = await self._find_agents(request)
+            request = self._choose_only_agent(request, agents)
+            answering = self._select_agent(request, agents, agent)
+            for part in (*self.stages, answering):
+                part.check(request)
+            actions = await self._gather_actions(request, agents)
+        except SystemExit as error:  # it would end the server
+            raise RuntimeError("What prepares a run called sys.exit().") from error
+        return self._add_actions(request, answering, actions)
+
+    async def _call_before_request(self, request: RunInput) -> RunInput:
+        """Return the request as the `before_request` hook changed it."""
+        if self.hooks.before_request is None:
+            return request
+        changed = await call(self.hooks.before_request, request)
+        if changed is None:
+            return request
+        if not isinstance(changed, RunInput):
+            raise ConfigurationFailed(
+                f"The before_request hook returned a {type(changed).__name__}.",
+                hint="It returns None, or a RunInput: dataclasses.replace(run, ...).",
+            )
+        return replace(
+            changed,  # but not what the transport and the store identify it by
+            run_id=request.run_id,
+            log_id=request.log_id,
+            thread_id=request.thread_id,
+            user=request.user,
+            persist=request.persist,
+        )
+
+    async def _find_agents(self, request: RunInput) -> Mapping[str, Agent]:
+        """Return the agents that this run may need."""
+        if request.agent is not None or not self.handoff.model:
+            return await self.find_agents(request.caller)
+        if not self.handoff.allows(request):
+            return {}
+        try:
+            async with asyncio.timeout(_HANDOFF_TIMEOUT):
+                return await self.find_agents(request.caller)
+        except Exception:  # an application's function, and endpoints elsewhere; the chat goes on
+            logger.exception("This chat has no agents to hand over to.")
+            return {}
+
+    def _choose_only_agent(self, request: RunInput, agents: Mapping[str, Agent]) -> RunInput:
+        """Without a model, a chat that names no agent is one with the only agent there is."""
+        if request.agent is None and request.request_type == "Chat" and not self.handoff.model:
+            return replace(request, agent=next(iter(agents)) if len(agents) == 1 else None)
+        return request
+
+    def _select_agent(
+        self, request: RunInput, agents: Mapping[str, Agent], agent: SupportsRun | None
+    ) -> Agent:
+        if agent is not None:
+            return complete(Agent, agent)
+        return self.chat if request.agent is None else get_agent(agents, request.agent)
+
+    async def _gather_actions(
+        self, request: RunInput, agents: Mapping[str, Agent]
+    ) -> Sequence[Action]:
+        """Return the server's actions; the hook may have changed what they depend on."""
+        actions = await gather_actions(self.sources, request) if self.sources else []
+        if agents and self.handoff.allows(request):
+            actions = [*actions, *build_handoff_actions(agents, request, actions)]
+        return actions
+
+    def _add_actions(
+        self, request: RunInput, agent: Agent, actions: Sequence[Action]
+    ) -> PendingRun:
+        """Add the server's actions to those of the browser."""
+        if request.agent is not None:
+            request = replace(
+                request, actions=select_actions(actions, request.actions, for_agent=True)
+            )
+            return PendingRun(request, self.handoff.add_tool_loop(agent, request))
+        if actions:
+            request = replace(request, actions=[*actions, *request.actions])
+        return PendingRun(request, agent)
 
 
-async def _found_in_time(find: _FindAgents, caller: Caller) -> Mapping[str, Agent]:
-    """Return the agents that a chat may hand over to. It can do without them."""
-    try:
-        async with asyncio.timeout(_PATIENCE):
-            return await find(caller)
-    except Exception:  # an application's function, and endpoints elsewhere
-        logger.exception("This chat has no agents to hand over to.")
-        return {}
-
-
-def agent_of(agents: Mapping[str, Agent], name: str) -> Agent:
+def get_agent(agents: Mapping[str, Agent], name: str) -> Agent:
     """Return the agent of that name. Raises `AgentNotFound`."""
     try:
         return agents[name]
     except KeyError:
         raise AgentNotFound(name, agents) from None
-
-
-async def _asked(hooks: Hooks, run: RunInput) -> RunInput:
-    """Return the run as the `before_request` hook wants it."""
-    changed = await call(hooks.before_request, run)
-    if changed is None:
-        return run
-    if not isinstance(changed, RunInput):
-        raise ConfigurationFailed(
-            f"The before_request hook returned a {type(changed).__name__}.",
-            hint="It returns None, or a RunInput: dataclasses.replace(run, ...).",
-        )
-    # what the transport knows it by
-    mine = {"run_id": run.run_id, "log_id": run.log_id, "thread_id": run.thread_id}
-    return replace(changed, **mine, user=run.user, persist=run.persist)
-
-
-def is_cancelled() -> bool:
-    """Say whether somebody cancelled this task."""
-    task = asyncio.current_task()
-    return task is not None and task.cancelling() > 0
-
-
-def noted(task: asyncio.Task[Any]) -> None:
-    """Take the exception of a task that nobody waits for any more."""
-    if not task.cancelled():
-        task.exception()

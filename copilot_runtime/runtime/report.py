@@ -1,31 +1,32 @@
-"""Tell those who run the server what went wrong."""
+"""Report errors to those who run the server."""
 
 import logging
 from time import monotonic
 
 from copilot_runtime.errors import CopilotError, ErrorContext
 from copilot_runtime.hooks import Hooks, call_quietly
-from copilot_runtime.interfaces import RunInput
+from copilot_runtime.runtime.run import Run
 
 logger = logging.getLogger("copilot_runtime.runtime")
 
 
-async def report_to(hooks: Hooks, error: BaseException, run: RunInput, began: float) -> None:
-    """Tell the log and the `error` hook everything; the client hears only the report."""
+async def report_error(hooks: Hooks, error: BaseException, run: Run) -> None:
+    """Log an error and call the `error` hook with all of it; the client gets the report only."""
+    request = run.request
     context = ErrorContext(
-        thread_id=run.thread_id,
-        run_id=run.run_id,
-        operation=run.operation,
-        agent=run.agent,
-        node=run.node,
-        url=run.url,
-        latency=monotonic() - began,
-        source="agent" if run.agent else "runtime",
+        thread_id=request.thread_id,
+        run_id=request.run_id,
+        operation=request.operation,
+        agent=request.agent,
+        node=request.node,
+        url=request.url,
+        latency=monotonic() - run.created_at,
+        source="agent" if request.agent else "runtime",
         cause=error.__cause__,
     )
     if isinstance(error, CopilotError):
         hint = f" ({error.hint})" if error.hint else ""
-        logger.warning("Run %s: %s%s", run.run_id, error.message, hint)
+        logger.warning("Run %s: %s%s", request.run_id, error.message, hint)
     else:
-        logger.error("Run %s failed", run.run_id, exc_info=error)
+        logger.error("Run %s failed", request.run_id, exc_info=error)
     await call_quietly(hooks.error, error, context)

@@ -2,25 +2,25 @@
 
 import asyncio
 import logging
-from collections.abc import AsyncGenerator, Callable, Coroutine, Mapping, Sequence
+from collections.abc import AsyncGenerator, Coroutine, Mapping, Sequence
 from contextlib import aclosing
 from contextvars import Context
 from time import monotonic
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
-from copilot_runtime.actions.sources import Source, gather_actions
+from copilot_runtime.actions.sources import Source, as_sources, gather_actions
+from copilot_runtime.duck_typing import as_stage, complete
 from copilot_runtime.errors import (
     Cancelled,
     ConfigurationFailed,
     CopilotError,
-    ErrorReport,
     Interrupted,
     LimitExceeded,
     Misuse,
     RunStalled,
     report_of,
 )
-from copilot_runtime.events import Event, RunFailed, RunFinished, RunStarted
+from copilot_runtime.events import RunFailed, RunFinished, RunStarted
 from copilot_runtime.hooks import Hooks, call, call_quietly
 from copilot_runtime.interfaces import (
     START,
@@ -32,75 +32,67 @@ from copilot_runtime.interfaces import (
     Caller,
     Cursor,
     Events,
-    Journal,
+    LogWriter,
     RunInput,
-    Stage,
+    StageFunction,
+    SupportsRun,
 )
-from copilot_runtime.messages import Message
-from copilot_runtime.runtime.prepare import (
-    Acting,
-    Beginning,
-    agent_of,
-    is_cancelled,
-    noted,
-    prepared,
-)
-from copilot_runtime.runtime.report import report_to
+from copilot_runtime.runtime.prepare import HandoffPolicy, PendingRun, RunPreparer, get_agent
+from copilot_runtime.runtime.report import report_error
+from copilot_runtime.runtime.run import Run
 from copilot_runtime.transcript import messages_of
 
 logger = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
-_LOG_KEPT = 30.0
-"""Seconds for which those who were told of a run may still ask for a log that its thread has."""
+_LOG_TTL = 30.0
+"""Seconds for which a log that its thread has is still there for readers on their way."""
 
 
 class Runtime:
     """Drives each run in a task of its own, which ends before the runtime does.
 
-    `chat` answers requests that name no agent. A bus that is a `Journal` keeps the runs of
-    threads. Times are in seconds; `max_runs` of zero means any number at once. `grace` is how
-    long `aclose` waits for what does not end.
+    `chat` answers requests that name no agent. Times are in seconds; `max_runs` of zero means any
+    number at once. `grace` is how long `aclose` waits for what does not end.
     """
 
     def __init__(
         self,
-        chat: Agent,
+        chat: SupportsRun,
         agents: Agents,
-        bus: Bus | Journal,
+        bus: Bus,
         *,
         sources: Sequence[Source] = (),
-        stages: Sequence[Stage] = (),
+        stages: Sequence[StageFunction] = (),
         hooks: Hooks | None = None,
-        acting: Acting | None = None,
+        handoff: HandoffPolicy | None = None,
         run_timeout: float = 600.0,
         max_runs: int = 0,
         grace: float = 10.0,
-        ended: Callable[[RunInput], None] | None = None,
     ) -> None:
-        self.chat = chat
-        self.agents = agents if callable(agents) else dict(agents)
+        self.chat = complete(Agent, chat)
+        self.agents = agents if callable(agents) else _complete_agents(agents)
         self.bus = bus
-        self.sources = tuple(sources)
-        self.stages = tuple(stages)
+        self.sources = [part for source in sources for part in as_sources(source)]
+        self.stages = [as_stage(stage) for stage in stages]
         self.hooks = hooks or Hooks()
-        self.acting = acting or Acting()
         self.run_timeout = run_timeout
         self.max_runs = max_runs
         self.grace = grace
-        self.ended = ended
-        self._starting: dict[str, Beginning] = {}
-        self._tasks: dict[str, asyncio.Task[None]] = {}
-        self._ending: set[str] = set()
+        self._preparer = RunPreparer(
+            chat=self.chat,
+            find_agents=self.agents_for,
+            sources=self.sources,
+            stages=self.stages,
+            hooks=self.hooks,
+            handoff=handoff or HandoffPolicy(),
+        )
+        self._runs: dict[str, Run] = {}
+        """Active runs by `log_id`, and those that ended and whose log a request still needs."""
+        self._tasks: set[asyncio.Task[Any]] = set()
+        self._log_timers: dict[str, asyncio.TimerHandle] = {}
         self._closing = False
-        self._attached: set[str] = set()
-        self._spawned: set[asyncio.Task[Any]] = set()
-        self._breaks: dict[str, Exception] = {}
-        """Why runs are ended whose logs take no more."""
-        self._forgetting: dict[str, asyncio.TimerHandle] = {}
-        if hasattr(bus, "broken"):
-            bus.broken = self._broken  # pyright: ignore[reportAttributeAccessIssue]
 
     def open(self) -> None:
         """Take runs again, after `aclose`."""
@@ -121,139 +113,132 @@ class Runtime:
                 f"The agents function returned a {type(agents).__name__}.",
                 hint="It returns a mapping of names to agents.",
             )
-        return agents
+        return _complete_agents(agents)
 
     async def agent(self, name: str | None, caller: Caller) -> Agent:
         """Return the agent of that name, or the plain chat. Raises `AgentNotFound`."""
         if name is None:
             return self.chat
-        return agent_of(await self.agents_for(caller), name)
+        return get_agent(await self.agents_for(caller), name)
 
     async def actions(self, run: RunInput) -> Sequence[Action]:
         """Return the server's actions for this run, of which each name has one."""
         return await gather_actions(self.sources, run) if self.sources else []
 
-    async def start(self, run: RunInput, agent: Agent | None = None) -> None:
+    def create(self, request: RunInput) -> Run:
+        """Return a run that is not launched yet."""
+        return Run(request, self.bus, self._release)
+
+    async def start(self, request: RunInput, agent: SupportsRun | None = None) -> Run:
         """Begin a run and return once its log exists. An `agent` given here answers it.
 
         Raises what can be known before it starts: an unknown agent, a run too many, an
         adapter that cannot answer, a refusal of the `before_request` hook.
         """
-        began, log_id = monotonic(), run.log_id
-        try:
-            self._admit(log_id)
-        except CopilotError as error:
-            await report_to(self.hooks, error, run, began)
-            raise
-        beginning = self._starting[log_id] = Beginning()
-        try:
-            run, answering = await self._prepared(run, agent, beginning, began)
-            await self._begin(run, began)
-            if not run.detached:
-                self._attached.add(log_id)
-            task = self._spawn(
-                self._drive(run, answering, began), f"run:{log_id}", beginning.context
-            )
-            self._tasks[log_id] = task
-            await asyncio.sleep(0)  # a task cancelled before its first step ends without a word
-        finally:
-            del self._starting[log_id]
-            beginning.over.set_result(None)
-            if beginning.error is not None:
-                self._broken(log_id, beginning.error)
-            elif beginning.stopped.done():
-                self.stop(log_id)
+        run = self.create(request)
+        await self.launch(run, agent)
+        return run
 
-    def ending(self, log_id: str) -> bool:
-        """Say whether a run has nothing more to do than to write its last event."""
-        return log_id in self._ending
+    async def launch(self, run: Run, agent: SupportsRun | None = None) -> None:
+        """Begin a run that `create` returned, as `start` does."""
+        try:
+            await self._launch(run, agent)
+        finally:
+            if run.task is None:
+                run.finish("refused")
+            else:
+                run.mark_started()
+                if run.stop_requested.done():
+                    run.stop()
+
+    async def _launch(self, run: Run, agent: SupportsRun | None) -> None:
+        try:
+            self._admit(run)
+        except CopilotError as error:
+            await report_error(self.hooks, error, run)
+            raise
+        self._runs[run.log_id] = run
+        try:
+            pending = await self._prepare(run, agent)
+            run.request = pending.request
+            writer = await self._open_log(run)
+            run.is_attached = not run.request.detached
+            work = self._drive(run, pending.agent, writer)
+            run.task = self._spawn(work, f"run:{run.log_id}", run.context)
+        except BaseException:
+            del self._runs[run.log_id]
+            raise
+        await asyncio.sleep(0)  # a task cancelled before its first step ends without a word
 
     def stop(self, log_id: str) -> bool:
-        """End a run, and forget the log of an attached one. Never waits.
+        """End a run, and delete the log of an attached one. Never waits.
 
         Returns whether the run still went on.
         """
-        if (beginning := self._starting.get(log_id)) is not None:
-            beginning.stop()  # `start` ends it, once it can
-            return True
-        was_attached = log_id in self._attached
-        self._attached.discard(log_id)
-        task = self._tasks.get(log_id)
-        if task is None:
-            if was_attached:
-                self._spawn(self.bus.drop(log_id), f"drop:{log_id}")
-            return False
-        if log_id in self._ending:  # its last event is on the way, and says how it ended
-            return False
-        if not task.cancelling():
-            task.cancel()
-        return True
+        run = self._runs.get(log_id)
+        return run is not None and run.stop()
 
     def follow(self, log_id: str, after: Cursor = START) -> AsyncGenerator[Batch, None]:
         """Read a run's log from a cursor on, until its last event."""
         return self.bus.read(log_id, after)
 
     async def aclose(self) -> None:
-        """Stop all runs; wait until each has written its last event and told the hooks.
+        """Stop all runs; wait until each has written its last event and called the hooks.
 
         What has not ended after `grace` seconds is left behind.
         """
         self._closing = True
-        for timer in self._forgetting.values():
+        for timer in self._log_timers.values():
             timer.cancel()
-        self._forgetting.clear()
-        for log_id in {*self._starting, *self._tasks}:
-            self.stop(log_id)
+        self._log_timers.clear()
+        for run in self._active_runs():
+            run.stop()
         deadline = monotonic() + self.grace
-        while work := [*self._spawned, *(one.over for one in self._starting.values())]:
+        while work := self._unfinished_work():
             if (left := deadline - monotonic()) <= 0:
-                self._leave_behind()
+                self._abandon_tasks()
                 return
             await asyncio.wait(work, timeout=left)
 
-    def _leave_behind(self) -> None:
-        for task in self._spawned:
+    def _unfinished_work(self) -> "list[asyncio.Future[Any]]":
+        starting = (run.started for run in self._active_runs())
+        return [*self._tasks, *(started for started in starting if not started.done())]
+
+    def _abandon_tasks(self) -> None:
+        for task in self._tasks:
             logger.error("%s does not end, and is left behind", task.get_name())
             # `asyncio.run` would wait for it without end
             asyncio._unregister_task(task)  # documented for the likes of us
 
-    def _admit(self, log_id: str) -> None:
+    def _active_runs(self) -> list[Run]:
+        return [run for run in self._runs.values() if run.is_active]
+
+    def _admit(self, run: Run) -> None:
         """Raise when there is no place for a run, or it has one."""
         if self._closing:
             raise Interrupted("The server stopped before it could answer.")
-        if log_id in self._tasks or log_id in self._starting:
+        if (other := self._runs.get(run.log_id)) is not None and other.is_active:
             raise Misuse(
-                f"The run {log_id!r} is already under way.",
+                f"The run {run.log_id!r} is already under way.",
                 hint="Give each run an id of its own.",
             )
-        if self.max_runs and len({*self._tasks, *self._starting}) >= self.max_runs:
+        if self.max_runs and len(self._active_runs()) >= self.max_runs:
             raise LimitExceeded(
                 f"All {self.max_runs} places are taken. Please try again in a moment.",
                 hint="Raise max_concurrent_runs in the settings, or add a machine.",
                 status_code=429,
             )
 
-    async def _prepared(
-        self, run: RunInput, agent: Agent | None, beginning: Beginning, began: float
-    ) -> tuple[RunInput, Agent]:
-        """Ask whoever has a say in a run. They may never answer: nobody has to wait for them."""
-        work = prepared(
-            run,
-            agent,
-            self.hooks,
-            self.chat,
-            self.agents_for,
-            self.acting,
-            self.stages,
-            self.sources,
-        )
-        task = self._spawn(work, f"prepare:{run.log_id}", beginning.context)
-        task.add_done_callback(noted)
+    async def _prepare(self, run: Run, agent: SupportsRun | None) -> PendingRun:
+        """Prepare a run, which may take forever: nobody has to wait for it."""
+        work = self._preparer.prepare_run(run.request, agent)
+        task = self._spawn(work, f"prepare:{run.log_id}", run.context)
+        task.add_done_callback(_retrieve_exception)
         try:
-            waiting = (task, beginning.stopped)
+            waiting = (task, run.stop_requested)
             first = asyncio.FIRST_COMPLETED
             await asyncio.wait(waiting, timeout=self.run_timeout, return_when=first)
-            if beginning.stopped.done():
+            if run.stop_requested.done():
                 raise Cancelled("The run was stopped before it began.")
             if not task.done():
                 raise self._stalled()
@@ -261,54 +246,55 @@ class Runtime:
                 raise RuntimeError("What prepares a run was cancelled, and not by us.")
             return task.result()
         except Exception as error:
-            await report_to(self.hooks, error, run, began)
+            await report_error(self.hooks, error, run)
             raise
         finally:
             task.cancel()
 
-    async def _begin(self, run: RunInput, began: float) -> None:
-        """Open the log of a run."""
-        messages: Sequence[Message] = ()
-        begun = False
+    async def _open_log(self, run: Run) -> LogWriter:
+        """Open the log of a run and write its first event."""
+        request, writer = run.request, None
         try:
-            if run.persist and (begin := getattr(self.bus, "begin", None)):
-                messages = await begin(run)
-                begun = True
-            first = RunStarted(
-                run_id=run.run_id, thread_id=run.thread_id, messages=messages, user=run.user
+            writer = await self.bus.begin(request)
+            await writer.append(
+                RunStarted(
+                    run_id=request.run_id,
+                    thread_id=request.thread_id,
+                    messages=writer.messages,
+                    user=request.user,
+                )
             )
-            await self.bus.append(run.log_id, first)
         except BaseException as error:
-            if begun:  # its thread waits for the end
-                self._spawn(self._abandon(run.log_id, report_of(error)), f"abandon:{run.log_id}")
+            if writer is not None and request.persist:  # its thread waits for the end
+                last = RunFailed(error=report_of(error))
+                self._spawn(call_quietly(writer.append, last), f"abandon:{run.log_id}")
             if isinstance(error, Exception):
-                await report_to(self.hooks, error, run, began)
+                await report_error(self.hooks, error, run)
             raise
+        return writer
 
-    async def _abandon(self, log_id: str, report: ErrorReport) -> None:
-        await call_quietly(self.bus.append, log_id, RunFailed(error=report))
-
-    async def _drive(self, run: RunInput, agent: Agent, began: float) -> None:
+    async def _drive(self, run: Run, agent: Agent, writer: LogWriter) -> None:
         last: RunFinished | RunFailed | None = None
         error: BaseException | None = None
+        writer.failed.add_done_callback(lambda failed: run.fail(failed.result()))
         deadline = asyncio.timeout(self.run_timeout)
         try:
-            async with deadline, aclosing(self._events(run, agent)) as events:
-                append, log_id = self.bus.append, run.log_id
+            async with deadline, aclosing(self._events(run.request, agent)) as events:
+                append = writer.append
                 finished = RunFinished()
                 async for event in events:
                     if isinstance(event, RunFinished):
                         finished = event
                         break
-                    await append(log_id, event)
+                    await append(event)
             last = finished
         except TimeoutError as caught:
             error = self._stalled() if deadline.expired() else caught
             last = RunFailed(error=report_of(error))
         except asyncio.CancelledError as caught:
-            error = self._breaks.get(run.log_id)
+            error = run.error
             if error is None:
-                if is_cancelled():
+                if _is_cancelled():
                     raise
                 error = caught  # the agent's own, and nobody stopped it
             last = RunFailed(error=report_of(error))
@@ -316,17 +302,7 @@ class Runtime:
             error = caught
             last = RunFailed(error=report_of(error))
         finally:
-            await self._end(run, last or self._stopped(), error, began)
-
-    def _broken(self, log_id: str, error: Exception) -> None:
-        """End a run whose log takes no more: its agent may be silent for long."""
-        if (beginning := self._starting.get(log_id)) is not None:
-            beginning.error = error
-            return
-        task = self._tasks.get(log_id)
-        if task is not None and log_id not in self._ending and not task.cancelling():
-            self._breaks[log_id] = error
-            task.cancel()
+            await self._end(run, writer, last or self._stopped(), error)
 
     def _stalled(self) -> RunStalled:
         return RunStalled(f"The answer took longer than {self.run_timeout:g} seconds.")
@@ -347,54 +323,72 @@ class Runtime:
 
     async def _end(
         self,
-        run: RunInput,
+        run: Run,
+        writer: LogWriter,
         last: RunFinished | RunFailed,
         error: BaseException | None,
-        began: float,
     ) -> None:
-        self._ending.add(run.log_id)
+        run.state = "ending"
         try:
-            await self.bus.append(run.log_id, last)
+            await writer.append(last)
         finally:
-            self._tasks.pop(run.log_id, None)
-            self._ending.discard(run.log_id)
-            self._breaks.pop(run.log_id, None)
-            if self.ended is not None:
-                self.ended(run)
-        await self._tell(run, last, error, began)
-        if not run.detached and run.log_id not in self._attached:
+            if not run.is_attached:
+                del self._runs[run.log_id]
+            run.finish("ended")
+        await self._call_end_hook(run, last, error)
+        request = run.request
+        if not request.detached and not run.is_attached:
             await self.bus.drop(run.log_id)
-        elif run.detached and run.persist and not run.is_v1 and not self._closing:
+        elif request.detached and request.persist and not request.is_v1 and not self._closing:
             # v1 subscriptions come back to the log itself, all others to the thread
             loop = asyncio.get_running_loop()
-            self._forgetting[run.log_id] = loop.call_later(_LOG_KEPT, self._forget, run.log_id)
+            timer = loop.call_later(_LOG_TTL, self._drop_log, run.log_id)
+            self._log_timers[run.log_id] = timer
 
-    def _forget(self, log_id: str) -> None:
-        del self._forgetting[log_id]
+    def _release(self, run: Run) -> None:
+        """Forget an attached run that has ended, and delete its log."""
+        if self._runs.get(run.log_id) is run:
+            del self._runs[run.log_id]
+            self._spawn(self.bus.drop(run.log_id), f"drop:{run.log_id}")
+
+    def _drop_log(self, log_id: str) -> None:
+        del self._log_timers[log_id]
         self._spawn(self.bus.drop(log_id), f"drop:{log_id}")
 
-    async def _tell(
-        self,
-        run: RunInput,
-        last: RunFinished | RunFailed,
-        error: BaseException | None,
-        began: float,
+    async def _call_end_hook(
+        self, run: Run, last: RunFinished | RunFailed, error: BaseException | None
     ) -> None:
-        """Let the hooks know how a run ended: one of error, stop and after_request."""
+        """Call one of the hooks `error`, `stop` and `after_request`."""
         if error is not None:
-            await report_to(self.hooks, error, run, began)
+            await report_error(self.hooks, error, run)
         elif isinstance(last, RunFailed):
-            await call_quietly(self.hooks.stop, run)
+            await call_quietly(self.hooks.stop, run.request)
         elif self.hooks.after_request is not None:
-            await call_quietly(self.hooks.after_request, run, messages_of(await self._log(run)))
+            events = [event async for batch in run.follow() for event in batch.events]
+            await call_quietly(self.hooks.after_request, run.request, messages_of(events))
 
     def _spawn(
         self, work: Coroutine[Any, Any, T], name: str, context: Context | None = None
     ) -> asyncio.Task[T]:
         task = asyncio.create_task(work, name=name, context=context)
-        self._spawned.add(task)
-        task.add_done_callback(self._spawned.discard)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
         return task
 
-    async def _log(self, run: RunInput) -> Sequence[Event]:
-        return [event async for batch in self.bus.read(run.log_id) for event in batch.events]
+
+def _is_cancelled() -> bool:
+    """Return whether somebody cancelled this task."""
+    task = asyncio.current_task()
+    return task is not None and task.cancelling() > 0
+
+
+def _retrieve_exception(task: asyncio.Task[Any]) -> None:
+    """Take the exception of a task that nobody awaits any more."""
+    if not task.cancelled():
+        task.exception()
+
+
+def _complete_agents(agents: Mapping[str, SupportsRun]) -> Mapping[str, Agent]:
+    if all(isinstance(agent, Agent) for agent in agents.values()):
+        return cast("Mapping[str, Agent]", agents)  # it may know more than its names
+    return {name: complete(Agent, agent) for name, agent in agents.items()}

@@ -17,7 +17,7 @@ from copilot_runtime.events import (
     TextMessageContent,
     TextMessageEnd,
 )
-from copilot_runtime.interfaces import Events, RunInput, Stage
+from copilot_runtime.interfaces import Events, RunInput, StageFunction
 from copilot_runtime.messages import TextMessage
 from copilot_runtime.security.phrases import PhraseFound, Phrases, Sieve
 from copilot_runtime.security.validator import HttpGuardrail
@@ -30,10 +30,10 @@ _MOST_CLIENT_RULES = 1000
 _LONG = 50_000
 
 
-def from_settings(settings: Settings) -> Sequence[Stage]:
+def from_settings(settings: Settings) -> Sequence[StageFunction]:
     """Return the guardrails that the settings ask for. The last, and cheapest, judges first."""
     rules = settings.guardrails
-    stages: list[Stage] = []
+    stages: list[StageFunction] = []
     if settings.cloud_base_url:
         stages.append(HttpGuardrail(settings.cloud_base_url))
     if rules.words:
@@ -49,7 +49,7 @@ def topics(
     *,
     message: str = MESSAGE,
     honour_client: bool = False,
-) -> Stage:
+) -> StageFunction:
     """Refuse a question that names a denied topic, or none of the allowed ones.
 
     The question is the last text of the user. With `honour_client`, the topics which the client
@@ -75,7 +75,9 @@ def topics(
     return stage
 
 
-def words(forbidden: Sequence[str], *, message: str = MESSAGE, output: bool = False) -> Stage:
+def words(
+    forbidden: Sequence[str], *, message: str = MESSAGE, output: bool = False
+) -> StageFunction:
     """Refuse a question that contains one of the words; with `output`, stop an answer that does.
 
     What may be the beginning of a word is held back until it is not.

@@ -16,7 +16,7 @@ from copilot_runtime.errors import (
 )
 from copilot_runtime.events import ActionExecutionStart, Event
 from copilot_runtime.http.client import JsonResponse, Upstream
-from copilot_runtime.interfaces import Events, GuardrailRules, RunInput
+from copilot_runtime.interfaces import Events, GuardrailRules, RunInput, Stage
 from copilot_runtime.messages import TextMessage
 
 logger = logging.getLogger(__name__)
@@ -27,7 +27,7 @@ _MAX_BUFFER = 1000
 _DENIED = "The guardrails do not allow this request."
 
 
-class HttpGuardrail:
+class HttpGuardrail(Stage):
     """A stage that lets `<base_url>/guardrails/validate` judge the topics the client allows.
 
     It speaks the protocol of Copilot Cloud: only requests that bring rules and end with words

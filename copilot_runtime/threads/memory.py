@@ -19,6 +19,7 @@ from copilot_runtime.threads.store import (
     ThreadKey,
     ThreadPage,
     ThreadQuery,
+    ThreadStore,
 )
 from copilot_runtime.threads.validation import (
     MOST_PER_PAGE,
@@ -32,7 +33,7 @@ from copilot_runtime.threads.validation import (
 )
 
 
-class MemoryThreads:
+class MemoryThreads(ThreadStore):
     """At most `max_threads`: the one not used for longest makes room, unless it has a run."""
 
     def __init__(self, *, max_threads: int = 1000) -> None:

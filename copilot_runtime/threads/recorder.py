@@ -2,25 +2,21 @@
 
 import asyncio
 import logging
-from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
+from collections.abc import AsyncGenerator, Sequence
 
 from copilot_runtime.errors import CopilotError, Misuse, StoreFailed
 from copilot_runtime.events import LAST, Event, RunFailed, RunFinished, RunStarted
-from copilot_runtime.interfaces import START, Batch, Bus, Cursor, RunInput
-from copilot_runtime.messages import Message
+from copilot_runtime.interfaces import START, Batch, Bus, Cursor, LogWriter, RunInput
 from copilot_runtime.threads.recording import Recording, Taken
 from copilot_runtime.threads.store import Segment, ThreadStore
 
 logger = logging.getLogger(__name__)
 
-_AppendAll = Callable[[str, Sequence[Event]], Awaitable[None]]
-"""What a bus may have as well: `MemoryBus.append_all`."""
-
 _MOST_OWED = 1000
 """Ends of runs that wait for a store that failed. Beyond that the oldest is given up."""
 
 
-class RecordedBus:
+class RecordedBus(Bus):
     """A bus that writes the runs which were begun here to a store, and then lets them be read.
 
     All that comes within `interval` seconds is one write; what comes after a pause is written
@@ -47,9 +43,6 @@ class RecordedBus:
         self.interval = interval
         self.patience = patience
         self.max_queued = max_queued
-        self.broken: Callable[[str, Exception], None] | None = None
-        """Is told of a run that goes no further, and why, unless it has ended already."""
-        self._append_all: _AppendAll | None = getattr(inner, "append_all", None)
         self._runs: dict[str, Recording] = {}
         self._waiting: dict[str, Recording] = {}
         """The runs with something to write, in the order in which it came."""
@@ -64,13 +57,16 @@ class RecordedBus:
         self._owed: dict[str, Segment] = {}
         """The ends of runs that the store could not take."""
 
-    async def begin(self, run: RunInput) -> Sequence[Message]:
-        """Keep the log of this run; return its messages that are new in its thread."""
+    async def begin(self, run: RunInput) -> LogWriter:
+        """Open the log of a run, which is stored from now on if it is to `persist`."""
+        if not run.persist:
+            return await self.inner.begin(run)
         if self._owed:  # the thread may wait for just that
             await self._pay()
         new = await self.store.begin(run)
-        self._runs[run.log_id] = Recording(run.log_id, shown_first=run.is_v1)
-        return new
+        writer = LogWriter(self, run.log_id, new)
+        self._runs[run.log_id] = Recording(writer, run.log_id, shown_first=run.is_v1)
+        return writer
 
     async def append(self, log_id: str, event: Event) -> None:
         """Add an event. Raises what became of those before: `StoreFailed` or `LimitExceeded`."""
@@ -113,8 +109,7 @@ class RecordedBus:
         for log_id in self._owed:
             _given_up(log_id)
         await self.store.aclose()
-        if close := getattr(self.inner, "aclose", None):
-            await close()
+        await self.inner.aclose()
 
     async def _show_first(self, run: Recording, event: Event) -> None:
         """Let everybody see an event that is not kept yet."""
@@ -222,10 +217,9 @@ class RecordedBus:
 
     async def _shown_at_once(self, one: Taken) -> bool:
         """Let the inner bus wake the readers once for all, if it can."""
-        if self._append_all is None:
-            return False
         try:
-            await self._append_all(one.run.log_id, one.unseen)
+            if not await self.inner.append_all(one.run.log_id, one.unseen):
+                return False
         except Exception:  # which of them is wrong is found one by one
             return False
         one.run.seen(one.unseen)
@@ -258,8 +252,8 @@ class RecordedBus:
             self._tell(run)
 
     def _tell(self, run: Recording) -> None:
-        if self.broken is not None and run.error is not None:
-            self.broken(run.log_id, run.error)
+        if run.error is not None and not run.writer.failed.done():
+            run.writer.failed.set_result(run.error)
 
     def _unqueued(self, run: Recording) -> RunFinished | RunFailed | None:
         """Forget what is queued, except the last event."""

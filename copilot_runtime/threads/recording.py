@@ -20,6 +20,7 @@ from copilot_runtime.events import (
     RunFinished,
     TextMessageContent,
 )
+from copilot_runtime.interfaces import LogWriter
 from copilot_runtime.threads.store import Segment
 
 _EVENT_SIZE = 200
@@ -64,9 +65,11 @@ class Recording:
         "log_id",
         "lost",
         "shown_first",
+        "writer",
     )
 
-    def __init__(self, log_id: str, *, shown_first: bool = False) -> None:
+    def __init__(self, writer: LogWriter, log_id: str, *, shown_first: bool = False) -> None:
+        self.writer = writer
         self.log_id = log_id
         self.shown_first = shown_first
         """Whether all but its last event is seen before it is kept."""

@@ -7,7 +7,7 @@ the same id means another thread for somebody else, so nobody can find out whose
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 from copilot_runtime.events import Event
 from copilot_runtime.interfaces import RunInput
@@ -77,63 +77,72 @@ class Segment(NamedTuple):
     whole: Sequence[Event] | None = None
 
 
-class ThreadStore(Protocol):
-    """Keeps threads. All methods raise `StoreFailed` when the place they are kept fails.
+class ThreadStore:
+    """Stores threads, their runs and the events of these.
 
-    What `begin` and `write` have returned from survives the death of the process.
+    Every method raises `StoreFailed` when the storage cannot be reached or refuses. What `begin`
+    and `write` have returned from survives the death of the process. Methods are called at the
+    same time for different threads, and one at a time for each run; a call that is cancelled has
+    done all of its work or nothing.
     """
 
     async def open(self) -> None:
         """Make ready, and end the runs of servers that died. May be called twice."""
-        ...
 
     async def begin(self, run: RunInput) -> Sequence[Message]:
         """Begin the log of a run, `run.log_id`, and its thread if it is new.
 
         Returns those messages of the request that its thread does not have yet: neither did an
         earlier request bring them, nor an earlier run make them. Raises `ThreadBusy` when another
-        run of this thread has not ended.
+        run of this thread has not ended, and `Misuse` for ids that cannot be stored.
         """
-        ...
+        raise NotImplementedError
 
     async def write(self, segments: Sequence[Segment]) -> None:
-        """Add to the logs of any number of runs, all or nothing."""
-        ...
+        """Add to the logs of any number of runs, all or nothing.
+
+        The events of one run come in their order; the last segment of a run has its `whole` log.
+        A run whose thread was deleted is skipped.
+        """
+        raise NotImplementedError
 
     async def list(self, query: ThreadQuery) -> ThreadPage:
         """Return a page of threads. Raises `Misuse` for a cursor that is none."""
-        ...
+        raise NotImplementedError
 
-    async def get(self, key: ThreadKey) -> Thread | None: ...
+    async def get(self, key: ThreadKey) -> Thread | None:
+        """Return a thread, or None if there is none."""
+        raise NotImplementedError
 
     async def runs(self, key: ThreadKey) -> Sequence[StoredRun]:
         """Return the runs of a thread, the oldest first; none for a thread that is not there."""
-        ...
+        raise NotImplementedError
 
     async def update(
         self, key: ThreadKey, *, name: str | None = None, archived: bool | None = None
     ) -> Thread | None:
         """Change what is not None, and return the thread, or None if there is none."""
-        ...
+        raise NotImplementedError
 
     async def delete(self, key: ThreadKey) -> bool:
-        """Forget a thread and all its runs. Returns whether there was one."""
-        ...
+        """Delete a thread and all its runs. Returns whether there was one."""
+        raise NotImplementedError
 
     async def expire(self, before: datetime) -> int:
-        """Forget threads not touched since `before`, except those with a run. Returns how many."""
-        ...
+        """Delete threads not updated since `before`, except those with a run. Returns how many."""
+        raise NotImplementedError
 
     async def everyones(self, cursor: str | None = None) -> ThreadPage:
         """Return a page of the threads of all owners, the oldest first: for the operator only."""
-        ...
+        raise NotImplementedError
 
     async def put(self, thread: Thread, runs: Sequence[StoredRun]) -> int:
-        """Take in a thread of another store, and those of its runs that are not here yet.
+        """Import a thread of another store, and those of its runs that are not here yet.
 
-        Returns how many those were. A run that had not ended is ended. Of what the thread is
-        called and whether it is archived, the later word counts.
+        Returns how many those were. A run that had not ended is ended. Of two names, and of two
+        values of `archived`, the one of the later update counts.
         """
-        ...
+        raise NotImplementedError
 
-    async def aclose(self) -> None: ...
+    async def aclose(self) -> None:
+        """Release what the store holds, when the server ends."""

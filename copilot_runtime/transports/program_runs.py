@@ -67,8 +67,8 @@ class ProgramRuns:
     ) -> AsyncGenerator[Event, None]:
         """Start a run and yield its events as they come. Who leaves early stops it."""
         try:
-            await self.conversations.start(run, agent)
-            async with aclosing(self.conversations.follow(run.log_id)) as log:
+            started = await self.conversations.start(run, agent)
+            async with aclosing(started.follow()) as log:
                 async for _, events in log:
                     for event in events:
                         yield event

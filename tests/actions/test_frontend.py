@@ -7,7 +7,12 @@ from typing import Any
 import anyio
 import pytest
 
-from copilot_runtime.actions.sources import gather_actions, parse_frontend_action, select_actions
+from copilot_runtime.actions.sources import (
+    as_sources,
+    gather_actions,
+    parse_frontend_action,
+    select_actions,
+)
 from copilot_runtime.errors import ConfigurationFailed
 from copilot_runtime.interfaces import Action, RunInput
 
@@ -91,16 +96,21 @@ async def by_role(run: RunInput) -> list[Any]:
     return [secret] if run.properties["admin"] else []
 
 
+async def gather_from(sources: Sequence[Any], run: RunInput, timeout: float = 30) -> list[Action]:
+    parts = [part for source in sources for part in as_sources(source)]
+    return await gather_actions(parts, run, timeout=timeout)
+
+
 async def test_every_kind_of_source_gives_its_actions_in_order(run: RunInput) -> None:
     sources: list[Any] = [[ping], made, by_role, Shelf()]
 
-    assert names(await gather_actions(sources, run)) == ["ping", "made", "secret", "shelf_t"]
+    assert names(await gather_from(sources, run)) == ["ping", "made", "secret", "shelf_t"]
 
 
 async def test_the_request_decides_what_a_function_gives(run: RunInput) -> None:
     other = RunInput(thread_id="t", run_id="r", messages=[], properties={"admin": False})
 
-    assert [names(await gather_actions([by_role], each)) for each in (run, other)] == [
+    assert [names(await gather_from([by_role], each)) for each in (run, other)] == [
         ["secret"],
         [],
     ]
@@ -139,7 +149,7 @@ def gives_nothing(_run: RunInput) -> Any:
 async def test_a_source_that_fails_leaves_the_others_alone_and_is_reported(
     source: Any, error: type[BaseException], run: RunInput, caplog: pytest.LogCaptureFixture
 ) -> None:
-    actions = await gather_actions([source, [ping]], run)
+    actions = await gather_from([source, [ping]], run)
 
     assert names(actions) == ["ping"]
     assert reported(caplog) == [error]
@@ -156,7 +166,7 @@ async def test_a_source_that_hangs_is_left_out(
         await anyio.sleep_forever()
         raise AssertionError
 
-    actions = await gather_actions([hangs, [ping]], run, timeout=0.01)
+    actions = await gather_from([hangs, [ping]], run, timeout=0.01)
 
     assert (names(actions), reported(caplog)) == (["ping"], [TimeoutError])
     assert "hangs took longer than 0.01 s" in caplog.text
@@ -165,4 +175,4 @@ async def test_a_source_that_hangs_is_left_out(
 async def test_the_first_source_wins_when_two_have_one_name(run: RunInput) -> None:
     first, second = Action(name="a", description="1"), Action(name="a", description="2")
 
-    assert await gather_actions([[first], [second]], run) == [first]
+    assert await gather_from([[first], [second]], run) == [first]

@@ -23,7 +23,7 @@ def get_time(city: str) -> str:
     return f"12:00 in {city}"
 
 
-class HeldAdapter:
+class HeldAdapter(Adapter):
     """Says each word only when it is let, and tells when it was left."""
 
     def __init__(self, *words: str) -> None:

@@ -19,13 +19,13 @@ from copilot_runtime.events import (
     TextMessageEnd,
     TextMessageStart,
 )
-from copilot_runtime.interfaces import ChatRequest, Events, RunInput
+from copilot_runtime.interfaces import Adapter, ChatRequest, Events, RunInput
 from tests.browser.console import HeldAdapter, answer, console, say
 
 pytestmark = pytest.mark.anyio
 
 
-class RefusedAdapter:
+class RefusedAdapter(Adapter):
     async def stream(self, request: ChatRequest) -> Events:
         if request.messages:
             raise AuthenticationFailed("OpenAI refused the key 'sk-…'. Is OPENAI_API_KEY right?")

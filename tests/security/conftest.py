@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from copilot_runtime import CopilotRuntime, ScriptedAdapter, Settings
 from copilot_runtime.errors import ErrorReport
 from copilot_runtime.events import Event, RunFailed, TextMessageContent
-from copilot_runtime.interfaces import GuardrailRules, RunInput, Stage
+from copilot_runtime.interfaces import GuardrailRules, RunInput, StageFunction
 from copilot_runtime.messages import Message, TextMessage
 
 RULES = GuardrailRules(allow=["fine"], deny=["forbidden"])
@@ -29,7 +29,7 @@ def asking(
 
 async def log_of(
     adapter: ScriptedAdapter,
-    guardrails: Sequence[Stage],
+    guardrails: Sequence[StageFunction],
     run: RunInput,
     *,
     settings: Settings | None = None,

@@ -1,7 +1,7 @@
 """A bus that keeps what it is told, and a store whose moods the tests decide."""
 
 import asyncio
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -76,12 +76,19 @@ async def seen(bus: RecordedBus, key: str = "r") -> list[Event]:
 
 @asynccontextmanager
 async def recorded(
-    store: Store, run: RunInput | None = None, *, bus: MemoryBus | None = None, **more: Any
+    store: Store,
+    run: RunInput | None = None,
+    *,
+    bus: MemoryBus | None = None,
+    on_failure: Callable[[Any], object] | None = None,
+    **more: Any,
 ) -> AsyncGenerator[RecordedBus]:
     """Open a bus on which a run has begun."""
     run = run or request()
     recording = RecordedBus(MemoryBus() if bus is None else bus, store, **more)
-    await recording.begin(run)
+    writer = await recording.begin(run)
+    if on_failure is not None:
+        writer.failed.add_done_callback(on_failure)
     await recording.append(run.log_id, started(run.log_id))
     yield recording
     await recording.aclose()

@@ -156,8 +156,8 @@ async def test_a_store_that_fails_from_the_start_ends_it_though_its_agent_is_sil
 async def test_nothing_is_kept_behind_a_gap() -> None:
     """The bus takes its time, and the store fails for a moment while an event is on its way."""
     store, slow, told = Store(), Slow(), asyncio.Event()
-    async with recorded(store, request(follow_up="client"), bus=slow) as bus:
-        bus.broken = lambda key, error: told.set()
+    v1 = request(follow_up="client")
+    async with recorded(store, v1, bus=slow, on_failure=lambda _: told.set()) as bus:
         store.hold()
         await bus.append("r", BEGUN)
         slow.hold()

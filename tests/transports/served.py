@@ -7,11 +7,12 @@ from typing import Any
 
 from starlette.requests import HTTPConnection
 
-from copilot_runtime import ActionContext, Agent, Caller, CopilotRuntime, Events, RunInput, Settings
+from copilot_runtime import ActionContext, Caller, CopilotRuntime, Events, RunInput, Settings
 from copilot_runtime.actions.functions import action
 from copilot_runtime.adapters.scripted import Gate, call, say
 from copilot_runtime.errors import AuthenticationFailed, NetworkError
 from copilot_runtime.events import AgentState, Interrupt
+from copilot_runtime.interfaces import SupportsRun
 from copilot_runtime.messages import ResultMessage, TextMessage
 from tests.wire_agui.http import Browser
 from tests.wire_agui.server import PATH, serving
@@ -115,7 +116,7 @@ class Slow:
             self.left.set()
 
 
-AGENTS: dict[str, Agent] = {
+AGENTS: dict[str, SupportsRun] = {
     "echo": Echo(),
     "adder": Adder(),
     "painter": Painter(),

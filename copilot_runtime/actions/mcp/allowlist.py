@@ -9,7 +9,7 @@ from urllib.parse import urlsplit
 
 from copilot_runtime.actions.mcp.server import McpServer
 from copilot_runtime.errors import ConfigurationFailed, LimitExceeded, Misuse
-from copilot_runtime.interfaces import Events, RunInput
+from copilot_runtime.interfaces import RunInput, Stage
 from copilot_runtime.security.addresses import is_public
 
 AllowRule = Sequence[str | McpServer] | Callable[[str], bool]
@@ -26,7 +26,7 @@ _ADDRESS = re.compile(r"https?://(?:[A-Za-z0-9.-]+|\[[0-9A-Fa-f:.]+\])(?::[0-9]+
 _KEY = re.compile(r"[!-~]+")
 
 
-class McpAllowlist:
+class McpAllowlist(Stage):
     """Reads which servers a request names. As a stage, it refuses those that it may not.
 
     What an operator configured or allowed as an `McpServer` is his own choice, and so is an address
@@ -55,11 +55,6 @@ class McpAllowlist:
     def any(self) -> bool:
         """Whether there could be a server to ask."""
         return bool(self._configured or self.servers or self._is_open)
-
-    def __call__(self, events: Events, run: RunInput) -> Events:
-        """Change nothing: all that a stage has to say was said by `check`."""
-        del run
-        return events
 
     def check(self, run: RunInput) -> None:
         """Raise if the request names a server that it may not."""

@@ -9,7 +9,7 @@ from copilot_runtime.actions.mcp.allowlist import McpAllowlist as McpAllowlist
 from copilot_runtime.actions.mcp.server import McpServer as McpServer
 from copilot_runtime.concurrency import call, capture
 from copilot_runtime.errors import MissingPackage
-from copilot_runtime.interfaces import Action, RunInput
+from copilot_runtime.interfaces import Action, ActionSource, RunInput
 
 SERVER_TIMEOUT = 25.0
 """Seconds that a run waits for a server; connecting goes on, and serves the next one."""
@@ -22,7 +22,7 @@ def mcp_actions(*servers: McpServer) -> "McpActions":
     return McpActions(McpAllowlist(servers=servers))
 
 
-class McpActions:
+class McpActions(ActionSource):
     """The actions of all MCP servers that count for a request.
 
     A server that cannot be asked is left out, with a warning, and asked again at the next

@@ -8,13 +8,13 @@ from copilot_runtime.adapters.assembly import Assembly
 from copilot_runtime.adapters.demo.rules import build_answer
 from copilot_runtime.errors import CopilotError
 from copilot_runtime.events import Usage
-from copilot_runtime.interfaces import ChatRequest, Events
+from copilot_runtime.interfaces import Adapter, ChatRequest, Events
 from copilot_runtime.messages import TextMessage
 
 _WORD = re.compile(r"\s*\S+(?:\s+$)?")
 
 
-class DemoAdapter:
+class DemoAdapter(Adapter):
     """Answers from rules, and says so. `pace` is the pause before each word, in seconds."""
 
     def __init__(self, *, pace: float = 0.03) -> None:

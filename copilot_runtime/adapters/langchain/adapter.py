@@ -18,7 +18,7 @@ from copilot_runtime.adapters.langchain.request import (
 )
 from copilot_runtime.adapters.langchain.stream import Chunks
 from copilot_runtime.errors import ConfigurationFailed, CopilotError, MissingPackage
-from copilot_runtime.interfaces import ChatRequest, Events
+from copilot_runtime.interfaces import Adapter, ChatRequest, Events
 
 if TYPE_CHECKING:
     from langchain_core.runnables import Runnable
@@ -28,7 +28,7 @@ Function = Callable[[Asked], Any]
 NAME = "LangChain"
 
 
-class LangChainAdapter:
+class LangChainAdapter(Adapter):
     """Asks a chat model, a runnable, or a function.
 
     A chat model gets tools and parameters too, and may be given by a name such as

@@ -33,6 +33,7 @@ from copilot_runtime.errors import ConfigurationFailed, CopilotError
 from copilot_runtime.http.client import Upstream
 from copilot_runtime.interfaces import (
     DEFAULT_AGENT,
+    Agent,
     AgentInput,
     Caller,
     Events,
@@ -50,7 +51,7 @@ _CANCEL_TIMEOUT = 5.0
 """Seconds that the server may take to stop a run."""
 
 
-class LangGraphAgent:
+class LangGraphAgent(Agent):
     """Runs the `graph`, or the assistant of that id, on the LangGraph server at `url`.
 
     Requests carry the headers that may be forwarded, and the property `authorization` of a page as

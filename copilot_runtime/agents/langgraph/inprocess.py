@@ -19,7 +19,14 @@ from copilot_runtime.agents.langgraph.request import (
 from copilot_runtime.agents.langgraph.thread_sync import GraphThread, Plan, plan_run
 from copilot_runtime.agents.langgraph.translate import Translator
 from copilot_runtime.errors import ConfigurationFailed, MissingPackage
-from copilot_runtime.interfaces import AgentInput, Caller, Events, RunInput, private_thread_id
+from copilot_runtime.interfaces import (
+    Agent,
+    AgentInput,
+    Caller,
+    Events,
+    RunInput,
+    private_thread_id,
+)
 from copilot_runtime.jsonvalue import JsonObject
 
 if TYPE_CHECKING:
@@ -27,7 +34,7 @@ if TYPE_CHECKING:
     from langgraph.graph.state import CompiledStateGraph  # pyright: ignore[reportMissingTypeStubs]
 
 
-class LangGraphInProcessAgent:
+class LangGraphInProcessAgent(Agent):
     """Runs a graph, whose checkpointer stores its threads.
 
     `config` is LangGraph's (`configurable`, `recursion_limit`): a page may add to `configurable`

@@ -7,6 +7,7 @@ from contextlib import asynccontextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from copilot_runtime import interfaces
 from copilot_runtime.adapters.capabilities import CapabilityFilter
 from copilot_runtime.adapters.openai.options import RequestOptions
 from copilot_runtime.adapters.openai.responses.request import build_response_body
@@ -38,7 +39,7 @@ _STOP_TIMEOUT = 5.0
 """Seconds that an agent may take to stop."""
 
 
-class OpenAIAgentsAgent:
+class OpenAIAgentsAgent(interfaces.Agent):
     """Runs an agent of the Agents SDK, and those it hands off to.
 
     `context` is passed to its tools; it may be a function of the `RunInput`. `max_turns` limits the

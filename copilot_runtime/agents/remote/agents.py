@@ -8,13 +8,14 @@ from typing import Any
 
 from copilot_runtime.agents.remote.endpoint import RemoteEndpoint
 from copilot_runtime.concurrency import call
+from copilot_runtime.duck_typing import complete
 from copilot_runtime.errors import (
     AuthenticationFailed,
     ConfigurationFailed,
     CopilotError,
     NetworkError,
 )
-from copilot_runtime.interfaces import Agent, Agents, Caller
+from copilot_runtime.interfaces import Agent, Agents, Caller, SupportsRun
 
 logger = logging.getLogger(__name__)
 
@@ -38,8 +39,8 @@ class AgentDirectory(dict[str, Agent]):
     that an endpoint lists but cannot run.
     """
 
-    def __init__(self, agents: Mapping[str, Agent]) -> None:
-        super().__init__(agents)
+    def __init__(self, agents: Mapping[str, SupportsRun]) -> None:
+        super().__init__({name: complete(Agent, agent) for name, agent in agents.items()})
         self.failures: Sequence[CopilotError] = ()
         self.unsupported: dict[str, CopilotError] = {}
 

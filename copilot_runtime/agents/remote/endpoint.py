@@ -28,11 +28,11 @@ from copilot_runtime.errors import (
     NotFound,
     RunStalled,
 )
-from copilot_runtime.interfaces import Action, Caller, Events, RunInput
+from copilot_runtime.interfaces import Action, ActionSource, Agent, Caller, Events, RunInput
 from copilot_runtime.jsonvalue import as_list, as_object
 
 
-class RemoteEndpoint:
+class RemoteEndpoint(ActionSource):
     """The endpoint at `url`, as `add_fastapi_endpoint` of the package `copilotkit` serves it.
 
     Requests carry the headers that may be forwarded; `headers` replace them, and the headers that
@@ -86,7 +86,7 @@ class RemoteEndpoint:
         await self._link.aclose()
 
 
-class RemoteAgent:
+class RemoteAgent(Agent):
     """One agent of a remote endpoint."""
 
     def __init__(self, entry: CatalogAgent, link: Link, properties: Mapping[str, Any]) -> None:

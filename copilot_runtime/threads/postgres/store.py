@@ -28,6 +28,7 @@ from copilot_runtime.threads.store import (
     ThreadKey,
     ThreadPage,
     ThreadQuery,
+    ThreadStore,
 )
 from copilot_runtime.threads.validation import (
     MOST_PER_PAGE,
@@ -49,7 +50,7 @@ _EXPIRED_AT_ONCE = 500
 """Threads forgotten in one transaction."""
 
 
-class PostgresThreads:
+class PostgresThreads(ThreadStore):
     """Threads in the tables `copilot_…` of a database, which are made when they are missing.
 
     A server tells the others that it is alive by an advisory lock of its session, so a pooler

@@ -46,6 +46,7 @@ from copilot_runtime.threads.store import (
     ThreadKey,
     ThreadPage,
     ThreadQuery,
+    ThreadStore,
 )
 from copilot_runtime.threads.validation import (
     check_text,
@@ -69,7 +70,7 @@ _LONG = 60_000_000
 """How much of a run that goes on the journal holds at least, in microseconds."""
 
 
-class SqliteThreads:
+class SqliteThreads(ThreadStore):
     """Threads in one file, which is made when it is first needed, with its folder.
 
     Several server processes of one machine may share the file. What `begin` and `write` returned

@@ -215,8 +215,7 @@ class AguiEndpoint:
 
     async def _start_run(self, run: RunInput) -> Log:
         """Start a run; return its log, which may be forgotten as soon as the run has ended."""
-        await self._conversations.start(run)
-        return self._conversations.follow(run.log_id)
+        return (await self._conversations.start(run)).follow()
 
     async def _connect(self, key: threads.ThreadKey, agent: str, reply: Reply) -> None:
         """Write a thread from its beginning, and go on with the run it is answering with."""

@@ -31,6 +31,6 @@ def info(agents: Mapping[str, Agent], *, transcription: bool) -> dict[str, Any]:
 def _agent(name: str, agent: Agent) -> dict[str, Any]:
     return {
         "name": name,
-        "description": getattr(agent, "description", None) or "",
+        "description": agent.description or "",
         "className": type(agent).__name__,
     }

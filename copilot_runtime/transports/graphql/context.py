@@ -1,14 +1,25 @@
 """What a GraphQL operation may know of the request it came with."""
 
-from collections.abc import Mapping
+from collections.abc import AsyncGenerator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
-from copilot_runtime.interfaces import Agent, Caller, Runs
+from copilot_runtime.interfaces import START, Agent, Batch, Caller, Cursor, RunInput
+from copilot_runtime.runtime.run import Run
 from copilot_runtime.transports.graphql.documents import Documents
 
 CONTEXT = "copilot_runtime.context"
 """The key of a WebSocket's context in its ASGI scope."""
+
+
+class Runs(Protocol):
+    """What the resolvers need of the runtime: see `Conversations`."""
+
+    async def start(self, request: RunInput) -> Run: ...
+
+    def stop(self, log_id: str) -> bool: ...
+
+    def follow(self, log_id: str, after: Cursor = START) -> AsyncGenerator[Batch, None]: ...
 
 
 class Gateway(Runs, Protocol):

@@ -31,7 +31,7 @@ from copilot_runtime.events import (
     TextMessageStart,
     Usage,
 )
-from copilot_runtime.interfaces import START, Cursor, Runs
+from copilot_runtime.interfaces import START, Cursor
 from copilot_runtime.jsontext import dumps
 from copilot_runtime.messages import (
     ActionExecutionMessage,
@@ -41,6 +41,7 @@ from copilot_runtime.messages import (
     new_id,
 )
 from copilot_runtime.transcript import result_message
+from copilot_runtime.transports.graphql.context import Runs
 from copilot_runtime.transports.graphql.enums import MessageRole, MetaEventName
 from copilot_runtime.transports.graphql.scalars import DateTimeISO
 from copilot_runtime.transports.graphql.statuses import (

@@ -61,7 +61,7 @@ class Query:
             agents.check()
         return AgentsResponse(
             agents=[
-                Agent(id=name, name=name, description=getattr(agent, "description", "") or "")
+                Agent(id=name, name=name, description=agent.description or "")
                 for name, agent in agents.items()
             ]
         )

@@ -1,7 +1,6 @@
 """What an agent remembers of a thread, as the v1 client asks for it."""
 
 from dataclasses import dataclass
-from typing import Any
 
 from copilot_runtime.interfaces import private_thread_id
 from copilot_runtime.jsontext import dumps
@@ -26,9 +25,7 @@ async def load_state(context: Context, agent_name: str, thread_id: str) -> Loade
     """
     agent = await context.runs.agent(agent_name, context.caller)
     own_id = private_thread_id(context.caller.user, thread_id)
-    found: tuple[dict[str, Any], list[Any]] | None = None
-    if loader := getattr(agent, "load_state", None):
-        found = await loader(own_id, context.caller)
+    found = await agent.load_state(own_id, context.caller)
     if found is None:
         return LoadedState()
     state, messages = found

@@ -42,7 +42,7 @@ def tools_of(actions: Sequence[Action], agents: Mapping[str, Agent]) -> "list[To
             name=action.name, description=action.description, input_schema=schema
         )
     for name, agent in agents.items():
-        described = getattr(agent, "description", None) or f"Ask the agent {name}."
+        described = agent.description or f"Ask the agent {name}."
         tool = Tool(name=f"{ASK}{name}", description=described, input_schema={**_MESSAGE})
         found.setdefault(tool.name, tool)
     named = sorted(name for name in found if _NAME.fullmatch(name))

@@ -27,7 +27,7 @@ def info(actions: Sequence[Action], agents: Mapping[str, Agent]) -> JsonObject:
             for action in actions
         ],
         "agents": [
-            {"name": name, "description": getattr(agent, "description", None) or "", "type": _KIND}
+            {"name": name, "description": agent.description or "", "type": _KIND}
             for name, agent in agents.items()
         ],
     }

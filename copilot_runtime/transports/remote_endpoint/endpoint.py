@@ -9,7 +9,6 @@ import logging
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import aclosing
 from dataclasses import replace
-from typing import Any
 
 from starlette.types import Receive, Send
 
@@ -115,9 +114,7 @@ class RemoteServer:
         name, thread = require_text(body, "name", "body"), require_text(body, "threadId", "body")
         caller = self._program_runs.known(caller)
         agent = await self._program_runs.conversations.agent(name, caller)
-        found: tuple[JsonObject, list[Any]] | None = None
-        if load := getattr(agent, "load_state", None):
-            found = await load(private_thread_id(caller.user, thread), caller)
+        found = await agent.load_state(private_thread_id(caller.user, thread), caller)
         state, messages = found or ({}, [])
         known = {"threadId": thread, "threadExists": found is not None}
         return {**known, "state": state, "messages": messages}

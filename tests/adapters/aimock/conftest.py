@@ -22,4 +22,4 @@ async def adapter(
     """An adapter that asks the mock, one after the other."""
     adapter = SPEAKERS[request.param](aimock)
     yield adapter
-    await adapter.aclose()  # pyright: ignore[reportAttributeAccessIssue]  # ours all have it
+    await adapter.aclose()

@@ -274,7 +274,7 @@ async def test_nobody_listening_is_explained(name: str):
         adapter = fake.adapter(max_retries=0)
     with pytest.raises(NetworkError, match=r"Connection error\. The connection was refused\."):
         await answer_of(adapter)
-    await adapter.aclose()  # pyright: ignore[reportAttributeAccessIssue]  # all over HTTP have it
+    await adapter.aclose()
 
 
 async def test_an_answer_that_is_none_is_explained(fake: Fake):

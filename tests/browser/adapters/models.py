@@ -109,7 +109,7 @@ async def by_aimock(name: str, address: str) -> AsyncGenerator[ByAimock, None]:
     adapter = SPEAKERS[name](address)
     async with ClientSession(address) as mock:
         yield ByAimock(name, adapter, mock)
-    await adapter.aclose()  # pyright: ignore[reportAttributeAccessIssue]  # ours all have it
+    await adapter.aclose()
 
 
 def _in_turns(calls: tuple[Call, ...]) -> Iterator[Step]:

@@ -34,7 +34,7 @@ async def opened(
             await context.close()  # ends its streams, so that the server can end
 
 
-class WithoutSuggestions:
+class WithoutSuggestions(Adapter):
     """Answers the pages' own wish for suggestions itself, as it comes at moments of its own.
 
     So the nth request that reaches the model is the nth of the conversation.

@@ -1,0 +1,103 @@
+"""One run: its state, its end, and the ways to follow and to stop it."""
+
+import asyncio
+from collections.abc import AsyncGenerator, Callable
+from contextvars import copy_context
+from time import monotonic
+from typing import Literal, assert_never
+
+from copilot_runtime.interfaces import START, Batch, Bus, Cursor, RunInput
+
+RunState = Literal["starting", "running", "ending", "ended", "refused"]
+"""A run is `starting` until it has a log, and `ending` while its last event is written. One that
+is `refused` never had a log."""
+
+
+class Run:
+    """A run from its request to its end. Only the `Runtime` moves it from state to state."""
+
+    def __init__(self, request: RunInput, bus: Bus, release: "Callable[[Run], None]") -> None:
+        loop = asyncio.get_running_loop()
+        self.request = request
+        """As the client sent it, and then as the `before_request` hook returned it."""
+        self.log_id = request.log_id
+        self.state: RunState = "starting"
+        self.started: asyncio.Future[None] = loop.create_future()
+        """Done when the run is no longer `starting`."""
+        self.ended: asyncio.Future[None] = loop.create_future()
+        """Done when the last event is in the log, or the run was refused."""
+        self.stop_requested: asyncio.Future[None] = loop.create_future()
+        self.error: Exception | None = None
+        """Why the log takes no more events."""
+        self.context = copy_context()
+        """What a hook sets here is there for the agent."""
+        self.created_at = monotonic()
+        self.task: asyncio.Task[None] | None = None
+        """Drives the agent and writes the log."""
+        self.is_attached = False
+        """Whether the request that started the run still needs its log."""
+        self._bus = bus
+        self._release = release
+
+    @property
+    def is_active(self) -> bool:
+        """Whether the run has not ended."""
+        return self.state not in ("ended", "refused")
+
+    @property
+    def is_ending(self) -> bool:
+        """Whether the run has ended, or soon will: it was stopped, or writes its last event."""
+        return self.state in ("ending", "ended", "refused") or self.stop_requested.done()
+
+    def follow(self, after: Cursor = START) -> AsyncGenerator[Batch, None]:
+        """Read the log from a cursor on, until its last event. Raises `NotFound` without a log."""
+        return self._bus.read(self.log_id, after)
+
+    def stop(self) -> bool:
+        """End the run, and delete the log of an attached one. Never waits.
+
+        Returns whether the run still went on.
+        """
+        if not self.stop_requested.done():
+            self.stop_requested.set_result(None)
+        match self.state:
+            case "starting":  # `Runtime.start` ends it, once it can
+                return True
+            case "running":
+                self.is_attached = False
+                self._cancel()
+                return True
+            case "ending":  # its last event says how it ended
+                self.is_attached = False
+                return False
+            case "ended" | "refused":
+                if self.is_attached:
+                    self.is_attached = False
+                    self._release(self)
+                return False
+            case _:
+                assert_never(self.state)
+
+    def fail(self, error: Exception) -> None:
+        """End a run whose log takes no more events: its agent may be silent for long."""
+        if self.state == "running" and self.task is not None and not self.task.cancelling():
+            self.error = error
+            self._cancel()
+
+    def finish(self, state: Literal["ended", "refused"]) -> None:
+        """Note that the last event is in the log, or that there will be no log."""
+        self.state = state
+        self.mark_started()
+        if not self.ended.done():
+            self.ended.set_result(None)
+
+    def mark_started(self) -> None:
+        """Note that the log exists, or never will."""
+        if self.state == "starting":
+            self.state = "running"
+        if not self.started.done():
+            self.started.set_result(None)
+
+    def _cancel(self) -> None:
+        if self.task is not None and not self.task.cancelling():
+            self.task.cancel()

@@ -55,7 +55,7 @@ from copilot_runtime.runtime.conversations import Conversations
 from copilot_runtime.runtime.prepare import HandoffPolicy
 from copilot_runtime.security.cors import Cors
 from copilot_runtime.security.guardrails import from_settings
-from copilot_runtime.threads.recorder import RecordedBus
+from copilot_runtime.threads.recorder import Recorder
 from copilot_runtime.threads.store import StoredRun, ThreadStore
 from copilot_runtime.threads.url import store_at
 from copilot_runtime.transcript import said_in
@@ -132,7 +132,7 @@ class CopilotRuntime:
                 shared_state=self.settings.shared_state,
             ),
             AgentResolver(self.agents, endpoints, self.properties) if endpoints else self.agents,
-            RecordedBus(_bus(self.settings) if bus is None else complete(Bus, bus), self.threads),
+            Recorder(_bus(self.settings) if bus is None else complete(Bus, bus), self.threads),
             sources=[
                 *as_sources(actions),
                 *endpoints,

@@ -15,7 +15,7 @@ from copilot_runtime.runtime import Runtime
 from copilot_runtime.runtime.conversations import Conversations
 from copilot_runtime.runtime.run import Run
 from copilot_runtime.threads.memory import MemoryThreads
-from copilot_runtime.threads.recorder import RecordedBus
+from copilot_runtime.threads.recorder import Recorder
 from copilot_runtime.threads.store import ThreadKey
 from tests.runs import Says, forever, run_input
 
@@ -32,7 +32,7 @@ def kept(run_id: str = "r", **more: Any) -> RunInput:
 def conversations(*turns: Any, gate: Gate | None = None, **more: Any) -> Conversations:
     store = MemoryThreads()
     model = ScriptedAdapter(*turns, gate=gate)
-    runtime = Runtime(DirectAgent(model), {}, RecordedBus(MemoryBus(), store))
+    runtime = Runtime(DirectAgent(model), {}, Recorder(MemoryBus(), store))
     return Conversations(runtime, store, **more)
 
 
@@ -155,7 +155,7 @@ async def test_a_thread_whose_answer_does_not_end_is_not_deleted() -> None:
                 continue
 
     store = MemoryThreads()
-    runtime = Runtime(Says(stubborn), {}, RecordedBus(MemoryBus(), store))
+    runtime = Runtime(Says(stubborn), {}, Recorder(MemoryBus(), store))
     found = Conversations(runtime, store, patience=0.01)
     await found.start(kept())
     await begun.wait()
@@ -172,7 +172,7 @@ async def test_a_thread_whose_answer_does_not_end_is_not_deleted() -> None:
 async def test_a_silent_run_whose_log_is_full_ends_at_once() -> None:
     store = MemoryThreads()
     told = [Custom(name="word", value=None)] * 5
-    runtime = Runtime(Says(*told, forever), {}, RecordedBus(MemoryBus(max_events=3), store))
+    runtime = Runtime(Says(*told, forever), {}, Recorder(MemoryBus(max_events=3), store))
     found = Conversations(runtime, store)
     await found.start(kept())
     last = await last_of(found, "log-r")
@@ -194,7 +194,7 @@ async def test_the_log_of_an_answer_that_its_thread_has_is_soon_forgotten(
 
     monkeypatch.setattr("copilot_runtime.runtime.runtime._LOG_TTL", 0.01)
     store, bus = MemoryThreads(), Noticed()
-    found = Conversations(Runtime(Says(), {}, RecordedBus(bus, store)), store)
+    found = Conversations(Runtime(Says(), {}, Recorder(bus, store)), store)
     await found.start(kept())
     await dropped.wait()
     [run], log = await found.history(MINE)

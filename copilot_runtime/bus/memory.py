@@ -5,7 +5,7 @@ from collections.abc import AsyncGenerator, Sequence
 from dataclasses import replace
 from typing import Any
 
-from copilot_runtime.bus.size import Held
+from copilot_runtime.bus.size import SizeTracker
 from copilot_runtime.errors import LimitExceeded, Misuse, NotFound
 from copilot_runtime.events import (
     LAST,
@@ -52,12 +52,12 @@ class MemoryBus(Bus):
     async def append(self, log_id: str, event: Event) -> None:
         """Add an event and wake the readers. Raises `LimitExceeded` or, after the end, `Misuse`."""
         log = self._open(log_id)
-        event, size = log.held_with(event)
+        event, size = log.measure(event)
         log.size += size
         if isinstance(event, LAST):
             self._end(log_id, log)
         elif log.size > self.max_bytes or len(log.events) >= self.max_events:
-            raise self._too_much()
+            raise self._limit_exceeded()
         log.events.append(event)
         if log.waiters:
             log.wake()
@@ -68,11 +68,11 @@ class MemoryBus(Bus):
         A last event has to fit, too: when this refuses, `append` may still take some of them.
         """
         log = self._open(log_id)
-        sized = [log.held_with(event) for event in events]
+        sized = [log.measure(event) for event in events]
         size = log.size + sum(size for _, size in sized)
         if size > self.max_bytes or len(log.events) + len(events) > self.max_events:
-            log.held = None  # for it counts what is not kept
-            raise self._too_much()
+            log.sizes = None  # it counts what was not added
+            raise self._limit_exceeded()
         log.size = size
         if isinstance(events[-1], LAST):
             self._end(log_id, log)
@@ -114,7 +114,7 @@ class MemoryBus(Bus):
         loop = asyncio.get_running_loop()
         log.expiry = loop.call_later(self.ttl, self._logs.pop, log_id, None)
 
-    def _too_much(self) -> LimitExceeded:
+    def _limit_exceeded(self) -> LimitExceeded:
         return LimitExceeded(
             f"The answer grew beyond {self.max_events} events or {self.max_bytes} bytes.",
             hint="Raise max_events_per_run or max_bytes_per_run in the settings.",
@@ -122,14 +122,14 @@ class MemoryBus(Bus):
 
 
 class _Log:
-    __slots__ = ("ended", "events", "expiry", "held", "size", "waiters")
+    __slots__ = ("ended", "events", "expiry", "size", "sizes", "waiters")
 
     def __init__(self) -> None:
         self.events: list[Event] = []
         self.size = 0
         self.ended = False
         self.expiry: asyncio.TimerHandle | None = None
-        self.held: Held | None = None
+        self.sizes: SizeTracker | None = None
         self.waiters: list[asyncio.Future[None]] = []
 
     def wake(self) -> None:
@@ -138,8 +138,8 @@ class _Log:
             if not waiter.done():
                 waiter.set_result(None)
 
-    def held_with(self, event: Event) -> tuple[Event, int]:
-        """Return an event as it is to be kept, and about how many bytes more that takes."""
+    def measure(self, event: Event) -> tuple[Event, int]:
+        """Return an event with shared values, and about how many bytes more it takes."""
         match event:
             case TextMessageContent(content=text) | ActionExecutionArgs(delta=text):
                 return event, _EVENT_BYTES + len(text)
@@ -149,10 +149,10 @@ class _Log:
                 pass
             case _:
                 return event, _EVENT_BYTES
-        if self.held is None:
-            self.held = Held()
-        event = _sharing(event, self.held)
-        return event, _EVENT_BYTES + self.held.add(_values(event))
+        if self.sizes is None:
+            self.sizes = SizeTracker()
+        event = _share_value(event, self.sizes)
+        return event, _EVENT_BYTES + self.sizes.add(_values(event))
 
     def growth(self) -> asyncio.Future[None]:
         """Return what is done when the log has grown."""
@@ -180,14 +180,14 @@ async def _follow(log: _Log, position: int) -> AsyncGenerator[Batch, None]:
                 raise
 
 
-def _sharing(event: Event, held: Held) -> Event:
+def _share_value(event: Event, sizes: SizeTracker) -> Event:
     """Return an event with a value that shares what it can with the one before it."""
     match event:
         case AgentState(agent=agent, state=value):
-            same = held.shared(("state", agent), value)
+            same = sizes.share(("state", agent), value)
             return event if same is value else replace(event, state=same)
         case Activity(message_id=id, content=value):
-            same = held.shared(("activity", id), value)
+            same = sizes.share(("activity", id), value)
             return event if same is value else replace(event, content=same)
         case _:
             return event

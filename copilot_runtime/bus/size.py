@@ -1,4 +1,4 @@
-"""How much memory the values in a log hold, and how they come to hold less."""
+"""Measure the memory of the values in a log, and share what is repeated in them."""
 
 from collections.abc import Iterable
 from contextlib import suppress
@@ -11,18 +11,18 @@ _PLACE_BYTES = 8
 _ATOMS = frozenset({int, float, bool, type(None)})
 
 
-class Held:
-    """The values of one log: what is in several of them is held, and counts, once.
+class SizeTracker:
+    """The values of one log: what is in several of them is stored, and counts, once.
 
-    An agent that shows a state of 25 kB a thousand times, with another number in it, costs little
-    more than one that shows it once.
+    A state of 25 kB that comes a thousand times, each time with another number in it, costs little
+    more than one.
     """
 
     def __init__(self) -> None:
         self._last: dict[object, Any] = {}
-        self._ids: set[int] = set()  # of what is held, and so of nothing else
+        self._ids: set[int] = set()  # of values that the log keeps alive, so each is unique
 
-    def shared(self, key: object, value: Any) -> Any:
+    def share(self, key: object, value: Any) -> Any:
         """Return a value made of the parts of the last one of that key, where they are the same."""
         last = self._last.get(key)
         with suppress(Exception):  # values of a program compare as they like: arrays refuse to
@@ -31,7 +31,7 @@ class Held:
         return value
 
     def add(self, values: Iterable[Any]) -> int:
-        """Hold values. Returns about how many bytes more that takes."""
+        """Add values. Returns about how many bytes more they take."""
         ids, size, left = self._ids, 0, [*values]
         while left:
             value = left.pop()

@@ -11,7 +11,7 @@ from copilot_runtime.messages import Message
 from copilot_runtime.threads.clock import Clock, from_datetime, to_datetime
 from copilot_runtime.threads.compact import compact
 from copilot_runtime.threads.message_ids import by_name, names_in
-from copilot_runtime.threads.recovery import ended, with_head
+from copilot_runtime.threads.recovery import end_interrupted, with_head
 from copilot_runtime.threads.store import (
     Segment,
     StoredRun,
@@ -173,7 +173,7 @@ class MemoryThreads(ThreadStore):
         here = {(run.log_id, run.began) for run in kept.runs}
         new = [run for run in runs if (run.log_id, from_datetime(run.began_at)) not in here]
         for run in new:
-            events = run.events if run.ended else ended([], run.events)
+            events = run.events if run.ended else end_interrupted([], run.events)
             began = from_datetime(run.began_at)
             kept.runs.append(
                 _Run(run.log_id, run.run_id, run.agent, began, events=list(events), has_ended=True)

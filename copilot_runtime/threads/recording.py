@@ -1,4 +1,4 @@
-"""What the recorder remembers of each run that is kept."""
+"""What the recorder holds of each run that it stores."""
 
 import asyncio
 from collections.abc import Sequence
@@ -28,25 +28,25 @@ _VALUE_SIZE = 10_000
 """What a whole value counts: measuring it would take longer than keeping it."""
 
 
-class Taken:
-    """What came of one run since the last write."""
+class PendingWrite:
+    """What one run has to store: all that came since its last write."""
 
-    __slots__ = ("events", "last", "run", "size", "unseen")
+    __slots__ = ("events", "last", "run", "size", "unpublished")
 
     def __init__(self, run: "Recording", events: list[Event], size: int) -> None:
         self.run = run
         self.events = events
         self.size = size
-        end = events[-1] if run.ended and events else None
+        end = events[-1] if run.has_ended and events else None
         self.last = end if isinstance(end, LAST) else None
         """The last event of the run, if it is among these."""
-        self.unseen: Sequence[Event] = events
+        self.unpublished: Sequence[Event] = events
         """Those that nobody may see before they are kept."""
-        if run.shown_first:
-            self.unseen = () if self.last is None else (self.last,)
+        if run.publish_first:
+            self.unpublished = () if self.last is None else (self.last,)
 
     def segment(self) -> Segment:
-        whole = None if self.last is None else [*self.run.log, *self.unseen]
+        whole = None if self.last is None else [*self.run.log, *self.unpublished]
         return Segment(log_id=self.run.log_id, events=self.events, whole=whole)
 
 
@@ -56,60 +56,60 @@ class Recording:
     __slots__ = (
         "_queue",
         "_size",
-        "begun",
-        "done",
-        "ended",
         "error",
-        "fresh",
+        "first_published",
+        "has_ended",
+        "has_gap",
+        "is_new",
+        "last_published",
         "log",
         "log_id",
-        "lost",
-        "shown_first",
+        "publish_first",
         "writer",
     )
 
-    def __init__(self, writer: LogWriter, log_id: str, *, shown_first: bool = False) -> None:
+    def __init__(self, writer: LogWriter, log_id: str, *, publish_first: bool = False) -> None:
         self.writer = writer
         self.log_id = log_id
-        self.shown_first = shown_first
+        self.publish_first = publish_first
         """Whether all but its last event is seen before it is kept."""
         self.log: list[Event] = []
         """What everybody may see; with the last event it goes to the store as a whole."""
         self.error: CopilotError | None = None
         """Why it goes no further."""
-        self.lost = False
+        self.has_gap = False
         """Whether the store misses a part of it."""
-        self.ended = False
+        self.has_ended = False
         """Whether its last event has come."""
-        self.fresh = not shown_first
+        self.is_new = not publish_first
         """Whether its first event has not come, and will have to be waited for."""
         loop = asyncio.get_running_loop()
-        self.begun: asyncio.Future[None] = loop.create_future()
+        self.first_published: asyncio.Future[None] = loop.create_future()
         """Done when the first event is visible, or never will be."""
-        self.done: asyncio.Future[None] = loop.create_future()
+        self.last_published: asyncio.Future[None] = loop.create_future()
         """Done when the last event is visible."""
         self._queue: list[Event] = []
         self._size = 0
 
-    def put(self, event: Event) -> int:
+    def enqueue(self, event: Event) -> int:
         """Queue an event. Returns its size."""
         size = _size(event)
         self._queue.append(event)
         self._size += size
         return size
 
-    def take(self) -> Taken:
-        """Take what is queued."""
-        taken = Taken(self, self._queue, self._size)
+    def dequeue(self) -> PendingWrite:
+        """Empty the queue, and return what was in it."""
+        pending = PendingWrite(self, self._queue, self._size)
         self._queue, self._size = [], 0
-        return taken
+        return pending
 
-    def seen(self, events: Sequence[Event]) -> None:
+    def mark_published(self, events: Sequence[Event]) -> None:
         """Note that everybody may see these events."""
         self.log.extend(events)
-        _set(self.begun)
+        _set(self.first_published)
 
-    def broken(self, error: Exception) -> None:
+    def fail(self, error: Exception) -> None:
         """Let the run go no further than its last event."""
         if isinstance(error, CopilotError):
             self.error = error
@@ -119,14 +119,19 @@ class Recording:
                 hint="The server's log says why.",
             )
             self.error.__cause__ = error
-        _set(self.begun)
+        _set(self.first_published)
 
-    def finished(self) -> None:
+    def finish(self) -> None:
         """Note that the last event is visible."""
-        _set(self.begun)
-        _set(self.done)
+        _set(self.first_published)
+        _set(self.last_published)
 
-    def honest(self, last: RunFinished | RunFailed) -> RunFinished | RunFailed:
+    def notify_writer(self) -> None:
+        """Report to the writer that the log takes nothing more but a last event."""
+        if self.error is not None and not self.writer.failed.done():
+            self.writer.failed.set_result(self.error)
+
+    def final_event(self, last: RunFinished | RunFailed) -> RunFinished | RunFailed:
         """Return the last event as it must be now: what is broken did not end well."""
         if self.error is not None and isinstance(last, RunFinished):
             return RunFailed(error=report_of(self.error))

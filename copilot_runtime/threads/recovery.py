@@ -1,10 +1,17 @@
-"""How a log is completed that its server could not complete."""
+"""Complete logs that their server could not complete, or not store."""
 
+import logging
 from collections.abc import Sequence
 
 from copilot_runtime.errors import Interrupted
 from copilot_runtime.events import Event, RunFailed, RunStarted
 from copilot_runtime.threads.compact import compact
+from copilot_runtime.threads.store import Segment
+
+logger = logging.getLogger(__name__)
+
+_MAX_UNSAVED_ENDS = 1000
+"""Beyond that the oldest is given up."""
 
 INTERRUPTED = RunFailed(
     error=Interrupted("The server stopped before the answer was complete.").report()
@@ -22,6 +29,35 @@ def with_head(head: Sequence[Event], events: Sequence[Event]) -> Sequence[Event]
     return [*head, *events]
 
 
-def ended(head: Sequence[Event], events: Sequence[Event]) -> Sequence[Event]:
+def end_interrupted(head: Sequence[Event], events: Sequence[Event]) -> Sequence[Event]:
     """Return the log of a run whose server died, ended and shortened."""
     return compact(with_head(head, events), ending=INTERRUPTED)
+
+
+class UnsavedEnds:
+    """The ends of runs that wait for a store that failed."""
+
+    def __init__(self) -> None:
+        self._segments: dict[str, Segment] = {}
+
+    def __bool__(self) -> bool:
+        return bool(self._segments)
+
+    def add(self, segment: Segment) -> None:
+        self._segments[segment.log_id] = segment
+        if len(self._segments) > _MAX_UNSAVED_ENDS:
+            self.remove(next(iter(self._segments.values())), is_saved=False)
+
+    def segments(self) -> Sequence[Segment]:
+        return [*self._segments.values()]
+
+    def remove(self, segment: Segment, *, is_saved: bool) -> None:
+        """Forget an end, which is logged as an error if it was not saved."""
+        self._segments.pop(segment.log_id, None)
+        if not is_saved:
+            logger.error("The end of the run %s could not be kept", segment.log_id)
+
+    def give_up(self) -> None:
+        """Forget all ends."""
+        for segment in self.segments():
+            self.remove(segment, is_saved=False)

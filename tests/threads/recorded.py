@@ -12,7 +12,7 @@ from copilot_runtime.bus.memory import MemoryBus
 from copilot_runtime.events import Event, RunStarted, TextMessageContent, TextMessageStart
 from copilot_runtime.interfaces import RunInput
 from copilot_runtime.threads.memory import MemoryThreads
-from copilot_runtime.threads.recorder import RecordedBus
+from copilot_runtime.threads.recorder import Recorder
 from copilot_runtime.threads.store import Segment, ThreadKey
 
 BEGUN = TextMessageStart(message_id="m")
@@ -65,7 +65,7 @@ def started(key: str = "r", thread: str = "t") -> RunStarted:
     return RunStarted(run_id=key, thread_id=thread)
 
 
-async def seen(bus: RecordedBus, key: str = "r") -> list[Event]:
+async def seen(bus: Recorder, key: str = "r") -> list[Event]:
     """Return what a reader who comes now sees at once."""
     reader = bus.read(key)
     try:
@@ -82,10 +82,10 @@ async def recorded(
     bus: MemoryBus | None = None,
     on_failure: Callable[[Any], object] | None = None,
     **more: Any,
-) -> AsyncGenerator[RecordedBus]:
+) -> AsyncGenerator[Recorder]:
     """Open a bus on which a run has begun."""
     run = run or request()
-    recording = RecordedBus(MemoryBus() if bus is None else bus, store, **more)
+    recording = Recorder(MemoryBus() if bus is None else bus, store, **more)
     writer = await recording.begin(run)
     if on_failure is not None:
         writer.failed.add_done_callback(on_failure)
@@ -94,7 +94,7 @@ async def recorded(
     await recording.aclose()
 
 
-async def until_it_raises(bus: RecordedBus, error: type[Exception], key: str = "r") -> None:
+async def until_it_raises(bus: Recorder, error: type[Exception], key: str = "r") -> None:
     with pytest.raises(error):
         while True:
             await bus.append(key, TextMessageContent(message_id="m", content="x"))

@@ -19,7 +19,7 @@ from copilot_runtime.events import (
 from copilot_runtime.messages import Message
 from copilot_runtime.runtime import Runtime
 from copilot_runtime.threads.compact import compact
-from copilot_runtime.threads.recorder import RecordedBus
+from copilot_runtime.threads.recorder import Recorder
 from copilot_runtime.threads.sqlite import SqliteThreads
 from copilot_runtime.threads.store import ThreadKey
 from tests.runs import Says, run_input
@@ -115,7 +115,7 @@ async def test_with_the_last_event_the_store_gets_the_whole_log() -> None:
 
 async def test_a_run_that_was_not_begun_here_is_not_kept() -> None:
     store = Store()
-    bus = RecordedBus(MemoryBus(), store)
+    bus = Recorder(MemoryBus(), store)
     for event in (started(), *WORDS, RunFinished()):
         await bus.append("r", event)
 
@@ -150,7 +150,7 @@ async def test_a_log_that_has_ended_takes_no_more() -> None:
 
 async def test_what_a_cancelled_task_appended_is_kept_in_order() -> None:
     store = Store()
-    bus = RecordedBus(MemoryBus(), store)
+    bus = Recorder(MemoryBus(), store)
     await bus.begin(request())
     store.hold()
     first = asyncio.create_task(bus.append("r", started()))
@@ -228,7 +228,7 @@ async def test_the_next_question_in_a_thread_need_not_wait_for_an_end_that_was_l
 async def test_a_run_whose_first_event_is_not_kept_does_not_start() -> None:
     store = Store()
     store.failure = StoreFailed("The disk is full.")
-    bus = RecordedBus(MemoryBus(), store)
+    bus = Recorder(MemoryBus(), store)
     runtime = Runtime(Says(), {}, bus)
 
     with pytest.raises(StoreFailed, match="full"):
@@ -279,7 +279,7 @@ async def test_what_is_wrong_with_one_run_does_not_hurt_the_others() -> None:
 
 async def test_a_log_that_is_full_ends_where_readers_saw_it_end() -> None:
     store = Store()
-    bus = RecordedBus(MemoryBus(max_events=2), store)
+    bus = Recorder(MemoryBus(max_events=2), store)
     await bus.begin(request())
     await bus.append("r", started())
     await bus.append("r", BEGUN)
@@ -313,7 +313,7 @@ async def test_whoever_is_faster_than_the_store_waits_for_it() -> None:
 async def test_a_thread_in_a_file_has_what_the_runtime_said(tmp_path: Path) -> None:
     store = SqliteThreads(tmp_path / "threads.db")
     await store.open()
-    bus = RecordedBus(MemoryBus(), store)
+    bus = Recorder(MemoryBus(), store)
     runtime = Runtime(DirectAgent(ScriptedAdapter(WORDS)), {}, bus)
     await runtime.start(run_input(persist=True, detached=True))
     shown = [event async for batch in runtime.follow("r") for event in batch.events]

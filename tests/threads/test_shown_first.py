@@ -19,7 +19,7 @@ from copilot_runtime.events import (
 from copilot_runtime.runtime import Runtime
 from copilot_runtime.runtime.conversations import Conversations
 from copilot_runtime.threads.compact import compact
-from copilot_runtime.threads.recorder import RecordedBus
+from copilot_runtime.threads.recorder import Recorder
 from copilot_runtime.threads.store import ThreadKey
 from tests.runs import Says, forever, log_of, run_input
 from tests.threads.recorded import (
@@ -39,7 +39,7 @@ WORD = TextMessageContent(message_id="m", content="one ")
 
 
 @asynccontextmanager
-async def shown_first(store: Store, **more: Any) -> AsyncGenerator[RecordedBus]:
+async def shown_first(store: Store, **more: Any) -> AsyncGenerator[Recorder]:
     async with recorded(store, request(follow_up="client"), **more) as bus:
         yield bus
 
@@ -104,7 +104,7 @@ async def test_with_the_last_event_the_store_gets_the_whole_log_once() -> None:
 
 async def test_a_reader_who_opens_the_thread_meanwhile_sees_what_is_not_kept_yet() -> None:
     store = Store()
-    bus = RecordedBus(MemoryBus(), store)
+    bus = Recorder(MemoryBus(), store)
     found = Conversations(Runtime(Says(*WORDS, forever), {}, bus), store)
     store.hold()
     await found.start(run_input(persist=True, follow_up="client"))
@@ -139,7 +139,7 @@ async def test_when_the_store_fails_it_ends_and_says_so() -> None:
 async def test_a_store_that_fails_from_the_start_ends_it_though_its_agent_is_silent() -> None:
     store = Store()
     store.failure = StoreFailed("The disk is full.")
-    bus = RecordedBus(MemoryBus(), store)
+    bus = Recorder(MemoryBus(), store)
     runtime = Runtime(Says(forever), {}, bus)
 
     await runtime.start(run_input(persist=True, follow_up="client"))

@@ -16,7 +16,7 @@ from copilot_runtime.threads.codec import decode, encode
 from copilot_runtime.threads.compact import compact
 from copilot_runtime.threads.message_ids import by_name, names_in
 from copilot_runtime.threads.postgres.schema import LOCKS, digest_of
-from copilot_runtime.threads.recovery import ended, with_head
+from copilot_runtime.threads.recovery import end_interrupted, with_head
 from copilot_runtime.threads.store import Segment, StoredRun, ThreadKey
 from copilot_runtime.threads.validation import busy
 
@@ -164,7 +164,7 @@ async def put_runs(db: Any, thread: int, *, runs: Iterable[StoredRun], now: int)
     for run in new:
         began = from_datetime(run.began_at)
         number = max(number + 1, began)
-        log = run.events if run.ended else ended([], run.events)
+        log = run.events if run.ended else end_interrupted([], run.events)
         await db.execute(
             "INSERT INTO copilot_runs (thread, id, key, run_id, agent, began, ended, log)"
             " VALUES ($1, $2, $3, $4, $5, $6, $7, $8)",
@@ -199,7 +199,7 @@ async def _end(
 
 
 async def _end_dead_run(db: Any, place: Place, *, now: int) -> None:
-    log = ended([], await _log(db, place))
+    log = end_interrupted([], await _log(db, place))
     await _end(db, place, log, log, now=now)
 
 

@@ -13,7 +13,7 @@ from copilot_runtime.threads.clock import from_datetime, to_datetime
 from copilot_runtime.threads.codec import decode, encode
 from copilot_runtime.threads.compact import compact
 from copilot_runtime.threads.message_ids import by_name, names_in
-from copilot_runtime.threads.recovery import ended, with_head
+from copilot_runtime.threads.recovery import end_interrupted, with_head
 from copilot_runtime.threads.sqlite.journal import forget, note, said, servers
 from copilot_runtime.threads.store import Segment, StoredRun, ThreadKey
 from copilot_runtime.threads.validation import busy
@@ -181,7 +181,7 @@ def put_runs(db: sqlite3.Connection, thread: int, *, runs: Iterable[StoredRun], 
     for run in new:
         began = from_datetime(run.began_at)
         number = max(number + 1, began)
-        log = run.events if run.ended else ended([], run.events)
+        log = run.events if run.ended else end_interrupted([], run.events)
         db.execute(
             "INSERT INTO runs (thread, id, key, run_id, agent, began, ended, log)"
             " VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
@@ -225,7 +225,7 @@ def _end_dead_run(
     if row is None:  # a damaged file: at least the thread is free again
         db.execute("UPDATE threads SET running = NULL, server = NULL WHERE id = ?", (thread,))
         return
-    log = ended(decode(row[0], _where(thread, run)), events)
+    log = end_interrupted(decode(row[0], _where(thread, run)), events)
     _end(db, thread, run, log, log, now=now)
 
 

@@ -35,7 +35,7 @@ from copilot_runtime.asgi import (
     normalize_path,
     with_and_without_slash,
 )
-from copilot_runtime.bus.memory import MemoryBus
+from copilot_runtime.bus import BUSES
 from copilot_runtime.config.settings import Settings, has_transcription, load_settings
 from copilot_runtime.duck_typing import complete
 from copilot_runtime.errors import CopilotError
@@ -50,6 +50,7 @@ from copilot_runtime.hooks import (
     call_quietly,
 )
 from copilot_runtime.interfaces import Adapter, Bus, StageFunction, SupportsStream
+from copilot_runtime.registry import Registry
 from copilot_runtime.runtime import Runtime
 from copilot_runtime.runtime.conversations import Conversations
 from copilot_runtime.runtime.prepare import HandoffPolicy
@@ -351,7 +352,8 @@ def _mcp(program_runs: ProgramRuns, settings: Settings) -> McpEndpoint | None:
 
 
 def _bus(settings: Settings) -> Bus:
-    return MemoryBus(
+    make = Registry("copilot_runtime.bus", BUSES)[settings.bus]
+    return make(
         max_events=settings.max_events_per_run,
         max_bytes=settings.max_bytes_per_run,
         ttl=settings.log_ttl,

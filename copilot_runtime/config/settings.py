@@ -118,6 +118,9 @@ class Settings(Section):
     stop_timeout: Seconds = Field(
         default=5, description="Seconds that running answers have to end when the server stops."
     )
+    bus: str = Field(
+        default="memory", description="Where the logs of runs are: memory, or a name of a plugin."
+    )
     max_events_per_run: Count = Field(
         default=200_000, description="Most events in the log of one run."
     )

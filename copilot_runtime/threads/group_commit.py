@@ -30,32 +30,31 @@ class GroupCommit:
         self._deferred: dict[str, Recording] = {}
         """Those for which nobody waits."""
         self._deferred_timer: asyncio.TimerHandle | None = None
-        self._queued = 0
+        self.queued = 0
+        """Characters, roughly."""
         self._room: asyncio.Future[None] | None = None
         self._flusher: asyncio.Task[None] | None = None
         self._next_write = 0.0
 
-    @property
-    def is_full(self) -> bool:
-        """Whether more is queued than there should be."""
-        return self._queued > self.max_queued
-
-    def add(self, run: Recording, event: Event, *, deferred: bool = False) -> None:
+    def add(self, run: Recording, event: Event, deferred: bool = False) -> None:
         """Queue an event of a run."""
-        self._queued += run.enqueue(event)
+        self.queued += run.enqueue(event)
         if deferred:
             self._deferred[run.log_id] = run
             if self._deferred_timer is None:
                 loop = asyncio.get_running_loop()
                 self._deferred_timer = loop.call_later(self.patience, self.flush_deferred)
-        else:
+            return
+        if self._deferred:
             self._deferred.pop(run.log_id, None)
-            self._schedule(run)
+        self._pending[run.log_id] = run
+        if self._flusher is None:
+            self._start_flush()
 
     def discard(self, run: Recording) -> RunFinished | RunFailed | None:
         """Drop what is queued of a run; return its last event, if that was queued."""
         dropped = run.dequeue()
-        self._queued -= dropped.size
+        self.queued -= dropped.size
         self._pending.pop(run.log_id, None)
         self._deferred.pop(run.log_id, None)
         return dropped.last
@@ -67,7 +66,9 @@ class GroupCommit:
             self._deferred_timer = None
         deferred, self._deferred = self._deferred, {}
         for run in deferred.values():
-            self._schedule(run)
+            self._pending[run.log_id] = run
+        if self._pending and self._flusher is None:
+            self._start_flush()
 
     async def wait_for_room(self) -> None:
         """Return once less is queued."""
@@ -82,10 +83,8 @@ class GroupCommit:
         while self._flusher is not None:
             await asyncio.wait([self._flusher])
 
-    def _schedule(self, run: Recording) -> None:
-        self._pending[run.log_id] = run
-        if self._flusher is None:
-            self._flusher = asyncio.create_task(self._flush(), name="threads:flush")
+    def _start_flush(self) -> None:
+        self._flusher = asyncio.create_task(self._flush(), name="threads:flush")
 
     async def _flush(self) -> None:
         """Commit until nothing is pending."""
@@ -98,8 +97,8 @@ class GroupCommit:
                 pending, self._pending = self._pending, {}
                 writes = [run.dequeue() for run in pending.values()]
                 await self._commit(writes)
-                self._queued -= sum(write.size for write in writes)
-                if not self.is_full:
+                self.queued -= sum(write.size for write in writes)
+                if self.queued <= self.max_queued:
                     self._release_room()
         finally:
             self._flusher = None

@@ -67,14 +67,15 @@ class Recorder(Bus):
         else:
             if run.publish_first:
                 await self._publish_first(run, event)
-            self._commits.add(run, event, deferred=run.publish_first)
+            commits = self._commits
+            commits.add(run, event, run.publish_first)
             if run.is_new:
                 run.is_new = False
                 await run.first_published
                 if run.error is not None:
                     raise run.error
-            elif self._commits.is_full:
-                await self._commits.wait_for_room()
+            elif commits.queued > commits.max_queued:
+                await commits.wait_for_room()
 
     def read(self, log_id: str, after: Cursor = START) -> AsyncGenerator[Batch, None]:
         """Follow a log, as the inner bus does."""

@@ -2,17 +2,19 @@
 
 import os
 from collections.abc import Sequence
+from contextlib import AbstractAsyncContextManager
 from functools import partial
-from typing import TYPE_CHECKING, Literal, Unpack
+from typing import TYPE_CHECKING, Any, Literal, Unpack
 from urllib.parse import urlsplit, urlunsplit
 
-from copilot_runtime.adapters.anthropic.request import PROVIDER, Settings, asking
+from copilot_runtime.adapters.anthropic.request import PROVIDER, Asking, Settings, asking
 from copilot_runtime.adapters.anthropic.stream import Answer
 from copilot_runtime.adapters.api_key import ApiKey, resolve_api_key
 from copilot_runtime.adapters.capabilities import CapabilityFilter
 from copilot_runtime.adapters.context_window import ContextWindow
 from copilot_runtime.adapters.errors import Service
 from copilot_runtime.adapters.http_adapter import HTTPAdapter, HTTPOptions
+from copilot_runtime.adapters.sdk_client import SDKResponse, open_sdk_response
 from copilot_runtime.adapters.streaming import ProviderRequest, encode_body
 from copilot_runtime.errors import ConfigurationFailed
 from copilot_runtime.http.sse import SSEDecoder
@@ -32,8 +34,13 @@ class AnthropicAdapter(HTTPAdapter):
     """Asks a Claude model, or any server with the same API at `base_url` (without `/v1`).
 
     Without `api_key`, `auth_token` and `base_url`, `ANTHROPIC_API_KEY`, `ANTHROPIC_AUTH_TOKEN` and
-    `ANTHROPIC_BASE_URL` count; or those of `client`, an `anthropic.AsyncAnthropic`, which is asked
-    for nothing else. `thinking` is whether to think (None: as the model does by itself), or for
+    `ANTHROPIC_BASE_URL` count. With `client`, an `anthropic.AsyncAnthropic` (the extra
+    `anthropic`), its authentication, address, transport, timeout and retries are used in place of
+    these; it stays open:
+
+        AnthropicAdapter(client=AsyncAnthropic(max_retries=4))
+
+    `thinking` is whether to think (None: as the model does by itself), or for
     models before 4.6 for how many tokens; a client's `reasoning_effort` counts too. `cache` lets
     the provider keep instructions, tools and conversation for the next request, for five minutes
     or `"1h"`. With `eager_arguments`, those of calls arrive while the model writes them, and not
@@ -67,12 +74,11 @@ class AnthropicAdapter(HTTPAdapter):
         self.api_version = api_version
         self._window = ContextWindow(PROVIDER, context_tokens, usual=_USUAL_WINDOW)
         self._client = client
-        base_url = base_url or (str(client.base_url) if client else None)
         self._base_url = base_url or os.environ.get("ANTHROPIC_BASE_URL") or URL
         self._url = _messages_at(self._base_url)
         self._key = api_key
         self._token = auth_token
-        if not (api_key or auth_token or client):
+        if not (api_key or auth_token):
             self._key = os.environ.get("ANTHROPIC_API_KEY")
             self._token = None if self._key else os.environ.get("ANTHROPIC_AUTH_TOKEN")
 
@@ -81,17 +87,22 @@ class AnthropicAdapter(HTTPAdapter):
     ) -> ProviderRequest:
         context_tokens = await self._window.tokens_for(model, request)
         asked = asking(request, model, self._settings(context_tokens), capabilities)
-        access, secret = await self._access()
-        service = Service(NAME, model, secret, speaks=_SPEAKS)
         body = encode_body(asked.body)
+        if self._client is not None:
+            secret = self._client.api_key or self._client.auth_token
+            service = Service(NAME, model, secret, speaks=_SPEAKS)
+            exchange = _open_response(self._client, asked, service)
+        else:
+            access, secret = await self._access()
+            service = Service(NAME, model, secret, speaks=_SPEAKS)
+            headers = {**asked.headers, **self._headers, **access}
+            exchange = self._upstream.post(self._url, body, headers)
         return ProviderRequest(
-            exchange=self._upstream.post(
-                self._url, body, {**asked.headers, **self._headers, **access}
-            ),
+            exchange=exchange,
             service=service,
             on_usage=partial(self._window.calibrate, model, request, body),
             new_reader=lambda: (Answer(request, service), SSEDecoder()),
-            max_retries=self._upstream.max_retries,
+            max_retries=0 if self._client else self._upstream.max_retries,
         )
 
     def _settings(self, room: int) -> Settings:
@@ -107,9 +118,6 @@ class AnthropicAdapter(HTTPAdapter):
 
     async def _access(self) -> tuple[dict[str, str], str | None]:
         """Return the headers that let us in, and the secret in them. Raises if there is none."""
-        if self._client is not None and not (self._key or self._token):
-            headers = {name.lower(): value for name, value in self._client.auth_headers.items()}
-            return headers, self._client.api_key or self._client.auth_token
         secret = await resolve_api_key(self._key or self._token, NAME)
         if not secret and self._base_url.rstrip("/") == URL:
             raise ConfigurationFailed(
@@ -121,6 +129,18 @@ class AnthropicAdapter(HTTPAdapter):
         if self._key:
             return {"x-api-key": secret}, secret
         return {"authorization": f"Bearer {secret}"}, secret
+
+
+def _open_response(
+    client: "AsyncAnthropic", asked: Asking, service: Service
+) -> AbstractAsyncContextManager[SDKResponse, bool | None]:
+    import anthropic
+
+    body: dict[str, Any] = {**asked.body}
+    named = {name: body.pop(name) for name in ("model", "max_tokens", "messages", "stream")}
+    create = client.messages.with_streaming_response.create
+    response = create(**named, extra_body=body, extra_headers=asked.headers)
+    return open_sdk_response(response, anthropic, service)
 
 
 def _messages_at(base_url: str) -> str:

@@ -5,6 +5,7 @@ from typing import Any, Unpack
 
 from copilot_runtime.adapters.api_key import ApiKey
 from copilot_runtime.adapters.bedrock.auth import Authentication
+from copilot_runtime.adapters.bedrock.client import open_client_response
 from copilot_runtime.adapters.bedrock.event_stream import Frames
 from copilot_runtime.adapters.bedrock.models import traits_of
 from copilot_runtime.adapters.bedrock.request import body_of
@@ -13,11 +14,13 @@ from copilot_runtime.adapters.capabilities import CapabilityFilter
 from copilot_runtime.adapters.errors import Service
 from copilot_runtime.adapters.http_adapter import HTTPAdapter, HTTPOptions
 from copilot_runtime.adapters.profiles import find_profile
+from copilot_runtime.adapters.sdk_client import JsonEvents
 from copilot_runtime.adapters.streaming import ProviderRequest, encode_body
 from copilot_runtime.interfaces import ChatRequest
 
 NAME = "Bedrock"
 
+_FORMAT = "an event stream of Bedrock's"
 _ACCEPT = "application/vnd.amazon.eventstream"
 
 
@@ -28,7 +31,10 @@ class BedrockAdapter(HTTPAdapter):
     function that fetches one; or by `access_key` and `secret_key`, with a `session_token` if they
     are temporary; or by a `session` of `boto3` or `botocore`; else by the credentials that
     `botocore` finds: in the environment, profiles, single sign-on, roles. `region` is `AWS_REGION`
-    unless given.
+    unless given. With `client`, a `bedrock-runtime` client of `boto3`, its authentication, region,
+    address, transport, timeouts and retries are used in place of these; it stays open:
+
+        BedrockAdapter(client=boto3.client("bedrock-runtime", region_name="eu-west-1"))
 
     `cache` marks what stays the same to be kept, for models that can. `extra` is laid over the
     body of each request: `guardrailConfig`, `additionalModelRequestFields`, `performanceConfig`,
@@ -47,6 +53,7 @@ class BedrockAdapter(HTTPAdapter):
         secret_key: str | None = None,
         session_token: str | None = None,
         session: Any = None,
+        client: Any = None,
         base_url: str | None = None,
         cache: bool = False,
         extra: Mapping[str, Any] | None = None,
@@ -57,6 +64,7 @@ class BedrockAdapter(HTTPAdapter):
         self.cache = cache
         self.extra = extra
         self.context_tokens = context_tokens
+        self._client = client
         self._authentication = Authentication(
             region=region,
             api_key=api_key,
@@ -71,21 +79,27 @@ class BedrockAdapter(HTTPAdapter):
         self, request: ChatRequest, model: str, capabilities: CapabilityFilter
     ) -> ProviderRequest:
         profile = find_profile(traits_of(model).name)
-        body = encode_body(
-            body_of(
-                request,
-                model,
-                capabilities,
-                context_tokens=self.context_tokens or profile.context_tokens,
-                cache=self.cache,
-                extra=self.extra,
-            )
+        body = body_of(
+            request,
+            model,
+            capabilities,
+            context_tokens=self.context_tokens or profile.context_tokens,
+            cache=self.cache,
+            extra=self.extra,
         )
-        url = self._authentication.build_url(model)
-        headers, secret = await self._authentication.authenticate(url, body, model)
-        service = Service(NAME, model, secret, "an event stream of Bedrock's")
+        if self._client is not None:
+            service = Service(NAME, model, speaks=_FORMAT)
+            return ProviderRequest(
+                exchange=open_client_response(self._client, model, body, service),
+                service=service,
+                new_reader=lambda: (Conversation(request, service), JsonEvents()),
+                accepts_json=False,
+            )
+        url, content = self._authentication.build_url(model), encode_body(body)
+        headers, secret = await self._authentication.authenticate(url, content, model)
+        service = Service(NAME, model, secret, _FORMAT)
         return ProviderRequest(
-            exchange=self._upstream.post(url, body, {**self._headers, **headers}),
+            exchange=self._upstream.post(url, content, {**self._headers, **headers}),
             service=service,
             new_reader=lambda: (Conversation(request, service), Frames()),
             max_retries=self._upstream.max_retries,

@@ -171,10 +171,15 @@ def _event(node: ast.ClassDef) -> Iterator[str]:
     yield from ("| field | type | default |", "|---|---|---|")
     for field in node.body:
         if isinstance(field, ast.AnnAssign):
-            kind = ast.unparse(field.annotation).replace("|", "\\|")
+            kind = ast.unparse(field.annotation)
             default = f"`{ast.unparse(field.value)}`" if field.value else "required"
-            yield f"| `{ast.unparse(field.target)}` | `{kind}` | {default} |"
+            yield f"| `{ast.unparse(field.target)}` | {_code(kind)} | {default} |"
     yield ""
+
+
+def _code(text: str) -> str:
+    """Return code for a cell: renderers do not agree on how to escape a bar between backticks."""
+    return f"<code>{text.replace('|', '&#124;')}</code>" if "|" in text else f"`{text}`"
 
 
 def _commands(command: Any, name: str) -> Iterator[str]:

@@ -20,6 +20,7 @@ from copilot_runtime.errors import (
 from copilot_runtime.jsonvalue import JsonObject, as_object, as_objects, get_object
 
 if TYPE_CHECKING:
+    import httpx
     from langgraph_sdk.client import LangGraphClient
 Headers = Mapping[str, str]
 
@@ -174,18 +175,34 @@ class LangGraphServer:
     def _client(self) -> "LangGraphClient":
         loop = asyncio.get_running_loop()
         if loop not in self._clients:
-            import httpx
             from langgraph_sdk.client import LangGraphClient
 
             # not by `get_client`: it reads keys from the environment, retries a server that is down
             # for many seconds, and ignores the proxy of the environment
-            timeout = httpx.Timeout(_READ_TIMEOUT, connect=self._connect_timeout)
-            client = httpx.AsyncClient(base_url=self.url, timeout=timeout)
+            client = _open_client(self.url, self._connect_timeout)
             self._clients = {
                 other: client for other, client in self._clients.items() if not other.is_closed()
             }
             self._clients[loop] = LangGraphClient(client)
         return self._clients[loop]
+
+
+def _open_client(url: str, connect_timeout: float) -> "httpx.AsyncClient":
+    import httpx
+
+    class Client(httpx.AsyncClient):
+        async def send(self, request: httpx.Request, **options: Any) -> httpx.Response:
+            """Send a request, once more if the server had just closed the pooled connection.
+
+            Every request here may be repeated: it reads, or makes or cancels what has an id.
+            """
+            try:
+                return await super().send(request, **options)
+            except (httpx.ReadError, httpx.WriteError, httpx.RemoteProtocolError):
+                return await super().send(request, **options)
+
+    timeout = httpx.Timeout(_READ_TIMEOUT, connect=connect_timeout)
+    return Client(base_url=url, timeout=timeout)
 
 
 def _read_keys(schemas: Any, name: str) -> frozenset[str] | None:

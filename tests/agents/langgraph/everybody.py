@@ -42,22 +42,29 @@ KINDS = (
 )
 STATELESS = ("openai-agents",)
 
+PATIENT: Any = {"connect_timeout": 600, "idle_timeout": 600}
+"""Hundreds ask at once, and whoever they ask shares this process with them."""
+
 
 @asynccontextmanager
 async def everybody(langgraph: str) -> AsyncGenerator[CopilotRuntime, None]:
     """Start the agents that are elsewhere; yield the runtime that knows all of them."""
     async with browsing(agents={"echo": echo}) as far, serving(remote_endpoint()) as remote:
         agents: dict[str, Any] = {
-            "langgraph-platform": LangGraphAgent(langgraph, graph="chat"),
+            "langgraph-platform": LangGraphAgent(langgraph, graph="chat", **PATIENT),
             "langgraph-inprocess": graphs.chat.builder.compile(checkpointer=InMemorySaver()),
-            "agui": AguiAgent(f"http://127.0.0.1:{far.where}{far.base}/agent/echo/run"),
+            "agui": AguiAgent(f"http://127.0.0.1:{far.where}{far.base}/agent/echo/run", **PATIENT),
             "pydantic-ai": PydanticAIAgent(noting_agent(), StateDeps(Noted())),
             "openai-agents": SdkAgent(name="Desk", model=PlayingModel(play)),
             "function": echo,
         }
         yield CopilotRuntime(
             agents=agents,
-            remote_endpoints=[RemoteEndpoint(f"http://127.0.0.1:{remote}/copilotkit")],
+            remote_endpoints=[
+                RemoteEndpoint(
+                    f"http://127.0.0.1:{remote}/copilotkit", discovery_timeout=600, **PATIENT
+                )
+            ],
             authenticate=lambda request: request.headers["authorization"],
             settings=Settings(threads="memory"),
         )

@@ -10,7 +10,7 @@ import pytest
 
 from copilot_runtime.agents.langgraph import LangGraphAgent
 from copilot_runtime.errors import ConfigurationFailed
-from tests.adapters.provider import END, HANG, HEAD, Provider, Step, piece, serving, whole
+from tests.adapters.provider import CLOSE, END, HANG, HEAD, Provider, Step, piece, serving, whole
 from tests.agents.langgraph.asking import state_of
 from tests.wire_agui.http import Event, run_input, text_of
 from tests.wire_agui.server import browsing
@@ -76,6 +76,12 @@ async def error_of(provider: Provider, *scripts: Sequence[Step], **options: Any)
 async def provider(anyio_backend: str) -> Any:
     async with serving() as provider:
         yield provider
+
+
+async def test_a_connection_that_the_server_had_closed_costs_no_answer(provider: Provider) -> None:
+    events = await events_of(provider, [CLOSE], *FOUND, telling(METADATA, LAST))
+
+    assert events[-1]["type"] == "RUN_FINISHED"
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""Who answers."""
+"""Agents: each is one way to answer a run."""
 
 AGENTS = {
     "agui": "copilot_runtime.agents.agui:AguiAgent",

@@ -16,6 +16,7 @@ from langgraph.checkpoint.memory import InMemorySaver
 
 # langgraph has types, but says so in none of its folders
 from langgraph.graph import MessagesState, StateGraph  # pyright: ignore[reportMissingTypeStubs]
+from langgraph.prebuilt import ToolNode
 from langgraph.runtime import Runtime
 
 from copilot_runtime import CopilotRuntime, RunInput, Settings, action
@@ -203,6 +204,34 @@ async def test_a_graph_in_a_graph_shows_its_nodes() -> None:
     assert text_of(events) == "You said: Hi "
     assert {"answer", "done"} <= {*steps}
     assert state_of(events)["topic"] == "done"
+
+
+async def test_a_graph_in_a_graph_may_keep_its_states_to_itself() -> None:
+    agent = LangGraphInProcessAgent(kept(graphs.nested), stream_subgraphs=False)
+    async with browsing(agents={"it": agent}) as browser:
+        events = (await browser.run(agent="it")).events()
+
+    assert text_of(events) == "You said: Hi "
+    assert state_of(events)["topic"] == "done"
+
+
+async def test_a_tool_of_the_graph_shows_its_result() -> None:
+    def weather(city: str) -> str:
+        """Return the weather."""
+        return f"sunny in {city}"
+
+    async def ask(state: MessagesState, config: RunnableConfig) -> dict[str, Any]:
+        pieces = ['{"city":', '"Oslo"}']
+        model = graphs.Model(calls=[{"id": "c", "name": "weather", "pieces": pieces}])
+        return {"messages": [await model.ainvoke([], config)]}
+
+    builder = StateGraph(MessagesState).add_node("ask", ask).add_node("use", ToolNode([weather]))
+    graph = builder.set_entry_point("ask").add_edge("ask", "use")
+    agents = {"it": graph.compile(checkpointer=InMemorySaver())}
+    async with browsing(agents=agents) as browser:
+        events = (await browser.run(agent="it")).events()
+
+    assert results(events) == ["sunny in Oslo"]
 
 
 async def test_what_a_node_plans_is_shown_while_it_is_written() -> None:

@@ -128,11 +128,11 @@ def read_in(
 
     A file is read to its end before anything is changed. A line that is wrong is named.
     """
-    from copilot_runtime.threads.export import Taken, import_threads, parsed
+    from copilot_runtime.threads.export import Taken, import_threads, parse_export
 
     if whole := _file(file, "rb"):
         with whole as lines:
-            for _ in parsed(lines):
+            for _ in parse_export(lines):
                 pass
     with _file(file, "rb") or nullcontext(sys.stdin.buffer) as lines:
 

@@ -87,11 +87,11 @@ class Run:
     def finish(self, state: Literal["ended", "refused"]) -> None:
         """Note that the last event is in the log, or that there will be no log."""
         self.state = state
-        self.mark_started()
+        self.leave_starting()
         if not self.ended.done():
             self.ended.set_result(None)
 
-    def mark_started(self) -> None:
+    def leave_starting(self) -> None:
         """Note that the log exists, or never will."""
         if self.state == "starting":
             self.state = "running"

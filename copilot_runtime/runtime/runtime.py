@@ -147,7 +147,7 @@ class Runtime:
             if run.task is None:
                 run.finish("refused")
             else:
-                run.mark_started()
+                run.leave_starting()
                 if run.stop_requested.done():
                     run.stop()
 

@@ -45,12 +45,12 @@ async def import_threads(store: ThreadStore, lines: Iterable[bytes]) -> AsyncGen
     a line that is wrong, and names it; what came before its thread has been taken in.
     """
     runs = 0
-    for threads, (thread, its_runs) in enumerate(parsed(lines), 1):
+    for threads, (thread, its_runs) in enumerate(parse_export(lines), 1):
         runs += await store.put(thread, its_runs)
         yield Taken(threads, runs)
 
 
-def parsed(lines: Iterable[bytes]) -> Iterator[tuple[Thread, list[StoredRun]]]:
+def parse_export(lines: Iterable[bytes]) -> Iterator[tuple[Thread, list[StoredRun]]]:
     """Yield threads with their runs. Raises `Misuse` for a line that is wrong, and names it."""
     current: tuple[Thread, list[StoredRun]] | None = None
     for number, line in enumerate(lines, 1):

@@ -26,9 +26,9 @@ from copilot_runtime.threads.validation import (
     Place,
     busy,
     check_text,
-    name_taken,
+    log_id_in_use,
     page_size,
-    qualified_name,
+    parse_cursor,
     thread_of,
 )
 
@@ -57,7 +57,7 @@ class MemoryThreads(ThreadStore):
         if thread and thread.running:
             raise busy(key)
         if run.log_id in self._running:
-            raise name_taken(run.log_id)
+            raise log_id_in_use(run.log_id)
         now = self._clock.now()
         thread = thread or self._new(key, run.agent or DEFAULT_AGENT, now)
         new = {
@@ -67,7 +67,7 @@ class MemoryThreads(ThreadStore):
         }
         thread.known.update(new)
         thread.last_run = now
-        self._updated(thread, now)
+        self._set_updated(thread, now)
         messages = list(new.values())
         head = RunStarted(run_id=run.run_id, thread_id=run.thread_id, messages=messages or ())
         begun = _Run(run.log_id, run.run_id, run.agent or DEFAULT_AGENT, now, head=[head])
@@ -90,12 +90,12 @@ class MemoryThreads(ThreadStore):
             run.events = list(compact(segment.whole))
             run.has_ended = True
             thread.running = None
-            self._used(thread)
+            self._mark_used(thread)
             thread.known.update(names_in(segment.whole))
 
     async def list(self, query: ThreadQuery) -> ThreadPage:
         """Return a page of threads. Raises `Misuse` for a cursor that is none."""
-        after = qualified_name(query.cursor)
+        after = parse_cursor(query.cursor)
         size = page_size(query.limit)
         found: list[_Thread] = []
         for thread in self._latest.get(query.owner, _Latest()).before(after):
@@ -107,12 +107,12 @@ class MemoryThreads(ThreadStore):
 
     async def get(self, key: ThreadKey) -> Thread | None:
         thread = self._threads.get(key)
-        return thread and thread.shown()
+        return thread and thread.to_thread()
 
     async def runs(self, key: ThreadKey) -> Sequence[StoredRun]:
         """Return the runs of a thread, the oldest first."""
         thread = self._threads.get(key)
-        return [run.shown() for run in thread.runs] if thread else []
+        return [run.to_stored_run() for run in thread.runs] if thread else []
 
     async def update(
         self, key: ThreadKey, *, name: str | None = None, archived: bool | None = None
@@ -126,9 +126,9 @@ class MemoryThreads(ThreadStore):
             thread.name = name or None
         if archived is not None:
             thread.archived = archived
-        self._updated(thread, self._clock.now())
-        self._used(thread)
-        return thread.shown()
+        self._set_updated(thread, self._clock.now())
+        self._mark_used(thread)
+        return thread.to_thread()
 
     async def delete(self, key: ThreadKey) -> bool:
         """Forget a thread; a run that goes on is kept no more."""
@@ -154,7 +154,7 @@ class MemoryThreads(ThreadStore):
 
     async def everyones(self, cursor: str | None = None) -> ThreadPage:
         """Return a page of the threads of all owners, the oldest first."""
-        after = qualified_name(cursor).number if cursor else 0
+        after = parse_cursor(cursor).number if cursor else 0
         found = [thread for thread in self._threads.values() if thread.number > after]
         return _page(found, MOST_PER_PAGE)
 
@@ -164,10 +164,10 @@ class MemoryThreads(ThreadStore):
         kept = self._threads.get(thread.key)
         if kept is None:
             kept = self._new(thread.key, thread.agent, from_datetime(thread.created_at))
-            self._updated(kept, 0)
+            self._set_updated(kept, 0)
         if updated > kept.updated:
             kept.name, kept.archived = thread.name, thread.archived
-            self._updated(kept, updated)
+            self._set_updated(kept, updated)
         if thread.last_run_at:
             kept.last_run = max(kept.last_run or 0, from_datetime(thread.last_run_at))
         here = {(run.log_id, run.began) for run in kept.runs}
@@ -191,7 +191,7 @@ class MemoryThreads(ThreadStore):
         self._count += 1
         thread = self._threads[key] = _Thread(key, self._count, agent, now)
         self._of(key.owner).add(thread)
-        self._used(thread)
+        self._mark_used(thread)
         return thread
 
     def _forget(self, thread: "_Thread") -> None:
@@ -202,12 +202,12 @@ class MemoryThreads(ThreadStore):
         if not self._latest[owner]:
             del self._latest[owner]
 
-    def _used(self, thread: "_Thread") -> None:
+    def _mark_used(self, thread: "_Thread") -> None:
         if not thread.running:
             self._idle.pop(thread.key, None)
             self._idle[thread.key] = None
 
-    def _updated(self, thread: "_Thread", now: int) -> None:
+    def _set_updated(self, thread: "_Thread", now: int) -> None:
         """Note when a thread was touched, which says where it is listed."""
         latest = self._of(thread.key.owner)
         latest.remove(thread)
@@ -228,7 +228,7 @@ class _Run:
     events: list[Event] = field(default_factory=list[Event])
     has_ended: bool = False
 
-    def shown(self) -> StoredRun:
+    def to_stored_run(self) -> StoredRun:
         return StoredRun(
             log_id=self.log_id,
             run_id=self.run_id,
@@ -255,7 +255,7 @@ class _Thread:
     def place(self) -> Place:
         return Place(self.updated, self.number)
 
-    def shown(self) -> Thread:
+    def to_thread(self) -> Thread:
         return Thread(
             key=self.key,
             agent=self.agent,
@@ -295,6 +295,6 @@ def _page(threads: Sequence[_Thread], size: int) -> ThreadPage:
     more = len(threads) > size
     page = threads[:size]
     return ThreadPage(
-        threads=[thread.shown() for thread in page],
+        threads=[thread.to_thread() for thread in page],
         next_cursor=page[-1].place().cursor() if more else None,
     )

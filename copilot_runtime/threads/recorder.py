@@ -142,7 +142,7 @@ class Recorder(Bus):
                 except Exception as error:  # a log that is full, nearly always
                     await self._fail_publish(write, error)
                     return
-                run.mark_published([event])
+                run.note_publication([event])
         if write.last is not None:
             self._finish(run)
 
@@ -153,7 +153,7 @@ class Recorder(Bus):
                 return False
         except Exception:  # which of them is wrong is found one by one
             return False
-        write.run.mark_published(write.unpublished)
+        write.run.note_publication(write.unpublished)
         return True
 
     async def _fail_publish(self, write: PendingWrite, error: Exception) -> None:

@@ -104,7 +104,7 @@ class Recording:
         self._queue, self._size = [], 0
         return pending
 
-    def mark_published(self, events: Sequence[Event]) -> None:
+    def note_publication(self, events: Sequence[Event]) -> None:
         """Note that everybody may see these events."""
         self.log.extend(events)
         _set(self.first_published)

@@ -30,7 +30,7 @@ TOP = Place(10**18, 0)
 """Before the first thread."""
 
 
-def qualified_name(cursor: str | None) -> Place:
+def parse_cursor(cursor: str | None) -> Place:
     """Read a cursor. Raises `Misuse` for one that no store gave."""
     if cursor is None:
         return TOP
@@ -87,7 +87,7 @@ def busy(key: ThreadKey) -> ThreadBusy:
     )
 
 
-def name_taken(key: str) -> Misuse:
+def log_id_in_use(key: str) -> Misuse:
     return Misuse(
         f"A run called {key!r} has not ended.", hint="Give each run's log a name of its own."
     )

@@ -34,9 +34,9 @@ from copilot_runtime.threads.validation import (
     MOST_PER_PAGE,
     check_text,
     is_possible,
-    name_taken,
+    log_id_in_use,
     page_size,
-    qualified_name,
+    parse_cursor,
 )
 from copilot_runtime.threads.validation import (
     thread_of as thread_key_of,
@@ -63,7 +63,7 @@ class PostgresThreads(ThreadStore):
         self._make = partial(Link, url, max_connections)
         self._clock = Clock()
         self._opening = asyncio.Lock()
-        self._running: dict[str, _Begun] = {}
+        self._running: dict[str, _OpenRun] = {}
         self._undoing: set[asyncio.Task[None]] = set()
 
     async def open(self) -> None:
@@ -86,8 +86,8 @@ class PostgresThreads(ThreadStore):
             raise
         if run.log_id in self._running:
             await link.do(partial(undo_begin, key=key, run=now))
-            raise name_taken(run.log_id)
-        self._running[run.log_id] = _Begun(key, thread, now)
+            raise log_id_in_use(run.log_id)
+        self._running[run.log_id] = _OpenRun(key, thread, now)
         return new
 
     async def write(self, segments: Sequence[Segment]) -> None:
@@ -112,7 +112,7 @@ class PostgresThreads(ThreadStore):
             f"SELECT {COLUMNS} FROM copilot_threads WHERE owner = $1"  # noqa: S608  # ours
             " AND ($2::text IS NULL OR agent = $2) AND ($3 OR NOT archived)"
             " AND (updated, id) < ($4, $5) ORDER BY updated DESC, id DESC LIMIT $6",
-            *(query.owner, query.agent, query.archived, *qualified_name(query.cursor), size + 1),
+            *(query.owner, query.agent, query.archived, *parse_cursor(query.cursor), size + 1),
         )
         return page_of(rows, size)
 
@@ -170,7 +170,7 @@ class PostgresThreads(ThreadStore):
 
     async def everyones(self, cursor: str | None = None) -> ThreadPage:
         """Return a page of the threads of all owners, the oldest first."""
-        after = qualified_name(cursor).number if cursor else 0
+        after = parse_cursor(cursor).number if cursor else 0
         rows = await self._fetch(
             f"SELECT {COLUMNS} FROM copilot_threads WHERE id > $1 ORDER BY id LIMIT $2",  # noqa: S608
             *(after, MOST_PER_PAGE + 1),
@@ -236,7 +236,7 @@ class PostgresThreads(ThreadStore):
         return await self._do(fetch)
 
 
-class _Begun(NamedTuple):
+class _OpenRun(NamedTuple):
     key: ThreadKey
     thread: int
     run: int

@@ -64,7 +64,7 @@ its server; an ended one has its whole log in `log`.
 """
 
 
-def opened(path: Path, durability: Durability) -> sqlite3.Connection:
+def open_database(path: Path, durability: Durability) -> sqlite3.Connection:
     """Open a file for writing, made and brought up to date if need be.
 
     Raises `ConfigurationFailed` for a file that is something else, or `sqlite3.Error` or `OSError`.
@@ -95,7 +95,7 @@ def opened(path: Path, durability: Durability) -> sqlite3.Connection:
 
 
 def opened_for_reading(path: Path) -> sqlite3.Connection:
-    """Open a file that `opened` has made ready."""
+    """Open a file that `open_database` has made ready."""
     connection = _connected(path)
     connection.execute("PRAGMA query_only = ON")
     return connection

@@ -6,13 +6,13 @@ from collections.abc import Sequence
 from copilot_runtime.threads.clock import from_datetime
 from copilot_runtime.threads.rows import COLUMNS, page_of, thread_of
 from copilot_runtime.threads.store import Thread, ThreadKey, ThreadPage, ThreadQuery
-from copilot_runtime.threads.validation import MOST_PER_PAGE, page_size, qualified_name
+from copilot_runtime.threads.validation import MOST_PER_PAGE, page_size, parse_cursor
 
 
 def list_threads(db: sqlite3.Connection, query: ThreadQuery) -> ThreadPage:
     """Return a page, the latest first."""
     size = page_size(query.limit)
-    after = qualified_name(query.cursor)
+    after = parse_cursor(query.cursor)
     conditions = ["owner = ?"]
     values: list[object] = [query.owner]
     if query.agent is not None:
@@ -30,7 +30,7 @@ def list_threads(db: sqlite3.Connection, query: ThreadQuery) -> ThreadPage:
 
 def list_everyones(db: sqlite3.Connection, cursor: str | None) -> ThreadPage:
     """Return a page of all owners, the oldest first."""
-    after = qualified_name(cursor).number if cursor else 0
+    after = parse_cursor(cursor).number if cursor else 0
     rows = db.execute(
         f"SELECT {COLUMNS} FROM threads WHERE id > ? ORDER BY id LIMIT ?",  # noqa: S608  # ours
         (after, MOST_PER_PAGE + 1),

@@ -26,7 +26,7 @@ def note(
     )
 
 
-def said(
+def read_events(
     db: sqlite3.Connection, server: str, runs: Collection[int], *, before: int = EVER
 ) -> Mapping[int, Sequence[Event]]:
     """Return what the journal has of some runs of a server, up to a time."""

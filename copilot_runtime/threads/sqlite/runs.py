@@ -14,12 +14,12 @@ from copilot_runtime.threads.codec import decode, encode
 from copilot_runtime.threads.compact import compact
 from copilot_runtime.threads.message_ids import by_name, names_in
 from copilot_runtime.threads.recovery import end_interrupted, with_head
-from copilot_runtime.threads.sqlite.journal import forget, note, said, servers
+from copilot_runtime.threads.sqlite.journal import forget, note, read_events, servers
 from copilot_runtime.threads.store import Segment, StoredRun, ThreadKey
 from copilot_runtime.threads.validation import busy
 
 
-class Begun(NamedTuple):
+class OpenRun(NamedTuple):
     """A run that goes on: where it is in the file, and what of its request was new."""
 
     key: ThreadKey
@@ -41,7 +41,7 @@ def begin_run(
     now: int,
     server: str,
     is_alive: IsAlive,
-) -> Begun:
+) -> OpenRun:
     """Add a run, and its thread if need be. Raises `ThreadBusy`."""
     row = db.execute(
         "SELECT id, running, server FROM threads WHERE owner = ? AND thread = ?", key
@@ -59,7 +59,7 @@ def begin_run(
         if running is not None:
             if is_alive(other):
                 raise busy(key)
-            _end_dead_run(db, number, running, said(db, other, [running])[running], now=now)
+            _end_dead_run(db, number, running, read_events(db, other, [running])[running], now=now)
         db.execute(
             "UPDATE threads SET updated = ?, last_run = ?, running = ?, server = ? WHERE id = ?",
             (now, now, now, server, number),
@@ -76,10 +76,10 @@ def begin_run(
         " VALUES (?, ?, ?, ?, ?, ?, ?)",
         (number, now, run.log_id, run.run_id, run.agent or DEFAULT_AGENT, now, encode([head])),
     )
-    return Begun(key, number, now, new, list(named))
+    return OpenRun(key, number, now, new, list(named))
 
 
-def undo_begin(db: sqlite3.Connection, begun: Begun) -> None:
+def undo_begin(db: sqlite3.Connection, begun: OpenRun) -> None:
     """Forget a run that nobody waited for, and its thread if it has no other."""
     at = (begun.thread, begun.run)
     if not db.execute("DELETE FROM runs WHERE thread = ? AND id = ?", at).rowcount:
@@ -97,7 +97,7 @@ def undo_begin(db: sqlite3.Connection, begun: Begun) -> None:
 
 
 def note_segments(
-    db: sqlite3.Connection, *, server: str, now: int, segments: Sequence[tuple[Begun, Segment]]
+    db: sqlite3.Connection, *, server: str, now: int, segments: Sequence[tuple[OpenRun, Segment]]
 ) -> None:
     """Add to the logs of runs that go on, in one statement."""
     parts = [(begun.run, segment.events) for begun, segment in segments]
@@ -105,7 +105,7 @@ def note_segments(
 
 
 def write_segments(
-    db: sqlite3.Connection, *, server: str, now: int, segments: Sequence[tuple[Begun, Segment]]
+    db: sqlite3.Connection, *, server: str, now: int, segments: Sequence[tuple[OpenRun, Segment]]
 ) -> None:
     """Add to logs, and end runs; what belongs to a deleted run goes nowhere."""
     going_on = [(begun, segment) for begun, segment in segments if segment.whole is None]
@@ -117,10 +117,10 @@ def write_segments(
 
 
 def shorten_journal(
-    db: sqlite3.Connection, *, server: str, runs: Sequence[Begun], before: int
+    db: sqlite3.Connection, *, server: str, runs: Sequence[OpenRun], before: int
 ) -> None:
     """Bring what runs said before a time from the journal to their logs: some go on for hours."""
-    moved = said(db, server, [begun.run for begun in runs], before=before)
+    moved = read_events(db, server, [begun.run for begun in runs], before=before)
     for begun in runs:
         at = (begun.thread, begun.run)
         row = db.execute("SELECT log FROM runs WHERE thread = ? AND id = ?", at).fetchone()
@@ -140,7 +140,7 @@ def end_dead_runs(db: sqlite3.Connection, *, now: int, is_alive: IsAlive) -> int
         if is_alive(dead):
             continue
         runs = {run: thread for thread, run, server in going_on if server == dead}
-        logs = said(db, dead, runs)
+        logs = read_events(db, dead, runs)
         for run, thread in runs.items():
             _end_dead_run(db, thread, run, logs[run], now=now)
         forget(db, dead)
@@ -165,7 +165,7 @@ def read_runs(db: sqlite3.Connection, thread: int) -> Sequence[StoredRun]:
             ended=end is not None,
             events=with_head(
                 decode(log, _where(thread, run)),
-                said(db, server, [run])[run] if end is None else (),
+                read_events(db, server, [run])[run] if end is None else (),
             ),
         )
         for run, key, run_id, agent, began, end, log in rows

@@ -14,7 +14,7 @@ from copilot_runtime.interfaces import RunInput
 from copilot_runtime.messages import Message
 from copilot_runtime.threads.clock import Clock, from_datetime
 from copilot_runtime.threads.server_locks import Server, clear_away, is_alive
-from copilot_runtime.threads.sqlite.file import Durability, failure, opened
+from copilot_runtime.threads.sqlite.file import Durability, failure, open_database
 from copilot_runtime.threads.sqlite.heads import (
     delete_old,
     delete_thread,
@@ -27,7 +27,7 @@ from copilot_runtime.threads.sqlite.heads import (
 )
 from copilot_runtime.threads.sqlite.journal import forget
 from copilot_runtime.threads.sqlite.runs import (
-    Begun,
+    OpenRun,
     begin_run,
     end_dead_runs,
     note_segments,
@@ -51,8 +51,8 @@ from copilot_runtime.threads.store import (
 from copilot_runtime.threads.validation import (
     check_text,
     is_possible,
-    name_taken,
-    qualified_name,
+    log_id_in_use,
+    parse_cursor,
     thread_of,
 )
 
@@ -84,7 +84,7 @@ class SqliteThreads(ThreadStore):
         self._clock = Clock()
         self._opening = asyncio.Lock()
         self._file: _File | None = None
-        self._running: dict[str, Begun] = {}
+        self._running: dict[str, OpenRun] = {}
         self._writes = 0
         self._moved = 0
         """Before this time, the journal has nothing of runs that go on."""
@@ -112,7 +112,7 @@ class SqliteThreads(ThreadStore):
         begun = await self._told(file.writer.do(work, partial(_undo, file.writer)))
         if run.log_id in self._running:
             await self._told(file.writer.do(partial(undo_begin, begun=begun)))
-            raise name_taken(run.log_id)
+            raise log_id_in_use(run.log_id)
         self._running[run.log_id] = begun
         return begun.new
 
@@ -143,7 +143,7 @@ class SqliteThreads(ThreadStore):
 
     async def list(self, query: ThreadQuery) -> ThreadPage:
         """Return a page of threads. Raises `Misuse` for a cursor that is none."""
-        qualified_name(query.cursor)
+        parse_cursor(query.cursor)
         return await self._read(partial(list_threads, query=query))
 
     async def get(self, key: ThreadKey) -> Thread | None:
@@ -186,7 +186,7 @@ class SqliteThreads(ThreadStore):
 
     async def everyones(self, cursor: str | None = None) -> ThreadPage:
         """Return a page of the threads of all owners, the oldest first."""
-        qualified_name(cursor)
+        parse_cursor(cursor)
         return await self._read(partial(list_everyones, cursor=cursor))
 
     async def put(self, thread: Thread, runs: Sequence[StoredRun]) -> int:
@@ -231,7 +231,7 @@ class SqliteThreads(ThreadStore):
         return self._file
 
     async def _open_now(self) -> "_File":
-        writer = Writer(partial(opened, self.path, self.durability))
+        writer = Writer(partial(open_database, self.path, self.durability))
         await writer.ready()
         try:
             server = await writer.do(lambda _: Server(self.path))
@@ -274,7 +274,7 @@ class _Tidying(NamedTuple):
     """A time before which the journal has nothing, once that is done, of runs that go on."""
 
 
-def _undo(writer: Writer, begun: Begun) -> None:
+def _undo(writer: Writer, begun: OpenRun) -> None:
     """Forget a run that was begun for somebody who had left."""
     writer.do(partial(undo_begin, begun=begun)).add_done_callback(_heard)
 

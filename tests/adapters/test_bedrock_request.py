@@ -11,7 +11,7 @@ import pytest
 
 from copilot_runtime.adapters.bedrock import BedrockAdapter
 from copilot_runtime.adapters.bedrock.auth import Authentication
-from copilot_runtime.adapters.bedrock.request import body_of
+from copilot_runtime.adapters.bedrock.request import build_body
 from copilot_runtime.adapters.capabilities import CapabilityFilter
 from copilot_runtime.errors import ConfigurationFailed, MissingPackage, Misuse
 from copilot_runtime.interfaces import Action, ChatRequest, Parameters
@@ -47,7 +47,7 @@ def asked(
         actions=[SET] if actions is None else actions,
         parameters=Parameters(**wishes),
     )
-    return body_of(
+    return build_body(
         request,
         model,
         CapabilityFilter("bedrock", "Bedrock", model, "refuse"),

@@ -9,8 +9,8 @@ import pytest
 
 from copilot_runtime.adapters.capabilities import CapabilityFilter
 from copilot_runtime.adapters.google import GoogleAdapter
-from copilot_runtime.adapters.google.auth import Access
-from copilot_runtime.adapters.google.request import UNSIGNED, body_of
+from copilot_runtime.adapters.google.auth import Authentication
+from copilot_runtime.adapters.google.request import UNSIGNED, build_body
 from copilot_runtime.errors import AuthenticationFailed, ConfigurationFailed, MissingPackage, Misuse
 from copilot_runtime.interfaces import Action, ChatRequest, Parameters
 from copilot_runtime.messages import (
@@ -42,7 +42,7 @@ def asked(
         messages=messages or [HELLO], actions=actions or [], parameters=Parameters(**wishes)
     )
     capabilities = CapabilityFilter("google", "Google", model, "refuse")
-    return body_of(request, model, capabilities, context_tokens=100_000, extra=extra)
+    return build_body(request, model, capabilities, context_tokens=100_000, extra=extra)
 
 
 def call(id: str, *, parent: str | None = None, signed: str | None = None) -> Message:
@@ -310,7 +310,7 @@ async def test_without_a_key_nothing_is_asked(provider: Provider, monkeypatch: p
     ],
 )
 def test_each_service_has_its_address(options: dict[str, Any], host: str):
-    assert Access("k", None, **options).url("m").startswith(host)
+    assert Authentication("k", None, **options).build_url("m").startswith(host)
 
 
 def test_a_base_url_that_is_none_is_told_at_once():

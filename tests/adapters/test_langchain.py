@@ -21,7 +21,7 @@ from pydantic import BaseModel
 
 from copilot_runtime.adapters import assembly as _assemble
 from copilot_runtime.adapters.langchain import LangChainAdapter
-from copilot_runtime.adapters.langchain.request import Asked
+from copilot_runtime.adapters.langchain.request import LangChainRequest
 from copilot_runtime.errors import ConfigurationFailed, MissingPackage, RateLimited, Refused
 from copilot_runtime.events import (
     Custom,
@@ -55,20 +55,20 @@ def chunk(content: Any = "", **more: Any) -> AIMessageChunk:
     return AIMessageChunk(content=content, id="run-1", **more)
 
 
-def saying(*chunks: Any) -> Callable[[Asked], AsyncIterator[Any]]:
+def saying(*chunks: Any) -> Callable[[LangChainRequest], AsyncIterator[Any]]:
     """Return a function that answers with these chunks."""
 
-    async def answer(_: Asked) -> AsyncIterator[Any]:
+    async def answer(_: LangChainRequest) -> AsyncIterator[Any]:
         for one in chunks:
             yield one
 
     return answer
 
 
-def giving(answer: Any) -> Callable[[Asked], Any]:
+def giving(answer: Any) -> Callable[[LangChainRequest], Any]:
     """Return a function that answers at once."""
 
-    def give(_: Asked) -> Any:
+    def give(_: LangChainRequest) -> Any:
         return answer
 
     return give
@@ -78,11 +78,11 @@ def codes_in(events: Sequence[Event]) -> list[str]:
     return [event.value["code"] for event in events if isinstance(event, Custom)]
 
 
-async def asynchronous(_: Asked) -> str:
+async def asynchronous(_: LangChainRequest) -> str:
     return "Hi"
 
 
-def pieces(_: Asked) -> Iterator[str]:
+def pieces(_: LangChainRequest) -> Iterator[str]:
     yield "H"
     yield "i"
 
@@ -127,7 +127,7 @@ async def test_a_function_answers_as_it_likes(function: Any, events: Sequence[Ev
 
 
 async def test_a_function_is_told_what_a_model_would_be() -> None:
-    heard: list[Asked] = []
+    heard: list[LangChainRequest] = []
     request = ChatRequest(
         messages=[HELLO],
         actions=ACTIONS[:1],
@@ -179,7 +179,7 @@ async def test_thoughts_are_found_wherever_they_are(chunks: Sequence[AIMessageCh
 
 
 async def test_signed_thoughts_go_back_as_they_came_with_the_calls_they_led_to() -> None:
-    heard: list[Asked] = []
+    heard: list[LangChainRequest] = []
     messages = [
         HELLO,
         ReasoningMessage(id="t1", content="Hm.", signature=SIGNED.value),
@@ -289,7 +289,7 @@ BOTO = {"ResponseMetadata": {"HTTPStatusCode": 429}, "Error": {"Code": "Throttli
     ids=["OpenAI", "Google", "AWS"],
 )
 async def test_errors_of_clients_mean_what_their_status_means(error: ClientError) -> None:
-    def fail(_: Asked) -> str:
+    def fail(_: LangChainRequest) -> str:
         raise error
 
     _, failure = await failure_of(LangChainAdapter(fail))
@@ -299,7 +299,7 @@ async def test_errors_of_clients_mean_what_their_status_means(error: ClientError
 
 
 async def test_an_error_nobody_knows_stays_what_it_is() -> None:
-    def fail(_: Asked) -> str:
+    def fail(_: LangChainRequest) -> str:
         raise ZeroDivisionError
 
     with pytest.raises(ZeroDivisionError):

@@ -266,7 +266,7 @@ async def no_threads_are_left() -> None:
 async def test_the_client_stays_open(pair: Pair):
     pair.fake.plays(Say("Hi"), Stop())
     adapter = pair.by_client()
-    await adapter.aclose()  # type: ignore[attr-defined]
+    await adapter.aclose()
     first, second = await answer_of(adapter), await answer_of(adapter)
     assert text_in(first) == text_in(second) == "Hi"
     assert [type(event) for event in first[:3]] == [

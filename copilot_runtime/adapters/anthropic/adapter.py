@@ -7,7 +7,12 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Literal, Unpack
 from urllib.parse import urlsplit, urlunsplit
 
-from copilot_runtime.adapters.anthropic.request import PROVIDER, Asking, Settings, asking
+from copilot_runtime.adapters.anthropic.request import (
+    PROVIDER,
+    MessagesRequest,
+    Settings,
+    build_request,
+)
 from copilot_runtime.adapters.anthropic.stream import Answer
 from copilot_runtime.adapters.api_key import ApiKey, resolve_api_key
 from copilot_runtime.adapters.capabilities import CapabilityFilter
@@ -75,7 +80,7 @@ class AnthropicAdapter(HTTPAdapter):
         self._window = ContextWindow(PROVIDER, context_tokens, usual=_USUAL_WINDOW)
         self._client = client
         self._base_url = base_url or os.environ.get("ANTHROPIC_BASE_URL") or URL
-        self._url = _messages_at(self._base_url)
+        self._url = _build_url(self._base_url)
         self._key = api_key
         self._token = auth_token
         if not (api_key or auth_token):
@@ -86,7 +91,7 @@ class AnthropicAdapter(HTTPAdapter):
         self, request: ChatRequest, model: str, capabilities: CapabilityFilter
     ) -> ProviderRequest:
         context_tokens = await self._window.tokens_for(model, request)
-        asked = asking(request, model, self._settings(context_tokens), capabilities)
+        asked = build_request(request, model, self._settings(context_tokens), capabilities)
         body = encode_body(asked.body)
         if self._client is not None:
             secret = self._client.api_key or self._client.auth_token
@@ -132,7 +137,7 @@ class AnthropicAdapter(HTTPAdapter):
 
 
 def _open_response(
-    client: "AsyncAnthropic", asked: Asking, service: Service
+    client: "AsyncAnthropic", asked: MessagesRequest, service: Service
 ) -> AbstractAsyncContextManager[SDKResponse, bool | None]:
     import anthropic
 
@@ -143,7 +148,7 @@ def _open_response(
     return open_sdk_response(response, anthropic, service)
 
 
-def _messages_at(base_url: str) -> str:
+def _build_url(base_url: str) -> str:
     parts = urlsplit(base_url)
     if parts.scheme not in ("http", "https") or not parts.hostname:
         raise ConfigurationFailed(

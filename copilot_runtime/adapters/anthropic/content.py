@@ -16,19 +16,19 @@ _API = "Anthropic's Messages API"
 _IMAGES = ("image/jpeg", "image/png", "image/gif", "image/webp")
 
 
-def blocks_of(message: TextMessage | ImageMessage, *, new: bool) -> list[JsonObject]:
+def build_blocks(message: TextMessage | ImageMessage, *, new: bool) -> list[JsonObject]:
     """Return the content of a message. `new` says that it is what the person sent just now.
 
     Raises `Misuse` for a new attachment that the API does not take.
     """
     if isinstance(message, ImageMessage):
-        parts = build_image_parts(message, _shown, new=new)
+        parts = build_image_parts(message, _build_media, new=new)
     else:
-        parts = build_parts(message, _shown, new=new)
+        parts = build_parts(message, _build_media, new=new)
     return add_types(parts, "text")
 
 
-def result_blocks(result: str) -> str | list[JsonObject]:
+def parse_result_blocks(result: str) -> str | list[JsonObject]:
     """Return what came of a call: text, or the blocks of a list of texts and images.
 
     That list is the `content` of MCP (https://modelcontextprotocol.io, `CallToolResult`).
@@ -68,7 +68,7 @@ def _result_block(item: Any) -> JsonObject | None:
             return None
 
 
-def _shown(media: Media) -> JsonObject | str:
+def _build_media(media: Media) -> JsonObject | str:
     """Return the block, or why there is none."""
     match media.kind:
         case "image":

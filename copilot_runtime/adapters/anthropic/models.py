@@ -49,7 +49,7 @@ _LONG, _MIDDLE, _SHORT = 128_000, 64_000, 32_000
 
 
 @lru_cache(maxsize=256)  # a client may name a model in each request
-def traits_of(model: str) -> Traits:
+def find_traits(model: str) -> Traits:
     """Return what a model takes, from any spelling of its name that has its version in it."""
     family, version = _version_of(model.lower())
     if version is None:

@@ -1,4 +1,4 @@
-"""What a client wishes of a Claude model, as that model takes it: choice of tools, and thoughts.
+"""The parameters of a request as a Claude model takes them: choice of tools, and thinking.
 
 Claude 4.5 and older think for a budget of tokens, newer ones as long as `effort` says; some cannot
 be kept from thinking, and those do not let a tool be forced on them.
@@ -6,6 +6,7 @@ https://platform.claude.com/docs/en/build-with-claude/thinking
 """
 
 from dataclasses import dataclass
+from typing import assert_never
 
 from copilot_runtime.adapters.anthropic.models import Traits
 from copilot_runtime.adapters.capabilities import CapabilityFilter
@@ -20,7 +21,7 @@ _LEAST_BUDGET = 1_024
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Thoughts:
+class ThinkingOptions:
     """How the model is to think: the fields `thinking` and `output_config.effort`."""
 
     thinking: JsonObject | None = None
@@ -30,8 +31,10 @@ class Thoughts:
     """Thoughts are sent back to a model that refuses those of another conversation."""
 
 
-def wishes_of(wishes: Parameters, traits: Traits, capabilities: CapabilityFilter) -> Parameters:
-    """Return the wishes that the API and the model can fulfil."""
+def filter_parameters(
+    parameters: Parameters, traits: Traits, capabilities: CapabilityFilter
+) -> Parameters:
+    """Return the parameters that the API and the model take."""
     reasons: dict[str, str] = {}
     if not traits.sampling:
         newer = "Claude 4.7 and newer models take no sampling parameters."
@@ -40,108 +43,106 @@ def wishes_of(wishes: Parameters, traits: Traits, capabilities: CapabilityFilter
         reasons["response_schema"] = "This model takes no schema for its answer."
     if traits.thinking == "never":
         reasons["reasoning_effort"] = "This model does not think."
-    return capabilities.apply(capabilities.apply(wishes), reasons)
+    return capabilities.apply(capabilities.apply(parameters), reasons)
 
 
-def choice_of(
-    wishes: Parameters, traits: Traits, capabilities: CapabilityFilter
+def build_tool_choice(
+    parameters: Parameters, traits: Traits, capabilities: CapabilityFilter
 ) -> JsonObject | None:
     """Return the choice of tools. Raises `Misuse` for a function without a name."""
     choice: JsonObject | None = None
-    match wishes.tool_choice:
+    match parameters.tool_choice:
         case None:
             pass
         case "required" | "any":
             choice = {"type": "any"}
         case "function":
-            choice = {"type": "tool", "name": required_tool(wishes)}
+            choice = {"type": "tool", "name": required_tool(parameters)}
         case known:
             choice = {"type": known}
     if choice and choice["type"] in ("any", "tool") and not traits.forced_tools:
         capabilities.omit(
-            f"tool_choice_{wishes.tool_choice}", "This model does not let a tool be forced on it."
+            f"tool_choice_{parameters.tool_choice}",
+            "This model does not let a tool be forced on it.",
         )
         choice = {"type": "auto"}
-    if wishes.parallel_tool_calls is False and (choice is None or choice["type"] != "none"):
+    if parameters.parallel_tool_calls is False and (choice is None or choice["type"] != "none"):
         choice = {**(choice or {"type": "auto"}), "disable_parallel_tool_use": True}
     return choice
 
 
-def thoughts_of(
-    asked: bool | int | None,
-    wishes: Parameters,
+def build_thinking(
+    thinking: bool | int | None,
+    parameters: Parameters,
     traits: Traits,
     capabilities: CapabilityFilter,
     *,
     max_tokens: int,
     forced: bool,
     resumed: bool,
-    shown: bool,
-) -> Thoughts:
-    """Return how the model is to think.
+    has_thoughts: bool,
+) -> ThinkingOptions:
+    """Return how the model is to think; `thinking` is the adapter's option of that name.
 
-    `forced`: it must call a tool. `resumed`: it goes on after a call, and the thought before that
-    call is not known any more. `shown`: the conversation has thoughts of its own.
+    `forced`: the model must call a tool. `resumed`: it goes on after a call, and the thought before
+    that call is lost. `has_thoughts`: the conversation has thoughts of its own.
     """
-    effort = wishes.reasoning_effort
-    if traits.thinking == "never":
-        return Thoughts()
-    if traits.thinking == "budget":
-        named = None if effort is None else ("low" if effort == "minimal" else effort)
-        budget = _budget(asked, effort, traits, max_tokens)
-        if budget and forced:
-            capabilities.omit("reasoning_effort", "It does not think when it must call a tool.")
-        on = bool(budget) and not forced and not resumed  # it refuses to think in the middle
-        return Thoughts(
-            thinking={"type": "enabled", "budget_tokens": budget} if on else None,
-            effort=named if traits.effort else None,
-            on=on,
-        )
-    return _adaptive(asked, effort, traits, capabilities, forced=forced, shown=shown)
-
-
-def _adaptive(
-    asked: bool | int | None,
-    effort: str | None,
-    traits: Traits,
-    capabilities: CapabilityFilter,
-    *,
-    forced: bool,
-    shown: bool,
-) -> Thoughts:
-    wanted = bool(asked) if asked is not None else None
-    if wanted is None and effort is not None:
-        wanted = effort != "minimal"
+    effort = parameters.reasoning_effort
     level = "low" if effort == "minimal" else effort
-    if wanted is False or (forced and traits.off != "impossible"):
-        match traits.off:
-            case "absent":
-                return Thoughts(effort=level)
-            case "impossible":
-                if asked is not None:
+    match traits.thinking:
+        case "never":
+            return ThinkingOptions()
+        case "budget":
+            budget = _budget(thinking, effort, traits, max_tokens)
+            if budget and forced:
+                capabilities.omit("reasoning_effort", "It does not think when it must call a tool.")
+            is_on = not forced and not resumed  # it refuses to think in the middle
+            return _think_for_budget(budget if is_on else None, level if traits.effort else None)
+        case "adaptive":
+            is_on = None if effort is None else effort != "minimal"
+            if thinking is not None:
+                is_on = bool(thinking)
+            bound = traits.bound and has_thoughts
+            if traits.off == "impossible":
+                if thinking is not None and not thinking:
                     capabilities.omit("reasoning", "This model cannot be kept from thinking.")
-            case off:
-                return Thoughts(thinking={"type": off}, effort=level)
-    if wanted is None and traits.off == "absent":
-        return Thoughts(effort=level)
+                return _think_adaptively(level, bound=bound)
+            if forced or is_on is False or (is_on is None and traits.off == "absent"):
+                return _do_not_think(level, traits.off)
+            return _think_adaptively(level, bound=bound)
+        case _:
+            assert_never(traits.thinking)
+
+
+def _think_for_budget(budget: int | None, level: str | None) -> ThinkingOptions:
+    if not budget:
+        return ThinkingOptions(effort=level)
+    thinking: JsonObject = {"type": "enabled", "budget_tokens": budget}
+    return ThinkingOptions(thinking=thinking, effort=level, on=True)
+
+
+def _think_adaptively(level: str | None, *, bound: bool) -> ThinkingOptions:
     # without `display` newer models send their thoughts empty, and their words between calls too
     thinking: JsonObject = {"type": "adaptive", "display": "summarized"}
-    bound = traits.bound and shown
     if bound:  # context and tools of a page change, and with them what thoughts are bound to
         thinking["block_binding"] = {"prefix_mismatch_behavior": "drop_block"}
-    return Thoughts(thinking=thinking, effort=level, on=True, bound=bound)
+    return ThinkingOptions(thinking=thinking, effort=level, on=True, bound=bound)
+
+
+def _do_not_think(level: str | None, off: str) -> ThinkingOptions:
+    return ThinkingOptions(thinking=None if off == "absent" else {"type": off}, effort=level)
 
 
 def _budget(
-    asked: bool | int | None, effort: str | None, traits: Traits, max_tokens: int
+    thinking: bool | int | None, effort: str | None, traits: Traits, max_tokens: int
 ) -> int | None:
     """Return for how many tokens to think, less than the answer may have in all."""
-    if asked is None:
+    if thinking is None:
         budget = None if effort is None or traits.effort else BUDGETS.get(effort)
-    elif asked is True:
+    elif thinking is True:
         budget = BUDGETS.get(effort or "medium")
     else:
-        budget = int(asked)
+        budget = int(thinking)
     if not budget:
         return None
     budget = min(max(budget, _LEAST_BUDGET), max_tokens - 1)

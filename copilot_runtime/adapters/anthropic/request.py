@@ -1,7 +1,7 @@
 """A chat request as Anthropic's Messages API wants it.
 
 https://platform.claude.com/docs/en/api/messages/create. What a model refuses with 400 is left out
-by `_anthropic_wishes`; what the API refuses in conversations is put right by `_anthropic_turns`.
+by `options`; what the API refuses in conversations is put right by `turns`.
 """
 
 from collections.abc import Mapping, Sequence
@@ -9,10 +9,15 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from copilot_runtime.adapters.anthropic.content import FILES, uses_files
-from copilot_runtime.adapters.anthropic.models import Traits, traits_of
-from copilot_runtime.adapters.anthropic.options import Thoughts, choice_of, thoughts_of, wishes_of
-from copilot_runtime.adapters.anthropic.schema import strict
-from copilot_runtime.adapters.anthropic.turns import Turns, turns_of
+from copilot_runtime.adapters.anthropic.models import Traits, find_traits
+from copilot_runtime.adapters.anthropic.options import (
+    ThinkingOptions,
+    build_thinking,
+    build_tool_choice,
+    filter_parameters,
+)
+from copilot_runtime.adapters.anthropic.schema import close_objects
+from copilot_runtime.adapters.anthropic.turns import Turns, build_turns
 from copilot_runtime.adapters.capabilities import CapabilityFilter
 from copilot_runtime.adapters.history import CHARACTERS_PER_TOKEN, repair_history, truncate_history
 from copilot_runtime.adapters.streaming import encode_body
@@ -34,7 +39,7 @@ _USUAL_MAX_TOKENS = 32_000
 class Settings:
     """How an adapter asks.
 
-    `context_tokens` is the window, without what a client wishes for its answer. `thinking` is
+    `context_tokens` is the window, without the tokens of its answer. `thinking` is
     whether to think (None: as the model does by itself), or for older models how many tokens
     long. `cache` is whether the provider keeps what is the same next time, and how long. `eager`
     arguments arrive while they are written. Without `version`, it is the newest one that takes
@@ -51,7 +56,7 @@ class Settings:
 
 
 @dataclass(frozen=True, slots=True)
-class Asking:
+class MessagesRequest:
     """A request: its body, and the version and betas of the API it is written for."""
 
     body: JsonObject
@@ -65,35 +70,35 @@ class Asking:
         return {"anthropic-version": self.version, **named}
 
 
-def asking(
+def build_request(
     request: ChatRequest, model: str, settings: Settings, capabilities: CapabilityFilter
-) -> Asking:
+) -> MessagesRequest:
     """Return what to send. Wishes that cannot be fulfilled go to `capabilities`."""
-    traits = traits_of(model)
-    wishes = wishes_of(request.parameters, traits, capabilities)
+    traits = find_traits(model)
+    parameters = filter_parameters(request.parameters, traits, capabilities)
     tools = _tools(request.actions, eager=settings.eager and traits.eager)
-    max_tokens = _max_tokens(wishes, settings, traits)
+    max_tokens = _max_tokens(parameters, settings, traits)
     room = settings.context_tokens - len(encode_body(tools)) // CHARACTERS_PER_TOKEN
-    if wishes.max_tokens is None:
+    if parameters.max_tokens is None:
         room -= min(max_tokens, settings.context_tokens // 4)
     items = truncate_history(repair_history(request.messages, PROVIDER), room)
-    turns = turns_of(items, request.messages)
-    choice = choice_of(wishes, traits, capabilities) if tools else None
+    turns = build_turns(items, request.messages)
+    choice = build_tool_choice(parameters, traits, capabilities) if tools else None
     if not tools and (called := turns.called):  # calls of tools nobody knows are refused
         tools, choice = [_unknown_tool(name) for name in called], {"type": "none"}
-    thoughts = thoughts_of(
+    thoughts = build_thinking(
         settings.thinking,
-        wishes,
+        parameters,
         traits,
         capabilities,
         max_tokens=max_tokens,
         forced=choice is not None and choice["type"] in ("any", "tool"),
         resumed=turns.goes_on_without_thought,
-        shown=turns.has_thoughts,
+        has_thoughts=turns.has_thoughts,
     )
     if traits.bound and not thoughts.on:  # then nothing keeps them from being an error
         turns.leave_out_thoughts()
-    sampling = _sampling(wishes, traits, thoughts, capabilities)
+    sampling = _sampling(parameters, traits, thoughts, capabilities)
     body: JsonObject = {"model": model, "max_tokens": max_tokens, "stream": True}
     if turns.system:
         body["system"] = turns.system
@@ -102,11 +107,11 @@ def asking(
         body["tools"] = tools
     if choice:
         body["tool_choice"] = choice
-    if stop := [word for word in wishes.stop or () if word.strip()]:
+    if stop := [word for word in parameters.stop or () if word.strip()]:
         body["stop_sequences"] = stop
     if thoughts.thinking:
         body["thinking"] = thoughts.thinking
-    if output := _output(wishes, thoughts):
+    if output := _output(parameters, thoughts):
         body["output_config"] = output
     body |= sampling
     if settings.cache:
@@ -117,12 +122,12 @@ def asking(
     if any(uses_files(message["content"]) for message in turns.messages):
         betas.append(FILES)
     version = settings.version or (_WITH_SAMPLING if sampling or not traits.versioned else NEWEST)
-    return Asking(body, version, tuple(dict.fromkeys(betas)))
+    return MessagesRequest(body, version, tuple(dict.fromkeys(betas)))
 
 
-def _max_tokens(wishes: Parameters, settings: Settings, traits: Traits) -> int:
+def _max_tokens(parameters: Parameters, settings: Settings, traits: Traits) -> int:
     """Return how long the answer may be; the API wants to be told, thoughts included."""
-    asked = settings.max_tokens if wishes.max_tokens is None else wishes.max_tokens
+    asked = settings.max_tokens if parameters.max_tokens is None else parameters.max_tokens
     if asked is None:
         return min(traits.max_tokens, _USUAL_MAX_TOKENS)
     return min(asked, traits.max_tokens) if traits.versioned else asked
@@ -151,14 +156,17 @@ def _unknown_tool(name: str) -> JsonObject:
 
 
 def _sampling(
-    wishes: Parameters, traits: Traits, thoughts: Thoughts, capabilities: CapabilityFilter
+    parameters: Parameters,
+    traits: Traits,
+    thoughts: ThinkingOptions,
+    capabilities: CapabilityFilter,
 ) -> JsonObject:
-    """Return the wishes about chance; Claude takes one of them, and none while it thinks."""
+    """Return temperature or top_p; Claude takes one of them, and none while it thinks."""
     asked: JsonObject = {}
-    if wishes.temperature is not None:
-        asked["temperature"] = wishes.temperature
-    if wishes.top_p is not None:
-        asked["top_p"] = wishes.top_p
+    if parameters.temperature is not None:
+        asked["temperature"] = parameters.temperature
+    if parameters.top_p is not None:
+        asked["top_p"] = parameters.top_p
     if not traits.versioned:
         return asked
     if thoughts.on:
@@ -171,12 +179,15 @@ def _sampling(
     return asked
 
 
-def _output(wishes: Parameters, thoughts: Thoughts) -> JsonObject:
+def _output(parameters: Parameters, thoughts: ThinkingOptions) -> JsonObject:
     output: JsonObject = {}
     if thoughts.effort:
         output["effort"] = thoughts.effort
-    if wishes.response_schema is not None:
-        output["format"] = {"type": "json_schema", "schema": strict(wishes.response_schema)}
+    if parameters.response_schema is not None:
+        output["format"] = {
+            "type": "json_schema",
+            "schema": close_objects(parameters.response_schema),
+        }
     return output
 
 

@@ -25,7 +25,7 @@ _FORMATS = frozenset(
 )
 
 
-def strict(schema: Mapping[str, Any]) -> dict[str, Any]:
+def close_objects(schema: Mapping[str, Any]) -> dict[str, Any]:
     """Return the schema with what the API takes, and the rest of it in words."""
     found: dict[str, Any] = {}
     told: dict[str, Any] = {}
@@ -57,7 +57,7 @@ def _is_too_much(key: str, value: Any) -> bool:
 
 def _inner(value: Any) -> Any:
     if isinstance(value, Mapping):
-        return strict(cast("Mapping[str, Any]", value))
+        return close_objects(cast("Mapping[str, Any]", value))
     if isinstance(value, Sequence) and not isinstance(value, str):
         return [_inner(one) for one in cast("Sequence[Any]", value)]
     return value

@@ -65,7 +65,7 @@ class Answer:
 
     def end(self) -> list[Event]:
         """Return the counts of the answer, and why it stopped."""
-        return [self._counted()]
+        return [self._build_usage()]
 
     def _read_one(self, payload: bytes) -> None:
         try:
@@ -163,8 +163,8 @@ class Answer:
         if self._stop == "length":
             self._assembly.events.append(Custom(name="finish_reason", value="length"))
         if reason == "refusal":
-            self._assembly.events.append(self._counted())
-            raise self._refused(delta.get("stop_details") or {})
+            self._assembly.events.append(self._build_usage())
+            raise self._refusal_error(delta.get("stop_details") or {})
 
     def _take_whole(self, message: dict[str, Any]) -> None:
         self._begin(message)
@@ -179,7 +179,7 @@ class Answer:
         if usage:
             self._usage |= {name: value for name, value in usage.items() if value is not None}
 
-    def _counted(self) -> Usage:
+    def _build_usage(self) -> Usage:
         usage = self._usage
         cached: int = usage.get("cache_read_input_tokens") or 0
         stored: int = usage.get("cache_creation_input_tokens") or 0
@@ -195,7 +195,7 @@ class Answer:
             stop_reason=self._stop or None,
         )
 
-    def _refused(self, details: dict[str, Any]) -> Refused:
+    def _refusal_error(self, details: dict[str, Any]) -> Refused:
         """Return the error for an answer that the provider's classifiers stopped."""
         name = self._service.name
         category = f" ({details['category']})" if details.get("category") else ""

@@ -5,14 +5,14 @@
 - Turns alternate; the first and the last one are the user's.
 - Calls of one answer are in one turn, and all their results in the next one, first of all. What
   failed may hold texts only, so a result with images is no failure.
-- Thoughts stand before what they led to; thoughts that led to nothing are left out.
+- ThinkingOptions stand before what they led to; thoughts that led to nothing are left out.
 """
 
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from copilot_runtime.adapters.anthropic.content import blocks_of, result_blocks
+from copilot_runtime.adapters.anthropic.content import build_blocks, parse_result_blocks
 from copilot_runtime.adapters.history import HistoryItem, Thought, ToolExchange, find_last_turn
 from copilot_runtime.adapters.turns import BEGIN, GO_ON, group_calls
 from copilot_runtime.jsontext import loads
@@ -71,7 +71,7 @@ class Turns:
             self.messages.append({"role": role, "content": [*blocks]})
 
 
-def turns_of(items: Sequence[HistoryItem], messages: Sequence[Message]) -> Turns:
+def build_turns(items: Sequence[HistoryItem], messages: Sequence[Message]) -> Turns:
     """Return the turns of a prepared conversation, which was made of `messages`."""
     turns = Turns()
     answers = group_calls(messages)
@@ -90,11 +90,11 @@ def turns_of(items: Sequence[HistoryItem], messages: Sequence[Message]) -> Turns
                 closing.append(item)
                 continue
             case TextMessage(role="user"):
-                turns.add("user", *blocks_of(item, new=at >= turn))
+                turns.add("user", *build_blocks(item, new=at >= turn))
             case TextMessage():
-                turns.add("assistant", *thoughts, *blocks_of(item, new=False))
+                turns.add("assistant", *thoughts, *build_blocks(item, new=False))
             case ImageMessage():
-                turns.add("user", *blocks_of(item, new=at >= turn))
+                turns.add("user", *build_blocks(item, new=at >= turn))
             case ToolExchange():
                 turns.add("assistant", *thoughts, _call(item.call))
                 open_calls.append(item)
@@ -136,7 +136,9 @@ def _call(call: ActionExecutionMessage) -> JsonObject:
 
 def _result(exchange: ToolExchange) -> JsonObject:
     result = exchange.result
-    content = result_blocks(result.result or (f"Error: {result.error}" if result.error else ""))
+    content = parse_result_blocks(
+        result.result or (f"Error: {result.error}" if result.error else "")
+    )
     failed = {"is_error": True} if result.error and isinstance(content, str) else {}
     return {
         "type": "tool_result",

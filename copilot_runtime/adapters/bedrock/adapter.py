@@ -7,8 +7,8 @@ from copilot_runtime.adapters.api_key import ApiKey
 from copilot_runtime.adapters.bedrock.auth import Authentication
 from copilot_runtime.adapters.bedrock.client import open_client_response
 from copilot_runtime.adapters.bedrock.event_stream import Frames
-from copilot_runtime.adapters.bedrock.models import traits_of
-from copilot_runtime.adapters.bedrock.request import body_of
+from copilot_runtime.adapters.bedrock.models import find_traits
+from copilot_runtime.adapters.bedrock.request import build_body
 from copilot_runtime.adapters.bedrock.stream import Conversation
 from copilot_runtime.adapters.capabilities import CapabilityFilter
 from copilot_runtime.adapters.errors import Service
@@ -78,8 +78,8 @@ class BedrockAdapter(HTTPAdapter):
     async def _prepare(
         self, request: ChatRequest, model: str, capabilities: CapabilityFilter
     ) -> ProviderRequest:
-        profile = find_profile(traits_of(model).name)
-        body = body_of(
+        profile = find_profile(find_traits(model).name)
+        body = build_body(
             request,
             model,
             capabilities,

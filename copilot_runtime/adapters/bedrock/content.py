@@ -6,7 +6,7 @@ fetches files from Amazon S3 only; texts are sent as texts, which every model ca
 
 import re
 
-from copilot_runtime.adapters.anthropic.content import result_blocks
+from copilot_runtime.adapters.anthropic.content import parse_result_blocks
 from copilot_runtime.adapters.attachments import text_parts
 from copilot_runtime.adapters.bedrock.models import Traits
 from copilot_runtime.adapters.media import Media, decode_text
@@ -61,7 +61,7 @@ _NO_NAME = re.compile(r"[^a-zA-Z0-9\-()\[\]]+")
 _LONGEST_NAME = 190
 
 
-class Shown:
+class MediaBuilder:
     """Makes the blocks of one request: a document's name may stand in it only once."""
 
     def __init__(self) -> None:
@@ -94,7 +94,7 @@ class Shown:
         return name
 
 
-def with_words(blocks: list[JsonObject]) -> list[JsonObject]:
+def add_text(blocks: list[JsonObject]) -> list[JsonObject]:
     """Return the blocks of a user's turn, with a text if there are documents: Bedrock wants one."""
     if any("document" in block for block in blocks) and not any(
         "text" in block for block in blocks
@@ -103,13 +103,13 @@ def with_words(blocks: list[JsonObject]) -> list[JsonObject]:
     return blocks
 
 
-def result_of(result: ResultMessage, traits: Traits) -> JsonObject:
+def build_result(result: ResultMessage, traits: Traits) -> JsonObject:
     """Return what came of a call, without its id.
 
     An empty text would be refused, and so would images of what failed.
     """
     text = result.result or (f"Error: {result.error}" if result.error else "")
-    found = result_blocks(text) if traits.rich_results else text
+    found = parse_result_blocks(text) if traits.rich_results else text
     if not isinstance(found, str):
         return {"content": [_result_block(block) for block in found]}
     content = text_parts(found) or [{"text": "(empty)"}]

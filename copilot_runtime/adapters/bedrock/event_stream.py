@@ -54,13 +54,13 @@ class Frames:
             is_likely = payload <= end and size <= self._limit
             if not is_likely or size > len(data) - start:
                 if crc32(data[start : start + 8]) != checksum:
-                    raise self._damaged(data[start : start + 100])
+                    raise self._damage_error(data[start : start + 100])
                 if not is_likely:
                     raise _too_large(size, headers_size, self._limit)
                 self._needed = size
                 break
             if crc32(data[start:end]) != _CHECKSUM.unpack_from(data, end)[0]:
-                raise self._damaged(data[start : start + 100])
+                raise self._damage_error(data[start : start + 100])
             opening, is_whole = _opening(data[headers:payload])
             if opening:
                 text = b"" if is_whole else (data[payload:end] or b"{}") + b"}"
@@ -74,7 +74,7 @@ class Frames:
         """Return nothing: a message that lacks its end is none."""
         return []
 
-    def _damaged(self, data: bytes) -> NetworkError:
+    def _damage_error(self, data: bytes) -> NetworkError:
         if self.is_event_stream:
             return NetworkError(
                 "Bedrock API error: The answer was damaged on its way.",

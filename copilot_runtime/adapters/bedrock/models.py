@@ -24,7 +24,7 @@ class Traits:
     @property
     def claude(self) -> claude.Traits | None:
         """What it takes if it is a Claude."""
-        return claude.traits_of(self.name) if self.vendor == "anthropic" else None
+        return claude.find_traits(self.name) if self.vendor == "anthropic" else None
 
     @property
     def rich_results(self) -> bool:
@@ -37,7 +37,7 @@ _PLACE = re.compile(r"^(global|us-gov|us|ca|sa|eu|uk|me|il|af|ap|apac|au|in|jp|k
 
 
 @lru_cache(maxsize=256)  # a client may name a model in each request
-def traits_of(model: str) -> Traits:
+def find_traits(model: str) -> Traits:
     """Return what a model takes, named by its id, an inference profile's or an ARN.
 
     An application's inference profile does not tell its model: it counts as unknown.

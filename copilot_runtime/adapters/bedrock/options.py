@@ -1,4 +1,4 @@
-"""What a client wishes of a model at Bedrock, as that model takes it.
+"""The parameters of a request as a model at Bedrock takes them.
 
 Converse has a place for most of it; how hard to think, each vendor says in its own fields.
 """
@@ -16,15 +16,17 @@ _USUAL_MAX_TOKENS = 32_000
 _LEVELS = {"minimal": "low", "low": "low", "medium": "medium", "high": "high"}
 
 
-def wishes_of(wishes: Parameters, traits: Traits, capabilities: CapabilityFilter) -> Parameters:
-    """Return the wishes that the API and the model can fulfil."""
+def filter_parameters(
+    parameters: Parameters, traits: Traits, capabilities: CapabilityFilter
+) -> Parameters:
+    """Return the parameters that the API and the model take."""
     if traits.claude:
-        return claude.wishes_of(wishes, traits.claude, capabilities)
-    wishes = capabilities.apply(wishes)
+        return claude.filter_parameters(parameters, traits.claude, capabilities)
+    parameters = capabilities.apply(parameters)
     if traits.effort == "none":
         why = "Bedrock has no setting for this model's thoughts."
-        wishes = capabilities.apply(wishes, {"reasoning_effort": why})
-    return wishes
+        parameters = capabilities.apply(parameters, {"reasoning_effort": why})
+    return parameters
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,23 +41,23 @@ class Thinking:
     fields: JsonObject = field(default_factory=dict[str, Any])
     on: bool = False
 
-    def leaving(
-        self, wishes: Parameters, traits: Traits, capabilities: CapabilityFilter
+    def filter_sampling(
+        self, parameters: Parameters, traits: Traits, capabilities: CapabilityFilter
     ) -> Parameters:
-        """Return the wishes without those that a Claude does not take together."""
+        """Return the parameters without those that a Claude does not take together."""
         if traits.claude is None:
-            return wishes
+            return parameters
         if self.on:
             why = "It takes none while it thinks."
-            return capabilities.apply(wishes, {"temperature": why, "top_p": why})
-        if wishes.temperature is not None:
+            return capabilities.apply(parameters, {"temperature": why, "top_p": why})
+        if parameters.temperature is not None:
             why = "It takes temperature or top_p, not both."
-            return capabilities.apply(wishes, {"top_p": why})
-        return wishes
+            return capabilities.apply(parameters, {"top_p": why})
+        return parameters
 
 
-def thinking_of(
-    wishes: Parameters,
+def build_thinking(
+    parameters: Parameters,
     traits: Traits,
     capabilities: CapabilityFilter,
     *,
@@ -67,20 +69,20 @@ def thinking_of(
     `forced`: it must call a tool. `resumed`: it goes on after a call, and the thought before that
     call is not known any more.
     """
-    most, effort = wishes.max_tokens, wishes.reasoning_effort
+    most, effort = parameters.max_tokens, parameters.reasoning_effort
     if effort is None:
         return Thinking(most)
     if traits.claude:
         limit = most or min(traits.claude.max_tokens, _USUAL_MAX_TOKENS)
-        thoughts = claude.thoughts_of(
+        thoughts = claude.build_thinking(
             None,
-            wishes,
+            parameters,
             traits.claude,
             capabilities,
             max_tokens=limit,
             forced=forced,
             resumed=resumed,
-            shown=False,
+            has_thoughts=False,
         )
         fields = {"thinking": thoughts.thinking} if thoughts.thinking else {}
         return Thinking(limit if thoughts.on else most, thoughts.effort, fields, thoughts.on)

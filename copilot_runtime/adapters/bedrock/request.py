@@ -8,16 +8,16 @@ from collections.abc import Mapping, Sequence
 from hashlib import sha256
 from typing import Any, assert_never
 
-from copilot_runtime.adapters.anthropic.schema import strict
+from copilot_runtime.adapters.anthropic.schema import close_objects
 from copilot_runtime.adapters.attachments import (
     build_image_parts,
     build_parts,
     merge_extra,
     text_parts,
 )
-from copilot_runtime.adapters.bedrock.content import Shown, result_of, with_words
-from copilot_runtime.adapters.bedrock.models import Traits, traits_of
-from copilot_runtime.adapters.bedrock.options import thinking_of, wishes_of
+from copilot_runtime.adapters.bedrock.content import MediaBuilder, add_text, build_result
+from copilot_runtime.adapters.bedrock.models import Traits, find_traits
+from copilot_runtime.adapters.bedrock.options import build_thinking, filter_parameters
 from copilot_runtime.adapters.capabilities import CapabilityFilter
 from copilot_runtime.adapters.history import (
     CHARACTERS_PER_TOKEN,
@@ -44,7 +44,7 @@ REDACTED = "redacted/"
 _ID = re.compile(r"[a-zA-Z0-9_.:-]{1,64}")
 
 
-def body_of(
+def build_body(
     request: ChatRequest,
     model: str,
     capabilities: CapabilityFilter,
@@ -57,15 +57,19 @@ def body_of(
 
     With `cache`, the ends of tools, instructions and conversation are marked to be kept.
     """
-    traits = traits_of(model)
-    wishes = wishes_of(request.parameters, traits, capabilities)
-    tools = _tools(request.actions) if wishes.tool_choice != "none" else []
+    traits = find_traits(model)
+    parameters = filter_parameters(request.parameters, traits, capabilities)
+    tools = _tools(request.actions) if parameters.tool_choice != "none" else []
     room = context_tokens - len(encode_body(tools)) // CHARACTERS_PER_TOKEN
     items = truncate_history(repair_history(request.messages, SIGNER), room)
     turns = _turns(request.messages, items, traits, as_text=not tools)
-    forced = bool(tools) and wishes.tool_choice in ("required", "any", "function")
-    thinking = thinking_of(
-        wishes, traits, capabilities, forced=forced, resumed=_goes_on_without_thought(turns.turns)
+    forced = bool(tools) and parameters.tool_choice in ("required", "any", "function")
+    thinking = build_thinking(
+        parameters,
+        traits,
+        capabilities,
+        forced=forced,
+        resumed=_goes_on_without_thought(turns.turns),
     )
     mark: list[JsonObject] = [{"cachePoint": {"type": "default"}}] if cache else []
     messages = [_message(turn) for turn in turns.turns]
@@ -74,11 +78,13 @@ def body_of(
     if turns.instructions:
         body["system"] = turns.instructions + mark
     if tools:
-        choice = _choice(wishes)
+        choice = _choice(parameters)
         body["toolConfig"] = {"tools": tools + mark, **({"toolChoice": choice} if choice else {})}
-    if limits := _limits(thinking.leaving(wishes, traits, capabilities), thinking.max_tokens):
+    if limits := _limits(
+        thinking.filter_sampling(parameters, traits, capabilities), thinking.max_tokens
+    ):
         body["inferenceConfig"] = limits
-    if output := _output(wishes, thinking.effort, traits):
+    if output := _output(parameters, thinking.effort, traits):
         body["outputConfig"] = output
     if thinking.fields:
         body["additionalModelRequestFields"] = thinking.fields
@@ -90,7 +96,7 @@ def _turns(
 ) -> Turns:
     """`as_text` writes calls as texts: Bedrock refuses them in a request without tools."""
     turns = Turns(messages)
-    show = Shown()
+    show = MediaBuilder()
     new = find_last_turn(items)
     for at, item in enumerate(items):
         match item:
@@ -98,7 +104,7 @@ def _turns(
                 turns.instruct(text_parts(item.content))
             case TextMessage():
                 parts = build_parts(item, show, new=at >= new)
-                turns.say("user" if item.role == "user" else "model", with_words(parts))
+                turns.say("user" if item.role == "user" else "model", add_text(parts))
             case ImageMessage():  # only the user's turn may hold one
                 turns.say("user", build_image_parts(item, show, new=at >= new))
             case Thought():
@@ -121,7 +127,7 @@ def _add_call(turns: Turns, exchange: ToolExchange, traits: Traits, as_text: boo
         return
     id = _id(call.id)
     use = {"toolUseId": id, "name": call.name, "input": loads(call.arguments.encode())}
-    came = {"toolUseId": id, **result_of(result, traits)}
+    came = {"toolUseId": id, **build_result(result, traits)}
     turns.call(call.id, {"toolUse": use}, {"toolResult": came})
 
 
@@ -156,34 +162,34 @@ def _tools(actions: Sequence[Action]) -> list[JsonObject]:
     return tools
 
 
-def _choice(wishes: Parameters) -> JsonObject | None:
-    match wishes.tool_choice:
+def _choice(parameters: Parameters) -> JsonObject | None:
+    match parameters.tool_choice:
         case None:
             return None
         case "auto":
             return {"auto": {}}
         case "function":
-            return {"tool": {"name": required_tool(wishes)}}
+            return {"tool": {"name": required_tool(parameters)}}
         case _:
             return {"any": {}}
 
 
-def _limits(wishes: Parameters, max_tokens: int | None) -> JsonObject:
+def _limits(parameters: Parameters, max_tokens: int | None) -> JsonObject:
     limits = {
         "maxTokens": max_tokens,
-        "temperature": wishes.temperature,
-        "topP": wishes.top_p,
-        "stopSequences": [word for word in wishes.stop or () if word] or None,
+        "temperature": parameters.temperature,
+        "topP": parameters.top_p,
+        "stopSequences": [word for word in parameters.stop or () if word] or None,
     }
     return {name: value for name, value in limits.items() if value is not None}
 
 
-def _output(wishes: Parameters, effort: str | None, traits: Traits) -> JsonObject:
+def _output(parameters: Parameters, effort: str | None, traits: Traits) -> JsonObject:
     output: JsonObject = {"effort": effort} if effort else {}
-    if wishes.response_schema is not None:
-        schema = wishes.response_schema
-        written = encode_body(strict(schema) if traits.claude else schema).decode()
-        named = {"name": wishes.response_name} if wishes.response_name else {}
+    if parameters.response_schema is not None:
+        schema = parameters.response_schema
+        written = encode_body(close_objects(schema) if traits.claude else schema).decode()
+        named = {"name": parameters.response_name} if parameters.response_name else {}
         structure = {"jsonSchema": {"schema": written, **named}}
         output["textFormat"] = {"type": "json_schema", "structure": structure}
     return output

@@ -1,7 +1,7 @@
 """Events of Bedrock's `ConverseStream` to ours.
 
 https://docs.aws.amazon.com/bedrock/latest/APIReference/API_runtime_ConverseStreamOutput.html. Each
-payload is an object with one member, as `_bedrock_frames` writes it. Blocks have numbers, and may
+payload is an object with one member, as `event_stream` writes it. Blocks have numbers, and may
 take turns.
 """
 
@@ -130,11 +130,11 @@ class Conversation:
             assembly.end_block()
         elif content := self._redacted.pop(at, None):
             assembly.end_block()
-            assembly.sign(tag_signature(SIGNER, REDACTED + _joined(content)))
+            assembly.sign(tag_signature(SIGNER, REDACTED + _join(content)))
             assembly.end_block()
         elif (image := self._images.pop(at, None)) and image[1]:  # else it failed
             assembly.end_block()
-            assembly.events.append(image_activity(f"image/{image[0]}", _joined(image[1])))
+            assembly.events.append(image_activity(f"image/{image[0]}", _join(image[1])))
 
     def _finish(self, event: JsonObject) -> None:
         reason = event["stopReason"]
@@ -151,7 +151,7 @@ class Conversation:
         self.done = self.finished
 
 
-def _joined(pieces: list[str]) -> str:
+def _join(pieces: list[str]) -> str:
     """Return one base64 text for several."""
     return pieces[0] if len(pieces) == 1 else b64encode(b"".join(map(b64decode, pieces))).decode()
 

@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING, Any, Unpack
 from copilot_runtime.adapters.api_key import ApiKey
 from copilot_runtime.adapters.capabilities import CapabilityFilter
 from copilot_runtime.adapters.errors import Service
-from copilot_runtime.adapters.google.auth import Access
+from copilot_runtime.adapters.google.auth import Authentication
 from copilot_runtime.adapters.google.client import open_client_response
-from copilot_runtime.adapters.google.request import body_of
+from copilot_runtime.adapters.google.request import build_body
 from copilot_runtime.adapters.google.stream import Generation
 from copilot_runtime.adapters.http_adapter import HTTPAdapter, HTTPOptions
 from copilot_runtime.adapters.profiles import find_profile
@@ -70,7 +70,7 @@ class GoogleAdapter(HTTPAdapter):
         self.extra = extra
         self.context_tokens = context_tokens
         self._client = client
-        self._access = Access(
+        self._authentication = Authentication(
             api_key,
             base_url,
             vertex=vertex,
@@ -83,7 +83,7 @@ class GoogleAdapter(HTTPAdapter):
     async def _prepare(
         self, request: ChatRequest, model: str, capabilities: CapabilityFilter
     ) -> ProviderRequest:
-        body = body_of(
+        body = build_body(
             request,
             model,
             capabilities,
@@ -99,11 +99,13 @@ class GoogleAdapter(HTTPAdapter):
                 new_reader=lambda: (Generation(request, service), JsonEvents()),
                 accepts_json=False,
             )
-        headers, secret = await self._access.enter()
+        headers, secret = await self._authentication.authenticate()
         service = Service(NAME, model, secret, _FORMAT)
         return ProviderRequest(
             exchange=self._upstream.post(
-                self._access.url(model), encode_body(body), {**self._headers, **headers}
+                self._authentication.build_url(model),
+                encode_body(body),
+                {**self._headers, **headers},
             ),
             service=service,
             new_reader=lambda: (Generation(request, service), SSEDecoder(limit=_LONGEST_EVENT)),

@@ -15,7 +15,7 @@ _REGIONS = ("us", "eu")
 """Locations that are several regions; their addresses look different."""
 
 
-class Access:
+class Authentication:
     """The address and the key. With a `project`, or `vertex` alone for express mode, Vertex AI.
 
     Without `api_key`, `GOOGLE_API_KEY` or `GEMINI_API_KEY` counts. Vertex AI in a project wants a
@@ -49,7 +49,7 @@ class Access:
         if not parts.path and not self.vertex:  # Google's own client wants it without a version
             self._base_url += "/v1beta"
 
-    def url(self, model: str) -> str:
+    def build_url(self, model: str) -> str:
         """Return the address that streams the answers of a model."""
         name = quote(model, safe="/")
         if self.vertex:
@@ -61,7 +61,7 @@ class Access:
             name = f"models/{name}"
         return f"{self._base_url}/{name}:streamGenerateContent?alt=sse"
 
-    async def enter(self) -> tuple[dict[str, str], str]:
+    async def authenticate(self) -> tuple[dict[str, str], str]:
         """Return headers and the secret in them. Raises when there is none."""
         if self._token is not None or self._credentials is not None or self._project:
             token = await self._bearer()

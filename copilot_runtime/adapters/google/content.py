@@ -16,7 +16,7 @@ _USUAL = {
 }
 
 
-def shown(media: Media) -> JsonObject | str:
+def build_media(media: Media) -> JsonObject | str:
     """Return the part, or why there is none."""
     if media.url or media.id:
         file = {"fileUri": media.url or _uri(media.id)}

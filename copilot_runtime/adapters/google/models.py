@@ -27,7 +27,7 @@ _GENERATION = re.compile(r"gemini-(\d+)(?:\.(\d+))?")
 
 
 @lru_cache(maxsize=256)  # a client may name a model in each request
-def traits_of(model: str) -> Traits:
+def find_traits(model: str) -> Traits:
     """Return what a model takes."""
     name = model.rpartition("/")[2].lower()
     if not name.startswith("gemini-"):

@@ -6,7 +6,7 @@ https://ai.google.dev/api/generate-content
 from collections.abc import Mapping, Sequence
 from typing import Any, assert_never
 
-from copilot_runtime.adapters.anthropic.content import result_blocks
+from copilot_runtime.adapters.anthropic.content import parse_result_blocks
 from copilot_runtime.adapters.attachments import (
     build_image_parts,
     build_parts,
@@ -14,8 +14,8 @@ from copilot_runtime.adapters.attachments import (
     text_parts,
 )
 from copilot_runtime.adapters.capabilities import CapabilityFilter
-from copilot_runtime.adapters.google.content import shown
-from copilot_runtime.adapters.google.models import BUDGETS, Traits, traits_of
+from copilot_runtime.adapters.google.content import build_media
+from copilot_runtime.adapters.google.models import BUDGETS, Traits, find_traits
 from copilot_runtime.adapters.history import (
     CHARACTERS_PER_TOKEN,
     HistoryItem,
@@ -43,7 +43,7 @@ https://ai.google.dev/gemini-api/docs/thought-signatures, its questions and answ
 """
 
 
-def body_of(
+def build_body(
     request: ChatRequest,
     model: str,
     capabilities: CapabilityFilter,
@@ -53,10 +53,12 @@ def body_of(
     extra: Mapping[str, Any] | None = None,
 ) -> JsonObject:
     """Return the body of the request; `extra` is laid over it (see `merge_extra`)."""
-    traits = traits_of(model)
-    wishes = capabilities.apply(request.parameters)
+    traits = find_traits(model)
+    parameters = capabilities.apply(request.parameters)
     if traits.thinking == "never":
-        wishes = capabilities.apply(wishes, {"reasoning_effort": "This model does not think."})
+        parameters = capabilities.apply(
+            parameters, {"reasoning_effort": "This model does not think."}
+        )
     tools = _declarations(request.actions)
     room = context_tokens - len(encode_body(tools)) // CHARACTERS_PER_TOKEN
     items = truncate_history(repair_history(request.messages, SIGNER), room)
@@ -66,9 +68,9 @@ def body_of(
         body["systemInstruction"] = {"parts": turns.instructions}
     if tools:
         body["tools"] = [{"functionDeclarations": tools}]
-        if choice := _choice(wishes):
+        if choice := _choice(parameters):
             body["toolConfig"] = {"functionCallingConfig": choice}
-    if settings := _settings(wishes, traits, include_thoughts):
+    if settings := _settings(parameters, traits, include_thoughts):
         body["generationConfig"] = settings
     return merge_extra(body, extra or {})
 
@@ -81,10 +83,10 @@ def _turns(messages: Sequence[Message], items: Sequence[HistoryItem], traits: Tr
             case TextMessage(role="system" | "developer"):
                 turns.instruct(text_parts(item.content))
             case TextMessage():
-                parts = build_parts(item, shown, new=at >= new)
+                parts = build_parts(item, build_media, new=at >= new)
                 turns.say("user" if item.role == "user" else "model", parts)
             case ImageMessage():
-                parts = build_image_parts(item, shown, new=at >= new)
+                parts = build_image_parts(item, build_media, new=at >= new)
                 turns.say("user" if item.role == "user" else "model", parts)
             case Thought():
                 part = {"text": item.content, "thought": True, "thoughtSignature": item.signature}
@@ -112,9 +114,9 @@ def _response(result: ResultMessage, traits: Traits) -> JsonObject:
     """Return what came of a call, as an object: its own, or with the members Gemini knows."""
     if not result.result and result.error:
         return {"response": {"error": result.error}}
-    blocks = result_blocks(result.result) if traits.thinking == "level" else result.result
+    blocks = parse_result_blocks(result.result) if traits.thinking == "level" else result.result
     if not isinstance(blocks, str):
-        return _shown_response(blocks)
+        return _image_response(blocks)
     try:
         value = loads(blocks.encode(errors="replace"))
     except ValueError:
@@ -122,7 +124,7 @@ def _response(result: ResultMessage, traits: Traits) -> JsonObject:
     return {"response": value if isinstance(value, dict) else {"output": blocks}}
 
 
-def _shown_response(blocks: Sequence[JsonObject]) -> JsonObject:
+def _image_response(blocks: Sequence[JsonObject]) -> JsonObject:
     """Return a result with images; https://ai.google.dev/gemini-api/docs/function-calling."""
     words = "\n".join(block["text"] for block in blocks if block["type"] == "text")
     sources = [block["source"] for block in blocks if block["type"] == "image"]
@@ -150,38 +152,38 @@ def _declarations(actions: Sequence[Action]) -> list[JsonObject]:
     return declarations
 
 
-def _choice(wishes: Parameters) -> JsonObject | None:
-    match wishes.tool_choice:
+def _choice(parameters: Parameters) -> JsonObject | None:
+    match parameters.tool_choice:
         case None:
             return None
         case "auto" | "none" as word:
             return {"mode": word.upper()}
         case "function":
-            return {"mode": "ANY", "allowedFunctionNames": [required_tool(wishes)]}
+            return {"mode": "ANY", "allowedFunctionNames": [required_tool(parameters)]}
         case _:
             return {"mode": "ANY"}
 
 
-def _settings(wishes: Parameters, traits: Traits, include_thoughts: bool) -> JsonObject:
+def _settings(parameters: Parameters, traits: Traits, include_thoughts: bool) -> JsonObject:
     settings: JsonObject = {
-        "temperature": wishes.temperature,
-        "topP": wishes.top_p,
-        "maxOutputTokens": wishes.max_tokens,
-        "stopSequences": list(wishes.stop) if wishes.stop else None,
-        "seed": wishes.seed,
-        "frequencyPenalty": wishes.frequency_penalty,
-        "presencePenalty": wishes.presence_penalty,
-        "thinkingConfig": _thinking(wishes, traits, include_thoughts) or None,
+        "temperature": parameters.temperature,
+        "topP": parameters.top_p,
+        "maxOutputTokens": parameters.max_tokens,
+        "stopSequences": list(parameters.stop) if parameters.stop else None,
+        "seed": parameters.seed,
+        "frequencyPenalty": parameters.frequency_penalty,
+        "presencePenalty": parameters.presence_penalty,
+        "thinkingConfig": _thinking(parameters, traits, include_thoughts) or None,
     }
-    if wishes.response_schema is not None:
+    if parameters.response_schema is not None:
         settings["responseMimeType"] = "application/json"
-        settings["responseJsonSchema"] = dict(wishes.response_schema)
+        settings["responseJsonSchema"] = dict(parameters.response_schema)
     return {name: value for name, value in settings.items() if value is not None}
 
 
-def _thinking(wishes: Parameters, traits: Traits, include_thoughts: bool) -> JsonObject:
+def _thinking(parameters: Parameters, traits: Traits, include_thoughts: bool) -> JsonObject:
     thinking: JsonObject = {"includeThoughts": True} if include_thoughts else {}
-    if (effort := wishes.reasoning_effort) is not None:
+    if (effort := parameters.reasoning_effort) is not None:
         if traits.thinking == "budget":
             thinking["thinkingBudget"] = BUDGETS[effort]
         else:

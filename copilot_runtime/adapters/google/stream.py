@@ -95,7 +95,7 @@ class Generation:
             if reason := candidate.get("finishReason"):
                 self._finish(reason, candidate.get("finishMessage") or "")
         elif reason := (chunk.get("promptFeedback") or {}).get("blockReason"):
-            raise _blocked(self._service, reason, chunk["promptFeedback"])
+            raise _block_error(self._service, reason, chunk["promptFeedback"])
 
     def _take_part(self, part: JsonObject) -> None:
         assembly = self._assembly
@@ -136,7 +136,7 @@ class Generation:
         self._stop = "tool_calls" if self._calls and stop not in ("length", "pause") else stop
 
 
-def _blocked(service: Service, reason: str, feedback: JsonObject) -> CopilotError:
+def _block_error(service: Service, reason: str, feedback: JsonObject) -> CopilotError:
     said = f"400 The prompt was blocked: {reason}. {feedback.get('blockReasonMessage') or ''}"
     return build_error(service, said.rstrip(), 400, codes=["content_filter"])
 

@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, Any, cast
 from copilot_runtime.adapters.capabilities import CapabilityFilter, UnsupportedPolicy
 from copilot_runtime.adapters.context_window import ContextWindow
 from copilot_runtime.adapters.errors import Service
-from copilot_runtime.adapters.langchain.invoke import called, in_time, understood
+from copilot_runtime.adapters.langchain.invoke import call_function, read_client_error, read_in_time
 from copilot_runtime.adapters.langchain.request import (
     PROVIDER,
-    Asked,
-    asked_of,
-    bound_to,
-    with_wishes,
+    LangChainRequest,
+    bind_actions,
+    build_request,
+    set_fields,
 )
 from copilot_runtime.adapters.langchain.stream import Chunks
 from copilot_runtime.errors import ConfigurationFailed, CopilotError, MissingPackage
@@ -23,7 +23,7 @@ from copilot_runtime.interfaces import Adapter, ChatRequest, Events
 if TYPE_CHECKING:
     from langchain_core.runnables import Runnable
 
-Function = Callable[[Asked], Any]
+Function = Callable[[LangChainRequest], Any]
 
 NAME = "LangChain"
 
@@ -41,13 +41,13 @@ class LangChainAdapter(Adapter):
         self,
         model: "Runnable[Any, Any] | Function | str",
         *,
-        prompt: Callable[[Asked], Any] | None = None,
+        prompt: Callable[[LangChainRequest], Any] | None = None,
         unsupported: UnsupportedPolicy = "warn",
         context_tokens: int | None = None,
         first_token_timeout: float | None = None,
         idle_timeout: float = 120.0,
     ) -> None:
-        self.model: Any = _made(model) if isinstance(model, str) else model
+        self.model: Any = _load_model(model) if isinstance(model, str) else model
         self.prompt = prompt
         self.unsupported: UnsupportedPolicy = unsupported
         self._window = ContextWindow("", context_tokens)
@@ -65,14 +65,14 @@ class LangChainAdapter(Adapter):
         answer = Chunks(request, service)
         try:
             async with aclosing(
-                in_time(chunks, answer.read, NAME, self.first_token_timeout, self.idle_timeout)
+                read_in_time(chunks, answer.read, NAME, self.first_token_timeout, self.idle_timeout)
             ) as events:
                 async for event in events:
                     yield event
         except CopilotError:
             raise
         except Exception as error:
-            if (known := understood(error, service)) is None:
+            if (known := read_client_error(error, service)) is None:
                 raise
             raise known from error
         for event in answer.end():
@@ -87,23 +87,23 @@ class LangChainAdapter(Adapter):
         self, request: ChatRequest, window: int, capabilities: CapabilityFilter
     ) -> AsyncGenerator[Any, None]:
         """Return what the model will yield."""
-        wishes = capabilities.apply(request.parameters)
-        asked = asked_of(request, wishes, window)
+        parameters = capabilities.apply(request.parameters)
+        asked = build_request(request, parameters, window)
         model = self.model
         if not hasattr(model, "astream"):
-            return called(cast("Function", model), asked)
+            return call_function(cast("Function", model), asked)
         given = self.prompt(asked) if self.prompt else asked.messages
         config = {"configurable": {"thread_id": request.thread_id}} if request.thread_id else None
         if not hasattr(model, "bind_tools"):
             if asked.tools:
                 capabilities.omit("calls", "A chain has no tools but its own.")
             return model.astream(given, config)
-        model = with_wishes(model, wishes, capabilities)
-        stop = {"stop": [*wishes.stop]} if wishes.stop else {}
-        return bound_to(model, asked, capabilities).astream(given, config, **stop)
+        model = set_fields(model, parameters, capabilities)
+        stop = {"stop": [*parameters.stop]} if parameters.stop else {}
+        return bind_actions(model, asked, capabilities).astream(given, config, **stop)
 
 
-def _made(name: str) -> Any:
+def _load_model(name: str) -> Any:
     """Return the chat model of that name, as the package `langchain` makes it."""
     try:
         module = import_module("langchain.chat_models")

@@ -14,7 +14,7 @@ from copilot_runtime.http.retries import parse_retry_after
 _END = object()
 
 
-async def in_time(
+async def read_in_time(
     chunks: AsyncGenerator[Any, None],
     read: Callable[[Any], Sequence[Event]],
     name: str,
@@ -55,7 +55,7 @@ async def in_time(
         await chunks.aclose()
 
 
-async def called(function: Callable[..., Any], asked: Any) -> AsyncGenerator[Any, None]:
+async def call_function(function: Callable[..., Any], asked: Any) -> AsyncGenerator[Any, None]:
     """Yield what a function returns: one answer, or its pieces."""
     answer = (
         function(asked) if inspect.isasyncgenfunction(function) else await call(function, asked)
@@ -71,7 +71,7 @@ async def called(function: Callable[..., Any], asked: Any) -> AsyncGenerator[Any
         yield answer
 
 
-def understood(error: Exception, service: Service) -> CopilotError | None:
+def read_client_error(error: Exception, service: Service) -> CopilotError | None:
     """Return our error for one of a provider's client, or None if it tells nothing."""
     response: Any = getattr(error, "response", None)
     code: Any = getattr(error, "code", None)

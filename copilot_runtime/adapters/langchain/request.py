@@ -44,11 +44,11 @@ FIELDS: Mapping[str, Sequence[str]] = {
     "presence_penalty": ("presence_penalty",),
     "reasoning_effort": ("reasoning_effort",),
 }
-"""Wish → how chat models call it; the first one that a model has counts."""
+"""Parameter → the names of its field; the first one that a chat model has counts."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Asked:
+class LangChainRequest:
     """What a function is asked, or the `prompt` of a chain is made of.
 
     `tools` are in OpenAI's words, which `bind_tools` takes.
@@ -61,21 +61,25 @@ class Asked:
     run_id: str
 
 
-def asked_of(request: ChatRequest, wishes: Parameters, context_tokens: int) -> Asked:
+def build_request(
+    request: ChatRequest, parameters: Parameters, context_tokens: int
+) -> LangChainRequest:
     """Return the question, trimmed to that window."""
     tools = build_tools(request.actions)
     room = context_tokens - len(encode_body(tools)) // CHARACTERS_PER_TOKEN
     items = truncate_history(repair_history(request.messages, PROVIDER), room)
-    return Asked(
-        messages=messages_for(items, request.messages),
+    return LangChainRequest(
+        messages=build_messages(items, request.messages),
         tools=tools,
-        parameters=wishes,
+        parameters=parameters,
         thread_id=request.thread_id,
         run_id=request.run_id,
     )
 
 
-def messages_for(items: Sequence[HistoryItem], messages: Sequence[Message]) -> "list[BaseMessage]":
+def build_messages(
+    items: Sequence[HistoryItem], messages: Sequence[Message]
+) -> "list[BaseMessage]":
     """Return LangChain's messages of a prepared conversation, which was made of `messages`."""
     from langchain_core.messages import AIMessage, HumanMessage, SystemMessage, ToolMessage
 
@@ -126,36 +130,36 @@ def messages_for(items: Sequence[HistoryItem], messages: Sequence[Message]) -> "
     return [*said, *results]
 
 
-def with_wishes(model: Any, wishes: Parameters, capabilities: CapabilityFilter) -> Any:
-    """Return a copy of the chat model that has the wishes in its fields."""
+def set_fields(model: Any, parameters: Parameters, capabilities: CapabilityFilter) -> Any:
+    """Return a copy of the chat model with the parameters in its fields."""
     known = cast("Mapping[str, Any]", getattr(type(model), "model_fields", {}))
     changed: JsonObject = {}
-    for wish, names in FIELDS.items():
-        value = getattr(wishes, wish)
+    for parameter, names in FIELDS.items():
+        value = getattr(parameters, parameter)
         if value is None:
             continue
         if field := next((name for name in names if name in known), None):
             changed[field] = value
         else:
-            capabilities.omit(wish, f"{type(model).__name__} has no such field.")
+            capabilities.omit(parameter, f"{type(model).__name__} has no such field.")
     return model.model_copy(update=changed) if changed else model
 
 
-def bound_to(model: Any, asked: Asked, capabilities: CapabilityFilter) -> Any:
+def bind_actions(model: Any, asked: LangChainRequest, capabilities: CapabilityFilter) -> Any:
     """Return the chat model with its tools, and with the choice among them."""
-    wishes = asked.parameters
-    if not asked.tools or wishes.tool_choice == "none":
+    parameters = asked.parameters
+    if not asked.tools or parameters.tool_choice == "none":
         return model
     takes = signature(model.bind_tools).parameters
     options: JsonObject = {}
-    if choice := choice_of(wishes):
+    if choice := build_tool_choice(parameters):
         if "tool_choice" in takes:
             options["tool_choice"] = choice
         else:
-            capabilities.omit(f"tool_choice_{wishes.tool_choice}", _NO_CHOICE)
-    if wishes.parallel_tool_calls is not None:
+            capabilities.omit(f"tool_choice_{parameters.tool_choice}", _NO_CHOICE)
+    if parameters.parallel_tool_calls is not None:
         if "parallel_tool_calls" in takes:
-            options["parallel_tool_calls"] = wishes.parallel_tool_calls
+            options["parallel_tool_calls"] = parameters.parallel_tool_calls
         else:
             capabilities.omit("parallel_tool_calls", "This chat model has no setting for it.")
     try:
@@ -165,28 +169,28 @@ def bound_to(model: Any, asked: Asked, capabilities: CapabilityFilter) -> Any:
         return model
 
 
-def choice_of(wishes: Parameters) -> str | None:
+def build_tool_choice(parameters: Parameters) -> str | None:
     """Return the choice of tools as `bind_tools` takes it. Raises `Misuse` without a name."""
-    match wishes.tool_choice:
+    match parameters.tool_choice:
         case "required":
             return "any"
         case "function":
-            return required_tool(wishes)
+            return required_tool(parameters)
         case choice:
             return choice
 
 
 def _content(message: TextMessage | ImageMessage, *, new: bool) -> str | list[JsonObject]:
     if isinstance(message, ImageMessage):
-        parts = build_image_parts(message, _shown, new=new)
+        parts = build_image_parts(message, _build_media, new=new)
     else:
-        parts = build_parts(message, _shown, new=new)
+        parts = build_parts(message, _build_media, new=new)
     if all("type" not in part for part in parts):
         return message.content if isinstance(message, TextMessage) else ""
     return [part if "type" in part else {"type": "text", **part} for part in parts]
 
 
-def _shown(media: Media) -> JsonObject | str:
+def _build_media(media: Media) -> JsonObject | str:
     """Return a standard content block, which each chat model translates for its provider."""
     kind = "file" if media.kind == "document" else media.kind
     block: JsonObject = {"type": kind}
@@ -210,6 +214,6 @@ _USUAL = {
 
 
 def _thought(thought: Thought) -> JsonObject:
-    """Return the block as the model had sent it: see `_langchain_chunks`."""
+    """Return the block as the model had sent it: see `stream`."""
     block: JsonObject = orjson.loads(thought.signature)
     return {**block, block.get("type", "reasoning"): thought.content}

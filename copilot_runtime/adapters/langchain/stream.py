@@ -69,7 +69,7 @@ class Chunks:
         if self._stop == "length":
             events.append(Custom(name="finish_reason", value="length"))
         if self._usage or self._stop:
-            events.append(self._counted())
+            events.append(self._build_usage())
         return events
 
     @property
@@ -186,7 +186,7 @@ class Chunks:
             if isinstance(reason := metadata.get(name), str) and reason:
                 self._stop = STOP_REASONS.get(reason.lower(), reason)
 
-    def _counted(self) -> Usage:
+    def _build_usage(self) -> Usage:
         return Usage(model=self._model, provider=PROVIDER, stop_reason=self._stop, **self._usage)
 
 

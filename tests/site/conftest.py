@@ -1,6 +1,5 @@
 """What runs the programs of the documents: a folder of their own, and services on loopback."""
 
-import asyncio
 import json
 import os
 from collections.abc import Callable, Generator, Iterator
@@ -113,9 +112,3 @@ def run(services: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
         return names
 
     return execute
-
-
-def close(names: Names) -> None:
-    """Close what a program opened and nobody served."""
-    if "runtime" in names:
-        asyncio.run(names["runtime"].aclose())

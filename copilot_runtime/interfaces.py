@@ -284,8 +284,7 @@ class Agent:
         `RunFinished` may be yielded to finish with a `result`; what comes after it is dropped.
         `RunStarted` is not yielded, nor `RunFailed`: an error is raised. `event_order` refuses a
         wrong order and fails the run.
-
-        Errors and cancellation are as for `Adapter.stream`.
+        Errors and cancellation: as for `Adapter.stream`.
         """
         raise NotImplementedError
 

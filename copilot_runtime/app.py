@@ -10,7 +10,6 @@ from contextlib import asynccontextmanager
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
-from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import BaseRoute, Route, WebSocketRoute
@@ -24,17 +23,6 @@ from copilot_runtime.agents.remote import RemoteEndpoint
 from copilot_runtime.agents.remote.agents import AgentResolver, coerce_endpoints
 from copilot_runtime.agents.title import generate_title
 from copilot_runtime.agents.v1_state import track_v1_state
-from copilot_runtime.asgi import (
-    BELOW,
-    App,
-    RouterResponse,
-    combine_lifespans,
-    endpoint_urls,
-    has_cors,
-    health,
-    normalize_path,
-    with_and_without_slash,
-)
 from copilot_runtime.bus import BUSES
 from copilot_runtime.config.settings import Settings, has_transcription, load_settings
 from copilot_runtime.duck_typing import complete
@@ -60,14 +48,10 @@ from copilot_runtime.threads.recorder import Recorder
 from copilot_runtime.threads.store import StoredRun, ThreadStore
 from copilot_runtime.threads.url import store_at
 from copilot_runtime.transcript import said_in
-from copilot_runtime.transports.agui.encode import Dialect
-from copilot_runtime.transports.agui.endpoint import AguiEndpoint
 from copilot_runtime.transports.auth import Authenticate, Authenticator
-from copilot_runtime.transports.graphql.endpoint import GraphQLEndpoint
-from copilot_runtime.transports.mcp.endpoint import McpEndpoint
 from copilot_runtime.transports.program_runs import ProgramRuns
-from copilot_runtime.transports.remote_endpoint.endpoint import RemoteServer
 from copilot_runtime.transports.router import Router
+from copilot_runtime.transports.transport import Services, TransportLike, build_transports
 
 if TYPE_CHECKING:
     from fastapi import FastAPI
@@ -113,6 +97,7 @@ class CopilotRuntime:
         on_error: OnError | None = None,
         on_stop: OnStop | None = None,
         bus: Bus | None = None,
+        transports: Sequence[TransportLike] | None = None,
         settings: Settings | None = None,
     ) -> None:
         self.settings = settings or load_settings()
@@ -124,7 +109,6 @@ class CopilotRuntime:
         self.agents = coerce_agents(agents or {})
         endpoints = coerce_endpoints(remote_endpoints)
         named = _named_servers(mcp_servers, mcp_allowed, self.settings)
-        self.offers_chat = adapter is not None or not (agents or endpoints)
         self.runtime = Runtime(
             DirectAgent(
                 self.adapter,
@@ -170,32 +154,47 @@ class CopilotRuntime:
         )
         self.program_runs = ProgramRuns(
             conversations=self.conversations,
-            properties=self.properties,
             action_timeout=self.settings.action_timeout,
         )
-        self._mcp = _mcp(self.program_runs, self.settings)
+        self.transports = build_transports(
+            _list_transports(transports, self.settings),
+            Services(
+                runs=self.conversations,
+                program_runs=self.program_runs,
+                settings=self.settings,
+                transcriber=self.transcriber,
+                serves_chat=adapter is not None or not (agents or endpoints),
+            ),
+        )
 
-    def app(self, path: str | None = None, *, console: bool | None = None) -> Starlette:
-        """Return an application: every client's URL at `path`, `/health`, a page to try it at `/`.
+    def app(self, path: str | None = None, *, console: bool | None = None) -> "FastAPI":
+        """Return an application: every client's URL at `path`, and `/health`.
 
-        Its lifespan also makes Python's garbage collector look less often, for the whole process.
+        With `console`, there are a page to try it at `/`, and the description of its routes at
+        `/docs` and `/openapi.json`, also of those that you add. Its lifespan also makes Python's
+        garbage collector look less often, for the whole process.
         """
-        path = normalize_path(path or self.settings.path)
+        from copilot_runtime import asgi  # brings FastAPI along
+
+        path = asgi.normalize_path(path or self.settings.path)
         router = self._router(path)
         routes: list[BaseRoute] = [
-            *(Route(url, router) for url in endpoint_urls(path)),
-            *(WebSocketRoute(url, router) for url in endpoint_urls(path)),
-            Route(f"{path}/health", health),
+            *(Route(url, router) for url in asgi.endpoint_urls(path)),
+            *(WebSocketRoute(url, router) for url in asgi.endpoint_urls(path)),
+            Route(f"{path}/health", asgi.health),
         ]
+        if path:
+            routes.append(Route("/health", asgi.health))
+        lifespan = asgi.combine_lifespans(tune_while_serving, self._lifespan)
+        app = asgi.App(path, router, routes=routes, lifespan=lifespan)
         if console if console is not None else self.settings.console:
             from copilot_runtime.transports.console import console_route
 
-            routes.append(console_route(path))
-        if path:
-            routes.append(Route("/health", health))
-        routes.append(Route(f"{path}/{{rest:path}}", router))
-        lifespan = combine_lifespans(tune_while_serving, self._lifespan)
-        return App(path, router, routes=routes, lifespan=lifespan)
+            app.router.routes.append(console_route(path))
+            app.add_route("/docs", app.show_docs, include_in_schema=False)
+            app.add_route(asgi.OPENAPI_PATH, app.show_openapi, include_in_schema=False)
+        app.router.routes.append(Route(f"{path}/{{rest:path}}", router))
+        return app
 
     def mount(self, app: "FastAPI", path: str, *, dependencies: Sequence[Any] = ()) -> None:
         """Add the endpoint to an application of yours, under its dependencies.
@@ -205,24 +204,29 @@ class CopilotRuntime:
         `request.state` is there for `authenticate`. If the application has a `CORSMiddleware`,
         that one decides which browsers may read an answer.
         """
-        path = normalize_path(path)
-        router = self._router(path, silent=lambda: has_cors(app))
+        from copilot_runtime import asgi  # brings FastAPI along, which is here already
+
+        path = asgi.normalize_path(path)
+        router = self._router(path, silent=lambda: asgi.has_cors(app))
 
         async def answer(request: Request) -> Response:  # noqa: ARG001  # FastAPI passes it by name
-            return RouterResponse(router)
+            return asgi.RouterResponse(router)
 
         async def socket(websocket: WebSocket) -> None:
             await router(websocket.scope, websocket.receive, websocket.send)
 
         asked = list(dependencies)
-        urls = endpoint_urls(path)
-        app.router.routes.append(Route(f"{path}/health", health))
+        urls = asgi.endpoint_urls(path)
+        below_url = dict.fromkeys(
+            below for transport in self.transports for below in transport.paths if below
+        )
+        app.router.routes.append(Route(f"{path}/health", asgi.health))
         for url in (
             *urls,
-            *(url for below in BELOW for url in with_and_without_slash(f"{path}/{below}")),
+            *(url for below in below_url for url in asgi.with_and_without_slash(f"{path}/{below}")),
         ):
             # a preflight carries no login, so no dependency may refuse it
-            app.router.routes.append(Route(url, RouterResponse(router), methods=["OPTIONS"]))
+            app.router.routes.append(Route(url, asgi.RouterResponse(router), methods=["OPTIONS"]))
             app.add_api_route(
                 url,
                 answer,
@@ -233,7 +237,9 @@ class CopilotRuntime:
             )
         for url in urls:
             app.add_api_websocket_route(url, socket, dependencies=asked)
-        app.router.lifespan_context = combine_lifespans(app.router.lifespan_context, self._lifespan)
+        app.router.lifespan_context = asgi.combine_lifespans(
+            app.router.lifespan_context, self._lifespan
+        )
 
     async def aclose(self) -> None:
         """Stop all runs, then close whatever has an `aclose`. One that fails is only logged."""
@@ -248,68 +254,29 @@ class CopilotRuntime:
     def _router(self, path: str, silent: Callable[[], bool] = lambda: False) -> Router:
         settings = self.settings
         origins, credentials = settings.cors_origins, settings.cors_credentials
-        cors = Cors(origins, credentials=credentials, silent=silent)
-        graphql = GraphQLEndpoint(
-            self.conversations,
-            properties=self.properties,
-            cors=cors,
-            max_body_bytes=settings.max_body_bytes,
-            max_messages=settings.max_messages,
-            max_depth=settings.max_depth,
-            max_aliases=settings.max_aliases,
-            max_tokens=settings.max_tokens_in_document,
-            introspection=settings.introspection,
-            write_timeout=settings.write_timeout,
-        )
-        agui = AguiEndpoint(
-            self.conversations,
-            chat=self.offers_chat,
-            properties=self.properties,
-            cors=cors,
-            dialect=Dialect(
-                reasoning=settings.reasoning_events,
-                subagents=settings.subagent_events,
-                interrupts=settings.interrupt_events,
-            ),
-            transcriber=self.transcriber,
-            max_body_bytes=settings.max_body_bytes,
-            max_messages=settings.max_messages,
-            write_timeout=settings.write_timeout,
-            keep_alive=settings.keep_alive,
-        )
-        remote = RemoteServer(
-            self.program_runs,
-            max_body_bytes=settings.max_body_bytes,
-            max_messages=settings.max_messages,
-            write_timeout=settings.write_timeout,
-            keep_alive=settings.keep_alive,
-        )
         return Router(
             path,
-            graphql,
-            agui,
-            cors=cors,
-            authenticator=Authenticator(self.authenticate, settings.forwards),
-            max_body_bytes=settings.max_body_bytes,
+            self.transports,
+            cors=Cors(origins, credentials=credentials, silent=silent),
             pages=Cors([origin for origin in origins if origin != "*"]),
-            remote=remote if settings.serve_remote else None,
-            mcp=self._mcp,
+            authenticator=Authenticator(self.authenticate, settings.forwards, self.properties),
+            max_body_bytes=settings.max_body_bytes,
         )
 
     @asynccontextmanager
-    async def _lifespan(self, app: Starlette) -> AsyncGenerator[None, None]:  # noqa: ARG002  # Starlette's signature
+    async def _lifespan(self, app: Any) -> AsyncGenerator[None, None]:  # noqa: ARG002  # Starlette's signature
         self.conversations.open()
         await self.threads.open()
-        if self._mcp is not None:
-            await self._mcp.open()
+        for transport in self.transports:
+            await transport.open()
         cleaning = asyncio.create_task(self._forget_old_threads(), name="forget old threads")
         try:
             yield
         finally:
             cleaning.cancel()
             await asyncio.wait((cleaning,))
-            if self._mcp is not None:
-                await self._mcp.aclose()
+            for transport in self.transports:
+                await call_quietly(transport.aclose)
             await self.aclose()
 
     async def _forget_old_threads(self) -> None:
@@ -344,11 +311,13 @@ def _named_servers(
     return McpAllowlist(allowed, [*servers, *listed])
 
 
-def _mcp(program_runs: ProgramRuns, settings: Settings) -> McpEndpoint | None:
-    """Return the MCP server, if there is to be one. Raises `MissingPackage`."""
-    if not settings.serve_mcp:
-        return None
-    return McpEndpoint(program_runs, max_body_bytes=settings.max_body_bytes)
+def _list_transports(
+    transports: Sequence[TransportLike] | None, settings: Settings
+) -> Sequence[TransportLike]:
+    """Return those given, else those named in the settings, after those for programs."""
+    programs = {"mcp": settings.serve_mcp, "remote_endpoint": settings.serve_remote}
+    extra = [name for name, serves in programs.items() if serves]
+    return [*dict.fromkeys([*extra, *(settings.transports if transports is None else transports)])]
 
 
 def _bus(settings: Settings) -> Bus:

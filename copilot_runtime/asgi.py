@@ -1,51 +1,73 @@
-"""Where an application has its router: the routes at and below a path, and the short way to it."""
+"""The FastAPI application of a runtime: its routes, its description, the short way to its router.
 
-from collections.abc import AsyncGenerator
+Importing FastAPI takes a while, so this module is imported by those who make an application.
+"""
+
+from collections.abc import AsyncGenerator, Sequence
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from starlette.applications import Starlette
+from fastapi import FastAPI
+from starlette.middleware.cors import CORSMiddleware
 from starlette.requests import Request
-from starlette.responses import Response
+from starlette.responses import HTMLResponse, JSONResponse, Response
+from starlette.routing import BaseRoute
 from starlette.types import ASGIApp, Lifespan, Receive, Scope, Send
 
+from copilot_runtime import __version__
 from copilot_runtime.errors import ConfigurationFailed
 from copilot_runtime.transports.router import Router
 
-if TYPE_CHECKING:
-    from fastapi import FastAPI
-
-BELOW = (
-    "info",
-    "agent/{rest:path}",
-    "threads",
-    "threads/{rest:path}",
-    "transcribe",
-    "annotate",
-    "memories",
-    "memories/{rest:path}",
-    "inspector-metadata",
-    "cpk-debug-events",
-    "actions/execute",
-    "agents/execute",
-    "agents/state",
-    "mcp",
-)
-"""The paths below the URL that AG-UI clients, Node runtimes and MCP clients ask for."""
+OPENAPI_PATH = "/openapi.json"
 
 
-class App(Starlette):
-    """Starlette, with a short way to the router.
+class App(FastAPI):
+    """FastAPI, with a short way to the router. Add routes of your own as to any other.
 
-    Starlette's own middleware, for errors, wraps each chunk twice and has nothing to do for what
-    answers its errors itself. There is no short way past middleware of an operator.
+    Middleware of FastAPI and Starlette, for errors, wraps each chunk and has nothing to do for
+    what answers its errors itself. There is no short way past middleware of an operator.
     """
 
-    def __init__(self, path: str, router: Router, **options: Any) -> None:
+    def __init__(
+        self, path: str, router: Router, *, routes: Sequence[BaseRoute], lifespan: Lifespan[Any]
+    ) -> None:
+        self._path = path
         self._urls = frozenset(endpoint_urls(path))
         self._runs = f"{path}/agent/"
         self._router = router
-        super().__init__(**options)
+        super().__init__(
+            title="copilot-runtime",
+            version=__version__,
+            routes=[*routes],
+            lifespan=lifespan,
+            docs_url=None,  # FastAPI's own pages need another host
+            redoc_url=None,
+            openapi_url=None,
+        )
+
+    def openapi(self) -> dict[str, Any]:
+        """Describe the routes of the runtime, and those that were added to this application."""
+        from copilot_runtime.transports.openapi import describe_routes  # makes many models
+
+        schema = super().openapi()
+        ours = describe_routes(self._path)
+        schema["paths"] = {**schema.get("paths", {}), **ours["paths"]}
+        components = schema.setdefault("components", {})
+        components["schemas"] = {**ours["components"]["schemas"], **components.get("schemas", {})}
+        return schema
+
+    async def show_openapi(self, request: Request) -> Response:  # noqa: ARG002  # Starlette's signature
+        """Answer with the description, for programs."""
+        return JSONResponse(self.openapi())
+
+    async def show_docs(self, request: Request) -> Response:
+        """Answer with the description as a page, which needs no script and no other host."""
+        from copilot_runtime.transports.console.reference import render_reference
+
+        url = request.scope.get("root_path", "").rstrip("/") + OPENAPI_PATH
+        policy = "default-src 'none'; style-src 'unsafe-inline'; frame-ancestors 'none'"
+        headers = {"content-security-policy": policy, "x-content-type-options": "nosniff"}
+        return HTMLResponse(render_reference(self.openapi(), url), headers=headers)
 
     def build_middleware_stack(self) -> ASGIApp:
         others = super().build_middleware_stack()
@@ -83,10 +105,8 @@ def combine_lifespans(outer: Lifespan[Any], inner: Lifespan[Any]) -> Lifespan[An
     return lifespan
 
 
-def has_cors(app: "FastAPI") -> bool:
+def has_cors(app: FastAPI) -> bool:
     """Say whether an application decides itself which browsers may read its answers."""
-    from starlette.middleware.cors import CORSMiddleware  # only for mounts
-
     # asked at each request, because middleware may be added after the mount
     return any(middleware.cls is CORSMiddleware for middleware in app.user_middleware)
 

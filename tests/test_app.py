@@ -13,6 +13,15 @@ from copilot_runtime.adapters.scripted import say
 from copilot_runtime.bus.memory import MemoryBus
 from copilot_runtime.errors import ConfigurationFailed
 from copilot_runtime.threads.memory import MemoryThreads
+from copilot_runtime.transports.openapi import (
+    Thread,
+    ThreadArchived,
+    ThreadDeleted,
+    ThreadEvents,
+    ThreadMessages,
+    ThreadPage,
+    ThreadState,
+)
 from tests.runs import Says, forever
 from tests.wire.client import Client
 from tests.wire.documents import chat
@@ -88,6 +97,56 @@ def test_the_page_can_be_left_out() -> None:
     assert TestClient(silent.app()).get("/").status_code == 404
     assert TestClient(runtime().app(console=False)).get("/").status_code == 404
     assert TestClient(silent.app(console=True)).get("/").status_code == 200
+
+
+def test_routes_of_ones_own_stand_beside_it_and_all_are_described() -> None:
+    app = runtime().app()
+
+    @app.get("/mine")
+    def mine(number: int) -> int:
+        return number + 1
+
+    client = TestClient(app)
+    paths = client.get("/openapi.json").json()["paths"]
+    page = client.get("/docs")
+
+    assert client.get("/mine", params={"number": 1}).json() == 2
+    assert client.get("/mine").status_code == 422
+    assert {"/mine", "/graphql/threads", "/graphql/agent/{agent}/run"} <= paths.keys()
+    assert page.headers["content-type"].startswith("text/html")
+    assert "/mine" in page.text
+    assert "A trip to Paris" in page.text
+    assert "<script" not in page.text
+    assert "://" not in page.text
+
+
+def test_without_the_console_nothing_is_described() -> None:
+    client = TestClient(runtime(console=False).app())
+
+    assert client.get("/docs").status_code == 404
+    assert client.get("/openapi.json").status_code == 404
+
+
+def test_the_description_of_threads_is_what_they_answer() -> None:
+    with TestClient(runtime().app()) as client:
+        ids = {"threadId": "t", "runId": "r"}
+        messages = [{"id": "m", "role": "user", "content": "Hi"}]
+        client.post(
+            "/graphql/agent/default/run",
+            json={**ids, "messages": messages, "tools": [], "context": []},
+        )
+        page = ThreadPage.model_validate(client.get("/graphql/threads").json())
+        ThreadMessages.model_validate(client.get("/graphql/threads/t/messages").json())
+        ThreadEvents.model_validate(client.get("/graphql/threads/t/events").json())
+        ThreadState.model_validate(client.get("/graphql/threads/t/state").json())
+        renamed = client.patch("/graphql/threads/t", json={"name": "Mine"})
+        archived = client.post("/graphql/threads/t/archive")
+        deleted = client.delete("/graphql/threads/t")
+
+    assert [thread.id for thread in page.threads] == ["t"]
+    assert Thread.model_validate(renamed.json()).name == "Mine"
+    assert ThreadArchived.model_validate(archived.json()).archived
+    assert ThreadDeleted.model_validate(deleted.json()).deleted
 
 
 @pytest.mark.parametrize("path", ["graphql", "http://x/graphql", " "])

@@ -125,6 +125,22 @@ def test_actions_offers_some_to_administrators_only():
     assert messages == [{"name": "reset_everything"}, {"result": "Everything is as new."}]
 
 
+def test_custom_transport_answers_beside_the_others():
+    with app_of("custom-transport") as client:
+        answer = client.post("/graphql/ask", json={"question": "Hello!"})
+        chat = ask(client, "Hello!")
+        refused = client.post("/graphql/ask", json={})
+        wrong = client.get("/graphql/ask")
+
+    assert (answer.status_code, bool(answer.json()["answer"])) == (200, True)
+    assert chat
+    assert (refused.status_code, refused.json()["message"]) == (
+        400,
+        "The body must have a question, which is a string.",
+    )
+    assert (wrong.status_code, wrong.headers["allow"]) == (405, "POST")
+
+
 def test_mounted_lets_nobody_in_without_the_token():
     with app_of("mounted") as client:
         assert client.get("/hello").status_code == 200

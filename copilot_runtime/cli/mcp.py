@@ -9,7 +9,8 @@ from copilot_runtime.app import CopilotRuntime
 from copilot_runtime.cli.serve import log_to_stderr
 from copilot_runtime.cli.target import find_target
 from copilot_runtime.errors import ConfigurationFailed
-from copilot_runtime.transports.mcp.pipes import serve_pipes
+from copilot_runtime.interfaces import Caller
+from copilot_runtime.transports.mcp.server import serve_pipes
 
 
 def serve(target: str, log_level: str) -> None:
@@ -31,6 +32,6 @@ async def _serve(runtime: CopilotRuntime) -> None:
     """Serve without threads: nothing said here is kept."""
     runtime.conversations.open()
     try:
-        await serve_pipes(runtime.program_runs)
+        await serve_pipes(runtime.program_runs, Caller(properties=runtime.properties))
     finally:
         await runtime.aclose()

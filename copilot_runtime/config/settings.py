@@ -67,6 +67,10 @@ class Settings(Section):
         description="The URL of every client: GraphQL for CopilotKit v1, AG-UI for later ones.",
     )
     console: bool = Field(default=True, description="Serve a page to try the runtime at /.")
+    transports: Words = Field(
+        default=("agui", "graphql"),
+        description="The protocols of clients, by their names: ours, or those of plugins.",
+    )
     serve_remote: bool = Field(
         default=False,
         description="Whether Node runtimes may use actions and agents: a remote endpoint at path.",

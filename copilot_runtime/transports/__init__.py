@@ -1,4 +1,9 @@
 """The protocols clients speak."""
 
-TRANSPORTS = {"graphql": "copilot_runtime.transports.graphql.endpoint:GraphQLEndpoint"}
-"""Name → import string of every client protocol in this package."""
+TRANSPORTS = {
+    "agui": "copilot_runtime.transports.agui.endpoint:AguiEndpoint",
+    "graphql": "copilot_runtime.transports.graphql.endpoint:GraphQLEndpoint",
+    "mcp": "copilot_runtime.transports.mcp.endpoint:McpEndpoint",
+    "remote_endpoint": "copilot_runtime.transports.remote_endpoint.endpoint:RemoteServer",
+}
+"""Name in the setting `transports` → import string of what makes it of `Services`."""

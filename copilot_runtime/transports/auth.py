@@ -17,9 +17,6 @@ from copilot_runtime.threads.validation import check_id
 
 logger = logging.getLogger(__name__)
 
-CALLER = "copilot_runtime.caller"
-"""The key of the caller in the ASGI scope."""
-
 Authenticate = Callable[[Any], str | Awaitable[str | None] | None]
 """Gets the `HTTPConnection`, which has what a `Request` and a `WebSocket` share. Returns whose
 request this is: an id of the application's, to whom threads belong. None is anybody. It raises
@@ -45,14 +42,20 @@ class Unauthorized(Exception):
 
 
 class Authenticator:
-    """Makes the `Caller` of a request. `forwards` tells which headers a run may see."""
+    """Makes the `Caller` of a request.
+
+    `authenticate` is the hook of the application, `forwards` decides which headers a run may see,
+    and `properties` are the operator's: those of the client come on top.
+    """
 
     def __init__(
         self,
         authenticate: Authenticate | None = None,
         forwards: Callable[[str], bool] = frozenset().__contains__,
+        properties: Mapping[str, Any] | None = None,
     ) -> None:
         self._authenticate = authenticate
+        self._properties = properties or {}
         self._forwards = lru_cache(maxsize=256)(forwards)  # clients send the same few names
 
     async def authenticate(self, scope: Scope, headers: Mapping[str, str]) -> Caller:
@@ -61,7 +64,7 @@ class Authenticator:
         if self._authenticate is not None:
             user = await self._user(self._authenticate, HTTPConnection(scope))
         forwarded = {name: value for name, value in headers.items() if self._forwards(name)}
-        return Caller(user=user, headers=forwarded)
+        return Caller(user=user, headers=forwarded, properties=self._properties)
 
     async def _user(self, authenticate: Authenticate, connection: HTTPConnection) -> str | None:
         try:

@@ -25,10 +25,9 @@ class RunEnded(CopilotError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProgramRuns:
-    """What such programs may ask for. `properties` are the operator's, times in seconds."""
+    """What such programs may do. `action_timeout` is in seconds."""
 
     conversations: Conversations
-    properties: Mapping[str, Any]
     action_timeout: float
 
     async def actions(self, caller: Caller) -> Sequence[Action]:
@@ -39,7 +38,7 @@ class ProgramRuns:
 
     async def agents(self, caller: Caller) -> Mapping[str, Agent]:
         """Return the agents with a name that the caller may talk to."""
-        return await self.conversations.agents_for(self.known(caller))
+        return await self.conversations.agents_for(caller)
 
     async def call(
         self, caller: Caller, name: str, arguments: Mapping[str, Any], operation: str
@@ -75,18 +74,8 @@ class ProgramRuns:
         finally:
             self.conversations.stop(run.log_id)
 
-    def known(self, caller: Caller) -> Caller:
-        """Return the caller with the operator's properties below its own."""
-        return Caller(
-            user=caller.user,
-            headers=caller.headers,
-            properties={**self.properties, **caller.properties},
-            url=caller.url,
-        )
-
     def build_run(self, caller: Caller, **more: Any) -> RunInput:
         """Return a run of this caller that belongs to no thread here."""
-        caller = self.known(caller)
         fields: dict[str, Any] = {"thread_id": new_id(), "messages": (), **more}
         return RunInput(
             run_id=new_id(),

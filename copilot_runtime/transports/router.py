@@ -1,161 +1,106 @@
-"""One URL for every client: GraphQL for CopilotKit v1, AG-UI for what came after.
+"""One URL for every client: find out who sent a request, and which transport it is for.
 
-At the URL itself, a body with `method` is an AG-UI envelope, one with `threadId` a run of the
-default agent, as AG-UI's own `HttpAgent` sends it; everything else is GraphQL. Below the URL
-are AG-UI's REST routes and, if they are served, a remote endpoint for Node and an MCP server.
+At the URL itself are GraphQL, for CopilotKit v1, and AG-UI's envelopes and runs; below it AG-UI's
+REST routes, a remote endpoint for Node, an MCP server, and what applications add.
 """
 
-from collections.abc import Mapping
+import logging
+from collections.abc import Sequence
 from typing import Any
 
-from starlette.types import Message, Receive, Scope, Send
+from starlette.routing import compile_path
+from starlette.types import Receive, Scope, Send
 
-from copilot_runtime.interfaces import Caller
-from copilot_runtime.jsontext import dumps, loads
+from copilot_runtime.errors import RUN_FAILED, CopilotError
 from copilot_runtime.security.cors import Cors
-from copilot_runtime.transports.agui.endpoint import AguiEndpoint
-from copilot_runtime.transports.auth import CALLER, Authenticator, Unauthorized
-from copilot_runtime.transports.body import ClientGone
-from copilot_runtime.transports.graphql.endpoint import GraphQLEndpoint
-from copilot_runtime.transports.mcp.endpoint import PATH, McpEndpoint
-from copilot_runtime.transports.remote_endpoint.endpoint import ROUTES, RemoteServer
+from copilot_runtime.transports.auth import Authenticator, Unauthorized
+from copilot_runtime.transports.body import BadRequest, ClientGone
+from copilot_runtime.transports.request import Request, decode_headers
+from copilot_runtime.transports.streaming import WriteTimeout
+from copilot_runtime.transports.transport import Transport
 
-_PREFLIGHTED = "application/json"
-"""The type of body that a page may send to another origin only when that origin has agreed."""
+logger = logging.getLogger(__name__)
+
+_PREFLIGHTED = ("application/json", "application/graphql+json", "application/graphql")
+"""Types of body that a page may send to another origin only when that origin has agreed."""
 
 
 class Router:
-    """An ASGI application for the URL `base` and all below it, without its last slash."""
+    """An ASGI application for the URL `base` and all below it, without its last slash.
+
+    The first of the `transports` that accepts a request answers it. `cors` says which pages may
+    call, `pages` which of them may use what is meant for programs.
+    """
 
     def __init__(
         self,
         base: str,
-        graphql: GraphQLEndpoint,
-        agui: AguiEndpoint,
+        transports: Sequence[Transport],
         *,
         cors: Cors,
+        pages: Cors,
         authenticator: Authenticator,
         max_body_bytes: int,
-        pages: Cors | None = None,
-        remote: RemoteServer | None = None,
-        mcp: McpEndpoint | None = None,
     ) -> None:
         self._base = base
-        self._graphql = graphql
-        self._agui = agui
         self._cors = cors
+        self._pages = pages
         self._authenticator = authenticator
         self._max_body_bytes = max_body_bytes
-        self._pages = pages or Cors(())
-        """The pages that may use what is meant for programs."""
-        self._remote = remote
-        self._mcp = mcp
+        self._paths = [
+            (compile_path(f"/{path}")[0], transport)
+            for transport in transports
+            for path in transport.paths
+        ]
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        headers = {
-            name.decode("latin-1"): value.decode("latin-1") for name, value in scope["headers"]
-        }
-        path = self._below(scope)
-        if scope["type"] == "http" and scope["method"] == "OPTIONS":
-            await _answer(send, 204, b"", self._cors.preflight(headers))
+        headers = decode_headers(scope)
+        request = Request(
+            scope,
+            receive,
+            send,
+            path=self._path_below(scope),
+            headers=headers,
+            response_headers=self._cors.headers(headers),
+            max_body_bytes=self._max_body_bytes,
+        )
+        if request.method == "OPTIONS":
+            request.response_headers = self._cors.preflight(headers)
+            await request.respond(204)
             return
         try:
-            caller = await self._authenticator.authenticate(scope, headers)
+            request.caller = await self._authenticator.authenticate(scope, headers)
+            await self._dispatch(request)
         except Unauthorized as error:
-            await self._send_away(error, scope, headers, send)
+            await self._refuse_caller(error, request)
+        except (ClientGone, WriteTimeout):
+            pass  # nobody is left who could read an answer
+
+    async def _dispatch(self, request: Request) -> None:
+        transport = await self._find(request)
+        if transport is not None and transport.for_programs:
+            origin = request.headers.get("origin")
+            if origin is not None and not self._pages.allows(origin):
+                await request.respond_json(403, {"error": "Pages of browsers may not ask here."})
+                return
+        elif self._is_foreign(request):
+            await self._refuse_page(request)
             return
-        scope = {**scope, CALLER: caller}
-        if path:
-            await self._rest(path, caller, scope, headers, receive, send)
-        elif scope["type"] == "http" and scope["method"] == "POST":
-            await self._post(caller, scope, headers, receive, send)
+        if transport is not None:
+            await _call(transport, request)
+        elif request.is_websocket:
+            await request.send({"type": "websocket.close", "code": 4404, "reason": "Not found"})
         else:
-            await self._graphql(scope, receive, send)
+            await request.respond_json(404, {"error": "Not found"})
 
-    async def _rest(
-        self,
-        path: str,
-        caller: Caller,
-        scope: Scope,
-        headers: Mapping[str, str],
-        receive: Receive,
-        send: Send,
-    ) -> None:
-        if scope["type"] == "websocket":
-            await send({"type": "websocket.close", "code": 4404, "reason": "Not found"})
-        elif self._is_for_programs(path, scope["method"]):
-            await self._program(path, caller, scope, headers, receive, send)
-        elif scope["method"] == "POST" and self._is_foreign(headers):
-            error = {"error": "forbidden", "message": "Pages of this origin may not ask."}
-            await _answer(send, 403, dumps(error), self._cors.headers(headers))
-        else:
-            await self._agui.rest(path, caller, scope, headers, receive, send)
+    async def _find(self, request: Request) -> Transport | None:
+        path = f"/{request.path}"
+        for pattern, transport in self._paths:
+            if pattern.match(path) and await transport.accepts(request):
+                return transport
+        return None
 
-    def _is_for_programs(self, path: str, method: str) -> bool:
-        """Say whether this is for the MCP server or the remote endpoint."""
-        if path == PATH:
-            return self._mcp is not None
-        return self._remote is not None and path in ROUTES and (method == "POST" or path != "info")
-
-    async def _program(
-        self,
-        path: str,
-        caller: Caller,
-        scope: Scope,
-        headers: Mapping[str, str],
-        receive: Receive,
-        send: Send,
-    ) -> None:
-        """Let programs in, and only those pages that are named: a page comes with a login."""
-        origin, added = headers.get("origin"), self._cors.headers(headers)
-        if origin is not None and not self._pages.allows(origin):
-            error = {"error": "Pages of browsers may not ask here."}
-            await _answer(send, 403, dumps(error), added)
-        elif path == PATH and self._mcp is not None:
-            await self._mcp(scope, receive, send, added=added)
-        elif self._remote is not None:
-            method: str = scope["method"]
-            await self._remote(path, method, caller, headers, receive, send, added=added)
-
-    async def _post(
-        self,
-        caller: Caller,
-        scope: Scope,
-        headers: Mapping[str, str],
-        receive: Receive,
-        send: Send,
-    ) -> None:
-        """Look into the body to see who is meant, and hand it on as it came."""
-        heard: list[Message] = []
-        try:
-            body = await self._peek(receive, heard)
-        except ClientGone:
-            return
-        again = _again(heard, receive)
-        envelope = _envelope(body)
-        if envelope is None:
-            await self._graphql(scope, again, send)
-        elif self._is_foreign(headers):
-            error = {"error": "forbidden", "message": "Pages of this origin may not ask."}
-            await _answer(send, 403, dumps(error), self._cors.headers(headers))
-        else:
-            await self._agui.single(envelope, caller, headers, again, send)
-
-    async def _peek(self, receive: Receive, heard: list[Message]) -> bytes:
-        """Return the body, or nothing of one that is too large: GraphQL says so."""
-        size = 0
-        while True:
-            message = await receive()
-            if message["type"] == "http.disconnect":
-                raise ClientGone
-            heard.append(message)
-            size += len(message.get("body", b""))
-            if size > self._max_body_bytes:
-                return b""
-            if not message.get("more_body", False):
-                return b"".join(part.get("body", b"") for part in heard)
-
-    def _below(self, scope: Scope) -> str:
+    def _path_below(self, scope: Scope) -> str:
         """Return the path after our URL, still encoded, and empty for the URL itself."""
         raw: bytes = scope.get("raw_path") or scope["path"].encode()
         parts = raw.split(b"?")[0].decode("latin-1").split("/")
@@ -164,69 +109,72 @@ class Router:
             before = self._base
         return "/".join(parts[before.count("/") + 1 :]).rstrip("/")
 
-    def _is_foreign(self, headers: Mapping[str, str]) -> bool:
-        """Say whether a page of another origin asks in a person's name, cookies and all.
+    def _is_foreign(self, request: Request) -> bool:
+        """Return whether a page of another origin asks in a person's name, cookies and all.
 
         It could not read the answer, but the run and its actions would have happened. What
-        needs a preflight has been allowed already.
+        needs a preflight has been allowed already; WebSockets have none.
         """
-        origin = headers.get("origin")
+        origin = request.headers.get("origin")
         if origin is None or self._cors.allows(origin):
             return False
-        kind = headers.get("content-type", "").partition(";")[0].strip().lower()
-        return kind != _PREFLIGHTED and origin.partition("://")[2] != headers.get("host")
+        if request.method != "POST" and not request.is_websocket:
+            return False
+        if not request.is_websocket and request.content_type in _PREFLIGHTED:
+            return False
+        is_same_site = request.headers.get("sec-fetch-site") == "same-origin"
+        return not is_same_site and origin.partition("://")[2] != request.headers.get("host")
 
-    async def _send_away(
-        self, error: Unauthorized, scope: Scope, headers: Mapping[str, str], send: Send
-    ) -> None:
-        if scope["type"] == "websocket":
-            await send({"type": "websocket.close", "code": 4401, "reason": "Unauthorized"})
+    async def _refuse_page(self, request: Request) -> None:
+        if request.is_websocket:
+            await request.send({"type": "websocket.close", "code": 1008, "reason": "Forbidden"})
             return
-        # in the words of either client: both show the message
-        body = {
-            "error": _kind(error.status),
-            "message": error.message,
-            "errors": [{"message": error.message, "extensions": {"code": error.code}}],
-        }
-        extra = [(name.encode(), value.encode()) for name, value in error.headers.items()]
-        await _answer(send, error.status, dumps(body), [*self._cors.headers(headers), *extra])
+        message = "Pages of this origin may not ask."
+        await request.respond_json(403, _error_body("forbidden", message, "FORBIDDEN"))
+
+    async def _refuse_caller(self, error: Unauthorized, request: Request) -> None:
+        if request.is_websocket:
+            await request.send({"type": "websocket.close", "code": 4401, "reason": "Unauthorized"})
+            return
+        kind = {401: "unauthorized", 403: "forbidden"}.get(error.status, "refused")
+        if error.status >= 500:  # a client is not refused because the server failed
+            kind = "internal_error"
+        body = _error_body(kind, error.message, error.code)
+        await request.respond_json(error.status, body, error.headers)
 
 
-def _kind(status: int) -> str:
-    """Return what a refusal is called. Nobody is told that they may not when the server failed."""
-    if status >= 500:
-        return "internal_error"
-    return {401: "unauthorized", 403: "forbidden"}.get(status, "refused")
-
-
-def _envelope(body: bytes) -> dict[str, Any] | None:
-    """Return what is meant for AG-UI, or None. Reads only a body that may be."""
-    if b'"method"' not in body and b'"threadId"' not in body:
-        return None
-    if body.startswith((b'{"query"', b'{"operationName"')):
-        return None  # as CopilotKit v1 writes it, so that a long chat is not read twice
+async def _call(transport: Transport, request: Request) -> None:
+    """Answer by a transport; an error before its answer becomes the answer."""
     try:
-        value = loads(body)
-    except ValueError:
-        return None
-    if not isinstance(value, dict) or "query" in value or "operationName" in value:
-        return None
-    return value if "method" in value or "threadId" in value else None
+        await transport(request)
+    except (ClientGone, WriteTimeout):
+        raise
+    except Exception as error:  # of transports of others: hidden from the client
+        if request.is_answered or request.is_websocket:
+            raise
+        headers: dict[str, str] = {}
+        match error:
+            case BadRequest():
+                headers = {"allow": error.allow} if error.allow else {}
+                status, body = (
+                    error.status,
+                    _error_body("invalid_request", error.message, error.code),
+                )
+            case CopilotError():
+                status, body = (
+                    error.status_code,
+                    _error_body(error.code.lower(), error.message, error.code),
+                )
+            case _:
+                logger.exception("A transport failed")
+                status, body = (
+                    500,
+                    _error_body("internal_error", RUN_FAILED.message, RUN_FAILED.code),
+                )
+        await request.respond_json(status, body, headers)
 
 
-def _again(heard: list[Message], receive: Receive) -> Receive:
-    """Return a `receive` that says again what was heard, then goes on."""
-    waiting = heard[::-1]
-
-    async def again() -> Message:
-        return waiting.pop() if waiting else await receive()
-
-    return again
-
-
-async def _answer(send: Send, status: int, body: bytes, headers: list[tuple[bytes, bytes]]) -> None:
-    kind = [(b"content-type", b"application/json")] if body else []
-    length = (b"content-length", str(len(body)).encode())
-    start = {"type": "http.response.start", "status": status, "headers": [*kind, length, *headers]}
-    await send(start)
-    await send({"type": "http.response.body", "body": body})
+def _error_body(kind: str, message: str, code: str) -> dict[str, Any]:
+    """Return an error in the forms of AG-UI and of GraphQL: clients of both show its message."""
+    errors = [{"message": message, "extensions": {"code": code}}]
+    return {"error": kind, "message": message, "errors": errors}

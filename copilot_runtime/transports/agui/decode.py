@@ -38,7 +38,6 @@ def run_input(
     caller: Caller,
     *,
     agent: str | None,
-    properties: Mapping[str, Any],
     max_messages: int,
     name: str = "run",
 ) -> RunInput:
@@ -70,7 +69,7 @@ def run_input(
             for at, item in enumerate(require_list(fields.get("context"), "context"))
         ],
         parameters=apply_forwarded_parameters(_parameters(given), given),
-        properties={**properties, **given},
+        properties={**caller.properties, **given},
         headers=caller.headers,
         agents={} if state is None else {agent or DEFAULT_AGENT: AgentInput(state=state)},
         resume=_resume(fields, given),

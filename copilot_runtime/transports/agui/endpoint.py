@@ -5,20 +5,14 @@ Both ways end in the same operations. Contract: CopilotKit 1.50 to 1.74.
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Mapping
-from contextlib import aclosing
+from contextlib import AbstractAsyncContextManager, aclosing
 from dataclasses import replace
-from typing import Any
 
-from starlette.types import Receive, Scope, Send
-
-from copilot_runtime.adapters.transcription import Transcriber
 from copilot_runtime.errors import AgentNotFound, AuthenticationFailed, CopilotError, report_of
 from copilot_runtime.events import Event, RunFailed, RunStarted
 from copilot_runtime.interfaces import DEFAULT_AGENT, Caller, RunInput
-from copilot_runtime.jsontext import loads
-from copilot_runtime.runtime.conversations import Conversations, Log
-from copilot_runtime.security.cors import Cors
+from copilot_runtime.jsontext import dumps
+from copilot_runtime.runtime.conversations import Log
 from copilot_runtime.transports.agui import threads
 from copilot_runtime.transports.agui.decode import run_input
 from copilot_runtime.transports.agui.encode import Dialect, Encoder
@@ -31,137 +25,88 @@ from copilot_runtime.transports.agui.errors import (
 )
 from copilot_runtime.transports.agui.handlers import Answers
 from copilot_runtime.transports.agui.offer import Offer
-from copilot_runtime.transports.agui.reply import KEEP_ALIVE, Reply
 from copilot_runtime.transports.agui.routes import Operation, from_envelope, from_path
-from copilot_runtime.transports.body import BadRequest, ClientGone, read_body
+from copilot_runtime.transports.body import BadRequest, ClientGone
+from copilot_runtime.transports.request import Request
 from copilot_runtime.transports.streaming import Stream, WriteTimeout, run_until_disconnect
+from copilot_runtime.transports.transport import Services, Transport
 
 logger = logging.getLogger(__name__)
 
 
-class AguiEndpoint:
-    """Answers AG-UI requests. Sizes are in bytes, times in seconds.
+class AguiEndpoint(Transport):
+    """Answers AG-UI requests, over REST routes or as envelopes at the URL itself."""
 
-    `properties` are the operator's; those of the client come on top. `chat` says whether the
-    plain chat is offered as the agent `default`, where no other is called that.
-    """
+    paths = (
+        "",
+        "info",
+        "agent/{rest:path}",
+        "threads",
+        "threads/{rest:path}",
+        "transcribe",
+        "annotate",
+        "memories",
+        "memories/{rest:path}",
+        "inspector-metadata",
+        "cpk-debug-events",
+    )
 
-    def __init__(
-        self,
-        conversations: Conversations,
-        *,
-        chat: bool = True,
-        properties: Mapping[str, Any] | None = None,
-        cors: Cors | None = None,
-        dialect: Dialect | None = None,
-        transcriber: Transcriber | None = None,
-        max_body_bytes: int = 16 * 1024 * 1024,
-        max_messages: int = 2000,
-        write_timeout: float = 60.0,
-        keep_alive: float = 15.0,
-    ) -> None:
-        self._conversations = conversations
-        self._offer = Offer(conversations, chat=chat)
-        self._properties = properties or {}
-        self._cors = cors or Cors()
-        self._dialect = dialect or Dialect()
-        self._answers = Answers(
-            conversations, self._offer, dialect=self._dialect, transcriber=transcriber
+    def __init__(self, services: Services) -> None:
+        settings = services.settings
+        self._conversations = services.runs
+        self._offer = Offer(services.runs, chat=services.serves_chat)
+        self._dialect = Dialect(
+            reasoning=settings.reasoning_events,
+            subagents=settings.subagent_events,
+            interrupts=settings.interrupt_events,
         )
-        self._max_body_bytes = max_body_bytes
-        self._max_messages = max_messages
-        self._write_timeout = write_timeout
-        self._keep_alive = keep_alive
+        self._answers = Answers(
+            services.runs, self._offer, dialect=self._dialect, transcriber=services.transcriber
+        )
+        self._max_messages = settings.max_messages
+        self._write_timeout = settings.write_timeout
+        self._keep_alive = settings.keep_alive
         self._starting: set[asyncio.Task[Log]] = set()
 
-    async def rest(
-        self,
-        path: str,
-        caller: Caller,
-        scope: Scope,
-        headers: Mapping[str, str],
-        receive: Receive,
-        send: Send,
-    ) -> None:
-        """Answer a request to a path below the base, still encoded."""
-        reply = self._reply(headers, send)
-        query = scope.get("query_string", b"").decode("latin-1")
+    async def accepts(self, request: Request) -> bool:
+        """Take all below the URL, and at the URL itself what is no GraphQL."""
+        if request.path:
+            return not request.is_websocket
+        return await request.is_envelope()
 
-        async def read() -> Operation:
-            operation = from_path(scope["method"], path, query)
-            if operation.name in _WITHOUT_BODY:
-                return operation
-            body = await read_body(receive, headers, self._max_body_bytes)
-            if operation.name == "transcribe":
-                kind = headers.get("content-type", "")
-                return _with_body(operation, (kind, body))
-            return _with_body(operation, _json(body) if body.strip() else None)
-
-        await self._answer(read, caller, receive, reply)
-
-    async def single(
-        self,
-        envelope: Mapping[str, Any],
-        caller: Caller,
-        headers: Mapping[str, str],
-        receive: Receive,
-        send: Send,
-    ) -> None:
-        """Answer a request to the base itself: an envelope, or a run of the default agent."""
-        reply = self._reply(headers, send)
-
-        async def read() -> Operation:
-            await read_body(receive, headers, self._max_body_bytes)  # known already
-            if "method" in envelope:
-                return from_envelope(envelope)
-            return Operation(name="run", agent=DEFAULT_AGENT, body=envelope)
-
-        await self._answer(read, caller, receive, reply)
-
-    async def _answer(
-        self,
-        read: Callable[[], Awaitable[Operation]],
-        caller: Caller,
-        receive: Receive,
-        reply: Reply,
-    ) -> None:
+    async def __call__(self, request: Request) -> None:
         try:
-            operation = await read()
-            await self._do(operation, caller, receive, reply)
+            operation = await _read_operation(request)
+            await self._perform(operation, request)
         except Refusal as refusal:
-            await reply.json(refusal.status, refusal.body, refusal.headers)
+            await _refuse(request, refusal)
         except BadRequest as error:
-            refusal = invalid(error.message, error.status)
-            await reply.json(refusal.status, refusal.body)
+            await _refuse(request, invalid(error.message, error.status))
         except (ClientGone, WriteTimeout):
-            pass  # nobody is left to be told
-        except Exception as error:  # also of stores and agents: told to the client, masked
-            if reply.begun:
+            raise
+        except Exception as error:  # also of stores and agents: their details are hidden
+            if request.is_answered:
                 raise
             if not isinstance(error, CopilotError):
                 logger.exception("A request failed")
-            refusal = refusal_of(error)
-            await reply.json(refusal.status, refusal.body)
+            await _refuse(request, refusal_of(error))
 
-    async def _do(
-        self, operation: Operation, caller: Caller, receive: Receive, reply: Reply
-    ) -> None:
+    async def _perform(self, operation: Operation, request: Request) -> None:
         match operation.name:
             case "run" | "ask" | "suggest":
-                run = await self._run_input(operation, caller)
+                run = await self._run_input(operation, request.caller)
                 gone = None if run.persist else (lambda: self._stop(run))
-                await run_until_disconnect(self._run(run, reply), receive, gone)
+                await run_until_disconnect(self._run(run, request), request.receive, gone)
             case "connect":
-                run = await self._run_input(operation, caller)  # only to refuse what is wrong
-                key = threads.thread_key(caller, run.thread_id)
-                await run_until_disconnect(
-                    self._connect(key, operation.agent, reply), receive, None
-                )
+                run = await self._run_input(operation, request.caller)  # to refuse what is wrong
+                key = threads.thread_key(request.caller, run.thread_id)
+                work = self._connect(key, operation.agent, request)
+                await run_until_disconnect(work, request.receive, None)
             case _:
-                status, body = await self._answers.of(operation, caller)
-                await reply.json(status, body)
+                status, body = await self._answers.of(operation, request.caller)
+                await request.respond(status, b"" if body is None else dumps(body))
 
-    async def _run(self, run: RunInput, reply: Reply) -> None:
+    async def _run(self, run: RunInput, request: Request) -> None:
         """Start a run and write it as it grows; what forbids it to start is an event, too.
 
         One that takes its time to start, such as one that waits for its turn, is answered
@@ -177,7 +122,7 @@ class AguiEndpoint:
                     raise error
                 case _:
                     pass
-        async with reply.stream() as stream:
+        async with self._stream(request) as stream:
             if not beginning.done():
                 await stream.write(KEEP_ALIVE)
             await self._write(run, beginning, stream)
@@ -217,10 +162,10 @@ class AguiEndpoint:
         """Start a run; return its log, which may be forgotten as soon as the run has ended."""
         return (await self._conversations.start(run)).follow()
 
-    async def _connect(self, key: threads.ThreadKey, agent: str, reply: Reply) -> None:
+    async def _connect(self, key: threads.ThreadKey, agent: str, request: Request) -> None:
         """Write a thread from its beginning, and go on with the run it is answering with."""
         runs, log = await self._conversations.history(key)
-        async with reply.stream() as stream:
+        async with self._stream(request) as stream:
             told = threads.replay(key, runs, self._dialect, goes_on=log is not None)
             if frames := [*told]:
                 await stream.write(b"".join(frames))
@@ -246,19 +191,21 @@ class AguiEndpoint:
             operation.body,
             caller,
             agent=await self._offer.name(operation.agent, caller),
-            properties=self._properties,
             max_messages=self._max_messages,
             name=operation.name,
         )
 
-    def _reply(self, headers: Mapping[str, str], send: Send) -> Reply:
-        return Reply(
-            send,
-            self._cors.headers(headers),
+    def _stream(self, request: Request) -> AbstractAsyncContextManager[Stream]:
+        return request.stream(
+            "text/event-stream",
             write_timeout=self._write_timeout,
             keep_alive=self._keep_alive,
+            comment=KEEP_ALIVE,
         )
 
+
+KEEP_ALIVE = b": keep-alive\n\n"
+"""A comment of an event stream, which every client skips."""
 
 _SOON = 1.0
 """Seconds in which nearly every run has started, or is known not to."""
@@ -266,12 +213,26 @@ _SOON = 1.0
 _WITHOUT_BODY = {"info", "inspect", "list threads", "read messages", "read events", "read state"}
 
 
-def _with_body(operation: Operation, body: Any) -> Operation:
-    return replace(operation, body=body)
-
-
-def _json(body: bytes) -> Any:
+async def _read_operation(request: Request) -> Operation:
+    """Return what is asked for. Raises `Refusal`, and what `Request.body` raises."""
+    if not request.path:
+        envelope = await request.json()
+        if "method" in envelope:
+            return from_envelope(envelope)
+        return Operation(name="run", agent=DEFAULT_AGENT, body=envelope)
+    operation = from_path(request.method, request.path, request.query_string)
+    if operation.name in _WITHOUT_BODY:
+        return operation
+    body = await request.body()
+    if operation.name == "transcribe":
+        return replace(operation, body=(request.headers.get("content-type", ""), body))
+    if not body.strip():
+        return operation
     try:
-        return loads(body)
+        return replace(operation, body=await request.json())
     except ValueError as error:
         raise no_json(str(error)) from None
+
+
+async def _refuse(request: Request, refusal: Refusal) -> None:
+    await request.respond_json(refusal.status, refusal.body, refusal.headers)

@@ -2,7 +2,7 @@
 
 from collections.abc import AsyncGenerator, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Protocol
 
 from copilot_runtime.interfaces import START, Agent, Batch, Caller, Cursor, RunInput
 from copilot_runtime.runtime.run import Run
@@ -37,7 +37,5 @@ class Context:
     runs: Gateway
     documents: Documents
     caller: Caller
-    properties: Mapping[str, Any]
-    """What the operator set for every request; the client's come on top."""
     max_messages: int
     started: list[str] = field(default_factory=list[str])

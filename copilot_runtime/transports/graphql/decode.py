@@ -71,7 +71,7 @@ def run_input(
         parameters=apply_forwarded_parameters(
             _parameters(data.forwarded_parameters or None), properties or {}
         ),
-        properties={**context.properties, **(properties or {})},
+        properties={**context.caller.properties, **(properties or {})},
         headers=context.caller.headers,
         agents=_agents(data),
         resume=_resume(data.meta_events or ()),

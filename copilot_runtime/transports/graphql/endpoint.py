@@ -20,12 +20,8 @@ from graphql import (
     get_operation_ast,
 )
 from graphql.execution import experimental_execute_incrementally
-from starlette.types import Receive, Scope, Send
 
-from copilot_runtime.interfaces import Caller
-from copilot_runtime.security.cors import Cors, RawHeaders
-from copilot_runtime.transports.auth import CALLER
-from copilot_runtime.transports.body import BadRequest, ClientGone, read_body
+from copilot_runtime.transports.body import BadRequest
 from copilot_runtime.transports.graphql.context import CONTEXT, Context, Gateway
 from copilot_runtime.transports.graphql.documents import Document, Documents
 from copilot_runtime.transports.graphql.encode import Encoder
@@ -38,155 +34,116 @@ from copilot_runtime.transports.graphql.errors import (
 from copilot_runtime.transports.graphql.incremental import PathDialect
 from copilot_runtime.transports.graphql.inputs import GenerateCopilotResponseInput, read_input
 from copilot_runtime.transports.graphql.plan import Plan
-from copilot_runtime.transports.graphql.reply import Reply
+from copilot_runtime.transports.graphql.reply import GraphQLResponse
 from copilot_runtime.transports.graphql.request import (
     GraphQLRequest,
     read_post,
     read_query_string,
 )
 from copilot_runtime.transports.graphql.schema import core_schema, respond
-from copilot_runtime.transports.streaming import WriteTimeout, run_until_disconnect
+from copilot_runtime.transports.request import Request
+from copilot_runtime.transports.streaming import run_until_disconnect
+from copilot_runtime.transports.transport import Services, Transport
 
 if TYPE_CHECKING:
     from copilot_runtime.transports.graphql.websocket import Socket
 
-_NOBODY = Caller()
 _CLIENT_VERSION = "x-copilotkit-runtime-client-gql-version"
 _VERSION = re.compile(r"[\w.+-]{1,64}")
 
-_WITHOUT_PREFLIGHT = frozenset({"", "application/x-www-form-urlencoded"})
-"""Types of body that we read, and that a page may send to another origin unasked."""
 
+class GraphQLEndpoint(Transport):
+    """Answers CopilotKit v1 at the URL itself."""
 
-class GraphQLEndpoint:
-    """An ASGI application for one URL. Sizes are in bytes, times in seconds.
+    paths = ("",)
 
-    `properties` are the operator's, and those of the client come on top. Who asks is in the
-    scope, under `CALLER`.
-    """
-
-    def __init__(
-        self,
-        runs: Gateway,
-        *,
-        properties: Mapping[str, Any] | None = None,
-        cors: Cors | None = None,
-        max_body_bytes: int = 16 * 1024 * 1024,
-        max_messages: int = 2000,
-        max_depth: int = 15,
-        max_aliases: int = 50,
-        max_tokens: int = 2000,
-        introspection: bool = True,
-        write_timeout: float = 60.0,
-    ) -> None:
-        self.runs = runs
-        self._properties = properties or {}
-        self._cors = cors or Cors()
-        self._max_body_bytes = max_body_bytes
-        self._max_messages = max_messages
-        self._write_timeout = write_timeout
+    def __init__(self, services: Services) -> None:
+        settings = services.settings
+        self.runs: Gateway = services.runs
+        self._max_messages = settings.max_messages
+        self._write_timeout = settings.write_timeout
         self._schema = core_schema()
         self._documents = Documents(
             self._schema,
-            max_depth=max_depth,
-            max_aliases=max_aliases,
-            max_tokens=max_tokens,
-            introspection=introspection,
+            max_depth=settings.max_depth,
+            max_aliases=settings.max_aliases,
+            max_tokens=settings.max_tokens_in_document,
+            introspection=settings.introspection,
         )
 
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        headers = {
-            name.decode("latin-1"): value.decode("latin-1") for name, value in scope["headers"]
-        }
-        if scope["type"] == "websocket":
-            await self._connection(scope, receive, send)
+    async def accepts(self, request: Request) -> bool:
+        """Take all but AG-UI: WebSockets too, and what cannot be read."""
+        return not await request.is_envelope()
+
+    async def __call__(self, request: Request) -> None:
+        if request.is_websocket:
+            await self._serve_websocket(request)
             return
-        reply = Reply(
-            send,
-            accept=headers.get("accept", ""),
-            headers=[*self._version(headers), *self._cors.headers(headers)],
-            write_timeout=self._write_timeout,
+        response = GraphQLResponse(
+            request, headers=_version(request.headers), write_timeout=self._write_timeout
         )
         try:
-            await self._answer(scope, receive, headers, reply)
+            await self._answer(request, response)
         except BadRequest as error:
-            await reply.refuse(error)
-        except (ClientGone, WriteTimeout):
-            pass  # nobody is left to be told
+            await response.refuse(error)
 
-    async def _connection(self, scope: Scope, receive: Receive, send: Send) -> None:
+    async def _serve_websocket(self, request: Request) -> None:
         """Serve a WebSocket. What its mutations started ends with it; subscriptions go on."""
-        context = self._context(scope)
+        context = self._context(request)
         try:
-            await self._socket({**scope, CONTEXT: context}, receive, send)
+            scope = {**request.scope, CONTEXT: context}
+            await self._socket(scope, request.receive, request.send)
         finally:
             self._stop(context)
 
-    async def _answer(
-        self, scope: Scope, receive: Receive, headers: Mapping[str, str], reply: Reply
-    ) -> None:
-        method = scope["method"]
-        if method == "OPTIONS":
-            version = self._version(headers)
-            await reply.empty(204, [*version, *self._cors.preflight(headers)])
-        elif method == "POST":
-            self._check_origin(headers)
-            body = await read_body(receive, headers, self._max_body_bytes)
-            request = read_post(body, headers.get("content-type", "application/json"))
-            await self._operation(request, scope, receive, reply)
-        elif method == "GET":
-            request = read_query_string(scope["query_string"])
-            await self._operation(request, scope, receive, reply, reads_only=True)
-        else:
-            raise BadRequest("GraphQL only supports GET and POST requests.", 405, allow="GET, POST")
-
-    def _check_origin(self, headers: Mapping[str, str]) -> None:
-        """Raise `BadRequest` for a foreign page that asks in a person's name, cookies and all.
-
-        It could not read the answer, but the run and its actions would have happened.
-        """
-        origin = headers.get("origin")
-        if origin is None or self._cors.allows(origin):
-            return
-        if headers.get("content-type", "").partition(";")[0].strip().lower() in _WITHOUT_PREFLIGHT:
-            raise BadRequest("Pages of this origin may not ask.", 403, "FORBIDDEN")
+    async def _answer(self, request: Request, response: GraphQLResponse) -> None:
+        match request.method:
+            case "POST":
+                operation = await read_post(request)
+            case "GET":
+                operation = read_query_string(request.query_string)
+            case _:
+                raise BadRequest(
+                    "GraphQL only supports GET and POST requests.", 405, allow="GET, POST"
+                )
+        await self._operation(operation, request, response)
 
     async def _operation(
-        self,
-        request: GraphQLRequest,
-        scope: Scope,
-        receive: Receive,
-        reply: Reply,
-        *,
-        reads_only: bool = False,
+        self, operation: GraphQLRequest, request: Request, response: GraphQLResponse
     ) -> None:
-        document = self._documents.get(request.query)
+        document = self._documents.get(operation.query)
         if document.node is None:
             code = "GRAPHQL_VALIDATION_FAILED" if document.parsed else "GRAPHQL_PARSE_FAILED"
-            await reply.json(format_errors(document.errors, code), bad=True)
+            await response.json(format_errors(document.errors, code), bad=True)
             return
-        _check_operation(document.node, request.operation_name, reads_only=reads_only)
+        reads_only = request.method == "GET"
+        _check_operation(document.node, operation.operation_name, reads_only=reads_only)
         if document.errors:
-            await reply.json(format_errors(document.errors, "GRAPHQL_VALIDATION_FAILED"), bad=True)
+            errors = format_errors(document.errors, "GRAPHQL_VALIDATION_FAILED")
+            await response.json(errors, bad=True)
             return
-        context = self._context(scope)
+        context = self._context(request)
         try:
-            work = self._execute(request, document, context, reply)
-            await run_until_disconnect(work, receive, lambda: self._stop(context))
+            work = self._execute(operation, document, context, response)
+            await run_until_disconnect(work, request.receive, lambda: self._stop(context))
         finally:
             self._stop(context)
 
     async def _execute(
-        self, request: GraphQLRequest, document: Document, context: Context, reply: Reply
+        self,
+        request: GraphQLRequest,
+        document: Document,
+        context: Context,
+        response: GraphQLResponse,
     ) -> None:
         plan = self._documents.plan(document, request.operation_name)
         if plan is not None:
             data = read_input(request.variables.get(plan.data))
             properties = request.variables.get(plan.properties or "")
             if data is not None and isinstance(properties, dict | None):
-                await self._planned(plan, data, properties, context, reply)
+                await self._planned(plan, data, properties, context, response)
                 return
-        await self._executed(request, document, context, reply)
+        await self._executed(request, document, context, response)
 
     async def _planned(
         self,
@@ -194,25 +151,29 @@ class GraphQLEndpoint:
         data: GenerateCopilotResponseInput,
         properties: dict[str, Any] | None,
         context: Context,
-        reply: Reply,
+        response: GraphQLResponse,
     ) -> None:
         """Answer by the plan: start the run and write its log as it grows."""
-        reply.require_stream()
+        response.require_stream()
         try:
-            response = await respond(context, data, properties)
-            log = context.runs.follow(context.started[-1])
+            answer, log_id = await respond(context, data, properties)
+            log = context.runs.follow(log_id)
         except Exception as error:  # also of hooks and agents: told to the client, masked
-            await reply.json(build_root_error(error, plan.key))
+            await response.json(build_root_error(error, plan.key))
             return
         encoder = Encoder(plan)
-        async with reply.stream() as stream, aclosing(log) as batches:
-            await stream.send(encoder.begin(response))
+        async with response.stream() as stream, aclosing(log) as batches:
+            await stream.send(encoder.begin(answer))
             async for _, events in batches:
                 if payloads := encoder.feed(events):
                     await stream.send(*payloads, last=encoder.ended)
 
     async def _executed(
-        self, request: GraphQLRequest, document: Document, context: Context, reply: Reply
+        self,
+        request: GraphQLRequest,
+        document: Document,
+        context: Context,
+        response: GraphQLResponse,
     ) -> None:
         """Answer by graphql-core, in one body or in its own patches, translated."""
         assert document.node is not None
@@ -226,25 +187,24 @@ class GraphQLEndpoint:
         if inspect.isawaitable(result):
             result = await result
         if isinstance(result, ExecutionResult):
-            await reply.json(*_body(result))
+            await response.json(*_body(result))
             return
         assert isinstance(result, ExperimentalIncrementalExecutionResults)
-        reply.require_stream()
+        response.require_stream()
         dialect = PathDialect()
         async with (
-            reply.stream() as stream,
+            response.stream() as stream,
             aclosing(result.subsequent_results) as results,
         ):
             await stream.send_json(dialect.first(result.initial_result))
             async for later in results:
                 await stream.send_json(dialect.next(later), last=not later.has_next)
 
-    def _context(self, scope: Scope) -> Context:
+    def _context(self, request: Request) -> Context:
         return Context(
             runs=self.runs,
             documents=self._documents,
-            caller=scope.get(CALLER, _NOBODY),
-            properties=self._properties,
+            caller=request.caller,
             max_messages=self._max_messages,
         )
 
@@ -252,18 +212,17 @@ class GraphQLEndpoint:
         for run_id in context.started:
             self.runs.stop(run_id)
 
-    def _version(self, headers: Mapping[str, str]) -> RawHeaders:
-        """Echo the client's version: with any other, v1 clients show a banner of mismatch."""
-        version = headers.get(_CLIENT_VERSION, "")
-        if not _VERSION.fullmatch(version):
-            return []
-        return [(b"x-copilotkit-runtime-version", version.encode("latin-1"))]
-
     @cached_property
     def _socket(self) -> "Socket":
         from copilot_runtime.transports.graphql.websocket import Socket  # only for subscriptions
 
-        return Socket(self._cors)
+        return Socket()
+
+
+def _version(headers: Mapping[str, str]) -> Mapping[str, str]:
+    """Echo the client's version: with any other, v1 clients show a banner of mismatch."""
+    version = headers.get(_CLIENT_VERSION, "")
+    return {"x-copilotkit-runtime-version": version} if _VERSION.fullmatch(version) else {}
 
 
 def _check_operation(document: DocumentNode, name: str | None, *, reads_only: bool) -> None:

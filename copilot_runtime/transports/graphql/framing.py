@@ -7,8 +7,8 @@ seen what follows it; a server that writes delimiters first shows everything one
 
 from typing import Protocol
 
-GRAPHQL_JSON = b"application/graphql-response+json; charset=utf-8"
-JSON = b"application/json; charset=utf-8"
+GRAPHQL_JSON = "application/graphql-response+json; charset=utf-8"
+JSON = "application/json; charset=utf-8"
 
 _ANY_MULTIPART = ("multipart/mixed", "multipart/*", "*/*")
 
@@ -16,7 +16,7 @@ _ANY_MULTIPART = ("multipart/mixed", "multipart/*", "*/*")
 class Framing(Protocol):
     """A way to send a sequence of JSON payloads."""
 
-    content_type: bytes
+    content_type: str
     opening: bytes
     closing: bytes
 
@@ -24,7 +24,7 @@ class Framing(Protocol):
 
 
 class Multipart:
-    content_type = b'multipart/mixed; boundary="-"'
+    content_type = 'multipart/mixed; boundary="-"'
     opening = b"\r\n---"
     closing = b"--\r\n"
 
@@ -38,7 +38,7 @@ class Multipart:
 class EventStream:
     """Server-sent events, separated by LF LF: the client does not know CRLF."""
 
-    content_type = b"text/event-stream"
+    content_type = "text/event-stream"
     opening = b":\n\n"
     closing = b"event: complete\ndata:\n\n"
 
@@ -53,6 +53,6 @@ def framing_for(accept: str) -> Framing | None:
     return EventStream() if "text/event-stream" in accept else None
 
 
-def json_type_for(accept: str) -> bytes:
+def json_type_for(accept: str) -> str:
     """Choose the type of a single answer."""
     return GRAPHQL_JSON if "application/graphql-response+json" in accept else JSON

@@ -4,10 +4,7 @@ from collections.abc import AsyncGenerator, Mapping
 from contextlib import asynccontextmanager
 from typing import Any
 
-from starlette.types import Send
-
 from copilot_runtime.jsontext import dumps
-from copilot_runtime.security.cors import RawHeaders
 from copilot_runtime.transports.body import BadRequest
 from copilot_runtime.transports.graphql.errors import refusal
 from copilot_runtime.transports.graphql.framing import (
@@ -16,20 +13,22 @@ from copilot_runtime.transports.graphql.framing import (
     framing_for,
     json_type_for,
 )
-from copilot_runtime.transports.streaming import UNBUFFERED, Stream
+from copilot_runtime.transports.request import Request
+from copilot_runtime.transports.streaming import Stream
 
 
-class Reply:
-    """What is written to one client, in the encoding its Accept header asks for."""
+class GraphQLResponse:
+    """Answers one request in the encoding its Accept header asks for."""
 
     def __init__(
-        self, send: Send, *, accept: str, headers: RawHeaders, write_timeout: float
+        self, request: Request, *, headers: Mapping[str, str], write_timeout: float
     ) -> None:
-        self._send = send
-        self._framing = framing_for(accept)
-        self._json_type = json_type_for(accept)
+        accept = request.headers.get("accept", "")
+        self._request = request
         self._headers = headers
         self._write_timeout = write_timeout
+        self._framing = framing_for(accept)
+        self._json_type = json_type_for(accept)
 
     def require_stream(self) -> None:
         """Raise `BadRequest` (406) when the client takes no kind of stream."""
@@ -44,55 +43,32 @@ class Reply:
     async def json(self, payload: Mapping[str, Any], bad: bool = False) -> None:
         """Answer in one body; a bad request is 400 only to clients that expect such a status."""
         status = 400 if bad and self._json_type == GRAPHQL_JSON else 200
-        await self._whole(status, dumps(payload), [(b"content-type", self._json_type)])
+        await self._respond(status, payload, self._headers)
 
     async def refuse(self, error: BadRequest) -> None:
         """Answer a request that cannot be read."""
-        extra: RawHeaders = [(b"content-type", self._json_type)]
-        if error.allow:
-            extra.append((b"allow", error.allow.encode()))
         status = error.status
         if status == 400 and self._json_type != GRAPHQL_JSON:
             status = 200
-        body = dumps(refusal(error.message, error.code))
-        await self._whole(status, body, extra)
-
-    async def empty(self, status: int, headers: RawHeaders) -> None:
-        self._headers = headers
-        await self._whole(status, b"", [])
+        headers = {**self._headers, "allow": error.allow} if error.allow else self._headers
+        await self._respond(status, refusal(error.message, error.code), headers)
 
     @asynccontextmanager
     async def stream(self) -> AsyncGenerator["Payloads", None]:
         """Begin a streamed answer, and end it well or not at all."""
         framing = self._framing
         assert framing is not None, "require_stream comes first"
-        await self._send(
-            {
-                "type": "http.response.start",
-                "status": 200,
-                "headers": [
-                    (b"content-type", framing.content_type),
-                    *UNBUFFERED,
-                    *self._headers,
-                ],
-            }
-        )
-        stream = Stream(self._send, self._write_timeout)
-        try:
+        async with self._request.stream(
+            framing.content_type, write_timeout=self._write_timeout, headers=self._headers
+        ) as stream:
             yield Payloads(stream, framing)
-        finally:
-            stream.close()
 
-    async def _whole(self, status: int, body: bytes, headers: RawHeaders) -> None:
-        length = (b"content-length", str(len(body)).encode())
-        await self._send(
-            {
-                "type": "http.response.start",
-                "status": status,
-                "headers": [*headers, length, *self._headers],
-            }
+    async def _respond(
+        self, status: int, payload: Mapping[str, Any], headers: Mapping[str, str]
+    ) -> None:
+        await self._request.respond(
+            status, dumps(payload), content_type=self._json_type, headers=headers
         )
-        await self._send({"type": "http.response.body", "body": body})
 
 
 class Payloads:

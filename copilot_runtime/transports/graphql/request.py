@@ -6,6 +6,7 @@ from urllib.parse import parse_qsl
 
 from copilot_runtime.jsontext import loads
 from copilot_runtime.transports.body import BadRequest
+from copilot_runtime.transports.request import Request
 
 _PARAMETERS = {"query", "operationName", "variables", "extensions"}
 
@@ -17,12 +18,17 @@ class GraphQLRequest:
     variables: dict[str, Any] = field(default_factory=dict[str, Any])
 
 
-def read_post(body: bytes, content_type: str) -> GraphQLRequest:
+async def read_post(request: Request) -> GraphQLRequest:
     """Read a POST. Raises `BadRequest`."""
-    media_type = content_type.partition(";")[0].strip().lower()
+    has_type = "content-type" in request.headers
+    media_type = request.content_type if has_type else "application/json"
+    body = await request.body()
     match media_type:
         case "application/json" | "application/graphql+json":
-            return _from_mapping(_json(body))
+            try:
+                return _from_mapping(await request.json())
+            except ValueError as error:
+                raise _not_json(error) from None
         case "application/graphql":
             return GraphQLRequest(body.decode("utf-8", "replace"))
         case "application/x-www-form-urlencoded":
@@ -33,11 +39,11 @@ def read_post(body: bytes, content_type: str) -> GraphQLRequest:
             )
 
 
-def read_query_string(query_string: bytes) -> GraphQLRequest:
+def read_query_string(query_string: str) -> GraphQLRequest:
     """Read a GET. Raises `BadRequest`."""
     if not query_string:
         raise BadRequest("Must provide query string.", allow="GET, POST")
-    return _from_text(query_string.decode("latin-1"))
+    return _from_text(query_string)
 
 
 def _from_text(text: str) -> GraphQLRequest:
@@ -46,15 +52,15 @@ def _from_text(text: str) -> GraphQLRequest:
     except ValueError as error:
         raise BadRequest("Too many fields; a request has four.") from error
     if variables := fields.get("variables"):
-        fields["variables"] = _json(variables.encode())
+        try:
+            fields["variables"] = loads(variables.encode())
+        except ValueError as error:
+            raise _not_json(error) from None
     return _from_mapping({key: fields[key] for key in fields if key in _PARAMETERS})
 
 
-def _json(body: bytes) -> Any:
-    try:
-        return loads(body)
-    except ValueError as error:
-        raise BadRequest(f"POST body sent invalid JSON. {error}") from None
+def _not_json(error: ValueError) -> BadRequest:
+    return BadRequest(f"POST body sent invalid JSON. {error}")
 
 
 def _from_mapping(value: Any) -> GraphQLRequest:

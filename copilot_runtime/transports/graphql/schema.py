@@ -88,7 +88,7 @@ class Mutation:
         data: GenerateCopilotResponseInput,
         properties: JSONObject | None = UNSET,
     ) -> CopilotResponse:
-        response = await respond(info.context, data, properties or None)
+        response, _ = await respond(info.context, data, properties or None)
         return await response.told()
 
     @strawberry.mutation(
@@ -120,12 +120,16 @@ class Subscription:
 
 async def respond(
     context: Context, data: GenerateCopilotResponseInput, properties: dict[str, Any] | None
-) -> CopilotResponse:
-    """Start the run a request asks for. Raises whatever forbids it to start."""
+) -> tuple[CopilotResponse, str]:
+    """Start the run a request asks for; return its response, and the id of its log.
+
+    Raises whatever forbids it to start.
+    """
     run = run_input(context, data, properties)
     context.started.append(run.run_id)
     await context.runs.start(run)
-    return CopilotResponse(thread_id=run.thread_id, place=Place(context.runs, run.run_id))
+    response = CopilotResponse(thread_id=run.thread_id, place=Place(context.runs, run.run_id))
+    return response, run.run_id
 
 
 class _Schema(strawberry.Schema):

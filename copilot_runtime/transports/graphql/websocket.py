@@ -17,7 +17,6 @@ from strawberry.extensions import SchemaExtension
 from strawberry.subscriptions import GRAPHQL_TRANSPORT_WS_PROTOCOL
 from strawberry.types.execution import ExecutionResult, StreamExecutionResult
 
-from copilot_runtime.security.cors import Cors
 from copilot_runtime.transports.graphql.context import CONTEXT, Context
 from copilot_runtime.transports.graphql.errors import format_error
 from copilot_runtime.transports.graphql.schema import make_schema
@@ -29,7 +28,7 @@ _SUBSCRIPTIONS_PER_CONNECTION = 20
 class Socket(GraphQL[Context, None]):
     """Strawberry's view, for WebSockets only, with our context and our limits."""
 
-    def __init__(self, cors: Cors) -> None:
+    def __init__(self) -> None:
         super().__init__(
             make_schema([KnownDocuments, SafeErrors]),
             graphql_ide=None,
@@ -37,7 +36,6 @@ class Socket(GraphQL[Context, None]):
             connection_init_wait_timeout=_INIT_TIMEOUT,
             max_subscriptions_per_connection=_SUBSCRIPTIONS_PER_CONNECTION,
         )
-        self._cors = cors
 
     async def get_context(
         self,
@@ -57,8 +55,8 @@ class Socket(GraphQL[Context, None]):
         return value
 
     def is_websocket_origin_allowed(self, request: WebSocket, origin: str) -> bool:  # noqa: ARG002  # Strawberry's signature
-        """Judge a page of another origin: browsers send no preflight for WebSockets."""
-        return self._cors.allows(origin)
+        """Allow every origin: the router has refused the foreign ones."""
+        return True
 
 
 def _is_message(value: Any) -> bool:

@@ -6,13 +6,15 @@ from typing import Any
 from copilot_runtime.errors import Misuse
 from copilot_runtime.interfaces import Caller, RunInput
 from copilot_runtime.messages import TextMessage, new_id
-from copilot_runtime.transports.auth import CALLER
 from copilot_runtime.transports.program_runs import ProgramRuns
 
+CALLER = "copilot_runtime.caller"
+"""The key of the caller in the ASGI scope of an MCP request."""
 
-def get_caller(request: Any) -> Caller:
-    """Return who asks; behind pipes there is no request, and whoever started us asks."""
-    return Caller() if request is None else request.scope[CALLER]
+
+def get_caller(request: Any, owner: Caller) -> Caller:
+    """Return who sent a request; behind pipes there is none, and the owner of the process calls."""
+    return owner if request is None else request.scope[CALLER]
 
 
 def build_question(

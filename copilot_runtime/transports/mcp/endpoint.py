@@ -3,28 +3,27 @@
 import asyncio
 from typing import TYPE_CHECKING, Any
 
-from starlette.responses import JSONResponse
-from starlette.types import Message, Receive, Scope, Send
+from starlette.types import Message
 
 from copilot_runtime.errors import Interrupted
-from copilot_runtime.interfaces import Caller
-from copilot_runtime.security.cors import RawHeaders
-from copilot_runtime.transports.auth import CALLER
+from copilot_runtime.transports.mcp.decode import CALLER
 from copilot_runtime.transports.mcp.server import mcp_server
-from copilot_runtime.transports.program_runs import ProgramRuns
+from copilot_runtime.transports.request import Request
+from copilot_runtime.transports.transport import Services, Transport
 
 if TYPE_CHECKING:
     from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
 
-PATH = "mcp"
 
-
-class McpEndpoint:
+class McpEndpoint(Transport):
     """Answers MCP clients between `open` and `aclose`. Sessions belong to who began them."""
 
-    def __init__(self, program_runs: ProgramRuns, *, max_body_bytes: int) -> None:
-        self._server = mcp_server(program_runs)
-        self._max_body_bytes = max_body_bytes
+    paths = ("mcp",)
+    for_programs = True
+
+    def __init__(self, services: Services) -> None:
+        self._server = mcp_server(services.program_runs)
+        self._max_body_bytes = services.settings.max_body_bytes
         self._sessions: StreamableHTTPSessionManager | None = None
         self._over = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
@@ -44,25 +43,21 @@ class McpEndpoint:
         if self._task is not None:
             await asyncio.wait((self._task,))
 
-    async def __call__(
-        self, scope: Scope, receive: Receive, send: Send, *, added: RawHeaders
-    ) -> None:
-        """Answer a request; the answer has the headers `added`, too."""
+    async def __call__(self, request: Request) -> None:
         if self._sessions is None:
             error = Interrupted("The server does not take requests now.")
-            refusal = JSONResponse({"error": error.message}, error.status_code)
-            await refusal(scope, receive, send)
+            await request.respond_json(error.status_code, {"error": error.message})
             return
-        caller: Caller = scope[CALLER]
 
-        async def telling(message: Message) -> None:
+        async def send(message: Message) -> None:
             if message["type"] == "http.response.start":
-                message = {**message, "headers": [*message["headers"], *added]}
-            await send(message)
+                headers = [*message["headers"], *request.response_headers]
+                message = {**message, "headers": headers}
+            await request.send(message)
 
-        await self._sessions.handle_request(
-            {**scope, "user": _owner(caller.user)}, receive, telling
-        )
+        owner = _owner(request.caller.user)
+        scope = {**request.scope, CALLER: request.caller, "user": owner}
+        await self._sessions.handle_request(scope, request.receive, send)
 
     async def _live(self, began: "asyncio.Future[None]") -> None:
         from mcp.server.streamable_http_manager import StreamableHTTPSessionManager

@@ -22,8 +22,24 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 
-def mcp_server(program_runs: ProgramRuns) -> "Server[Any]":
-    """Return the server, which speaks over whatever transport runs it. Raises `MissingPackage`."""
+async def serve_pipes(program_runs: ProgramRuns, owner: Caller) -> None:
+    """Speak the protocol over stdin and stdout until the other side ends.
+
+    The other side is whoever started this process: an editor, a desktop program.
+    """
+    server = mcp_server(program_runs, owner)
+    from mcp.server.stdio import stdio_server
+
+    async with stdio_server() as (read, write):
+        await server.run(read, write, server.create_initialization_options())
+
+
+def mcp_server(program_runs: ProgramRuns, owner: Caller | None = None) -> "Server[Any]":
+    """Return the server, which speaks over whatever transport runs it. Raises `MissingPackage`.
+
+    `owner` is the caller where no HTTP request brings one.
+    """
+    owner = owner or Caller()
     try:
         from mcp.server import Server
         from mcp_types import ListToolsResult
@@ -32,14 +48,16 @@ def mcp_server(program_runs: ProgramRuns) -> "Server[Any]":
 
     async def list_tools(context: "ServerRequestContext[Any]", params: Any) -> "ListToolsResult":
         del params  # there is one page
-        caller = get_caller(context.request)
+        caller = get_caller(context.request, owner)
         found = tools_of(await program_runs.actions(caller), await program_runs.agents(caller))
         return ListToolsResult(tools=found)
 
     async def call_tool(
         context: "ServerRequestContext[Any]", params: "CallToolRequestParams"
     ) -> "CallToolResult":
-        tool = _Tool(program_runs, get_caller(context.request), params.name, params.arguments or {})
+        tool = _Tool(
+            program_runs, get_caller(context.request, owner), params.name, params.arguments or {}
+        )
         try:
             return await tool.call(context.session.report_progress)
         except CopilotError as error:

@@ -40,6 +40,7 @@ def get_caller(body: JsonObject, caller: Caller) -> Caller:
     """Return the caller with what the request says of it."""
     properties = require_object(body.get("properties") or {}, "properties")
     page = body.get("frontendUrl")
+    properties = {**caller.properties, **properties}
     return replace(caller, properties=properties, url=as_optional_text(page))
 
 

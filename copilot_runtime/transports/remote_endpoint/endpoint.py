@@ -10,94 +10,69 @@ from collections.abc import Awaitable, Callable, Mapping
 from contextlib import aclosing
 from dataclasses import replace
 
-from starlette.types import Receive, Send
-
 from copilot_runtime.agents.v1_state import track_v1_state
 from copilot_runtime.errors import RUN_FAILED, CopilotError, NotFound
 from copilot_runtime.interfaces import Caller, private_thread_id
-from copilot_runtime.jsontext import dumps, loads
 from copilot_runtime.jsonvalue import JsonObject, require_object, require_text
-from copilot_runtime.security.cors import RawHeaders
-from copilot_runtime.transports.body import BadRequest, ClientGone, read_body
-from copilot_runtime.transports.program_runs import ProgramRuns, RunEnded
+from copilot_runtime.transports.body import BadRequest, ClientGone
+from copilot_runtime.transports.program_runs import RunEnded
 from copilot_runtime.transports.remote_endpoint import decode
 from copilot_runtime.transports.remote_endpoint.catalog import info
 from copilot_runtime.transports.remote_endpoint.encode import Lines
-from copilot_runtime.transports.streaming import (
-    UNBUFFERED,
-    Stream,
-    WriteTimeout,
-    run_until_disconnect,
-)
+from copilot_runtime.transports.request import Request
+from copilot_runtime.transports.streaming import WriteTimeout, run_until_disconnect
+from copilot_runtime.transports.transport import Services, Transport
 
 logger = logging.getLogger(__name__)
-
-ROUTES = frozenset({"info", "actions/execute", "agents/execute", "agents/state"})
-"""The paths below our URL. AG-UI has an `info` as well, but asks for it by GET."""
 
 _EMPTY_LINE = b"\n"
 
 
-class RemoteServer:
-    """Answers requests below the URL. Sizes are in bytes, times in seconds."""
+class RemoteServer(Transport):
+    """Answers Node runtimes. AG-UI has an `info` as well, but its clients send a GET."""
 
-    def __init__(
-        self,
-        program_runs: ProgramRuns,
-        *,
-        max_body_bytes: int,
-        max_messages: int,
-        write_timeout: float,
-        keep_alive: float,
-    ) -> None:
-        self._program_runs = program_runs
-        self._max_body_bytes = max_body_bytes
-        self._max_messages = max_messages
-        self._write_timeout = write_timeout
-        self._keep_alive = keep_alive
+    paths = ("info", "actions/execute", "agents/execute", "agents/state")
+    for_programs = True
+
+    def __init__(self, services: Services) -> None:
+        self._program_runs = services.program_runs
+        self._max_messages = services.settings.max_messages
+        self._write_timeout = services.settings.write_timeout
+        self._keep_alive = services.settings.keep_alive
         self._answers: Mapping[str, Callable[[JsonObject, Caller], Awaitable[JsonObject]]] = {
             "info": self._info,
             "actions/execute": self._act,
             "agents/state": self._state,
         }
 
-    async def __call__(
-        self,
-        path: str,
-        method: str,
-        caller: Caller,
-        headers: Mapping[str, str],
-        receive: Receive,
-        send: Send,
-        *,
-        added: RawHeaders,
-    ) -> None:
-        """Answer a request to one of `ROUTES`; the answer has the headers `added`, too."""
-        reply = _Reply(send, added)
+    async def accepts(self, request: Request) -> bool:
+        return bool(request.method) and (request.method == "POST" or request.path != "info")
+
+    async def __call__(self, request: Request) -> None:
         try:
-            if method != "POST":
+            if request.method != "POST":
                 raise BadRequest("Method not allowed", 405, allow="POST")
-            body = _json(await read_body(receive, headers, self._max_body_bytes))
-            caller = decode.get_caller(body, caller)
-            if path == "agents/execute":
-                await run_until_disconnect(self._run(body, caller, reply), receive, None)
-            else:
-                await run_until_disconnect(self._answer(path, body, caller, reply), receive, None)
+            body = await _read_object(request)
+            request.caller = decode.get_caller(body, request.caller)
+            work = self._run if request.path == "agents/execute" else self._answer
+            await run_until_disconnect(work(body, request), request.receive, None)
         except BadRequest as error:
-            await reply.refuse(error.status, error.message, error.allow)
+            headers = {"allow": error.allow} if error.allow else None
+            await request.respond_json(error.status, {"error": error.message}, headers)
         except CopilotError as error:
-            if not reply.begun:
-                await reply.refuse(_status(error), error.message)
+            if not request.is_answered:
+                await request.respond_json(_status(error), {"error": error.message})
         except (ClientGone, WriteTimeout):
-            pass  # nobody is left to be told
-        except Exception:  # of hooks, stores and agents: told to the client, masked
-            if reply.begun:
+            raise
+        except Exception:  # of hooks, stores and agents: their details are hidden
+            if request.is_answered:
                 raise
             logger.exception("A request to the remote endpoint failed")
-            await reply.refuse(500, RUN_FAILED.message)
+            await request.respond_json(500, {"error": RUN_FAILED.message})
 
-    async def _answer(self, path: str, body: JsonObject, caller: Caller, reply: "_Reply") -> None:
-        await reply.json(200, await self._answers[path](body, caller))
+    async def _answer(self, body: JsonObject, request: Request) -> None:
+        answer = self._answers[request.path]
+        await request.respond_json(200, await answer(body, request.caller))
 
     async def _info(self, body: JsonObject, caller: Caller) -> JsonObject:
         del body
@@ -112,18 +87,18 @@ class RemoteServer:
     async def _state(self, body: JsonObject, caller: Caller) -> JsonObject:
         """Return what an agent remembers; nothing of one that remembers nothing."""
         name, thread = require_text(body, "name", "body"), require_text(body, "threadId", "body")
-        caller = self._program_runs.known(caller)
         agent = await self._program_runs.conversations.agent(name, caller)
         found = await agent.load_state(private_thread_id(caller.user, thread), caller)
         state, messages = found or ({}, [])
         known = {"threadId": thread, "threadExists": found is not None}
         return {**known, "state": state, "messages": messages}
 
-    async def _run(self, body: JsonObject, caller: Caller, reply: "_Reply") -> None:
+    async def _run(self, body: JsonObject, request: Request) -> None:
         """Write the run of an agent as a v1 browser wants it, and nothing after a failure.
 
         Node knows no word for that; what it does see is an answer without an end.
         """
+        caller = request.caller
         fields = decode.run_fields(body, self._max_messages)
         ours = {action.name for action in await self._program_runs.actions(caller)}
         theirs = fields.pop("actions")
@@ -133,47 +108,23 @@ class RemoteServer:
         at_work = track_v1_state(self._program_runs.events(run), replace(run, follow_up="client"))
         async with aclosing(at_work) as events:
             await anext(events)  # what forbids the run to begin is told by a status
-            stream = await reply.stream(self._write_timeout, self._keep_alive)
-            try:
+            stream = request.stream(
+                "application/json",
+                write_timeout=self._write_timeout,
+                keep_alive=self._keep_alive,
+                comment=_EMPTY_LINE,
+            )
+            async with stream as lines_out:
                 async for event in events:
                     if text := lines.feed(event):
-                        await stream.write(text)
+                        await lines_out.write(text)
                 if not lines.failed:
-                    await stream.write(b"", last=True)
-            finally:
-                stream.close()
+                    await lines_out.write(b"", last=True)
 
 
-class _Reply:
-    """What is written to one client."""
-
-    def __init__(self, send: Send, headers: RawHeaders) -> None:
-        self._send = send
-        self._headers = headers
-        self.begun = False
-
-    async def json(self, status: int, body: JsonObject, allow: str = "") -> None:
-        text = dumps(body)
-        extra = [(b"allow", allow.encode())] if allow else []
-        await self._start(status, [(b"content-length", str(len(text)).encode()), *extra])
-        await self._send({"type": "http.response.body", "body": text})
-
-    async def refuse(self, status: int, message: str, allow: str = "") -> None:
-        await self.json(status, {"error": message}, allow)
-
-    async def stream(self, write_timeout: float, keep_alive: float) -> Stream:
-        await self._start(200, UNBUFFERED)
-        return Stream(self._send, write_timeout, keep_alive=keep_alive, comment=_EMPTY_LINE)
-
-    async def _start(self, status: int, headers: RawHeaders) -> None:
-        self.begun = True
-        every = [(b"content-type", b"application/json"), *headers, *self._headers]
-        await self._send({"type": "http.response.start", "status": status, "headers": every})
-
-
-def _json(body: bytes) -> JsonObject:
+async def _read_object(request: Request) -> JsonObject:
     try:
-        return require_object(loads(body), "body")
+        return require_object(await request.json(), "body")
     except ValueError:
         raise BadRequest("The request body is no JSON.") from None
 

@@ -133,4 +133,4 @@ def test_too_many_messages_are_refused_before_they_are_read() -> None:
 @pytest.mark.parametrize("body", [None, [], "run", 5])
 def test_what_is_no_object_is_no_run(body: Any) -> None:
     with pytest.raises(Misuse, match="the body must be an object"):
-        run_input(body, Caller(), agent=None, properties={}, max_messages=1)
+        run_input(body, Caller(), agent=None, max_messages=1)

@@ -32,7 +32,7 @@ TOOL = {"name": "t", "description": "", "parameters": {"type": "object"}}
 
 
 def decoded(body: Any) -> RunInput:
-    return run_input(body, Caller(), agent=None, properties={}, max_messages=10)
+    return run_input(body, Caller(), agent=None, max_messages=10)
 
 
 @given(text=TEXTS, state=st.dictionaries(TEXTS, TEXTS), props=st.dictionaries(TEXTS, TEXTS))

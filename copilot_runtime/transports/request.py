@@ -1,0 +1,166 @@
+"""One request, as the router gives it to a transport, and the ways to answer it."""
+
+from collections.abc import AsyncGenerator, Iterable, Mapping
+from contextlib import asynccontextmanager
+from typing import Any
+
+from starlette.types import Receive, Scope, Send
+
+from copilot_runtime.interfaces import Caller
+from copilot_runtime.jsontext import dumps, loads
+from copilot_runtime.security.cors import RawHeaders
+from copilot_runtime.transports.body import BadRequest, read_body
+from copilot_runtime.transports.streaming import UNBUFFERED, Stream
+
+
+class Request:
+    """One HTTP request, or one WebSocket, at the URL of a runtime or below it.
+
+    `path` begins below that URL and is still percent-encoded: `""` is the URL itself, `"ask"` is
+    `/graphql/ask`. `method` is empty for a WebSocket. The names in `headers` are in lower case.
+    `caller` is who sent the request, with the operator's properties. `response_headers` belong to
+    every answer: they say which pages may read it (CORS). `scope`, `receive` and `send` are those
+    of ASGI, for what the methods here do not offer.
+    """
+
+    def __init__(
+        self,
+        scope: Scope,
+        receive: Receive,
+        send: Send,
+        *,
+        path: str = "",
+        headers: Mapping[str, str] | None = None,
+        caller: Caller | None = None,
+        response_headers: RawHeaders | None = None,
+        max_body_bytes: int = 16 * 1024 * 1024,
+    ) -> None:
+        self.scope = scope
+        self.receive = receive
+        self.send = send
+        self.path = path
+        self.method: str = scope.get("method", "")
+        self.headers = decode_headers(scope) if headers is None else headers
+        self.caller = caller or Caller()
+        self.response_headers = response_headers or []
+        self.is_answered = False
+        """Whether the head of the answer has been written."""
+        self._max_body_bytes = max_body_bytes
+        self._body: bytes | BadRequest | None = None
+        self._json: Any = None
+        self._is_decoded = False
+
+    @property
+    def is_websocket(self) -> bool:
+        return self.scope["type"] == "websocket"
+
+    @property
+    def query_string(self) -> str:
+        """What stands after the question mark of the URL, still percent-encoded."""
+        return self.scope.get("query_string", b"").decode("latin-1")
+
+    @property
+    def content_type(self) -> str:
+        """The type of the body in lower case, without parameters; empty if there is none."""
+        return self.headers.get("content-type", "").partition(";")[0].strip().lower()
+
+    async def body(self) -> bytes:
+        """Return the body, which is read from the client only once.
+
+        Raises `BadRequest` (413) for one that is larger than the setting `max_body_bytes`, and
+        `ClientGone` when the client left before its end.
+        """
+        if self._body is None:
+            try:
+                self._body = await read_body(self.receive, self.headers, self._max_body_bytes)
+            except BadRequest as error:
+                self._body = error
+        if isinstance(self._body, BadRequest):
+            raise self._body
+        return self._body
+
+    async def json(self) -> Any:
+        """Return the value of a JSON body, which is decoded only once.
+
+        Raises `ValueError` for what is no JSON, and what `body` raises.
+        """
+        if not self._is_decoded:
+            self._json = loads(await self.body())
+            self._is_decoded = True
+        return self._json
+
+    async def is_envelope(self) -> bool:
+        """Return whether this is a POST of an AG-UI envelope or of an AG-UI run, by its body.
+
+        Everything else that is sent to the URL itself is GraphQL, also what cannot be read.
+        """
+        if self.method != "POST":
+            return False
+        try:
+            value = await self.json()
+        except (BadRequest, ValueError):
+            return False
+        return (
+            isinstance(value, dict)
+            and ("method" in value or "threadId" in value)
+            and "query" not in value
+            and "operationName" not in value
+        )
+
+    async def respond(
+        self,
+        status: int,
+        body: bytes = b"",
+        *,
+        content_type: str = "application/json",
+        headers: Mapping[str, str] | None = None,
+    ) -> None:
+        """Answer with one body; an empty one has no type."""
+        every: RawHeaders = [(b"content-type", content_type.encode())] if body else []
+        if status != 204:
+            every.append((b"content-length", str(len(body)).encode()))
+        every += encode_headers(headers)
+        every += self.response_headers
+        self.is_answered = True
+        await self.send({"type": "http.response.start", "status": status, "headers": every})
+        await self.send({"type": "http.response.body", "body": body})
+
+    async def respond_json(
+        self, status: int, value: Any, headers: Mapping[str, str] | None = None
+    ) -> None:
+        """Answer with a value as JSON."""
+        await self.respond(status, dumps(value), headers=headers)
+
+    @asynccontextmanager
+    async def stream(
+        self,
+        content_type: str,
+        *,
+        write_timeout: float,
+        keep_alive: float = 0.0,
+        comment: bytes = b"",
+        headers: Mapping[str, str] | None = None,
+    ) -> AsyncGenerator[Stream, None]:
+        """Answer with a stream: its head is written on entry. See `Stream` for the times."""
+        every = [(b"content-type", content_type.encode()), *UNBUFFERED, *encode_headers(headers)]
+        every += self.response_headers
+        self.is_answered = True
+        await self.send({"type": "http.response.start", "status": 200, "headers": every})
+        stream = Stream(self.send, write_timeout, keep_alive=keep_alive, comment=comment)
+        try:
+            yield stream
+        finally:
+            stream.close()
+
+
+def decode_headers(scope: Scope) -> Mapping[str, str]:
+    """Return the headers of a request by their names in lower case."""
+    headers: Iterable[tuple[bytes, bytes]] = scope["headers"]
+    return {name.decode("latin-1"): value.decode("latin-1") for name, value in headers}
+
+
+def encode_headers(headers: Mapping[str, str] | None) -> RawHeaders:
+    """Return headers as ASGI writes them."""
+    return [
+        (name.encode("latin-1"), value.encode("latin-1")) for name, value in (headers or {}).items()
+    ]

@@ -1,0 +1,87 @@
+"""What a transport is, what it is made with, and how the ones that settings name are found."""
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from copilot_runtime.config.settings import Settings
+from copilot_runtime.errors import ConfigurationFailed
+from copilot_runtime.registry import Registry
+from copilot_runtime.runtime.conversations import Conversations
+from copilot_runtime.transports import TRANSPORTS
+from copilot_runtime.transports.program_runs import ProgramRuns
+from copilot_runtime.transports.request import Request
+
+if TYPE_CHECKING:
+    from copilot_runtime.adapters.transcription import Transcriber
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Services:
+    """The parts of one runtime that its transports use.
+
+    `runs` starts, stops and follows runs, and knows threads and agents; `program_runs` does so for
+    clients that keep no threads. `serves_chat` says whether the plain chat is offered as the agent
+    `default`, where no other agent has that name.
+    """
+
+    runs: Conversations
+    program_runs: ProgramRuns
+    settings: Settings
+    transcriber: "Transcriber | None" = None
+    serves_chat: bool = True
+
+
+class Transport:
+    """One protocol that clients speak: GraphQL, AG-UI, or one of your own. Subclass it.
+
+    The router sends a request here if its path is one of `paths` and `accepts` returns true. By
+    then the caller is known, a preflight has been answered, and a page of a foreign origin that
+    could act in a person's name has been refused. `__call__` decodes the request into a `RunInput`,
+    starts it, encodes what `follow` yields, and stops the run when the client has left.
+
+    What `__call__` raises before it has answered becomes an answer in JSON: `BadRequest` and
+    `CopilotError` with their status and message, everything else as a 500 without details.
+    `ClientGone` and `WriteTimeout` end the request silently. One object serves all requests at
+    once, and keeps nothing of any of them.
+    """
+
+    paths: Sequence[str] = ()
+    """Below the URL: `""` is the URL itself, `"ask"` is one path, `"threads/{rest:path}"` many."""
+
+    for_programs: bool = False
+    """Whether pages of browsers are refused, unless `cors_origins` names their origin."""
+
+    async def accepts(self, request: Request) -> bool:
+        """Return whether this request, to one of the paths, is for this transport."""
+        return not request.is_websocket
+
+    async def __call__(self, request: Request) -> None:
+        """Answer one request."""
+        raise NotImplementedError
+
+    async def open(self) -> None:
+        """Get ready when the application starts."""
+
+    async def aclose(self) -> None:
+        """End what `open` began, when the application stops."""
+
+
+TransportLike: TypeAlias = "str | Transport | Callable[[Services], Transport]"
+"""A name in the table of transports, a transport, or what makes one of `Services`: a class does."""
+
+
+def build_transports(items: Iterable[TransportLike], services: Services) -> Sequence[Transport]:
+    """Return the transports that are named, made or given. Raises `ConfigurationFailed`."""
+    table = Registry("copilot_runtime.transports", TRANSPORTS)
+    return [_build(table[item] if isinstance(item, str) else item, services) for item in items]
+
+
+def _build(item: Any, services: Services) -> Transport:
+    transport: Any = item if isinstance(item, Transport) else item(services)
+    if not isinstance(transport, Transport):
+        raise ConfigurationFailed(
+            f"{type(transport).__name__} is no transport.",
+            hint="Subclass copilot_runtime.transports.transport.Transport.",
+        )
+    return transport

@@ -132,16 +132,16 @@ class Assembly:
             self._end_text()
             self._end_reasoning()
             self._end_whole_calls()
-            call = ToolCallBuffer(given_id=call_id)
+            call = ToolCallBuffer(provider_id=call_id)
             self._calls[self._free(index)] = call
-        elif not call.given_id:
-            call.given_id = call_id
+        elif not call.provider_id:
+            call.provider_id = call_id
         self._latest = call
         return call
 
     def _find_open(self, call_id: str, name: str) -> "ToolCallBuffer | None":
         if call_id:
-            return next((c for c in self._calls.values() if c.given_id == call_id), None)
+            return next((c for c in self._calls.values() if c.provider_id == call_id), None)
         return None if name else self._latest
 
     def _free(self, index: int | None) -> int:
@@ -218,7 +218,7 @@ def _collect_ids(messages: Sequence[Message]) -> set[str]:
 
 @dataclass(slots=True)
 class ToolCallBuffer:
-    given_id: str
+    provider_id: str
     """The provider's id, which ours may differ from."""
     id: str = ""
     name: str = ""
@@ -236,8 +236,8 @@ class ToolCallBuffer:
 
         Some servers give every call the index 0; some of them no id either.
         """
-        if call_id and self.given_id:
-            return call_id != self.given_id
+        if call_id and self.provider_id:
+            return call_id != self.provider_id
         return not call_id and (self.ended or self.is_complete())
 
     def is_complete(self) -> bool:

@@ -25,10 +25,10 @@ def has_media(message: TextMessage) -> bool:
     return message.role == "user" and any(isinstance(part, MediaPart) for part in message.parts)
 
 
-def build_parts(message: TextMessage, show: MediaEncoder, *, new: bool) -> list[JsonObject]:
-    """Return the parts of a message: `{"text": ...}`, and what `show` makes of attachments.
+def build_parts(message: TextMessage, encode: MediaEncoder, *, new: bool) -> list[JsonObject]:
+    """Return the parts of a message: `{"text": ...}`, and what `encode` returns for attachments.
 
-    `new` says that it is what the person sent just now. Raises `Misuse` for a new attachment
+    `new` is True for what the user has just sent. Raises `Misuse` for a new attachment
     that the provider does not take.
     """
     if not has_media(message):
@@ -36,13 +36,13 @@ def build_parts(message: TextMessage, show: MediaEncoder, *, new: bool) -> list[
     parts: list[JsonObject] = []
     for part in message.parts:
         if isinstance(part, MediaPart):
-            parts += _encode_media(parse_media(part), show, new=new)
+            parts += _encode_media(parse_media(part), encode, new=new)
         else:
             parts += text_parts(part.text)
     return parts
 
 
-def build_image_parts(image: ImageMessage, show: MediaEncoder, *, new: bool) -> list[JsonObject]:
+def build_image_parts(image: ImageMessage, encode: MediaEncoder, *, new: bool) -> list[JsonObject]:
     """Return the part of an image message; what is no address and no `data:` is base64."""
     elsewhere = image.bytes.startswith(("data:", "http://", "https://", "gs://", "s3://"))
     subtype = image.format.lower().removeprefix("image/")
@@ -53,7 +53,7 @@ def build_image_parts(image: ImageMessage, show: MediaEncoder, *, new: bool) -> 
         value=image.bytes,
         mime_type=None if image.bytes.startswith("data:") else named,  # it says so itself
     )
-    return _encode_media(parse_media(part), show, new=new and image.role == "user")
+    return _encode_media(parse_media(part), encode, new=new and image.role == "user")
 
 
 def image_activity(mime_type: str, data: str) -> Activity:
@@ -98,14 +98,14 @@ def text_parts(text: str) -> list[JsonObject]:
     return [{"text": text}] if text.strip() else []
 
 
-def _encode_media(media: Media, show: MediaEncoder, *, new: bool) -> list[JsonObject]:
-    shown = show(media)
-    if not isinstance(shown, str):
-        return [shown]
+def _encode_media(media: Media, encode: MediaEncoder, *, new: bool) -> list[JsonObject]:
+    part = encode(media)
+    if not isinstance(part, str):
+        return [part]
     if new:
         raise Misuse(
-            f"The model cannot take {media}: {shown}.",
+            f"The model cannot take {media}: {part}.",
             hint="Let the chat accept other files only, or use a model and an agent "
             "that take this kind.",
         )
-    return text_parts(f"[Here was {media}. It is left out: {shown}.]")
+    return text_parts(f"[Here was {media}. It is left out: {part}.]")

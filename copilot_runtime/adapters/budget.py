@@ -72,22 +72,22 @@ class BudgetedAdapter(Adapter):
         """Ask the adapter. Raises `RateLimited` when the budget is spent."""
         spent = self._spent(request.user)
         self._refuse(spent)
-        said, counted = 0, False
+        characters, counted = 0, False
         try:
             async with aclosing(self.adapter.stream(request)) as events:
                 async for event in events:
                     if isinstance(event, TextMessageContent | ReasoningContent):
-                        said += len(event.content)
+                        characters += len(event.content)
                     elif isinstance(event, ActionExecutionArgs):
-                        said += len(event.delta)
+                        characters += len(event.delta)
                     elif isinstance(event, Usage):
                         counted = True
                         await self._count(event, spent)
                     yield event
         finally:
-            if said and not counted:
-                asked = sum(map(_size, request.messages))
-                spent.tokens += (asked + said) // CHARACTERS_PER_TOKEN
+            if characters and not counted:
+                request_size = sum(map(_size, request.messages))
+                spent.tokens += (request_size + characters) // CHARACTERS_PER_TOKEN
 
     async def aclose(self) -> None:
         """Close the adapter."""

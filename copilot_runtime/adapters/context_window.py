@@ -1,8 +1,8 @@
-"""How much of a conversation a model takes: what is set, what is known of it, what it counted.
+"""How many tokens of a conversation a model takes: as set, or as looked up, and corrected.
 
 No provider's tokenizer is at hand offline, so texts are measured in characters: at first three to
-a token, which is cautious for European languages. Each answer's own count of what went in then
-says how many there really are, for this model and the languages spoken here.
+a token, which is cautious for European languages. The count of input tokens in each
+response then corrects that, for this model and the languages of its users.
 """
 
 import asyncio
@@ -22,7 +22,7 @@ from copilot_runtime.messages import (
 )
 
 _SURELY_FITS = 8_000
-"""Characters of a conversation for which nobody need know the model's window."""
+"""Characters of a conversation for which the window of the model is not looked up."""
 
 _CAUTION = 0.9
 _LEAST_COUNT = 500
@@ -30,9 +30,12 @@ _FEWEST, _MOST = 0.5, 4.0
 
 
 class ContextWindow:
-    """The windows of a provider's models. `provider` is its name in `ADAPTERS`.
+    """The context windows of a provider's models, in tokens.
 
-    `context_tokens` overrides what is known; `usual` is for models nobody knows.
+    Args:
+        provider: Its name in `ADAPTERS`.
+        context_tokens: The window of all its models; None: looked up by the model's name.
+        usual: The window of models of which nothing is found.
     """
 
     def __init__(
@@ -46,15 +49,15 @@ class ContextWindow:
     async def tokens_for(self, model: str, request: ChatRequest) -> int:
         """Return how many tokens of `CHARACTERS_PER_TOKEN` characters this request may have.
 
-        The part of the answer, if it is limited, is taken off.
+        The limit of the answer, if there is one, is subtracted.
         """
-        tokens = self.context_tokens or await self._known(model, request)
+        tokens = self.context_tokens or await self._find_tokens(model, request)
         tokens -= min(request.parameters.max_tokens or 0, tokens // 2)
         measured = self._measured.get(model, CHARACTERS_PER_TOKEN)
         return int(tokens * measured / CHARACTERS_PER_TOKEN)
 
     def calibrate(self, model: str, request: ChatRequest, sent: bytes, usage: Usage) -> None:
-        """Take the provider's count of what was sent, unless images and files were in it."""
+        """Correct the estimate by the count of input tokens, unless images and files were sent."""
         if usage.input_tokens < _LEAST_COUNT or any(map(_has_media, request.messages)):
             return
         ratio = len(sent.decode(errors="replace")) / usage.input_tokens * _CAUTION
@@ -63,7 +66,7 @@ class ContextWindow:
         if len(self._measured) > 256:  # a client may name a model in each request
             self._measured.pop(next(iter(self._measured)))
 
-    async def _known(self, model: str, request: ChatRequest) -> int:
+    async def _find_tokens(self, model: str, request: ChatRequest) -> int:
         profile = find_profile(model).context_tokens
         if _is_short(request.messages):
             return self.usual or profile

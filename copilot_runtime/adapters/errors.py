@@ -162,17 +162,17 @@ def read_response_error(
         status,
         hint=hint,
         request_id=find_request_id(headers),
-        retry_after=_or_asked_in(_decoded(body), parse_retry_after(headers)),
-        codes=_codes(_decoded(body)),
+        retry_after=_find_retry_delay(_decode(body), parse_retry_after(headers)),
+        codes=_codes(_decode(body)),
     )
 
 
 def read_stream_error(service: Service, error: Any) -> CopilotError:
     """Return the error for an `error` object in the middle of a stream."""
     codes = _codes(error)
-    known = [_status_of(code) for code in codes]
-    status = next((found for found in known if found), 500)
-    reason = _shortened(_sentence(error)) or "The answer broke off with an error."
+    statuses = [_status_of(code) for code in codes]
+    status = next((status for status in statuses if status), 500)
+    reason = _shorten(_sentence(error)) or "The answer broke off with an error."
     return build_error(service, reason, status, codes=codes)
 
 
@@ -203,33 +203,33 @@ def build_error(
     hint = " ".join(filter(None, hints))
     if secret and len(secret) >= _SHORTEST_SECRET:
         message, hint = message.replace(secret, "***"), hint.replace(secret, "***")
-    said = hint or None
+    hint_or_none = hint or None
     kind = KINDS.get(status, "InternalServerError" if status >= 500 else "APIError")
     error: CopilotError
     if status in (400, 413, 422) and _is_too_long(reason, codes):
         return LimitExceeded(
             f"The conversation is too long for {f'{model!r}' if model else 'the model'}. {message}",
-            hint=said,
+            hint=hint_or_none,
             kind=kind,
         )
     if status < 500 and (any(code in _FILTERED for code in codes) or _BLOCKED in reason):
         return Refused(
             f"The content filter of {name} refused the question. Please put it differently.",
-            hint=" ".join(filter(None, [said, message])),
+            hint=" ".join(filter(None, [hint_or_none, message])),
             kind=kind,
         )
     if status == 429:
-        return RateLimited(message, retry_after=retry_after, hint=said, kind=kind)
+        return RateLimited(message, retry_after=retry_after, hint=hint_or_none, kind=kind)
     if status == 413:
-        return LimitExceeded(message, hint=said, kind=kind)
+        return LimitExceeded(message, hint=hint_or_none, kind=kind)
     if status in (401, 403) or _WRONG_KEY in codes:
-        error = AuthenticationFailed(message, status_code=status, hint=said, kind=kind)
+        error = AuthenticationFailed(message, status_code=status, hint=hint_or_none, kind=kind)
     elif status >= 500 or status in _PASSING:
-        error = NetworkError(message, status_code=status, hint=said, kind=kind)
+        error = NetworkError(message, status_code=status, hint=hint_or_none, kind=kind)
     elif status >= 400:
-        error = ConfigurationFailed(message, status_code=status, hint=said, kind=kind)
+        error = ConfigurationFailed(message, status_code=status, hint=hint_or_none, kind=kind)
     else:
-        error = CopilotError(message, status_code=status, hint=said, kind=kind)
+        error = CopilotError(message, status_code=status, hint=hint_or_none, kind=kind)
     error.severity = "critical"
     return error
 
@@ -241,12 +241,12 @@ def find_request_id(headers: Mapping[str, str]) -> str | None:
 
 def read_error_message(body: bytes) -> str:
     """Return what an error body says: JSON of any of the usual shapes, or text, or HTML."""
-    if (value := _decoded(body)) is not None:
-        return _shortened(_sentence(value))
-    return _shortened(_TAG.sub(" ", body[: 64 * _LONGEST].decode(errors="replace")))
+    if (value := _decode(body)) is not None:
+        return _shorten(_sentence(value))
+    return _shorten(_TAG.sub(" ", body[: 64 * _LONGEST].decode(errors="replace")))
 
 
-def _decoded(body: bytes) -> Any:
+def _decode(body: bytes) -> Any:
     try:
         return orjson.loads(body)
     except orjson.JSONDecodeError:
@@ -259,13 +259,13 @@ def _codes(value: Any) -> list[Any]:
         return _codes(cast("list[Any]", value)[0])
     if not isinstance(value, dict):
         return []
-    known = cast("dict[str, Any]", value)
-    own = [known[key] for key in ("status", "code", "type", "__type") if known.get(key)]
-    reasons = [detail["reason"] for detail in _details(known) if "reason" in detail]
-    return [*own, *_codes(known.get("innererror")), *_codes(known.get("error")), *reasons]
+    fields = cast("dict[str, Any]", value)
+    own = [fields[key] for key in ("status", "code", "type", "__type") if fields.get(key)]
+    reasons = [detail["reason"] for detail in _details(fields) if "reason" in detail]
+    return [*own, *_codes(fields.get("innererror")), *_codes(fields.get("error")), *reasons]
 
 
-def _or_asked_in(value: Any, seconds: float | None) -> float | None:
+def _find_retry_delay(value: Any, seconds: float | None) -> float | None:
     """Return these seconds, or those that Google writes into the body (`RetryInfo`)."""
     if isinstance(value, list) and value:
         value = cast("list[Any]", value)[0]
@@ -303,14 +303,14 @@ def _sentence(value: Any) -> str:
     if isinstance(value, list) and value:
         return _sentence(cast("list[Any]", value)[0])
     if isinstance(value, dict):
-        known = cast("dict[str, Any]", value)
+        fields = cast("dict[str, Any]", value)
         for key in ("error", "message", "Message", "detail", "msg"):
-            if known.get(key):
-                return _sentence(known[key])
+            if fields.get(key):
+                return _sentence(fields[key])
     return orjson.dumps(value).decode() if value else ""
 
 
-def _shortened(text: str) -> str:
+def _shorten(text: str) -> str:
     text = " ".join(text.split())
     # three dots: react-core 1.10.6 calls btoa on messages, which throws beyond Latin-1
     return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}..."

@@ -29,7 +29,7 @@ from copilot_runtime.interfaces import Adapter, ChatRequest, Events, RunInput, S
 
 logger = logging.getLogger(__name__)
 
-_NO_WORDS = (
+_NO_CONTENT = (
     *(Custom, Raw, Usage),
     *(ReasoningStart, ReasoningSignature, ReasoningEnd, TextMessageStart, TextMessageEnd),
 )
@@ -63,7 +63,7 @@ class FallbackAdapter(Adapter):
         self.by_agent = {
             name: complete(Adapter, adapter) for name, adapter in (by_agent or {}).items()
         }
-        self._weights = _checked(adapters, weights)
+        self._weights = _check_weights(adapters, weights)
         self._passing = (NetworkError, *also)
         self._random = random.Random(seed)  # noqa: S311 - spreads load, guards nothing
 
@@ -76,25 +76,25 @@ class FallbackAdapter(Adapter):
         """Ask until somebody answers. Raises the last error when nobody does."""
         adapters = self._order(request)
         for adapter in adapters:
-            held: list[Event] | None = []
+            pending: list[Event] | None = []
             try:
-                async with aclosing(adapter.stream(_asked_of(adapter, request))) as events:
+                async with aclosing(adapter.stream(_adapt_request(adapter, request))) as events:
                     async for event in events:
-                        if held is None:
+                        if pending is None:
                             yield event
-                        elif _says_nothing(event):
-                            held.append(event)
+                        elif _has_no_content(event):
+                            pending.append(event)
                         else:
-                            early, held = held, None
-                            for earlier in early:
+                            waiting, pending = pending, None
+                            for earlier in waiting:
                                 yield earlier
                             yield event
             except self._passing as error:
-                if held is None or adapter is adapters[-1]:
+                if pending is None or adapter is adapters[-1]:
                     raise
-                logger.warning("%s; asking the next: %s", _named(adapter), error)
+                logger.warning("%s; asking the next: %s", _describe(adapter), error)
                 continue
-            for earlier in held or ():
+            for earlier in pending or ():
                 yield earlier
             return
 
@@ -117,12 +117,12 @@ class FallbackAdapter(Adapter):
             # each takes a random time, the shorter the greater its weight: the first to come in
             times = [self._random.expovariate(weight) for weight in self._weights]
             adapters = [adapters[at] for at in sorted(range(len(times)), key=times.__getitem__)]
-        if wanted := request.parameters.model:
-            adapters = sorted(adapters, key=lambda adapter: _model_of(adapter) != wanted)
+        if model := request.parameters.model:
+            adapters = sorted(adapters, key=lambda adapter: _model_of(adapter) != model)
         return adapters
 
 
-def _checked(
+def _check_weights(
     adapters: Sequence[SupportsStream], weights: Sequence[float] | None
 ) -> list[float] | None:
     if not adapters:
@@ -137,13 +137,13 @@ def _checked(
     return list(weights)
 
 
-def _says_nothing(event: Event) -> bool:
+def _has_no_content(event: Event) -> bool:
     if isinstance(event, TextMessageContent | ReasoningContent):
         return not event.content
-    return isinstance(event, _NO_WORDS)
+    return isinstance(event, _NO_CONTENT)
 
 
-def _asked_of(adapter: Adapter, request: ChatRequest) -> ChatRequest:
+def _adapt_request(adapter: Adapter, request: ChatRequest) -> ChatRequest:
     """Return the request without a model that only another provider has."""
     if request.parameters.model in (None, _model_of(adapter)):
         return request
@@ -154,5 +154,5 @@ def _model_of(adapter: Adapter) -> str | None:
     return getattr(adapter, "model", None)
 
 
-def _named(adapter: Adapter) -> str:
+def _describe(adapter: Adapter) -> str:
     return f"{type(adapter).__name__}({_model_of(adapter) or ''})"

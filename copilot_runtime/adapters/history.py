@@ -67,7 +67,7 @@ def repair_history(messages: Sequence[Message], provider: str = "") -> list[Hist
     Without a `provider`, there are no thoughts in it.
     """
     results = _first_results(messages)
-    seen: set[str] = set()
+    call_ids: set[str] = set()
     items: list[HistoryItem] = []
     for message in messages:
         match message:
@@ -78,8 +78,8 @@ def repair_history(messages: Sequence[Message], provider: str = "") -> list[Hist
                 if message.bytes:
                     items.append(message)
             case ActionExecutionMessage():
-                if message.id and message.name and message.id not in seen:
-                    seen.add(message.id)
+                if message.id and message.name and message.id not in call_ids:
+                    call_ids.add(message.id)
                     items.append(_exchange(message, results))
             case ReasoningMessage():
                 if signature := read_signature(message, provider):
@@ -88,7 +88,7 @@ def repair_history(messages: Sequence[Message], provider: str = "") -> list[Hist
                 pass
             case _:
                 assert_never(message)
-    return _without_idle_thoughts(items)
+    return _drop_idle_thoughts(items)
 
 
 def truncate_history(items: Sequence[HistoryItem], tokens: int) -> list[HistoryItem]:
@@ -107,7 +107,7 @@ def truncate_history(items: Sequence[HistoryItem], tokens: int) -> list[HistoryI
     kept = {at for at, item in enumerate(items) if at >= turn or _instructs(item)}
     left = limit - sum(sizes[at] for at in kept)
     if left < 0:
-        return _shortened([items[at] for at in sorted(kept)], -left)
+        return _shorten_results([items[at] for at in sorted(kept)], -left)
     for at in reversed(range(turn)):
         if at in kept:
             continue
@@ -135,7 +135,7 @@ def _first_results(messages: Iterable[Message]) -> Mapping[str, ResultMessage]:
     return results
 
 
-def _without_idle_thoughts(items: Sequence[HistoryItem]) -> list[HistoryItem]:
+def _drop_idle_thoughts(items: Sequence[HistoryItem]) -> list[HistoryItem]:
     """Return all but the thoughts after which the model neither spoke nor called."""
     kept: list[HistoryItem] = []
     acted = False
@@ -206,7 +206,7 @@ def _instructs(item: HistoryItem) -> bool:
     return isinstance(item, TextMessage) and item.role in _INSTRUCTIONS
 
 
-def _shortened(items: list[HistoryItem], excess: int) -> list[HistoryItem]:
+def _shorten_results(items: list[HistoryItem], excess: int) -> list[HistoryItem]:
     """Take `excess` characters out of the results, from the longest first."""
     exchanges = [(at, item) for at, item in enumerate(items) if isinstance(item, ToolExchange)]
     for at, exchange in sorted(exchanges, key=lambda pair: -len(pair[1].result.result)):

@@ -79,8 +79,8 @@ def find_model_facts(provider: str, model: str) -> ModelFacts:
     a model with this name. A name that says nothing (a deployment) is `UNKNOWN`.
     """
     names = _spellings(model)
-    found = _offered(provider, names)
-    window = (found and found[1].context_window) or _usual_window(names)
+    found = _find_offer(provider, names)
+    window = (found and found[1].context_window) or _find_common_window(names)
     if found is None:
         return ModelFacts(window) if window else UNKNOWN
     return ModelFacts(window, bool(found[1].deprecated), found)
@@ -102,16 +102,16 @@ def _spellings(model: str) -> list[str]:
     return [name for name in dict.fromkeys(names) if name]
 
 
-def _offered(provider: str, names: Iterable[str]) -> "tuple[Provider, ModelInfo] | None":
+def _find_offer(provider: str, names: Iterable[str]) -> "tuple[Provider, ModelInfo] | None":
     everybody = _providers()
     for name in names:
-        for candidate in _called(provider, name):
+        for candidate in _find_providers(provider, name):
             if model := candidate.find_model(name, all_providers=everybody):
                 return candidate, model
     return None
 
 
-def _called(provider: str, model: str) -> "Iterable[Provider]":
+def _find_providers(provider: str, model: str) -> "Iterable[Provider]":
     """Return who has this name, or whose models are called so if it is empty."""
     if provider:
         from genai_prices.data_snapshot import find_provider_by_id
@@ -121,7 +121,7 @@ def _called(provider: str, model: str) -> "Iterable[Provider]":
     return (p for p in _providers() if p.model_match is not None and p.model_match.is_match(model))
 
 
-def _usual_window(names: list[str]) -> int | None:
+def _find_common_window(names: list[str]) -> int | None:
     if names and names[-1].startswith(_TUNED):  # ft:gpt-4o:company::id has the window of gpt-4o
         names = _spellings(names[-1].split(":")[1])
     for name in names:

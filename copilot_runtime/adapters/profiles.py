@@ -7,7 +7,7 @@ from functools import lru_cache
 
 @dataclass(frozen=True, slots=True)
 class Profile:
-    """What an adapter must know of a model before it asks."""
+    """The properties of a model that decide what a request may contain. Windows are in tokens."""
 
     context_tokens: int = 128_000
     developer_role: bool = False
@@ -15,7 +15,7 @@ class Profile:
     reasons: bool = False
     """The model thinks before it answers, and can sum up its thoughts."""
     unsupported: Mapping[str, str] = field(default_factory=dict[str, str])
-    """Wishes the model does not take → why."""
+    """Parameter that the model does not take → why."""
 
 
 _SAMPLES_BY_ITSELF = dict.fromkeys(
@@ -89,5 +89,5 @@ PROFILES = {
 def find_profile(model: str) -> Profile:
     """Return what is known of a model; `vendor/model` counts as `model`."""
     name = model.rpartition("/")[2].lower()
-    known = [start for start in PROFILES if name.startswith(start)]
-    return PROFILES[max(known, key=len)] if known else UNKNOWN
+    starts = [start for start in PROFILES if name.startswith(start)]
+    return PROFILES[max(starts, key=len)] if starts else UNKNOWN

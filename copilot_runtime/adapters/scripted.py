@@ -37,11 +37,11 @@ class Gate:
         for _ in range(events):
             self._open.release()
 
-    async def reached(self) -> None:
+    async def wait_until_reached(self) -> None:
         """Return once an event waits at the gate: all before it have been delivered."""
         await self._waiting.wait()
 
-    async def passed(self) -> None:
+    async def wait(self) -> None:
         """Return when one more event may pass."""
         if self._open.locked():
             self._waiting.set()
@@ -76,7 +76,7 @@ class ScriptedAdapter(Adapter):
             turn = [turn]
         for event in turn(request) if callable(turn) else turn:
             if self._gate is not None:
-                await self._gate.passed()
+                await self._gate.wait()
             if isinstance(event, Exception):
                 raise event
             yield event

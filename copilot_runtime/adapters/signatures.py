@@ -1,24 +1,24 @@
-"""What providers sign their thoughts with, marked with the provider's name.
+"""Signatures of reasoning, tagged with the name of the provider that signed it.
 
 A provider refuses the signature of another, and a conversation may see several: an application
-changes its model, or asks two. So a signature travels as `name:value`, and only who signed it
-gets it back.
+changes its model, or asks two. So a signature is stored as `name:value`, and sent only to the
+provider that signed it.
 """
 
 from copilot_runtime.messages import ActionExecutionMessage, ReasoningMessage
 
 
 def tag_signature(provider: str, value: str) -> str:
-    """Return what a `ReasoningSignature` of that provider holds."""
+    """Return the value of a `ReasoningSignature` of that provider."""
     return f"{provider}:{value}"
 
 
 def read_signature(message: ReasoningMessage | ActionExecutionMessage, provider: str) -> str | None:
-    """Return what that provider signed the message with, if it did."""
+    """Return the signature of that provider on the message, or None if there is none."""
     if isinstance(message, ReasoningMessage):
-        given = message.signature
+        signature = message.signature
     else:
-        given = (message.extra or {}).get("encryptedValue")
-    if not provider or not isinstance(given, str) or not given.startswith(f"{provider}:"):
+        signature = (message.extra or {}).get("encryptedValue")
+    if not provider or not isinstance(signature, str) or not signature.startswith(f"{provider}:"):
         return None
-    return given.removeprefix(f"{provider}:") or None
+    return signature.removeprefix(f"{provider}:") or None

@@ -13,8 +13,8 @@ from copilot_runtime.errors import Misuse
 from copilot_runtime.interfaces import Action, Parameters
 from copilot_runtime.jsonvalue import JsonObject
 
-_TAKEN = re.compile(r"[a-zA-Z_][a-zA-Z0-9_-]{0,63}")
-_NOT_TAKEN = re.compile(r"[^a-zA-Z0-9_-]+")
+_VALID_NAME = re.compile(r"[a-zA-Z_][a-zA-Z0-9_-]{0,63}")
+_INVALID = re.compile(r"[^a-zA-Z0-9_-]+")
 _LONGEST_STEM = 54
 
 
@@ -38,21 +38,21 @@ def build_tools(actions: Sequence[Action]) -> list[JsonObject]:
 
 def encode_tool_name(name: str) -> str:
     """Return what a model knows the action by: nearly always its name."""
-    if _TAKEN.fullmatch(name):
+    if _VALID_NAME.fullmatch(name):
         return name
-    stem = _NOT_TAKEN.sub("_", name)[:_LONGEST_STEM]
+    stem = _INVALID.sub("_", name)[:_LONGEST_STEM]
     mark = sha256(name.encode(errors="replace")).hexdigest()[:8]  # `a.b` and `a/b` are two
-    return f"{'' if _TAKEN.match(stem) else '_'}{stem}_{mark}"
+    return f"{'' if _VALID_NAME.match(stem) else '_'}{stem}_{mark}"
 
 
-def required_tool(wishes: Parameters) -> str:
+def required_tool(parameters: Parameters) -> str:
     """Return the tool that the model must call. Raises `Misuse` if it has no name."""
-    if not wishes.tool_choice_name:
+    if not parameters.tool_choice_name:
         raise Misuse(
             "toolChoice 'function' needs the name of a function.",
             hint="Send forwardedParameters.toolChoiceFunctionName too.",
         )
-    return encode_tool_name(wishes.tool_choice_name)
+    return encode_tool_name(parameters.tool_choice_name)
 
 
 def _complete(schema: Mapping[str, Any]) -> Mapping[str, Any]:

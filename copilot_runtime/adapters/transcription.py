@@ -94,7 +94,7 @@ class OpenAITranscriber:
         fields = {"model": self.model, "response_format": "json"}
         if self.language:
             fields["language"] = self.language
-        content_type, body = _form(fields, _named(filename, mime_type), mime_type, audio)
+        content_type, body = _form(fields, _name_file(filename, mime_type), mime_type, audio)
         headers = {
             "content-type": content_type,
             "accept": "application/json",
@@ -150,7 +150,7 @@ def _form(
     return f"multipart/form-data; boundary={boundary}", body
 
 
-def _named(filename: str, mime_type: str) -> str:
+def _name_file(filename: str, mime_type: str) -> str:
     """Return the name with the ending that belongs to the type."""
     ending = _ENDINGS.get(mime_type.partition(";")[0].strip().lower())
     stem = PurePath(filename).stem if ending else filename

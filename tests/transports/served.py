@@ -111,7 +111,7 @@ class Slow:
             for event in say(["tick ", "tock"], id="slow"):
                 yield event
                 if event.type == "text_message_content":
-                    await self.gate.passed()
+                    await self.gate.wait()
         finally:
             self.left.set()
 

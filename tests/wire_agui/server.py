@@ -32,7 +32,7 @@ class Parrot:
         try:
             for event in say(self.words or heard(request), id=id):
                 if self.gate is not None:
-                    await self.gate.passed()
+                    await self.gate.wait()
                 yield event
         except (asyncio.CancelledError, GeneratorExit):
             self.left.set()

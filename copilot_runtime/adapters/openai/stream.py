@@ -8,58 +8,35 @@ from typing import Any, cast
 
 import orjson
 
-from copilot_runtime.adapters.assembly import Assembly
 from copilot_runtime.adapters.attachments import image_activity_from_url
 from copilot_runtime.adapters.errors import Service, read_stream_error
+from copilot_runtime.adapters.reader import JSONReader
 from copilot_runtime.adapters.signatures import tag_signature
-from copilot_runtime.adapters.streaming import DONE
-from copilot_runtime.errors import CopilotError
 from copilot_runtime.events import Event, Usage
 from copilot_runtime.interfaces import ChatRequest
-from copilot_runtime.jsontext import loads
 
 _STOPS = {"function_call": "tool_calls", "eos": "stop", "model_length": "length"}
 """Others' words for why the model stopped → OpenAI's."""
 
 
-class CompletionReader:
-    """One answer of the model of `provider`, as `ADAPTERS` calls it.
+class CompletionReader(JSONReader):
+    """Reads one response of `provider`, as `ADAPTERS` calls it.
 
-    With `signer`, its thoughts are marked as that provider's.
+    With `signer`, its reasoning is signed as that provider's.
     """
 
     def __init__(
         self, request: ChatRequest, service: Service, *, provider: str, signer: str = ""
     ) -> None:
-        self.finished = False
-        """True when the model has said why it stopped."""
-        self.done = False
-        """True when nothing follows."""
-        self.failure: CopilotError | None = None
-        """What the provider reported; to be raised after the events that came before it."""
-        self._service = service
+        super().__init__(request, service)
         self._provider = provider
         self._signer = signer
         self._thinks = False
         self._stop_reason = ""
         self._usage: dict[str, Any] | None = None
         self._model = service.model
-        self._assembly = Assembly(request)
         self._begun = False
         self._refused = False
-
-    def read(self, payloads: list[bytes]) -> list[Event]:
-        """Return the events of a block of chunks."""
-        events = self._assembly.events = []
-        try:
-            for payload in payloads:
-                if payload.strip() == DONE:
-                    self.done = True
-                    break
-                self._read_one(payload)
-        except CopilotError as error:
-            self.failure = error
-        return events
 
     def end(self) -> list[Event]:
         """Return what the answer cost and why it ended, if that is worth a word."""
@@ -70,30 +47,20 @@ class CompletionReader:
             return events
         return [*events, _usage(self._model, self._provider, self._usage or {}, reason)]
 
-    def _read_one(self, payload: bytes) -> None:
-        try:
-            chunk = loads(payload)
-        except ValueError as error:
-            raise self._service.payload_error(payload) from error
-        try:
-            self._take(chunk)
-        except (AttributeError, IndexError, KeyError, TypeError, ValueError) as error:
-            raise self._service.payload_error(payload) from error
-
-    def _take(self, chunk: dict[str, Any]) -> None:
-        choices = chunk.get("choices")
+    def _take(self, data: dict[str, Any]) -> None:
+        choices = data.get("choices")
         if not choices:
-            self._take_aside(chunk)
+            self._take_aside(data)
             return
         if not self._begun:
             self._begun = True
-            self._assembly.begin(chunk.get("id") or "")
-            self._model = chunk.get("model") or self._model
+            self._assembly.begin(data.get("id") or "")
+            self._model = data.get("model") or self._model
         for choice in choices:
             if not choice.get("index"):
                 self._take_choice(choice)
-        if chunk.get("usage") or chunk.get("error") or "x_groq" in chunk:
-            self._take_aside(chunk)
+        if data.get("usage") or data.get("error") or "x_groq" in data:
+            self._take_aside(data)
 
     def _take_choice(self, choice: dict[str, Any]) -> None:
         delta = choice.get("delta") or choice.get("message") or {}

@@ -1,4 +1,4 @@
-"""Events of the Assistants API to ours.
+"""From the events of the Assistants API to ours.
 
 https://developers.openai.com/api/reference/resources/beta/subresources/assistants/streaming-events.
 The `object` of an event says what it is, and the `status` of a run how it goes.
@@ -6,14 +6,11 @@ The `object` of an event says what it is, and the `status` of a run how it goes.
 
 from typing import Any
 
-from copilot_runtime.adapters.assembly import Assembly
 from copilot_runtime.adapters.errors import Service, read_stream_error
 from copilot_runtime.adapters.openai.assistants.request import ThreadPosition
-from copilot_runtime.adapters.streaming import DONE
-from copilot_runtime.errors import CopilotError
+from copilot_runtime.adapters.reader import JSONReader
 from copilot_runtime.events import Custom, Event, Usage
 from copilot_runtime.interfaces import ChatRequest
-from copilot_runtime.jsontext import loads
 
 EXTENSION = "openaiAssistantAPI"
 """The extension by which CopilotKit v1 clients remember thread and run."""
@@ -22,17 +19,13 @@ _STOPS = {"completed": "stop", "requires_action": "tool_calls", "incomplete": "l
 _FAILURES = {"failed", "expired", "cancelled"}
 
 
-class AssistantRunReader:
-    """One part of a run: up to its end, or until it waits for results. A `ResponseReader`."""
+class AssistantRunReader(JSONReader):
+    """Reads one part of a run: up to its end, or until it waits for results."""
 
     def __init__(self, request: ChatRequest, service: Service) -> None:
-        self.finished = False
-        self.done = False
-        self.failure: CopilotError | None = None
+        super().__init__(request, service)
         self.position: ThreadPosition | None = None
         """Where the conversation stands; None before the run has begun."""
-        self._service = service
-        self._assembly = Assembly(request)
         self._call_ids: set[str] = set()
         self._refused = False
         self._position_event: Custom | None = None
@@ -40,15 +33,7 @@ class AssistantRunReader:
 
     def read(self, payloads: list[bytes]) -> list[Event]:
         """Return the events of a block of payloads."""
-        events = self._assembly.events = []
-        try:
-            for payload in payloads:
-                if payload == DONE:
-                    self.done = True
-                    break
-                self._read_one(payload)
-        except CopilotError as error:
-            self.failure = error
+        events = super().read(payloads)
         if events and self._position_event is not None:  # alone it would count as a first word
             events.insert(0, self._position_event)
             self._position_event = None
@@ -57,13 +42,6 @@ class AssistantRunReader:
     def end(self) -> list[Event]:
         """Return what the run usage."""
         return [event for event in (self._position_event, self._usage) if event is not None]
-
-    def _read_one(self, payload: bytes) -> None:
-        try:
-            data = loads(payload)
-            self._take(data)
-        except (AttributeError, IndexError, KeyError, TypeError, ValueError) as error:
-            raise self._service.payload_error(payload) from error
 
     def _take(self, data: dict[str, Any]) -> None:
         match data.get("object"):

@@ -1,8 +1,8 @@
-"""Events of OpenAI's Responses API to ours.
+"""From the events of OpenAI's Responses API to ours.
 
 https://platform.openai.com/docs/api-reference/responses-streaming. Everything but deltas comes
 twice or three times (`.done`, `output_item.done`, `response.completed`): only the first counts.
-Imitations leave out some of it, so an item of which nothing was heard is taken when it is whole.
+Other servers leave out some of it, so an item without deltas is read when it is complete.
 """
 
 from collections.abc import Callable, Mapping
@@ -10,88 +10,64 @@ from typing import cast
 
 import orjson
 
-from copilot_runtime.adapters.assembly import Assembly
 from copilot_runtime.adapters.attachments import image_activity
 from copilot_runtime.adapters.errors import Service, read_stream_error
+from copilot_runtime.adapters.reader import JSONReader
 from copilot_runtime.adapters.signatures import tag_signature
-from copilot_runtime.errors import CopilotError
 from copilot_runtime.events import Event, Usage
 from copilot_runtime.interfaces import ChatRequest
-from copilot_runtime.jsontext import loads
 from copilot_runtime.jsonvalue import JsonObject
 
 SIGNER = "openai"
-"""Whose the signatures are: a pair in JSON, the id of a reasoning item and what is encrypted."""
+"""The signer of reasoning. A signature is JSON: the id of a reasoning item, its encrypted text."""
 
 _STOPS = {"max_output_tokens": "length"}
 
 
-class ResponseEventReader:
-    """One answer of the model of `provider`, as `ADAPTERS` calls it."""
+class ResponseEventReader(JSONReader):
+    """Reads one response of `provider`, as `ADAPTERS` calls it. Its last event sets `done`."""
 
     def __init__(self, request: ChatRequest, service: Service, *, provider: str) -> None:
-        self.finished = False
-        """True when the model has said why it stopped."""
-        self.done = False
-        """True when nothing follows: the last event says so, there is no other marker."""
-        self.failure: CopilotError | None = None
-        """What the provider reported; to be raised after the events that came before it."""
-        self._service = service
+        super().__init__(request, service)
         self._provider = provider
-        self._assembly = Assembly(request)
         self._usage = Usage(model=service.model, provider=provider)
         self._called = False
         self._refused = False
         self._thoughts: dict[int, int] = {}  # output index → the summary part that is open
-        self._heard: set[int] = set()  # output indexes of items whose content came already
-        self._takes: Mapping[str, Callable[[JsonObject], None]] = {
+        self._read_items: set[int] = set()  # output indexes of items whose content was read
+        self._handlers: Mapping[str, Callable[[JsonObject], None]] = {
             "error": self._fail,
-            "response": self._whole,
+            "response": self._read_json,
             "response.completed": self._complete,
             "response.created": self._begin,
-            "response.failed": self._failed,
+            "response.failed": self._fail_response,
             "response.function_call_arguments.delta": self._arguments,
             "response.incomplete": self._incomplete,
-            "response.output_item.added": self._item,
-            "response.output_item.done": self._item_done,
+            "response.output_item.added": self._begin_item,
+            "response.output_item.done": self._end_item,
             "response.output_text.delta": self._text,
             "response.reasoning_summary_text.delta": self._think,
             "response.reasoning_text.delta": self._think,
             "response.refusal.delta": self._refusal,
         }
 
-    def read(self, payloads: list[bytes]) -> list[Event]:
-        """Return the events of a block of payloads."""
-        events = self._assembly.events = []
-        try:
-            for payload in payloads:
-                if payload != b"[DONE]":  # not of OpenAI; some imitations send it
-                    self._read_one(payload)
-        except CopilotError as error:
-            self.failure = error
-        return events
-
     def end(self) -> list[Event]:
-        """Return what the answer cost and why it ended."""
+        """Return the counts of tokens, with the reason why the model stopped."""
         return [self._usage]
 
-    def _read_one(self, payload: bytes) -> None:
-        try:
-            event = loads(payload)
-            take = self._takes.get(event.get("type") or event.get("object") or "")
-            if take is not None:
-                take(event)
-            elif "error" in event:
-                self._fail(event)
-        except (AttributeError, IndexError, KeyError, TypeError, ValueError) as error:
-            raise self._service.payload_error(payload) from error
+    def _take(self, data: JsonObject) -> None:
+        handle = self._handlers.get(data.get("type") or data.get("object") or "")
+        if handle is not None:
+            handle(data)
+        elif "error" in data:
+            self._fail(data)
 
     def _begin(self, event: JsonObject) -> None:
         self._assembly.begin(event["response"].get("id") or "")
 
     def _text(self, event: JsonObject) -> None:
         if delta := event["delta"]:
-            self._heard.add(event.get("output_index") or 0)
+            self._read_items.add(event.get("output_index") or 0)
             self._assembly.text(delta)
 
     def _refusal(self, event: JsonObject) -> None:
@@ -104,27 +80,27 @@ class ResponseEventReader:
             self._thoughts[at] = part
             self._assembly.reasoning("\n\n")
         if delta := event["delta"]:
-            self._heard.add(at)
+            self._read_items.add(at)
             self._assembly.reasoning(delta)
 
-    def _item(self, event: JsonObject) -> None:
+    def _begin_item(self, event: JsonObject) -> None:
         item = event["item"]
         if item["type"] == "function_call":
             self._called = True
             at, arguments = event["output_index"], item.get("arguments") or ""
             if arguments:
-                self._heard.add(at)
+                self._read_items.add(at)
             self._assembly.call(at, item.get("call_id") or "", item["name"], arguments)
 
     def _arguments(self, event: JsonObject) -> None:
         if delta := event["delta"]:
-            self._heard.add(event["output_index"])
+            self._read_items.add(event["output_index"])
             self._assembly.call(event["output_index"], "", "", delta)
 
-    def _item_done(self, event: JsonObject) -> None:
+    def _end_item(self, event: JsonObject) -> None:
         item, at = event["item"], event["output_index"]
-        if at not in self._heard:
-            self._heard.add(at)
+        if at not in self._read_items:
+            self._read_items.add(at)
             self._take_item(item, at)
         if item["type"] == "reasoning":
             if encrypted := item.get("encrypted_content"):
@@ -137,8 +113,8 @@ class ResponseEventReader:
             self._assembly.end_block()
 
     def _take_item(self, item: JsonObject, at: int) -> None:
-        """Take the content of an item that came without deltas."""
-        self._item({"item": item, "output_index": at})
+        """Read the content of an item that came without deltas."""
+        self._begin_item({"item": item, "output_index": at})
         for part, summary in enumerate(cast("list[JsonObject]", item.get("summary") or [])):
             self._think({"output_index": at, "summary_index": part, "delta": summary["text"]})
         for part in cast("list[JsonObject]", item.get("content") or []):
@@ -148,13 +124,13 @@ class ResponseEventReader:
                 self._text({"output_index": at, "delta": part["text"]})
         if item["type"] == "image_generation_call" and (image := item.get("result")):
             self._assembly.end_block()
-            made = image_activity(f"image/{item.get('output_format') or 'png'}", image)
-            self._assembly.events.append(made)
+            mime_type = f"image/{item.get('output_format') or 'png'}"
+            self._assembly.events.append(image_activity(mime_type, image))
 
     def _take_items(self, response: JsonObject) -> None:
         for at, item in enumerate(response.get("output") or ()):
-            if at not in self._heard:
-                self._item_done({"item": item, "output_index": at})
+            if at not in self._read_items:
+                self._end_item({"item": item, "output_index": at})
 
     def _complete(self, event: JsonObject) -> None:
         self._take_items(event["response"])
@@ -187,12 +163,12 @@ class ResponseEventReader:
     def _fail(self, event: JsonObject) -> None:
         raise read_stream_error(self._service, event.get("error") or event)
 
-    def _failed(self, event: JsonObject) -> None:
+    def _fail_response(self, event: JsonObject) -> None:
         raise read_stream_error(self._service, event["response"].get("error"))
 
-    def _whole(self, response: JsonObject) -> None:
-        """Take an answer that is no stream, because a proxy ignores `stream`."""
+    def _read_json(self, response: JsonObject) -> None:
+        """Read a response that is no stream: some proxies ignore `stream`."""
         self._begin({"response": response})
         self._take_items(response)
-        done = {"failed": self._failed, "incomplete": self._incomplete}
+        done = {"failed": self._fail_response, "incomplete": self._incomplete}
         done.get(response.get("status") or "", self._complete)({"response": response})

@@ -1,0 +1,56 @@
+"""Reads a streamed response whose payloads are JSON, for all providers that send it so."""
+
+from abc import ABC, abstractmethod
+from typing import Any
+
+from copilot_runtime.adapters.assembly import Assembly
+from copilot_runtime.adapters.errors import Service
+from copilot_runtime.adapters.streaming import DONE
+from copilot_runtime.errors import CopilotError
+from copilot_runtime.events import Event
+from copilot_runtime.interfaces import ChatRequest
+from copilot_runtime.jsontext import loads
+
+_MALFORMED = (AttributeError, IndexError, KeyError, TypeError, ValueError)
+
+
+class JSONReader(ABC):
+    """A `ResponseReader` for one response. A subclass implements `_take` and `end`."""
+
+    def __init__(self, request: ChatRequest, service: Service) -> None:
+        self.finished = False
+        """True when the provider has sent the reason why the model stopped."""
+        self.done = False
+        """True when nothing follows."""
+        self.failure: CopilotError | None = None
+        """The error that the provider sent; it is raised after the events that came before it."""
+        self._service = service
+        self._assembly = Assembly(request)
+
+    def read(self, payloads: list[bytes]) -> list[Event]:
+        """Return the events of a block of payloads."""
+        events = self._assembly.events = []
+        try:
+            for payload in payloads:
+                if payload.strip() == DONE:
+                    self.done = True
+                    break
+                try:
+                    self._take(loads(payload))
+                except _MALFORMED as error:
+                    raise self._service.payload_error(payload) from error
+        except CopilotError as error:
+            self.failure = error
+        return events
+
+    @abstractmethod
+    def end(self) -> list[Event]:
+        """Return the events that follow a complete response, such as its `Usage`."""
+
+    @abstractmethod
+    def _take(self, data: dict[str, Any]) -> None:
+        """Add the events of one payload to the assembly.
+
+        Raises the error that the payload stands for; any exception that a missing field or one of
+        another type leads to counts as a payload that makes no sense.
+        """

@@ -20,8 +20,9 @@ from tests.wire_agui.http import run_input as body_of
 
 
 def decoded(body: Any = None, **options: Any) -> RunInput:
-    given: dict[str, Any] = {"agent": None, "properties": {}, "max_messages": 10, **options}
-    return run_input(body_of() if body is None else body, Caller(user="ada"), **given)
+    caller = Caller(user="ada", properties=options.pop("properties", {}))
+    given: dict[str, Any] = {"agent": None, "max_messages": 10, **options}
+    return run_input(body_of() if body is None else body, caller, **given)
 
 
 def test_a_request_becomes_a_run_of_its_user() -> None:

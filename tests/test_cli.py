@@ -1,6 +1,7 @@
 """The command line, as a person meets it: in a process of its own."""
 
 import contextlib
+import json
 import os
 import re
 import signal
@@ -282,7 +283,7 @@ def test_a_failure_is_shown_and_is_the_exit_code(start: Start) -> None:
 
 def test_an_unknown_agent_is_named(start: Start) -> None:
     said = complaint("chat", url_in(start()), "-m", "hi", "--agent", "nobody")
-    assert "Agent 'nobody' was not found" in said
+    assert "Agent 'nobody' does not exist" in said
 
 
 @pytest.mark.parametrize(
@@ -298,7 +299,7 @@ def test_what_cannot_be_talked_to_is_said(arguments: list[str], sentence: str) -
     assert sentence in complaint("chat", *arguments)
 
 
-FIRST = b'data: {"data":{"generateCopilotResponse":{"messages":[]}},"hasNext":true}\n\n'
+FIRST = b'data: {"type":"RUN_STARTED","threadId":"t","runId":"r"}\n\n'
 STREAM = "text/event-stream"
 
 
@@ -306,10 +307,12 @@ STREAM = "text/event-stream"
     ("kind", "body", "sentence"),
     [
         (STREAM, FIRST, "broke off in the middle"),
-        (STREAM, b"data: {nonsense\n\n", "no JSON object"),
+        (STREAM, b"data: {nonsense\n\n", "An event is no JSON."),
+        (STREAM, b"data: []\n\n", "An event is no object."),
         (STREAM, b"", "broke off in the middle"),
         ("text/html", b"<html>", "does not speak the protocol of CopilotKit"),
-        ("application/json", b'{"errors":[{"message":"No."}]}', "No."),
+        ("application/json", b'{"errors":[{"message":"No."}]}', "does not speak the protocol"),
+        ("application/json", b'{"error":"invalid_request","message":"No."}', "No."),
     ],
 )
 def test_an_answer_that_is_none_is_an_error(kind: str, body: bytes, sentence: str) -> None:
@@ -318,9 +321,14 @@ def test_an_answer_that_is_none_is_an_error(kind: str, body: bytes, sentence: st
 
 
 def test_what_would_command_the_terminal_is_not_shown() -> None:
-    message = b'{"__typename":"TextMessageOutput","id":"m","role":"assistant","content":["%s"]}'
-    body = b'{"data":{"generateCopilotResponse":{"messages":[%s],"status":{"code":"Success"}}}}'
-    with _answering("application/json", body % (message % b"\\u001b[2Jbare")) as url:
+    events = [
+        {"type": "TEXT_MESSAGE_START", "messageId": "m", "role": "assistant"},
+        {"type": "TEXT_MESSAGE_CONTENT", "messageId": "m", "delta": "\u001b[2Jbare"},
+        {"type": "TEXT_MESSAGE_END", "messageId": "m"},
+        {"type": "RUN_FINISHED", "threadId": "t", "runId": "r"},
+    ]
+    body = FIRST + b"".join(b"data: %s\n\n" % json.dumps(event).encode() for event in events)
+    with _answering(STREAM, body) as url:
         assert run("chat", url, "-m", "hi").stdout == "[2Jbare\n"
 
 

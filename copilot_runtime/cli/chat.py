@@ -1,64 +1,50 @@
-"""`copilot-runtime chat`: talk to a runtime from the terminal, as a v1 client does."""
+"""`copilot-runtime chat`: talk to a runtime from the terminal, as an AG-UI client."""
 
 import asyncio
 import contextlib
-import json
-import re
 import sys
-from collections.abc import AsyncGenerator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import aclosing
-from datetime import UTC, datetime
 from importlib import import_module
 from typing import Any
-from urllib.parse import urlsplit
+from urllib.parse import quote, urlsplit
 from uuid import uuid4
 
 import typer
 
-from copilot_runtime.cli.answer import Answer, Call, Line, Piece, Result
+from copilot_runtime.agents.agui import run_agent_input
+from copilot_runtime.agui.event_decoder import EventDecoder
+from copilot_runtime.agui.outcome import AgentFailed
+from copilot_runtime.cli.screen import Screen
 from copilot_runtime.errors import ConfigurationFailed, CopilotError, NetworkError
+from copilot_runtime.events import AgentState, Event, RunStarted
 from copilot_runtime.http.client import StreamResponse, Upstream
 from copilot_runtime.http.sse import SSEDecoder
+from copilot_runtime.interfaces import DEFAULT_AGENT, Events, RunInput
+from copilot_runtime.jsontext import dumps, loads
+from copilot_runtime.jsonvalue import as_object, get_text
+from copilot_runtime.messages import (
+    ActionExecutionMessage,
+    Message,
+    ResultMessage,
+    TextMessage,
+    new_id,
+)
+from copilot_runtime.transcript import said_in
 
-_MOST_TURNS = 20
-"""Most turns in answer to one question, should the model call actions for ever."""
-
-_CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
-"""What could make a terminal do more than show text."""
-
-DOCUMENT = """
-mutation generateCopilotResponse($data: GenerateCopilotResponseInput!, $properties: JSONObject) {
-  generateCopilotResponse(data: $data, properties: $properties) {
-    threadId
-    runId
-    ... on CopilotResponse @defer {
-      status {
-        ... on BaseResponseStatus { code }
-        ... on FailedResponseStatus { reason details }
-      }
-    }
-    messages @stream {
-      __typename
-      ... on BaseMessageOutput { id createdAt }
-      ... on BaseMessageOutput @defer {
-        status { ... on FailedMessageStatus { code reason } }
-      }
-      ... on TextMessageOutput { content @stream role parentMessageId }
-      ... on ActionExecutionMessageOutput { name arguments @stream parentMessageId }
-      ... on ResultMessageOutput { result actionExecutionId actionName }
-      ... on AgentStateMessageOutput { agentName nodeName state running }
-    }
-    metaEvents @stream { ... on LangGraphInterruptEvent { type name value } }
-  }
-}
-"""
+_STOP_TIMEOUT = 3.0
+"""Seconds that Ctrl-C waits for the runtime to stop the run."""
 
 
 def converse(
     url: str, *, message: str | None = None, agent: str | None = None, headers: Sequence[str] = ()
 ) -> int:
-    """Hold a conversation, or with a message or a pipe one exchange. Return the exit code."""
-    chat = Chat(_address(url), agent=agent, headers=dict(map(_header, headers)))
+    """Hold a conversation, or with a message or a pipe one exchange. Return the exit code.
+
+    Raises `ConfigurationFailed` for a URL, a header or an input that cannot be used, and
+    `NetworkError` for a runtime that cannot be reached or understood.
+    """
+    chat = Chat(_parse_url(url), agent=agent, headers=dict(map(_parse_header, headers)))
     with asyncio.Runner() as runner:
         try:
             if message is None and not sys.stdin.isatty():
@@ -96,24 +82,28 @@ def _loop(runner: asyncio.Runner, chat: "Chat") -> None:
         except KeyboardInterrupt:
             typer.echo("\n(stopped)")
         except CopilotError as error:
-            _complain(error)
+            _print_error(error)
 
 
 class Chat:
-    """One conversation. A question that failed leaves no trace in it."""
+    """One conversation. A question that failed leaves no trace in it.
+
+    `url` is the one that `<CopilotKit runtimeUrl>` gets; `headers` are sent with each request.
+    """
 
     def __init__(
         self, url: str, *, agent: str | None = None, headers: Mapping[str, str] | None = None
     ) -> None:
         self.url = url
-        self.agent = agent
+        self.agent = agent or DEFAULT_AGENT
         self.headers = {
             "content-type": "application/json",
             "accept": "text/event-stream",
             **(headers or {}),
         }
         self.thread_id = str(uuid4())
-        self.messages: list[dict[str, Any]] = []
+        self.messages: list[Message] = []
+        self._state: Any = {}
         self._upstream = Upstream("Runtime", idle_timeout=600, max_retries=0)
 
     async def aclose(self) -> None:
@@ -121,117 +111,96 @@ class Chat:
         await self._upstream.aclose()
 
     async def say(self, text: str) -> bool:
-        """Send a message and show the answer, and those that follow on results of actions."""
-        said = {"textMessage": {"role": "user", "content": text}}
-        asked = [*self.messages, _message(str(uuid4()), said)]
-        for _ in range(_MOST_TURNS):
-            answer = await self._turn(asked)
-            if answer.failure is not None:
-                typer.echo(f"\n{answer.failure}", err=True)
-                return False
-            asked = self.messages = [*asked, *map(_as_input, answer.messages())]
-            if not answer.wants_more:
-                return True
-        typer.echo(f"\nStopped after {_MOST_TURNS} turns of actions.", err=True)
-        return False
+        """Send a message and print the answer as it comes. Return whether the run went well.
 
-    async def _turn(self, messages: Sequence[Mapping[str, Any]]) -> Answer:
-        answer, screen = Answer(), _Screen()
+        Cancelled, it stops the run. Raises `NetworkError` for a runtime that cannot be reached,
+        and `IncompleteStream` for an answer that cannot be read.
+        """
+        question = TextMessage(id=new_id(), role="user", content=text)
+        run = RunInput(
+            thread_id=self.thread_id,
+            run_id=str(uuid4()),
+            messages=[*self.messages, question],
+            agent=self.agent,
+        )
+        events: list[Event] = [
+            RunStarted(run_id=run.run_id, thread_id=run.thread_id, messages=run.messages)
+        ]
+        screen = Screen()
         try:
-            async with aclosing(self._payloads(messages)) as payloads:
-                async for payload in payloads:
-                    for line in answer.take(payload):
-                        screen.show(line)
+            async with aclosing(self._stream(run)) as stream:
+                async for event in stream:
+                    screen.show(event)
+                    events.append(event)
+        except asyncio.CancelledError:
+            await self._stop()
+            raise
+        except AgentFailed as error:
+            screen.end_line()
+            typer.echo(f"\n{error.message} [{error.code}]", err=True)
+            return False
         finally:
-            screen.end()
-        answer.finish()
-        return answer
+            screen.end_line()
+        self.messages = _drop_open_calls(said_in(events))
+        states = [event.state for event in events if isinstance(event, AgentState)]
+        self._state = states[-1] if states else self._state
+        return True
 
-    async def _payloads(
-        self, messages: Sequence[Mapping[str, Any]]
-    ) -> AsyncGenerator[Mapping[str, Any], None]:
-        body = json.dumps({"query": DOCUMENT, "variables": {"data": self._data(messages)}})
-        async with self._upstream.post(self.url, body.encode(), self.headers) as reply:
-            if "text/event-stream" not in reply.headers.get("content-type", ""):
-                yield await _whole(reply, self.url)
-                return
-            frames = SSEDecoder()
-            async for block in reply:
-                for data in frames.feed(block):
-                    if data:
-                        yield _decoded(data)
+    async def _stream(self, run: RunInput) -> Events:
+        frames, decoder = SSEDecoder(), EventDecoder(self.agent, self._state, run)
+        body = dumps(run_agent_input(run, self._state))
+        async with self._upstream.post(self._operation_url("run"), body, self.headers) as response:
+            if "text/event-stream" not in response.headers.get("content-type", ""):
+                raise await _read_refusal(response, self.url)
+            async for block in response:
+                for event in decoder.read(frames.feed(block)):
+                    yield event
+                if decoder.ended:
+                    break
+        if decoder.failure is not None:
+            raise decoder.failure
+        if not decoder.ended:
+            raise NetworkError("The runtime broke off in the middle of the answer.")
 
-    def _data(self, messages: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-        data: dict[str, Any] = {
-            "metadata": {"requestType": "Chat"},
-            "threadId": self.thread_id,
-            "messages": list(messages),
-            "frontend": {"actions": []},
-        }
-        if self.agent is not None:
-            data["agentSession"] = {"agentName": self.agent, "threadId": self.thread_id}
-        return data
+    async def _stop(self) -> None:
+        """Stop the run, which does not end by itself when its reader leaves."""
+        url = self._operation_url("stop", self.thread_id)
+        with contextlib.suppress(CopilotError, TimeoutError):
+            async with asyncio.timeout(_STOP_TIMEOUT):
+                await self._upstream.request_json("POST", url, {}, self.headers)
 
-
-class _Screen:
-    """Shows an answer as it comes, text as text and everything else on lines of its own."""
-
-    def __init__(self) -> None:
-        self._in_line = False
-
-    def show(self, line: Line) -> None:
-        match line:
-            case Piece(text):
-                self._write(text)
-            case Call(name, arguments):
-                self._whole(f"  → {name}({arguments})")
-            case Result(name, text):
-                self._whole(f"  ← {name}: {text}")
-            case str():
-                self._whole(line)
-
-    def end(self) -> None:
-        if self._in_line:
-            self._write("\n")
-
-    def _whole(self, line: str) -> None:
-        self.end()
-        self._write(f"{line}\n")
-
-    def _write(self, text: str) -> None:
-        text = _CONTROL.sub("", text)
-        if text:
-            self._in_line = not text.endswith("\n")
-            typer.echo(text, nl=False)
-            sys.stdout.flush()
+    def _operation_url(self, *parts: str) -> str:
+        path = "/".join(quote(part, safe="") for part in ("agent", self.agent, *parts))
+        return f"{self.url.rstrip('/')}/{path}"
 
 
-async def _whole(reply: StreamResponse, url: str) -> Mapping[str, Any]:
-    """Return an answer that is no stream: an error, or a runtime that does not stream."""
-    text = await reply.text()
+def _drop_open_calls(messages: Sequence[Message]) -> list[Message]:
+    """Return the messages without calls that have no result: models refuse such a conversation."""
+    results = {message.call_id for message in messages if isinstance(message, ResultMessage)}
+    return [
+        message
+        for message in messages
+        if not isinstance(message, ActionExecutionMessage) or message.id in results
+    ]
+
+
+async def _read_refusal(response: StreamResponse, url: str) -> NetworkError:
+    """Return the error for an answer that is no stream: its own reason, if it has one."""
+    text = await response.text()
     try:
-        body = json.loads(text)
+        fields = as_object(loads(text))
     except ValueError:
-        body = None
-    if isinstance(body, dict) and ("data" in body or "errors" in body):
-        return {"hasNext": False, **body}
-    raise NetworkError(
-        f"{url} does not speak the protocol of CopilotKit: it answered {reply.status}.",
+        fields = {}
+    for key in ("message", "details", "error"):
+        if reason := get_text(fields, key):
+            return NetworkError(reason, status_code=response.status)
+    return NetworkError(
+        f"{url} does not speak the protocol of CopilotKit: it answered {response.status}.",
         hint="The URL is the one that <CopilotKit runtimeUrl> gets, such as /graphql.",
     )
 
 
-def _decoded(data: bytes) -> Mapping[str, Any]:
-    try:
-        payload = json.loads(data)
-    except ValueError:
-        payload = None
-    if not isinstance(payload, dict):
-        raise NetworkError(f"The runtime sent something that is no JSON object: {data[:80]!r}.")
-    return payload
-
-
-def _address(url: str) -> str:
+def _parse_url(url: str) -> str:
     url = url if "://" in url else f"http://{url}"
     parts = urlsplit(url)
     if parts.scheme not in ("http", "https") or not parts.hostname:
@@ -239,42 +208,14 @@ def _address(url: str) -> str:
     return url if parts.path.strip("/") else f"{parts.scheme}://{parts.netloc}/graphql"
 
 
-def _header(text: str) -> tuple[str, str]:
+def _parse_header(text: str) -> tuple[str, str]:
     name, colon, value = text.partition(":")
     if not colon or not name.strip():
         raise ConfigurationFailed(f"{text!r} is no header; write 'Name: value'.")
     return name.strip().lower(), value.strip()
 
 
-def _complain(error: CopilotError) -> None:
+def _print_error(error: CopilotError) -> None:
     typer.echo(f"\n{error.message}", err=True)
     if error.hint:
         typer.echo(error.hint, err=True)
-
-
-def _message(id: str, content: Mapping[str, Any]) -> dict[str, Any]:
-    return {"id": id, "createdAt": datetime.now(UTC).isoformat(), **content}
-
-
-def _as_input(output: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a message of an answer as the next request sends it."""
-    match output:
-        case {"__typename": "TextMessageOutput"}:
-            content = {"textMessage": {"role": output["role"], "content": output["content"]}}
-        case {"__typename": "ActionExecutionMessageOutput"}:
-            content = {
-                "actionExecutionMessage": {
-                    "name": output["name"],
-                    "arguments": output["arguments"] or "{}",
-                    "parentMessageId": output.get("parentMessageId"),
-                }
-            }
-        case _:
-            content = {
-                "resultMessage": {
-                    "actionExecutionId": output["actionExecutionId"],
-                    "actionName": output["actionName"],
-                    "result": output["result"],
-                }
-            }
-    return _message(output["id"], content)

@@ -1,0 +1,69 @@
+"""Print the events of a run to a terminal: text as text, everything else on a line of its own."""
+
+import re
+import sys
+
+import typer
+
+from copilot_runtime.events import (
+    ActionExecutionArgs,
+    ActionExecutionEnd,
+    ActionExecutionResult,
+    ActionExecutionStart,
+    Event,
+    Interrupt,
+    StepStarted,
+    TextMessageContent,
+    TextMessageEnd,
+)
+from copilot_runtime.jsonvalue import to_text
+
+_CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
+"""What could make a terminal do more than show text."""
+
+
+class Screen:
+    """Prints the answer to one question as it comes. Control characters are left out."""
+
+    def __init__(self) -> None:
+        self._in_line = False
+        self._calls: dict[str, tuple[str, list[str]]] = {}
+
+    def show(self, event: Event) -> None:
+        """Print what an event adds; thoughts, states and the like add nothing."""
+        match event:
+            case TextMessageContent():
+                self._write(event.content)
+            case TextMessageEnd():
+                self.end_line()
+            case ActionExecutionStart():
+                self._calls[event.call_id] = event.name, []
+            case ActionExecutionArgs() if event.call_id in self._calls:
+                self._calls[event.call_id][1].append(event.delta)
+            case ActionExecutionEnd() if event.call_id in self._calls:
+                name, pieces = self._calls.pop(event.call_id)
+                self._write_line(f"  → {name}({''.join(pieces)})")
+            case ActionExecutionResult():
+                self._write_line(f"  ← {event.name}: {event.result}")
+            case StepStarted():
+                self._write_line(f"  · {event.name}")
+            case Interrupt():
+                self._write_line(f"  ? {event.message or to_text(event.value)}")
+            case _:
+                pass
+
+    def end_line(self) -> None:
+        """Begin a new line, unless the last one has ended."""
+        if self._in_line:
+            self._write("\n")
+
+    def _write_line(self, line: str) -> None:
+        self.end_line()
+        self._write(f"{line}\n")
+
+    def _write(self, text: str) -> None:
+        text = _CONTROL.sub("", text)
+        if text:
+            self._in_line = not text.endswith("\n")
+            typer.echo(text, nl=False)
+            sys.stdout.flush()

@@ -7,13 +7,16 @@ calls `/invoke` too.
 
 import re
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 from urllib.parse import urlsplit
 
 from copilot_runtime.errors import ConfigurationFailed, NetworkError
 from copilot_runtime.http.client import Upstream
 from copilot_runtime.interfaces import Action, ActionContext, ActionSource, RunInput
 from copilot_runtime.jsonvalue import JsonObject
+
+if TYPE_CHECKING:
+    import httpx
 
 NAME = "LangServe"
 
@@ -34,15 +37,17 @@ def langserve_actions(
     parameters: Mapping[str, Any] | None = None,
     headers: Headers | None = None,
     timeout: float = 60.0,
+    http_client: "httpx.AsyncClient | None" = None,
 ) -> "LangServeChain":
     """Return the chain at an address such as `https://chains.example/joke` as a source of actions.
 
     Its `name` is by default the last part of the address. `parameters` is the JSON schema of its
     input, which the chain is asked for otherwise. `headers` open its door; a function makes them
     of the headers of the person who asks, for chains that want to know. `timeout` is in seconds.
+    `http_client` is an `httpx.AsyncClient` of the application to ask with; it is not closed here.
     Raises `ConfigurationFailed` for what is no address.
     """
-    return LangServeChain(url, name, description, parameters, headers or {}, timeout)
+    return LangServeChain(url, name, description, parameters, headers or {}, timeout, http_client)
 
 
 class LangServeChain(ActionSource):
@@ -56,6 +61,7 @@ class LangServeChain(ActionSource):
         parameters: Mapping[str, Any] | None,
         headers: Headers,
         timeout: float,
+        http_client: "httpx.AsyncClient | None" = None,
     ) -> None:
         parts = urlsplit(url)
         if parts.scheme not in ("http", "https") or not parts.hostname:
@@ -70,7 +76,9 @@ class LangServeChain(ActionSource):
         self._headers = headers
         self._timeout = timeout
         # asked once: nobody knows what a chain has done before it failed
-        self._upstream = Upstream(NAME, idle_timeout=timeout, max_retries=0)
+        self._upstream = Upstream(
+            NAME, idle_timeout=timeout, max_retries=0, http_client=http_client
+        )
 
     async def actions(self, run: RunInput) -> Sequence[Action]:
         """Return the chain as an action. Raises `NetworkError` when it cannot be asked."""

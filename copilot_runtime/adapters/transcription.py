@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Mapping
 from pathlib import PurePath
-from typing import Any, Literal, Protocol
+from typing import TYPE_CHECKING, Any, Literal, Protocol
 from uuid import uuid4
 
 import orjson
@@ -12,6 +12,9 @@ from copilot_runtime.adapters.errors import Service, read_error_message, read_re
 from copilot_runtime.adapters.openai.auth import OpenAIAuth
 from copilot_runtime.errors import AuthenticationFailed, CopilotError, RateLimited
 from copilot_runtime.http.client import Upstream
+
+if TYPE_CHECKING:
+    import httpx
 
 _NAME = "Transcription"
 _ENDINGS = {
@@ -61,7 +64,8 @@ class OpenAITranscriber:
     """Asks a model of OpenAI, or of any server with the same API at `base_url`.
 
     Without `api_key` and `base_url`, `OPENAI_API_KEY` and `OPENAI_BASE_URL` count. `language` is
-    an ISO 639-1 code, for when everybody speaks the same one. Times are in seconds.
+    an ISO 639-1 code, for when everybody speaks the same one. Times are in seconds. `http_client`
+    is an `httpx.AsyncClient` of the application to send requests with; it is not closed here.
     """
 
     def __init__(
@@ -75,6 +79,7 @@ class OpenAITranscriber:
         connect_timeout: float = 10.0,
         idle_timeout: float = 60.0,
         max_retries: int = 2,
+        http_client: "httpx.AsyncClient | None" = None,
     ) -> None:
         self.model = model
         self.language = language
@@ -86,6 +91,7 @@ class OpenAITranscriber:
             connect_timeout=connect_timeout,
             idle_timeout=idle_timeout,
             max_retries=max_retries,
+            http_client=http_client,
         )
 
     async def transcribe(self, audio: bytes, filename: str, mime_type: str) -> str:

@@ -1,7 +1,8 @@
 """HTTP to services we ask: streams and JSON, with time limits, retries and errors that explain.
 
-Only this file knows aiohttp. A reply that was read to its end gives its connection back to the
-pool; any other is closed at once, so that nobody pays for tokens nobody reads.
+Only this file and `errors.py` know aiohttp, and only `httpx_client.py` knows httpx. A response that
+was read to its end gives its connection back to the pool; any other is closed at once, so that
+nobody pays for tokens nobody reads.
 """
 
 import asyncio
@@ -16,11 +17,16 @@ from urllib.parse import urlsplit
 import orjson
 
 from copilot_runtime.errors import ConfigurationFailed, CopilotError, NetworkError, RunStalled
-from copilot_runtime.http.errors import UpstreamErrors, is_disconnect
+from copilot_runtime.http.errors import UpstreamErrors, classify_error, is_disconnect
 from copilot_runtime.http.retries import backoff, is_retryable, parse_retry_after
 
 if TYPE_CHECKING:
+    import httpx
     from aiohttp import ClientResponse, ClientSession
+
+    from copilot_runtime.http.httpx_client import BufferedResponse
+
+    Response = ClientResponse | BufferedResponse
 
 _MAX_WAIT = 30.0
 _MAX_BODY = 16 * 1024 * 1024
@@ -33,6 +39,10 @@ class Upstream:
     """One service and its connections. `name` is how errors call it; times are in seconds.
 
     `idle_timeout` limits every silence: before the answer starts, and between two pieces of it.
+    With `http_client`, requests go out by that client of the host application, within the same
+    limits, retries and errors, and each answer is read whole before it is returned: it is for
+    requests whose answers are not streams. Such a client is never closed here, and serves the event
+    loop it was made in. What it connects to, by which proxy and address, is its own decision.
     """
 
     def __init__(
@@ -42,6 +52,7 @@ class Upstream:
         connect_timeout: float = 10.0,
         idle_timeout: float = 120.0,
         max_retries: int = 2,
+        http_client: "httpx.AsyncClient | None" = None,
     ) -> None:
         self.name = name
         self.connect_timeout = connect_timeout
@@ -51,6 +62,7 @@ class Upstream:
         self._sessions: dict[asyncio.AbstractEventLoop, ClientSession] = {}
         self._proxies: dict[str, str | None] = {}
         self._draining: set[asyncio.Task[None]] = set()
+        self._http_client = http_client
 
     def post(self, url: str, body: bytes, headers: Mapping[str, str]) -> "Exchange":
         """Return the exchange to enter: `async with upstream.post(...) as reply`."""
@@ -86,7 +98,7 @@ class Upstream:
 
     async def send(
         self, method: str, url: str, body: bytes | None, headers: Mapping[str, str]
-    ) -> "ClientResponse":
+    ) -> "Response":
         """Return the response once its headers are here. Retries what may pass by itself."""
         attempt = 0
         while True:
@@ -109,7 +121,7 @@ class Upstream:
             await asyncio.sleep(wait)
             attempt += 1
 
-    def drain(self, response: "ClientResponse") -> None:
+    def drain(self, response: "Response") -> None:
         """Read the last bytes of a finished answer, so that its connection can be used again."""
         task = asyncio.create_task(_drain(response))
         self._draining.add(task)
@@ -124,7 +136,15 @@ class Upstream:
 
     async def _send_once(
         self, method: str, url: str, body: bytes | None, headers: Mapping[str, str]
-    ) -> "ClientResponse":
+    ) -> "Response":
+        if self._http_client is not None:
+            from copilot_runtime.http.httpx_client import send_buffered
+
+            return await send_buffered(
+                *(self._http_client, method, url, body, headers),
+                errors=self.errors,
+                max_body=_MAX_BODY,
+            )
         from aiohttp import ClientError, InvalidURL
         from yarl import URL
 
@@ -147,7 +167,7 @@ class Upstream:
                 hint="A base URL looks like https://api.example.com/v1.",
             ) from error
         except (ClientError, OSError, TimeoutError) as error:
-            raise self.errors.build_connection_error(error, url) from error
+            raise self.errors.build_connection_error(error, url, classify_error(error)) from error
 
     async def _get_session(self) -> "ClientSession":
         """Return the connections of this event loop: those of another one are of no use here."""
@@ -233,7 +253,7 @@ class StreamResponse:
     Set `finished` when nothing of interest follows: the connection is then kept for others.
     """
 
-    def __init__(self, response: "ClientResponse", upstream: Upstream) -> None:
+    def __init__(self, response: "Response", upstream: Upstream) -> None:
         from aiohttp import ClientError
 
         self.status = response.status
@@ -304,7 +324,7 @@ class StreamResponse:
             self._response.close()
 
 
-async def _drain(response: "ClientResponse") -> None:
+async def _drain(response: "Response") -> None:
     from aiohttp import ClientError
 
     with suppress(ClientError, OSError, TimeoutError):
@@ -313,7 +333,7 @@ async def _drain(response: "ClientResponse") -> None:
                 pass
 
 
-def _release(response: "ClientResponse") -> None:
+def _release(response: "Response") -> None:
     """Keep the connection for others if the answer was read to its end, else close it."""
     if response.content.at_eof():
         response.release()

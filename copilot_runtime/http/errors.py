@@ -5,9 +5,13 @@ for the log and say the way out.
 """
 
 from dataclasses import dataclass
+from typing import Literal, assert_never
 from urllib.parse import urlsplit
 
 from copilot_runtime.errors import NetworkError, RunStalled
+
+Failure = Literal["connect timeout", "timeout", "dns", "tls", "refused", "unreachable", "closed"]
+"""Why a request got no response."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,14 +22,14 @@ class UpstreamErrors:
     connect_timeout: float
     idle_timeout: float
 
-    def build_connection_error(self, error: Exception, url: str) -> NetworkError:
-        """Say what went wrong before the answer, without telling clients where we asked."""
-        import aiohttp  # here, because importing it takes a quarter of a second
-
+    def build_connection_error(self, error: Exception, url: str, failure: Failure) -> NetworkError:
+        """Return the error for a request without a response; only its hint names the address."""
         parts = urlsplit(url)
         origin = f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}"
-        match error:
-            case aiohttp.ConnectionTimeoutError():
+        match failure:
+            case "timeout":
+                return self.build_timeout()
+            case "connect timeout":
                 return NetworkError(
                     f"{self.name} API error: Connection timed out.",
                     status_code=504,
@@ -33,28 +37,26 @@ class UpstreamErrors:
                     hint=f"{origin} took longer than {self.connect_timeout:g} s to accept a "
                     "connection. Check the base URL, the firewall and the proxy settings.",
                 )
-            case TimeoutError():
-                return self.build_timeout()
-            case aiohttp.ClientConnectorDNSError():
+            case "dns":
                 reason = "Its host name was not found."
                 hint = f"No address is known for {origin}. Check the base URL and the DNS."
-            case aiohttp.ClientSSLError():
+            case "tls":
                 reason = "No secure connection could be made."
                 hint = (
                     f"TLS with {origin} failed: {error}. Check the certificate and the date, and "
                     "that https is right; SSL_CERT_FILE names a file with further authorities."
                 )
-            case aiohttp.ClientConnectorError() if isinstance(
-                error.os_error, ConnectionRefusedError
-            ):
+            case "refused":
                 reason = "The connection was refused."
                 hint = f"Nothing listens at {origin}. Check the base URL and that the server runs."
-            case aiohttp.ClientConnectorError() | aiohttp.ClientHttpProxyError():
+            case "unreachable":
                 reason = "It could not be reached."
                 hint = f"Connecting to {origin} failed: {error}."
-            case _:
+            case "closed":
                 reason = "The server hung up without an answer."
                 hint = f"{origin} closed the connection: {error}."
+            case _:
+                assert_never(failure)
         return NetworkError(
             f"{self.name} API error: Connection error. {reason}",
             kind="APIConnectionError",
@@ -74,6 +76,27 @@ class UpstreamErrors:
         return NetworkError(
             f"{self.name} API error: Premature close", kind=f"{self.name}Error", hint=hint
         )
+
+
+def classify_error(error: Exception) -> Failure:
+    """Return what an error of aiohttp, or of the socket below it, means."""
+    import aiohttp  # here, because importing it takes a quarter of a second
+
+    match error:
+        case aiohttp.ConnectionTimeoutError():
+            return "connect timeout"
+        case TimeoutError():
+            return "timeout"
+        case aiohttp.ClientConnectorDNSError():
+            return "dns"
+        case aiohttp.ClientSSLError():
+            return "tls"
+        case aiohttp.ClientConnectorError() if isinstance(error.os_error, ConnectionRefusedError):
+            return "refused"
+        case aiohttp.ClientConnectorError() | aiohttp.ClientHttpProxyError():
+            return "unreachable"
+        case _:
+            return "closed"
 
 
 def is_disconnect(error: NetworkError) -> bool:

@@ -4,7 +4,7 @@ import asyncio
 import logging
 from collections.abc import Mapping
 from contextlib import aclosing
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from copilot_runtime.errors import (
     AuthenticationFailed,
@@ -18,6 +18,9 @@ from copilot_runtime.events import ActionExecutionStart, Event
 from copilot_runtime.http.client import JsonResponse, Upstream
 from copilot_runtime.interfaces import Events, GuardrailRules, RunInput, Stage
 from copilot_runtime.messages import TextMessage
+
+if TYPE_CHECKING:
+    import httpx
 
 logger = logging.getLogger(__name__)
 
@@ -33,7 +36,8 @@ class HttpGuardrail(Stage):
     It speaks the protocol of Copilot Cloud: only requests that bring rules and end with words
     of the user are judged. Until the verdict nothing reaches the client and no action starts.
     A service that is down, slower than `timeout` seconds or incomprehensible refuses the
-    request, or with `fail_open` lets it pass.
+    request, or with `fail_open` lets it pass. `http_client` is an `httpx.AsyncClient` of the
+    application to ask with; it is not closed here.
     """
 
     def __init__(
@@ -43,12 +47,15 @@ class HttpGuardrail(Stage):
         headers: Mapping[str, str] | None = None,
         timeout: float = 10.0,
         fail_open: bool = False,
+        http_client: "httpx.AsyncClient | None" = None,
     ) -> None:
         self.url = f"{base_url.rstrip('/')}/guardrails/validate"
         self.headers = {name.lower(): value for name, value in (headers or {}).items()}
         self.timeout = timeout
         self.fail_open = fail_open
-        self._upstream = Upstream("Guardrails", idle_timeout=timeout, max_retries=0)
+        self._upstream = Upstream(
+            "Guardrails", idle_timeout=timeout, max_retries=0, http_client=http_client
+        )
 
     def __call__(self, events: Events, run: RunInput) -> Events:
         question = _build_request(run)

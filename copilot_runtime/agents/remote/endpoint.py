@@ -5,7 +5,7 @@ decodes the response.
 """
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from copilot_runtime.agents.remote.action import remote_action
 from copilot_runtime.agents.remote.catalog import Catalog, CatalogAgent
@@ -31,6 +31,9 @@ from copilot_runtime.errors import (
 from copilot_runtime.interfaces import Action, ActionSource, Agent, Caller, Events, RunInput
 from copilot_runtime.jsonvalue import as_list, as_object
 
+if TYPE_CHECKING:
+    import httpx
+
 
 class RemoteEndpoint(ActionSource):
     """The endpoint at `url`, as `add_fastapi_endpoint` of the package `copilotkit` serves it.
@@ -39,8 +42,9 @@ class RemoteEndpoint(ActionSource):
     `before_request` returns for a `Caller` replace both. The catalog is cached for `ttl`, by
     headers, properties and page. Fetching it takes at most `discovery_timeout`; after a failure,
     the last catalog is used, and the next attempt is made after `retry_pause`. `idle_timeout` is
-    the longest silence within a response. Times are in seconds. Raises `ConfigurationFailed` for a
-    `url` that is none.
+    the longest silence within a response. Times are in seconds. `http_client` is an
+    `httpx.AsyncClient` of the application for all but the streams of agents; it is not closed here.
+    Raises `ConfigurationFailed` for a `url` that is none.
     """
 
     def __init__(
@@ -54,6 +58,7 @@ class RemoteEndpoint(ActionSource):
         discovery_timeout: float = 5.0,
         connect_timeout: float = 10.0,
         idle_timeout: float = 300.0,
+        http_client: "httpx.AsyncClient | None" = None,
     ) -> None:
         self.url = url
         self._link = Link(
@@ -62,6 +67,7 @@ class RemoteEndpoint(ActionSource):
             before_request=before_request,
             connect_timeout=connect_timeout,
             idle_timeout=idle_timeout,
+            http_client=http_client,
         )
         self._discovery = Discovery(
             self._link, ttl=ttl, pause=retry_pause, patience=discovery_timeout

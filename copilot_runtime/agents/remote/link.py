@@ -6,7 +6,8 @@ first version, which all versions of that package answer, or only those of its s
 
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager, suppress
-from typing import Any, Final, NamedTuple
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from urllib.parse import quote, urlsplit
 
 from copilot_runtime.agents.forwarding import forward_headers, read_refusal, redact
@@ -16,6 +17,9 @@ from copilot_runtime.http.client import StreamResponse, Upstream
 from copilot_runtime.interfaces import Caller
 from copilot_runtime.jsontext import dumps, loads
 from copilot_runtime.jsonvalue import as_object
+
+if TYPE_CHECKING:
+    import httpx
 
 BeforeRequest = Callable[[Caller], Mapping[str, str] | Awaitable[Mapping[str, str] | None] | None]
 """Returns headers for the endpoint by the caller; sync or async."""
@@ -34,11 +38,12 @@ class Route(NamedTuple):
     first: str
     second: str
     again: bool = False
+    streams: bool = False
 
 
 INFO: Final = Route("info", "", again=True)
 RUN_ACTION: Final = Route("actions/execute", "action/{}")
-RUN_AGENT: Final = Route("agents/execute", "agent/{}")
+RUN_AGENT: Final = Route("agents/execute", "agent/{}", streams=True)
 STATE: Final = Route("agents/state", "agent/{}/state", again=True)
 
 
@@ -53,6 +58,7 @@ class Link:
         before_request: BeforeRequest | None,
         connect_timeout: float,
         idle_timeout: float,
+        http_client: "httpx.AsyncClient | None" = None,
     ) -> None:
         parts = urlsplit(url)
         if parts.scheme not in ("http", "https") or not parts.hostname:
@@ -67,9 +73,15 @@ class Link:
         """The address without what may be secret in it."""
         self._headers = {name.lower(): value for name, value in (headers or {}).items()}
         self._before_request = before_request
-        times = {"connect_timeout": connect_timeout, "idle_timeout": idle_timeout}
-        self._reading = Upstream("Remote endpoint", **times, max_retries=1)
-        self._acting = Upstream("Remote endpoint", **times, max_retries=0)
+        upstream = partial(
+            Upstream,
+            "Remote endpoint",
+            connect_timeout=connect_timeout,
+            idle_timeout=idle_timeout,
+        )
+        self._reading = upstream(max_retries=1, http_client=http_client)
+        self._acting = upstream(max_retries=0, http_client=http_client)
+        self._streaming = upstream(max_retries=0)
 
     async def headers(self, caller: Caller) -> dict[str, str]:
         """Return the headers for a caller: those forwarded, ours, and last the hook's.
@@ -92,7 +104,8 @@ class Link:
     ) -> AsyncGenerator[StreamResponse, None]:
         """Send a request; the reply may be a refusal."""
         data = dumps(body)
-        upstream = self._reading if route.again else self._acting
+        upstream = self._streaming if route.streams else self._acting
+        upstream = self._reading if route.again else upstream
         async with upstream.post(f"{self.url}/{route.first}", data, headers) as reply:
             if reply.status != 404:
                 yield reply
@@ -118,6 +131,7 @@ class Link:
         """Close the connections."""
         await self._reading.aclose()
         await self._acting.aclose()
+        await self._streaming.aclose()
 
 
 def is_success(status: int) -> bool:

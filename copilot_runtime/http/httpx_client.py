@@ -1,0 +1,128 @@
+"""Send a request with the `httpx.AsyncClient` of a host application, and buffer its response.
+
+This module imports httpx: `client.py` imports it only when such a client was given.
+"""
+
+import socket
+import ssl
+from collections.abc import Mapping
+from contextlib import aclosing
+
+import httpx
+
+from copilot_runtime.errors import ConfigurationFailed, NetworkError
+from copilot_runtime.http.errors import Failure, UpstreamErrors
+
+
+class BufferedResponse:
+    """A response that was read to its end, with the attributes that `client.py` uses of aiohttp's.
+
+    A body larger than the limit is cut off above it, so that whoever reads it finds it too large.
+    """
+
+    def __init__(self, status: int, headers: Mapping[str, str], body: bytes) -> None:
+        self.status = status
+        self.headers = headers
+        self.content = self
+        self._body = body
+
+    async def readany(self) -> bytes:
+        """Return the whole body, and nothing from then on."""
+        body, self._body = self._body, b""
+        return body
+
+    def at_eof(self) -> bool:
+        """Return whether the body was taken."""
+        return not self._body
+
+    def release(self) -> None:
+        """Do nothing: the connection went back to its pool when the body was read."""
+
+    def close(self) -> None:
+        """Do nothing, as `release`."""
+
+
+async def send_buffered(
+    client: httpx.AsyncClient,
+    method: str,
+    url: str,
+    body: bytes | None,
+    headers: Mapping[str, str],
+    *,
+    errors: UpstreamErrors,
+    max_body: int,
+) -> BufferedResponse:
+    """Send one request, follow no redirect, and read the response. The client stays open.
+
+    Its headers, cookies, authentication, proxies, hooks and transport count; of its time limits,
+    those of `errors` take the place. Raises `ConfigurationFailed` for what is no address,
+    `RunStalled` after too long a silence, and `NetworkError` for whatever else broke.
+    """
+    timeout = httpx.Timeout(errors.idle_timeout, connect=errors.connect_timeout)
+    started = False
+    try:
+        request = client.build_request(
+            method, url, content=body, headers={**headers}, timeout=timeout
+        )
+        response = await client.send(request, stream=True, follow_redirects=False)
+        started = True
+        async with aclosing(response):
+            return await _buffer(response, max_body)
+    except (httpx.InvalidURL, httpx.UnsupportedProtocol) as error:
+        raise ConfigurationFailed(
+            f"{errors.name} API error: {url!r} is not an address.",
+            hint="A base URL looks like https://api.example.com/v1.",
+        ) from error
+    except (httpx.HTTPError, OSError) as error:
+        raise _convert(error, url, errors, started=started) from error
+
+
+async def _buffer(response: httpx.Response, max_body: int) -> BufferedResponse:
+    blocks: list[bytes] = []
+    size = 0
+    async for block in response.aiter_bytes():
+        blocks.append(block)
+        size += len(block)
+        if size > max_body:
+            break
+    return BufferedResponse(response.status_code, response.headers, b"".join(blocks))
+
+
+def _convert(error: Exception, url: str, errors: UpstreamErrors, *, started: bool) -> NetworkError:
+    failure = _classify(error)
+    if started and failure == "closed":
+        return errors.build_premature_close(f"The connection broke off: {error}.")
+    return errors.build_connection_error(error, url, failure)
+
+
+def _classify(error: Exception) -> Failure:
+    match error:
+        case httpx.ConnectTimeout() | httpx.PoolTimeout():
+            return "connect timeout"
+        case httpx.TimeoutException():
+            return "timeout"
+        case httpx.ConnectError():
+            return _classify_cause(error)
+        case httpx.ProxyError():
+            return "unreachable"
+        case _:
+            return "closed"
+
+
+def _classify_cause(error: BaseException) -> Failure:
+    """Return why a connection was not made: httpx keeps the socket's error as a distant cause."""
+    causes: list[BaseException] = [error]
+    for cause in causes:
+        match cause:
+            case socket.gaierror():
+                return "dns"
+            case ssl.SSLError():
+                return "tls"
+            case ConnectionRefusedError():
+                return "refused"
+            case BaseExceptionGroup():
+                causes += cause.exceptions
+            case _:
+                pass
+        causes += [one for one in (cause.__cause__, cause.__context__) if one and one not in causes]
+    return "unreachable"

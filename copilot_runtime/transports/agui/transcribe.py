@@ -19,7 +19,7 @@ from copilot_runtime.errors import (
 )
 from copilot_runtime.jsontext import loads
 from copilot_runtime.jsonvalue import get_text
-from copilot_runtime.transports.agui.form import Upload, file_in
+from copilot_runtime.transports.agui.form import Upload, parse_upload
 
 logger = logging.getLogger(__name__)
 
@@ -73,7 +73,7 @@ async def transcribe_form(
             "Request must be multipart/form-data or application/json with base64 audio"
         ).answer()
     try:
-        upload = file_in(content_type, body, "audio")
+        upload = parse_upload(content_type, body, "audio")
     except ValueError as error:
         return _invalid_request(str(error)).answer()
     if upload is None:

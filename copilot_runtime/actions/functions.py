@@ -57,13 +57,13 @@ def as_actions(items: Iterable[Action | Callable[..., Any]]) -> list[Action]:
     """Return an action for each item. Raises `ConfigurationFailed` when two have one name."""
     actions: dict[str, Action] = {}
     for item in items:
-        made = item if isinstance(item, Action) else action(item)
-        if other := actions.get(made.name):
+        new = item if isinstance(item, Action) else action(item)
+        if other := actions.get(new.name):
             raise ConfigurationFailed(
-                f"Two actions are named {made.name!r}: {_origin(other)} and {_origin(made)}.",
+                f"Two actions are named {new.name!r}: {_origin(other)} and {_origin(new)}.",
                 hint="Give one of them another name: @action(name=...).",
             )
-        actions[made.name] = made
+        actions[new.name] = new
     return [*actions.values()]
 
 

@@ -41,17 +41,17 @@ class Arguments:
 
     def validate(self, values: Mapping[str, Any], context: ActionContext) -> dict[str, Any]:
         """Return keyword arguments. Raises `InvalidArguments` naming every wrong field."""
-        known = {parameter.key for parameter in self._parameters}
+        keys = {parameter.key for parameter in self._parameters}
         try:
-            checked = self._model.model_validate({k: v for k, v in values.items() if k in known})
+            checked = self._model.model_validate({k: v for k, v in values.items() if k in keys})
             problems: list[str] = []
         except ValidationError as error:
             checked, problems = None, [*map(_problem, error.errors(include_url=False))]
-        extra = {key: value for key, value in values.items() if key not in known}
-        if extra and known and not self._takes_any:
+        extra = {key: value for key, value in values.items() if key not in keys}
+        if extra and keys and not self._takes_any:
             problems += [f"{key}: there is no such argument" for key in extra]
         if checked is None or problems:
-            raise InvalidArguments(_explain(problems, known))
+            raise InvalidArguments(_explain(problems, keys))
         # what was left out keeps the function's own default
         keywords = {
             parameter.name: getattr(checked, parameter.field)
@@ -227,9 +227,9 @@ def _check_schema(
         raise ConfigurationFailed(
             f"The parameters of {where} must be the JSON schema of an object."
         )
-    known = {parameter.key for parameter in parameters}
+    keys = {parameter.key for parameter in parameters}
     names = {str(name) for name in cast("Mapping[Any, Any]", properties)}
-    if (unknown := sorted(names - known)) and not takes_any:
+    if (unknown := sorted(names - keys)) and not takes_any:
         raise ConfigurationFailed(f"{where} has no parameter {unknown[0]!r}; its schema has.")
     required = [item.key for item in parameters if item.needed and item.key not in names]
     if required:
@@ -242,10 +242,10 @@ def _problem(error: Any) -> str:
     return f"{place}: {error['msg']}" if place else str(error["msg"])
 
 
-def _explain(problems: Sequence[str], known: set[str]) -> str:
+def _explain(problems: Sequence[str], keys: set[str]) -> str:
     listing = "; ".join(problems[:_MAX_PROBLEMS])
     more = f"; and {left} more" if (left := len(problems) - _MAX_PROBLEMS) > 0 else ""
-    return f"Invalid arguments: {listing}{more}. Known: {', '.join(sorted(known))}."
+    return f"Invalid arguments: {listing}{more}. Known: {', '.join(sorted(keys))}."
 
 
 class _Generator(GenerateJsonSchema):

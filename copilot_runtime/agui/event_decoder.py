@@ -8,7 +8,7 @@ import logging
 from typing import Any
 
 from copilot_runtime.agui.chunks import CHUNKS, ChunkExpander
-from copilot_runtime.agui.outcome import decode_run_error, decode_run_finished, decode_usage
+from copilot_runtime.agui.outcome import decode_run_end, decode_run_error, decode_usage
 from copilot_runtime.agui.plain import PLAIN_DECODERS
 from copilot_runtime.errors import CopilotError, IncompleteStream, Misuse
 from copilot_runtime.events import (
@@ -153,7 +153,7 @@ class EventDecoder:
                 self._open_thoughts.clear()
                 self._end_thoughts()
             case "RUN_FINISHED":
-                self._events += decode_run_finished(event)
+                self._events += decode_run_end(event)
                 self.ended = True
             case "RUN_ERROR":
                 self._events += decode_usage(event)

@@ -22,7 +22,7 @@ class AgentFailed(CopilotError):
     visibility = "banner"
 
 
-def decode_run_finished(event: JsonObject) -> Iterator[Event]:
+def decode_run_end(event: JsonObject) -> Iterator[Event]:
     """Read a RUN_FINISHED. Raises `Misuse` for one that cannot be read."""
     yield from decode_usage(event)
     if (outcome := event.get("outcome")) is not None:

@@ -52,8 +52,8 @@ def _decode_part(value: Any, where: str) -> Part:
     if kind == "binary":
         return _decode_binary(part, where)
     if kind not in _KINDS:
-        known = ", ".join(["text", *_KINDS, "binary"])
-        raise Misuse(f"{where}.type is {kind!r}, which is none of {known}.")
+        kinds = ", ".join(["text", *_KINDS, "binary"])
+        raise Misuse(f"{where}.type is {kind!r}, which is none of {kinds}.")
     within = f"{where}.source"
     source = require_object(part.get("source"), within)
     match source.get("type"):

@@ -80,11 +80,11 @@ def _decode_messages_snapshot(event: JsonObject, kind: str) -> Event:
     )
 
 
-def _decode_step_started(event: JsonObject, kind: str) -> Event:
+def _decode_step_start(event: JsonObject, kind: str) -> Event:
     return StepStarted(name=require_text(event, "stepName", kind))
 
 
-def _decode_step_finished(event: JsonObject, kind: str) -> Event:
+def _decode_step_end(event: JsonObject, kind: str) -> Event:
     return StepFinished(name=require_text(event, "stepName", kind))
 
 
@@ -119,8 +119,8 @@ PLAIN_DECODERS: dict[str, Callable[[JsonObject, str], Event | None]] = {
     "REASONING_MESSAGE_CONTENT": _decode_thought_content,
     "REASONING_ENCRYPTED_VALUE": _decode_signature,
     "MESSAGES_SNAPSHOT": _decode_messages_snapshot,
-    "STEP_STARTED": _decode_step_started,
-    "STEP_FINISHED": _decode_step_finished,
+    "STEP_STARTED": _decode_step_start,
+    "STEP_FINISHED": _decode_step_end,
     "SUBAGENT_STARTED": _decode_subagent,
     "SUBAGENT_FINISHED": _decode_subagent,
     "SUBAGENT_ERROR": _decode_subagent,

@@ -156,9 +156,9 @@ def _build_adapter(make: Callable[..., Any], name: str, options: Mapping[str, An
     try:
         inspect.signature(make).bind(**options)
     except TypeError as error:
-        options_known = ", ".join(inspect.signature(make).parameters) or "none"
+        parameters = ", ".join(inspect.signature(make).parameters) or "none"
         raise ConfigurationFailed(
-            f"The options of the adapter {name!r} do not fit: {error}. Known: {options_known}.",
+            f"The options of the adapter {name!r} do not fit: {error}. Known: {parameters}.",
             hint="They stand under adapter.options in copilot.yml.",
         ) from error
     return make(**options)

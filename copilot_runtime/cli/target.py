@@ -76,11 +76,11 @@ def _attribute(module: ModuleType, name: str, target: str) -> Any:
         for part in name.split("."):
             if not hasattr(found, part):
                 close = get_close_matches(name, [*vars(module)], n=1)
-                known = ", ".join(candidates) or "none"
+                choices = ", ".join(candidates) or "none"
                 guess = f" Did you mean {close[0]!r}?" if close else ""
                 raise ConfigurationFailed(
                     f"{module.__name__!r} has no {name!r}. "
-                    f"What could be served there: {known}.{guess}"
+                    f"What could be served there: {choices}.{guess}"
                 )
             found = getattr(found, part)
         return found

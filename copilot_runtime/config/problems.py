@@ -42,17 +42,17 @@ def explain(
         if problem["type"] == "extra_forbidden":
             sentences.append(f"{place}: there is no setting {name!r}.{_suggest(name, names)}")
         else:
-            shown = "not valid" if name == REDACTED_NAME else _abbreviate(problem["input"])
+            value = "not valid" if name == REDACTED_NAME else _abbreviate(problem["input"])
             reason = problem["msg"].removeprefix("Value error, ").removeprefix("Input ")
-            sentences.append(f"{place}: {name!r} is {shown}; it {_phrase_reason(reason)}.")
+            sentences.append(f"{place}: {name!r} is {value}; it {_phrase_reason(reason)}.")
     return ConfigurationFailed(
         "\n".join(sentences), hint="`copilot-runtime settings` lists every setting."
     )
 
 
-def reject_misspelt_variable(variable: str, known: Iterable[str]) -> None:
+def reject_misspelt_variable(variable: str, variables: Iterable[str]) -> None:
     """Refuse a variable that looks like one of ours. Others are somebody else's."""
-    close = get_close_matches(variable, [*known], n=1, cutoff=0.88)
+    close = get_close_matches(variable, [*variables], n=1, cutoff=0.88)
     if close:
         raise ConfigurationFailed(
             f"The environment variable {variable} sets nothing. Did you mean {close[0]}?",
@@ -72,8 +72,8 @@ def _suggest(name: str, names: Sequence[str]) -> str:
     if close:
         return f" Did you mean {close[0]!r}?"
     section, dot, _ = name.rpartition(".")
-    known = [other for other in names if other.rpartition(".")[0] == section]
-    return f" Known{' there' if dot else ''}: {', '.join(known)}."
+    siblings = [other for other in names if other.rpartition(".")[0] == section]
+    return f" Known{' there' if dot else ''}: {', '.join(siblings)}."
 
 
 def _abbreviate(value: object) -> str:

@@ -138,9 +138,9 @@ class Upstream:
         self, method: str, url: str, body: bytes | None, headers: Mapping[str, str]
     ) -> "Response":
         if self._http_client is not None:
-            from copilot_runtime.http.httpx_client import send_buffered
+            from copilot_runtime.http.httpx_client import send_request
 
-            return await send_buffered(
+            return await send_request(
                 *(self._http_client, method, url, body, headers),
                 errors=self.errors,
                 max_body=_MAX_BODY,

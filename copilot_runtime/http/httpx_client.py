@@ -42,7 +42,7 @@ class BufferedResponse:
         """Do nothing, as `release`."""
 
 
-async def send_buffered(
+async def send_request(
     client: httpx.AsyncClient,
     method: str,
     url: str,

@@ -61,12 +61,12 @@ def _compare_objects(
 ) -> None:
     for key, value in old.items():
         if key not in new:
-            operations.append({"op": "remove", "path": f"{path}/{_escaped(key)}"})
+            operations.append({"op": "remove", "path": f"{path}/{_escape(key)}"})
         elif value is not new[key]:
-            _compare(value, new[key], f"{path}/{_escaped(key)}", operations)
+            _compare(value, new[key], f"{path}/{_escape(key)}", operations)
     for key, value in new.items():
         if key not in old:
-            operations.append({"op": "add", "path": f"{path}/{_escaped(key)}", "value": value})
+            operations.append({"op": "add", "path": f"{path}/{_escape(key)}", "value": value})
 
 
 def _compare_lists(
@@ -91,6 +91,6 @@ def _compare_lists(
         operations.append({"op": "add", "path": f"{path}/{place}", "value": value})
 
 
-def _escaped(key: str) -> str:
+def _escape(key: str) -> str:
     key = str(key)
     return key.replace("~", "~0").replace("/", "~1") if "~" in key or "/" in key else key

@@ -111,7 +111,7 @@ async def transcribe_json(transcriber: Transcriber | None, body: Any) -> Answer:
 async def _transcribe(transcriber: Transcriber, upload: Upload) -> Answer:
     kind = upload.mime_type.partition(";")[0].strip().lower()
     if kind not in (*_TYPES, *_UNKNOWN_BYTES):
-        return _unsupported(upload.mime_type).answer()
+        return _unsupported_format(upload.mime_type).answer()
     if not upload.data:
         return _audio_too_short().answer()
     mime_type = _USUAL_TYPE if kind in _UNKNOWN_BYTES else upload.mime_type
@@ -149,7 +149,7 @@ def _invalid_request(message: str) -> _Problem:
     return _Problem(400, "invalid_request", message)
 
 
-def _unsupported(mime_type: str) -> _Problem:
+def _unsupported_format(mime_type: str) -> _Problem:
     message = f"Unsupported audio format: {mime_type}. Supported: {', '.join(_TYPES)}"
     return _Problem(400, "invalid_audio_format", message)
 

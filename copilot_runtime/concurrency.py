@@ -1,4 +1,4 @@
-"""Call a function that may be sync, async, slow or rude, without harm to the event loop."""
+"""Call a function, sync or async, without blocking or ending the event loop."""
 
 import asyncio
 import inspect
@@ -21,7 +21,7 @@ class CallResult(NamedTuple):
 
 
 def is_async(function: Callable[..., Any]) -> bool:
-    """Say whether calling `function` only makes a coroutine."""
+    """Return whether calling `function` only makes a coroutine."""
     return inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(
         getattr(function, "__call__", None)  # noqa: B004 - an object with an async __call__
     )
@@ -59,7 +59,7 @@ def _run_in_thread(work: Callable[[], Any]) -> "asyncio.Future[CallResult]":
     slots = _slots
 
     def finish(result: CallResult) -> None:
-        if not future.done():  # nobody waits any more: the late result is dropped
+        if not future.done():  # it was cancelled: the late result is dropped
             future.set_result(result)
 
     def run() -> None:

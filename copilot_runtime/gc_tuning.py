@@ -19,7 +19,7 @@ _STARTING = (50_000, 10, 10)
 
 
 def tune_for_startup() -> None:
-    """Let a program that only just begins import in peace: nothing of it is garbage yet."""
+    """Collect rarely while a program imports its modules: nothing of that is garbage."""
     gc.set_threshold(*_STARTING)
 
 

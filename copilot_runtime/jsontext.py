@@ -43,7 +43,7 @@ def dumps(value: Any) -> bytes:
     """Write compact JSON. What orjson refuses is written by the standard library.
 
     That is half a character, which is escaped, so that a browser joins the halves again; an
-    integer beyond 64 bits; and, as its text, a value JSON does not know.
+    integer beyond 64 bits; and, as its text, a value that is not JSON.
     """
     try:
         return orjson.dumps(value)

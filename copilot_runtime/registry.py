@@ -26,7 +26,7 @@ class Entry:
 
 
 class Registry(Mapping[str, Any]):
-    """Imports an object only when somebody asks for it by name.
+    """Imports an object only when its name is looked up.
 
     Listing names imports nothing, so that a broken plugin hurts only those who use it.
     `noun` is what one entry is called in errors; by default the group's last word without its s.
@@ -54,7 +54,7 @@ class Registry(Mapping[str, Any]):
         return name in self.entries
 
     def get(self, key: str, default: Any = None, /) -> Any:
-        """Import what the name stands for, or return `default` for a name nobody knows."""
+        """Import what the name stands for, or return `default` for an unknown name."""
         entry = self.entries.get(key)
         return default if entry is None else self._load(entry)
 

@@ -1,4 +1,4 @@
-"""What a docstring says to a model: the first paragraph, and a line or two per parameter."""
+"""Parse a docstring into a description of the action and of each parameter."""
 
 import re
 from collections.abc import Iterator

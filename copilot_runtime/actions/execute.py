@@ -24,7 +24,7 @@ MAX_RESULT = 1024 * 1024
 """Bytes of the largest result that is passed on."""
 
 GRACE = 0.5
-"""Seconds a cancelled action has to clean up before nobody waits for it any more."""
+"""Seconds for which a cancelled action is awaited; it may clean up meanwhile."""
 
 _MAX_MESSAGE = 1000
 _PARSE_MESSAGE = "Failed to parse action arguments"
@@ -49,7 +49,7 @@ class Outcome(NamedTuple):
 
 
 def parse_failure(result: str) -> str | None:
-    """Return why a call came to nothing, or None if its result does not tell of a failure."""
+    """Return the message of a failure, or None for the result of a call that succeeded."""
     if not result.startswith('{"error":{"code":'):
         return None
     try:

@@ -1,8 +1,8 @@
 """Chains that LangServe serves, as actions: https://github.com/langchain-ai/langserve.
 
-Of its endpoints, `/input_schema` says what a chain takes and `/invoke` runs it. `/stream` is of no
-use here: an action has one result, and the model waits for all of it. CopilotKit's Node runtime
-calls `/invoke` too.
+Of its endpoints, `/input_schema` describes the input of a chain and `/invoke` runs it. `/stream`
+is of no use here: an action has one result, and the model waits for all of it. CopilotKit's Node
+runtime calls `/invoke` too.
 """
 
 import re
@@ -43,7 +43,7 @@ def langserve_actions(
 
     Its `name` is by default the last part of the address. `parameters` is the JSON schema of its
     input, which the chain is asked for otherwise. `headers` open its door; a function makes them
-    of the headers of the person who asks, for chains that want to know. `timeout` is in seconds.
+    of the headers of the person who asks, for chains that need them. `timeout` is in seconds.
     `http_client` is an `httpx.AsyncClient` of the application to ask with; it is not closed here.
     Raises `ConfigurationFailed` for what is no address.
     """
@@ -75,7 +75,7 @@ class LangServeChain(ActionSource):
         self._schema = parameters
         self._headers = headers
         self._timeout = timeout
-        # asked once: nobody knows what a chain has done before it failed
+        # sent once: a chain may have had effects before it failed
         self._upstream = Upstream(
             NAME, idle_timeout=timeout, max_retries=0, http_client=http_client
         )
@@ -136,7 +136,7 @@ def _build_name(path: str) -> str:
 
 
 def _parse_output(output: Any) -> Any:
-    """Return the text of a message, and whatever else a chain may say as it is."""
+    """Return the text of a message, and any other output as it is."""
     match output:
         case {"content": str(text), "type": _}:
             return text
@@ -148,7 +148,7 @@ def _parse_output(output: Any) -> Any:
 
 
 def _parse_detail(body: Any) -> str:
-    """Return what FastAPI says of an error: a text, or a list of what is wrong with the input."""
+    """Return the detail of an error of FastAPI: a text, or a list of problems with the input."""
     detail: Any = cast("JsonObject", body).get("detail") if isinstance(body, dict) else None
     if isinstance(detail, list):
         wrong = cast("list[Any]", detail)

@@ -18,7 +18,7 @@ _MAX_PROBLEMS = 10
 
 
 class InvalidArguments(ValueError):
-    """The model's arguments do not fit; the message tells it why."""
+    """The model's arguments do not fit the schema; the message is for the model."""
 
 
 class Arguments:
@@ -140,7 +140,7 @@ def _hints(function: Any, where: str) -> Mapping[str, Any]:
 
 
 def _describe_misfit(parameter: inspect.Parameter) -> str | None:
-    """Say why a model cannot give this parameter; it knows nothing but names and JSON."""
+    """Return why a model cannot pass this parameter, or None: it sends JSON, by name."""
     if parameter.name == "self" and parameter.annotation is parameter.empty:
         return "has no object; make the action from a bound method: action(thing.method)"
     match parameter.kind:

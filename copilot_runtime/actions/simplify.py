@@ -119,7 +119,7 @@ def _refs(value: Any) -> Iterator[str]:
 
 
 def _drop_null(node: Schema) -> Schema:
-    """What may be left out need not be null as well: fewer providers know null."""
+    """Drop `null` from values that may be left out: fewer providers accept it."""
     if "default" in node and node["default"] is None:
         del node["default"]
         if "anyOf" in node:

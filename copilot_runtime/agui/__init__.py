@@ -1,1 +1,1 @@
-"""The words of the AG-UI protocol, for the transport that speaks it and the agents that do."""
+"""Decode and encode AG-UI, for its transport and for agents behind it."""

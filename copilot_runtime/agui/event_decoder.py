@@ -1,4 +1,4 @@
-"""What a remote agent says in AG-UI becomes our events.
+"""Decode the AG-UI events of a remote agent.
 
 Read by the letter of `@ag-ui/client` 0.0.59, and patiently: nulls count as absent, empty pieces
 and unknown events are left out. Whether things were said in a good order is judged elsewhere.
@@ -41,7 +41,7 @@ _BESIDE = frozenset({"RAW", "ACTIVITY_SNAPSHOT", "ACTIVITY_DELTA", "REASONING_EN
 
 
 class EventDecoder:
-    """Reads the events of one run; `agent` is how errors and states call who says them.
+    """Decodes the events of one run; `agent` is the name in errors and states.
 
     `state` is the one the agent was given. `ended` means that nothing of interest follows,
     `failure` why the run did not end well.

@@ -1,8 +1,8 @@
 """A conversation as AG-UI writes it (0.0.59 and 1.0), and as we do.
 
 One message of an assistant, with its text and its calls, is a `TextMessage` and the
-`ActionExecutionMessage`s that have it for a parent. What AG-UI says of a message besides, we
-carry along as `extra` and do not read.
+`ActionExecutionMessage`s that have it for a parent. Further fields of AG-UI are carried
+along as `extra`, unread.
 """
 
 from collections.abc import Mapping, Sequence

@@ -36,7 +36,7 @@ def decode_run_end(event: JsonObject) -> Iterator[Event]:
 
 
 def decode_run_error(event: JsonObject) -> AgentFailed:
-    """Return the error that a RUN_ERROR speaks of."""
+    """Return the error of a RUN_ERROR."""
     message, code = event.get("message"), event.get("code")
     if not isinstance(message, str):
         message = "The agent failed." if message is None else dumps(message).decode()
@@ -47,7 +47,7 @@ def decode_run_error(event: JsonObject) -> AgentFailed:
 
 
 def decode_usage(event: JsonObject) -> Iterator[Usage]:
-    """Return what the run cost, as far as the agent says so in numbers."""
+    """Return the token usage of the run; what is no number counts as 0."""
     counted = event.get("usage")
     for item in as_list(counted):
         if isinstance(item, dict):

@@ -1,4 +1,4 @@
-"""What a user says in parts: texts, and things to look at or to listen to.
+"""The parts of a user's message: texts, images, audio, video and documents.
 
 Parts of `source` are those of AG-UI 0.0.5x and 1.0, `binary` is their predecessor.
 """

@@ -126,7 +126,7 @@ PLAIN_DECODERS: dict[str, Callable[[JsonObject, str], Event | None]] = {
     "SUBAGENT_ERROR": _decode_subagent,
     "CUSTOM": _decode_custom,
     "RAW": _decode_raw,
-    "RUN_STARTED": _ignore,  # the runtime says so itself
+    "RUN_STARTED": _ignore,  # the runtime writes its own
     "REASONING_START": _ignore,  # a thought begins with its message
     # of before 0.0.45; clients take them, and show nothing
     "THINKING_START": _ignore,

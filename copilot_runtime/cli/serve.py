@@ -1,4 +1,4 @@
-"""`copilot-runtime serve`: choose what to serve, listen, and say where."""
+"""`copilot-runtime serve`: choose what to serve, listen, and print the address."""
 
 import asyncio
 import errno
@@ -27,11 +27,11 @@ _LISTENERS = 16
 """How often the loop looks at the one socket we listen on.
 
 libuv accepts one connection for each look in a turn of the loop. When a thousand streams keep
-the loop busy, a turn takes long, and whoever arrives would wait for seconds (measured: 4 s).
+the loop busy, a turn takes long, and a new client would wait for seconds (measured: 4 s).
 """
 
 _CLOSE_GRACE = 2
-"""Seconds for the clients to hear that their runs were stopped."""
+"""Seconds to send clients the last event of runs that were stopped."""
 
 
 def serve(target: str | None, settings: Settings, path: str | None = None) -> None:

@@ -61,7 +61,7 @@ def _state(registry: Registry, name: str) -> str:
 
 def _format_value(name: str, settings: Settings) -> str:
     value = attrgetter(name)(settings)
-    if name == "adapter.options":  # somebody may keep a key there
+    if name == "adapter.options":  # it may hold a key
         return ", ".join(value) or "-"
     if isinstance(value, tuple):
         return ", ".join(map(str, value)) or "-"

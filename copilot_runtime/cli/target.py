@@ -1,4 +1,4 @@
-"""Find what `copilot-runtime serve module:name` means, or say why it cannot be found."""
+"""Import the target of `copilot-runtime serve module:name`, with errors that explain."""
 
 import inspect
 import sys
@@ -19,7 +19,10 @@ _USUAL_NAMES = ("runtime", "app")
 
 
 def find_target(target: str) -> CopilotRuntime | ASGIApp:
-    """Return the runtime or application behind `module:name` or `folder/file.py:name`."""
+    """Return the runtime or application behind `module:name` or `folder/file.py:name`.
+
+    Raises `ConfigurationFailed` with a suggestion for what cannot be found or served.
+    """
     where, _, name = target.partition(":")
     module = _import(where)
     found = _attribute(module, name, target)
@@ -130,7 +133,7 @@ def _check_target(found: Any, what: str) -> CopilotRuntime | ASGIApp:
 
 
 def _accepts(found: Any, count: int) -> bool:
-    """Say whether something can be called with so many positional arguments."""
+    """Return whether something can be called with so many positional arguments."""
     if not callable(found):
         return False
     try:

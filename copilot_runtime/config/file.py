@@ -16,7 +16,7 @@ _VARIABLE = re.compile(r"\$(\$)?\{(?P<name>[A-Za-z_][A-Za-z0-9_]*)(?::-(?P<defau
 
 @dataclass(frozen=True, slots=True)
 class Document:
-    """What a file says. `lines` has the line of each key, written with dots."""
+    """A settings file. `lines` has the line of each key, written with dots."""
 
     path: Path | None
     values: Mapping[str, Any]
@@ -24,7 +24,10 @@ class Document:
 
 
 def read_document(path: Path, environ: Mapping[str, str]) -> Document:
-    """Parse the file and put environment variables where its texts say `${NAME}`."""
+    """Parse the file and put environment variables in place of `${NAME}`.
+
+    Raises `ConfigurationFailed` with the file and the line.
+    """
     try:
         text = path.read_text(encoding="utf-8")
     except OSError as error:

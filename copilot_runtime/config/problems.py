@@ -10,19 +10,19 @@ from pydantic import ValidationError
 from copilot_runtime.errors import ConfigurationFailed
 
 REDACTED_NAME = "adapter.options"
-"""The setting whose value no message may repeat: somebody may keep a key in it."""
+"""The setting whose value no message may repeat: it may hold a key."""
 
 
 @dataclass(frozen=True, slots=True)
 class SettingOrigins:
-    """Where each setting came from, by its dotted name; `overrides` is what no file says."""
+    """Where each setting came from, by its dotted name; `overrides` has those of no file."""
 
     path: Path | None = None
     lines: Mapping[str, int] = field(default_factory=dict[str, int])
     overrides: dict[str, str] = field(default_factory=dict[str, str])
 
     def describe(self, name: str) -> str:
-        """Return a phrase that says where to look."""
+        """Return where a setting was made: a file and line, a variable, or an option."""
         if name in self.overrides:
             return self.overrides[name]
         if self.path is not None:
@@ -51,7 +51,7 @@ def explain(
 
 
 def reject_misspelt_variable(variable: str, variables: Iterable[str]) -> None:
-    """Refuse a variable that looks like one of ours. Others are somebody else's."""
+    """Raise `ConfigurationFailed` for a variable that is nearly one of ours."""
     close = get_close_matches(variable, [*variables], n=1, cutoff=0.88)
     if close:
         raise ConfigurationFailed(

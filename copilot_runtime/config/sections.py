@@ -8,14 +8,14 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
 
 def _split(value: Any) -> Any:
-    """Read `a, b` as a list: the environment knows nothing but text."""
+    """Read `a, b` as a list: environment variables are text."""
     if isinstance(value, str):
         return tuple(part.strip() for part in value.split(",") if part.strip())
     return value
 
 
 def _object(value: Any) -> Any:
-    """Read JSON text as a mapping: the environment knows nothing but text."""
+    """Read JSON text as a mapping: environment variables are text."""
     return json.loads(value) if isinstance(value, str) else value
 
 
@@ -40,7 +40,7 @@ class AdapterSettings(Section):
     options: Annotated[Mapping[str, Any], BeforeValidator(_object)] = Field(
         default={},
         description="Arguments of the adapter, such as model; as JSON in the environment.",
-        repr=False,  # somebody may keep a key here
+        repr=False,  # it may hold a key
     )
 
 

@@ -39,7 +39,7 @@ FILE_VARIABLE = "COPILOT_CONFIG"
 NEVER_FORWARDED = frozenset(
     {"connection", "content-length", "cookie", "host", "set-cookie", "te", "transfer-encoding"}
 )
-"""Headers that no action, agent or hook sees, whatever `forward_headers` says."""
+"""Headers that no action, agent or hook sees, whatever `forward_headers` is."""
 
 
 NOT_FORWARDED = (
@@ -227,7 +227,7 @@ class Settings(Section):
             raise explain(error, names, info.context or SettingOrigins()) from None
 
     def forwards(self, header: str) -> bool:
-        """Say whether actions, agents and hooks may see a request header."""
+        """Return whether actions, agents and hooks may see a request header."""
         header = header.lower()
         if header in NEVER_FORWARDED or _matches(header, self.deny_headers):
             return False
@@ -291,7 +291,7 @@ def adapter_name(settings: Settings, environ: Mapping[str, str] | None = None) -
 
 
 def has_transcription(settings: Settings, environ: Mapping[str, str] | None = None) -> bool:
-    """Say whether speech can be turned into text: the settings say by what, or there is a key."""
+    """Return whether there is a transcription model: in the settings, or by OpenAI's key."""
     environ = os.environ if environ is None else environ
     transcription = settings.transcription
     if transcription.model or transcription.base_url:

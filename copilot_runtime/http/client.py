@@ -1,8 +1,8 @@
 """HTTP to services we ask: streams and JSON, with time limits, retries and errors that explain.
 
 Only this file and `errors.py` know aiohttp, and only `httpx_client.py` knows httpx. A response that
-was read to its end gives its connection back to the pool; any other is closed at once, so that
-nobody pays for tokens nobody reads.
+was read to its end gives its connection back to the pool; any other is closed at once, so that no
+tokens are paid for that are not read.
 """
 
 import asyncio
@@ -187,7 +187,7 @@ class Upstream:
         return session
 
     async def _close_dead_loops(self) -> None:
-        """Close what loops that ended have left behind: nobody else can."""
+        """Close the sessions of event loops that have been closed."""
         for loop in [loop for loop in [*self._sessions] if loop.is_closed()]:
             if session := self._sessions.pop(loop, None):
                 await session.close()

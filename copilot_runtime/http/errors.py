@@ -1,7 +1,7 @@
 """What can go wrong on the way to a service, in sentences.
 
 Messages are for the person in front of the browser, so no address of ours is in them; hints are
-for the log and say the way out.
+for the log and name the remedy.
 """
 
 from dataclasses import dataclass

@@ -17,7 +17,7 @@ from copilot_runtime.http.errors import Failure, UpstreamErrors
 class BufferedResponse:
     """A response that was read to its end, with the attributes that `client.py` uses of aiohttp's.
 
-    A body larger than the limit is cut off above it, so that whoever reads it finds it too large.
+    A body larger than the limit is cut off above it: `StreamResponse.text` then raises.
     """
 
     def __init__(self, status: int, headers: Mapping[str, str], body: bytes) -> None:

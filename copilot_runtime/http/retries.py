@@ -15,9 +15,9 @@ def is_retryable(status: int, headers: Mapping[str, str]) -> bool:
     """Return whether the same request may succeed later."""
     if status < 400:
         return False
-    wish = headers.get("x-should-retry")
-    if wish in ("true", "false"):
-        return wish == "true"
+    header = headers.get("x-should-retry")
+    if header in ("true", "false"):
+        return header == "true"
     return status in RETRYABLE_STATUSES or status >= 500
 
 

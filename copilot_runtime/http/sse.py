@@ -1,8 +1,8 @@
-"""Splits server-sent events out of bytes as they arrive, for everybody who reads them.
+"""Decode server-sent events from bytes as they arrive.
 
 https://html.spec.whatwg.org/multipage/server-sent-events.html, without what models and
 agents do not use: ids, reconnection times, and the names of events (their data says what they are).
-Events without data are signs of life, and left out.
+Events without data only keep a connection alive, and are left out.
 """
 
 from copilot_runtime.errors import NetworkError
@@ -15,9 +15,10 @@ _FIELDS = (b"event", b"id", b"retry")
 
 
 class SSEDecoder:
-    """Feed it blocks of bytes, cut anywhere; each time it returns the data that is complete.
+    """Decodes blocks of bytes, cut anywhere: `feed` returns the data of each complete event.
 
-    `is_event_stream` tells a stream of events from any other text.
+    `is_event_stream` becomes true with the first field of an event; any other text leaves it false.
+    An event larger than `limit` bytes raises `NetworkError`.
     """
 
     def __init__(self, limit: int = MAX_EVENT_SIZE) -> None:

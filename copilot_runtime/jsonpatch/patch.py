@@ -1,4 +1,4 @@
-"""JSON Patch (RFC 6902): how AG-UI says what changed in a state.
+"""JSON Patch (RFC 6902): the changes of a state in AG-UI.
 
 Values are never changed in place: what a patch does not touch is shared by the old value and the
 new one, which makes the next difference cheap to find.
@@ -38,7 +38,8 @@ def make_patch(old: Any, new: Any) -> list[dict[str, Any]] | None:
 
 
 def apply_patch(value: Any, operations: Sequence[Any]) -> Any:
-    """Return the value with all operations applied. Raises `ValueError`, which says which cannot.
+    """Return the value with all operations applied. Raises `ValueError`, which names the
+    operation that cannot be applied.
 
     A value put in by one operation may be changed by the next; the operations stay as they were.
     """

@@ -27,7 +27,7 @@ LONG = 64
 def share_structure(old: Any, new: Any, levels: int = _DEEPEST_LOOK) -> Any:
     """Return `new`, made of the parts of `old` that are the same. Changes neither.
 
-    Raises what comparing raises, for values that JSON does not know.
+    Raises what comparing raises, for values that are not JSON.
     """
     if old is new or type(old) is not type(new):
         return new

@@ -1,4 +1,4 @@
-"""Which addresses a stranger may make this server connect to: public ones, and nothing else."""
+"""Public IP addresses: the only ones that a client may make this server connect to (SSRF)."""
 
 import asyncio
 import socket
@@ -29,7 +29,7 @@ _ISATAP = (0x00005EFE, 0x02005EFE)
 
 
 def is_public(address: str) -> bool:
-    """Say whether an IP address, in its usual form, belongs to the internet at large.
+    """Return whether an IP address, in its usual form, is one of the public internet.
 
     Not public is also what another notation hides: an IPv4 address inside one of IPv6.
     """

@@ -11,7 +11,7 @@ from unicodedata import category, normalize
 from copilot_runtime.errors import ConfigurationFailed
 
 _INVISIBLE = frozenset("\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b\u180c\u180d\u180f\u3164\uffa0")
-"""Characters nobody sees that Unicode does not class as formatting."""
+"""Invisible characters that Unicode does not class as formatting."""
 
 _UNSPACED = (
     (0x0E00, 0x0EFF),  # Thai, Lao

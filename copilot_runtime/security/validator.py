@@ -62,7 +62,7 @@ class HttpGuardrail(Stage):
         return events if question is None else self._hold_until_verdict(events, run, question)
 
     def check(self, run: RunInput) -> None:
-        """Raise `MissingPublicApiKey` for a request with rules and nobody to account them to."""
+        """Raise `MissingPublicApiKey` for a request with rules and without a key."""
         if run.rules is not None:
             self._headers(run)
 
@@ -73,7 +73,7 @@ class HttpGuardrail(Stage):
     async def _hold_until_verdict(
         self, events: Events, run: RunInput, question: dict[str, Any]
     ) -> Events:
-        """Hold what the agent says until the verdict is there; then let it flow."""
+        """Buffer the events of the agent until the verdict; then pass them on."""
         async with aclosing(events):
             verdict = asyncio.create_task(self._validate(run, question), name="guardrails")
             step = asyncio.create_task(_next(events))
@@ -139,7 +139,7 @@ async def _next(events: Events) -> Event | None:
 
 
 def _may_continue(step: "asyncio.Task[Event | None]", buffer: list[Event]) -> bool:
-    """Say whether the agent may do its next step before the verdict."""
+    """Return whether the agent may do its next step before the verdict."""
     if step.exception() is not None or step.result() is None or len(buffer) >= _MAX_BUFFER:
         return False
     # an action must not run for a question that may yet be denied

@@ -107,7 +107,7 @@ def _parse_entry(entry: Any) -> tuple[str, str]:
 
 
 def _matches_entry(entry: str, url: str) -> bool:
-    """Say whether an origin covers an address, or a whole address is the same."""
+    """Return whether an entry is the origin of an address, or the same address."""
     try:
         same = _origin(entry) == _origin(url)
     except ValueError:  # a port that there is not
@@ -122,7 +122,7 @@ def _matches_entry(entry: str, url: str) -> bool:
 
 
 def _is_private(url: str) -> bool:
-    """Say whether an address itself tells that it is not public, whatever a name server says."""
+    """Return whether a host is a private IP address, or `localhost`, without resolving names."""
     host = urlsplit(url).hostname or ""
     try:
         ip_address(host)

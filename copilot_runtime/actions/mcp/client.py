@@ -1,4 +1,4 @@
-"""The protocol's own client, as we need it: it believes nobody, and tells when it is over."""
+"""The session of the package `mcp`, without its check of results, and with a sign of its end."""
 
 import asyncio
 from contextvars import Context
@@ -22,9 +22,9 @@ class Client(ClientSession):
         super().__init__(read, write, message_handler=message_handler, client_info=_US)
 
     async def handshake(self) -> None:
-        """Agree on a version: first as all servers do, then as those do that know no sessions.
+        """Agree on a version: by `initialize`, then by `discover`, for servers without sessions.
 
-        In this order, because a server behind pipes may never answer what it does not know.
+        In this order, because a server behind pipes may never answer an unknown method.
         """
         try:
             await self.initialize()
@@ -40,7 +40,7 @@ class Client(ClientSession):
 
 
 class EndNotifyingStream:
-    """A stream that tells when it has ended: a session would find out with its next request."""
+    """A stream that sets an event at its end: a session would notice with its next request only."""
 
     def __init__(self, stream: Any, ended: asyncio.Event) -> None:
         self._stream = stream

@@ -22,7 +22,7 @@ _SSE_SILENCE = 3600.0
 
 
 class TransportStatus:
-    """What the HTTP below a session told, which the protocol above does not pass on."""
+    """The HTTP status below a session, which the package `mcp` does not pass on."""
 
     refusal: int | None = None
     """The last status that was no success."""
@@ -33,7 +33,7 @@ _current_status: ContextVar[TransportStatus | None] = ContextVar("asking", defau
 
 @contextmanager
 def watch_requests() -> Generator[TransportStatus, None, None]:
-    """Note apart what becomes of what is sent here: others ask in the same session meanwhile."""
+    """Yield the status of the requests sent in this context: a session has several at a time."""
     status = TransportStatus()
     token = _current_status.set(status)
     try:
@@ -47,7 +47,7 @@ def open_transport(
 ) -> AbstractAsyncContextManager[tuple[Any, Any]]:
     """Return the two streams to a server, to be entered and left in one task.
 
-    `over` is set when they are of no use any more and nobody else would tell.
+    `over` is set when the transport has ended without an error in either stream.
     """
     if server.command:
         program, *args = server.command

@@ -18,7 +18,7 @@ logger = logging.getLogger(__name__)
 
 
 class SessionPool:
-    """Opens a session when one is needed first, and lets go of those that nobody needs.
+    """Opens a session with its first use, and closes it after `idle` seconds without use.
 
     `idle` and `grace`, for which `aclose` waits for processes to end, are in seconds. With `most`
     sessions open, the one that was not used for longest makes place.

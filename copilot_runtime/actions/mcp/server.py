@@ -21,7 +21,7 @@ _NOT_IN_NAMES = re.compile(r"[^A-Za-z0-9_-]+")
 
 @dataclass(frozen=True)
 class McpServer:
-    """A server that speaks MCP: at a `url`, or a `command` that is started and spoken to by pipes.
+    """An MCP server: at a `url`, or a `command` that is started, with pipes for the transport.
 
     >>> McpServer("https://mcp.example/mcp", headers={"authorization": "Bearer …"})
     >>> McpServer(command=["uvx", "mcp-server-time"], prefix="time_")

@@ -29,13 +29,13 @@ MAX_TOOLS = 500
 """Tools that are read of one server."""
 
 TOOLS_TTL = 60.0
-"""Seconds after which a server is asked for its tools again even if it tells of no change."""
+"""Seconds after which tools are listed again even without a notification of a change."""
 
 CLOSE_TIMEOUT = 10.0
-"""Seconds that a server may take to say goodbye. A process gets less from the package."""
+"""Seconds that closing a connection may take. The package gives a process less."""
 
 _NO_REASON = "Server returned an error response"
-"""What the package says instead of a status."""
+"""The message of the package `mcp` for a status that is no success."""
 
 T = TypeVar("T")
 
@@ -47,7 +47,7 @@ class SessionClosed(NetworkError):
 
 
 class Session:
-    """A connection that begins when it is made, and ends when nobody needs it for `idle` seconds.
+    """A connection that begins when it is made, and ends after `idle` seconds without use.
 
     What is asked goes out from the task that asks; only entering and leaving the connection must
     happen in one task, and that one is ours. `on_end` is called when it has ended.
@@ -122,7 +122,7 @@ class Session:
         return (await self.ready()).server_capabilities or ServerCapabilities()
 
     async def tools(self) -> Sequence[Tool]:
-        """Return the server's tools, as they are now as far as it tells."""
+        """Return the server's tools, from a cache that its notifications and `TOOLS_TTL` empty."""
         async with self._tools_lock:
             if self._tools is None or self._is_stale():
                 self._listed_at = self.loop.time()
@@ -197,7 +197,7 @@ class Session:
         return CopilotError(f"The MCP server {label!r} says: {error.message}")
 
     def _is_unknown_session(self, error: MCPError, status: int | None) -> bool:
-        """Say whether the server knows our session no more; then it did nothing."""
+        """Return whether the server has forgotten the session; then it did nothing."""
         if self._client is None or self._client.initialize_result is None:
             return False  # there are no sessions
         return status == 404 or (status == 400 and "session" in error.message.lower())
@@ -258,7 +258,7 @@ class Session:
             self._listed_at = 0.0
 
     def _finish(self, task: asyncio.Task[None]) -> None:
-        """See that nobody waits for what has ended; `_run` may never have begun."""
+        """Fail whatever waits for this session: it has ended. `_run` may never have begun."""
         self._over.set()
         if self._kill_timer is not None:
             self._kill_timer.cancel()
@@ -290,6 +290,6 @@ class Session:
 
 
 def _retrieve_exception(future: "asyncio.Future[None]") -> None:
-    """Look at the exception, so that one nobody waited for is not complained about."""
+    """Retrieve the exception, so that asyncio logs nothing if it was not awaited."""
     if not future.cancelled():
         future.exception()

@@ -32,7 +32,7 @@ from copilot_runtime.messages import (
 )
 from copilot_runtime.transcript import said_in
 
-_STOP_TIMEOUT = 3.0
+_STOP_TIMEOUT = 10.0
 """Seconds that Ctrl-C waits for the runtime to stop the run."""
 
 

@@ -104,18 +104,18 @@ def truncate_history(items: Sequence[HistoryItem], tokens: int) -> list[HistoryI
     if sum(sizes) <= limit:
         return list(items)
     turn = find_last_turn(items)
-    kept = {at for at, item in enumerate(items) if at >= turn or _instructs(item)}
-    left = limit - sum(sizes[at] for at in kept)
+    keep = {at for at, item in enumerate(items) if at >= turn or _instructs(item)}
+    left = limit - sum(sizes[at] for at in keep)
     if left < 0:
-        return _shorten_results([items[at] for at in sorted(kept)], -left)
+        return _shorten_results([items[at] for at in sorted(keep)], -left)
     for at in reversed(range(turn)):
-        if at in kept:
+        if at in keep:
             continue
         left -= sizes[at]
         if left < 0:
             break
-        kept.add(at)
-    return [items[at] for at in sorted(kept)]
+        keep.add(at)
+    return [items[at] for at in sorted(keep)]
 
 
 def find_last_turn(items: Sequence[HistoryItem]) -> int:
@@ -137,7 +137,7 @@ def _first_results(messages: Iterable[Message]) -> Mapping[str, ResultMessage]:
 
 def _drop_idle_thoughts(items: Sequence[HistoryItem]) -> list[HistoryItem]:
     """Return all but the thoughts after which the model neither spoke nor called."""
-    kept: list[HistoryItem] = []
+    remaining: list[HistoryItem] = []
     acted = False
     for item in reversed(items):
         match item:
@@ -152,8 +152,8 @@ def _drop_idle_thoughts(items: Sequence[HistoryItem]) -> list[HistoryItem]:
                     continue
             case _:
                 assert_never(item)
-        kept.append(item)
-    return kept[::-1]
+        remaining.append(item)
+    return remaining[::-1]
 
 
 def _says_something(message: TextMessage) -> bool:

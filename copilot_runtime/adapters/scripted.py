@@ -37,7 +37,7 @@ class Gate:
         for _ in range(events):
             self._open.release()
 
-    async def wait_until_reached(self) -> None:
+    async def wait_for_event(self) -> None:
         """Return once an event waits at the gate: all before it have been delivered."""
         await self._waiting.wait()
 

@@ -84,7 +84,7 @@ async def test_a_gate_lets_one_event_pass_at_a_time():
     listening = asyncio.create_task(listen())
     lengths: list[int] = []
     for _ in range(4):
-        await gate.wait_until_reached()
+        await gate.wait_for_event()
         lengths.append(len(seen))
         gate.release()
     await listening

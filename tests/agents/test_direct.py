@@ -112,7 +112,7 @@ async def test_a_result_comes_before_the_next_call_when_it_is_ready() -> None:
     events = asyncio.create_task(said(adapter, quick, follow_up="client"))
     gate.release(3)
     await done.wait()
-    await gate.wait_until_reached()
+    await gate.wait_for_event()
     while any(task.get_name() == "action:quick" for task in asyncio.all_tasks()):
         await asyncio.wait([t for t in asyncio.all_tasks() if t.get_name() == "action:quick"])
     gate.release(3)

@@ -109,7 +109,7 @@ async def test_the_model_works_while_the_verdict_is_out_and_a_denial_stops_it() 
         run = asking("forbidden", rules=RULES, headers=KEY)
         log = asyncio.create_task(log_of(adapter, [HttpGuardrail(service.url)], run))
         gate.release(2)
-        await gate.wait_until_reached()  # the model has said one word and would say another
+        await gate.wait_for_event()  # the model has said one word and would say another
         verdict.set()
         events = await log
     assert refusal(events) is not None
@@ -131,7 +131,7 @@ async def test_a_verdict_shows_what_was_held_although_the_model_is_silent() -> N
         )
         await runtime.runtime.start(asking("fine", rules=RULES, headers=KEY))
         gate.release(2)
-        await gate.wait_until_reached()
+        await gate.wait_for_event()
         verdict.set()
         shown: list[str] = []
         async for batch in runtime.runtime.follow("r"):

@@ -91,16 +91,17 @@ class AnthropicAdapter(HTTPAdapter):
         self, request: ChatRequest, model: str, capabilities: CapabilityFilter
     ) -> ProviderRequest:
         context_tokens = await self._window.tokens_for(model, request)
-        asked = build_request(request, model, self._settings(context_tokens), capabilities)
-        body = encode_body(asked.body)
+        settings = self._settings(context_tokens)
+        messages_request = build_request(request, model, settings, capabilities)
+        body = encode_body(messages_request.body)
         if self._client is not None:
             secret = self._client.api_key or self._client.auth_token
             service = Service(NAME, model, secret, speaks=_SPEAKS)
-            exchange = _open_response(self._client, asked, service)
+            exchange = _open_response(self._client, messages_request, service)
         else:
             access, secret = await self._access()
             service = Service(NAME, model, secret, speaks=_SPEAKS)
-            headers = {**asked.headers, **self._headers, **access}
+            headers = {**messages_request.headers, **self._headers, **access}
             exchange = self._upstream.post(self._url, body, headers)
         return ProviderRequest(
             exchange=exchange,
@@ -137,14 +138,14 @@ class AnthropicAdapter(HTTPAdapter):
 
 
 def _open_response(
-    client: "AsyncAnthropic", asked: MessagesRequest, service: Service
+    client: "AsyncAnthropic", messages_request: MessagesRequest, service: Service
 ) -> AbstractAsyncContextManager[SDKResponse, bool | None]:
     import anthropic
 
-    body: dict[str, Any] = {**asked.body}
+    body: dict[str, Any] = {**messages_request.body}
     named = {name: body.pop(name) for name in ("model", "max_tokens", "messages", "stream")}
     create = client.messages.with_streaming_response.create
-    response = create(**named, extra_body=body, extra_headers=asked.headers)
+    response = create(**named, extra_body=body, extra_headers=messages_request.headers)
     return open_sdk_response(response, anthropic, service)
 
 

@@ -43,8 +43,8 @@ def parse_result_blocks(result: str) -> str | list[JsonObject]:
     if not isinstance(listed, list):
         return result
     blocks = [_result_block(item) for item in cast("list[Any]", listed)]
-    known = [block for block in blocks if block is not None]
-    return known if known and len(known) == len(blocks) else result
+    usable = [block for block in blocks if block is not None]
+    return usable if usable and len(usable) == len(blocks) else result
 
 
 def uses_files(blocks: list[JsonObject]) -> bool:

@@ -127,10 +127,10 @@ def build_request(
 
 def _max_tokens(parameters: Parameters, settings: Settings, traits: Traits) -> int:
     """Return how long the answer may be; the API wants to be told, thoughts included."""
-    asked = settings.max_tokens if parameters.max_tokens is None else parameters.max_tokens
-    if asked is None:
+    limit = settings.max_tokens if parameters.max_tokens is None else parameters.max_tokens
+    if limit is None:
         return min(traits.max_tokens, _USUAL_MAX_TOKENS)
-    return min(asked, traits.max_tokens) if traits.versioned else asked
+    return min(limit, traits.max_tokens) if traits.versioned else limit
 
 
 def _tools(actions: Sequence[Action], *, eager: bool) -> list[JsonObject]:
@@ -162,21 +162,21 @@ def _sampling(
     capabilities: CapabilityFilter,
 ) -> JsonObject:
     """Return temperature or top_p; Claude takes one of them, and none while it thinks."""
-    asked: JsonObject = {}
+    sampling: JsonObject = {}
     if parameters.temperature is not None:
-        asked["temperature"] = parameters.temperature
+        sampling["temperature"] = parameters.temperature
     if parameters.top_p is not None:
-        asked["top_p"] = parameters.top_p
+        sampling["top_p"] = parameters.top_p
     if not traits.versioned:
-        return asked
+        return sampling
     if thoughts.on:
-        for name in asked:
+        for name in sampling:
             capabilities.omit(name, "It takes none while it thinks.")
         return {}
-    if len(asked) == 2:
+    if len(sampling) == 2:
         capabilities.omit("top_p", "It takes temperature or top_p, not both.")
-        del asked["top_p"]
-    return asked
+        del sampling["top_p"]
+    return sampling
 
 
 def _output(parameters: Parameters, thoughts: ThinkingOptions) -> JsonObject:

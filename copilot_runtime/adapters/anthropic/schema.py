@@ -28,10 +28,10 @@ _FORMATS = frozenset(
 def close_objects(schema: Mapping[str, Any]) -> dict[str, Any]:
     """Return the schema with what the API takes, and the rest of it in words."""
     found: dict[str, Any] = {}
-    told: dict[str, Any] = {}
+    constraints: dict[str, Any] = {}
     for key, value in schema.items():
         if key in _UNKNOWN or _is_too_much(key, value):
-            told[key] = value
+            constraints[key] = value
         elif key in ("properties", "$defs", "definitions"):
             inner = cast("Mapping[str, Any]", value)
             found[key] = {name: _inner(one) for name, one in inner.items()}
@@ -43,8 +43,8 @@ def close_objects(schema: Mapping[str, Any]) -> dict[str, Any]:
             found[key] = value
     if found.get("type") == "object" or "properties" in found:
         found["additionalProperties"] = False
-    if told:
-        words = orjson.dumps(told, default=str).decode()
+    if constraints:
+        words = orjson.dumps(constraints, default=str).decode()
         found["description"] = f"{found.get('description', '')} {words}".strip()
     return found
 

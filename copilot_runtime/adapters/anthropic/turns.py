@@ -110,9 +110,9 @@ def build_turns(items: Sequence[HistoryItem], messages: Sequence[Message]) -> Tu
 
 def _end(turns: Turns, closing: list[TextMessage]) -> None:
     """Let the user have the last word; remember what will be there next time."""
-    said = bool(turns.messages) and turns.messages[-1]["role"] == "assistant"
+    after_model = bool(turns.messages) and turns.messages[-1]["role"] == "assistant"
     turns.last_stable = _markable(turns.messages)
-    if closing and said:
+    if closing and after_model:
         turns.add("user", *(_text(one.content) for one in closing))
     else:
         turns.system += [_text(one.content) for one in closing]

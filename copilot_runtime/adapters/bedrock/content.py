@@ -85,11 +85,11 @@ class MediaBuilder:
 
     def _name(self, filename: str) -> str:
         stem = filename.rpartition(".")[0] or filename
-        wanted = _NO_NAME.sub(" ", stem).strip()[:_LONGEST_NAME] or "document"
-        name, number = wanted, 1
+        base = _NO_NAME.sub(" ", stem).strip()[:_LONGEST_NAME] or "document"
+        name, number = base, 1
         while name in self._names:
             number += 1
-            name = f"{wanted} {number}"
+            name = f"{base} {number}"
         self._names.add(name)
         return name
 

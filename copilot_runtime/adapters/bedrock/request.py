@@ -121,9 +121,9 @@ def _turns(
 def _add_call(turns: Turns, exchange: ToolExchange, traits: Traits, as_text: bool) -> None:
     call, result = exchange.call, exchange.result
     if as_text:
-        said = result.result or result.error or "nothing"
+        outcome = result.result or result.error or "nothing"
         called = {"text": f"[Called {call.name} with {call.arguments}]"}
-        turns.call(call.id, called, {"text": f"[{call.name} returned: {said}]"})
+        turns.call(call.id, called, {"text": f"[{call.name} returned: {outcome}]"})
         return
     id = _id(call.id)
     use = {"toolUseId": id, "name": call.name, "input": loads(call.arguments.encode())}

@@ -82,7 +82,7 @@ def build_answer(request: ChatRequest) -> Iterator[Part | CopilotError]:
     actions = [action for action in offered if not action.name.startswith(_STATE_ACTIONS)]
     text = _last_user_text(request.messages)
     if parameters.tool_choice == "function":
-        yield _call_required(offered, parameters.tool_choice_name, text, request.messages)
+        yield _apply_tool_choice(offered, parameters.tool_choice_name, text, request.messages)
     elif title := _build_title(request.messages):
         yield Part("text", title)
     elif results := _last_results(request.messages):
@@ -174,7 +174,7 @@ def _build_title(messages: Sequence[Message]) -> str:
     return line if len(line) <= _MAX_TITLE else f"{line[:_MAX_TITLE].rstrip()}…"
 
 
-def _call_required(
+def _apply_tool_choice(
     actions: Sequence[Action], name: str | None, text: str, messages: Sequence[Message]
 ) -> Part | CopilotError:
     """Call the function that the client requires, as react-core's chat suggestions do."""

@@ -125,11 +125,11 @@ class Generation:
             self._assembly.sign_call(at, tag_signature(SIGNER, signature))
         self._assembly.end_call(at)
 
-    def _finish(self, reason: str, said: str) -> None:
+    def _finish(self, reason: str, message: str) -> None:
         if reason in _FILTERED:
             raise self._service.content_filter_error()
         if reason in _FAILED:
-            about = f"The model stopped with {reason}. {said}".rstrip()
+            about = f"The model stopped with {reason}. {message}".rstrip()
             raise build_error(self._service, about, 502)
         self.finished = True
         stop = _STOPS.get(reason, reason)
@@ -137,8 +137,8 @@ class Generation:
 
 
 def _block_error(service: Service, reason: str, feedback: JsonObject) -> CopilotError:
-    said = f"400 The prompt was blocked: {reason}. {feedback.get('blockReasonMessage') or ''}"
-    return build_error(service, said.rstrip(), 400, codes=["content_filter"])
+    message = f"400 The prompt was blocked: {reason}. {feedback.get('blockReasonMessage') or ''}"
+    return build_error(service, message.rstrip(), 400, codes=["content_filter"])
 
 
 def _usage(model: str, counts: JsonObject, stop: str | None) -> Usage:

@@ -58,7 +58,9 @@ class LangChainAdapter(Adapter):
         """Ask the model; yield its answer as it comes."""
         name = request.parameters.model or _name_of(self.model)
         capabilities = CapabilityFilter(PROVIDER, NAME, name, self.unsupported)
-        chunks = self._asked(request, await self._window.tokens_for(name, request), capabilities)
+        chunks = self._call_model(
+            request, await self._window.tokens_for(name, request), capabilities
+        )
         for warning in capabilities.warnings:
             yield warning
         service = Service(NAME, name, _secret_of(self.model))
@@ -72,9 +74,9 @@ class LangChainAdapter(Adapter):
         except CopilotError:
             raise
         except Exception as error:
-            if (known := read_client_error(error, service)) is None:
+            if (mapped := read_client_error(error, service)) is None:
                 raise
-            raise known from error
+            raise mapped from error
         for event in answer.end():
             yield event
         if answer.filtered:
@@ -83,24 +85,24 @@ class LangChainAdapter(Adapter):
     async def aclose(self) -> None:
         """Do nothing: the connections are the model's own."""
 
-    def _asked(
+    def _call_model(
         self, request: ChatRequest, window: int, capabilities: CapabilityFilter
     ) -> AsyncGenerator[Any, None]:
         """Return what the model will yield."""
         parameters = capabilities.apply(request.parameters)
-        asked = build_request(request, parameters, window)
+        question = build_request(request, parameters, window)
         model = self.model
         if not hasattr(model, "astream"):
-            return call_function(cast("Function", model), asked)
-        given = self.prompt(asked) if self.prompt else asked.messages
+            return call_function(cast("Function", model), question)
+        prompt = self.prompt(question) if self.prompt else question.messages
         config = {"configurable": {"thread_id": request.thread_id}} if request.thread_id else None
         if not hasattr(model, "bind_tools"):
-            if asked.tools:
+            if question.tools:
                 capabilities.omit("calls", "A chain has no tools but its own.")
-            return model.astream(given, config)
+            return model.astream(prompt, config)
         model = set_fields(model, parameters, capabilities)
         stop = {"stop": [*parameters.stop]} if parameters.stop else {}
-        return bind_actions(model, asked, capabilities).astream(given, config, **stop)
+        return bind_actions(model, question, capabilities).astream(prompt, config, **stop)
 
 
 def _load_model(name: str) -> Any:

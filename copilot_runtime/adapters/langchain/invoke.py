@@ -55,10 +55,12 @@ async def read_in_time(
         await chunks.aclose()
 
 
-async def call_function(function: Callable[..., Any], asked: Any) -> AsyncGenerator[Any, None]:
+async def call_function(function: Callable[..., Any], question: Any) -> AsyncGenerator[Any, None]:
     """Yield what a function returns: one answer, or its pieces."""
     answer = (
-        function(asked) if inspect.isasyncgenfunction(function) else await call(function, asked)
+        function(question)
+        if inspect.isasyncgenfunction(function)
+        else await call(function, question)
     )
     if isinstance(answer, AsyncIterable):
         async for piece in cast("AsyncIterable[Any]", answer):

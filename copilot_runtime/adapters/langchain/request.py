@@ -83,7 +83,7 @@ def build_messages(
     """Return LangChain's messages of a prepared conversation, which was made of `messages`."""
     from langchain_core.messages import AIMessage, HumanMessage, SystemMessage, ToolMessage
 
-    said: list[BaseMessage] = []
+    output: list[BaseMessage] = []
     results: list[BaseMessage] = []  # of the calls in the last message
     thoughts: list[JsonObject] = []
     answers = group_calls(messages)
@@ -94,21 +94,21 @@ def build_messages(
             thoughts.append(_thought(item))
             continue
         if results and not (isinstance(item, ToolExchange) and answers[item.call.id] == answer):
-            said += results
+            output += results
             results = []
         match item:
             case TextMessage(role="user") | ImageMessage():
-                said.append(HumanMessage(content=cast("Any", _content(item, new=at >= turn))))
+                output.append(HumanMessage(content=cast("Any", _content(item, new=at >= turn))))
             case TextMessage(role="system" | "developer"):
-                said.append(SystemMessage(content=item.content))
+                output.append(SystemMessage(content=item.content))
             case TextMessage():
                 content = [*thoughts, {"type": "text", "text": item.content}]
-                said.append(AIMessage(content=cast("Any", content if thoughts else item.content)))
+                output.append(AIMessage(content=cast("Any", content if thoughts else item.content)))
             case ToolExchange(call, result):
-                speaker = said[-1] if said else None
+                speaker = output[-1] if output else None
                 if not isinstance(speaker, AIMessage) or thoughts:
                     speaker = AIMessage(content=cast("Any", thoughts or ""))
-                    said.append(speaker)
+                    output.append(speaker)
                 answer = answers[call.id]
                 speaker.tool_calls.append(
                     {
@@ -127,28 +127,28 @@ def build_messages(
                     )
                 )
         thoughts = []
-    return [*said, *results]
+    return [*output, *results]
 
 
 def set_fields(model: Any, parameters: Parameters, capabilities: CapabilityFilter) -> Any:
     """Return a copy of the chat model with the parameters in its fields."""
-    known = cast("Mapping[str, Any]", getattr(type(model), "model_fields", {}))
+    fields = cast("Mapping[str, Any]", getattr(type(model), "model_fields", {}))
     changed: JsonObject = {}
     for parameter, names in FIELDS.items():
         value = getattr(parameters, parameter)
         if value is None:
             continue
-        if field := next((name for name in names if name in known), None):
+        if field := next((name for name in names if name in fields), None):
             changed[field] = value
         else:
             capabilities.omit(parameter, f"{type(model).__name__} has no such field.")
     return model.model_copy(update=changed) if changed else model
 
 
-def bind_actions(model: Any, asked: LangChainRequest, capabilities: CapabilityFilter) -> Any:
+def bind_actions(model: Any, question: LangChainRequest, capabilities: CapabilityFilter) -> Any:
     """Return the chat model with its tools, and with the choice among them."""
-    parameters = asked.parameters
-    if not asked.tools or parameters.tool_choice == "none":
+    parameters = question.parameters
+    if not question.tools or parameters.tool_choice == "none":
         return model
     takes = signature(model.bind_tools).parameters
     options: JsonObject = {}
@@ -163,7 +163,7 @@ def bind_actions(model: Any, asked: LangChainRequest, capabilities: CapabilityFi
         else:
             capabilities.omit("parallel_tool_calls", "This chat model has no setting for it.")
     try:
-        return model.bind_tools(asked.tools, **options)
+        return model.bind_tools(question.tools, **options)
     except NotImplementedError:
         capabilities.omit("calls", "This chat model takes no tools.")
         return model

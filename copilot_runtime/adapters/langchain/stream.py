@@ -150,20 +150,22 @@ class Chunks:
         words = next((block[name] for name in _THOUGHTS if block.get(name)), "")
         if isinstance(words, str) and words:
             self._assembly.reasoning(replace_surrogates(words))
-        kept = self._thought[1]
+        block_fields = self._thought[1]
         for name, value in block.items():
             if name not in _PASSING and value is not None:
-                known = kept.get(name)
-                both = isinstance(known, str) and isinstance(value, str) and name == "signature"
-                kept[name] = f"{known}{value}" if both else value
+                before = block_fields.get(name)
+                both = isinstance(before, str) and isinstance(value, str) and name == "signature"
+                block_fields[name] = f"{before}{value}" if both else value
 
     def _end_thought(self) -> None:
         """Sign a thought with all that came with it, so that it can go back as it came."""
         if self._thought is None:
             return
-        kept, self._thought = self._thought[1], None
-        if len(kept) > 1:
-            self._assembly.sign(tag_signature(PROVIDER, orjson.dumps(kept, default=str).decode()))
+        block_fields, self._thought = self._thought[1], None
+        if len(block_fields) > 1:
+            self._assembly.sign(
+                tag_signature(PROVIDER, orjson.dumps(block_fields, default=str).decode())
+            )
         self._assembly.end_block()
 
     def _count(self, usage: JsonObject) -> None:

@@ -104,7 +104,7 @@ async def test_whoever_cancels_a_call_stops_the_agent(modern: bool) -> None:
         over_http(browser, modern=modern) as session,
     ):
         task = asyncio.create_task(session.call_tool("ask_slow", {"message": "Hi"}))
-        await slow.gate.wait_until_reached()
+        await slow.gate.wait_for_event()
         task.cancel()
         await slow.left.wait()
 

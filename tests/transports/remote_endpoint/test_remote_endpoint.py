@@ -249,7 +249,7 @@ async def test_whoever_leaves_stops_the_run() -> None:
     async with at_work(agents={"slow": slow}) as browser:
         body = {"name": "slow", "threadId": "t", "messages": HELLO}
         async with browser.open("POST", "/agents/execute", body) as exchange:
-            await slow.gate.wait_until_reached()
+            await slow.gate.wait_for_event()
             exchange.hang_up()
             await slow.left.wait()
 

@@ -46,8 +46,8 @@ from copilot_runtime.security.cors import Cors
 from copilot_runtime.security.guardrails import from_settings
 from copilot_runtime.threads.recorder import Recorder
 from copilot_runtime.threads.store import StoredRun, ThreadStore
-from copilot_runtime.threads.url import store_at
-from copilot_runtime.transcript import said_in
+from copilot_runtime.threads.url import build_store
+from copilot_runtime.transcript import fold_conversation
 from copilot_runtime.transports.auth import Authenticate, Authenticator
 from copilot_runtime.transports.program_runs import ProgramRuns
 from copilot_runtime.transports.router import Router
@@ -105,7 +105,7 @@ class CopilotRuntime:
         self.properties = properties or {}
         self.authenticate = authenticate
         self.transcriber = transcriber or _transcriber(self.settings)
-        self.threads = complete(ThreadStore, threads or store_at(self.settings.threads))
+        self.threads = complete(ThreadStore, threads or build_store(self.settings.threads))
         self.agents = coerce_agents(agents or {})
         endpoints = coerce_endpoints(remote_endpoints)
         named = _named_servers(mcp_servers, mcp_allowed, self.settings)
@@ -294,7 +294,7 @@ class CopilotRuntime:
 
     async def _name(self, runs: Sequence[StoredRun]) -> str | None:
         """Ask the model what a thread is about, once there is an answer in it."""
-        messages = [message for run in runs[:1] for message in said_in(run.events)]
+        messages = [message for run in runs[:1] for message in fold_conversation(run.events)]
         return await generate_title(self.adapter, messages)
 
 

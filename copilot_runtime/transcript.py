@@ -37,7 +37,7 @@ _Start = (
 )
 
 
-def messages_of(events: Iterable[Event]) -> list[Message]:
+def fold_messages(events: Iterable[Event]) -> list[Message]:
     """Return the messages in the order in which they began, whole or as far as they came."""
     begun: list[tuple[_Start, list[str]]] = []
     growing: dict[str, list[str]] = {}
@@ -70,7 +70,7 @@ def messages_of(events: Iterable[Event]) -> list[Message]:
     return [_whole(start, "".join(pieces), signatures) for start, pieces in begun]
 
 
-def said_in(events: Sequence[Event]) -> list[Message]:
+def fold_conversation(events: Sequence[Event]) -> list[Message]:
     """Return what was said in a run of a thread: the new messages of the request, then the answer.
 
     A message that the agent repeats with all others counts as it is there.
@@ -81,7 +81,7 @@ def said_in(events: Sequence[Event]) -> list[Message]:
             found |= _by_id(event.messages)
         elif isinstance(event, MessagesSnapshot):
             found = _by_id(event.messages)
-    return [*(found | _by_id(messages_of(events))).values()]
+    return [*(found | _by_id(fold_messages(events))).values()]
 
 
 def _by_id(messages: Iterable[Message]) -> dict[tuple[str, str], Message]:

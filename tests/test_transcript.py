@@ -25,7 +25,7 @@ from copilot_runtime.messages import (
     ResultMessage,
     TextMessage,
 )
-from copilot_runtime.transcript import messages_of
+from copilot_runtime.transcript import fold_messages
 from tests.transports.graphql.generated import Log, logs
 
 
@@ -39,7 +39,7 @@ def test_messages_come_in_the_order_in_which_they_began() -> None:
         Usage(model="m"),
     ]
 
-    assert messages_of(events) == [
+    assert fold_messages(events) == [
         TextMessage(id="m1", role="assistant", content="Let me see."),
         ActionExecutionMessage(id="c1", name="look", arguments='{"at":1}', parent_id="m1"),
         ResultMessage(id="result-c1", call_id="c1", name="look", result="nothing"),
@@ -55,7 +55,7 @@ def test_messages_that_interleave_come_apart() -> None:
         event for pair in zip(text, [*action, Usage(model="m")], strict=True) for event in pair
     ]
 
-    assert messages_of(mixed) == [
+    assert fold_messages(mixed) == [
         TextMessage(id="m", role="assistant", content="onetwo"),
         ActionExecutionMessage(id="c", name="act", arguments='{"a":1}'),
     ]
@@ -68,13 +68,15 @@ def test_a_message_cut_off_is_kept_as_far_as_it_came() -> None:
         RunFailed(error=RUN_FAILED),
     ]
 
-    assert messages_of(events) == [TextMessage(id="m", role="assistant", content="I was about to")]
+    assert fold_messages(events) == [
+        TextMessage(id="m", role="assistant", content="I was about to")
+    ]
 
 
 def test_an_id_used_again_begins_another_message() -> None:
     events = [*say("one", id="m"), *say("two", id="m")]
 
-    assert [message.content for message in messages_of(events) if message.type == "text"] == [
+    assert [message.content for message in fold_messages(events) if message.type == "text"] == [
         "one",
         "two",
     ]
@@ -88,11 +90,11 @@ def test_an_id_used_again_begins_another_message() -> None:
     ],
 )
 def test_a_piece_of_a_message_that_never_began_is_left_out(stray: Event) -> None:
-    assert messages_of([stray, *say("Hello")]) == messages_of(say("Hello"))
+    assert fold_messages([stray, *say("Hello")]) == fold_messages(say("Hello"))
 
 
 def test_nothing_makes_no_messages() -> None:
-    assert messages_of([]) == []
+    assert fold_messages([]) == []
 
 
 @given(log=logs())
@@ -103,4 +105,4 @@ def test_any_events_in_any_order_can_be_folded(log: Log) -> None:
     ]
     random.Random(0).shuffle(events)
 
-    assert len(messages_of(events)) <= len(events)
+    assert len(fold_messages(events)) <= len(events)

@@ -22,7 +22,7 @@ from copilot_runtime.interfaces import (
     SupportsStream,
 )
 from copilot_runtime.messages import Message
-from copilot_runtime.transcript import messages_of
+from copilot_runtime.transcript import fold_messages
 
 
 class DirectAgent(Agent):
@@ -146,7 +146,7 @@ def _build_request(
 
 def _extend_request(request: ChatRequest, turn: Turn) -> ChatRequest:
     """Return the request of the next turn: with the messages of this turn."""
-    messages: list[Message] = [*request.messages, *messages_of(turn.events)]
+    messages: list[Message] = [*request.messages, *fold_messages(turn.events)]
     # a model forced to call an action may answer freely once it has done so
     parameters = replace(request.parameters, tool_choice=None, tool_choice_name=None)
     return replace(request, messages=messages, parameters=parameters)

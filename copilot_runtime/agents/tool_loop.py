@@ -30,7 +30,7 @@ from copilot_runtime.interfaces import (
     SupportsRun,
 )
 from copilot_runtime.messages import ActionExecutionMessage, Message, ResultMessage, new_id
-from copilot_runtime.transcript import messages_of, said_in
+from copilot_runtime.transcript import fold_conversation, fold_messages
 
 MAX_TOOLS = 128
 """Largest number of tools that providers accept."""
@@ -226,7 +226,7 @@ def _continue_run(run: RunInput, record: _RunRecord) -> RunInput:
     if record.state is not None and run.agent is not None:
         agent = agents.get(run.agent, AgentInput())
         agents[run.agent] = replace(agent, state=record.state.state)
-    messages: Sequence[Message] = [*run.messages, *messages_of(record.events)]
+    messages: Sequence[Message] = [*run.messages, *fold_messages(record.events)]
     if record.has_snapshot:
-        messages = said_in(record.events)
+        messages = fold_conversation(record.events)
     return replace(run, messages=messages, agents=agents, run_id=new_id(), resume=())

@@ -57,7 +57,7 @@ class MemoryBus(Bus):
         if isinstance(event, LAST):
             self._end(log_id, log)
         elif log.size > self.max_bytes or len(log.events) >= self.max_events:
-            raise self._limit_exceeded()
+            raise self._build_limit_error()
         log.events.append(event)
         if log.waiters:
             log.wake()
@@ -72,7 +72,7 @@ class MemoryBus(Bus):
         size = log.size + sum(size for _, size in sized)
         if size > self.max_bytes or len(log.events) + len(events) > self.max_events:
             log.sizes = None  # it counts what was not added
-            raise self._limit_exceeded()
+            raise self._build_limit_error()
         log.size = size
         if isinstance(events[-1], LAST):
             self._end(log_id, log)
@@ -114,7 +114,7 @@ class MemoryBus(Bus):
         loop = asyncio.get_running_loop()
         log.expiry = loop.call_later(self.ttl, self._logs.pop, log_id, None)
 
-    def _limit_exceeded(self) -> LimitExceeded:
+    def _build_limit_error(self) -> LimitExceeded:
         return LimitExceeded(
             f"The answer grew beyond {self.max_events} events or {self.max_bytes} bytes.",
             hint="Raise max_events_per_run or max_bytes_per_run in the settings.",

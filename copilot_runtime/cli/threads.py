@@ -128,7 +128,7 @@ def read_in(
 
     A file is read to its end before anything is changed. A line that is wrong is named.
     """
-    from copilot_runtime.threads.export import Taken, import_threads, parse_export
+    from copilot_runtime.threads.export import ImportProgress, import_threads, parse_export
 
     if whole := _file(file, "rb"):
         with whole as lines:
@@ -137,7 +137,7 @@ def read_in(
     with _file(file, "rb") or nullcontext(sys.stdin.buffer) as lines:
 
         async def work(threads_store: "ThreadStore") -> None:
-            imported = Taken(0, 0)
+            imported = ImportProgress(0, 0)
             try:
                 async with aclosing(import_threads(threads_store, lines)) as steps:
                     async for imported in steps:
@@ -187,7 +187,7 @@ def _with_store(
     """Do work with the store of an address, or of the settings. Only a `new` file may be made."""
     from copilot_runtime.config import load_settings
     from copilot_runtime.threads.sqlite import SqliteThreads
-    from copilot_runtime.threads.url import store_at
+    from copilot_runtime.threads.url import build_store
 
     place = address or load_settings(config).threads
     if place.partition(":")[0] == "memory":
@@ -196,7 +196,7 @@ def _with_store(
             hint="Set threads to sqlite:PATH or postgresql://..., or give --store.",
         )
 
-    store = store_at(place)
+    store = build_store(place)
     if isinstance(store, SqliteThreads) and not new and not store.path.exists():
         raise ConfigurationFailed(
             f"There is no file {str(store.path)!r}.", hint="Give --store, such as sqlite:PATH."

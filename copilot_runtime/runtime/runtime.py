@@ -40,7 +40,7 @@ from copilot_runtime.interfaces import (
 from copilot_runtime.runtime.prepare import HandoffPolicy, PendingRun, RunPreparer, get_agent
 from copilot_runtime.runtime.report import report_error
 from copilot_runtime.runtime.run import Run
-from copilot_runtime.transcript import messages_of
+from copilot_runtime.transcript import fold_messages
 
 logger = logging.getLogger(__name__)
 
@@ -107,7 +107,7 @@ class Runtime:
             async with deadline:
                 agents = await call(self.agents, caller)
         except TimeoutError as error:
-            raise (self._stalled() if deadline.expired() else error) from None
+            raise (self._build_stall_error() if deadline.expired() else error) from None
         if not isinstance(agents, Mapping):
             raise ConfigurationFailed(
                 f"The agents function returned a {type(agents).__name__}.",
@@ -241,7 +241,7 @@ class Runtime:
             if run.stop_requested.done():
                 raise Cancelled("The run was stopped before it began.")
             if not task.done():
-                raise self._stalled()
+                raise self._build_stall_error()
             if task.cancelled():
                 raise RuntimeError("What prepares a run was cancelled, and not by us.")
             return task.result()
@@ -289,7 +289,7 @@ class Runtime:
                     await append(event)
             last = finished
         except TimeoutError as caught:
-            error = self._stalled() if deadline.expired() else caught
+            error = self._build_stall_error() if deadline.expired() else caught
             last = RunFailed(error=report_of(error))
         except asyncio.CancelledError as caught:
             error = run.error
@@ -302,12 +302,12 @@ class Runtime:
             error = caught
             last = RunFailed(error=report_of(error))
         finally:
-            await self._end(run, writer, last or self._stopped(), error)
+            await self._end(run, writer, last or self._build_stop_event(), error)
 
-    def _stalled(self) -> RunStalled:
+    def _build_stall_error(self) -> RunStalled:
         return RunStalled(f"The answer took longer than {self.run_timeout:g} seconds.")
 
-    def _stopped(self) -> RunFailed:
+    def _build_stop_event(self) -> RunFailed:
         """Return the end of a run that somebody ended, or that ends with us."""
         if self._closing:
             return RunFailed(
@@ -365,7 +365,7 @@ class Runtime:
             await call_quietly(self.hooks.stop, run.request)
         elif self.hooks.after_request is not None:
             events = [event async for batch in run.follow() for event in batch.events]
-            await call_quietly(self.hooks.after_request, run.request, messages_of(events))
+            await call_quietly(self.hooks.after_request, run.request, fold_messages(events))
 
     def _spawn(
         self, work: Coroutine[Any, Any, T], name: str, context: Context | None = None

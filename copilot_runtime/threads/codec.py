@@ -35,7 +35,7 @@ def encode(events: Sequence[Event]) -> bytes:
     try:
         return orjson.dumps(list(events), default=_as_json)
     except TypeError:
-        return b"[" + b",".join(_each(events)) + b"]"
+        return b"[" + b",".join(_encode_each(events)) + b"]"
 
 
 def encode_parts(parts: Iterable[tuple[int, Sequence[Event]]]) -> bytes:
@@ -44,28 +44,28 @@ def encode_parts(parts: Iterable[tuple[int, Sequence[Event]]]) -> bytes:
     try:
         return orjson.dumps(rows, default=_as_json)
     except TypeError:
-        return b"[" + b",".join(map(_part, rows)) + b"]"
+        return b"[" + b",".join(map(_encode_part, rows)) + b"]"
 
 
 def decode(data: bytes | str, where: str) -> list[Event]:
     """Read what `encode` wrote. What cannot be read is left out, with one line naming `where`."""
-    return _known(_loaded(data, where), where)
+    return _parse_rows(_load_rows(data, where), where)
 
 
 def decode_parts(
-    data: bytes | str, where: str, wanted: Container[int]
+    data: bytes | str, where: str, numbers: Container[int]
 ) -> Iterator[tuple[int, list[Event]]]:
-    """Read those logs of what `encode_parts` wrote whose numbers are wanted, as `decode` does."""
-    for part in _loaded(data, where):
+    """Read the logs, from what `encode_parts` wrote, of these numbers, as `decode` does."""
+    for part in _load_rows(data, where):
         match part:
             case [int(number), *rows]:
-                if number in wanted:
-                    yield number, _known(rows, where)
+                if number in numbers:
+                    yield number, _parse_rows(rows, where)
             case _:
                 logger.error("Left out what cannot be read in %s: it has no number", where)
 
 
-def events_of(rows: Any) -> list[Event]:
+def parse_events(rows: Any) -> list[Event]:
     """Return events of decoded JSON. Raises `ValueError` if one of them is not one."""
     if not isinstance(rows, list):
         raise ValueError("the events are not a list")
@@ -79,7 +79,7 @@ def events_of(rows: Any) -> list[Event]:
     return events
 
 
-def _loaded(data: bytes | str, where: str) -> list[Any]:
+def _load_rows(data: bytes | str, where: str) -> list[Any]:
     try:
         rows = jsontext.loads(data if isinstance(data, bytes) else data.encode())
     except (ValueError, AttributeError) as error:
@@ -91,7 +91,7 @@ def _loaded(data: bytes | str, where: str) -> list[Any]:
     return rows
 
 
-def _known(rows: Sequence[Any], where: str) -> list[Event]:
+def _parse_rows(rows: Sequence[Any], where: str) -> list[Event]:
     """Return the events among some rows."""
     events: list[Event] = []
     wrong: list[str] = []
@@ -116,23 +116,23 @@ def _as_json(value: Any) -> Any:
     return str(value)
 
 
-def _part(row: Sequence[Any]) -> bytes:
+def _encode_part(row: Sequence[Any]) -> bytes:
     number, *events = row
-    return b"[" + b",".join([b"%d" % number, *_each(events)]) + b"]"
+    return b"[" + b",".join([b"%d" % number, *_encode_each(events)]) + b"]"
 
 
-def _each(events: Iterable[Event]) -> Iterable[bytes]:
+def _encode_each(events: Iterable[Event]) -> Iterable[bytes]:
     for event in events:
         try:
             yield orjson.dumps(event, default=_as_json)
         except TypeError:
             try:
-                yield json.dumps(_plain(event), separators=(",", ":")).encode()
+                yield json.dumps(_to_plain(event), separators=(",", ":")).encode()
             except (RecursionError, ValueError) as error:
-                _lost(event, error)
+                _log_loss(event, error)
 
 
-def _lost(event: Event, error: Exception) -> None:
+def _log_loss(event: Event, error: Exception) -> None:
     """Write a line to the log, at most once a minute: such events come in hundreds."""
     now = monotonic()
     if now >= _next_line.get(event.type, now):
@@ -140,18 +140,18 @@ def _lost(event: Event, error: Exception) -> None:
         logger.error("An event of type %r was not kept: %s", event.type, error)
 
 
-def _plain(value: Any) -> Any:
+def _to_plain(value: Any) -> Any:
     """Return a value the standard library can write and orjson can read."""
     if isinstance(value, (str, bool, int, NoneType)):
         return value
     if isinstance(value, float):
         return value if isfinite(value) else None
     if is_dataclass(value):
-        return {field.name: _plain(getattr(value, field.name)) for field in fields(value)}
+        return {field.name: _to_plain(getattr(value, field.name)) for field in fields(value)}
     if isinstance(value, Mapping):
-        return {str(key): _plain(part) for key, part in value.items()}
+        return {str(key): _to_plain(part) for key, part in value.items()}
     if isinstance(value, Iterable):
-        return [_plain(part) for part in value]
+        return [_to_plain(part) for part in value]
     return str(value)
 
 
@@ -160,10 +160,10 @@ Read = Callable[[dict[str, Any]], Any]
 
 @cache
 def _readers() -> Mapping[str, Read]:
-    return {_type_of(event): _Reader.of(event) for event in get_args(Event)}
+    return {_get_type(event): _Reader.of(event) for event in get_args(Event)}
 
 
-def _type_of(kind: type) -> str:
+def _get_type(kind: type) -> str:
     return next(str(field.default) for field in fields(kind) if field.name == "type")
 
 
@@ -190,7 +190,9 @@ class _Reader:
             elif origin is Literal:
                 words.append((name, frozenset(parts)))
             elif origin is Sequence:
-                nested.append((name, {_type_of(part): cls.of(part) for part in get_args(parts[0])}))
+                nested.append(
+                    (name, {_get_type(part): cls.of(part) for part in get_args(parts[0])})
+                )
             elif hint is not Any:
                 union = parts if isinstance(hint, UnionType) else (hint,)
                 plain.append((name, tuple(map(_class, union))))
@@ -208,16 +210,16 @@ class _Reader:
             else:
                 del row[name]  # its default, the empty tuple, is equal to what was written
         try:
-            made = self.kind(**row)
+            value = self.kind(**row)
         except TypeError:  # a later version of this package wrote more
-            made = self.kind(**{name: row[name] for name in self.names & row.keys()})
+            value = self.kind(**{name: row[name] for name in self.names & row.keys()})
         for name, kinds in self.plain:
-            if not isinstance(getattr(made, name), kinds):
+            if not isinstance(getattr(value, name), kinds):
                 raise ValueError(f"{name!r} of {row.get('type', 'it')!r} is wrong")
-        for name, known in self.words:
-            if getattr(made, name) not in known:
-                raise ValueError(f"{name!r} is {getattr(made, name)!r}")
-        return made
+        for name, words in self.words:
+            if getattr(value, name) not in words:
+                raise ValueError(f"{name!r} is {getattr(value, name)!r}")
+        return value
 
 
 def _class(hint: Any) -> type:

@@ -12,12 +12,12 @@ import orjson
 
 from copilot_runtime import jsontext
 from copilot_runtime.errors import Misuse
-from copilot_runtime.threads.codec import encode, events_of
+from copilot_runtime.threads.codec import encode, parse_events
 from copilot_runtime.threads.store import StoredRun, Thread, ThreadKey, ThreadStore
 from copilot_runtime.threads.validation import check_text
 
 
-class Taken(NamedTuple):
+class ImportProgress(NamedTuple):
     """How far an import has come: threads that were read, and runs that were new."""
 
     threads: int
@@ -38,7 +38,9 @@ async def export_threads(store: ThreadStore) -> AsyncGenerator[bytes, None]:
             return
 
 
-async def import_threads(store: ThreadStore, lines: Iterable[bytes]) -> AsyncGenerator[Taken, None]:
+async def import_threads(
+    store: ThreadStore, lines: Iterable[bytes]
+) -> AsyncGenerator[ImportProgress, None]:
     """Take in what `export_threads` wrote; yield after each thread.
 
     What is there already is left alone, so that an import may be done twice. Raises `Misuse` for
@@ -47,7 +49,7 @@ async def import_threads(store: ThreadStore, lines: Iterable[bytes]) -> AsyncGen
     runs = 0
     for threads, (thread, its_runs) in enumerate(parse_export(lines), 1):
         runs += await store.put(thread, its_runs)
-        yield Taken(threads, runs)
+        yield ImportProgress(threads, runs)
 
 
 def parse_export(lines: Iterable[bytes]) -> Iterator[tuple[Thread, list[StoredRun]]]:
@@ -118,7 +120,7 @@ class _Row:
         self._fields: Mapping[str, Any] = decoded
 
     def text(self, name: str) -> str:
-        text = self._of(name, str)
+        text = self._get(name, str)
         check_text(name, text)
         return text
 
@@ -126,10 +128,10 @@ class _Row:
         return None if self._fields.get(name) is None else self.text(name)
 
     def flag(self, name: str) -> bool:
-        return self._of(name, bool)
+        return self._get(name, bool)
 
     def time(self, name: str) -> datetime:
-        moment = datetime.fromisoformat(self._of(name, str))
+        moment = datetime.fromisoformat(self._get(name, str))
         if moment.tzinfo is None:
             raise ValueError(f"{name!r} has no time zone")
         return moment
@@ -140,7 +142,7 @@ class _Row:
     def value(self, name: str) -> Any:
         return self._fields.get(name)
 
-    def _of(self, name: str, kind: type) -> Any:
+    def _get(self, name: str, kind: type) -> Any:
         value = self._fields.get(name)
         if not isinstance(value, kind):
             raise ValueError(f"{name!r} is missing or of the wrong kind")
@@ -173,5 +175,5 @@ def _run(row: _Row) -> StoredRun:
         agent=row.text("agent"),
         began_at=row.time("began_at"),
         ended=row.flag("ended"),
-        events=events_of(row.value("events")),
+        events=parse_events(row.value("events")),
     )

@@ -43,7 +43,7 @@ class GroupCommit:
             self._deferred[run.log_id] = run
             if self._deferred_timer is None:
                 loop = asyncio.get_running_loop()
-                self._deferred_timer = loop.call_later(self.patience, self.flush_deferred)
+                self._deferred_timer = loop.call_later(self.patience, self.flush)
             return
         if self._deferred:
             self._deferred.pop(run.log_id, None)
@@ -59,7 +59,7 @@ class GroupCommit:
         self._deferred.pop(run.log_id, None)
         return dropped.last
 
-    def flush_deferred(self) -> None:
+    def flush(self) -> None:
         """Commit what was deferred."""
         if self._deferred_timer is not None:
             self._deferred_timer.cancel()
@@ -72,14 +72,14 @@ class GroupCommit:
 
     async def wait_for_room(self) -> None:
         """Return once less is queued."""
-        self.flush_deferred()
+        self.flush()
         if self._room is None:
             self._room = asyncio.get_running_loop().create_future()
         await asyncio.shield(self._room)
 
     async def drain(self) -> None:
         """Commit all that is queued."""
-        self.flush_deferred()
+        self.flush()
         while self._flusher is not None:
             await asyncio.wait([self._flusher])
 

@@ -10,8 +10,8 @@ from copilot_runtime.interfaces import DEFAULT_AGENT, RunInput
 from copilot_runtime.messages import Message
 from copilot_runtime.threads.clock import Clock, from_datetime, to_datetime
 from copilot_runtime.threads.compact import compact
-from copilot_runtime.threads.message_ids import by_name, names_in
-from copilot_runtime.threads.recovery import end_interrupted, with_head
+from copilot_runtime.threads.message_ids import collect_names, index_by_name
+from copilot_runtime.threads.recovery import complete_log, prepend_head
 from copilot_runtime.threads.store import (
     Segment,
     StoredRun,
@@ -26,10 +26,10 @@ from copilot_runtime.threads.validation import (
     Place,
     busy,
     check_text,
+    get_thread_key,
     log_id_in_use,
     page_size,
     parse_cursor,
-    thread_of,
 )
 
 
@@ -52,7 +52,7 @@ class MemoryThreads(ThreadStore):
 
     async def begin(self, run: RunInput) -> Sequence[Message]:
         """Begin the log of a run. Raises `ThreadBusy`, or `Misuse` for ids too long to keep."""
-        key = thread_of(run)
+        key = get_thread_key(run)
         thread = self._threads.get(key)
         if thread and thread.running:
             raise busy(key)
@@ -62,19 +62,19 @@ class MemoryThreads(ThreadStore):
         thread = thread or self._new(key, run.agent or DEFAULT_AGENT, now)
         new = {
             name: message
-            for name, message in by_name(run.messages).items()
-            if name not in thread.known
+            for name, message in index_by_name(run.messages).items()
+            if name not in thread.message_ids
         }
-        thread.known.update(new)
+        thread.message_ids.update(new)
         thread.last_run = now
-        self._set_updated(thread, now)
+        self._touch(thread, now)
         messages = list(new.values())
         head = RunStarted(run_id=run.run_id, thread_id=run.thread_id, messages=messages or ())
-        begun = _Run(run.log_id, run.run_id, run.agent or DEFAULT_AGENT, now, head=[head])
-        thread.runs.append(begun)
-        thread.running = begun
+        new_run = _Run(run.log_id, run.run_id, run.agent or DEFAULT_AGENT, now, head=[head])
+        thread.runs.append(new_run)
+        thread.running = new_run
         self._idle.pop(key, None)
-        self._running[run.log_id] = (thread, begun)
+        self._running[run.log_id] = (thread, new_run)
         return messages
 
     async def write(self, segments: Sequence[Segment]) -> None:
@@ -90,8 +90,8 @@ class MemoryThreads(ThreadStore):
             run.events = list(compact(segment.whole))
             run.has_ended = True
             thread.running = None
-            self._mark_used(thread)
-            thread.known.update(names_in(segment.whole))
+            self._queue_idle(thread)
+            thread.message_ids.update(collect_names(segment.whole))
 
     async def list(self, query: ThreadQuery) -> ThreadPage:
         """Return a page of threads. Raises `Misuse` for a cursor that is none."""
@@ -126,12 +126,12 @@ class MemoryThreads(ThreadStore):
             thread.name = name or None
         if archived is not None:
             thread.archived = archived
-        self._set_updated(thread, self._clock.now())
-        self._mark_used(thread)
+        self._touch(thread, self._clock.now())
+        self._queue_idle(thread)
         return thread.to_thread()
 
     async def delete(self, key: ThreadKey) -> bool:
-        """Forget a thread; a run that goes on is kept no more."""
+        """Forget a thread; a run that goes on is stored no more."""
         thread = self._threads.get(key)
         if thread is None:
             return False
@@ -161,37 +161,37 @@ class MemoryThreads(ThreadStore):
     async def put(self, thread: Thread, runs: Sequence[StoredRun]) -> int:
         """Take in a thread of another store, and those of its runs that are not here yet."""
         updated = from_datetime(thread.updated_at)
-        kept = self._threads.get(thread.key)
-        if kept is None:
-            kept = self._new(thread.key, thread.agent, from_datetime(thread.created_at))
-            self._set_updated(kept, 0)
-        if updated > kept.updated:
-            kept.name, kept.archived = thread.name, thread.archived
-            self._set_updated(kept, updated)
+        local = self._threads.get(thread.key)
+        if local is None:
+            local = self._new(thread.key, thread.agent, from_datetime(thread.created_at))
+            self._touch(local, 0)
+        if updated > local.updated:
+            local.name, local.archived = thread.name, thread.archived
+            self._touch(local, updated)
         if thread.last_run_at:
-            kept.last_run = max(kept.last_run or 0, from_datetime(thread.last_run_at))
-        here = {(run.log_id, run.began) for run in kept.runs}
+            local.last_run = max(local.last_run or 0, from_datetime(thread.last_run_at))
+        here = {(run.log_id, run.began) for run in local.runs}
         new = [run for run in runs if (run.log_id, from_datetime(run.began_at)) not in here]
         for run in new:
-            events = run.events if run.ended else end_interrupted([], run.events)
+            events = run.events if run.ended else complete_log([], run.events)
             began = from_datetime(run.began_at)
-            kept.runs.append(
+            local.runs.append(
                 _Run(run.log_id, run.run_id, run.agent, began, events=list(events), has_ended=True)
             )
-            kept.known.update(names_in(events))
-        kept.runs.sort(key=lambda run: run.began)
+            local.message_ids.update(collect_names(events))
+        local.runs.sort(key=lambda run: run.began)
         return len(new)
 
     async def aclose(self) -> None:
-        """Do nothing: what is kept here may be read on."""
+        """Do nothing: what is stored here may be read on."""
 
     def _new(self, key: ThreadKey, agent: str, now: int) -> "_Thread":
         if len(self._threads) >= self.max_threads and self._idle:
             self._forget(self._threads[next(iter(self._idle))])
         self._count += 1
         thread = self._threads[key] = _Thread(key, self._count, agent, now)
-        self._of(key.owner).add(thread)
-        self._mark_used(thread)
+        self._latest_of(key.owner).add(thread)
+        self._queue_idle(thread)
         return thread
 
     def _forget(self, thread: "_Thread") -> None:
@@ -202,19 +202,19 @@ class MemoryThreads(ThreadStore):
         if not self._latest[owner]:
             del self._latest[owner]
 
-    def _mark_used(self, thread: "_Thread") -> None:
+    def _queue_idle(self, thread: "_Thread") -> None:
         if not thread.running:
             self._idle.pop(thread.key, None)
             self._idle[thread.key] = None
 
-    def _set_updated(self, thread: "_Thread", now: int) -> None:
+    def _touch(self, thread: "_Thread", now: int) -> None:
         """Note when a thread was touched, which says where it is listed."""
-        latest = self._of(thread.key.owner)
+        latest = self._latest_of(thread.key.owner)
         latest.remove(thread)
         thread.updated = now
         latest.add(thread)
 
-    def _of(self, owner: str) -> "_Latest":
+    def _latest_of(self, owner: str) -> "_Latest":
         return self._latest.setdefault(owner, _Latest())
 
 
@@ -235,7 +235,7 @@ class _Run:
             agent=self.agent,
             began_at=to_datetime(self.began),
             ended=self.has_ended,
-            events=list(self.events if self.has_ended else with_head(self.head, self.events)),
+            events=list(self.events if self.has_ended else prepend_head(self.head, self.events)),
         )
 
 
@@ -250,7 +250,7 @@ class _Thread:
         self.last_run: int | None = None
         self.runs: list[_Run] = []
         self.running: _Run | None = None
-        self.known: set[str] = set()
+        self.message_ids: set[str] = set()
 
     def place(self) -> Place:
         return Place(self.updated, self.number)

@@ -48,7 +48,7 @@ class Recorder(Bus):
         if not run.persist:
             return await self.inner.begin(run)
         if self._unsaved_ends:  # the thread may wait for just that
-            await self._retry_unsaved()
+            await self._retry_ends()
         writer = LogWriter(self, run.log_id, await self.store.begin(run))
         self._runs[run.log_id] = Recording(writer, run.log_id, publish_first=run.is_v1)
         return writer
@@ -89,7 +89,7 @@ class Recorder(Bus):
         """Write what is queued, and close the store and the inner bus."""
         await self._commits.drain()
         if self._unsaved_ends:
-            await self._retry_unsaved()
+            await self._retry_ends()
         self._unsaved_ends.give_up()
         await self.store.aclose()
         await self.inner.aclose()
@@ -104,7 +104,7 @@ class Recorder(Bus):
     async def _end(self, run: Recording, last: RunFinished | RunFailed) -> None:
         run.has_ended = True
         if run.has_gap:
-            await self._end_unsaved(run, last)
+            await self._end_without_store(run, last)
         else:
             self._commits.add(run, run.final_event(last))
             await run.last_published
@@ -122,7 +122,7 @@ class Recorder(Bus):
             else:
                 await self._fail_store(write, error)
         if error is None and self._unsaved_ends:
-            await self._retry_unsaved()
+            await self._retry_ends()
 
     async def _store(self, segments: Sequence[Segment]) -> Exception | None:
         """Write to the store; return why that failed, or None."""
@@ -161,7 +161,7 @@ class Recorder(Bus):
         run, queued_last = write.run, self._commits.discard(write.run)
         run.fail(error)
         if write.last is not None:
-            await self._end_unsaved(run, write.last)
+            await self._end_without_store(run, write.last)
         elif queued_last is not None:
             self._commits.add(run, run.final_event(queued_last))
         else:
@@ -178,11 +178,11 @@ class Recorder(Bus):
         if not run.log:  # it brought the messages of its request
             run.log.extend(event for event in write.events[:1] if isinstance(event, RunStarted))
         if last := write.last or queued_last:
-            await self._end_unsaved(run, last)
+            await self._end_without_store(run, last)
         else:
             run.notify_writer()
 
-    async def _end_unsaved(self, run: Recording, last: RunFinished | RunFailed) -> None:
+    async def _end_without_store(self, run: Recording, last: RunFinished | RunFailed) -> None:
         """Publish the end of a run, and store it later."""
         last = run.final_event(last)
         whole = [*run.log, last]
@@ -197,7 +197,7 @@ class Recorder(Bus):
         self._runs.pop(run.log_id, None)
         run.finish()
 
-    async def _retry_unsaved(self) -> None:
+    async def _retry_ends(self) -> None:
         """Store the ends that the store missed, unless it still fails."""
         segments = self._unsaved_ends.segments()
         error = await self._store(segments)

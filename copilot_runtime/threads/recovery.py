@@ -18,7 +18,7 @@ INTERRUPTED = RunFailed(
 )
 
 
-def with_head(head: Sequence[Event], events: Sequence[Event]) -> Sequence[Event]:
+def prepend_head(head: Sequence[Event], events: Sequence[Event]) -> Sequence[Event]:
     """Return a log with its first event: a server may die between `begin` and the first write.
 
     `begin` keeps the new messages of a request in `head`. Until they are in the log, they are
@@ -29,9 +29,9 @@ def with_head(head: Sequence[Event], events: Sequence[Event]) -> Sequence[Event]
     return [*head, *events]
 
 
-def end_interrupted(head: Sequence[Event], events: Sequence[Event]) -> Sequence[Event]:
+def complete_log(head: Sequence[Event], events: Sequence[Event]) -> Sequence[Event]:
     """Return the log of a run whose server died, ended and shortened."""
-    return compact(with_head(head, events), ending=INTERRUPTED)
+    return compact(prepend_head(head, events), ending=INTERRUPTED)
 
 
 class UnsavedEnds:

@@ -10,14 +10,14 @@ from copilot_runtime.threads.validation import Place
 COLUMNS = "id, owner, thread, agent, name, archived, created, updated, last_run"
 
 
-def page_of(rows: Sequence[Sequence[Any]], size: int) -> ThreadPage:
+def build_page(rows: Sequence[Sequence[Any]], size: int) -> ThreadPage:
     """Return a page of rows of `COLUMNS`; one row too many says that there are more."""
     page = rows[:size]
     cursor = Place(page[-1][7], page[-1][0]).cursor() if len(rows) > size else None
-    return ThreadPage(threads=[thread_of(row) for row in page], next_cursor=cursor)
+    return ThreadPage(threads=[build_thread(row) for row in page], next_cursor=cursor)
 
 
-def thread_of(row: Sequence[Any]) -> Thread:
+def build_thread(row: Sequence[Any]) -> Thread:
     _, owner, thread, agent, name, archived, created, updated, last_run = row
     return Thread(
         key=ThreadKey(owner, thread),

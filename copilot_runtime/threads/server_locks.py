@@ -4,6 +4,7 @@ The lock is the operating system's (`flock`), so it ends with its process howeve
 Where there is no `flock` (Windows), a file that is open cannot be deleted, which says the same.
 """
 
+import glob
 import os
 from pathlib import Path
 from uuid import uuid4
@@ -19,22 +20,24 @@ class Server:
 
     def __init__(self, database: Path) -> None:
         self.id = uuid4().hex[:16]
-        self._path = _path(database, self.id)
-        self._file = _locked(self._path)
+        self._lock_path = _lock_path(database, self.id)
+        self._file = _create_lock(self._lock_path)
 
     def leave(self) -> None:
         """Let the others know that this server has ended."""
         if fcntl is not None:
-            self._path.unlink(missing_ok=True)  # before the lock is free: nobody can take it up
+            self._lock_path.unlink(
+                missing_ok=True
+            )  # before the lock is free: nobody can take it up
         os.close(self._file)
-        self._path.unlink(missing_ok=True)
+        self._lock_path.unlink(missing_ok=True)
 
 
 def is_alive(database: Path, server: str) -> bool:
     """Say whether a server still runs. What a dead one left is cleared away."""
-    path = _path(database, server)
+    path = _lock_path(database, server)
     if fcntl is None:
-        return not _unlinked(path)
+        return not _try_unlink(path)
     try:
         file = os.open(path, os.O_RDWR | os.O_CLOEXEC)
     except FileNotFoundError:
@@ -51,21 +54,17 @@ def is_alive(database: Path, server: str) -> bool:
     return False
 
 
-def clear_away(database: Path) -> None:
+def remove_stale_locks(database: Path) -> None:
     """Delete the files of all servers that died."""
-    for path in database.parent.glob(f"{_escaped(database.name)}-server-*"):
+    for path in database.parent.glob(f"{glob.escape(database.name)}-server-*"):
         is_alive(database, path.name.rpartition("-")[2])
 
 
-def _path(database: Path, server: str) -> Path:
+def _lock_path(database: Path, server: str) -> Path:
     return database.with_name(f"{database.name}-server-{server}")
 
 
-def _escaped(name: str) -> str:
-    return "".join(f"[{character}]" if character in "*?[" else character for character in name)
-
-
-def _locked(path: Path) -> int:
+def _create_lock(path: Path) -> int:
     """Create a file and lock it, as a descriptor. One that is looked at meanwhile is replaced."""
     while True:
         file = os.open(path, os.O_RDWR | os.O_CREAT | getattr(os, "O_CLOEXEC", 0), 0o600)
@@ -80,7 +79,7 @@ def _locked(path: Path) -> int:
         os.close(file)
 
 
-def _unlinked(path: Path) -> bool:
+def _try_unlink(path: Path) -> bool:
     try:
         path.unlink(missing_ok=True)
     except PermissionError:

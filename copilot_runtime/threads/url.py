@@ -6,7 +6,7 @@ from copilot_runtime.threads import STORES
 from copilot_runtime.threads.store import ThreadStore
 
 
-def store_at(address: str) -> ThreadStore:
+def build_store(address: str) -> ThreadStore:
     """Return the store of an address such as `sqlite:threads.db`, without opening it.
 
     The word before the colon is a name in the table of stores, where plugins may add theirs; a

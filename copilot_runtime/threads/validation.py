@@ -47,7 +47,7 @@ def page_size(limit: int) -> int:
     return min(max(limit, 1), MOST_PER_PAGE)
 
 
-def thread_of(run: RunInput) -> ThreadKey:
+def get_thread_key(run: RunInput) -> ThreadKey:
     """Return the thread a run belongs to. Raises `Misuse` for ids that no store keeps."""
     if not run.thread_id:
         raise Misuse("A thread needs an id.", hint="Send a threadId.")
@@ -58,7 +58,7 @@ def thread_of(run: RunInput) -> ThreadKey:
     return key
 
 
-def is_possible(key: ThreadKey) -> bool:
+def is_valid_key(key: ThreadKey) -> bool:
     """Say whether there can be such a thread: one may ask for any."""
     return all(len(part) <= LONGEST and _is_text(part) for part in key)
 

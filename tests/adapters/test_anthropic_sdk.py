@@ -11,7 +11,7 @@ from copilot_runtime.adapters.signatures import read_signature
 from copilot_runtime.events import Event, Usage
 from copilot_runtime.interfaces import ChatRequest
 from copilot_runtime.messages import ActionExecutionMessage, ReasoningMessage, TextMessage
-from copilot_runtime.transcript import messages_of
+from copilot_runtime.transcript import fold_messages
 from tests.adapters.asking import ACTIONS, HELLO, RED, SEVEN, answer_to
 from tests.adapters.contract.anthropic_fake import AnthropicFake
 from tests.adapters.contract.fakes import (
@@ -126,7 +126,7 @@ async def _by_the_sdk(url: str) -> list[Any]:
 
 def _told(events: Sequence[Event]) -> list[Any]:
     told: list[Any] = []
-    for message in messages_of(events):
+    for message in fold_messages(events):
         match message:
             case TextMessage():
                 told.append(message.content)

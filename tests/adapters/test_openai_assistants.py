@@ -12,7 +12,7 @@ from copilot_runtime.errors import ConfigurationFailed, CopilotError, NetworkErr
 from copilot_runtime.events import Custom
 from copilot_runtime.interfaces import ChatRequest
 from copilot_runtime.messages import ActionExecutionMessage, Message, ResultMessage, TextMessage
-from copilot_runtime.transcript import messages_of
+from copilot_runtime.transcript import fold_messages
 from tests.adapters.contract.asking import SET_COLOR, answer_of, calls_in, text_in
 from tests.adapters.contract.fakes import (
     KEY,
@@ -96,7 +96,7 @@ async def test_results_are_handed_in_to_the_run_that_waits_for_them(fake: OpenAI
 
     events = await answer_of(adapter, asking(HELLO))
     assert calls_in(events) == {"call_1": ("setColor", '{"color":"red"}')}
-    answer = await answer_of(adapter, asking(HELLO, *messages_of(events), RESULT))
+    answer = await answer_of(adapter, asking(HELLO, *fold_messages(events), RESULT))
 
     assert text_in(answer) == "Done."
     assert lines(fake)[1] == f"POST /v1/threads/{THREAD}/runs/{RUN}/submit_tool_outputs"
@@ -185,7 +185,7 @@ async def test_who_goes_on_without_a_result_begins_a_new_thread(fake: OpenAIAssi
     events = await answer_of(adapter, asking(HELLO))
     other = TextMessage(id="u2", role="user", content="Never mind")
 
-    await answer_of(adapter, asking(HELLO, *messages_of(events), other))
+    await answer_of(adapter, asking(HELLO, *fold_messages(events), other))
 
     assert lines(fake)[1] == "POST /v1/threads/runs"
     assert fake.asked[1].messages[-1] == Heard(role="user", text="Never mind")

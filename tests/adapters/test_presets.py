@@ -27,7 +27,7 @@ from copilot_runtime.messages import (
     TextMessage,
 )
 from copilot_runtime.registry import Registry
-from copilot_runtime.transcript import messages_of
+from copilot_runtime.transcript import fold_messages
 from tests.adapters.asking import answer_to, said
 from tests.adapters.provider import (
     DONE,
@@ -190,7 +190,7 @@ async def test_deepseek_gets_its_thoughts_back_beside_their_calls(provider: Prov
     thought, call = chunk({"reasoning_content": "Hm."}), tool("{}", id="call_1", name="set")
     provider.answer(streamed(thought, tools(call), finish("tool_calls"), DONE))
     events = await ask("deepseek")
-    said = messages_of(events)
+    said = fold_messages(events)
     result = ResultMessage(id="r1", call_id="call_1", name="set", result="done")
     provider.answer(saying(text("Done.")))
 

@@ -10,7 +10,7 @@ import uvicorn
 from starlette.types import ASGIApp
 
 from copilot_runtime import CopilotRuntime, OpenAIAdapter
-from copilot_runtime.threads.url import store_at
+from copilot_runtime.threads.url import build_store
 from tests.browser.origin import one_origin
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "react-v2" / "server.py"
@@ -22,7 +22,7 @@ def page_and_runtime(page: Path, model: str, threads: Path) -> ASGIApp:
     runtime = CopilotRuntime(
         adapter=adapter,
         agents={example.AGENT: example.TripAgent(adapter)},
-        threads=store_at(f"sqlite:{threads}"),
+        threads=build_store(f"sqlite:{threads}"),
     )
     return one_origin(page, runtime)
 

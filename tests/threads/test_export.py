@@ -14,7 +14,7 @@ import pytest
 from copilot_runtime.adapters.scripted import call
 from copilot_runtime.errors import Misuse
 from copilot_runtime.events import AgentState, RunFailed
-from copilot_runtime.threads.export import Taken, export_threads, import_threads
+from copilot_runtime.threads.export import ImportProgress, export_threads, import_threads
 from copilot_runtime.threads.memory import MemoryThreads
 from copilot_runtime.threads.recovery import INTERRUPTED
 from copilot_runtime.threads.sqlite import SqliteThreads
@@ -42,7 +42,7 @@ async def lines_of(store: ThreadStore) -> list[bytes]:
     return [line async for line in export_threads(store)]
 
 
-async def taken(store: ThreadStore, lines: Sequence[bytes]) -> list[Taken]:
+async def taken(store: ThreadStore, lines: Sequence[bytes]) -> list[ImportProgress]:
     return [step async for step in import_threads(store, lines)]
 
 
@@ -50,7 +50,7 @@ async def test_what_comes_in_is_what_went_out(source: ThreadStore, store: Thread
     lines = await lines_of(source)
     steps = await taken(store, lines)
 
-    assert steps == [Taken(1, 2), Taken(2, 3)]
+    assert steps == [ImportProgress(1, 2), ImportProgress(2, 3)]
     assert await lines_of(store) == lines
     assert await store.runs(KEY) == await source.runs(KEY)
     assert await store.get(KEY) == await source.get(KEY)
@@ -60,7 +60,7 @@ async def test_a_second_import_changes_nothing(source: ThreadStore, store: Threa
     lines = await lines_of(source)
     await taken(store, lines)
 
-    assert (await taken(store, lines))[-1] == Taken(2, 0)
+    assert (await taken(store, lines))[-1] == ImportProgress(2, 0)
     assert await lines_of(store) == lines
 
 
@@ -127,7 +127,7 @@ async def test_a_wrong_line_is_named_and_what_came_before_is_kept(
 
     assert why in caught.value.message
     assert await store.runs(ThreadKey("bob", "t")) == await source.runs(ThreadKey("bob", "t"))
-    assert await taken(store, lines) == [Taken(1, 2), Taken(2, 2)]
+    assert await taken(store, lines) == [ImportProgress(1, 2), ImportProgress(2, 2)]
     assert await store.runs(KEY) == await source.runs(KEY)
 
 

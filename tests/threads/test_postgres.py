@@ -99,7 +99,7 @@ async def test_an_answer_goes_on_when_the_database_was_restarted(
 
 async def is_busy(store: PostgresThreads) -> bool:
     """Say whether a server holds its lock, without ending what it has begun."""
-    own = await store._opened()  # pyright: ignore[reportPrivateUsage]  # nothing public looks without acting
+    own = await store._connect()  # pyright: ignore[reportPrivateUsage]  # nothing public looks without acting
 
     async def locked(db: Any) -> bool:
         return await db.fetchval(
@@ -116,7 +116,7 @@ async def test_a_commit_whose_answer_was_lost_is_not_done_twice(
     await store.open()
     asyncpg = import_module("asyncpg")
     attempts: list[str] = []
-    insist = link.Link._insist  # pyright: ignore[reportPrivateUsage]  # where a connection would break
+    insist = link.Link._retry  # pyright: ignore[reportPrivateUsage]  # where a connection would break
 
     async def breaking(self: link.Link, attempt: Any) -> Any:
         async def lost() -> Any:
@@ -128,7 +128,7 @@ async def test_a_commit_whose_answer_was_lost_is_not_done_twice(
 
         return await insist(self, lost)
 
-    monkeypatch.setattr(link.Link, "_insist", breaking)
+    monkeypatch.setattr(link.Link, "_retry", breaking)
     new = await told(store, run_of())
     [run] = await store.runs(KEY)
 

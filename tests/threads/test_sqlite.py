@@ -205,7 +205,7 @@ async def test_what_was_said_in_a_deleted_thread_is_nowhere(
 @pytest.fixture
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     """Tidy the journal at each write, and call every run a long one."""
-    monkeypatch.setattr("copilot_runtime.threads.sqlite.store._WRITES_KEPT", 1)
+    monkeypatch.setattr("copilot_runtime.threads.sqlite.store._WRITES_PER_TRIM", 1)
     monkeypatch.setattr("copilot_runtime.threads.sqlite.store._LONG", 0)
 
 
@@ -265,7 +265,7 @@ async def test_a_long_run_of_a_server_that_died_is_whole(
 async def test_the_journal_holds_no_more_than_what_goes_on(
     store: SqliteThreads, path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("copilot_runtime.threads.sqlite.store._WRITES_KEPT", 1)
+    monkeypatch.setattr("copilot_runtime.threads.sqlite.store._WRITES_PER_TRIM", 1)
     for number in range(20):
         await told(store, run_of(run_id=f"r{number}", messages=[user(f"u{number}")]))
 

@@ -26,7 +26,7 @@ _KEEP_ALIVE = {
 }
 """How soon the database notices that a server's whole machine is gone, in seconds and times."""
 
-_LOST = (
+_TRANSIENT_ERRORS = (
     "PostgresConnectionError",  # the connection broke
     "OperatorInterventionError",  # the server stops or starts
     "TooManyConnectionsError",
@@ -42,12 +42,12 @@ class Link:
         self._url = url
         self._connections = connections
         self._asyncpg = _asyncpg()
-        self._lost: tuple[type[Exception], ...] = tuple(
-            getattr(self._asyncpg, name) for name in _LOST
+        self._transient_errors: tuple[type[Exception], ...] = tuple(
+            getattr(self._asyncpg, name) for name in _TRANSIENT_ERRORS
         )
         self._pool: Any = None
-        self._presence: Any = None
-        self._returning: asyncio.Task[None] | None = None
+        self._lock_holder: Any = None
+        self._restoring: asyncio.Task[None] | None = None
         self.server = 0
 
     async def open(self) -> None:
@@ -61,10 +61,10 @@ class Link:
                 await prepare(connection)
             # at random, because the locks of all programs in a database are in one space
             self.server = random.randint(1, 2**31 - 1)  # noqa: S311  # no secret
-            await self._be_present()
+            await self._hold_lock()
 
         try:
-            await self._insist(connect)
+            await self._retry(connect)
         except BaseException:
             await self.close()
             raise
@@ -76,48 +76,48 @@ class Link:
             async with self._pool.acquire() as connection, connection.transaction():
                 return await work(connection)
 
-        return await self._insist(attempt)
+        return await self._retry(attempt)
 
     async def close(self) -> None:
-        if self._returning:
-            self._returning.cancel()
-            await asyncio.wait([self._returning])
-        presence, self._presence = self._presence, None
-        if presence is not None and not presence.is_closed():
+        if self._restoring:
+            self._restoring.cancel()
+            await asyncio.wait([self._restoring])
+        holder, self._lock_holder = self._lock_holder, None
+        if holder is not None and not holder.is_closed():
             with contextlib.suppress(OSError, TimeoutError, *self._errors()):
                 # the database takes a moment to notice the end of a connection
-                await presence.execute("SELECT pg_advisory_unlock_all()", timeout=5)
-                await presence.close(timeout=5)
+                await holder.execute("SELECT pg_advisory_unlock_all()", timeout=5)
+                await holder.close(timeout=5)
         if self._pool is not None:
             self._pool.terminate()
 
-    async def _be_present(self) -> None:
-        presence = await self._asyncpg.connect(self._url, server_settings=_KEEP_ALIVE)
-        await presence.execute("SELECT pg_advisory_lock($1, $2)", LOCKS, self.server)
-        self._presence = presence
-        presence.add_termination_listener(self._gone)
+    async def _hold_lock(self) -> None:
+        holder = await self._asyncpg.connect(self._url, server_settings=_KEEP_ALIVE)
+        await holder.execute("SELECT pg_advisory_lock($1, $2)", LOCKS, self.server)
+        self._lock_holder = holder
+        holder.add_termination_listener(self._on_termination)
 
-    def _gone(self, presence: Any) -> None:
+    def _on_termination(self, holder: Any) -> None:
         """Come back as soon as the database does: others might take this server for dead."""
-        if presence is self._presence:
-            self._returning = asyncio.get_running_loop().create_task(self._return())
+        if holder is self._lock_holder:
+            self._restoring = asyncio.get_running_loop().create_task(self._restore_lock())
 
-    async def _return(self) -> None:
+    async def _restore_lock(self) -> None:
         while True:
             try:
-                return await self._be_present()
+                return await self._hold_lock()
             except (OSError, TimeoutError, self._asyncpg.PostgresError) as error:
-                logger.warning("%s cannot be reached: %s", self._place(), error)
+                logger.warning("%s cannot be reached: %s", self._address(), error)
                 await asyncio.sleep(random.uniform(0.5, 1.5))  # noqa: S311  # no secret
 
-    async def _insist(self, attempt: Callable[[], Awaitable[T]]) -> T:
+    async def _retry(self, attempt: Callable[[], Awaitable[T]]) -> T:
         pause = 0.05
         give_up = asyncio.get_running_loop().time() + _PATIENCE
         while True:
             try:
                 return await attempt()
             except (OSError, TimeoutError, *self._errors()) as error:
-                if not self._is_passing(error) or asyncio.get_running_loop().time() > give_up:
+                if not self._is_transient(error) or asyncio.get_running_loop().time() > give_up:
                     raise self._failure(error) from error
             await asyncio.sleep(pause)
             pause = min(2 * pause, 1)
@@ -125,18 +125,18 @@ class Link:
     def _errors(self) -> tuple[type[Exception], ...]:
         return (self._asyncpg.PostgresError, self._asyncpg.InterfaceError)
 
-    def _is_passing(self, error: Exception) -> bool:
+    def _is_transient(self, error: Exception) -> bool:
         if isinstance(error, self._asyncpg.InterfaceError):
             return "closed" in str(error)  # the connection broke while it waited in the pool
-        return isinstance(error, (OSError, TimeoutError, *self._lost))
+        return isinstance(error, (OSError, TimeoutError, *self._transient_errors))
 
     def _failure(self, error: Exception) -> CopilotError:
         return StoreFailed(
-            f"{self._place()} cannot be used: {error or type(error).__name__}",
+            f"{self._address()} cannot be used: {error or type(error).__name__}",
             hint="See whether it runs, and whether address, user and password are right.",
         )
 
-    def _place(self) -> str:
+    def _address(self) -> str:
         """Name the database without its password."""
         parts = urlsplit(self._url)
         return f"PostgreSQL ({parts.hostname or 'this machine'}{parts.path})"

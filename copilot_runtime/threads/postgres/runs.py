@@ -14,9 +14,9 @@ from copilot_runtime.messages import Message
 from copilot_runtime.threads.clock import from_datetime, to_datetime
 from copilot_runtime.threads.codec import decode, encode
 from copilot_runtime.threads.compact import compact
-from copilot_runtime.threads.message_ids import by_name, names_in
-from copilot_runtime.threads.postgres.schema import LOCKS, digest_of
-from copilot_runtime.threads.recovery import end_interrupted, with_head
+from copilot_runtime.threads.message_ids import collect_names, index_by_name
+from copilot_runtime.threads.postgres.schema import LOCKS, hash_key
+from copilot_runtime.threads.recovery import complete_log, prepend_head
 from copilot_runtime.threads.store import Segment, StoredRun, ThreadKey
 from copilot_runtime.threads.validation import busy
 
@@ -39,7 +39,7 @@ async def begin_run(
         " VALUES ($1, $2, $3, $4, $5, $5, $5) ON CONFLICT (digest)"
         " DO UPDATE SET updated = excluded.updated, last_run = excluded.last_run"
         " RETURNING id, running, server",
-        digest_of(key),
+        hash_key(key),
         *key,
         agent,
         now,
@@ -54,7 +54,7 @@ async def begin_run(
     await db.execute(
         "UPDATE copilot_threads SET running = $2, server = $3 WHERE id = $1", thread, now, server
     )
-    named = by_name(run.messages)
+    named = index_by_name(run.messages)
     rows = await db.fetch(
         "INSERT INTO copilot_known SELECT $1, * FROM unnest($2::text[])"
         " ON CONFLICT DO NOTHING RETURNING name",
@@ -81,12 +81,12 @@ async def undo_begin(db: Any, *, key: ThreadKey, run: int) -> None:
     """Forget a run that nobody waited for, and its thread if it has no other."""
     thread = await db.fetchval(
         "SELECT id FROM copilot_threads WHERE digest = $1 AND running = $2 FOR UPDATE",
-        digest_of(key),
+        hash_key(key),
         run,
     )
     if thread is None:
         return
-    names = names_in(await _log(db, (thread, run)))
+    names = collect_names(await _log(db, (thread, run)))
     await db.execute("DELETE FROM copilot_runs WHERE thread = $1 AND id = $2", thread, run)
     await db.execute(
         "DELETE FROM copilot_known WHERE thread = $1 AND name = ANY($2)", thread, list(names)
@@ -150,7 +150,7 @@ async def read_runs(db: Any, key: ThreadKey) -> Sequence[StoredRun]:
         " FROM copilot_threads JOIN copilot_runs AS runs ON runs.thread = copilot_threads.id"
         " LEFT JOIN copilot_events AS events ON events.thread = runs.thread AND run = runs.id"
         " WHERE digest = $1 ORDER BY began, runs.id, number",
-        digest_of(key),
+        hash_key(key),
     )
     return [_run([*same]) for _, same in groupby(rows, itemgetter(1))]
 
@@ -164,13 +164,13 @@ async def put_runs(db: Any, thread: int, *, runs: Iterable[StoredRun], now: int)
     for run in new:
         began = from_datetime(run.began_at)
         number = max(number + 1, began)
-        log = run.events if run.ended else end_interrupted([], run.events)
+        log = run.events if run.ended else complete_log([], run.events)
         await db.execute(
             "INSERT INTO copilot_runs (thread, id, key, run_id, agent, began, ended, log)"
             " VALUES ($1, $2, $3, $4, $5, $6, $7, $8)",
             *(thread, number, run.log_id, run.run_id, run.agent, began, now, encode(log)),
         )
-        await _remember(db, thread, names_in(log))
+        await _remember(db, thread, collect_names(log))
     return len(new)
 
 
@@ -195,11 +195,11 @@ async def _end(
     if ending is None:  # deleted meanwhile
         return
     await db.execute("DELETE FROM copilot_events WHERE thread = $1 AND run = $2", *place)
-    await _remember(db, place[0], names_in(whole))
+    await _remember(db, place[0], collect_names(whole))
 
 
 async def _end_dead_run(db: Any, place: Place, *, now: int) -> None:
-    log = end_interrupted([], await _log(db, place))
+    log = complete_log([], await _log(db, place))
     await _end(db, place, log, log, now=now)
 
 
@@ -212,7 +212,7 @@ async def _log(db: Any, place: Place) -> Sequence[Event]:
         *place,
     )
     [head, *events] = [decode(data, _where(place, number)) for number, data in rows] or [[]]
-    return with_head(head, [event for part in events for event in part])
+    return prepend_head(head, [event for part in events for event in part])
 
 
 def _run(rows: Sequence[Sequence[Any]]) -> StoredRun:
@@ -231,7 +231,7 @@ def _run(rows: Sequence[Sequence[Any]]) -> StoredRun:
         agent=agent,
         began_at=to_datetime(began),
         ended=end is not None,
-        events=with_head(decode(log, _where(place)), events),
+        events=prepend_head(decode(log, _where(place)), events),
     )
 
 

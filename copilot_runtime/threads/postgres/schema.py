@@ -55,7 +55,7 @@ _MIGRATIONS = (
 """Each brings the tables from one version to the next. They are used as those of SQLite are."""
 
 
-def digest_of(key: ThreadKey) -> bytes:
+def hash_key(key: ThreadKey) -> bytes:
     """Return what a thread is found by: its ids may be too long for an index."""
     return sha256(f"{key.owner}\0{key.id}".encode()).digest()
 

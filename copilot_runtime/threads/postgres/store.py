@@ -19,8 +19,8 @@ from copilot_runtime.threads.postgres.runs import (
     undo_begin,
     write_segments,
 )
-from copilot_runtime.threads.postgres.schema import digest_of
-from copilot_runtime.threads.rows import COLUMNS, page_of, thread_of
+from copilot_runtime.threads.postgres.schema import hash_key
+from copilot_runtime.threads.rows import COLUMNS, build_page, build_thread
 from copilot_runtime.threads.store import (
     Segment,
     StoredRun,
@@ -33,13 +33,11 @@ from copilot_runtime.threads.store import (
 from copilot_runtime.threads.validation import (
     MOST_PER_PAGE,
     check_text,
-    is_possible,
+    get_thread_key,
+    is_valid_key,
     log_id_in_use,
     page_size,
     parse_cursor,
-)
-from copilot_runtime.threads.validation import (
-    thread_of as thread_key_of,
 )
 
 T = TypeVar("T")
@@ -71,12 +69,12 @@ class PostgresThreads(ThreadStore):
 
         Everything else connects too if need be. Raises `MissingPackage` or `StoreFailed`.
         """
-        await self._opened()
+        await self._connect()
 
     async def begin(self, run: RunInput) -> Sequence[Message]:
         """Begin the log of a run. Raises `ThreadBusy`, or `Misuse` for ids too long to keep."""
-        key = thread_key_of(run)
-        link = await self._opened()
+        key = get_thread_key(run)
+        link = await self._connect()
         now = self._clock.now()
         work = partial(begin_run, key=key, run=run, now=now, server=link.server)
         try:
@@ -92,16 +90,16 @@ class PostgresThreads(ThreadStore):
 
     async def write(self, segments: Sequence[Segment]) -> None:
         """Add to logs. What belongs to a thread that was deleted goes nowhere."""
-        link = await self._opened()
+        link = await self._connect()
         first = self._clock.now(len(segments) or 1)
-        known = [
+        rows = [
             (first + place, self._running[segment.log_id].place, segment)
             for place, segment in enumerate(segments)
             if segment.log_id in self._running
         ]
-        if known:
-            await link.do(partial(write_segments, segments=known))
-        for _, _, segment in known:
+        if rows:
+            await link.do(partial(write_segments, segments=rows))
+        for _, _, segment in rows:
             if segment.whole is not None:
                 self._running.pop(segment.log_id, None)
 
@@ -114,20 +112,20 @@ class PostgresThreads(ThreadStore):
             " AND (updated, id) < ($4, $5) ORDER BY updated DESC, id DESC LIMIT $6",
             *(query.owner, query.agent, query.archived, *parse_cursor(query.cursor), size + 1),
         )
-        return page_of(rows, size)
+        return build_page(rows, size)
 
     async def get(self, key: ThreadKey) -> Thread | None:
-        if not is_possible(key):
+        if not is_valid_key(key):
             return None
         rows = await self._fetch(
             f"SELECT {COLUMNS} FROM copilot_threads WHERE digest = $1",  # noqa: S608  # ours
-            digest_of(key),
+            hash_key(key),
         )
-        return thread_of(rows[0]) if rows else None
+        return build_thread(rows[0]) if rows else None
 
     async def runs(self, key: ThreadKey) -> Sequence[StoredRun]:
         """Return the runs of a thread, the oldest first. What is damaged is left out and logged."""
-        if not is_possible(key):
+        if not is_valid_key(key):
             return []
         return await self._do(partial(read_runs, key=key))
 
@@ -136,23 +134,23 @@ class PostgresThreads(ThreadStore):
     ) -> Thread | None:
         """Change what is not None; an empty name takes the name away."""
         check_text("name", name or "")
-        if not is_possible(key):
+        if not is_valid_key(key):
             return None
         rows = await self._fetch(
             "UPDATE copilot_threads SET updated = $2, archived = coalesce($3, archived),"  # noqa: S608
             f" name = nullif(coalesce($4, name), '') WHERE digest = $1 RETURNING {COLUMNS}",
-            *(digest_of(key), self._clock.now(), archived, name),
+            *(hash_key(key), self._clock.now(), archived, name),
         )
-        return thread_of(rows[0]) if rows else None
+        return build_thread(rows[0]) if rows else None
 
     async def delete(self, key: ThreadKey) -> bool:
         """Forget a thread; a run that goes on is kept no more."""
-        if not is_possible(key):
+        if not is_valid_key(key):
             return False
-        for name in [name for name, begun in self._running.items() if begun.key == key]:
+        for name in [name for name, run in self._running.items() if run.key == key]:
             del self._running[name]
         statement = "DELETE FROM copilot_threads WHERE digest = $1 RETURNING id"
-        return bool(await self._fetch(statement, digest_of(key)))
+        return bool(await self._fetch(statement, hash_key(key)))
 
     async def expire(self, before: datetime) -> int:
         """Forget threads not touched since `before`, except those with a run."""
@@ -175,7 +173,7 @@ class PostgresThreads(ThreadStore):
             f"SELECT {COLUMNS} FROM copilot_threads WHERE id > $1 ORDER BY id LIMIT $2",  # noqa: S608
             *(after, MOST_PER_PAGE + 1),
         )
-        return page_of(rows, MOST_PER_PAGE)
+        return build_page(rows, MOST_PER_PAGE)
 
     async def put(self, thread: Thread, runs: Sequence[StoredRun]) -> int:
         """Take in a thread of another store, and those of its runs that are not here yet."""
@@ -206,7 +204,7 @@ class PostgresThreads(ThreadStore):
         if not task.cancelled() and (error := task.exception()):
             logger.error("A run that nobody waits for is still in its thread: %s", error)
 
-    async def _opened(self) -> Link:
+    async def _connect(self) -> Link:
         if self._link is not None:
             return self._link
         async with self._opening:
@@ -227,7 +225,7 @@ class PostgresThreads(ThreadStore):
         return link
 
     async def _do(self, work: Callable[[Any], Awaitable[T]]) -> T:
-        return await (await self._opened()).do(work)
+        return await (await self._connect()).do(work)
 
     async def _fetch(self, statement: str, *values: object) -> Sequence[Any]:
         async def fetch(db: Any) -> Sequence[Any]:
@@ -257,7 +255,7 @@ async def _put(db: Any, thread: Thread, runs: Sequence[StoredRun], now: int) -> 
         " archived = CASE WHEN old.updated < excluded.updated THEN excluded.archived"
         " ELSE old.archived END, updated = greatest(old.updated, excluded.updated),"
         " last_run = greatest(old.last_run, excluded.last_run) RETURNING id",
-        digest_of(thread.key),
+        hash_key(thread.key),
         *thread.key,
         thread.agent,
         thread.name,

@@ -74,7 +74,7 @@ def open_database(path: Path, durability: Durability) -> sqlite3.Connection:
     os.close(os.open(path, os.O_RDWR | os.O_CREAT, 0o600))
     give_up = time.monotonic() + _PATIENCE
     while True:
-        connection = _connected(path)
+        connection = _connect(path)
         try:
             _check(connection, path)
             connection.execute("PRAGMA journal_mode = WAL")
@@ -94,19 +94,19 @@ def open_database(path: Path, durability: Durability) -> sqlite3.Connection:
             raise
 
 
-def opened_for_reading(path: Path) -> sqlite3.Connection:
+def open_for_reading(path: Path) -> sqlite3.Connection:
     """Open a file that `open_database` has made ready."""
-    connection = _connected(path)
+    connection = _connect(path)
     connection.execute("PRAGMA query_only = ON")
     return connection
 
 
-def failure(path: Path, error: Exception) -> CopilotError:
+def build_failure(path: Path, error: Exception) -> CopilotError:
     """Return what to raise for an error of SQLite or of the file system."""
     where = f"The threads in {str(path)!r}"
     text = str(error)
     if "not a database" in text:
-        return _no_database(path)
+        return _build_format_error(path)
     for part, cause, way_out in _CAUSES:
         if part in text:
             return StoreFailed(f"{where} cannot be used: {cause}.", hint=way_out)
@@ -129,7 +129,7 @@ _CAUSES = (
 )
 
 
-def _connected(path: Path) -> sqlite3.Connection:
+def _connect(path: Path) -> sqlite3.Connection:
     return sqlite3.connect(path, timeout=_PATIENCE, isolation_level=None, check_same_thread=False)
 
 
@@ -173,7 +173,7 @@ def _version(connection: sqlite3.Connection) -> int:
     return version
 
 
-def _no_database(path: Path) -> ConfigurationFailed:
+def _build_format_error(path: Path) -> ConfigurationFailed:
     return ConfigurationFailed(
         f"{str(path)!r} is not a database of threads.",
         hint="Name another file, or one that does not exist yet.",

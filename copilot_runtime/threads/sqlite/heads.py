@@ -4,7 +4,7 @@ import sqlite3
 from collections.abc import Sequence
 
 from copilot_runtime.threads.clock import from_datetime
-from copilot_runtime.threads.rows import COLUMNS, page_of, thread_of
+from copilot_runtime.threads.rows import COLUMNS, build_page, build_thread
 from copilot_runtime.threads.store import Thread, ThreadKey, ThreadPage, ThreadQuery
 from copilot_runtime.threads.validation import MOST_PER_PAGE, page_size, parse_cursor
 
@@ -25,7 +25,7 @@ def list_threads(db: sqlite3.Connection, query: ThreadQuery) -> ThreadPage:
         " AND (updated, id) < (?, ?) ORDER BY updated DESC, id DESC LIMIT ?",
         (*values, *after, size + 1),
     )
-    return page_of(rows.fetchall(), size)
+    return build_page(rows.fetchall(), size)
 
 
 def list_everyones(db: sqlite3.Connection, cursor: str | None) -> ThreadPage:
@@ -35,7 +35,7 @@ def list_everyones(db: sqlite3.Connection, cursor: str | None) -> ThreadPage:
         f"SELECT {COLUMNS} FROM threads WHERE id > ? ORDER BY id LIMIT ?",  # noqa: S608  # ours
         (after, MOST_PER_PAGE + 1),
     )
-    return page_of(rows.fetchall(), MOST_PER_PAGE)
+    return build_page(rows.fetchall(), MOST_PER_PAGE)
 
 
 def get_thread(db: sqlite3.Connection, key: ThreadKey) -> Thread | None:
@@ -43,7 +43,7 @@ def get_thread(db: sqlite3.Connection, key: ThreadKey) -> Thread | None:
         f"SELECT {COLUMNS} FROM threads WHERE owner = ? AND thread = ?",  # noqa: S608  # ours
         key,
     ).fetchone()
-    return row and thread_of(row)
+    return row and build_thread(row)
 
 
 def update_thread(

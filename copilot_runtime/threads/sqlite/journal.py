@@ -15,7 +15,7 @@ from copilot_runtime.threads.codec import decode_parts, encode_parts
 EVER = 2**63 - 1
 
 
-def note(
+def append_events(
     db: sqlite3.Connection, *, server: str, now: int, parts: Iterable[tuple[int, Sequence[Event]]]
 ) -> None:
     """Add a row: events of runs of a server, by the numbers of the runs."""
@@ -46,11 +46,11 @@ def read_events(
     return found
 
 
-def forget(db: sqlite3.Connection, server: str, *, before: int = EVER) -> None:
+def trim_journal(db: sqlite3.Connection, server: str, *, before: int = EVER) -> None:
     """Delete what a server wrote before a time."""
     db.execute("DELETE FROM journal WHERE id < ? AND server = ?", (before, server))
 
 
-def servers(db: sqlite3.Connection) -> set[str]:
+def list_servers(db: sqlite3.Connection) -> set[str]:
     """Return all servers that the journal has rows of."""
     return {server for (server,) in db.execute("SELECT DISTINCT server FROM journal")}

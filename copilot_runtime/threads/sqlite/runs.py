@@ -12,9 +12,14 @@ from copilot_runtime.messages import Message
 from copilot_runtime.threads.clock import from_datetime, to_datetime
 from copilot_runtime.threads.codec import decode, encode
 from copilot_runtime.threads.compact import compact
-from copilot_runtime.threads.message_ids import by_name, names_in
-from copilot_runtime.threads.recovery import end_interrupted, with_head
-from copilot_runtime.threads.sqlite.journal import forget, note, read_events, servers
+from copilot_runtime.threads.message_ids import collect_names, index_by_name
+from copilot_runtime.threads.recovery import complete_log, prepend_head
+from copilot_runtime.threads.sqlite.journal import (
+    append_events,
+    list_servers,
+    read_events,
+    trim_journal,
+)
 from copilot_runtime.threads.store import Segment, StoredRun, ThreadKey
 from copilot_runtime.threads.validation import busy
 
@@ -47,7 +52,7 @@ def begin_run(
         "SELECT id, running, server FROM threads WHERE owner = ? AND thread = ?", key
     ).fetchone()
     if row is None:
-        number = _inserted(
+        number = _insert(
             db,
             "INSERT INTO threads"
             " (owner, thread, agent, created, updated, last_run, running, server)"
@@ -64,9 +69,9 @@ def begin_run(
             "UPDATE threads SET updated = ?, last_run = ?, running = ?, server = ? WHERE id = ?",
             (now, now, now, server, number),
         )
-    named = by_name(run.messages)
+    named = index_by_name(run.messages)
     if row is not None:
-        for name in _known_among(db, number, named):
+        for name in _find_known_names(db, number, named):
             del named[name]
     _remember(db, number, named)
     new = list(named.values())
@@ -79,55 +84,57 @@ def begin_run(
     return OpenRun(key, number, now, new, list(named))
 
 
-def undo_begin(db: sqlite3.Connection, begun: OpenRun) -> None:
+def undo_begin(db: sqlite3.Connection, open_run: OpenRun) -> None:
     """Forget a run that nobody waited for, and its thread if it has no other."""
-    at = (begun.thread, begun.run)
+    at = (open_run.thread, open_run.run)
     if not db.execute("DELETE FROM runs WHERE thread = ? AND id = ?", at).rowcount:
         return
     db.execute("UPDATE threads SET running = NULL, server = NULL WHERE id = ? AND running = ?", at)
     db.executemany(
         "DELETE FROM known WHERE thread = ? AND name = ?",
-        [(begun.thread, name) for name in begun.names],
+        [(open_run.thread, name) for name in open_run.names],
     )
     db.execute(
         "DELETE FROM threads WHERE id = ? AND name IS NULL"
         " AND NOT EXISTS (SELECT 1 FROM runs WHERE thread = threads.id)",
-        (begun.thread,),
+        (open_run.thread,),
     )
 
 
-def note_segments(
+def append_segments(
     db: sqlite3.Connection, *, server: str, now: int, segments: Sequence[tuple[OpenRun, Segment]]
 ) -> None:
     """Add to the logs of runs that go on, in one statement."""
-    parts = [(begun.run, segment.events) for begun, segment in segments]
-    note(db, server=server, now=now, parts=parts)
+    parts = [(open_run.run, segment.events) for open_run, segment in segments]
+    append_events(db, server=server, now=now, parts=parts)
 
 
 def write_segments(
     db: sqlite3.Connection, *, server: str, now: int, segments: Sequence[tuple[OpenRun, Segment]]
 ) -> None:
     """Add to logs, and end runs; what belongs to a deleted run goes nowhere."""
-    going_on = [(begun, segment) for begun, segment in segments if segment.whole is None]
+    going_on = [(open_run, segment) for open_run, segment in segments if segment.whole is None]
     if going_on:
-        note_segments(db, server=server, now=now, segments=going_on)
-    for begun, segment in segments:
+        append_segments(db, server=server, now=now, segments=going_on)
+    for open_run, segment in segments:
         if segment.whole is not None:
-            _end(db, begun.thread, begun.run, segment.whole, compact(segment.whole), now=now)
+            _end_run(
+                db, open_run.thread, open_run.run, segment.whole, compact(segment.whole), now=now
+            )
 
 
 def shorten_journal(
     db: sqlite3.Connection, *, server: str, runs: Sequence[OpenRun], before: int
 ) -> None:
     """Bring what runs said before a time from the journal to their logs: some go on for hours."""
-    moved = read_events(db, server, [begun.run for begun in runs], before=before)
-    for begun in runs:
-        at = (begun.thread, begun.run)
+    moved = read_events(db, server, [open_run.run for open_run in runs], before=before)
+    for open_run in runs:
+        at = (open_run.thread, open_run.run)
         row = db.execute("SELECT log FROM runs WHERE thread = ? AND id = ?", at).fetchone()
-        if row is not None and moved[begun.run]:  # else it was deleted, or has said nothing
-            log = with_head(decode(row[0], _where(*at)), moved[begun.run])
+        if row is not None and moved[open_run.run]:  # else it was deleted, or has said nothing
+            log = prepend_head(decode(row[0], _where(*at)), moved[open_run.run])
             db.execute("UPDATE runs SET log = ? WHERE thread = ? AND id = ?", (encode(log), *at))
-    forget(db, server, before=before)
+    trim_journal(db, server, before=before)
 
 
 def end_dead_runs(db: sqlite3.Connection, *, now: int, is_alive: IsAlive) -> int:
@@ -136,14 +143,14 @@ def end_dead_runs(db: sqlite3.Connection, *, now: int, is_alive: IsAlive) -> int
         "SELECT id, running, server FROM threads WHERE running IS NOT NULL"
     ).fetchall()
     count = 0
-    for dead in {row[2] for row in going_on} | servers(db):
+    for dead in {row[2] for row in going_on} | list_servers(db):
         if is_alive(dead):
             continue
         runs = {run: thread for thread, run, server in going_on if server == dead}
         logs = read_events(db, dead, runs)
         for run, thread in runs.items():
             _end_dead_run(db, thread, run, logs[run], now=now)
-        forget(db, dead)
+        trim_journal(db, dead)
         count += len(runs)
     return count
 
@@ -163,7 +170,7 @@ def read_runs(db: sqlite3.Connection, thread: int) -> Sequence[StoredRun]:
             agent=agent,
             began_at=to_datetime(began),
             ended=end is not None,
-            events=with_head(
+            events=prepend_head(
                 decode(log, _where(thread, run)),
                 read_events(db, server, [run])[run] if end is None else (),
             ),
@@ -181,13 +188,13 @@ def put_runs(db: sqlite3.Connection, thread: int, *, runs: Iterable[StoredRun], 
     for run in new:
         began = from_datetime(run.began_at)
         number = max(number + 1, began)
-        log = run.events if run.ended else end_interrupted([], run.events)
+        log = run.events if run.ended else complete_log([], run.events)
         db.execute(
             "INSERT INTO runs (thread, id, key, run_id, agent, began, ended, log)"
             " VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
             (thread, number, run.log_id, run.run_id, run.agent, began, now, encode(log)),
         )
-        _remember(db, thread, names_in(log))
+        _remember(db, thread, collect_names(log))
     return len(new)
 
 
@@ -196,7 +203,7 @@ def thread_number(db: sqlite3.Connection, key: ThreadKey) -> int | None:
     return row and row[0]
 
 
-def _end(
+def _end_run(
     db: sqlite3.Connection,
     thread: int,
     run: int,
@@ -215,7 +222,7 @@ def _end(
             "UPDATE threads SET running = NULL, server = NULL WHERE id = ? AND running = ?",
             (thread, run),
         )
-        _remember(db, thread, names_in(whole))
+        _remember(db, thread, collect_names(whole))
 
 
 def _end_dead_run(
@@ -225,8 +232,8 @@ def _end_dead_run(
     if row is None:  # a damaged file: at least the thread is free again
         db.execute("UPDATE threads SET running = NULL, server = NULL WHERE id = ?", (thread,))
         return
-    log = end_interrupted(decode(row[0], _where(thread, run)), events)
-    _end(db, thread, run, log, log, now=now)
+    log = complete_log(decode(row[0], _where(thread, run)), events)
+    _end_run(db, thread, run, log, log, now=now)
 
 
 def _where(thread: int, run: int) -> str:
@@ -234,7 +241,7 @@ def _where(thread: int, run: int) -> str:
     return f"table 'runs', thread {thread}, id {run}"
 
 
-def _known_among(db: sqlite3.Connection, thread: int, names: Iterable[str]) -> Sequence[str]:
+def _find_known_names(db: sqlite3.Connection, thread: int, names: Iterable[str]) -> Sequence[str]:
     rows = db.execute(
         "SELECT name FROM known WHERE thread = ? AND name IN (SELECT value FROM json_each(?))",
         (thread, orjson.dumps(list(names)).decode()),
@@ -249,7 +256,7 @@ def _remember(db: sqlite3.Connection, thread: int, names: Iterable[str]) -> None
     )
 
 
-def _inserted(db: sqlite3.Connection, statement: str, values: Sequence[object]) -> int:
+def _insert(db: sqlite3.Connection, statement: str, values: Sequence[object]) -> int:
     number = db.execute(statement, values).lastrowid
     assert number is not None  # an INSERT of one row has one
     return number

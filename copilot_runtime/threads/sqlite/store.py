@@ -13,8 +13,8 @@ from typing import NamedTuple, TypeVar
 from copilot_runtime.interfaces import RunInput
 from copilot_runtime.messages import Message
 from copilot_runtime.threads.clock import Clock, from_datetime
-from copilot_runtime.threads.server_locks import Server, clear_away, is_alive
-from copilot_runtime.threads.sqlite.file import Durability, failure, open_database
+from copilot_runtime.threads.server_locks import Server, is_alive, remove_stale_locks
+from copilot_runtime.threads.sqlite.file import Durability, build_failure, open_database
 from copilot_runtime.threads.sqlite.heads import (
     delete_old,
     delete_thread,
@@ -25,12 +25,12 @@ from copilot_runtime.threads.sqlite.heads import (
     put_thread,
     update_thread,
 )
-from copilot_runtime.threads.sqlite.journal import forget
+from copilot_runtime.threads.sqlite.journal import trim_journal
 from copilot_runtime.threads.sqlite.runs import (
     OpenRun,
+    append_segments,
     begin_run,
     end_dead_runs,
-    note_segments,
     put_runs,
     read_runs,
     shorten_journal,
@@ -50,10 +50,10 @@ from copilot_runtime.threads.store import (
 )
 from copilot_runtime.threads.validation import (
     check_text,
-    is_possible,
+    get_thread_key,
+    is_valid_key,
     log_id_in_use,
     parse_cursor,
-    thread_of,
 )
 
 T = TypeVar("T")
@@ -63,7 +63,7 @@ logger = logging.getLogger("copilot_runtime.threads")
 _EXPIRED_AT_ONCE = 100
 """Threads forgotten in one transaction: answers wait for it."""
 
-_WRITES_KEPT = 250
+_WRITES_PER_TRIM = 250
 """Writes after which the journal is tidied."""
 
 _LONG = 60_000_000
@@ -86,7 +86,7 @@ class SqliteThreads(ThreadStore):
         self._file: _File | None = None
         self._running: dict[str, OpenRun] = {}
         self._writes = 0
-        self._moved = 0
+        self._trimmed_before = 0
         """Before this time, the journal has nothing of runs that go on."""
 
     async def open(self) -> None:
@@ -95,12 +95,12 @@ class SqliteThreads(ThreadStore):
         Everything else opens it too if need be. Raises `ConfigurationFailed` for a file that is
         something else, or `StoreFailed`.
         """
-        await self._opened()
+        await self._get_file()
 
     async def begin(self, run: RunInput) -> Sequence[Message]:
         """Begin the log of a run. Raises `ThreadBusy`, or `Misuse` for ids too long to keep."""
-        key = thread_of(run)
-        file = await self._opened()
+        key = get_thread_key(run)
+        file = await self._get_file()
         work = partial(
             begin_run,
             key=key,
@@ -109,37 +109,37 @@ class SqliteThreads(ThreadStore):
             server=file.server.id,
             is_alive=partial(is_alive, self.path),
         )
-        begun = await self._told(file.writer.do(work, partial(_undo, file.writer)))
+        open_run = await self._translate_errors(file.writer.do(work, partial(_undo, file.writer)))
         if run.log_id in self._running:
-            await self._told(file.writer.do(partial(undo_begin, begun=begun)))
+            await self._translate_errors(file.writer.do(partial(undo_begin, open_run=open_run)))
             raise log_id_in_use(run.log_id)
-        self._running[run.log_id] = begun
-        return begun.new
+        self._running[run.log_id] = open_run
+        return open_run.new
 
     async def write(self, segments: Sequence[Segment]) -> None:
         """Add to logs. What belongs to a thread that was deleted goes nowhere."""
-        file = self._file or await self._opened()
-        known = [
-            (begun, segment)
+        file = self._file or await self._get_file()
+        rows = [
+            (open_run, segment)
             for segment in segments
-            if (begun := self._running.get(segment.log_id)) is not None
+            if (open_run := self._running.get(segment.log_id)) is not None
         ]
-        if not known:
+        if not rows:
             return
         self._writes += 1
-        tidying = self._tidying(file) if self._writes % _WRITES_KEPT == 0 else None
+        trim = self._plan_trim(file) if self._writes % _WRITES_PER_TRIM == 0 else None
         now, server = self._clock.now(), file.server.id  # later than what is tidied
-        ended = [segment.log_id for _, segment in known if segment.whole is not None]
-        write = write_segments if ended else note_segments
-        work: Work[None] = partial(write, server=server, now=now, segments=known)
-        if tidying is not None:
-            work = partial(_tidied, work=work, tidy=tidying.work)
-        alone = not ended and tidying is None
+        ended = [segment.log_id for _, segment in rows if segment.whole is not None]
+        write = write_segments if ended else append_segments
+        work: Work[None] = partial(write, server=server, now=now, segments=rows)
+        if trim is not None:
+            work = partial(_trim_and_do, work=work, trim=trim.work)
+        alone = not ended and trim is None
         writing = file.writer.do(work, lambda _: self._forget(ended), one_statement=alone)
-        await self._told(writing)
+        await self._translate_errors(writing)
         self._forget(ended)
-        if tidying is not None:
-            self._moved = tidying.before
+        if trim is not None:
+            self._trimmed_before = trim.before
 
     async def list(self, query: ThreadQuery) -> ThreadPage:
         """Return a page of threads. Raises `Misuse` for a cursor that is none."""
@@ -147,18 +147,18 @@ class SqliteThreads(ThreadStore):
         return await self._read(partial(list_threads, query=query))
 
     async def get(self, key: ThreadKey) -> Thread | None:
-        return await self._read(partial(get_thread, key=key)) if is_possible(key) else None
+        return await self._read(partial(get_thread, key=key)) if is_valid_key(key) else None
 
     async def runs(self, key: ThreadKey) -> Sequence[StoredRun]:
         """Return the runs of a thread, the oldest first. What is damaged is left out and logged."""
-        return await self._read(partial(_runs, key=key)) if is_possible(key) else []
+        return await self._read(partial(_runs, key=key)) if is_valid_key(key) else []
 
     async def update(
         self, key: ThreadKey, *, name: str | None = None, archived: bool | None = None
     ) -> Thread | None:
         """Change what is not None; an empty name takes the name away."""
         check_text("name", name or "")
-        if not is_possible(key):
+        if not is_valid_key(key):
             return None
         now = self._clock.now()
         work = partial(update_thread, key=key, name=name, archived=archived, now=now)
@@ -166,13 +166,15 @@ class SqliteThreads(ThreadStore):
 
     async def delete(self, key: ThreadKey) -> bool:
         """Forget a thread; a run that goes on is kept no more."""
-        if not is_possible(key):
+        if not is_valid_key(key):
             return False
-        file = await self._opened()
-        self._forget([name for name, begun in self._running.items() if begun.key == key])
+        file = await self._get_file()
+        self._forget([name for name, open_run in self._running.items() if open_run.key == key])
         # what was said in it lately is in the journal
-        work = partial(_tidied, work=partial(delete_thread, key=key), tidy=self._tidying(file).work)
-        return await self._told(file.writer.do(work))
+        work = partial(
+            _trim_and_do, work=partial(delete_thread, key=key), trim=self._plan_trim(file).work
+        )
+        return await self._translate_errors(file.writer.do(work))
 
     async def expire(self, before: datetime) -> int:
         """Forget threads not touched since `before`, except those with a run."""
@@ -202,7 +204,7 @@ class SqliteThreads(ThreadStore):
             if file is not None:
                 if over:
                     with suppress(sqlite3.Error):  # then whoever opens it next does it
-                        await file.writer.do(partial(forget, server=file.server.id))
+                        await file.writer.do(partial(trim_journal, server=file.server.id))
                 await file.writer.end()
                 await file.readers.end()
                 file.server.leave()
@@ -211,23 +213,23 @@ class SqliteThreads(ThreadStore):
         for name in ended:
             self._running.pop(name, None)
 
-    def _tidying(self, file: "_File") -> "_Tidying":
+    def _plan_trim(self, file: "_File") -> "_JournalTrim":
         server, now = file.server.id, self._clock.now()
         runs = [*self._running.values()]  # also those that a write in hand is about to end
-        oldest = max(self._moved, min((begun.run for begun in runs), default=now))
+        oldest = max(self._trimmed_before, min((open_run.run for open_run in runs), default=now))
         if oldest > now - 2 * _LONG:
-            return _Tidying(partial(forget, server=server, before=oldest), oldest)
+            return _JournalTrim(partial(trim_journal, server=server, before=oldest), oldest)
         before = now - _LONG
-        long = [begun for begun in runs if begun.run < before]
+        long = [open_run for open_run in runs if open_run.run < before]
         work = partial(shorten_journal, server=server, runs=long, before=before)
-        return _Tidying(work, before)
+        return _JournalTrim(work, before)
 
-    async def _opened(self) -> "_File":
+    async def _get_file(self) -> "_File":
         if self._file is not None:
             return self._file
         async with self._opening:
             if self._file is None:
-                self._file = await self._told(self._open_now())
+                self._file = await self._translate_errors(self._open_now())
         return self._file
 
     async def _open_now(self) -> "_File":
@@ -242,24 +244,24 @@ class SqliteThreads(ThreadStore):
             )
             if count := await writer.do(recover):
                 logger.warning("Ended %s runs that a server left unfinished", count)
-            await writer.do(lambda _: clear_away(self.path))
+            await writer.do(lambda _: remove_stale_locks(self.path))
         except BaseException:
             await writer.end()
             raise
         return _File(writer, Readers(self.path), server)
 
     async def _read(self, work: Work[T]) -> T:
-        return await self._told((await self._opened()).readers.do(work))
+        return await self._translate_errors((await self._get_file()).readers.do(work))
 
     async def _write(self, work: Work[T]) -> T:
-        return await self._told((await self._opened()).writer.do(work))
+        return await self._translate_errors((await self._get_file()).writer.do(work))
 
-    async def _told(self, result: Awaitable[T]) -> T:
+    async def _translate_errors(self, result: Awaitable[T]) -> T:
         """Wait for a result. Raises our errors for those of SQLite."""
         try:
             return await result
         except (sqlite3.Error, OSError) as error:
-            raise failure(self.path, error) from error
+            raise build_failure(self.path, error) from error
 
 
 class _File(NamedTuple):
@@ -268,18 +270,18 @@ class _File(NamedTuple):
     server: Server
 
 
-class _Tidying(NamedTuple):
+class _JournalTrim(NamedTuple):
     work: Work[None]
     before: int
     """A time before which the journal has nothing, once that is done, of runs that go on."""
 
 
-def _undo(writer: Writer, begun: OpenRun) -> None:
+def _undo(writer: Writer, open_run: OpenRun) -> None:
     """Forget a run that was begun for somebody who had left."""
-    writer.do(partial(undo_begin, begun=begun)).add_done_callback(_heard)
+    writer.do(partial(undo_begin, open_run=open_run)).add_done_callback(_log_undo_failure)
 
 
-def _heard(future: "asyncio.Future[None]") -> None:
+def _log_undo_failure(future: "asyncio.Future[None]") -> None:
     if not future.cancelled() and (error := future.exception()):
         logger.error("A run that nobody waits for is still in its thread: %s", error)
 
@@ -289,9 +291,9 @@ def _runs(db: sqlite3.Connection, key: ThreadKey) -> Sequence[StoredRun]:
     return [] if thread is None else read_runs(db, thread)
 
 
-def _tidied(db: sqlite3.Connection, work: Work[T], tidy: Work[None]) -> T:
+def _trim_and_do(db: sqlite3.Connection, work: Work[T], trim: Work[None]) -> T:
     """Forget what the journal need not hold any longer, then do some work: it may end a run."""
-    tidy(db)
+    trim(db)
     return work(db)
 
 

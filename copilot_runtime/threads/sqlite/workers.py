@@ -11,7 +11,7 @@ from queue import Empty, SimpleQueue
 from typing import Any, NamedTuple, TypeVar
 
 from copilot_runtime.errors import CopilotError
-from copilot_runtime.threads.sqlite.file import opened_for_reading
+from copilot_runtime.threads.sqlite.file import open_for_reading
 
 T = TypeVar("T")
 Work = Callable[[sqlite3.Connection], T]
@@ -29,7 +29,7 @@ class Writer:
         self._connect = connect
         self._queue: SimpleQueue[_Job | None] = SimpleQueue()
         self._thread = threading.Thread(target=self._run, name="threads-writer", daemon=True)
-        self._ready = _job(_nothing)
+        self._ready = _make_job(_no_op)
         self._thread.start()
 
     async def ready(self) -> None:
@@ -39,16 +39,17 @@ class Writer:
     def do(
         self,
         work: Work[T],
-        unheard: Callable[[T], object] | None = None,
+        on_cancelled: Callable[[T], object] | None = None,
         *,
         one_statement: bool = False,
     ) -> "asyncio.Future[T]":
         """Do all of some work, or nothing if it raises. It is done even if nobody waits for it.
 
-        Then `unheard` is called with its result, in the event loop. Work that raises our errors
-        must not have changed anything; work of `one_statement` is cheaper if no other waits.
+        Then `on_cancelled` is called with its result, in the event loop. Work that raises
+        our errors must not have changed anything; work of `one_statement` is cheaper if no other
+        waits.
         """
-        job = _job(work, unheard, one_statement)
+        job = _make_job(work, on_cancelled, one_statement)
         self._queue.put(job)
         return job.future
 
@@ -65,12 +66,12 @@ class Writer:
             return
         _deliver([(self._ready, None, None)])
         try:
-            while jobs := self._next():
-                _deliver(_done(connection, jobs))
+            while jobs := self._next_jobs():
+                _deliver(_run_jobs(connection, jobs))
         finally:
             connection.close()
 
-    def _next(self) -> "Sequence[_Job]":
+    def _next_jobs(self) -> "Sequence[_Job]":
         """Wait for work; return what there is, or nothing at the end."""
         job = self._queue.get()
         jobs: list[_Job] = []
@@ -106,7 +107,7 @@ class Readers:
     def _read(self, work: Work[T]) -> T:
         connection: sqlite3.Connection | None = getattr(self._own, "connection", None)
         if connection is None:
-            connection = self._own.connection = opened_for_reading(self._path)
+            connection = self._own.connection = open_for_reading(self._path)
             self._all.append(connection)
         connection.execute("BEGIN")
         try:
@@ -119,27 +120,27 @@ class _Job(NamedTuple):
     work: Work[Any]
     future: "asyncio.Future[Any]"
     loop: asyncio.AbstractEventLoop
-    unheard: Callable[[Any], object] | None
+    on_cancelled: Callable[[Any], object] | None
     one_statement: bool
 
 
 _Outcome = tuple[_Job, Any, BaseException | None]
 
 
-def _job(
+def _make_job(
     work: Work[Any],
-    unheard: Callable[[Any], object] | None = None,
+    on_cancelled: Callable[[Any], object] | None = None,
     one_statement: bool = False,
 ) -> _Job:
     loop = asyncio.get_running_loop()
-    return _Job(work, loop.create_future(), loop, unheard, one_statement)
+    return _Job(work, loop.create_future(), loop, on_cancelled, one_statement)
 
 
-def _nothing(connection: sqlite3.Connection) -> None:
+def _no_op(connection: sqlite3.Connection) -> None:
     """Do nothing: only to wait."""
 
 
-def _done(connection: sqlite3.Connection, jobs: Sequence[_Job]) -> Sequence[_Outcome]:
+def _run_jobs(connection: sqlite3.Connection, jobs: Sequence[_Job]) -> Sequence[_Outcome]:
     """Do work in one transaction; if the file fails, each piece in one of its own."""
     try:
         if len(jobs) == 1 and jobs[0].one_statement:  # which is a transaction by itself
@@ -148,7 +149,7 @@ def _done(connection: sqlite3.Connection, jobs: Sequence[_Job]) -> Sequence[_Out
         if len(jobs) == 1:
             outcomes = [(jobs[0], jobs[0].work(connection), None)]
         else:
-            outcomes = [_one(connection, job) for job in jobs]
+            outcomes = [_run_job(connection, job) for job in jobs]
         connection.execute("COMMIT")
         return outcomes
     except Exception as error:  # it belongs to whoever waits, not to this thread
@@ -157,10 +158,10 @@ def _done(connection: sqlite3.Connection, jobs: Sequence[_Job]) -> Sequence[_Out
                 connection.execute("ROLLBACK")
         if len(jobs) == 1:
             return [(jobs[0], None, error)]
-    return [outcome for job in jobs for outcome in _done(connection, [job])]
+    return [outcome for job in jobs for outcome in _run_jobs(connection, [job])]
 
 
-def _one(connection: sqlite3.Connection, job: _Job) -> _Outcome:
+def _run_job(connection: sqlite3.Connection, job: _Job) -> _Outcome:
     try:
         return job, job.work(connection), None
     except CopilotError as error:  # this one is refused; it does not concern the others
@@ -179,8 +180,8 @@ def _deliver(outcomes: Sequence[_Outcome]) -> None:
 def _settle(outcomes: Sequence[_Outcome]) -> None:
     for job, result, error in outcomes:
         if job.future.done():  # cancelled
-            if job.unheard and error is None:
-                job.unheard(result)
+            if job.on_cancelled and error is None:
+                job.on_cancelled(result)
         elif error is None:
             job.future.set_result(result)
         else:

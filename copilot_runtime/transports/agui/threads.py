@@ -18,7 +18,7 @@ from copilot_runtime.interfaces import Caller
 from copilot_runtime.messages import Message
 from copilot_runtime.threads.compact import compact
 from copilot_runtime.threads.store import StoredRun, Thread, ThreadKey, ThreadPage, ThreadQuery
-from copilot_runtime.transcript import said_in
+from copilot_runtime.transcript import fold_conversation
 from copilot_runtime.transports.agui.encode import Dialect, Encoder
 
 _INCOMPLETE = RunFailed(
@@ -119,7 +119,7 @@ def _read_messages(runs: Iterable[StoredRun]) -> list[Message]:
     for run in runs:
         if any(isinstance(event, MessagesSnapshot) for event in run.events):
             found.clear()  # it says again all that was said before
-        found |= {(message.type, message.id): message for message in said_in(run.events)}
+        found |= {(message.type, message.id): message for message in fold_conversation(run.events)}
     return [*found.values()]
 
 

@@ -23,7 +23,7 @@ from copilot_runtime.events import (
 )
 from copilot_runtime.interfaces import Action, Adapter, ChatRequest
 from copilot_runtime.messages import ActionExecutionMessage, ResultMessage, TextMessage
-from copilot_runtime.transcript import messages_of
+from copilot_runtime.transcript import fold_messages
 from tests.adapters.asking import answer_to
 from tests.adapters.doors import messages_in, sent_back
 from tests.wire.client import client_of
@@ -63,11 +63,11 @@ async def test_a_text_arrives_in_pieces_and_ends_in_order(adapter: Adapter):
 async def test_a_call_and_its_follow_up(adapter: Adapter):
     question = person("the weather, please")
     events = await answer_to(adapter, asking(question))
-    (call,) = [m for m in messages_of(events) if isinstance(m, ActionExecutionMessage)]
+    (call,) = [m for m in fold_messages(events) if isinstance(m, ActionExecutionMessage)]
     assert (call.name, json.loads(call.arguments)) == ("get_weather", {"city": "Oslo"})
 
     result = ResultMessage(id="r1", call_id=call.id, name=call.name, result="sunny")
-    answer = await answer_to(adapter, asking(question, *messages_of(events), result))
+    answer = await answer_to(adapter, asking(question, *fold_messages(events), result))
 
     assert spoken(answer) == "It is sunny in Oslo."
 

@@ -8,7 +8,7 @@ import pytest
 from copilot_runtime.adapters import ADAPTERS
 from copilot_runtime.events import TextMessageContent
 from copilot_runtime.messages import ActionExecutionMessage, ResultMessage, TextMessage
-from copilot_runtime.transcript import messages_of
+from copilot_runtime.transcript import fold_messages
 from tests.adapters.contract.asking import (
     HELLO,
     answer,
@@ -297,7 +297,7 @@ async def test_ids_are_new_in_each_answer(fake: Fake):
     adapter = fake.adapter()
     first = await answer_of(adapter)
     again = TextMessage(id="u2", role="user", content="Again")
-    second = await answer_of(adapter, asking(HELLO, *messages_of(first), again))
+    second = await answer_of(adapter, asking(HELLO, *fold_messages(first), again))
 
     ids = [event.message_id for event in [*first, *second] if event.type == "text_message_start"]
     assert len(set(ids)) == 2
@@ -308,10 +308,10 @@ async def test_an_answer_to_a_result_is_another_message_than_the_call(fake: Fake
     fake.plays(*calls("call_1", RED), Stop("tool_calls"))
     fake.plays(Say("Done."), Stop())
     adapter = fake.adapter()
-    (call,) = messages_of(await answer_of(adapter))
+    (call,) = fold_messages(await answer_of(adapter))
     assert isinstance(call, ActionExecutionMessage)
     result = ResultMessage(id="r1", call_id=call.id, name=call.name, result="done")
 
-    (text,) = messages_of(await answer_of(adapter, asking(HELLO, call, result)))
+    (text,) = fold_messages(await answer_of(adapter, asking(HELLO, call, result)))
 
     assert text.id not in (call.id, call.parent_id)

@@ -21,7 +21,7 @@ from copilot_runtime.messages import (
     TextMessage,
     TextPart,
 )
-from copilot_runtime.transcript import messages_of
+from copilot_runtime.transcript import fold_messages
 from tests.adapters.contract.asking import (
     ACTIONS,
     COLOR,
@@ -312,7 +312,7 @@ async def test_a_signed_thought_goes_back_before_its_call(fake: Fake):
     steps = [CallStart("call_1", "setColor"), CallArgs("call_1", "{}"), CallEnd("call_1")]
     fake.plays(Think("Hm."), Think("", "c2lnLTE="), *steps, Stop("tool_calls"))
     adapter = fake.adapter()
-    said = messages_of(await answer_of(adapter))
+    said = fold_messages(await answer_of(adapter))
     call = next(one for one in said if isinstance(one, ActionExecutionMessage))
     result = ResultMessage(id="r1", call_id=call.id, name=call.name, result="done")
     fake.plays(Say("Done."), Stop())

@@ -19,7 +19,7 @@ from copilot_runtime.events import Event, Usage
 from copilot_runtime.interfaces import Action, Adapter, ChatRequest, Parameters
 from copilot_runtime.messages import ActionExecutionMessage, Message, ResultMessage, TextMessage
 from copilot_runtime.registry import Registry
-from copilot_runtime.transcript import messages_of
+from copilot_runtime.transcript import fold_messages
 
 pytestmark = pytest.mark.anyio
 
@@ -76,7 +76,7 @@ async def test_the_service_answers(adapter: Adapter):
 
     events = await asked(adapter, question)
 
-    (text,) = [m for m in messages_of(events) if isinstance(m, TextMessage)]
+    (text,) = [m for m in fold_messages(events) if isinstance(m, TextMessage)]
     assert "pong" in text.content.lower()
     assert all(event.output_tokens > 0 for event in events if isinstance(event, Usage))
 
@@ -84,13 +84,13 @@ async def test_the_service_answers(adapter: Adapter):
 async def test_the_service_calls_and_takes_the_result(adapter: Adapter):
     question = TextMessage(id="u1", role="user", content="Make the page red, with your tool.")
 
-    first = messages_of(await asked(adapter, question))
+    first = fold_messages(await asked(adapter, question))
     (call,) = [m for m in first if isinstance(m, ActionExecutionMessage)]
     assert "red" in json.loads(call.arguments)["color"].lower()
     result = ResultMessage(id="r1", call_id=call.id, name=call.name, result="The page is red.")
     events = await asked(adapter, question, *first, result)
 
-    assert any(isinstance(m, TextMessage) for m in messages_of(events))
+    assert any(isinstance(m, TextMessage) for m in fold_messages(events))
 
 
 async def asked(adapter: Adapter, *messages: Message) -> list[Event]:

@@ -1,6 +1,8 @@
 """Runs start, end and are stopped, each on its own; every log has a first and a last event."""
 
 import asyncio
+import gc
+import weakref
 from collections.abc import Callable
 from contextlib import aclosing
 from typing import Any
@@ -301,6 +303,25 @@ async def test_the_log_of_an_attached_run_goes_with_its_reader() -> None:
 
     assert [event async for batch in bus.read("detached") for event in batch.events]
     assert len(bus) == 1
+
+
+async def test_a_run_that_ended_lets_go_of_its_request_though_nobody_stops_it() -> None:
+    class Upload:
+        """Something large in a request."""
+
+    bus = MemoryBus()
+    runtime = Runtime(Says(seen("done")), {}, bus)
+    upload = Upload()
+    released = weakref.ref(upload)
+    run = await runtime.start(run_input(properties={"upload": upload}))
+    del upload
+    log = await log_of(runtime)
+    await runtime.aclose()
+    gc.collect()
+
+    assert released() is None
+    assert (run.request.thread_id, run.request.run_id) == ("t", "r")
+    assert [event async for batch in run.follow() for event in batch.events] == log
 
 
 async def test_the_log_of_an_attached_run_that_is_stopped_goes_too() -> None:

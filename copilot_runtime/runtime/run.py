@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncGenerator, Callable
-from contextvars import copy_context
+from contextvars import Context, copy_context
 from time import monotonic
 from typing import Literal, assert_never
 
@@ -19,7 +19,8 @@ class Run:
     def __init__(self, request: RunInput, bus: Bus, release: "Callable[[Run], None]") -> None:
         loop = asyncio.get_running_loop()
         self.request = request
-        """As the client sent it, and then as the `before_request` hook returned it."""
+        """As the client sent it, and then as the `before_request` hook returned it. Once the run
+        has ended, only what identifies it is left."""
         self.log_id = request.log_id
         self.state: RunState = "starting"
         self.started: asyncio.Future[None] = loop.create_future()
@@ -97,6 +98,24 @@ class Run:
             self.state = "running"
         if not self.started.done():
             self.started.set_result(None)
+
+    def release_request(self) -> None:
+        """Free what only the agent and the hooks needed: the log of a run may be read much later,
+        and an attached run that nobody stops is in memory as long as the server."""
+        request = self.request
+        self.request = RunInput(
+            thread_id=request.thread_id,
+            run_id=request.run_id,
+            messages=(),
+            agent=request.agent,
+            follow_up=request.follow_up,
+            detached=request.detached,
+            user=request.user,
+            persist=request.persist,
+            log_id=request.log_id,
+        )
+        self.context = Context()
+        self.task = None
 
     def _cancel(self) -> None:
         if self.task is not None and not self.task.cancelling():

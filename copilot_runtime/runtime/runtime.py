@@ -144,7 +144,7 @@ class Runtime:
         try:
             await self._launch(run, agent)
         finally:
-            if run.task is None:
+            if run.task is None and run.is_active:
                 run.finish("refused")
             else:
                 run.leave_starting()
@@ -302,7 +302,10 @@ class Runtime:
             error = caught
             last = RunFailed(error=report_of(error))
         finally:
-            await self._end(run, writer, last or self._build_stop_event(), error)
+            try:
+                await self._end(run, writer, last or self._build_stop_event(), error)
+            finally:
+                run.release_request()
 
     def _build_stall_error(self) -> RunStalled:
         return RunStalled(f"The answer took longer than {self.run_timeout:g} seconds.")

@@ -67,14 +67,8 @@ class CopilotRuntime:
     >>> runtime = CopilotRuntime(adapter=OpenAIAdapter(model="gpt-4o"), actions=[get_time])
     >>> app = runtime.app()
 
-    `actions` are functions made with `@action`, `Action` values, or functions of the `RunInput`
-    that return such; `agents` answer requests that name them, and may be a function of the
-    `Caller`. The events of every run pass the `stages`, then the `guardrails`, each around the one
-    before. `remote_endpoints` have more agents and actions. The tools of `mcp_servers` are actions
-    too; `mcp_allowed` says which others a page may name. `authenticate` gets every request and
-    returns whose it is: threads belong to that user.
-    The `on_` hooks may be async. Without `settings`, they come from `copilot.yml` and the
-    environment; what is given here counts more.
+    Wherever an object with methods is taken, one that has them without inheriting will do, and the
+    functions may be async. `aclose` closes all parts.
     """
 
     def __init__(
@@ -100,6 +94,45 @@ class CopilotRuntime:
         transports: Sequence[TransportLike] | None = None,
         settings: Settings | None = None,
     ) -> None:
+        """Put a runtime together. Opens no file and no connection.
+
+        Parameters:
+
+        * **adapter** - The model of the plain chat, such as `OpenAIAdapter`. Default: none; then
+          only agents answer.
+        * **actions** - Functions made with `@action`, `Action` values, an `ActionSource`, or a
+          function of the `RunInput` that returns such. They run on this server.
+        * **agents** - Agents by the name that a request gives, or a function of the `Caller` that
+          returns them. An agent of pydantic-ai, of OpenAI's Agents SDK, or a graph of LangGraph is
+          wrapped; `ConfigurationFailed` for what cannot be an agent, `MissingPackage`.
+        * **remote_endpoints** - URLs of CopilotKit remote endpoints, or `RemoteEndpoint` values,
+          whose actions and agents are added.
+        * **mcp_servers** - MCP servers whose tools are actions, beside the setting `mcp.servers`.
+        * **mcp_allowed** - Which other MCP servers a page may name: URLs, beside the setting
+          `mcp.allowed`, or a function of a URL and the `Caller`. Default: none.
+        * **authenticate** - A function of the request that returns its user, to whom threads then
+          belong, or a `Caller`; it raises to refuse. Default: everybody is the same user, None.
+        * **threads** - The store of conversations. Default: the one at the setting `threads`.
+        * **transcriber** - Turns speech into text. Default: OpenAI's, if there is a key or the
+          settings name one, else none.
+        * **guardrails** - Stages that refuse, around all others; those of the settings are added.
+        * **stages** - Functions of `(events, run)` that return events, each around the one before.
+        * **properties** - Properties of every request, which a client cannot overwrite.
+        * **on_before_request** - Gets the `RunInput` before a run starts; may return another one,
+          or raise `Refused`.
+        * **on_after_request** - Gets the `RunInput` and the new messages of a run that ended well.
+        * **on_error** - Gets the exception and an `ErrorContext` of a run that failed.
+        * **on_stop** - Gets the `RunInput` of a run that was stopped.
+        * **bus** - Where the logs of runs are. Default: made by the setting `bus`, with the
+          settings `max_events_per_run`, `max_bytes_per_run` (bytes) and `log_ttl` (seconds).
+        * **transports** - The protocols of clients: names, `Transport` objects, or functions of
+          `Services` that make one. Default: the setting `transports`.
+        * **settings** - All numbers and switches; times in seconds, sizes in bytes. Default: from
+          `copilot.yml` and the environment. What is given here counts more.
+
+        Raises `ConfigurationFailed` for settings or parts that cannot be used, `UnknownName` for a
+        name that is in no table, and `MissingPackage` for an extra that is not installed.
+        """
         self.settings = settings or load_settings()
         self.adapter = _empty() if adapter is None else complete(Adapter, adapter)
         self.properties = properties or {}
@@ -321,7 +354,7 @@ def _list_transports(
 
 
 def _bus(settings: Settings) -> Bus:
-    make = Registry("copilot_runtime.bus", BUSES)[settings.bus]
+    make = Registry("copilot_runtime.bus", BUSES, noun="bus")[settings.bus]
     return make(
         max_events=settings.max_events_per_run,
         max_bytes=settings.max_bytes_per_run,

@@ -130,6 +130,13 @@ def parse_tool_calls(message: Mapping[str, Any]) -> list[JsonObject]:
     ]
 
 
+def parse_tool_results(output: Any) -> list[JsonObject]:
+    """Return the results in a tool's output: a result, or a command (`Command`) that adds some."""
+    update = output.get("update") if isinstance(output, dict) else getattr(output, "update", None)
+    messages = as_list(update.get("messages")) if isinstance(update, dict) else [output]
+    return [one for message in messages if read_kind(one := unwrap_message(message)) == "tool"]
+
+
 def extract_text(content: Any) -> str:
     """Return the text in a message's content, which may be blocks; of none, its JSON."""
     if isinstance(content, str):

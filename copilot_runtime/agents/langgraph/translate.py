@@ -16,12 +16,13 @@ from copilot_runtime.agents.langgraph.messages import (
     is_placeholder,
     normalize_messages,
     parse_tool_calls,
+    parse_tool_results,
     read_kind,
-    unwrap_message,
 )
 from copilot_runtime.agents.langgraph.request import Assistant
 from copilot_runtime.agents.langgraph.state import StateTracker
 from copilot_runtime.agents.langgraph.steps import StepTracker
+from copilot_runtime.agents.langgraph.subagents import SubagentTracker
 from copilot_runtime.agui.outcome import AgentFailed
 from copilot_runtime.errors import CopilotError
 from copilot_runtime.events import (
@@ -65,6 +66,7 @@ class Translator:
         self._calls = _CallTracker(run)
         self._state = StateTracker(run, name, before, assistant.output_keys)
         self._steps = StepTracker()
+        self._subagents = SubagentTracker()
         self._view = ClientView(client)
         self._old_ids = {m["id"] for m in (*normalize_messages(before.get("messages")), *client)}
         self._messages: Sequence[JsonObject] | None = None
@@ -82,6 +84,7 @@ class Translator:
         The whole conversation is repeated if the page would not show it as the graph has it.
         """
         events = self._stream.close()
+        events += self._subagents.finish_all()
         events += self._steps.leave_all()
         events += self._state.finish()
         messages = self._messages
@@ -97,7 +100,7 @@ class Translator:
             case "events":
                 return self._translate_event(fields)
             case "values":
-                return self._translate_values(fields, nested=bool(namespace))
+                return self._translate_values(fields, namespace)
             case "updates":
                 self._collect_interrupts(fields)
             case "custom":
@@ -124,11 +127,20 @@ class Translator:
                 return self._record(self._stream.finish_model(event))
             case "on_custom_event":
                 return self._translate_custom(str(event.get("name")), event.get("data"))
+            case "on_tool_start":
+                self._subagents.start_tool(event)
             case "on_tool_end":
-                output = get_object(event, "data").get("output")
-                return self._translate_result(unwrap_message(output))
-            case "on_chain_start" if _is_node(event, metadata):
-                return self._steps.enter(str(event["name"]))
+                results = parse_tool_results(get_object(event, "data").get("output"))
+                if ends := self._subagents.finish_tool(event, results):
+                    ends = [*self._steps.leave(), *ends]
+                return ends + [one for m in results for one in self._translate_result(m)]
+            case "on_tool_error":
+                return self._subagents.fail_tool(event)
+            case "on_chain_start":
+                events = self._subagents.start_chain(event, metadata)
+                if _is_node(event, metadata):
+                    events += self._steps.enter(str(event["name"]))
+                return events
             case "on_chain_end":
                 if _is_node(event, metadata):
                     self._steps.finish(str(event["name"]))
@@ -138,8 +150,8 @@ class Translator:
                 pass
         return []
 
-    def _translate_values(self, values: JsonObject, *, nested: bool) -> list[Event]:
-        """Translate a state of the graph, or, nested, of a subgraph."""
+    def _translate_values(self, values: JsonObject, namespace: str) -> list[Event]:
+        """Translate a state of the graph, or, with a namespace, of a subgraph."""
         self._collect_interrupts(values)
         # the page may still send the results for which a placeholder stands
         messages = [m for m in normalize_messages(values.get("messages")) if not is_placeholder(m)]
@@ -150,10 +162,14 @@ class Translator:
                     events += self._record(self._stream.emit_message(message))
                 elif read_kind(message) == "tool":
                     events += self._translate_result(message)
-        if not nested and "messages" in values:
+        if namespace:
+            if not self._subagents.contains(namespace):  # a subagent has a state of its own
+                events += self._state.update(values, nested=True)
+            return events
+        if "messages" in values:
             self._messages = messages
-        events += self._state.update(values, nested=nested)
-        return events if nested else events + self._steps.leave_all()
+        events += self._state.update(values, nested=False)
+        return events + self._steps.leave_all()
 
     def _translate_custom(self, name: str, data: Any) -> list[Event]:
         """Translate an event of a node; some names are those of CopilotKit's SDK."""

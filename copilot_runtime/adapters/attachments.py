@@ -5,7 +5,9 @@ sentence stands in its place, or one video would end the whole conversation.
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, cast
+
+import orjson
 
 from copilot_runtime.adapters.media import Media, parse_media
 from copilot_runtime.errors import Misuse
@@ -16,6 +18,9 @@ from copilot_runtime.messages import ImageMessage, MediaPart, TextMessage, new_i
 IMAGE = "image"
 """The `activity_type` of an image that a model made."""
 
+RESULT_IMAGES = ("image/jpeg", "image/png", "image/gif", "image/webp")
+"""The types of images that models take as what came of a call."""
+
 MediaEncoder = Callable[[Media], JsonObject | str]
 """Returns the part for an attachment, or why there is none: the end of a sentence."""
 
@@ -25,12 +30,17 @@ def has_media(message: TextMessage) -> bool:
     return message.role == "user" and any(isinstance(part, MediaPart) for part in message.parts)
 
 
-def build_parts(message: TextMessage, encode: MediaEncoder, *, new: bool) -> list[JsonObject]:
+def build_parts(
+    message: TextMessage | ImageMessage, encode: MediaEncoder, *, new: bool
+) -> list[JsonObject]:
     """Return the parts of a message: `{"text": ...}`, and what `encode` returns for attachments.
 
     `new` is True for what the user has just sent. Raises `Misuse` for a new attachment
     that the provider does not take.
     """
+    if isinstance(message, ImageMessage):
+        media = parse_media(_build_part(message))
+        return _encode_media(media, encode, new=new and message.role == "user")
     if not has_media(message):
         return text_parts(message.content)
     parts: list[JsonObject] = []
@@ -42,18 +52,23 @@ def build_parts(message: TextMessage, encode: MediaEncoder, *, new: bool) -> lis
     return parts
 
 
-def build_image_parts(image: ImageMessage, encode: MediaEncoder, *, new: bool) -> list[JsonObject]:
-    """Return the part of an image message; what is no address and no `data:` is base64."""
-    elsewhere = image.bytes.startswith(("data:", "http://", "https://", "gs://", "s3://"))
-    subtype = image.format.lower().removeprefix("image/")
-    named = f"image/{'jpeg' if subtype == 'jpg' else subtype}"
-    part = MediaPart(
-        kind="image",
-        source="url" if elsewhere else "data",
-        value=image.bytes,
-        mime_type=None if image.bytes.startswith("data:") else named,  # it says so itself
-    )
-    return _encode_media(parse_media(part), encode, new=new and image.role == "user")
+def parse_result_blocks(result: str) -> str | list[JsonObject]:
+    """Return what came of a call: text, or the blocks of a list of texts and images.
+
+    That list is the `content` of MCP (https://modelcontextprotocol.io, `CallToolResult`).
+    """
+    if '"image"' not in result:
+        return result
+    try:
+        value: Any = orjson.loads(result)
+    except orjson.JSONDecodeError:
+        return result
+    listed: Any = cast("JsonObject", value).get("content") if isinstance(value, dict) else value
+    if not isinstance(listed, list):
+        return result
+    blocks = [_result_block(item) for item in cast("list[Any]", listed)]
+    usable = [block for block in blocks if block is not None]
+    return usable if usable and len(usable) == len(blocks) else result
 
 
 def image_activity(mime_type: str, data: str) -> Activity:
@@ -96,6 +111,32 @@ def merge_extra(body: JsonObject, extra: Mapping[str, Any]) -> JsonObject:
 def text_parts(text: str) -> list[JsonObject]:
     """Return the part with a text, if it says anything."""
     return [{"text": text}] if text.strip() else []
+
+
+def _result_block(item: Any) -> JsonObject | None:
+    match item:
+        case {"type": "text", "text": str(text)} if text.strip():
+            return {"type": "text", "text": text}
+        case {"type": "image", "data": str(data), "mimeType": str(mime_type)} if (
+            mime_type in RESULT_IMAGES
+        ):
+            source = {"type": "base64", "media_type": mime_type, "data": data}
+            return {"type": "image", "source": source}
+        case _:
+            return None
+
+
+def _build_part(image: ImageMessage) -> MediaPart:
+    """Return an image message as a part; what is no address and no `data:` is base64."""
+    elsewhere = image.bytes.startswith(("data:", "http://", "https://", "gs://", "s3://"))
+    subtype = image.format.lower().removeprefix("image/")
+    mime_type = f"image/{'jpeg' if subtype == 'jpg' else subtype}"
+    return MediaPart(
+        kind="image",
+        source="url" if elsewhere else "data",
+        value=image.bytes,
+        mime_type=None if image.bytes.startswith("data:") else mime_type,  # it says so itself
+    )
 
 
 def _encode_media(media: Media, encode: MediaEncoder, *, new: bool) -> list[JsonObject]:

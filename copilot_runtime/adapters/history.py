@@ -19,8 +19,10 @@ import orjson
 
 from copilot_runtime.adapters.media import IMAGE_TOKENS, estimate_tokens
 from copilot_runtime.adapters.signatures import read_signature
+from copilot_runtime.adapters.streaming import encode_body
 from copilot_runtime.adapters.tools import encode_tool_name
 from copilot_runtime.jsontext import loads
+from copilot_runtime.jsonvalue import JsonObject
 from copilot_runtime.messages import (
     ActionExecutionMessage,
     ActivityMessage,
@@ -91,6 +93,14 @@ def repair_history(messages: Sequence[Message], provider: str = "") -> list[Hist
     return _drop_idle_thoughts(items)
 
 
+def fit_history(
+    messages: Sequence[Message], tools: Sequence[JsonObject], context_tokens: int, provider: str
+) -> list[HistoryItem]:
+    """Return as much of the conversation as fits beside the tools, prepared for `provider`."""
+    room = context_tokens - len(encode_body(tools)) // CHARACTERS_PER_TOKEN
+    return truncate_history(repair_history(messages, provider), room)
+
+
 def truncate_history(items: Sequence[HistoryItem], tokens: int) -> list[HistoryItem]:
     """Return the part of a conversation that fits, by a cautious estimate.
 
@@ -116,6 +126,11 @@ def truncate_history(items: Sequence[HistoryItem], tokens: int) -> list[HistoryI
             break
         keep.add(at)
     return [items[at] for at in sorted(keep)]
+
+
+def format_result(result: ResultMessage) -> str:
+    """Return the result of a call as text."""
+    return result.result or (f"Error: {result.error}" if result.error else "")
 
 
 def find_last_turn(items: Sequence[HistoryItem]) -> int:

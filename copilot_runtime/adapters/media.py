@@ -7,12 +7,21 @@ from mimetypes import guess_type
 from typing import Any, Literal
 from urllib.parse import unquote_to_bytes, urlsplit
 
+from copilot_runtime.jsonvalue import JsonObject
 from copilot_runtime.messages import MediaPart
 
 Kind = Literal["image", "audio", "video", "document"]
 
 IMAGE_TOKENS = 1_500
 """About what a large image costs; its base64 text says nothing about it."""
+
+USUAL_TYPES = {
+    "image": "image/png",
+    "audio": "audio/wav",
+    "video": "video/mp4",
+    "document": "application/pdf",
+}
+"""Kind → the type of an attachment of which nobody has given the type."""
 
 _UNKNOWN_BYTES = "application/octet-stream"
 _TEXTS = ("application/json", "application/xml", "application/yaml", "application/javascript")
@@ -76,6 +85,18 @@ def decode_text(media: Media) -> str | None:
         return b64decode(media.data).decode("utf-8-sig")
     except (Error, ValueError):
         return None
+
+
+def build_text(media: Media) -> JsonObject | None:
+    """Return an attached text as a part that every model can read, or None for other files."""
+    if media.kind != "document" or (text := decode_text(media)) is None:
+        return None
+    return {"text": f"{media.filename or 'Attached document'}:\n\n{text}"}
+
+
+def build_data_url(media: Media) -> str:
+    """Return the content of an attachment as a `data:` URL."""
+    return f"data:{media.mime_type or USUAL_TYPES[media.kind]};base64,{media.data}"
 
 
 def estimate_tokens(part: MediaPart) -> int:

@@ -4,12 +4,15 @@
   become the last word of the user.
 - Calls that the model made at once stand in one turn, and their results together in the next.
 - The first and the last turn are the user's.
+- Thoughts stand before what they led to; those that led to nothing are left out.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any, Literal, Protocol, assert_never
 
+from copilot_runtime.adapters.attachments import text_parts
+from copilot_runtime.adapters.history import HistoryItem, Thought, ToolExchange, find_last_turn
 from copilot_runtime.messages import (
     ActionExecutionMessage,
     ImageMessage,
@@ -33,17 +36,67 @@ class Turn:
     blocks: list[Block] = field(default_factory=list[Block])
 
 
-class Turns:
-    """Add to it in order, then take `instructions` and `turns` once it is `finish`ed.
+class MessageEncoder(Protocol):
+    """Returns the blocks of a message; `new` is True for what the user has just sent."""
 
-    A block is what the provider takes; `{"text": ...}` is one with a text.
+    def __call__(self, message: TextMessage | ImageMessage, *, new: bool) -> list[Block]: ...
+
+
+class ExchangeEncoder(Protocol):
+    """Returns the block of a call and that of its result.
+
+    `first` is True for the first of the calls that the model made at once.
     """
+
+    def __call__(self, exchange: ToolExchange, *, first: bool) -> tuple[Block, Block]: ...
+
+
+def build_turns(
+    messages: Sequence[Message],
+    items: Sequence[HistoryItem],
+    *,
+    encode_message: MessageEncoder,
+    encode_exchange: ExchangeEncoder,
+    encode_thought: Callable[[Thought], Block | None],
+    model_images: bool = False,
+) -> "Turns":
+    """Return the turns of a prepared conversation, which was made of `messages`.
+
+    The encoders return blocks as the provider takes them; a block `{"text": ...}` is a text.
+    Without `model_images`, images of the model stand in turns of the user.
+    """
+    turns = Turns(messages)
+    new = find_last_turn(items)
+    for at, item in enumerate(items):
+        match item:
+            case TextMessage(role="system" | "developer"):
+                turns.instruct(text_parts(item.content))
+            case TextMessage() | ImageMessage():
+                is_text = isinstance(item, TextMessage) or model_images
+                speaker = "model" if is_text and item.role != "user" else "user"
+                turns.say(speaker, encode_message(item, new=at >= new))
+            case Thought():
+                if block := encode_thought(item):
+                    turns.think(block)
+            case ToolExchange():
+                turns.call(item, encode_exchange)
+            case _:
+                assert_never(item)
+    turns.finish()
+    return turns
+
+
+class Turns:
+    """Add to it in order, then take `instructions` and `turns` once it is `finish`ed."""
 
     def __init__(self, messages: Sequence[Message]) -> None:
         self.instructions: list[Block] = []
         self.turns: list[Turn] = []
+        self.stable: Turn | None = None
+        """The last turn that will be there next time too, once the turns are `finish`ed."""
         self._answers = group_calls(messages)
         self._closing: list[Block] = []  # instructions that may be the last words
+        self._thoughts: list[Block] = []  # of what the model says or calls next
         self._results: list[Block] = []  # of the calls in the turn that is open
         self._answer: str | None = None
 
@@ -51,25 +104,33 @@ class Turns:
         """Add instructions."""
         self._closing.extend(blocks)
 
+    def think(self, block: Block) -> None:
+        """Add a thought, which goes before what the model says or calls next."""
+        self._thoughts.append(block)
+
     def say(self, speaker: Speaker, blocks: Sequence[Block]) -> None:
         """Add what one of them says."""
-        self._settle()
-        self._add(speaker, blocks)
+        self._add_results()
+        thoughts, self._thoughts = self._thoughts, []
+        self._add(speaker, [*thoughts, *blocks] if speaker == "model" else blocks)
 
-    def call(self, id: str, call: Block, result: Block) -> bool:
-        """Add a call and its result. Returns whether it is the first of its answer."""
+    def call(self, exchange: ToolExchange, encode: ExchangeEncoder) -> None:
+        """Add a call and its result."""
+        id = exchange.call.id
         answer = self._answers.get(id, id)
         first = not self._results or answer != self._answer
         if first:
-            self._settle()
+            self._add_results()
         self._answer = answer
-        self._add("model", [call])
+        call, result = encode(exchange, first=first)
+        self._add("model", [*self._thoughts, call])
+        self._thoughts = []
         self._results.append(result)
-        return first
 
     def finish(self) -> None:
         """Let the user have the first and the last word."""
-        self._settle()
+        self._add_results()
+        self.stable = self.turns[-1] if self.turns else None
         closing, self._closing = self._closing, []
         if self.turns and self.turns[-1].speaker == "model":
             self._add("user", closing or [{"text": GO_ON}])
@@ -80,7 +141,16 @@ class Turns:
         elif self.turns[0].speaker == "model":
             self.turns.insert(0, Turn("user", [{"text": BEGIN}]))
 
-    def _settle(self) -> None:
+    def resumes_without_thought(
+        self, is_result: Callable[[Block], bool], is_thought: Callable[[Block], bool]
+    ) -> bool:
+        """Return whether the model goes on after calls, in a turn that began without a thought."""
+        at = len(self.turns)
+        while at and is_result(self.turns[at - 1].blocks[0]):
+            at -= 2
+        return 0 <= at < len(self.turns) - 1 and not is_thought(self.turns[at].blocks[0])
+
+    def _add_results(self) -> None:
         if self._results:
             results, self._results = self._results, []
             self._add("user", results)

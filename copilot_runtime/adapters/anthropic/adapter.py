@@ -13,7 +13,7 @@ from copilot_runtime.adapters.anthropic.request import (
     Settings,
     build_request,
 )
-from copilot_runtime.adapters.anthropic.stream import Answer
+from copilot_runtime.adapters.anthropic.stream import MessageReader
 from copilot_runtime.adapters.api_key import ApiKey, resolve_api_key
 from copilot_runtime.adapters.capabilities import CapabilityFilter
 from copilot_runtime.adapters.context_window import ContextWindow
@@ -107,7 +107,7 @@ class AnthropicAdapter(HTTPAdapter):
             exchange=exchange,
             service=service,
             on_usage=partial(self._window.calibrate, model, request, body),
-            new_reader=lambda: (Answer(request, service), SSEDecoder()),
+            new_reader=lambda: (MessageReader(request, service), SSEDecoder()),
             max_retries=0 if self._client else self._upstream.max_retries,
         )
 

@@ -1,10 +1,6 @@
 """Messages with attachments, and results with images, as Anthropic's Messages API wants them."""
 
-from typing import Any, cast
-
-import orjson
-
-from copilot_runtime.adapters.attachments import add_types, build_image_parts, build_parts
+from copilot_runtime.adapters.attachments import add_types, build_parts
 from copilot_runtime.adapters.media import Media, decode_text
 from copilot_runtime.jsonvalue import JsonObject
 from copilot_runtime.messages import ImageMessage, TextMessage
@@ -21,51 +17,12 @@ def build_blocks(message: TextMessage | ImageMessage, *, new: bool) -> list[Json
 
     Raises `Misuse` for a new attachment that the API does not take.
     """
-    if isinstance(message, ImageMessage):
-        parts = build_image_parts(message, _build_media, new=new)
-    else:
-        parts = build_parts(message, _build_media, new=new)
-    return add_types(parts, "text")
+    return add_types(build_parts(message, _build_media, new=new), "text")
 
 
-def parse_result_blocks(result: str) -> str | list[JsonObject]:
-    """Return what came of a call: text, or the blocks of a list of texts and images.
-
-    That list is the `content` of MCP (https://modelcontextprotocol.io, `CallToolResult`).
-    """
-    if '"image"' not in result:
-        return result
-    try:
-        value: Any = orjson.loads(result)
-    except orjson.JSONDecodeError:
-        return result
-    listed: Any = cast("JsonObject", value).get("content") if isinstance(value, dict) else value
-    if not isinstance(listed, list):
-        return result
-    blocks = [_result_block(item) for item in cast("list[Any]", listed)]
-    usable = [block for block in blocks if block is not None]
-    return usable if usable and len(usable) == len(blocks) else result
-
-
-def uses_files(blocks: list[JsonObject]) -> bool:
-    """Return whether a file is named by its id."""
-    return any(
-        block["type"] in ("image", "document") and block["source"]["type"] == "file"
-        for block in blocks
-    )
-
-
-def _result_block(item: Any) -> JsonObject | None:
-    match item:
-        case {"type": "text", "text": str(text)} if text.strip():
-            return {"type": "text", "text": text}
-        case {"type": "image", "data": str(data), "mimeType": str(mime_type)} if (
-            mime_type in _IMAGES
-        ):
-            source = {"type": "base64", "media_type": mime_type, "data": data}
-            return {"type": "image", "source": source}
-        case _:
-            return None
+def is_file(block: JsonObject) -> bool:
+    """Return whether a block names a file by its id."""
+    return block.get("type") in ("image", "document") and block["source"]["type"] == "file"
 
 
 def _build_media(media: Media) -> JsonObject | str:

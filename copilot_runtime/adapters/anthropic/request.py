@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from copilot_runtime.adapters.anthropic.content import FILES, uses_files
+from copilot_runtime.adapters.anthropic.content import FILES, is_file
 from copilot_runtime.adapters.anthropic.models import Traits, find_traits
 from copilot_runtime.adapters.anthropic.options import (
     ThinkingOptions,
@@ -17,11 +17,16 @@ from copilot_runtime.adapters.anthropic.options import (
     filter_parameters,
 )
 from copilot_runtime.adapters.anthropic.schema import close_objects
-from copilot_runtime.adapters.anthropic.turns import Turns, build_turns
+from copilot_runtime.adapters.anthropic.turns import (
+    build_anthropic_turns,
+    is_result,
+    is_thought,
+)
+from copilot_runtime.adapters.attachments import add_types
 from copilot_runtime.adapters.capabilities import CapabilityFilter
-from copilot_runtime.adapters.history import CHARACTERS_PER_TOKEN, repair_history, truncate_history
-from copilot_runtime.adapters.streaming import encode_body
+from copilot_runtime.adapters.history import ToolExchange, fit_history
 from copilot_runtime.adapters.tools import build_tools
+from copilot_runtime.adapters.turns import Turn, Turns
 from copilot_runtime.interfaces import Action, ChatRequest, Parameters
 from copilot_runtime.jsonvalue import JsonObject
 
@@ -78,14 +83,17 @@ def build_request(
     parameters = filter_parameters(request.parameters, traits, capabilities)
     tools = _tools(request.actions, eager=settings.eager and traits.eager)
     max_tokens = _max_tokens(parameters, settings, traits)
-    room = settings.context_tokens - len(encode_body(tools)) // CHARACTERS_PER_TOKEN
+    room = settings.context_tokens
     if parameters.max_tokens is None:
         room -= min(max_tokens, settings.context_tokens // 4)
-    items = truncate_history(repair_history(request.messages, PROVIDER), room)
-    turns = build_turns(items, request.messages)
+    items = fit_history(request.messages, tools, room, PROVIDER)
+    turns = build_anthropic_turns(request.messages, items)
+    blocks = [block for turn in turns.turns for block in turn.blocks]
     choice = build_tool_choice(parameters, traits, capabilities) if tools else None
-    if not tools and (called := turns.called):  # calls of tools nobody knows are refused
-        tools, choice = [_unknown_tool(name) for name in called], {"type": "none"}
+    names = dict.fromkeys(item.call.name for item in items if isinstance(item, ToolExchange))
+    if names and not tools:  # calls of tools nobody knows are refused
+        tools = [{"name": name, "input_schema": {"type": "object"}} for name in names]
+        choice = {"type": "none"}
     thoughts = build_thinking(
         settings.thinking,
         parameters,
@@ -93,16 +101,22 @@ def build_request(
         capabilities,
         max_tokens=max_tokens,
         forced=choice is not None and choice["type"] in ("any", "tool"),
-        resumed=turns.goes_on_without_thought,
-        has_thoughts=turns.has_thoughts,
+        resumed=turns.resumes_without_thought(is_result, is_thought),
+        has_thoughts=any(map(is_thought, blocks)),
     )
     if traits.bound and not thoughts.on:  # then nothing keeps them from being an error
-        turns.leave_out_thoughts()
+        _drop_thoughts(turns)
     sampling = _sampling(parameters, traits, thoughts, capabilities)
     body: JsonObject = {"model": model, "max_tokens": max_tokens, "stream": True}
-    if turns.system:
-        body["system"] = turns.system
-    body["messages"] = turns.messages
+    if turns.instructions:
+        body["system"] = add_types(turns.instructions, "text")
+    body["messages"] = [
+        {
+            "role": "user" if turn.speaker == "user" else "assistant",
+            "content": add_types(turn.blocks, "text"),
+        }
+        for turn in turns.turns
+    ]
     if tools:
         body["tools"] = tools
     if choice:
@@ -115,11 +129,11 @@ def build_request(
         body["output_config"] = output
     body |= sampling
     if settings.cache:
-        _mark_for_cache(body, turns, settings.cache)
+        _mark_for_cache(body, turns.stable, settings.cache)
     betas = [*settings.betas]
     if thoughts.bound:
         betas.append(_BINDING)
-    if any(uses_files(message["content"]) for message in turns.messages):
+    if any(map(is_file, blocks)):
         betas.append(FILES)
     version = settings.version or (_WITH_SAMPLING if sampling or not traits.versioned else NEWEST)
     return MessagesRequest(body, version, tuple(dict.fromkeys(betas)))
@@ -149,10 +163,6 @@ def _tools(actions: Sequence[Action], *, eager: bool) -> list[JsonObject]:
             }
         )
     return tools
-
-
-def _unknown_tool(name: str) -> JsonObject:
-    return {"name": name, "input_schema": {"type": "object"}}
 
 
 def _sampling(
@@ -191,7 +201,15 @@ def _output(parameters: Parameters, thoughts: ThinkingOptions) -> JsonObject:
     return output
 
 
-def _mark_for_cache(body: JsonObject, turns: Turns, cache: bool | Literal["5m", "1h"]) -> None:
+def _drop_thoughts(turns: Turns) -> None:
+    """Drop all thoughts; what they led to stays."""
+    for turn in turns.turns:
+        turn.blocks[:] = [block for block in turn.blocks if not is_thought(block)]
+
+
+def _mark_for_cache(
+    body: JsonObject, stable: Turn | None, cache: bool | Literal["5m", "1h"]
+) -> None:
     """Mark the ends of what will be the same next time: tools, instructions, conversation.
 
     https://platform.claude.com/docs/en/build-with-claude/prompt-caching: what comes before a mark
@@ -204,5 +222,7 @@ def _mark_for_cache(body: JsonObject, turns: Turns, cache: bool | Literal["5m", 
         body["tools"][-1]["cache_control"] = mark
     if "system" in body:
         body["system"][-1]["cache_control"] = mark
-    if (block := turns.last_stable) is not None:
-        block["cache_control"] = mark
+    for block in reversed(stable.blocks if stable else []):
+        if not is_thought(block):  # these bear no mark
+            block["cache_control"] = mark
+            break

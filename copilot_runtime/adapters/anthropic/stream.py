@@ -10,14 +10,12 @@ from typing import Any
 import orjson
 
 from copilot_runtime.adapters.anthropic.turns import REDACTED
-from copilot_runtime.adapters.assembly import Assembly
 from copilot_runtime.adapters.errors import Service, read_stream_error
+from copilot_runtime.adapters.reader import JSONReader
 from copilot_runtime.adapters.signatures import tag_signature
-from copilot_runtime.adapters.streaming import DONE
-from copilot_runtime.errors import CopilotError, Refused
+from copilot_runtime.errors import Refused
 from copilot_runtime.events import Custom, Event, Usage
 from copilot_runtime.interfaces import ChatRequest
-from copilot_runtime.jsontext import loads
 
 PROVIDER = "anthropic"
 
@@ -32,70 +30,40 @@ STOP_REASONS = {
 """Why Claude stopped → what we call it. Any other word stays as it is."""
 
 
-class Answer:
-    """One answer of a Claude model: makes our events of the provider's, block by block."""
+class MessageReader(JSONReader):
+    """Reads one response of a Claude model, block by block."""
 
     def __init__(self, request: ChatRequest, service: Service) -> None:
-        self.finished = False
-        """True when the model has said why it stopped."""
-        self.done = False
-        """True when nothing follows."""
-        self.failure: CopilotError | None = None
-        """What the provider reported; to be raised after the events that came before it."""
-        self._service = service
-        self._assembly = Assembly(request)
+        super().__init__(request, service)
         self._kinds: dict[int, str] = {}  # of the blocks that are open
         self._inputs: dict[int, Any] = {}  # arguments that came with the start of a call
         self._usage: dict[str, Any] = {}
         self._model = service.model
         self._stop = ""
 
-    def read(self, payloads: list[bytes]) -> list[Event]:
-        """Return the events of a block of payloads."""
-        events = self._assembly.events = []
-        try:
-            for payload in payloads:
-                if payload.strip() != DONE:
-                    self._read_one(payload)
-                if self.done:
-                    break
-        except CopilotError as error:
-            self.failure = error
-        return events
-
     def end(self) -> list[Event]:
         """Return the counts of the answer, and why it stopped."""
         return [self._build_usage()]
 
-    def _read_one(self, payload: bytes) -> None:
-        try:
-            event = loads(payload)
-        except ValueError as error:
-            raise self._service.payload_error(payload) from error
-        try:
-            self._take(event)
-        except (AttributeError, IndexError, KeyError, TypeError, ValueError) as error:
-            raise self._service.payload_error(payload) from error
-
-    def _take(self, event: dict[str, Any]) -> None:
-        match event["type"]:
+    def _take(self, data: dict[str, Any]) -> None:
+        match data["type"]:
             case "content_block_delta":
-                self._take_delta(event["index"], event["delta"])
+                self._take_delta(data["index"], data["delta"])
             case "content_block_start":
-                self._begin_block(event["index"], event["content_block"])
+                self._begin_block(data["index"], data["content_block"])
             case "content_block_stop":
-                self._end_block(event["index"])
+                self._end_block(data["index"])
             case "message_start":
-                self._begin(event["message"])
+                self._begin(data["message"])
             case "message_delta":
-                self._count(event.get("usage"))
-                self._finish(event["delta"])
+                self._count(data.get("usage"))
+                self._finish(data["delta"])
             case "message_stop":
                 self.done = True
             case "error":
-                raise read_stream_error(self._service, event["error"])
+                raise read_stream_error(self._service, data["error"])
             case "message":
-                self._take_whole(event)
+                self._take_whole(data)
             case _:  # ping, and what newer versions of the API may send
                 pass
 

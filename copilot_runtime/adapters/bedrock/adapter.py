@@ -9,7 +9,7 @@ from copilot_runtime.adapters.bedrock.client import open_client_response
 from copilot_runtime.adapters.bedrock.event_stream import Frames
 from copilot_runtime.adapters.bedrock.models import find_traits
 from copilot_runtime.adapters.bedrock.request import build_body
-from copilot_runtime.adapters.bedrock.stream import Conversation
+from copilot_runtime.adapters.bedrock.stream import ConverseReader
 from copilot_runtime.adapters.capabilities import CapabilityFilter
 from copilot_runtime.adapters.errors import Service
 from copilot_runtime.adapters.http_adapter import HTTPAdapter, HTTPOptions
@@ -92,7 +92,7 @@ class BedrockAdapter(HTTPAdapter):
             return ProviderRequest(
                 exchange=open_client_response(self._client, model, body, service),
                 service=service,
-                new_reader=lambda: (Conversation(request, service), JsonEvents()),
+                new_reader=lambda: (ConverseReader(request, service), JsonEvents()),
                 accepts_json=False,
             )
         url, content = self._authentication.build_url(model), encode_body(body)
@@ -101,7 +101,7 @@ class BedrockAdapter(HTTPAdapter):
         return ProviderRequest(
             exchange=self._upstream.post(url, content, {**self._headers, **headers}),
             service=service,
-            new_reader=lambda: (Conversation(request, service), Frames()),
+            new_reader=lambda: (ConverseReader(request, service), Frames()),
             max_retries=self._upstream.max_retries,
             accepts_json=False,
         )

@@ -6,12 +6,12 @@ fetches files from Amazon S3 only; texts are sent as texts, which every model ca
 
 import re
 
-from copilot_runtime.adapters.anthropic.content import parse_result_blocks
-from copilot_runtime.adapters.attachments import text_parts
+from copilot_runtime.adapters.attachments import build_parts, parse_result_blocks, text_parts
 from copilot_runtime.adapters.bedrock.models import Traits
-from copilot_runtime.adapters.media import Media, decode_text
+from copilot_runtime.adapters.history import format_result
+from copilot_runtime.adapters.media import USUAL_TYPES, Media, build_text
 from copilot_runtime.jsonvalue import JsonObject
-from copilot_runtime.messages import ResultMessage
+from copilot_runtime.messages import ImageMessage, ResultMessage, TextMessage
 
 _IMAGES = {"image/png": "png", "image/jpeg": "jpeg", "image/gif": "gif", "image/webp": "webp"}
 _OFFICE = "application/vnd.openxmlformats-officedocument"
@@ -51,12 +51,6 @@ _AUDIO = {
     "audio/x-wav": "wav",
 }
 _FORMATS = {"image": _IMAGES, "document": _DOCUMENTS, "video": _VIDEOS, "audio": _AUDIO}
-_USUAL = {
-    "image": "image/png",
-    "document": "application/pdf",
-    "video": "video/mp4",
-    "audio": "audio/wav",
-}
 _NO_NAME = re.compile(r"[^a-zA-Z0-9\-()\[\]]+")
 _LONGEST_NAME = 190
 
@@ -71,9 +65,9 @@ class MediaBuilder:
         """Return the block, or why there is none."""
         if media.id or (media.url and not media.url.startswith("s3://")):
             return "Bedrock takes files with their content or from s3://, not by other addresses"
-        if media.kind == "document" and (text := decode_text(media)) is not None:
-            return {"text": f"{media.filename or 'Attached document'}:\n\n{text}"}
-        mime_type = media.mime_type or _USUAL[media.kind]
+        if part := build_text(media):
+            return part
+        mime_type = media.mime_type or USUAL_TYPES[media.kind]
         format = _FORMATS[media.kind].get(mime_type)
         if format is None:
             return f"Bedrock takes no {media.kind} as {mime_type}"
@@ -94,8 +88,11 @@ class MediaBuilder:
         return name
 
 
-def add_text(blocks: list[JsonObject]) -> list[JsonObject]:
-    """Return the blocks of a user's turn, with a text if there are documents: Bedrock wants one."""
+def build_blocks(
+    message: TextMessage | ImageMessage, encode_media: MediaBuilder, *, new: bool
+) -> list[JsonObject]:
+    """Return the blocks of a message, with a text if there are documents: Bedrock wants one."""
+    blocks = build_parts(message, encode_media, new=new)
     if any("document" in block for block in blocks) and not any(
         "text" in block for block in blocks
     ):
@@ -108,7 +105,7 @@ def build_result(result: ResultMessage, traits: Traits) -> JsonObject:
 
     An empty text would be refused, and so would images of what failed.
     """
-    text = result.result or (f"Error: {result.error}" if result.error else "")
+    text = format_result(result)
     found = parse_result_blocks(text) if traits.rich_results else text
     if not isinstance(found, str):
         return {"content": [_result_block(block) for block in found]}

@@ -5,41 +5,26 @@ https://docs.aws.amazon.com/bedrock/latest/APIReference/API_runtime_ConverseStre
 
 import re
 from collections.abc import Mapping, Sequence
+from functools import partial
 from hashlib import sha256
-from typing import Any, assert_never
+from typing import Any
 
 from copilot_runtime.adapters.anthropic.schema import close_objects
-from copilot_runtime.adapters.attachments import (
-    build_image_parts,
-    build_parts,
-    merge_extra,
-    text_parts,
-)
-from copilot_runtime.adapters.bedrock.content import MediaBuilder, add_text, build_result
+from copilot_runtime.adapters.anthropic.turns import REDACTED
+from copilot_runtime.adapters.attachments import merge_extra
+from copilot_runtime.adapters.bedrock.content import MediaBuilder, build_blocks, build_result
 from copilot_runtime.adapters.bedrock.models import Traits, find_traits
 from copilot_runtime.adapters.bedrock.options import build_thinking, filter_parameters
 from copilot_runtime.adapters.capabilities import CapabilityFilter
-from copilot_runtime.adapters.history import (
-    CHARACTERS_PER_TOKEN,
-    HistoryItem,
-    Thought,
-    ToolExchange,
-    find_last_turn,
-    repair_history,
-    truncate_history,
-)
+from copilot_runtime.adapters.history import Thought, ToolExchange, fit_history
 from copilot_runtime.adapters.streaming import encode_body
 from copilot_runtime.adapters.tools import build_tools, required_tool
-from copilot_runtime.adapters.turns import Turn, Turns
+from copilot_runtime.adapters.turns import build_turns
 from copilot_runtime.interfaces import Action, ChatRequest, Parameters
 from copilot_runtime.jsontext import loads
 from copilot_runtime.jsonvalue import JsonObject
-from copilot_runtime.messages import ImageMessage, Message, TextMessage
 
 SIGNER = "bedrock"
-
-REDACTED = "redacted/"
-"""How the signature of a thought begins that nobody may read."""
 
 _ID = re.compile(r"[a-zA-Z0-9_.:-]{1,64}")
 
@@ -60,19 +45,29 @@ def build_body(
     traits = find_traits(model)
     parameters = filter_parameters(request.parameters, traits, capabilities)
     tools = _tools(request.actions) if parameters.tool_choice != "none" else []
-    room = context_tokens - len(encode_body(tools)) // CHARACTERS_PER_TOKEN
-    items = truncate_history(repair_history(request.messages, SIGNER), room)
-    turns = _turns(request.messages, items, traits, as_text=not tools)
+    items = fit_history(request.messages, tools, context_tokens, SIGNER)
+    turns = build_turns(
+        request.messages,
+        items,
+        encode_message=partial(build_blocks, encode_media=MediaBuilder()),
+        encode_exchange=partial(_encode_exchange, traits=traits, as_text=not tools),
+        encode_thought=partial(_encode_thought, traits=traits),
+    )
     forced = bool(tools) and parameters.tool_choice in ("required", "any", "function")
     thinking = build_thinking(
         parameters,
         traits,
         capabilities,
         forced=forced,
-        resumed=_goes_on_without_thought(turns.turns),
+        resumed=turns.resumes_without_thought(
+            lambda block: "toolResult" in block, lambda block: "reasoningContent" in block
+        ),
     )
     mark: list[JsonObject] = [{"cachePoint": {"type": "default"}}] if cache else []
-    messages = [_message(turn) for turn in turns.turns]
+    messages: list[JsonObject] = [
+        {"role": "user" if turn.speaker == "user" else "assistant", "content": turn.blocks}
+        for turn in turns.turns
+    ]
     messages[-1]["content"] += mark
     body: JsonObject = {"messages": messages}
     if turns.instructions:
@@ -91,64 +86,31 @@ def build_body(
     return merge_extra(body, extra or {})
 
 
-def _turns(
-    messages: Sequence[Message], items: Sequence[HistoryItem], traits: Traits, *, as_text: bool
-) -> Turns:
+def _encode_exchange(
+    exchange: ToolExchange, *, first: bool, traits: Traits, as_text: bool
+) -> tuple[JsonObject, JsonObject]:
     """`as_text` writes calls as texts: Bedrock refuses them in a request without tools."""
-    turns = Turns(messages)
-    show = MediaBuilder()
-    new = find_last_turn(items)
-    for at, item in enumerate(items):
-        match item:
-            case TextMessage(role="system" | "developer"):
-                turns.instruct(text_parts(item.content))
-            case TextMessage():
-                parts = build_parts(item, show, new=at >= new)
-                turns.say("user" if item.role == "user" else "model", add_text(parts))
-            case ImageMessage():  # only the user's turn may hold one
-                turns.say("user", build_image_parts(item, show, new=at >= new))
-            case Thought():
-                if not (traits.claude and traits.claude.bound):  # context and tools change
-                    turns.say("model", [_thought(item)])
-            case ToolExchange():
-                _add_call(turns, item, traits, as_text)
-            case _:
-                assert_never(item)
-    turns.finish()
-    return turns
-
-
-def _add_call(turns: Turns, exchange: ToolExchange, traits: Traits, as_text: bool) -> None:
+    del first
     call, result = exchange.call, exchange.result
     if as_text:
         outcome = result.result or result.error or "nothing"
-        called = {"text": f"[Called {call.name} with {call.arguments}]"}
-        turns.call(call.id, called, {"text": f"[{call.name} returned: {outcome}]"})
-        return
-    id = _id(call.id)
+        return (
+            {"text": f"[Called {call.name} with {call.arguments}]"},
+            {"text": f"[{call.name} returned: {outcome}]"},
+        )
+    id = _encode_id(call.id)
     use = {"toolUseId": id, "name": call.name, "input": loads(call.arguments.encode())}
-    came = {"toolUseId": id, **build_result(result, traits)}
-    turns.call(call.id, {"toolUse": use}, {"toolResult": came})
+    return {"toolUse": use}, {"toolResult": {"toolUseId": id, **build_result(result, traits)}}
 
 
-def _thought(thought: Thought) -> JsonObject:
+def _encode_thought(thought: Thought, traits: Traits) -> JsonObject | None:
+    if traits.claude and traits.claude.bound:  # context and tools change
+        return None
     if thought.signature.startswith(REDACTED):
         content = thought.signature.removeprefix(REDACTED)
         return {"reasoningContent": {"redactedContent": content}}
     signed = {"text": thought.content, "signature": thought.signature}
     return {"reasoningContent": {"reasoningText": signed}}
-
-
-def _goes_on_without_thought(turns: Sequence[Turn]) -> bool:
-    """Return whether the model goes on after calls, in a turn that began without a thought."""
-    at = len(turns)
-    while at and "toolResult" in turns[at - 1].blocks[0]:
-        at -= 2
-    return 0 <= at < len(turns) - 1 and "reasoningContent" not in turns[at].blocks[0]
-
-
-def _message(turn: Turn) -> JsonObject:
-    return {"role": "user" if turn.speaker == "user" else "assistant", "content": turn.blocks}
 
 
 def _tools(actions: Sequence[Action]) -> list[JsonObject]:
@@ -195,6 +157,6 @@ def _output(parameters: Parameters, effort: str | None, traits: Traits) -> JsonO
     return output
 
 
-def _id(call_id: str) -> str:
+def _encode_id(call_id: str) -> str:
     """Return an id that Bedrock takes; other providers write them longer or otherwise."""
     return call_id if _ID.fullmatch(call_id) else sha256(call_id.encode()).hexdigest()

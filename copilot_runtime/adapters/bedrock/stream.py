@@ -8,15 +8,14 @@ take turns.
 from base64 import b64decode, b64encode
 from collections.abc import Callable, Mapping
 
-from copilot_runtime.adapters.assembly import Assembly
+from copilot_runtime.adapters.anthropic.turns import REDACTED
 from copilot_runtime.adapters.attachments import image_activity
-from copilot_runtime.adapters.bedrock.request import REDACTED, SIGNER
+from copilot_runtime.adapters.bedrock.request import SIGNER
 from copilot_runtime.adapters.errors import Service, build_error, read_stream_error
+from copilot_runtime.adapters.reader import JSONReader
 from copilot_runtime.adapters.signatures import tag_signature
-from copilot_runtime.errors import CopilotError
 from copilot_runtime.events import Event, Usage
 from copilot_runtime.interfaces import ChatRequest
-from copilot_runtime.jsontext import loads
 from copilot_runtime.jsonvalue import JsonObject
 
 _STOPS = {
@@ -30,15 +29,11 @@ _STOPS = {
 _MALFORMED = ("malformed_model_output", "malformed_tool_use")
 
 
-class Conversation:
-    """One answer of the model: a `ResponseReader`."""
+class ConverseReader(JSONReader):
+    """Reads one response of `ConverseStream`."""
 
     def __init__(self, request: ChatRequest, service: Service) -> None:
-        self.finished = False
-        self.done = False
-        self.failure: CopilotError | None = None
-        self._service = service
-        self._assembly = Assembly(request)
+        super().__init__(request, service)
         self._calls: set[int] = set()
         self._elsewhere: set[int] = set()  # blocks of tools that run at Amazon
         self._images: dict[int, tuple[str, list[str]]] = {}
@@ -54,35 +49,21 @@ class Conversation:
             "metadata": self._take_counts,
         }
 
-    def read(self, payloads: list[bytes]) -> list[Event]:
-        """Return the events of a block of payloads."""
-        events = self._assembly.events = []
-        try:
-            for payload in payloads:
-                self._read_one(payload)
-        except CopilotError as error:
-            self.failure = error
-        return events
-
     def end(self) -> list[Event]:
         """Return the counts; without them, only why the model stopped."""
         return [_usage(self._service.model, self._usage, self._stop)]
 
-    def _read_one(self, payload: bytes) -> None:
-        try:
-            chunk = loads(payload)
-            if delta := chunk.get("contentBlockDelta"):  # nearly always
-                self._take_delta(delta)
-                return
-            for name, event in chunk.items():
-                if take := self._takes.get(name):
-                    take(event)
-                elif name == "error":
-                    raise read_stream_error(self._service, event)
-                elif name.endswith(("Exception", "Error")):
-                    raise read_stream_error(self._service, {**event, "type": name})
-        except (AttributeError, IndexError, KeyError, TypeError, ValueError) as error:
-            raise self._service.payload_error(payload) from error
+    def _take(self, data: JsonObject) -> None:
+        if delta := data.get("contentBlockDelta"):  # nearly always
+            self._take_delta(delta)
+            return
+        for name, event in data.items():
+            if take := self._takes.get(name):
+                take(event)
+            elif name == "error":
+                raise read_stream_error(self._service, event)
+            elif name.endswith(("Exception", "Error")):
+                raise read_stream_error(self._service, {**event, "type": name})
 
     def _begin(self, event: JsonObject) -> None:
         del event  # it says only that the model is the assistant

@@ -9,7 +9,7 @@ from copilot_runtime.adapters.errors import Service
 from copilot_runtime.adapters.google.auth import Authentication
 from copilot_runtime.adapters.google.client import open_client_response
 from copilot_runtime.adapters.google.request import build_body
-from copilot_runtime.adapters.google.stream import Generation
+from copilot_runtime.adapters.google.stream import GenerationReader
 from copilot_runtime.adapters.http_adapter import HTTPAdapter, HTTPOptions
 from copilot_runtime.adapters.profiles import find_profile
 from copilot_runtime.adapters.sdk_client import JsonEvents
@@ -96,7 +96,7 @@ class GoogleAdapter(HTTPAdapter):
             return ProviderRequest(
                 exchange=open_client_response(self._client, model, body, service),
                 service=service,
-                new_reader=lambda: (Generation(request, service), JsonEvents()),
+                new_reader=lambda: (GenerationReader(request, service), JsonEvents()),
                 accepts_json=False,
             )
         headers, secret = await self._authentication.authenticate()
@@ -108,6 +108,9 @@ class GoogleAdapter(HTTPAdapter):
                 {**self._headers, **headers},
             ),
             service=service,
-            new_reader=lambda: (Generation(request, service), SSEDecoder(limit=_LONGEST_EVENT)),
+            new_reader=lambda: (
+                GenerationReader(request, service),
+                SSEDecoder(limit=_LONGEST_EVENT),
+            ),
             max_retries=self._upstream.max_retries,
         )

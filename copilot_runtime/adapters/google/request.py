@@ -4,37 +4,25 @@ https://ai.google.dev/api/generate-content
 """
 
 from collections.abc import Mapping, Sequence
-from typing import Any, assert_never
+from functools import partial
+from typing import Any
 
-from copilot_runtime.adapters.anthropic.content import parse_result_blocks
-from copilot_runtime.adapters.attachments import (
-    build_image_parts,
-    build_parts,
-    merge_extra,
-    text_parts,
-)
+from copilot_runtime.adapters.attachments import build_parts, merge_extra, parse_result_blocks
 from copilot_runtime.adapters.capabilities import CapabilityFilter
-from copilot_runtime.adapters.google.content import build_media
 from copilot_runtime.adapters.google.models import BUDGETS, Traits, find_traits
-from copilot_runtime.adapters.history import (
-    CHARACTERS_PER_TOKEN,
-    HistoryItem,
-    Thought,
-    ToolExchange,
-    find_last_turn,
-    repair_history,
-    truncate_history,
-)
+from copilot_runtime.adapters.history import Thought, ToolExchange, fit_history
+from copilot_runtime.adapters.media import USUAL_TYPES, Media, build_text
 from copilot_runtime.adapters.signatures import read_signature
-from copilot_runtime.adapters.streaming import encode_body
 from copilot_runtime.adapters.tools import build_tools, required_tool
-from copilot_runtime.adapters.turns import Turn, Turns
+from copilot_runtime.adapters.turns import build_turns
 from copilot_runtime.interfaces import Action, ChatRequest, Parameters
 from copilot_runtime.jsontext import loads
 from copilot_runtime.jsonvalue import JsonObject
-from copilot_runtime.messages import ImageMessage, Message, ResultMessage, TextMessage
+from copilot_runtime.messages import ResultMessage
 
 SIGNER = "google"
+
+_FILES = "https://generativelanguage.googleapis.com/v1beta/files/"
 
 UNSIGNED = "skip_thought_signature_validator"
 """Google's own word for a call that Gemini did not make, or whose signature was lost.
@@ -60,10 +48,18 @@ def build_body(
             parameters, {"reasoning_effort": "This model does not think."}
         )
     tools = _declarations(request.actions)
-    room = context_tokens - len(encode_body(tools)) // CHARACTERS_PER_TOKEN
-    items = truncate_history(repair_history(request.messages, SIGNER), room)
-    turns = _turns(request.messages, items, traits)
-    body: JsonObject = {"contents": [_content(turn) for turn in turns.turns]}
+    items = fit_history(request.messages, tools, context_tokens, SIGNER)
+    turns = build_turns(
+        request.messages,
+        items,
+        encode_message=partial(build_parts, encode=_build_media),
+        encode_exchange=partial(_encode_exchange, traits=traits),
+        encode_thought=_encode_thought,
+        model_images=True,
+    )
+    body: JsonObject = {
+        "contents": [{"role": turn.speaker, "parts": turn.blocks} for turn in turns.turns]
+    }
     if turns.instructions:
         body["systemInstruction"] = {"parts": turns.instructions}
     if tools:
@@ -75,39 +71,46 @@ def build_body(
     return merge_extra(body, extra or {})
 
 
-def _turns(messages: Sequence[Message], items: Sequence[HistoryItem], traits: Traits) -> Turns:
-    turns = Turns(messages)
-    new = find_last_turn(items)
-    for at, item in enumerate(items):
-        match item:
-            case TextMessage(role="system" | "developer"):
-                turns.instruct(text_parts(item.content))
-            case TextMessage():
-                parts = build_parts(item, build_media, new=at >= new)
-                turns.say("user" if item.role == "user" else "model", parts)
-            case ImageMessage():
-                parts = build_image_parts(item, build_media, new=at >= new)
-                turns.say("user" if item.role == "user" else "model", parts)
-            case Thought():
-                part = {"text": item.content, "thought": True, "thoughtSignature": item.signature}
-                turns.say("model", [part])
-            case ToolExchange():
-                _add_call(turns, item, traits)
-            case _:
-                assert_never(item)
-    turns.finish()
-    return turns
+def _encode_thought(thought: Thought) -> JsonObject:
+    return {"text": thought.content, "thought": True, "thoughtSignature": thought.signature}
 
 
-def _add_call(turns: Turns, exchange: ToolExchange, traits: Traits) -> None:
+def _encode_exchange(
+    exchange: ToolExchange, *, first: bool, traits: Traits
+) -> tuple[JsonObject, JsonObject]:
     call = exchange.call
     arguments = loads(call.arguments.encode())
     part: JsonObject = {"functionCall": {"name": call.name, "args": arguments, "id": call.id}}
-    response = {"name": call.name, **_response(exchange.result, traits), "id": call.id}
-    first = turns.call(call.id, part, {"functionResponse": response})
     signature = read_signature(call, SIGNER)
     if signature or (first and traits.signed_calls):
         part["thoughtSignature"] = signature or UNSIGNED
+    response = {"name": call.name, **_response(exchange.result, traits), "id": call.id}
+    return part, {"functionResponse": response}
+
+
+def _build_media(media: Media) -> JsonObject | str:
+    """Return the part with the content, or with the address of a file; or why there is none.
+
+    Any address is passed on: which ones Gemini reads (its own files, `gs://`, YouTube, the web)
+    depends on the model and on who is asked.
+    https://ai.google.dev/gemini-api/docs/file-input-methods
+    """
+    if media.url or media.id:
+        file = {"fileUri": media.url or _build_uri(media.id)}
+        if media.mime_type:
+            file["mimeType"] = media.mime_type
+        return {"fileData": file}
+    if part := build_text(media):
+        return part
+    if media.kind == "document" and media.mime_type not in ("", "application/pdf"):
+        return f"Gemini takes documents as PDF or as text, not as {media.mime_type}"
+    mime_type = media.mime_type or USUAL_TYPES[media.kind]
+    return {"inlineData": {"mimeType": mime_type, "data": media.data}}
+
+
+def _build_uri(id: str) -> str:
+    """Return the address of a file that was sent to Google before."""
+    return id if "://" in id else f"{_FILES}{id.removeprefix('files/')}"
 
 
 def _response(result: ResultMessage, traits: Traits) -> JsonObject:
@@ -133,10 +136,6 @@ def _image_response(blocks: Sequence[JsonObject]) -> JsonObject:
         for source in sources
     ]
     return {"response": {"output": words}, "parts": images}
-
-
-def _content(turn: Turn) -> JsonObject:
-    return {"role": turn.speaker, "parts": turn.blocks}
 
 
 def _declarations(actions: Sequence[Action]) -> list[JsonObject]:

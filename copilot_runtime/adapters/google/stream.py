@@ -6,16 +6,14 @@ with the parts that are new. Calls come whole; the stream ends without a last wo
 
 import orjson
 
-from copilot_runtime.adapters.assembly import Assembly
 from copilot_runtime.adapters.attachments import image_activity
 from copilot_runtime.adapters.errors import Service, build_error, read_stream_error
 from copilot_runtime.adapters.google.request import SIGNER
+from copilot_runtime.adapters.reader import JSONReader
 from copilot_runtime.adapters.signatures import tag_signature
-from copilot_runtime.adapters.streaming import DONE
 from copilot_runtime.errors import CopilotError
 from copilot_runtime.events import Event, Usage
 from copilot_runtime.interfaces import ChatRequest
-from copilot_runtime.jsontext import loads
 from copilot_runtime.jsonvalue import JsonObject
 
 _STOPS = {"STOP": "stop", "MAX_TOKENS": "length", "CONTINUATION": "pause"}
@@ -32,31 +30,16 @@ _FILTERED = {
 }
 
 
-class Generation:
-    """One answer of the model: a `ResponseReader`."""
+class GenerationReader(JSONReader):
+    """Reads one response of Gemini."""
 
     def __init__(self, request: ChatRequest, service: Service) -> None:
-        self.finished = False
-        self.done = False
-        self.failure: CopilotError | None = None
-        self._service = service
-        self._assembly = Assembly(request)
+        super().__init__(request, service)
         self._begun = False
         self._calls = 0
         self._model = ""
         self._stop: str | None = None
         self._usage: JsonObject = {}
-
-    def read(self, payloads: list[bytes]) -> list[Event]:
-        """Return the events of a block of chunks."""
-        events = self._assembly.events = []
-        try:
-            for payload in payloads:
-                if payload.strip() != DONE:
-                    self._read_one(payload)
-        except CopilotError as error:
-            self.failure = error
-        return events
 
     def end(self) -> list[Event]:
         """Return the counts, which every chunk repeats: the last ones are whole."""
@@ -64,19 +47,12 @@ class Generation:
         self._assembly.end()  # only here: older models give the reason with every chunk
         return [*events, _usage(self._model or self._service.model, self._usage, self._stop)]
 
-    def _read_one(self, payload: bytes) -> None:
-        try:
-            chunk = loads(payload)
-        except ValueError as error:
-            raise self._service.payload_error(payload) from error
-        try:
-            # a list is an error in the middle, or an answer that is no stream
-            for one in chunk if isinstance(chunk, list) else (chunk,):
-                self._take(one)
-        except (AttributeError, IndexError, KeyError, TypeError, ValueError) as error:
-            raise self._service.payload_error(payload) from error
+    def _take(self, data: JsonObject | list[JsonObject]) -> None:
+        # a list is an error in the middle, or an answer that is no stream
+        for chunk in data if isinstance(data, list) else (data,):
+            self._take_chunk(chunk)
 
-    def _take(self, chunk: JsonObject) -> None:
+    def _take_chunk(self, chunk: JsonObject) -> None:
         if error := chunk.get("error"):
             raise read_stream_error(self._service, error)
         if not self._begun:

@@ -7,19 +7,17 @@ from typing import TYPE_CHECKING, Any, cast
 
 import orjson
 
-from copilot_runtime.adapters.attachments import build_image_parts, build_parts
+from copilot_runtime.adapters.attachments import add_types, build_parts
 from copilot_runtime.adapters.capabilities import CapabilityFilter
 from copilot_runtime.adapters.history import (
-    CHARACTERS_PER_TOKEN,
     HistoryItem,
     Thought,
     ToolExchange,
     find_last_turn,
-    repair_history,
-    truncate_history,
+    fit_history,
+    format_result,
 )
-from copilot_runtime.adapters.media import Media
-from copilot_runtime.adapters.streaming import encode_body
+from copilot_runtime.adapters.media import USUAL_TYPES, Media
 from copilot_runtime.adapters.tools import build_tools, required_tool
 from copilot_runtime.adapters.turns import group_calls
 from copilot_runtime.interfaces import ChatRequest, Parameters
@@ -66,8 +64,7 @@ def build_request(
 ) -> LangChainRequest:
     """Return the question, trimmed to that window."""
     tools = build_tools(request.actions)
-    room = context_tokens - len(encode_body(tools)) // CHARACTERS_PER_TOKEN
-    items = truncate_history(repair_history(request.messages, PROVIDER), room)
+    items = fit_history(request.messages, tools, context_tokens, PROVIDER)
     return LangChainRequest(
         messages=build_messages(items, request.messages),
         tools=tools,
@@ -120,7 +117,7 @@ def build_messages(
                 )
                 results.append(
                     ToolMessage(
-                        content=result.result or (f"Error: {result.error}" if result.error else ""),
+                        content=format_result(result),
                         tool_call_id=call.id,
                         name=call.name,
                         status="error" if result.error else "success",
@@ -181,13 +178,10 @@ def build_tool_choice(parameters: Parameters) -> str | None:
 
 
 def _content(message: TextMessage | ImageMessage, *, new: bool) -> str | list[JsonObject]:
-    if isinstance(message, ImageMessage):
-        parts = build_image_parts(message, _build_media, new=new)
-    else:
-        parts = build_parts(message, _build_media, new=new)
+    parts = build_parts(message, _build_media, new=new)
     if all("type" not in part for part in parts):
         return message.content if isinstance(message, TextMessage) else ""
-    return [part if "type" in part else {"type": "text", **part} for part in parts]
+    return add_types(parts, "text")
 
 
 def _build_media(media: Media) -> JsonObject | str:
@@ -199,18 +193,10 @@ def _build_media(media: Media) -> JsonObject | str:
     elif media.url:
         block["url"] = media.url
     else:
-        block |= {"base64": media.data, "mime_type": media.mime_type or _USUAL[media.kind]}
+        block |= {"base64": media.data, "mime_type": media.mime_type or USUAL_TYPES[media.kind]}
     if media.filename:
         block["extras"] = {"filename": media.filename}
     return block
-
-
-_USUAL = {
-    "image": "image/png",
-    "audio": "audio/wav",
-    "video": "video/mp4",
-    "document": "application/pdf",
-}
 
 
 def _thought(thought: Thought) -> JsonObject:

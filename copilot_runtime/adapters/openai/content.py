@@ -3,12 +3,11 @@
 from copilot_runtime.adapters.attachments import (
     MediaEncoder,
     add_types,
-    build_image_parts,
     build_parts,
     has_media,
 )
 from copilot_runtime.adapters.capabilities import CapabilityFilter
-from copilot_runtime.adapters.media import Media, decode_text
+from copilot_runtime.adapters.media import Media, build_data_url, build_text, decode_text
 from copilot_runtime.jsonvalue import JsonObject
 from copilot_runtime.messages import ImageMessage, TextMessage
 
@@ -46,13 +45,9 @@ def encode_content(
     def encode(media: Media) -> JsonObject | str:
         return _find_reason(media, capabilities) or encode_media(media)
 
-    if isinstance(message, ImageMessage):
-        return add_types(build_image_parts(message, encode, new=new), text)
-    return (
-        add_types(build_parts(message, encode, new=new), text)
-        if has_media(message)
-        else message.content
-    )
+    if isinstance(message, TextMessage) and not has_media(message):
+        return message.content
+    return add_types(build_parts(message, encode, new=new), text)
 
 
 def _find_reason(media: Media, capabilities: CapabilityFilter) -> str | None:
@@ -82,7 +77,7 @@ def _encode(media: Media) -> JsonObject | str:
 def _encode_image(media: Media) -> JsonObject | str:
     if media.id:
         return {"type": "file", "file": {"file_id": media.id}}
-    url = media.url or _data_url(media, "image/png")
+    url = media.url or build_data_url(media)
     return {"type": "image_url", "image_url": {"url": url}}
 
 
@@ -100,14 +95,7 @@ def _encode_document(media: Media) -> JsonObject | str:
         return {"type": "file", "file": {"file_id": media.id}}
     if media.url:
         return f"{_API} takes documents with their content or by an id, not by an address"
-    if (text := decode_text(media)) is not None:  # every model can read it
-        return {"text": f"{media.filename or 'Attached document'}:\n\n{text}"}
-    file = {
-        "filename": media.filename or "document.pdf",
-        "file_data": _data_url(media, "application/pdf"),
-    }
+    if part := build_text(media):
+        return part
+    file = {"filename": media.filename or "document.pdf", "file_data": build_data_url(media)}
     return {"type": "file", "file": file}
-
-
-def _data_url(media: Media, mime_type: str) -> str:
-    return f"data:{media.mime_type or mime_type};base64,{media.data}"

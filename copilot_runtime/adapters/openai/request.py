@@ -8,18 +8,16 @@ from typing import Any, assert_never, cast
 
 from copilot_runtime.adapters.capabilities import CapabilityFilter
 from copilot_runtime.adapters.history import (
-    CHARACTERS_PER_TOKEN,
     HistoryItem,
     Thought,
     ToolExchange,
     find_last_turn,
-    repair_history,
-    truncate_history,
+    fit_history,
+    format_result,
 )
 from copilot_runtime.adapters.openai.content import build_content
 from copilot_runtime.adapters.openai.options import RequestOptions
 from copilot_runtime.adapters.profiles import find_profile
-from copilot_runtime.adapters.streaming import encode_body
 from copilot_runtime.adapters.tools import build_tools, required_tool
 from copilot_runtime.adapters.turns import GO_ON
 from copilot_runtime.interfaces import ChatRequest, Parameters
@@ -43,7 +41,7 @@ def build_body(
     preset = options.preset
     silent = preset.takes_no_choice and parameters.tool_choice == "none"
     tools = [] if silent else build_tools(request.actions)
-    items = fit_history(request, options, tools, context_tokens)
+    items = fit_history(request.messages, tools, context_tokens, options.signer)
     body: JsonObject = {
         "model": model,
         "stream": True,
@@ -86,17 +84,6 @@ def select_parameters(
     if parameters.parallel_tool_calls is None and request.actions:
         parameters = replace(parameters, parallel_tool_calls=options.parallel_tool_calls)
     return capabilities.apply(capabilities.apply(parameters), find_profile(model).unsupported)
-
-
-def fit_history(
-    request: ChatRequest,
-    options: RequestOptions,
-    tools: Sequence[JsonObject],
-    context_tokens: int,
-) -> list[HistoryItem]:
-    """Return as much of the conversation as fits beside the tools."""
-    room = context_tokens - len(encode_body(tools)) // CHARACTERS_PER_TOKEN
-    return truncate_history(repair_history(request.messages, options.signer), room)
 
 
 def encode_tool_choice(parameters: Parameters, options: RequestOptions) -> str | None:
@@ -177,7 +164,7 @@ def _encode_exchange(exchange: ToolExchange, id_length: int | None) -> list[Json
     tool_call = {"id": id, "type": "function", "function": function}
     return [
         {"role": "assistant", "tool_calls": [tool_call], "content": None},
-        {"role": "tool", "content": format_result(exchange), "tool_call_id": id},
+        {"role": "tool", "content": format_result(exchange.result), "tool_call_id": id},
     ]
 
 
@@ -188,12 +175,6 @@ def encode_call_id(exchange: ToolExchange, length: int | None = None) -> str:
     if fits and len(id) <= _LONGEST_ID:
         return id
     return hashlib.sha256(id.encode(errors="replace")).hexdigest()[: length or _LONGEST_ID]
-
-
-def format_result(exchange: ToolExchange) -> str:
-    """Return the result of a call as text."""
-    result = exchange.result
-    return result.result or (f"Error: {result.error}" if result.error else "")
 
 
 def choose_role(message: TextMessage | ImageMessage, *, developer_role: bool) -> str:

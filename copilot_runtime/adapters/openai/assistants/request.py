@@ -10,14 +10,11 @@ from copilot_runtime.adapters.history import (
     Thought,
     ToolExchange,
     find_last_turn,
+    format_result,
     repair_history,
 )
 from copilot_runtime.adapters.openai.content import build_content
-from copilot_runtime.adapters.openai.request import (
-    build_image_url,
-    build_schema,
-    format_result,
-)
+from copilot_runtime.adapters.openai.request import build_image_url, build_schema
 from copilot_runtime.adapters.tools import build_tools, required_tool
 from copilot_runtime.interfaces import ChatRequest, Parameters
 from copilot_runtime.jsonvalue import JsonObject
@@ -45,7 +42,7 @@ def build_tool_outputs(request: ChatRequest, waiting: frozenset[str]) -> JsonObj
     returned = [x for x in exchanges if x.call.id in waiting & with_result]
     if not waiting or len(returned) != len(waiting):
         return None
-    outputs = [{"tool_call_id": x.call.id, "output": format_result(x)} for x in returned]
+    outputs = [{"tool_call_id": x.call.id, "output": format_result(x.result)} for x in returned]
     return {"stream": True, "tool_outputs": outputs}
 
 
@@ -143,7 +140,7 @@ def _encode_content(
     match item:
         case ToolExchange():
             # a new thread cannot hold calls; as a text, they show the model what it did
-            return f"{item.call.name}({item.call.arguments}) → {format_result(item)}"
+            return f"{item.call.name}({item.call.arguments}) → {format_result(item.result)}"
         case ImageMessage():
             url = build_image_url(item)
             if url.startswith("data:"):

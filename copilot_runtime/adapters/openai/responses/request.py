@@ -10,8 +10,15 @@ from typing import assert_never
 import orjson
 
 from copilot_runtime.adapters.capabilities import CapabilityFilter
-from copilot_runtime.adapters.history import HistoryItem, Thought, ToolExchange, find_last_turn
-from copilot_runtime.adapters.media import Media, decode_text
+from copilot_runtime.adapters.history import (
+    HistoryItem,
+    Thought,
+    ToolExchange,
+    find_last_turn,
+    fit_history,
+    format_result,
+)
+from copilot_runtime.adapters.media import Media, build_data_url, build_text
 from copilot_runtime.adapters.openai.content import encode_content
 from copilot_runtime.adapters.openai.options import RequestOptions
 from copilot_runtime.adapters.openai.request import (
@@ -19,8 +26,6 @@ from copilot_runtime.adapters.openai.request import (
     choose_role,
     encode_call_id,
     encode_tool_choice,
-    fit_history,
-    format_result,
     select_parameters,
 )
 from copilot_runtime.adapters.profiles import find_profile
@@ -44,7 +49,7 @@ def build_response_body(
     tools = [{"type": "function", **tool["function"]} for tool in build_tools(request.actions)]
     for tool in tools:
         tool["strict"] = False  # by default it is strict, and the schema is altered
-    items = fit_history(request, options, tools, context_tokens)
+    items = fit_history(request.messages, tools, context_tokens, options.signer)
     body: JsonObject = {
         "model": model,
         "stream": True,
@@ -111,7 +116,7 @@ def _encode_exchange(exchange: ToolExchange) -> list[JsonObject]:
             "name": call.name,
             "arguments": call.arguments,
         },
-        {"type": "function_call_output", "call_id": id, "output": format_result(exchange)},
+        {"type": "function_call_output", "call_id": id, "output": format_result(exchange.result)},
     ]
 
 
@@ -133,7 +138,7 @@ def _encode(media: Media) -> JsonObject | str:
         case "image":
             if media.id:
                 return {"type": "input_image", "detail": "auto", "file_id": media.id}
-            url = media.url or f"data:{media.mime_type or 'image/png'};base64,{media.data}"
+            url = media.url or build_data_url(media)
             return {"type": "input_image", "detail": "auto", "image_url": url}
         case "document":
             return _encode_document(media)
@@ -146,11 +151,7 @@ def _encode_document(media: Media) -> JsonObject:
         return {"type": "input_file", "file_id": media.id}
     if media.url:
         return {"type": "input_file", "file_url": media.url}
-    if (text := decode_text(media)) is not None:  # every model can read it
-        return {"text": f"{media.filename or 'Attached document'}:\n\n{text}"}
-    data = f"data:{media.mime_type or 'application/pdf'};base64,{media.data}"
-    return {
-        "type": "input_file",
-        "filename": media.filename or "document.pdf",
-        "file_data": data,
-    }
+    if part := build_text(media):
+        return part
+    filename = media.filename or "document.pdf"
+    return {"type": "input_file", "filename": filename, "file_data": build_data_url(media)}

@@ -19,8 +19,6 @@ from copilot_runtime.actions.mcp.source import AllowRule, McpActions, McpAllowli
 from copilot_runtime.actions.sources import Source, as_sources
 from copilot_runtime.agents.coerce import AgentsLike, coerce_agents
 from copilot_runtime.agents.direct import DirectAgent
-from copilot_runtime.agents.remote import RemoteEndpoint
-from copilot_runtime.agents.remote.agents import AgentResolver, coerce_endpoints
 from copilot_runtime.agents.title import generate_title
 from copilot_runtime.agents.v1_state import track_v1_state
 from copilot_runtime.bus import BUSES
@@ -37,7 +35,7 @@ from copilot_runtime.hooks import (
     OnStop,
     call_quietly,
 )
-from copilot_runtime.interfaces import Adapter, Bus, StageFunction, SupportsStream
+from copilot_runtime.interfaces import Adapter, Agents, Bus, StageFunction, SupportsStream
 from copilot_runtime.registry import Registry
 from copilot_runtime.runtime import Runtime
 from copilot_runtime.runtime.conversations import Conversations
@@ -57,6 +55,7 @@ if TYPE_CHECKING:
     from fastapi import FastAPI
 
     from copilot_runtime.adapters.transcription import Transcriber
+    from copilot_runtime.agents.remote import RemoteEndpoint
 
 logger = logging.getLogger(__name__)
 
@@ -77,7 +76,7 @@ class CopilotRuntime:
         *,
         actions: Source = (),
         agents: AgentsLike | None = None,
-        remote_endpoints: Sequence[str | RemoteEndpoint] = (),
+        remote_endpoints: "Sequence[str | RemoteEndpoint]" = (),
         mcp_servers: Sequence[McpServer] = (),
         mcp_allowed: AllowRule = (),
         authenticate: Authenticate | None = None,
@@ -140,7 +139,7 @@ class CopilotRuntime:
         self.transcriber = transcriber or _transcriber(self.settings)
         self.threads = complete(ThreadStore, threads or build_store(self.settings.threads))
         self.agents = coerce_agents(agents or {})
-        endpoints = coerce_endpoints(remote_endpoints)
+        endpoints, all_agents = _add_endpoints(self.agents, remote_endpoints, self.properties)
         named = _named_servers(mcp_servers, mcp_allowed, self.settings)
         self.runtime = Runtime(
             DirectAgent(
@@ -149,7 +148,7 @@ class CopilotRuntime:
                 action_timeout=self.settings.action_timeout,
                 shared_state=self.settings.shared_state,
             ),
-            AgentResolver(self.agents, endpoints, self.properties) if endpoints else self.agents,
+            all_agents,
             Recorder(_bus(self.settings) if bus is None else complete(Bus, bus), self.threads),
             sources=[
                 *as_sources(actions),
@@ -342,6 +341,18 @@ def _named_servers(
     if not callable(allowed) and not isinstance(allowed, str):
         allowed = [*allowed, *settings.mcp.allowed]
     return McpAllowlist(allowed, [*servers, *listed])
+
+
+def _add_endpoints(
+    agents: Agents, urls: "Sequence[str | RemoteEndpoint]", properties: Mapping[str, Any]
+) -> "tuple[Sequence[RemoteEndpoint], Agents]":
+    """Return the endpoints, and the agents with those of the endpoints."""
+    if not urls:
+        return [], agents
+    from copilot_runtime.agents.remote.agents import AgentResolver, coerce_endpoints
+
+    endpoints = coerce_endpoints(urls)
+    return endpoints, AgentResolver(agents, endpoints, properties)
 
 
 def _list_transports(

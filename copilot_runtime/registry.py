@@ -39,7 +39,7 @@ class Registry(Mapping[str, Any]):
 
     def __getitem__(self, name: str) -> Any:
         """Import what the name stands for. Raises `UnknownName`, `MissingPackage` or their base."""
-        entry = self.entries.get(name)
+        entry = self._find(name)
         if entry is None:
             raise UnknownName(self.noun, name, self.entries)
         return self._load(entry)
@@ -55,7 +55,7 @@ class Registry(Mapping[str, Any]):
 
     def get(self, key: str, default: Any = None, /) -> Any:
         """Import what the name stands for, or return `default` for an unknown name."""
-        entry = self.entries.get(key)
+        entry = self._find(key)
         return default if entry is None else self._load(entry)
 
     @cached_property
@@ -71,6 +71,11 @@ class Registry(Mapping[str, Any]):
         }
         entries |= {name: Entry(name, target) for name, target in self._built_in.items()}
         return dict(sorted(entries.items()))
+
+    def _find(self, name: str) -> Entry | None:
+        """Return the line of a name; for one that we ship, installed packages are not searched."""
+        target = self._built_in.get(name)
+        return self.entries.get(name) if target is None else Entry(name, target)
 
     def _load(self, entry: Entry) -> Any:
         what = f"The {self.noun} {entry.name!r}"

@@ -29,3 +29,19 @@ def test_the_runtime_brings_no_provider_and_no_fastapi() -> None:
     _, modules = loaded_by("from copilot_runtime import CopilotRuntime")
 
     assert modules & {"openai", "anthropic", "fastapi", "typer"} == set()
+
+
+def test_an_application_brings_graphql_along_only_when_a_client_speaks_it() -> None:
+    code = """
+from starlette.testclient import TestClient
+from copilot_runtime import CopilotRuntime, Settings
+client = TestClient(CopilotRuntime(settings=Settings(threads="memory")).app())
+assert client.get("/graphql/info").status_code == 200
+"""
+    _, modules = loaded_by(code)
+    _, modules_with_graphql = loaded_by(
+        f'{code}client.post("/graphql", json={{"query": "{{ hello }}"}})'
+    )
+
+    assert modules & {"graphql", "strawberry", "openai"} == set()
+    assert modules_with_graphql >= {"graphql", "strawberry"}

@@ -2,15 +2,17 @@
 
 import inspect
 from collections.abc import Awaitable, Callable, Mapping
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from copilot_runtime.agents import AGENTS
-from copilot_runtime.agents.function import AgentFunction, FunctionAgent
 from copilot_runtime.concurrency import call
 from copilot_runtime.duck_typing import complete
 from copilot_runtime.errors import ConfigurationFailed
 from copilot_runtime.interfaces import Agent, AgentsOf, Caller
 from copilot_runtime.registry import Registry
+
+if TYPE_CHECKING:
+    from copilot_runtime.agents.function import AgentFunction
 
 WRAPPERS = {
     "langgraph.graph.state:CompiledStateGraph": "langgraph_inprocess",
@@ -65,6 +67,8 @@ def coerce_agent(name: str, agent: Any) -> Agent:
         if callable(getattr(agent, "run", None)):
             return complete(Agent, agent)
         if callable(agent):
+            from copilot_runtime.agents.function import FunctionAgent  # loads a decoder of AG-UI
+
             return FunctionAgent(cast("AgentFunction", agent))
     what = (
         f"the class {agent.__name__!r}" if isinstance(agent, type) else f"a {type(agent).__name__}"

@@ -6,16 +6,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+from copilot_runtime.agents.directory import AgentDirectory
 from copilot_runtime.agents.remote.endpoint import RemoteEndpoint
 from copilot_runtime.concurrency import call
-from copilot_runtime.duck_typing import complete
-from copilot_runtime.errors import (
-    AuthenticationFailed,
-    ConfigurationFailed,
-    CopilotError,
-    NetworkError,
-)
-from copilot_runtime.interfaces import Agent, Agents, Caller, SupportsRun
+from copilot_runtime.errors import ConfigurationFailed
+from copilot_runtime.interfaces import Agent, Agents, Caller
 
 logger = logging.getLogger(__name__)
 
@@ -30,37 +25,6 @@ def coerce_endpoints(endpoints: Sequence[str | RemoteEndpoint]) -> list[RemoteEn
     for endpoint in items:
         found.setdefault(endpoint.url.rstrip("/"), endpoint)
     return [*found.values()]
-
-
-class AgentDirectory(dict[str, Agent]):
-    """Agents by name. A missing name raises the failure that may be the reason, else `KeyError`.
-
-    `failures` are the errors of endpoints that are down; `unsupported` has an error for each agent
-    that an endpoint lists but cannot run.
-    """
-
-    def __init__(self, agents: Mapping[str, SupportsRun]) -> None:
-        super().__init__({name: complete(Agent, agent) for name, agent in agents.items()})
-        self.failures: Sequence[CopilotError] = ()
-        self.unsupported: dict[str, CopilotError] = {}
-
-    def check(self) -> None:
-        """Raise the first failure if there are no agents at all because of failures."""
-        if not self and self.failures:
-            raise self.failures[0].with_traceback(None)
-
-    def __missing__(self, name: str) -> Agent:
-        if name in self.unsupported:
-            raise self.unsupported[name]
-        if not self.failures:
-            raise KeyError(name)
-        failure = self.failures[0]
-        if isinstance(failure, AuthenticationFailed):
-            raise failure.with_traceback(None)
-        raise NetworkError(
-            f"The agent {name!r} is not there. It may be at a remote endpoint that is down.",
-            hint=failure.hint or failure.message,
-        )
 
 
 class AgentResolver:

@@ -2,11 +2,10 @@
 
 import asyncio
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import orjson
 
-from copilot_runtime.adapters.transcription import Transcriber
 from copilot_runtime.errors import Misuse
 from copilot_runtime.interfaces import Caller
 from copilot_runtime.jsonvalue import as_object
@@ -17,7 +16,9 @@ from copilot_runtime.transports.agui.encode import Dialect
 from copilot_runtime.transports.agui.info import info
 from copilot_runtime.transports.agui.offer import Offer
 from copilot_runtime.transports.agui.routes import Name, Operation
-from copilot_runtime.transports.agui.transcribe import transcribe_form, transcribe_json
+
+if TYPE_CHECKING:
+    from copilot_runtime.adapters.transcription import Transcriber
 
 Answer = tuple[int, Any]
 """The status and the body of an answer; None is no body."""
@@ -41,7 +42,7 @@ class Answers:
         offer: Offer,
         *,
         dialect: Dialect,
-        transcriber: Transcriber | None,
+        transcriber: "Transcriber | None",
     ) -> None:
         self._conversations = conversations
         self._offer = offer
@@ -61,6 +62,11 @@ class Answers:
                 query = threads.thread_query(caller, operation.query)
                 return 200, threads.page(await self._conversations.list(query))
             case "transcribe":
+                from copilot_runtime.transports.agui.transcribe import (  # loads an adapter
+                    transcribe_form,
+                    transcribe_json,
+                )
+
                 if isinstance(operation.body, tuple):
                     return await transcribe_form(self._transcriber, *operation.body)
                 return await transcribe_json(self._transcriber, operation.body)

@@ -1,250 +1,36 @@
-"""The one URL a v1 client talks to: GraphQL over HTTP, streamed, and over WebSockets.
+"""The one URL a v1 client talks to: which requests are GraphQL, and who answers them."""
 
-Plain ASGI, because every chunk passes here. Two engines answer: a compiled plan writes the
-documents that CopilotKit's clients send (`plan.py`, `encode.py`); graphql-core executes all
-others. Both write the same dialect.
-"""
-
-import inspect
-import re
-from collections.abc import Mapping
-from contextlib import aclosing
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from graphql import (
-    DocumentNode,
-    ExecutionResult,
-    ExperimentalIncrementalExecutionResults,
-    OperationType,
-    get_operation_ast,
-)
-from graphql.execution import experimental_execute_incrementally
-
-from copilot_runtime.transports.body import BadRequest
-from copilot_runtime.transports.graphql.context import CONTEXT, Context, Gateway
-from copilot_runtime.transports.graphql.documents import Document, Documents
-from copilot_runtime.transports.graphql.encode import Encoder
-from copilot_runtime.transports.graphql.errors import (
-    build_root_error,
-    format_error,
-    format_errors,
-    is_request_error,
-)
-from copilot_runtime.transports.graphql.incremental import PathDialect
-from copilot_runtime.transports.graphql.inputs import GenerateCopilotResponseInput, read_input
-from copilot_runtime.transports.graphql.plan import Plan
-from copilot_runtime.transports.graphql.reply import GraphQLResponse
-from copilot_runtime.transports.graphql.request import (
-    GraphQLRequest,
-    read_post,
-    read_query_string,
-)
-from copilot_runtime.transports.graphql.schema import core_schema, respond
 from copilot_runtime.transports.request import Request
-from copilot_runtime.transports.streaming import run_until_disconnect
 from copilot_runtime.transports.transport import Services, Transport
 
 if TYPE_CHECKING:
-    from copilot_runtime.transports.graphql.websocket import Socket
-
-_CLIENT_VERSION = "x-copilotkit-runtime-client-gql-version"
-_VERSION = re.compile(r"[\w.+-]{1,64}")
+    from copilot_runtime.transports.graphql.server import GraphQLServer
 
 
 class GraphQLEndpoint(Transport):
-    """Answers CopilotKit v1 at the URL itself."""
+    """Answers CopilotKit v1 at the URL itself.
+
+    The GraphQL libraries and the schema are loaded at the first request: a process that serves
+    only AG-UI never needs them.
+    """
 
     paths = ("",)
 
     def __init__(self, services: Services) -> None:
-        settings = services.settings
-        self.runs: Gateway = services.runs
-        self._max_messages = settings.max_messages
-        self._write_timeout = settings.write_timeout
-        self._schema = core_schema()
-        self._documents = Documents(
-            self._schema,
-            max_depth=settings.max_depth,
-            max_aliases=settings.max_aliases,
-            max_tokens=settings.max_tokens_in_document,
-            introspection=settings.introspection,
-        )
+        self._services = services
 
     async def accepts(self, request: Request) -> bool:
         """Take all but AG-UI: WebSockets too, and what cannot be read."""
         return not await request.is_envelope()
 
     async def __call__(self, request: Request) -> None:
-        if request.is_websocket:
-            await self._serve_websocket(request)
-            return
-        response = GraphQLResponse(
-            request, headers=_version(request.headers), write_timeout=self._write_timeout
-        )
-        try:
-            await self._answer(request, response)
-        except BadRequest as error:
-            await response.refuse(error)
-
-    async def _serve_websocket(self, request: Request) -> None:
-        """Serve a WebSocket. What its mutations started ends with it; subscriptions go on."""
-        context = self._context(request)
-        try:
-            scope = {**request.scope, CONTEXT: context}
-            await self._socket(scope, request.receive, request.send)
-        finally:
-            self._stop(context)
-
-    async def _answer(self, request: Request, response: GraphQLResponse) -> None:
-        match request.method:
-            case "POST":
-                operation = await read_post(request)
-            case "GET":
-                operation = read_query_string(request.query_string)
-            case _:
-                raise BadRequest(
-                    "GraphQL only supports GET and POST requests.", 405, allow="GET, POST"
-                )
-        await self._operation(operation, request, response)
-
-    async def _operation(
-        self, operation: GraphQLRequest, request: Request, response: GraphQLResponse
-    ) -> None:
-        document = self._documents.get(operation.query)
-        if document.node is None:
-            code = "GRAPHQL_VALIDATION_FAILED" if document.parsed else "GRAPHQL_PARSE_FAILED"
-            await response.json(format_errors(document.errors, code), bad=True)
-            return
-        reads_only = request.method == "GET"
-        _check_operation(document.node, operation.operation_name, reads_only=reads_only)
-        if document.errors:
-            errors = format_errors(document.errors, "GRAPHQL_VALIDATION_FAILED")
-            await response.json(errors, bad=True)
-            return
-        context = self._context(request)
-        try:
-            work = self._execute(operation, document, context, response)
-            await run_until_disconnect(work, request.receive, lambda: self._stop(context))
-        finally:
-            self._stop(context)
-
-    async def _execute(
-        self,
-        request: GraphQLRequest,
-        document: Document,
-        context: Context,
-        response: GraphQLResponse,
-    ) -> None:
-        plan = self._documents.plan(document, request.operation_name)
-        if plan is not None:
-            data = read_input(request.variables.get(plan.data))
-            properties = request.variables.get(plan.properties or "")
-            if data is not None and isinstance(properties, dict | None):
-                await self._planned(plan, data, properties, context, response)
-                return
-        await self._executed(request, document, context, response)
-
-    async def _planned(
-        self,
-        plan: Plan,
-        data: GenerateCopilotResponseInput,
-        properties: dict[str, Any] | None,
-        context: Context,
-        response: GraphQLResponse,
-    ) -> None:
-        """Answer by the plan: start the run and write its log as it grows."""
-        response.require_stream()
-        try:
-            answer, log_id = await respond(context, data, properties)
-            log = context.runs.follow(log_id)
-        except Exception as error:  # also of hooks and agents: told to the client, masked
-            await response.json(build_root_error(error, plan.key))
-            return
-        encoder = Encoder(plan)
-        async with response.stream() as stream, aclosing(log) as batches:
-            await stream.send(encoder.begin(answer))
-            async for _, events in batches:
-                if payloads := encoder.feed(events):
-                    await stream.send(*payloads, last=encoder.ended)
-
-    async def _executed(
-        self,
-        request: GraphQLRequest,
-        document: Document,
-        context: Context,
-        response: GraphQLResponse,
-    ) -> None:
-        """Answer by graphql-core, in one body or in its own patches, translated."""
-        assert document.node is not None
-        result = experimental_execute_incrementally(
-            self._schema,
-            document.node,
-            context_value=context,
-            variable_values=request.variables,
-            operation_name=request.operation_name,
-        )
-        if inspect.isawaitable(result):
-            result = await result
-        if isinstance(result, ExecutionResult):
-            await response.json(*_body(result))
-            return
-        assert isinstance(result, ExperimentalIncrementalExecutionResults)
-        response.require_stream()
-        dialect = PathDialect()
-        async with (
-            response.stream() as stream,
-            aclosing(result.subsequent_results) as results,
-        ):
-            await stream.send_json(dialect.first(result.initial_result))
-            async for later in results:
-                await stream.send_json(dialect.next(later), last=not later.has_next)
-
-    def _context(self, request: Request) -> Context:
-        return Context(
-            runs=self.runs,
-            documents=self._documents,
-            caller=request.caller,
-            max_messages=self._max_messages,
-        )
-
-    def _stop(self, context: Context) -> None:
-        for run_id in context.started:
-            self.runs.stop(run_id)
+        await self._server(request)
 
     @cached_property
-    def _socket(self) -> "Socket":
-        from copilot_runtime.transports.graphql.websocket import Socket  # only for subscriptions
+    def _server(self) -> "GraphQLServer":
+        from copilot_runtime.transports.graphql.server import GraphQLServer  # takes 0.3 s
 
-        return Socket()
-
-
-def _version(headers: Mapping[str, str]) -> Mapping[str, str]:
-    """Echo the client's version: with any other, v1 clients show a banner of mismatch."""
-    version = headers.get(_CLIENT_VERSION, "")
-    return {"x-copilotkit-runtime-version": version} if _VERSION.fullmatch(version) else {}
-
-
-def _check_operation(document: DocumentNode, name: str | None, *, reads_only: bool) -> None:
-    """Raise `BadRequest` for an operation that is not there, or not to be had this way."""
-    operation = get_operation_ast(document, name)
-    if operation is None:
-        raise BadRequest(
-            "Could not determine what operation to execute.", code="OPERATION_RESOLUTION_FAILURE"
-        )
-    if operation.operation is OperationType.SUBSCRIPTION:
-        raise BadRequest(
-            "Subscriptions are answered over WebSockets (graphql-transport-ws) at this URL."
-        )
-    if reads_only and operation.operation is not OperationType.QUERY:
-        raise BadRequest(
-            "Can only perform a mutation operation from a POST request.", 405, allow="POST"
-        )
-
-
-def _body(result: ExecutionResult) -> tuple[Mapping[str, Any], bool]:
-    """Return the body of a result, and whether the request was at fault."""
-    errors = [format_error(error) for error in result.errors or ()]
-    if is_request_error(result) and errors:
-        return {"errors": errors}, True
-    return {**({"errors": errors} if errors else {}), "data": result.data}, False
+        return GraphQLServer(self._services)

@@ -11,7 +11,7 @@ from strawberry import UNSET
 from strawberry.extensions import SchemaExtension
 from strawberry.types import ExecutionContext, Info
 
-from copilot_runtime.agents.remote.agents import AgentDirectory
+from copilot_runtime.agents.directory import AgentDirectory
 from copilot_runtime.transports.graphql import outputs, statuses
 from copilot_runtime.transports.graphql.context import Context
 from copilot_runtime.transports.graphql.decode import run_input

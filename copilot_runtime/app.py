@@ -107,10 +107,12 @@ class CopilotRuntime:
         * **remote_endpoints** - URLs of CopilotKit remote endpoints, or `RemoteEndpoint` values,
           whose actions and agents are added.
         * **mcp_servers** - MCP servers whose tools are actions, beside the setting `mcp.servers`.
-        * **mcp_allowed** - Which other MCP servers a page may name: URLs, beside the setting
-          `mcp.allowed`, or a function of a URL and the `Caller`. Default: none.
-        * **authenticate** - A function of the request that returns its user, to whom threads then
-          belong, or a `Caller`; it raises to refuse. Default: everybody is the same user, None.
+        * **mcp_allowed** - Which other MCP servers a page may name: origins, whole URLs and
+          `McpServer` values, beside the setting `mcp.allowed`, or a function that decides about a
+          URL. Default: none.
+        * **authenticate** - A function of the `HTTPConnection` that returns the id of its user, to
+          whom threads then belong, or None. To refuse, it raises `AuthenticationFailed` or
+          Starlette's `HTTPException`. Default: nobody signs in, and threads have no owner.
         * **threads** - The store of conversations. Default: the one at the setting `threads`.
         * **transcriber** - Turns speech into text. Default: OpenAI's, if there is a key or the
           settings name one, else none.

@@ -4,14 +4,22 @@ from bisect import bisect_left, insort
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
+from typing import Any
 
 from copilot_runtime.events import Event, RunStarted
 from copilot_runtime.interfaces import DEFAULT_AGENT, RunInput
 from copilot_runtime.messages import Message
-from copilot_runtime.threads.clock import Clock, from_datetime, to_datetime
 from copilot_runtime.threads.compact import compact
 from copilot_runtime.threads.message_ids import collect_names, index_by_name
-from copilot_runtime.threads.recovery import complete_log, prepend_head
+from copilot_runtime.threads.recovery import prepend_head
+from copilot_runtime.threads.rows import (
+    Clock,
+    build_page,
+    build_run,
+    build_thread,
+    from_datetime,
+    select_new_runs,
+)
 from copilot_runtime.threads.store import (
     Segment,
     StoredRun,
@@ -103,11 +111,11 @@ class MemoryThreads(ThreadStore):
                 found.append(thread)
                 if len(found) > size:
                     break
-        return _page(found, size)
+        return build_page([thread.row() for thread in found], size)
 
     async def get(self, key: ThreadKey) -> Thread | None:
         thread = self._threads.get(key)
-        return thread and thread.to_thread()
+        return thread and build_thread(thread.row())
 
     async def runs(self, key: ThreadKey) -> Sequence[StoredRun]:
         """Return the runs of a thread, the oldest first."""
@@ -128,7 +136,7 @@ class MemoryThreads(ThreadStore):
             thread.archived = archived
         self._touch(thread, self._clock.now())
         self._queue_idle(thread)
-        return thread.to_thread()
+        return build_thread(thread.row())
 
     async def delete(self, key: ThreadKey) -> bool:
         """Forget a thread; a run that goes on is stored no more."""
@@ -155,8 +163,8 @@ class MemoryThreads(ThreadStore):
     async def everyones(self, cursor: str | None = None) -> ThreadPage:
         """Return a page of the threads of all owners, the oldest first."""
         after = parse_cursor(cursor).number if cursor else 0
-        found = [thread for thread in self._threads.values() if thread.number > after]
-        return _page(found, MOST_PER_PAGE)
+        rows = [thread.row() for thread in self._threads.values() if thread.number > after]
+        return build_page(rows, MOST_PER_PAGE)
 
     async def put(self, thread: Thread, runs: Sequence[StoredRun]) -> int:
         """Take in a thread of another store, and those of its runs that are not here yet."""
@@ -171,14 +179,12 @@ class MemoryThreads(ThreadStore):
         if thread.last_run_at:
             local.last_run = max(local.last_run or 0, from_datetime(thread.last_run_at))
         here = {(run.log_id, run.began) for run in local.runs}
-        new = [run for run in runs if (run.log_id, from_datetime(run.began_at)) not in here]
-        for run in new:
-            events = run.events if run.ended else complete_log([], run.events)
-            began = from_datetime(run.began_at)
+        new = [*select_new_runs(runs, here)]
+        for run, began, log in new:
             local.runs.append(
-                _Run(run.log_id, run.run_id, run.agent, began, events=list(events), has_ended=True)
+                _Run(run.log_id, run.run_id, run.agent, began, events=list(log), has_ended=True)
             )
-            local.message_ids.update(collect_names(events))
+            local.message_ids.update(collect_names(log))
         local.runs.sort(key=lambda run: run.began)
         return len(new)
 
@@ -229,14 +235,9 @@ class _Run:
     has_ended: bool = False
 
     def to_stored_run(self) -> StoredRun:
-        return StoredRun(
-            log_id=self.log_id,
-            run_id=self.run_id,
-            agent=self.agent,
-            began_at=to_datetime(self.began),
-            ended=self.has_ended,
-            events=list(self.events if self.has_ended else prepend_head(self.head, self.events)),
-        )
+        events = self.events if self.has_ended else prepend_head(self.head, self.events)
+        row = (self.log_id, self.run_id, self.agent, self.began, self.has_ended or None)
+        return build_run(row, list(events))
 
 
 class _Thread:
@@ -255,16 +256,10 @@ class _Thread:
     def place(self) -> Place:
         return Place(self.updated, self.number)
 
-    def to_thread(self) -> Thread:
-        return Thread(
-            key=self.key,
-            agent=self.agent,
-            name=self.name,
-            archived=self.archived,
-            created_at=to_datetime(self.created),
-            updated_at=to_datetime(self.updated),
-            last_run_at=None if self.last_run is None else to_datetime(self.last_run),
-        )
+    def row(self) -> Sequence[Any]:
+        """Return what a database has of a thread in `COLUMNS`."""
+        times = (self.created, self.updated, self.last_run)
+        return (self.number, *self.key, self.agent, self.name, self.archived, *times)
 
 
 class _Latest:
@@ -289,12 +284,3 @@ class _Latest:
 
     def _find(self, place: Place) -> int:
         return bisect_left(self._threads, place, key=_Thread.place)
-
-
-def _page(threads: Sequence[_Thread], size: int) -> ThreadPage:
-    more = len(threads) > size
-    page = threads[:size]
-    return ThreadPage(
-        threads=[thread.to_thread() for thread in page],
-        next_cursor=page[-1].place().cursor() if more else None,
-    )

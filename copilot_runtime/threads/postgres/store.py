@@ -9,18 +9,10 @@ from typing import Any, NamedTuple, TypeVar
 
 from copilot_runtime.interfaces import RunInput
 from copilot_runtime.messages import Message
-from copilot_runtime.threads.clock import Clock, from_datetime
+from copilot_runtime.threads.postgres import transactions
 from copilot_runtime.threads.postgres.connection import Link
-from copilot_runtime.threads.postgres.runs import (
-    begin_run,
-    end_dead_runs,
-    put_runs,
-    read_runs,
-    undo_begin,
-    write_segments,
-)
 from copilot_runtime.threads.postgres.schema import hash_key
-from copilot_runtime.threads.rows import COLUMNS, build_page, build_thread
+from copilot_runtime.threads.rows import COLUMNS, Clock, build_page, build_thread, from_datetime
 from copilot_runtime.threads.store import (
     Segment,
     StoredRun,
@@ -76,14 +68,14 @@ class PostgresThreads(ThreadStore):
         key = get_thread_key(run)
         link = await self._connect()
         now = self._clock.now()
-        work = partial(begin_run, key=key, run=run, now=now, server=link.server)
+        work = partial(transactions.begin_run, key=key, run=run, now=now, server=link.server)
         try:
             thread, new = await link.do(work)
         except asyncio.CancelledError:
             self._undo(link, key, now)
             raise
         if run.log_id in self._running:
-            await link.do(partial(undo_begin, key=key, run=now))
+            await link.do(partial(transactions.undo_begin, key=key, run=now))
             raise log_id_in_use(run.log_id)
         self._running[run.log_id] = _OpenRun(key, thread, now)
         return new
@@ -98,7 +90,7 @@ class PostgresThreads(ThreadStore):
             if segment.log_id in self._running
         ]
         if rows:
-            await link.do(partial(write_segments, segments=rows))
+            await link.do(partial(transactions.write_segments, segments=rows))
         for _, _, segment in rows:
             if segment.whole is not None:
                 self._running.pop(segment.log_id, None)
@@ -127,7 +119,7 @@ class PostgresThreads(ThreadStore):
         """Return the runs of a thread, the oldest first. What is damaged is left out and logged."""
         if not is_valid_key(key):
             return []
-        return await self._do(partial(read_runs, key=key))
+        return await self._do(partial(transactions.read_runs, key=key))
 
     async def update(
         self, key: ThreadKey, *, name: str | None = None, archived: bool | None = None
@@ -177,7 +169,9 @@ class PostgresThreads(ThreadStore):
 
     async def put(self, thread: Thread, runs: Sequence[StoredRun]) -> int:
         """Take in a thread of another store, and those of its runs that are not here yet."""
-        return await self._do(partial(_put, thread=thread, runs=runs, now=self._clock.now()))
+        return await self._do(
+            partial(transactions.put_thread, thread=thread, runs=runs, now=self._clock.now())
+        )
 
     async def aclose(self) -> None:
         """Disconnect. What is asked for later connects again."""
@@ -193,7 +187,7 @@ class PostgresThreads(ThreadStore):
         """Forget a run, if it was begun, for somebody who had left."""
 
         async def undo() -> None:
-            await link.do(partial(undo_begin, key=key, run=run))
+            await link.do(partial(transactions.undo_begin, key=key, run=run))
 
         task = asyncio.create_task(undo())
         self._undoing.add(task)
@@ -216,7 +210,7 @@ class PostgresThreads(ThreadStore):
         link = self._make()
         await link.open()
         try:
-            recover = partial(end_dead_runs, now=self._clock.now(), server=link.server)
+            recover = partial(transactions.end_dead_runs, now=self._clock.now(), server=link.server)
             if count := await link.do(recover):
                 logger.warning("Ended %s runs that a server left unfinished", count)
         except BaseException:
@@ -242,26 +236,3 @@ class _OpenRun(NamedTuple):
     @property
     def place(self) -> tuple[int, int]:
         return self.thread, self.run
-
-
-async def _put(db: Any, thread: Thread, runs: Sequence[StoredRun], now: int) -> int:
-    """Add a thread, or take over its head if that is later than ours, and the runs we lack."""
-    updated = from_datetime(thread.updated_at)
-    number = await db.fetchval(
-        "INSERT INTO copilot_threads AS old"
-        " (digest, owner, thread, agent, name, archived, created, updated, last_run)"
-        " VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9) ON CONFLICT (digest) DO UPDATE SET"
-        " name = CASE WHEN old.updated < excluded.updated THEN excluded.name ELSE old.name END,"
-        " archived = CASE WHEN old.updated < excluded.updated THEN excluded.archived"
-        " ELSE old.archived END, updated = greatest(old.updated, excluded.updated),"
-        " last_run = greatest(old.last_run, excluded.last_run) RETURNING id",
-        hash_key(thread.key),
-        *thread.key,
-        thread.agent,
-        thread.name,
-        thread.archived,
-        from_datetime(thread.created_at),
-        updated,
-        thread.last_run_at and from_datetime(thread.last_run_at),
-    )
-    return await put_runs(db, number, runs=runs, now=now)

@@ -3,8 +3,7 @@
 import sqlite3
 from collections.abc import Sequence
 
-from copilot_runtime.threads.clock import from_datetime
-from copilot_runtime.threads.rows import COLUMNS, build_page, build_thread
+from copilot_runtime.threads.rows import COLUMNS, build_page, build_thread, from_datetime
 from copilot_runtime.threads.store import Thread, ThreadKey, ThreadPage, ThreadQuery
 from copilot_runtime.threads.validation import MOST_PER_PAGE, page_size, parse_cursor
 
@@ -79,7 +78,7 @@ def delete_old(db: sqlite3.Connection, numbers: Sequence[int], before: int) -> i
     )
 
 
-def put_thread(db: sqlite3.Connection, thread: Thread) -> None:
+def put_head(db: sqlite3.Connection, thread: Thread) -> None:
     """Add a thread of another store, or take over its head if that is later than ours."""
     last_run = None if thread.last_run_at is None else from_datetime(thread.last_run_at)
     created, updated = from_datetime(thread.created_at), from_datetime(thread.updated_at)

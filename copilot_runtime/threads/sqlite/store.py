@@ -12,32 +12,11 @@ from typing import NamedTuple, TypeVar
 
 from copilot_runtime.interfaces import RunInput
 from copilot_runtime.messages import Message
-from copilot_runtime.threads.clock import Clock, from_datetime
+from copilot_runtime.threads.rows import Clock, from_datetime
 from copilot_runtime.threads.server_locks import Server, is_alive, remove_stale_locks
+from copilot_runtime.threads.sqlite import heads, transactions
 from copilot_runtime.threads.sqlite.file import Durability, build_failure, open_database
-from copilot_runtime.threads.sqlite.heads import (
-    delete_old,
-    delete_thread,
-    get_thread,
-    list_everyones,
-    list_threads,
-    old_threads,
-    put_thread,
-    update_thread,
-)
 from copilot_runtime.threads.sqlite.journal import trim_journal
-from copilot_runtime.threads.sqlite.runs import (
-    OpenRun,
-    append_segments,
-    begin_run,
-    end_dead_runs,
-    put_runs,
-    read_runs,
-    shorten_journal,
-    thread_number,
-    undo_begin,
-    write_segments,
-)
 from copilot_runtime.threads.sqlite.workers import Readers, Work, Writer
 from copilot_runtime.threads.store import (
     Segment,
@@ -84,7 +63,7 @@ class SqliteThreads(ThreadStore):
         self._clock = Clock()
         self._opening = asyncio.Lock()
         self._file: _File | None = None
-        self._running: dict[str, OpenRun] = {}
+        self._running: dict[str, transactions.OpenRun] = {}
         self._writes = 0
         self._trimmed_before = 0
         """Before this time, the journal has nothing of runs that go on."""
@@ -102,7 +81,7 @@ class SqliteThreads(ThreadStore):
         key = get_thread_key(run)
         file = await self._get_file()
         work = partial(
-            begin_run,
+            transactions.begin_run,
             key=key,
             run=run,
             now=self._clock.now(),
@@ -111,7 +90,9 @@ class SqliteThreads(ThreadStore):
         )
         open_run = await self._translate_errors(file.writer.do(work, partial(_undo, file.writer)))
         if run.log_id in self._running:
-            await self._translate_errors(file.writer.do(partial(undo_begin, open_run=open_run)))
+            await self._translate_errors(
+                file.writer.do(partial(transactions.undo_begin, open_run=open_run))
+            )
             raise log_id_in_use(run.log_id)
         self._running[run.log_id] = open_run
         return open_run.new
@@ -130,7 +111,7 @@ class SqliteThreads(ThreadStore):
         trim = self._plan_trim(file) if self._writes % _WRITES_PER_TRIM == 0 else None
         now, server = self._clock.now(), file.server.id  # later than what is tidied
         ended = [segment.log_id for _, segment in rows if segment.whole is not None]
-        write = write_segments if ended else append_segments
+        write = transactions.write_segments if ended else transactions.append_segments
         work: Work[None] = partial(write, server=server, now=now, segments=rows)
         if trim is not None:
             work = partial(_trim_and_do, work=work, trim=trim.work)
@@ -144,14 +125,16 @@ class SqliteThreads(ThreadStore):
     async def list(self, query: ThreadQuery) -> ThreadPage:
         """Return a page of threads. Raises `Misuse` for a cursor that is none."""
         parse_cursor(query.cursor)
-        return await self._read(partial(list_threads, query=query))
+        return await self._read(partial(heads.list_threads, query=query))
 
     async def get(self, key: ThreadKey) -> Thread | None:
-        return await self._read(partial(get_thread, key=key)) if is_valid_key(key) else None
+        return await self._read(partial(heads.get_thread, key=key)) if is_valid_key(key) else None
 
     async def runs(self, key: ThreadKey) -> Sequence[StoredRun]:
         """Return the runs of a thread, the oldest first. What is damaged is left out and logged."""
-        return await self._read(partial(_runs, key=key)) if is_valid_key(key) else []
+        return (
+            await self._read(partial(transactions.read_runs, key=key)) if is_valid_key(key) else []
+        )
 
     async def update(
         self, key: ThreadKey, *, name: str | None = None, archived: bool | None = None
@@ -161,7 +144,7 @@ class SqliteThreads(ThreadStore):
         if not is_valid_key(key):
             return None
         now = self._clock.now()
-        work = partial(update_thread, key=key, name=name, archived=archived, now=now)
+        work = partial(heads.update_thread, key=key, name=name, archived=archived, now=now)
         return await self._write(work)
 
     async def delete(self, key: ThreadKey) -> bool:
@@ -172,28 +155,32 @@ class SqliteThreads(ThreadStore):
         self._forget([name for name, open_run in self._running.items() if open_run.key == key])
         # what was said in it lately is in the journal
         work = partial(
-            _trim_and_do, work=partial(delete_thread, key=key), trim=self._plan_trim(file).work
+            _trim_and_do,
+            work=partial(heads.delete_thread, key=key),
+            trim=self._plan_trim(file).work,
         )
         return await self._translate_errors(file.writer.do(work))
 
     async def expire(self, before: datetime) -> int:
         """Forget threads not touched since `before`, except those with a run."""
         limit = from_datetime(before)
-        old = await self._read(partial(old_threads, before=limit))
+        old = await self._read(partial(heads.old_threads, before=limit))
         gone = 0
         for first in range(0, len(old), _EXPIRED_AT_ONCE):
             some = old[first : first + _EXPIRED_AT_ONCE]
-            gone += await self._write(partial(delete_old, numbers=some, before=limit))
+            gone += await self._write(partial(heads.delete_old, numbers=some, before=limit))
         return gone
 
     async def everyones(self, cursor: str | None = None) -> ThreadPage:
         """Return a page of the threads of all owners, the oldest first."""
         parse_cursor(cursor)
-        return await self._read(partial(list_everyones, cursor=cursor))
+        return await self._read(partial(heads.list_everyones, cursor=cursor))
 
     async def put(self, thread: Thread, runs: Sequence[StoredRun]) -> int:
         """Take in a thread of another store, and those of its runs that are not here yet."""
-        return await self._write(partial(_put, thread=thread, runs=runs, now=self._clock.now()))
+        return await self._write(
+            partial(transactions.put_thread, thread=thread, runs=runs, now=self._clock.now())
+        )
 
     async def aclose(self) -> None:
         """Finish writing and close the file. What is asked for later opens it again."""
@@ -221,7 +208,7 @@ class SqliteThreads(ThreadStore):
             return _JournalTrim(partial(trim_journal, server=server, before=oldest), oldest)
         before = now - _LONG
         long = [open_run for open_run in runs if open_run.run < before]
-        work = partial(shorten_journal, server=server, runs=long, before=before)
+        work = partial(transactions.shorten_journal, server=server, runs=long, before=before)
         return _JournalTrim(work, before)
 
     async def _get_file(self) -> "_File":
@@ -238,7 +225,7 @@ class SqliteThreads(ThreadStore):
         try:
             server = await writer.do(lambda _: Server(self.path))
             recover = partial(
-                end_dead_runs,
+                transactions.end_dead_runs,
                 now=self._clock.now(),
                 is_alive=partial(is_alive, self.path),
             )
@@ -276,9 +263,11 @@ class _JournalTrim(NamedTuple):
     """A time before which the journal has nothing, once that is done, of runs that go on."""
 
 
-def _undo(writer: Writer, open_run: OpenRun) -> None:
+def _undo(writer: Writer, open_run: transactions.OpenRun) -> None:
     """Forget a run that was begun for somebody who had left."""
-    writer.do(partial(undo_begin, open_run=open_run)).add_done_callback(_log_undo_failure)
+    writer.do(partial(transactions.undo_begin, open_run=open_run)).add_done_callback(
+        _log_undo_failure
+    )
 
 
 def _log_undo_failure(future: "asyncio.Future[None]") -> None:
@@ -286,18 +275,7 @@ def _log_undo_failure(future: "asyncio.Future[None]") -> None:
         logger.error("A run that nobody waits for is still in its thread: %s", error)
 
 
-def _runs(db: sqlite3.Connection, key: ThreadKey) -> Sequence[StoredRun]:
-    thread = thread_number(db, key)
-    return [] if thread is None else read_runs(db, thread)
-
-
 def _trim_and_do(db: sqlite3.Connection, work: Work[T], trim: Work[None]) -> T:
     """Forget what the journal need not hold any longer, then do some work: it may end a run."""
     trim(db)
     return work(db)
-
-
-def _put(db: sqlite3.Connection, thread: Thread, runs: Sequence[StoredRun], now: int) -> int:
-    put_thread(db, thread)
-    number = thread_number(db, thread.key)
-    return 0 if number is None else put_runs(db, number, runs=runs, now=now)

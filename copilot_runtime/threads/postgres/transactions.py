@@ -11,13 +11,13 @@ from typing import Any
 from copilot_runtime.events import Event, RunStarted
 from copilot_runtime.interfaces import DEFAULT_AGENT, RunInput
 from copilot_runtime.messages import Message
-from copilot_runtime.threads.clock import from_datetime, to_datetime
 from copilot_runtime.threads.codec import decode, encode
 from copilot_runtime.threads.compact import compact
 from copilot_runtime.threads.message_ids import collect_names, index_by_name
 from copilot_runtime.threads.postgres.schema import LOCKS, hash_key
 from copilot_runtime.threads.recovery import complete_log, prepend_head
-from copilot_runtime.threads.store import Segment, StoredRun, ThreadKey
+from copilot_runtime.threads.rows import build_new_rows, build_run, from_datetime
+from copilot_runtime.threads.store import Segment, StoredRun, Thread, ThreadKey
 from copilot_runtime.threads.validation import busy
 
 Place = tuple[int, int]
@@ -155,22 +155,40 @@ async def read_runs(db: Any, key: ThreadKey) -> Sequence[StoredRun]:
     return [_run([*same]) for _, same in groupby(rows, itemgetter(1))]
 
 
-async def put_runs(db: Any, thread: int, *, runs: Iterable[StoredRun], now: int) -> int:
+async def put_thread(db: Any, thread: Thread, *, runs: Iterable[StoredRun], now: int) -> int:
+    """Add a thread, or take over its head if that is later than ours, and the runs we lack."""
+    updated = from_datetime(thread.updated_at)
+    number = await db.fetchval(
+        "INSERT INTO copilot_threads AS old"
+        " (digest, owner, thread, agent, name, archived, created, updated, last_run)"
+        " VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9) ON CONFLICT (digest) DO UPDATE SET"
+        " name = CASE WHEN old.updated < excluded.updated THEN excluded.name ELSE old.name END,"
+        " archived = CASE WHEN old.updated < excluded.updated THEN excluded.archived"
+        " ELSE old.archived END, updated = greatest(old.updated, excluded.updated),"
+        " last_run = greatest(old.last_run, excluded.last_run) RETURNING id",
+        hash_key(thread.key),
+        *thread.key,
+        thread.agent,
+        thread.name,
+        thread.archived,
+        from_datetime(thread.created_at),
+        updated,
+        thread.last_run_at and from_datetime(thread.last_run_at),
+    )
+    return await _put_runs(db, number, runs=runs, now=now)
+
+
+async def _put_runs(db: Any, thread: int, *, runs: Iterable[StoredRun], now: int) -> int:
     """Add runs of another store that are not here yet. Return how many those were."""
     rows = await db.fetch("SELECT id, key, began FROM copilot_runs WHERE thread = $1", thread)
-    here = {(key, began) for _, key, began in rows}
-    number = max((number for number, _, _ in rows), default=0)
-    new = [run for run in runs if (run.log_id, from_datetime(run.began_at)) not in here]
-    for run in new:
-        began = from_datetime(run.began_at)
-        number = max(number + 1, began)
-        log = run.events if run.ended else complete_log([], run.events)
+    new = [*build_new_rows(runs, rows, now)]
+    for row, names in new:
         await db.execute(
             "INSERT INTO copilot_runs (thread, id, key, run_id, agent, began, ended, log)"
             " VALUES ($1, $2, $3, $4, $5, $6, $7, $8)",
-            *(thread, number, run.log_id, run.run_id, run.agent, began, now, encode(log)),
+            *(thread, *row),
         )
-        await _remember(db, thread, collect_names(log))
+        await _remember(db, thread, names)
     return len(new)
 
 
@@ -217,7 +235,7 @@ async def _log(db: Any, place: Place) -> Sequence[Event]:
 
 def _run(rows: Sequence[Sequence[Any]]) -> StoredRun:
     """Return one run of its rows: one per segment, or one without."""
-    thread, run, key, run_id, agent, began, end, log, *_ = rows[0]
+    thread, run, *row, log, _, _ = rows[0]
     place = (thread, run)
     events = [
         event
@@ -225,14 +243,7 @@ def _run(rows: Sequence[Sequence[Any]]) -> StoredRun:
         if data is not None
         for event in decode(data, _where(place, number))
     ]
-    return StoredRun(
-        log_id=key,
-        run_id=run_id,
-        agent=agent,
-        began_at=to_datetime(began),
-        ended=end is not None,
-        events=prepend_head(decode(log, _where(place)), events),
-    )
+    return build_run(row, prepend_head(decode(log, _where(place)), events))
 
 
 def _where(place: Place, number: int = -1) -> str:

@@ -9,18 +9,19 @@ import orjson
 from copilot_runtime.events import Event, RunStarted
 from copilot_runtime.interfaces import DEFAULT_AGENT, RunInput
 from copilot_runtime.messages import Message
-from copilot_runtime.threads.clock import from_datetime, to_datetime
 from copilot_runtime.threads.codec import decode, encode
 from copilot_runtime.threads.compact import compact
 from copilot_runtime.threads.message_ids import collect_names, index_by_name
 from copilot_runtime.threads.recovery import complete_log, prepend_head
+from copilot_runtime.threads.rows import build_new_rows, build_run
+from copilot_runtime.threads.sqlite.heads import put_head
 from copilot_runtime.threads.sqlite.journal import (
     append_events,
     list_servers,
     read_events,
     trim_journal,
 )
-from copilot_runtime.threads.store import Segment, StoredRun, ThreadKey
+from copilot_runtime.threads.store import Segment, StoredRun, Thread, ThreadKey
 from copilot_runtime.threads.validation import busy
 
 
@@ -155,52 +156,48 @@ def end_dead_runs(db: sqlite3.Connection, *, now: int, is_alive: IsAlive) -> int
     return count
 
 
-def read_runs(db: sqlite3.Connection, thread: int) -> Sequence[StoredRun]:
+def read_runs(db: sqlite3.Connection, key: ThreadKey) -> Sequence[StoredRun]:
     """Return the runs of a thread, the oldest first."""
-    (server,) = db.execute("SELECT server FROM threads WHERE id = ?", (thread,)).fetchone()
+    (thread, server) = _find_thread(db, key) or (-1, "")
     rows = db.execute(
         "SELECT id, key, run_id, agent, began, ended, log FROM runs"
         " WHERE thread = ? ORDER BY began, id",
         (thread,),
     ).fetchall()
     return [
-        StoredRun(
-            log_id=key,
-            run_id=run_id,
-            agent=agent,
-            began_at=to_datetime(began),
-            ended=end is not None,
-            events=prepend_head(
+        build_run(
+            row,
+            prepend_head(
                 decode(log, _where(thread, run)),
-                read_events(db, server, [run])[run] if end is None else (),
+                read_events(db, server, [run])[run] if row[-1] is None else (),
             ),
         )
-        for run, key, run_id, agent, began, end, log in rows
+        for run, *row, log in rows
     ]
 
 
-def put_runs(db: sqlite3.Connection, thread: int, *, runs: Iterable[StoredRun], now: int) -> int:
-    """Add runs of another store that are not here yet. Return how many those were."""
-    rows = db.execute("SELECT id, key, began FROM runs WHERE thread = ?", (thread,)).fetchall()
-    here = {(key, began) for _, key, began in rows}
-    number = max((number for number, _, _ in rows), default=0)
-    new = [run for run in runs if (run.log_id, from_datetime(run.began_at)) not in here]
-    for run in new:
-        began = from_datetime(run.began_at)
-        number = max(number + 1, began)
-        log = run.events if run.ended else complete_log([], run.events)
+def put_thread(
+    db: sqlite3.Connection, thread: Thread, *, runs: Iterable[StoredRun], now: int
+) -> int:
+    """Add a thread of another store, and its runs that are not here yet. Return how many."""
+    put_head(db, thread)
+    number, _ = _find_thread(db, thread.key) or (-1, "")
+    rows = db.execute("SELECT id, key, began FROM runs WHERE thread = ?", (number,)).fetchall()
+    new = [*build_new_rows(runs, rows, now)]
+    for row, names in new:
         db.execute(
             "INSERT INTO runs (thread, id, key, run_id, agent, began, ended, log)"
             " VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
-            (thread, number, run.log_id, run.run_id, run.agent, began, now, encode(log)),
+            (number, *row),
         )
-        _remember(db, thread, collect_names(log))
+        _remember(db, number, names)
     return len(new)
 
 
-def thread_number(db: sqlite3.Connection, key: ThreadKey) -> int | None:
-    row = db.execute("SELECT id FROM threads WHERE owner = ? AND thread = ?", key).fetchone()
-    return row and row[0]
+def _find_thread(db: sqlite3.Connection, key: ThreadKey) -> tuple[int, str] | None:
+    """Return the number of a thread and the server of its run."""
+    row = db.execute("SELECT id, server FROM threads WHERE owner = ? AND thread = ?", key)
+    return row.fetchone()
 
 
 def _end_run(

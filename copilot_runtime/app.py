@@ -227,7 +227,6 @@ class CopilotRuntime:
             app.router.routes.append(console_route(path))
             app.add_route("/docs", app.show_docs, include_in_schema=False)
             app.add_route(asgi.OPENAPI_PATH, app.show_openapi, include_in_schema=False)
-        app.router.routes.append(Route(f"{path}/{{rest:path}}", router))
         return app
 
     def mount(self, app: "FastAPI", path: str, *, dependencies: Sequence[Any] = ()) -> None:

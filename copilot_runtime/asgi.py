@@ -11,7 +11,7 @@ from fastapi import FastAPI
 from starlette.middleware.cors import CORSMiddleware
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, JSONResponse, Response
-from starlette.routing import BaseRoute
+from starlette.routing import BaseRoute, Route
 from starlette.types import ASGIApp, Lifespan, Receive, Scope, Send
 
 from copilot_runtime import __version__
@@ -70,6 +70,8 @@ class App(FastAPI):
         return HTMLResponse(render_reference(self.openapi(), url), headers=headers)
 
     def build_middleware_stack(self) -> ASGIApp:
+        # not before the first request, so that routes of an operator below the path come first
+        self.router.routes.append(Route(f"{self._path}/{{rest:path}}", self._router))
         others = super().build_middleware_stack()
         if self.user_middleware:  # each is made only once, and sees every request
             return others

@@ -5,6 +5,7 @@ import gc
 from datetime import UTC, datetime
 
 import pytest
+from starlette.middleware.errors import ServerErrorMiddleware
 from starlette.testclient import TestClient
 from starlette.types import ASGIApp, Receive, Scope, Send
 
@@ -118,6 +119,48 @@ def test_routes_of_ones_own_stand_beside_it_and_all_are_described() -> None:
     assert "A trip to Paris" in page.text
     assert "<script" not in page.text
     assert "://" not in page.text
+
+
+@pytest.mark.parametrize(("path", "url"), [("/", "/mine"), ("/api", "/api/mine")])
+def test_a_route_of_ones_own_may_stand_below_the_path(path: str, url: str) -> None:
+    app = runtime().app(path)
+
+    @app.get(url)
+    def mine() -> str:
+        return "mine"
+
+    client = TestClient(app)
+
+    assert client.get(url).json() == "mine"
+    assert url in client.get("/openapi.json").json()["paths"]
+    assert client.get(f"{path.rstrip('/')}/info").status_code == 200
+
+
+def test_beside_a_route_of_ones_own_a_chat_still_passes_no_middleware(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    paths: list[str] = []
+    handle_errors = ServerErrorMiddleware.__call__
+
+    async def record(
+        self: ServerErrorMiddleware, scope: Scope, receive: Receive, send: Send
+    ) -> None:
+        paths.append(scope["path"])
+        await handle_errors(self, scope, receive, send)
+
+    monkeypatch.setattr(ServerErrorMiddleware, "__call__", record)
+    app = runtime().app()
+
+    @app.get("/mine")
+    def mine() -> str:
+        return "mine"
+
+    client = TestClient(app)
+    client.get("/mine")
+    client.post("/graphql", json=HELLO)
+    client.post("/graphql/agent/default/run", json={})
+
+    assert paths == ["/mine"]
 
 
 def test_without_the_console_nothing_is_described() -> None:

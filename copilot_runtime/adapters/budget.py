@@ -33,12 +33,22 @@ class BudgetedAdapter(Adapter):
     """Lets each user spend so many `tokens` or `dollars` in each `period`, then refuses.
 
     A period begins with a user's first question; the answer that crosses the limit is finished.
-    Who is not signed in shares one budget with all others who are not. What is spent is kept in
-    this process: several servers each have their own count, and a restart forgets it. Tokens are
-    those the provider counts, or an estimate for answers that ended before it did. Prices are
-    those of `genai-prices`; a model without one costs no dollars, which the log says.
+    All who are not signed in share one budget. What is spent is kept in this process: several
+    servers each have their own count, and a restart forgets it. Tokens are those the provider
+    counts, or an estimate for answers that ended before it did. Prices are those of
+    `genai-prices`; a model without one costs no dollars, which is logged. A refusal is a
+    `RateLimited`, after which a `FallbackAdapter` may go on to a cheaper model.
 
-    A refusal is a `RateLimited`, so that a `FallbackAdapter` may go on to a cheaper model.
+    Args:
+        adapter: The adapter that answers.
+        tokens: The tokens of a user in each period, of questions and answers; None: any number.
+        dollars: The US dollars of a user in each period; None: any number.
+        period: How long a budget lasts.
+        clock: Returns the time in seconds since 1970.
+
+    Raises:
+        ConfigurationFailed: There is neither a limit of tokens nor one of dollars.
+        MissingPackage: A limit of dollars needs `genai-prices`.
     """
 
     def __init__(

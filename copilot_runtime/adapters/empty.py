@@ -14,12 +14,12 @@ class EmptyAdapter(Adapter):
     """Refuses plain chats, in the words of the Node runtime."""
 
     def check(self, run: RunInput) -> None:
-        """Raise before the answer begins if the run needs a model."""
+        """Raise `Misuse` for a run without an agent, before its answer begins."""
         if run.agent is None:
             raise _misuse()
 
     async def stream(self, request: ChatRequest) -> Events:
-        """Raise: there is no model to ask."""
+        """Raise `Misuse`: there is no model."""
         del request
         raise _misuse()
         yield  # makes this a generator

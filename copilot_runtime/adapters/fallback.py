@@ -40,15 +40,22 @@ class FallbackAdapter(Adapter):
     """Asks one adapter after the other until one begins to answer.
 
     The next is asked when one fails before its first word, and only for a `NetworkError` (which
-    says of itself that it may pass: no connection, overloaded, rate limit, silence) or for an
-    error of the kinds in `also`, such as `AuthenticationFailed`. What is wrong with the question
-    is wrong for all. Adapters retry by themselves first: give them `max_retries=0` to move on
-    at once.
+    may pass: no connection, overloaded, rate limit, silence) or an error of the kinds in `also`.
+    What is wrong with the question is wrong for all. Adapters retry by themselves first:
+    `max_retries=0` lets the next one be asked at once. A `model` that the client asked for goes to
+    the adapters that were made for it; the others use their own.
 
-    The order is as given, or with `weights` drawn for each request: of two with the weights 9 and
-    1, the second begins every tenth time. An agent named in `by_agent` is answered by its own
-    adapter instead, which may be another FallbackAdapter. A model the client asked for is asked
-    of the adapters that were made for it, before the others; those use their own.
+    Args:
+        adapters: The adapters in the order in which they are asked.
+        weights: A weight for each adapter, by which the order is drawn for each request: of two
+            with the weights 9 and 1, the second begins every tenth time; None: as given.
+        by_agent: Agent → the adapter that answers it instead, which may be a FallbackAdapter.
+        also: Further kinds of errors that the next adapter is asked for, such as
+            `AuthenticationFailed`.
+        seed: Where the drawing by weights begins; None: anywhere.
+
+    Raises:
+        ConfigurationFailed: There is not one weight greater than zero for each adapter.
     """
 
     def __init__(

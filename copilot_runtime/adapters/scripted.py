@@ -1,4 +1,4 @@
-"""A model that says what a test wrote for it: the public test double."""
+"""A model whose answers a test has written: the public test double."""
 
 import asyncio
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -21,7 +21,7 @@ from copilot_runtime.interfaces import Adapter, ChatRequest, Events
 Turn = (
     Sequence[Event | Exception] | Callable[[ChatRequest], Sequence[Event | Exception]] | Exception
 )
-"""What the model says when it is asked once. An exception is raised where it stands."""
+"""The answer to one request. An exception is raised where it stands."""
 
 
 class Gate:
@@ -49,11 +49,14 @@ class Gate:
 
 
 class ScriptedAdapter(Adapter):
-    """Says one turn per request, in order, and remembers the requests.
+    """Yields one turn per request, in order, and records the requests.
 
     >>> adapter = ScriptedAdapter(call("get_time", {"city": "Oslo"}), say(["It is ", "noon."]))
 
-    With a `gate`, each event waits until the test releases it.
+    Args:
+        turns: The turns: events, an exception that is raised where it stands, or a function that
+            gets the request and returns them. See `say` and `call`.
+        gate: Each event waits until the test releases it here; None: no event waits.
     """
 
     def __init__(self, *turns: Turn, gate: Gate | None = None) -> None:
@@ -63,7 +66,12 @@ class ScriptedAdapter(Adapter):
         self._gate = gate
 
     async def stream(self, request: ChatRequest) -> Events:
-        """Say the next turn."""
+        """Yield the events of the next turn.
+
+        Raises:
+            Misuse: There is no turn left.
+            Exception: The exception that stands in the turn.
+        """
         number = len(self.requests)
         self.requests.append(request)
         if number >= len(self._turns):
@@ -82,12 +90,17 @@ class ScriptedAdapter(Adapter):
             yield event
 
     async def aclose(self) -> None:
-        """Remember that the adapter was closed."""
+        """Set `closed`."""
         self.closed = True
 
 
 def say(text: str | Iterable[str], *, id: str = "message-1") -> list[Event]:
-    """Return the events of a text, which comes whole or in the given pieces."""
+    """Return the events of a text.
+
+    Args:
+        text: The text, whole or in pieces.
+        id: The id of the message.
+    """
     pieces = [text] if isinstance(text, str) else text
     return [
         TextMessageStart(message_id=id),
@@ -103,7 +116,14 @@ def call(
     id: str | None = None,
     parent_id: str | None = None,
 ) -> list[Event]:
-    """Return the events of a call; `arguments` may be text, to say something unparsable."""
+    """Return the events of a call.
+
+    Args:
+        name: The name of the action.
+        arguments: The arguments; a text may be anything, also what is no JSON.
+        id: The id of the call; by default it is made of the name.
+        parent_id: The id of the answer that the call is a part of.
+    """
     text = arguments if isinstance(arguments, str) else orjson.dumps(arguments or {}).decode()
     call_id = id or f"call-{name}"
     return [

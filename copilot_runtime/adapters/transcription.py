@@ -61,11 +61,21 @@ class AudioRefused(CopilotError):
 
 
 class OpenAITranscriber:
-    """Asks a model of OpenAI, or of any server with the same API at `base_url`.
+    """Sends recordings to a model of OpenAI, or of any server with the same API.
 
-    Without `api_key` and `base_url`, `OPENAI_API_KEY` and `OPENAI_BASE_URL` count. `language` is
-    an ISO 639-1 code, for when everybody speaks the same one. Times are in seconds. `http_client`
-    is an `httpx.AsyncClient` of the application to send requests with; it is not closed here.
+    Args:
+        model: The name of the model.
+        api_key: The key, or a function that returns it; by default `OPENAI_API_KEY`.
+        base_url: The address, with its version; by default `OPENAI_BASE_URL`, or OpenAI's.
+        language: The ISO 639-1 code of what everybody speaks; None: the model finds out.
+        headers: Sent with each request, in place of the adapter's own of the same names.
+        connect_timeout: How long connecting may take, in seconds.
+        idle_timeout: How long the server may be silent, in seconds.
+        max_retries: How often a request that failed is sent again.
+        http_client: An `httpx.AsyncClient` of the application to send requests with; it stays open.
+
+    Raises:
+        ConfigurationFailed: The base URL is not an address.
     """
 
     def __init__(
@@ -95,7 +105,18 @@ class OpenAITranscriber:
         )
 
     async def transcribe(self, audio: bytes, filename: str, mime_type: str) -> str:
-        """Ask the model. Raises `CopilotError`; a `NetworkError` if there was no whole answer."""
+        """Return the text of a recording.
+
+        Args:
+            audio: The bytes of the file.
+            filename: Its name, which gets the ending that belongs to the type.
+            mime_type: Its type, such as `audio/webm`.
+
+        Raises:
+            AudioRefused: The recording is too long, too short, or in an unknown format.
+            NetworkError: There was no whole answer.
+            CopilotError: The server refused the request.
+        """
         key = await self._auth.key()
         fields = {"model": self.model, "response_format": "json"}
         if self.language:
@@ -120,9 +141,11 @@ class OpenAITranscriber:
 
 
 class ScriptedTranscriber:
-    """Understands what a test wrote for it, and remembers what it heard: the public test double.
+    """Returns what a test wrote for it, and records what it was sent: the public test double.
 
-    A function gets what `transcribe` gets; an exception is raised.
+    Args:
+        answers: The texts in order; the last one counts for all that follow. A function gets what
+            `transcribe` gets and returns the text; an exception is raised.
     """
 
     def __init__(self, *answers: str | Callable[[bytes, str, str], str] | Exception) -> None:
@@ -130,7 +153,7 @@ class ScriptedTranscriber:
         self._answers = answers
 
     async def transcribe(self, audio: bytes, filename: str, mime_type: str) -> str:
-        """Give the next answer; the last one counts for all that follow."""
+        """Return the next answer. Raises it if it is an exception."""
         self.heard.append((audio, filename, mime_type))
         answer = self._answers[min(len(self.heard), len(self._answers)) - 1]
         if isinstance(answer, Exception):

@@ -278,3 +278,16 @@ async def test_an_image_that_failed_is_none(bedrock: BedrockAdapter, provider: P
     failed = delta(0, {"image": {"error": {"message": "No."}}})
     stop = event("contentBlockStop", {"contentBlockIndex": 0})
     assert await events_of(bedrock, provider, event("contentBlockStart", start), failed, stop) == []
+
+
+async def test_an_answer_whose_last_frame_lacks_its_end_is_not_asked_for_again(provider: Provider):
+    bedrock = BedrockAdapter(
+        MODEL, region="eu-west-1", base_url=provider.url, api_key="k" * 20, max_retries=2
+    )
+    provider.answer(answered(delta(0, {"text": "Par"}), STOP[:-4]), answered(STOP, COUNTS))
+
+    seen, error = await failure_of(bedrock)
+    await bedrock.aclose()
+
+    assert [e.content for e in seen if isinstance(e, TextMessageContent)] == ["Par"]
+    assert (type(error), len(provider.requests)) == (NetworkError, 1)

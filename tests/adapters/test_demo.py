@@ -336,3 +336,27 @@ def test_optional_properties_are_left_out_unless_the_sentence_names_them():
         "count": 3,
         "urgent": True,
     }
+
+
+def test_times_ids_and_single_quotes_are_filled():
+    schema = {
+        "type": "object",
+        "properties": {
+            "at": {"type": "string", "format": "time"},
+            "id": {"type": "string", "format": "uuid"},
+            "title": {"type": "string"},
+        },
+        "required": ["at", "id", "title"],
+    }
+
+    assert fill_arguments(schema, "call it 'Don Quixote' at 17:45") == {
+        "at": "17:45",
+        "id": "00000000-0000-4000-8000-000000000000",
+        "title": "Don Quixote",
+    }
+
+
+def test_a_list_is_as_long_as_its_schema_demands():
+    schema = {"type": "array", "items": {"type": "integer"}, "minItems": 3}
+
+    assert fill_arguments(schema, "go") == [1, 1, 1]

@@ -170,6 +170,18 @@ async def test_a_premature_close_is_reported_as_the_node_runtime_does(
     )
 
 
+async def test_an_answer_whose_last_frame_lacks_its_end_is_not_asked_for_again(provider: Provider):
+    adapter = OpenAIAdapter(api_key="sk-test", base_url=f"{provider.url}/v1", max_retries=2)
+    cut = text("agraph")[:-20]
+    provider.answer([HEAD, piece(text("Par")), piece(cut), END], saying(text("Paragraph")))
+
+    seen, error = await failure_of(adapter)
+    await adapter.aclose()
+
+    assert (seen, type(error)) == (said("Par", ended=False), NetworkError)
+    assert len(provider.requests) == 1
+
+
 async def test_an_endless_event_is_an_error(provider: Provider, adapter: OpenAIAdapter):
     provider.answer([HEAD, *[piece(b"x" * 2**20)] * 10, HANG])
     assert "larger than" in (await failure_of(adapter))[1].message

@@ -36,21 +36,30 @@ _USUAL_WINDOW = 200_000
 
 
 class AnthropicAdapter(HTTPAdapter):
-    """Asks a Claude model, or any server with the same API at `base_url` (without `/v1`).
+    """Sends chat requests to a Claude model, or to any server with the same API.
 
-    Without `api_key`, `auth_token` and `base_url`, `ANTHROPIC_API_KEY`, `ANTHROPIC_AUTH_TOKEN` and
-    `ANTHROPIC_BASE_URL` count. With `client`, an `anthropic.AsyncAnthropic` (the extra
-    `anthropic`), its authentication, address, transport, timeout and retries are used in place of
-    these; it stays open:
+    Args:
+        model: The model's name, where a request names none.
+        api_key: The key, or a function that returns it; without `auth_token`, `ANTHROPIC_API_KEY`.
+        auth_token: A bearer token, or a function that returns it; without any key,
+            `ANTHROPIC_AUTH_TOKEN`.
+        base_url: The address, without `/v1`; by default `ANTHROPIC_BASE_URL`, or Anthropic's.
+        client: An `anthropic.AsyncAnthropic` (the extra `anthropic`), which then does address,
+            authentication, transport, timeout and retries; it stays open.
+        max_tokens: The longest answer, thoughts included; None: 32,000, or what the model takes.
+        thinking: Whether to think (None: as the model does by itself), or for models before 4.6
+            for how many tokens; a client's `reasoning_effort` counts too.
+        cache: Whether the provider keeps instructions, tools and conversation for the next
+            request: for five minutes, or `"1h"`.
+        eager_arguments: Arguments of calls arrive while the model writes them, and not when each
+            value is whole.
+        betas: Names for the header `anthropic-beta`.
+        api_version: The version of the API; None: the newest that takes what is asked.
+        context_tokens: The context window in tokens; None: looked up by the model's name.
+        options: Those of `HTTPOptions`.
 
-        AnthropicAdapter(client=AsyncAnthropic(max_retries=4))
-
-    `thinking` is whether to think (None: as the model does by itself), or for
-    models before 4.6 for how many tokens; a client's `reasoning_effort` counts too. `cache` lets
-    the provider keep instructions, tools and conversation for the next request, for five minutes
-    or `"1h"`. With `eager_arguments`, those of calls arrive while the model writes them, and not
-    when each value is whole. `betas` are names for the header `anthropic-beta`.
-    `options` are those of `HTTPOptions`.
+    Raises:
+        ConfigurationFailed: The base URL is not an address.
     """
 
     def __init__(

@@ -25,22 +25,34 @@ _ACCEPT = "application/vnd.amazon.eventstream"
 
 
 class BedrockAdapter(HTTPAdapter):
-    """Asks a model of Amazon Bedrock, by its id, an inference profile's, or an ARN.
+    """Sends chat requests to a model of Amazon Bedrock. Needs `botocore`, the extra `bedrock`.
 
-    Needs `botocore`, the extra `bedrock`. A request is authenticated by a Bedrock `api_key`, or a
-    function that fetches one; or by `access_key` and `secret_key`, with a `session_token` if they
-    are temporary; or by a `session` of `boto3` or `botocore`; else by the credentials that
-    `botocore` finds: in the environment, profiles, single sign-on, roles. `region` is `AWS_REGION`
-    unless given. With `client`, a `bedrock-runtime` client of `boto3`, its authentication, region,
-    address, transport, timeouts and retries are used in place of these; it stays open:
+    A guardrail's own words are the answer, and its `stop_reason` is `content_filter`. Images that
+    the model makes are `Activity` events of the type `image`. Without a key and a session, the
+    credentials are those that `botocore` finds: environment, profiles, single sign-on, roles.
 
-        BedrockAdapter(client=boto3.client("bedrock-runtime", region_name="eu-west-1"))
+    Args:
+        model: The id of a model or of an inference profile, or an ARN, where a request names none.
+        region: The region; by default the session's, `AWS_REGION` or `AWS_DEFAULT_REGION`.
+        api_key: A Bedrock API key, or a function that returns it; by default
+            `AWS_BEARER_TOKEN_BEDROCK`.
+        access_key: The id of an access key, together with `secret_key`.
+        secret_key: The secret of that access key.
+        session_token: The token of an access key that is temporary.
+        session: A session of `boto3` or `botocore` that has credentials.
+        client: A `bedrock-runtime` client of `boto3`, which then does region, address,
+            authentication, transport, timeouts and retries; it stays open.
+        base_url: The address; by default the one of the region.
+        cache: Whether to mark what stays the same to be kept, for models that can.
+        extra: Laid over the body of each request: `guardrailConfig`,
+            `additionalModelRequestFields`, `performanceConfig`, `serviceTier`.
+        context_tokens: The context window in tokens; None: by the family of the model.
+        options: Those of `HTTPOptions`.
 
-    `cache` marks what stays the same to be kept, for models that can. `extra` is laid over the
-    body of each request: `guardrailConfig`, `additionalModelRequestFields`, `performanceConfig`,
-    `serviceTier`. A guardrail's own words are the answer, and its `stop_reason` is
-    `content_filter`. Images that the model makes are `Activity` events of the type `image`.
-    `options` are those of `HTTPOptions`.
+    Raises:
+        ConfigurationFailed: One of `access_key` and `secret_key` is missing, or the base URL is
+            not an address.
+        MissingPackage: `botocore` is not installed.
     """
 
     def __init__(

@@ -15,7 +15,11 @@ _WORD = re.compile(r"\s*\S+(?:\s+$)?")
 
 
 class DemoAdapter(Adapter):
-    """Answers from rules, and says so. `pace` is the pause before each word, in seconds."""
+    """Answers from rules, and says so.
+
+    Args:
+        pace: The pause before each word, in seconds.
+    """
 
     def __init__(self, *, pace: float = 0.03) -> None:
         self._pace = pace
@@ -23,8 +27,9 @@ class DemoAdapter(Adapter):
     async def stream(self, request: ChatRequest) -> Events:
         """Answer the last message of `request`, word by word.
 
-        Raises the error that the last message asks for, and `Misuse` where the client insists on
-        an action that it does not offer.
+        Raises:
+            Misuse: The client insists on an action that it does not offer.
+            CopilotError: The error that the last message asks for.
         """
         assembly = Assembly(request)
         words = 0

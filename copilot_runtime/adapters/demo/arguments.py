@@ -7,7 +7,7 @@ from typing import Any, cast
 
 Schema = Mapping[str, Any]
 
-_QUOTED = re.compile(r'["“„]([^"“”]+)["“”]')
+_QUOTED = re.compile(r"""["“„]([^"“”]+)["“”]|(?<!\w)'([^']+)'(?!\w)""")
 _NUMBER = re.compile(r"(?<![\w#.])-?\d{1,15}+(?:\.\d{1,15}+)?(?![\w.]*\w)")
 _COLOR = re.compile(
     r"#[0-9a-f]{3,8}\b|\b(?:black|blue|brown|crimson|cyan|gold|gr[ae]y|green|indigo|magenta|navy"
@@ -27,10 +27,16 @@ _PLACES = {"city", "place", "location", "town", "country", "address", "destinati
 _FORMATS = {
     "date": (r"\b\d{4}-\d\d-\d\d\b", "2030-01-31"),
     "date-time": (r"\b\d{4}-\d\d-\d\dT[\d:.]+(?:Z|[+-]\d\d:\d\d)?", "2030-01-31T12:00:00Z"),
+    "time": (r"\b\d\d:\d\d(?::\d\d)?\b", "12:00:00"),
     "email": (r"[\w.+-]+@[\w-]+\.[\w.-]+", "someone@example.com"),
     "uri": (r"\bhttps?://\S+", "https://example.com/"),
+    "uuid": (
+        r"\b[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}\b",
+        f"{'0' * 8}-0000-4000-8000-{'0' * 12}",
+    ),
 }
 _MAX_DEPTH = 6
+_MAX_ITEMS = 5
 
 
 def fill_arguments(schema: Schema, text: str, *, items: Sequence[Mapping[str, str]] = ()) -> Any:
@@ -76,7 +82,7 @@ class _Filler:
         self._root = root
         self._text = text
         self._items = items
-        self._quotes: list[str] = _QUOTED.findall(text)
+        self._quotes = [quote[1] or quote[2] for quote in _QUOTED.finditer(text)]
         self._numbers: list[str] = _NUMBER.findall(_QUOTED.sub(" ", text))
 
     def fill(self, schema: Schema, name: str = "", depth: int = 0, required: bool = True) -> Any:
@@ -92,7 +98,7 @@ class _Filler:
             case "object":
                 return self._fill_object(schema, depth + 1)
             case "array":
-                return self._fill_array(_mapping(schema.get("items")), name, depth + 1)
+                return self._fill_array(schema, name, depth + 1)
             case "integer" | "number":
                 value, example = self._take_number(schema, name), _clamp(1, schema)
             case "boolean":
@@ -116,12 +122,15 @@ class _Filler:
         }
 
     def _fill_array(self, schema: Schema, name: str, depth: int) -> list[Any]:
-        each = self._resolve(schema)
+        each = self._resolve(_mapping(schema.get("items")))
         names = get_properties(each)
         if names and self._items:
             return [{name: item.get(name, "") for name in names} for item in self._items]
-        count = len(self._quotes) if _type(each) == "string" and "enum" not in each else 1
-        return [self.fill(each, name, depth) for _ in range(count or 1)]
+        least = schema.get("minItems")
+        count = min(max(least, 1), _MAX_ITEMS) if isinstance(least, int) else 1
+        if _type(each) == "string" and "enum" not in each:
+            count = max(count, len(self._quotes))
+        return [self.fill(each, name, depth) for _ in range(count)]
 
     def _find_text(self, schema: Schema, name: str) -> tuple[str | None, str]:
         """Return the text that the sentence has for a property, or None; and an example."""

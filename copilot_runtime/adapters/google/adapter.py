@@ -29,21 +29,30 @@ _LONGEST_EVENT = 64 * 1024 * 1024
 
 
 class GoogleAdapter(HTTPAdapter):
-    """Asks a model of Google.
+    """Sends chat requests to a model of Google: at Google AI, or with a `project` at Vertex AI.
 
-    By default at Google AI, with `api_key`, `GOOGLE_API_KEY` or `GEMINI_API_KEY`. With `project`
-    at Vertex AI, in `location` (`global`), with a `token`, or what fetches one, with `credentials`
-    of `google-auth`, or with the application default ones; `vertex=True` with a key alone is its
-    express mode. With `client`, a `google.genai.Client` or its `aio` (the extra `google-genai`),
-    its authentication, address, transport, timeout and retries are used in place of these; it stays
-    open:
+    Images that the model makes are `Activity` events of the type `image`.
 
-        GoogleAdapter(client=genai.Client(vertexai=True, project="my-project"))
+    Args:
+        model: The model's name, where a request names none.
+        api_key: The key, or a function that returns it; by default `GOOGLE_API_KEY` or
+            `GEMINI_API_KEY`.
+        base_url: The address; by default the one of Google AI, or of the location at Vertex AI.
+        vertex: True with a key alone is Vertex AI's express mode.
+        project: The project at Vertex AI.
+        location: The location at Vertex AI; by default `GOOGLE_CLOUD_LOCATION`, or `global`.
+        token: A token for Vertex AI, or a function that returns it.
+        credentials: Credentials of `google-auth`; by default the application default ones.
+        client: A `google.genai.Client` or its `aio` (the extra `google-genai`), which then does
+            address, authentication, transport, timeout and retries; it stays open.
+        include_thoughts: Whether to ask for summaries of what the model thinks.
+        extra: Laid over the body of each request, for what has no parameter here:
+            `safetySettings`, `cachedContent`, `tools`.
+        context_tokens: The context window in tokens; None: by the family of the model.
+        options: Those of `HTTPOptions`.
 
-    `include_thoughts` asks for summaries of what the model thinks. `extra` is laid over the body
-    of each request, for what has no parameter here: `safetySettings`, `cachedContent`, `tools`.
-    Images that the model makes are `Activity` events of the type `image`. `options` are those of
-    `HTTPOptions`.
+    Raises:
+        ConfigurationFailed: The base URL is not an address.
     """
 
     def __init__(

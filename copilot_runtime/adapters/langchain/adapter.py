@@ -29,12 +29,24 @@ NAME = "LangChain"
 
 
 class LangChainAdapter(Adapter):
-    """Asks a chat model, a runnable, or a function.
+    """Sends chat requests to a chat model, a runnable, or a function.
 
-    A chat model gets tools and parameters too, and may be given by a name such as
-    `openai:gpt-4o`, for the package `langchain`. A runnable gets the messages, or what `prompt`
-    makes of the question. A function returns text, a message, or an (async) iterator of them, and
-    may be async. `idle_timeout` is in seconds; connections and retries are the model's own.
+    Connections and retries are the model's own.
+
+    Args:
+        model: A chat model, which gets tools and parameters too, or its name such as
+            `openai:gpt-4o`, for the package `langchain`; a runnable, which gets the messages; or a
+            function, sync or async, that gets a `LangChainRequest` and returns text, a message, or
+            an iterator of them.
+        prompt: Makes the input of a runnable or a chat model; None: it is the messages.
+        unsupported: What happens to a parameter that the model does not take: see `HTTPOptions`.
+        context_tokens: The context window in tokens; None: looked up by the model's name.
+        first_token_timeout: How long the first event may take, in seconds; None: any time.
+        idle_timeout: How long the model may be silent, in seconds.
+
+    Raises:
+        ConfigurationFailed: LangChain has no chat model of that name.
+        MissingPackage: A chat model by its name needs a package that is not installed.
     """
 
     def __init__(
@@ -55,7 +67,13 @@ class LangChainAdapter(Adapter):
         self.idle_timeout = idle_timeout
 
     async def stream(self, request: ChatRequest) -> Events:
-        """Ask the model; yield its answer as it comes."""
+        """Send the request to the model; yield the events of its response as they arrive.
+
+        Raises:
+            RunStalled: The model was silent too long.
+            Refused: The provider's filter stopped the answer.
+            CopilotError: What else an error of the model's client stands for.
+        """
         name = request.parameters.model or _name_of(self.model)
         capabilities = CapabilityFilter(PROVIDER, NAME, name, self.unsupported)
         chunks = self._call_model(

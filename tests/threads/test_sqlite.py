@@ -434,7 +434,7 @@ async def test_a_full_disk_is_said_and_loses_nothing_that_was_kept(
     store: SqliteThreads, path: Path
 ) -> None:
     await told(store, run_of())
-    file = store._file  # pyright: ignore[reportPrivateUsage]  # to make its disk small
+    file = store._database  # pyright: ignore[reportPrivateUsage]  # to make its disk small
     assert file
     await file.writer.do(small)
     run = run_of(run_id="big", messages=[user("u2")])

@@ -9,27 +9,17 @@ from typing import Any, NamedTuple, TypeVar
 
 from copilot_runtime.interfaces import RunInput
 from copilot_runtime.messages import Message
+from copilot_runtime.threads.database import DatabaseThreads, build_select
 from copilot_runtime.threads.postgres import transactions
 from copilot_runtime.threads.postgres.connection import Link
 from copilot_runtime.threads.postgres.schema import hash_key
-from copilot_runtime.threads.rows import COLUMNS, Clock, build_page, build_thread, from_datetime
-from copilot_runtime.threads.store import (
-    Segment,
-    StoredRun,
-    Thread,
-    ThreadKey,
-    ThreadPage,
-    ThreadQuery,
-    ThreadStore,
-)
+from copilot_runtime.threads.rows import COLUMNS, build_thread, from_datetime
+from copilot_runtime.threads.store import Segment, StoredRun, Thread, ThreadKey
 from copilot_runtime.threads.validation import (
-    MOST_PER_PAGE,
     check_text,
     get_thread_key,
     is_valid_key,
     log_id_in_use,
-    page_size,
-    parse_cursor,
 )
 
 T = TypeVar("T")
@@ -40,7 +30,7 @@ _EXPIRED_AT_ONCE = 500
 """Threads forgotten in one transaction."""
 
 
-class PostgresThreads(ThreadStore):
+class PostgresThreads(DatabaseThreads[Link]):
     """Threads in the tables `copilot_…` of a database, which are made when they are missing.
 
     A server tells the others that it is alive by an advisory lock of its session, so a pooler
@@ -48,20 +38,14 @@ class PostgresThreads(ThreadStore):
     waits for it for ten seconds.
     """
 
+    _select = build_select("copilot_threads")
+    _select_by_key = f"{_select} digest = $1"
+
     def __init__(self, url: str, *, max_connections: int = 10) -> None:
-        self._link: Link | None = None
+        super().__init__()
         self._make = partial(Link, url, max_connections)
-        self._clock = Clock()
-        self._opening = asyncio.Lock()
         self._running: dict[str, _OpenRun] = {}
         self._undoing: set[asyncio.Task[None]] = set()
-
-    async def open(self) -> None:
-        """Connect, make the tables, and end the runs of servers that died.
-
-        Everything else connects too if need be. Raises `MissingPackage` or `StoreFailed`.
-        """
-        await self._connect()
 
     async def begin(self, run: RunInput) -> Sequence[Message]:
         """Begin the log of a run. Raises `ThreadBusy`, or `Misuse` for ids too long to keep."""
@@ -94,26 +78,6 @@ class PostgresThreads(ThreadStore):
         for _, _, segment in rows:
             if segment.whole is not None:
                 self._running.pop(segment.log_id, None)
-
-    async def list(self, query: ThreadQuery) -> ThreadPage:
-        """Return a page of threads. Raises `Misuse` for a cursor that is none."""
-        size = page_size(query.limit)
-        rows = await self._fetch(
-            f"SELECT {COLUMNS} FROM copilot_threads WHERE owner = $1"  # noqa: S608  # ours
-            " AND ($2::text IS NULL OR agent = $2) AND ($3 OR NOT archived)"
-            " AND (updated, id) < ($4, $5) ORDER BY updated DESC, id DESC LIMIT $6",
-            *(query.owner, query.agent, query.archived, *parse_cursor(query.cursor), size + 1),
-        )
-        return build_page(rows, size)
-
-    async def get(self, key: ThreadKey) -> Thread | None:
-        if not is_valid_key(key):
-            return None
-        rows = await self._fetch(
-            f"SELECT {COLUMNS} FROM copilot_threads WHERE digest = $1",  # noqa: S608  # ours
-            hash_key(key),
-        )
-        return build_thread(rows[0]) if rows else None
 
     async def runs(self, key: ThreadKey) -> Sequence[StoredRun]:
         """Return the runs of a thread, the oldest first. What is damaged is left out and logged."""
@@ -158,15 +122,6 @@ class PostgresThreads(ThreadStore):
             if not rows:
                 return gone
 
-    async def everyones(self, cursor: str | None = None) -> ThreadPage:
-        """Return a page of the threads of all owners, the oldest first."""
-        after = parse_cursor(cursor).number if cursor else 0
-        rows = await self._fetch(
-            f"SELECT {COLUMNS} FROM copilot_threads WHERE id > $1 ORDER BY id LIMIT $2",  # noqa: S608
-            *(after, MOST_PER_PAGE + 1),
-        )
-        return build_page(rows, MOST_PER_PAGE)
-
     async def put(self, thread: Thread, runs: Sequence[StoredRun]) -> int:
         """Take in a thread of another store, and those of its runs that are not here yet."""
         return await self._do(
@@ -178,7 +133,7 @@ class PostgresThreads(ThreadStore):
         if self._undoing:
             await asyncio.wait(self._undoing)
         async with self._opening:
-            link, self._link = self._link, None
+            link, self._database = self._database, None
             self._running.clear()
             if link is not None:
                 await link.close()
@@ -198,14 +153,6 @@ class PostgresThreads(ThreadStore):
         if not task.cancelled() and (error := task.exception()):
             logger.error("A run that nobody waits for is still in its thread: %s", error)
 
-    async def _connect(self) -> Link:
-        if self._link is not None:
-            return self._link
-        async with self._opening:
-            if self._link is None:
-                self._link = await self._open_now()
-        return self._link
-
     async def _open_now(self) -> Link:
         link = self._make()
         await link.open()
@@ -221,8 +168,11 @@ class PostgresThreads(ThreadStore):
     async def _do(self, work: Callable[[Any], Awaitable[T]]) -> T:
         return await (await self._connect()).do(work)
 
-    async def _fetch(self, statement: str, *values: object) -> Sequence[Any]:
-        async def fetch(db: Any) -> Sequence[Any]:
+    def _key_values(self, key: ThreadKey) -> Sequence[Any]:
+        return (hash_key(key),)
+
+    async def _fetch(self, statement: str, *values: Any) -> Sequence[Sequence[Any]]:
+        async def fetch(db: Any) -> Sequence[Sequence[Any]]:
             return await db.fetch(statement, *values)
 
         return await self._do(fetch)

@@ -1,40 +1,10 @@
-"""What lists of threads show, read and changed in SQLite, within a transaction."""
+"""What lists of threads show, changed in SQLite within a transaction."""
 
 import sqlite3
 from collections.abc import Sequence
 
-from copilot_runtime.threads.rows import COLUMNS, build_page, build_thread, from_datetime
-from copilot_runtime.threads.store import Thread, ThreadKey, ThreadPage, ThreadQuery
-from copilot_runtime.threads.validation import MOST_PER_PAGE, page_size, parse_cursor
-
-
-def list_threads(db: sqlite3.Connection, query: ThreadQuery) -> ThreadPage:
-    """Return a page, the latest first."""
-    size = page_size(query.limit)
-    after = parse_cursor(query.cursor)
-    conditions = ["owner = ?"]
-    values: list[object] = [query.owner]
-    if query.agent is not None:
-        conditions.append("agent = ?")
-        values.append(query.agent)
-    if not query.archived:
-        conditions.append("archived = 0")
-    rows = db.execute(
-        f"SELECT {COLUMNS} FROM threads WHERE {' AND '.join(conditions)}"  # noqa: S608  # ours
-        " AND (updated, id) < (?, ?) ORDER BY updated DESC, id DESC LIMIT ?",
-        (*values, *after, size + 1),
-    )
-    return build_page(rows.fetchall(), size)
-
-
-def list_everyones(db: sqlite3.Connection, cursor: str | None) -> ThreadPage:
-    """Return a page of all owners, the oldest first."""
-    after = parse_cursor(cursor).number if cursor else 0
-    rows = db.execute(
-        f"SELECT {COLUMNS} FROM threads WHERE id > ? ORDER BY id LIMIT ?",  # noqa: S608  # ours
-        (after, MOST_PER_PAGE + 1),
-    )
-    return build_page(rows.fetchall(), MOST_PER_PAGE)
+from copilot_runtime.threads.rows import COLUMNS, build_thread, from_datetime
+from copilot_runtime.threads.store import Thread, ThreadKey
 
 
 def get_thread(db: sqlite3.Connection, key: ThreadKey) -> Thread | None:

@@ -2,37 +2,30 @@
 
 import asyncio
 import logging
+import re
 import sqlite3
 from collections.abc import Awaitable, Iterable, Sequence
 from contextlib import suppress
 from datetime import datetime
 from functools import partial
 from pathlib import Path
-from typing import NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from copilot_runtime.interfaces import RunInput
 from copilot_runtime.messages import Message
-from copilot_runtime.threads.rows import Clock, from_datetime
+from copilot_runtime.threads.database import DatabaseThreads, build_select
+from copilot_runtime.threads.rows import from_datetime
 from copilot_runtime.threads.server_locks import Server, is_alive, remove_stale_locks
 from copilot_runtime.threads.sqlite import heads, transactions
 from copilot_runtime.threads.sqlite.file import Durability, build_failure, open_database
 from copilot_runtime.threads.sqlite.journal import trim_journal
 from copilot_runtime.threads.sqlite.workers import Readers, Work, Writer
-from copilot_runtime.threads.store import (
-    Segment,
-    StoredRun,
-    Thread,
-    ThreadKey,
-    ThreadPage,
-    ThreadQuery,
-    ThreadStore,
-)
+from copilot_runtime.threads.store import Segment, StoredRun, Thread, ThreadKey
 from copilot_runtime.threads.validation import (
     check_text,
     get_thread_key,
     is_valid_key,
     log_id_in_use,
-    parse_cursor,
 )
 
 T = TypeVar("T")
@@ -49,7 +42,7 @@ _LONG = 60_000_000
 """How much of a run that goes on the journal holds at least, in microseconds."""
 
 
-class SqliteThreads(ThreadStore):
+class SqliteThreads(DatabaseThreads["_File"]):
     """Threads in one file, which is made when it is first needed, with its folder.
 
     Several server processes of one machine may share the file. What `begin` and `write` returned
@@ -57,29 +50,22 @@ class SqliteThreads(ThreadStore):
     waiting for the disk each time.
     """
 
+    _select = build_select("threads")
+    _select_by_key = f"{_select} owner = $1 AND thread = $2"
+
     def __init__(self, path: Path | str, *, durability: Durability = "NORMAL") -> None:
+        super().__init__()
         self.path = Path(path)
         self.durability: Durability = durability
-        self._clock = Clock()
-        self._opening = asyncio.Lock()
-        self._file: _File | None = None
         self._running: dict[str, transactions.OpenRun] = {}
         self._writes = 0
         self._trimmed_before = 0
         """Before this time, the journal has nothing of runs that go on."""
 
-    async def open(self) -> None:
-        """Open the file, and end the runs of servers that died.
-
-        Everything else opens it too if need be. Raises `ConfigurationFailed` for a file that is
-        something else, or `StoreFailed`.
-        """
-        await self._get_file()
-
     async def begin(self, run: RunInput) -> Sequence[Message]:
         """Begin the log of a run. Raises `ThreadBusy`, or `Misuse` for ids too long to keep."""
         key = get_thread_key(run)
-        file = await self._get_file()
+        file = await self._connect()
         work = partial(
             transactions.begin_run,
             key=key,
@@ -99,7 +85,7 @@ class SqliteThreads(ThreadStore):
 
     async def write(self, segments: Sequence[Segment]) -> None:
         """Add to logs. What belongs to a thread that was deleted goes nowhere."""
-        file = self._file or await self._get_file()
+        file = self._database or await self._connect()
         rows = [
             (open_run, segment)
             for segment in segments
@@ -122,14 +108,6 @@ class SqliteThreads(ThreadStore):
         if trim is not None:
             self._trimmed_before = trim.before
 
-    async def list(self, query: ThreadQuery) -> ThreadPage:
-        """Return a page of threads. Raises `Misuse` for a cursor that is none."""
-        parse_cursor(query.cursor)
-        return await self._read(partial(heads.list_threads, query=query))
-
-    async def get(self, key: ThreadKey) -> Thread | None:
-        return await self._read(partial(heads.get_thread, key=key)) if is_valid_key(key) else None
-
     async def runs(self, key: ThreadKey) -> Sequence[StoredRun]:
         """Return the runs of a thread, the oldest first. What is damaged is left out and logged."""
         return (
@@ -151,7 +129,7 @@ class SqliteThreads(ThreadStore):
         """Forget a thread; a run that goes on is kept no more."""
         if not is_valid_key(key):
             return False
-        file = await self._get_file()
+        file = await self._connect()
         self._forget([name for name, open_run in self._running.items() if open_run.key == key])
         # what was said in it lately is in the journal
         work = partial(
@@ -171,11 +149,6 @@ class SqliteThreads(ThreadStore):
             gone += await self._write(partial(heads.delete_old, numbers=some, before=limit))
         return gone
 
-    async def everyones(self, cursor: str | None = None) -> ThreadPage:
-        """Return a page of the threads of all owners, the oldest first."""
-        parse_cursor(cursor)
-        return await self._read(partial(heads.list_everyones, cursor=cursor))
-
     async def put(self, thread: Thread, runs: Sequence[StoredRun]) -> int:
         """Take in a thread of another store, and those of its runs that are not here yet."""
         return await self._write(
@@ -185,7 +158,7 @@ class SqliteThreads(ThreadStore):
     async def aclose(self) -> None:
         """Finish writing and close the file. What is asked for later opens it again."""
         async with self._opening:
-            file, self._file = self._file, None
+            file, self._database = self._database, None
             over = not self._running
             self._running.clear()
             if file is not None:
@@ -211,15 +184,10 @@ class SqliteThreads(ThreadStore):
         work = partial(transactions.shorten_journal, server=server, runs=long, before=before)
         return _JournalTrim(work, before)
 
-    async def _get_file(self) -> "_File":
-        if self._file is not None:
-            return self._file
-        async with self._opening:
-            if self._file is None:
-                self._file = await self._translate_errors(self._open_now())
-        return self._file
-
     async def _open_now(self) -> "_File":
+        return await self._translate_errors(self._open_file())
+
+    async def _open_file(self) -> "_File":
         writer = Writer(partial(open_database, self.path, self.durability))
         await writer.ready()
         try:
@@ -237,11 +205,18 @@ class SqliteThreads(ThreadStore):
             raise
         return _File(writer, Readers(self.path), server)
 
+    def _key_values(self, key: ThreadKey) -> Sequence[Any]:
+        return key
+
+    async def _fetch(self, statement: str, *values: Any) -> Sequence[Sequence[Any]]:
+        statement = re.sub(r"\$\d+", "?", statement)
+        return await self._read(lambda db: db.execute(statement, values).fetchall())
+
     async def _read(self, work: Work[T]) -> T:
-        return await self._translate_errors((await self._get_file()).readers.do(work))
+        return await self._translate_errors((await self._connect()).readers.do(work))
 
     async def _write(self, work: Work[T]) -> T:
-        return await self._translate_errors((await self._get_file()).writer.do(work))
+        return await self._translate_errors((await self._connect()).writer.do(work))
 
     async def _translate_errors(self, result: Awaitable[T]) -> T:
         """Wait for a result. Raises our errors for those of SQLite."""

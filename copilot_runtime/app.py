@@ -302,7 +302,7 @@ class CopilotRuntime:
         await self.threads.open()
         for transport in self.transports:
             await transport.open()
-        cleaning = asyncio.create_task(self._forget_old_threads(), name="forget old threads")
+        cleaning = asyncio.create_task(self._delete_old_threads(), name="delete old threads")
         try:
             yield
         finally:
@@ -312,17 +312,17 @@ class CopilotRuntime:
                 await call_quietly(transport.aclose)
             await self.aclose()
 
-    async def _forget_old_threads(self) -> None:
-        """Do so once an hour, if threads are to be forgotten at all."""
+    async def _delete_old_threads(self) -> None:
+        """Delete unused threads once an hour, if the settings have a `thread_retention`."""
         while age := self.settings.thread_retention:
             try:
                 span = timedelta(seconds=min(age, _LONGEST_RETENTION))
                 count = await self.threads.expire(datetime.now(UTC) - span)
             except Exception as error:  # also of another's store: there is a next hour
                 known = isinstance(error, CopilotError)
-                logger.warning("Old threads were not forgotten: %s", error, exc_info=not known)
+                logger.warning("Old threads were not deleted: %s", error, exc_info=not known)
             else:
-                logger.info("Forgot %d threads that nobody touched for %g seconds", count, age)
+                logger.info("Deleted %d threads that were unused for %g seconds", count, age)
             await asyncio.sleep(min(age, 3600))
 
     async def _name(self, runs: Sequence[StoredRun]) -> str | None:

@@ -22,7 +22,8 @@ if TYPE_CHECKING:
 class RunStarted:
     """The first event of every log; written by the runtime only.
 
-    `messages` are those the request added to its thread, if that is kept; `user` is who asked.
+    `messages` are those that the request added to its thread, if the thread is stored; `user` is
+    the user who sent the request.
     """
 
     run_id: str
@@ -36,8 +37,8 @@ class RunStarted:
 class RunFinished:
     """The last event of a run that ended well.
 
-    Written by the runtime only; an agent that has a `result` yields one as its own last event,
-    and the runtime writes that.
+    Only the runtime writes it. An agent that has a `result` may yield `RunFinished(result=...)` as
+    its last event; the runtime copies the result.
     """
 
     result: Any = None
@@ -46,7 +47,7 @@ class RunFinished:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunFailed:
-    """The last event of any other run; `error` holds only what a client may see."""
+    """The last event of a run that failed or was stopped; `error` is safe to show to clients."""
 
     error: ErrorReport
     type: Literal["run_failed"] = "run_failed"
@@ -54,7 +55,7 @@ class RunFailed:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TextMessageStart:
-    """A text begins; `parent_id` is the message it belongs to, `agent` who speaks."""
+    """A text begins. `parent_id` is the message it belongs to, `agent` the agent that wrote it."""
 
     message_id: str
     role: Role = "assistant"
@@ -74,13 +75,15 @@ class TextMessageContent:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TextMessageEnd:
+    """A text is complete."""
+
     message_id: str
     type: Literal["text_message_end"] = "text_message_end"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReasoningStart:
-    """The model begins to think, before it answers or calls."""
+    """Reasoning of the model begins, before its answer or its tool calls."""
 
     message_id: str
     type: Literal["reasoning_start"] = "reasoning_start"
@@ -88,6 +91,8 @@ class ReasoningStart:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReasoningContent:
+    """One piece of reasoning, never empty."""
+
     message_id: str
     content: str
     type: Literal["reasoning_content"] = "reasoning_content"
@@ -95,7 +100,10 @@ class ReasoningContent:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReasoningSignature:
-    """What a provider wants to see again with a thought, or with the call `entity_id`."""
+    """A provider's signature of reasoning or of a tool call, to send back in later requests.
+
+    `entity_id` is the id of that reasoning or, with `of="call"`, of that call.
+    """
 
     entity_id: str
     value: str
@@ -105,13 +113,15 @@ class ReasoningSignature:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReasoningEnd:
+    """A block of reasoning is complete."""
+
     message_id: str
     type: Literal["reasoning_end"] = "reasoning_end"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ActionExecutionStart:
-    """A call begins; `parent_id` is the message it belongs to."""
+    """A tool call begins. `parent_id` is the message it belongs to."""
 
     call_id: str
     name: str
@@ -130,15 +140,18 @@ class ActionExecutionArgs:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ActionExecutionEnd:
+    """The arguments of a tool call are complete."""
+
     call_id: str
     type: Literal["action_execution_end"] = "action_execution_end"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ActionExecutionResult:
-    """What an action returned: text as it is, everything else as JSON text.
+    """The result of an action: text unchanged, everything else as JSON text.
 
-    It becomes a message of its own, `message_id`, or `result-` and the call's id.
+    Clients get it as a message with the id `message_id`; the default is `result-` and the id of
+    the call.
     """
 
     call_id: str
@@ -164,7 +177,7 @@ class AgentState:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StepStarted:
-    """An agent enters a part of its work that has a name."""
+    """An agent begins a step of its work, such as a node of a graph."""
 
     name: str
     type: Literal["step_started"] = "step_started"
@@ -172,16 +185,19 @@ class StepStarted:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StepFinished:
+    """The step of that name ends."""
+
     name: str
     type: Literal["step_finished"] = "step_finished"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Interrupt:
-    """An agent waits for a person; `messages` may say what to show or to do meanwhile.
+    """An agent needs an answer of a person before it can continue.
 
-    `reason` is a word for programs, `message` a sentence for people. `response_schema` is the
-    JSON schema of the answer, `expires_at` an ISO 8601 time, `call_id` the call it is about.
+    `reason` is a word for programs, `message` a sentence for people, `value` any other data of the
+    question. `response_schema` is the JSON schema of the answer, `expires_at` an ISO 8601 time,
+    `call_id` the tool call to approve. `messages` are shown with the question in CopilotKit 1.10.
     """
 
     interrupt_id: str
@@ -198,7 +214,7 @@ class Interrupt:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MessagesSnapshot:
-    """The whole conversation, as the agent knows it at this moment."""
+    """The whole conversation of the agent at this moment."""
 
     messages: Sequence[Message]
     type: Literal["messages_snapshot"] = "messages_snapshot"
@@ -206,9 +222,9 @@ class MessagesSnapshot:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Activity:
-    """What an agent is doing, whole, as a message that the client draws by its `activity_type`.
+    """The whole content of an activity message, which clients draw according to `activity_type`.
 
-    Without `replace`, a client that has this activity already keeps what it has.
+    With `replace=False`, a client that has a message with this id ignores the event.
     """
 
     message_id: str
@@ -232,12 +248,12 @@ class Subagent:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Usage:
-    """How one model call ended, and its tokens as the provider counted them.
+    """The token counts of one model call, as the provider counted them, and its stop reason.
 
-    `input_tokens` has those read from a cache (`cached_tokens`) and those written to one,
-    `output_tokens` those of reasoning. `stop_reason` is `stop`, `length`, `tool_calls`,
-    `content_filter`, `refusal`, `pause`, or the provider's own word for anything else. `provider`
-    is the adapter's name in `ADAPTERS`.
+    `input_tokens` includes tokens read from a cache (`cached_tokens`) and written to one
+    (`cache_write_tokens`); `output_tokens` includes `reasoning_tokens`. `stop_reason` is
+    `stop`, `length`, `tool_calls`, `content_filter`, `refusal`, `pause`, or the provider's own word
+    for anything else. `provider` is the adapter's name in `ADAPTERS`.
     """
 
     model: str
@@ -253,7 +269,7 @@ class Usage:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Custom:
-    """Whatever has no event of its own; transports that do not know the name leave it out."""
+    """An event with a name and a value of your own; clients of CopilotKit 1.10 do not get it."""
 
     name: str
     value: Any
@@ -262,7 +278,7 @@ class Custom:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Raw:
-    """An event of another protocol, as it came; `source` says from where."""
+    """An event of another protocol, unchanged. `source` names where it came from."""
 
     event: Any
     source: str | None = None

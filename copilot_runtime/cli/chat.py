@@ -191,7 +191,7 @@ async def _read_refusal(response: StreamResponse, url: str) -> NetworkError:
         fields = as_object(loads(text))
     except ValueError:
         fields = {}
-    for key in ("message", "details", "error"):
+    for key in ("message", "details", "error", "detail"):  # FastAPI says detail
         if reason := get_text(fields, key):
             return NetworkError(reason, status_code=response.status)
     return NetworkError(

@@ -56,7 +56,7 @@ def start(
         bool, typer.Option("--version", callback=_version, is_eager=True, help="Show the version.")
     ] = False,
     debug: Annotated[
-        bool, typer.Option("--debug", help="Show the traceback of an error. May stand anywhere.")
+        bool, typer.Option("--debug", help="Show the traceback of an error. Works at any position.")
     ] = False,
 ) -> None:
     """A CopilotKit runtime in Python.
@@ -81,7 +81,9 @@ def serve(
     port: Annotated[
         int | None, typer.Option(min=0, max=65535, help="Port to listen on; 0 picks a free one.")
     ] = None,
-    path: Annotated[str | None, typer.Option(help="Where the GraphQL endpoint is.")] = None,
+    path: Annotated[
+        str | None, typer.Option(help="Path that clients connect to, such as /graphql.")
+    ] = None,
     workers: Annotated[int | None, typer.Option(min=1, help="Server processes.")] = None,
     config: ConfigOption = None,
 ) -> None:
@@ -93,8 +95,8 @@ def serve(
     copilot-runtime serve examples/hello/app.py:app
     COPILOT_ADAPTER_NAME=demo copilot-runtime serve --host 0.0.0.0
 
-    Without MODULE:NAME the adapter comes from copilot.yml, else it is OpenAI if OPENAI_API_KEY
-    is set, else the demo, which needs no key. Options win over environment and file.
+    Without MODULE:NAME, the adapter is the one of copilot.yml; else OpenAI if OPENAI_API_KEY
+    is set; else the demo, which needs no key. Options override environment and file.
     """
     from copilot_runtime.cli.serve import serve as run
     from copilot_runtime.config import load_settings
@@ -110,17 +112,19 @@ def serve(
 @cli.command()
 def chat(
     url: Annotated[
-        str, typer.Argument(help="Where the runtime is.", envvar="COPILOT_URL")
+        str, typer.Argument(help="URL of the runtime.", envvar="COPILOT_URL")
     ] = "http://127.0.0.1:8000/graphql",
     message: Annotated[
-        str | None, typer.Option("--message", "-m", help="Say this, show the answer, and end.")
+        str | None,
+        typer.Option("--message", "-m", help="Send this message, print the answer, and exit."),
     ] = None,
-    agent: Annotated[str | None, typer.Option(help="Talk to this agent.")] = None,
+    agent: Annotated[str | None, typer.Option(help="Name of the agent to talk to.")] = None,
     header: Annotated[
-        list[str] | None, typer.Option("--header", "-H", help="'Name: value', sent along.")
+        list[str] | None,
+        typer.Option("--header", "-H", help="Header of each request, as 'Name: value'."),
     ] = None,
 ) -> None:
-    """Talk to a runtime. Ctrl-C stops an answer, Ctrl-D ends.
+    """Talk to a runtime. Ctrl-C stops an answer, Ctrl-D ends the chat.
 
     \b
     copilot-runtime chat
@@ -140,13 +144,13 @@ def mcp(
     ],
     config: ConfigOption = None,
 ) -> None:
-    """Be an MCP server for the program that starts this: a desktop program, an editor.
+    """Serve actions and agents over MCP to the program that starts this, such as an editor.
 
     \b
     copilot-runtime mcp main:runtime
 
-    Every action is a tool, and so is every agent. It speaks over stdin and stdout, and logs to
-    stderr. Over HTTP, a runtime is an MCP server with the setting serve_mcp.
+    Each action and each agent is a tool. MCP messages use stdin and stdout; the log is on
+    stderr. For MCP over HTTP, use the setting serve_mcp.
     """
     from copilot_runtime.cli.mcp import serve as run
     from copilot_runtime.config import load_settings
@@ -172,8 +176,9 @@ def schema() -> None:
 def plugins() -> None:
     """List adapters, agents and other parts by name.
 
-    With each the package it comes from, where it is, and whether it can be used. A package
-    adds a line with an entry point, for instance in the group copilot_runtime.adapters.
+    Each line shows the name, the package, the import path, and whether the part can be used.
+    A package adds a line by an entry point, for instance in the group
+    copilot_runtime.adapters.
     """
     from copilot_runtime.cli.tables import plugin_rows
 
@@ -185,7 +190,7 @@ def plugins() -> None:
 def settings(config: ConfigOption = None) -> None:
     """List every setting.
 
-    With each its variable in the environment, its value now, and what it means.
+    Each line shows the name, the environment variable, the current value and the meaning.
     """
     from copilot_runtime.cli.tables import setting_rows
     from copilot_runtime.config import load_settings

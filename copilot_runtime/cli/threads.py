@@ -1,4 +1,4 @@
-"""`copilot-runtime threads`: look after the threads that are kept."""
+"""`copilot-runtime threads`: list, export, import and delete stored threads."""
 
 import asyncio
 import sys
@@ -25,7 +25,7 @@ _MOST_DAYS = 36500
 
 StoreOption = Annotated[
     str | None,
-    typer.Option("--store", help="Where they are, such as sqlite:threads.db; else as set."),
+    typer.Option("--store", help="Store, such as sqlite:threads.db; default: the setting threads."),
 ]
 ConfigOption = Annotated[
     Path | None,
@@ -35,7 +35,7 @@ ConfigOption = Annotated[
 
 @threads.callback()
 def look_after() -> None:
-    """Look after the threads that are kept.
+    """List, export, import and delete stored threads.
 
     \b
     copilot-runtime threads list
@@ -43,28 +43,28 @@ def look_after() -> None:
     copilot-runtime threads import threads.jsonl --store postgresql://localhost/app
     copilot-runtime threads expire --days 90
 
-    All of it may be done while servers run.
+    These commands may be used while servers run.
     """
 
 
 @threads.command("list")
 def show(
     owner: Annotated[
-        str | None, typer.Option(help="Only those of this user, the latest first.")
+        str | None, typer.Option(help="Only threads of this user, latest first.")
     ] = None,
-    agent: Annotated[str | None, typer.Option(help="Only those of this agent.")] = None,
-    archived: Annotated[bool, typer.Option("--archived", help="Archived ones too.")] = False,
-    limit: Annotated[int, typer.Option(min=1, help="At most so many.")] = 50,
+    agent: Annotated[str | None, typer.Option(help="Only threads of this agent.")] = None,
+    archived: Annotated[bool, typer.Option("--archived", help="Include archived threads.")] = False,
+    limit: Annotated[int, typer.Option(min=1, help="Most threads to list.")] = 50,
     store: StoreOption = None,
     config: ConfigOption = None,
 ) -> None:
-    """List threads, one a line: when last touched, owner, id, agent, name; tabs in between.
+    """List threads, one a line: time of last use, owner, id, agent, name, separated by tabs.
 
     \b
     copilot-runtime threads list --owner ann
     copilot-runtime threads list --agent poet --archived --limit 1000 | cut -f 3
 
-    Without --owner the threads of everybody, the oldest first.
+    Without --owner, the threads of all users are listed, oldest first.
     """
 
     async def work(threads_store: "ThreadStore") -> None:
@@ -84,12 +84,12 @@ def show(
 @threads.command("export")
 def write_out(
     file: Annotated[
-        Path | None, typer.Argument(help="Where to write; - or nothing is the standard output.")
+        Path | None, typer.Argument(help="File to write; - or nothing is the standard output.")
     ] = None,
     store: StoreOption = None,
     config: ConfigOption = None,
 ) -> None:
-    """Write all threads as JSON Lines: a line for each thread, then one for each of its runs.
+    """Write all threads as JSON Lines: a line for each thread, and a line for each of its runs.
 
     \b
     copilot-runtime threads export threads.jsonl
@@ -115,18 +115,18 @@ def write_out(
 @threads.command("import")
 def read_in(
     file: Annotated[
-        Path | None, typer.Argument(help="What to read; - or nothing is the standard input.")
+        Path | None, typer.Argument(help="File to read; - or nothing is the standard input.")
     ] = None,
     store: StoreOption = None,
     config: ConfigOption = None,
 ) -> None:
-    """Read threads that `export` wrote. What is there already is left alone.
+    """Read threads that `export` wrote. Runs that the store has already are skipped.
 
     \b
     copilot-runtime threads import threads.jsonl
     gunzip -c threads.jsonl.gz | copilot-runtime threads import --store sqlite:other.db
 
-    A file is read to its end before anything is changed. A line that is wrong is named.
+    The whole file is checked before anything is changed. An error names the wrong line.
     """
     from copilot_runtime.threads.export import ImportProgress, import_threads, parse_export
 
@@ -157,14 +157,12 @@ def read_in(
 def expire(
     days: Annotated[
         float,
-        typer.Option(
-            min=0, max=_MOST_DAYS, help="Forget those that were not touched for so many days."
-        ),
+        typer.Option(min=0, max=_MOST_DAYS, help="Delete threads unused for this many days."),
     ],
     store: StoreOption = None,
     config: ConfigOption = None,
 ) -> None:
-    """Forget threads that nobody has touched for long, for good; those being answered stay.
+    """Delete threads that were not used for a number of days. Running answers are not deleted.
 
     \b
     copilot-runtime threads expire --days 90
@@ -172,7 +170,7 @@ def expire(
 
     async def work(threads_store: "ThreadStore") -> None:
         gone = await threads_store.expire(datetime.now(UTC) - timedelta(days=days))
-        _say(f"Forgot {gone} threads.")
+        _say(f"Deleted {gone} threads.")
 
     _with_store(store, config, work)
 

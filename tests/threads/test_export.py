@@ -257,7 +257,7 @@ def test_old_threads_expire_by_command(command: Command) -> None:
     kept = command("expire", "--days", "1", "--store", "sqlite:threads.db")
     gone = command("expire", "--days", "0", "--store", "sqlite:threads.db")
 
-    assert (kept.stderr, gone.stderr) == (b"Forgot 0 threads.\n", b"Forgot 2 threads.\n")
+    assert (kept.stderr, gone.stderr) == (b"Deleted 0 threads.\n", b"Deleted 2 threads.\n")
 
 
 @pytest.mark.parametrize(

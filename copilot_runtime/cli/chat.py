@@ -30,7 +30,7 @@ from copilot_runtime.messages import (
     TextMessage,
     new_id,
 )
-from copilot_runtime.transcript import said_in
+from copilot_runtime.transcript import fold_conversation
 
 _STOP_TIMEOUT = 10.0
 """Seconds that Ctrl-C waits for the runtime to stop the run."""
@@ -141,7 +141,7 @@ class Chat:
             return False
         finally:
             screen.end_line()
-        self.messages = _drop_open_calls(said_in(events))
+        self.messages = _drop_open_calls(fold_conversation(events))
         states = [event.state for event in events if isinstance(event, AgentState)]
         self._state = states[-1] if states else self._state
         return True

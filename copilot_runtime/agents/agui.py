@@ -3,19 +3,19 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
-from urllib.parse import urlsplit
 
 from copilot_runtime.agents.agui_inprocess import get_agent_name, get_agent_state
-from copilot_runtime.agents.forwarding import forward_headers, read_refusal, redact
+from copilot_runtime.agents.forwarding import (
+    check_url,
+    describe_actions,
+    forward_headers,
+    map_network_error,
+    read_refusal,
+    redact,
+)
 from copilot_runtime.agui.event_decoder import EventDecoder
 from copilot_runtime.agui.messages import encode_messages
-from copilot_runtime.errors import (
-    ConfigurationFailed,
-    CopilotError,
-    IncompleteStream,
-    NetworkError,
-    RunStalled,
-)
+from copilot_runtime.errors import IncompleteStream, NetworkError
 from copilot_runtime.http.client import StreamResponse, Upstream
 from copilot_runtime.http.sse import SSEDecoder
 from copilot_runtime.interfaces import Agent, Events, Resume, RunInput, private_thread_id
@@ -46,12 +46,7 @@ class AguiAgent(Agent):
         idle_timeout: float = 300.0,
         max_retries: int = 0,
     ) -> None:
-        parts = urlsplit(url)
-        if parts.scheme not in ("http", "https") or not parts.hostname:
-            raise ConfigurationFailed(
-                f"The agent's URL {url!r} is not an address.",
-                hint="It looks like https://agents.example.com/weather.",
-            )
+        self._origin = check_url(url, "agent's URL", "https://agents.example.com/weather")
         self.url = url
         self.description = description
         self._actions = actions
@@ -78,14 +73,14 @@ class AguiAgent(Agent):
         if not self._actions:
             run = replace(run, actions=[one for one in run.actions if one.in_browser])
         frames, incoming = SSEDecoder(), EventDecoder(name, state, run)
-        has_response = False
+        before: str | None = None
         try:
             async with self._upstream.post(
                 self.url,
                 dumps(run_agent_input(run, state)),
                 {**forward_headers(run.headers), **self._headers},
             ) as reply:
-                has_response = True
+                before = "the run ended"
                 if not 200 <= reply.status < 300:
                     raise await self._refusal(reply)
                 async for block in reply:
@@ -100,7 +95,7 @@ class AguiAgent(Agent):
                         yield event
         except NetworkError as error:
             if not incoming.ended:  # then the answer is whole, whatever follows
-                raise _connection_error(name, error, has_response) from error
+                raise map_network_error(name, error, before=before) from error
         if incoming.failure is not None:
             raise incoming.failure
         if not incoming.ended:
@@ -116,7 +111,7 @@ class AguiAgent(Agent):
         reason = redact(text, self._headers.values(), _MAX_REASON)
         return IncompleteStream(
             f"HTTP {reply.status}: {reason}",
-            hint=f"The agent at {_origin(self.url)} refused. Are its URL and headers right?",
+            hint=f"The agent at {self._origin} refused. Are its URL and headers right?",
         )
 
 
@@ -130,15 +125,11 @@ def run_agent_input(run: RunInput, state: Any) -> dict[str, Any]:
         **({"parentRunId": parent} if isinstance(parent, str) else {}),
         "state": state,
         "messages": encode_messages(run.messages),
-        "tools": [
-            {
-                "name": action.name,
-                "description": action.description,
-                "parameters": dict(action.parameters),
-            }
+        "tools": describe_actions(
+            action
             for action in run.actions
             if action.agent is None and action.available != "disabled"
-        ],
+        ),
         "context": [{"description": item.description, "value": item.value} for item in run.context],
         "forwardedProps": {**_build_v1_properties(run), **run.properties, **command},
         **({"resume": resume} if resume else {}),
@@ -183,23 +174,6 @@ def _parse_json(value: str) -> Any:
         return value
 
 
-def _connection_error(name: str, error: NetworkError, has_response: bool) -> CopilotError:
-    """Return the error without the address: that is for the log."""
-    reason = error.message.partition("API error: ")[2] or error.message
-    if isinstance(error, RunStalled):
-        return RunStalled(f"The agent {name!r} is silent. {reason}", hint=error.hint)
-    if has_response:
-        return IncompleteStream(
-            f"The connection to the agent {name!r} broke off before the run ended.",
-            hint=error.hint,
-        )
-    return NetworkError(
-        f"The agent {name!r} did not answer. {reason}",
-        status_code=error.status_code,
-        hint=error.hint,
-    )
-
-
 def _missing_end_error(name: str, frames: SSEDecoder) -> IncompleteStream:
     if frames.is_event_stream:
         return IncompleteStream("Run ended without emitting a terminal event")
@@ -207,8 +181,3 @@ def _missing_end_error(name: str, frames: SSEDecoder) -> IncompleteStream:
         f"The agent {name!r} answered with something that is no stream of events.",
         hint="Is its URL right?",
     )
-
-
-def _origin(url: str) -> str:
-    parts = urlsplit(url)
-    return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}"

@@ -17,7 +17,6 @@ from copilot_runtime.interfaces import (
     Agent,
     ChatRequest,
     Events,
-    Resume,
     RunInput,
     SupportsStream,
 )
@@ -65,23 +64,13 @@ class DirectAgent(Agent):
             request = _build_request(run, run.messages, server, browser)
             return self._run_turn(request, Turn(run, server, self.action_timeout))
         if resumes := find_handoff_resumes(run):
-            return self._resume(run, resumes)
+            return hand_off(run, resumes, self.max_turns, self.action_timeout)
         shared = find_shared_state(run) if self.shared_state else None
         if shared is not None:
             server += shared.actions()
         context = build_context_message(run.context, shared.value if shared else None, run.run_id)
         request = _build_request(run, [*context, *run.messages], server, browser)
         return self._run_turns(request, run, server, shared)
-
-    async def _resume(
-        self, run: RunInput, resumes: Sequence[tuple[Action, Sequence[Resume]]]
-    ) -> Events:
-        """Resume the agents that had been handed off to and had interrupted the run."""
-        for action, resume in resumes:
-            agent = hand_off(run, action, self.max_turns, self.action_timeout, resume)
-            async with aclosing(agent) as events:
-                async for event in events:
-                    yield event
 
     async def _run_turns(
         self,
@@ -119,11 +108,11 @@ class DirectAgent(Agent):
                     yield result
         finally:
             turn.cancel()
-        for action in turn.handoffs:
-            agent = hand_off(turn.run, action, self.max_turns, self.action_timeout)
-            async with aclosing(agent) as events:
-                async for event in events:
-                    yield event
+        handoffs = [(action, ()) for action in turn.handoffs]
+        agents = hand_off(turn.run, handoffs, self.max_turns, self.action_timeout)
+        async with aclosing(agents) as events:
+            async for event in events:
+                yield event
 
 
 def _build_request(

@@ -1,16 +1,53 @@
-"""Headers that are forwarded to remote agents, and their refusals without the secrets in these."""
+"""What all remote agents share: addresses, headers that are forwarded, refusals and errors."""
 
 import asyncio
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
+from typing import Any
+from urllib.parse import urlsplit
 
-from copilot_runtime.errors import CopilotError
+from copilot_runtime.errors import (
+    ConfigurationFailed,
+    CopilotError,
+    IncompleteStream,
+    NetworkError,
+    RunStalled,
+)
 from copilot_runtime.http.client import StreamResponse
+from copilot_runtime.interfaces import Action
 
 _BLOCKED = frozenset({"connection", "content-length", "cookie", "host", "transfer-encoding"})
 _RUNTIME_PREFIX = "x-copilotcloud-"  # between CopilotKit's client and its runtime
 _REFUSAL_TIMEOUT = 5.0
 _MIN_SECRET = 8
+
+
+def check_url(url: str, what: str, example: str) -> str:
+    """Return the origin of an address, without a password. Raises `ConfigurationFailed`."""
+    parts = urlsplit(url)
+    if parts.scheme not in ("http", "https") or not parts.hostname:
+        raise ConfigurationFailed(
+            f"The {what} {url!r} is not an address.", hint=f"It looks like {example}."
+        )
+    return get_origin(url)
+
+
+def get_origin(url: str) -> str:
+    """Return the scheme, the host and the port of an address."""
+    parts = urlsplit(url)
+    return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}"
+
+
+def describe_actions(actions: Iterable[Action]) -> list[dict[str, Any]]:
+    """Return actions in JSON, as AG-UI, LangGraph and CopilotKit's SDK have tools."""
+    return [
+        {
+            "name": action.name,
+            "description": action.description,
+            "parameters": dict(action.parameters),
+        }
+        for action in actions
+    ]
 
 
 def forward_headers(headers: Mapping[str, str], *blocked_prefixes: str) -> dict[str, str]:
@@ -39,3 +76,33 @@ def redact(text: str, values: Iterable[str], limit: int) -> str:
             if len(secret) >= _MIN_SECRET:
                 text = text.replace(secret, "***")
     return text if len(text) <= limit else f"{text[:limit]}..."
+
+
+def map_network_error(
+    agent: str, error: NetworkError, *, before: str | None = None, where: str = ""
+) -> CopilotError:
+    """Return the error without the address: that is for the log.
+
+    `before` is what the end of a response would have been, None if there was no response.
+    """
+    _, separator, reason = error.message.partition("API error: ")
+    is_stalled = isinstance(error, RunStalled)
+    if before is not None and not is_stalled:
+        return connection_lost(agent, error.hint, before)
+    if not separator:
+        return error  # it names the agent already
+    if is_stalled:
+        return RunStalled(f"The agent {agent!r} is silent. {reason}", hint=error.hint)
+    return NetworkError(
+        f"The agent {agent!r} did not answer{where}. {reason}",
+        status_code=error.status_code,
+        hint=error.hint,
+    )
+
+
+def connection_lost(
+    agent: str, hint: str | None, before: str = "the run ended"
+) -> IncompleteStream:
+    """Return the error for a response without an end."""
+    message = f"The connection to the agent {agent!r} broke off before {before}."
+    return IncompleteStream(message, hint=hint)

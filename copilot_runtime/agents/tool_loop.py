@@ -75,11 +75,11 @@ class ToolLoopAgent(Agent):
                         yield result
             finally:
                 turn.cancel()
-            for action in turn.handoffs:
-                agent = hand_off(run, action, self.max_turns, self.action_timeout)
-                async with aclosing(agent) as events:
-                    async for event in events:
-                        yield event
+            handoffs = [(action, ()) for action in turn.handoffs]
+            agents = hand_off(run, handoffs, self.max_turns, self.action_timeout)
+            async with aclosing(agents) as events:
+                async for event in events:
+                    yield event
             if turn.is_done or record.is_blocked:
                 if record.finished is not None:
                     yield record.finished
@@ -93,27 +93,28 @@ class ToolLoopAgent(Agent):
 
 async def hand_off(
     run: RunInput,
-    action: Action,
+    handoffs: Sequence[tuple[Action, Sequence[Resume]]],
     max_turns: int,
     timeout: float,
-    resume: Sequence[Resume] = (),
 ) -> Events:
-    """Run the agent of an action in the middle of a run; it cannot hand off itself.
+    """Run the agents of actions in the middle of a run; they cannot hand off themselves.
 
-    The ids of its interrupts get the prefix `<name>/`, by which `find_handoff_resumes` finds it.
+    The ids of their interrupts get the prefix `<name>/`, by which `find_handoff_resumes` finds
+    them.
     """
-    assert action.agent is not None
     actions = [one for one in run.actions if one.agent is None]
-    sub_run = replace(
-        run, agent=action.name, actions=actions, run_id=new_id(), node=None, resume=resume
-    )
-    agent = ToolLoopAgent(action.agent, max_turns=max_turns, action_timeout=timeout)
-    async with aclosing(track_v1_state(agent.run(sub_run), sub_run, is_handoff=True)) as events:
-        async for event in events:
-            if isinstance(event, Interrupt):
-                yield replace(event, interrupt_id=f"{action.name}/{event.interrupt_id}")
-            elif not isinstance(event, RunFinished):  # only its part has finished
-                yield event
+    for action, resume in handoffs:
+        assert action.agent is not None
+        sub_run = replace(
+            run, agent=action.name, actions=actions, run_id=new_id(), node=None, resume=resume
+        )
+        agent = ToolLoopAgent(action.agent, max_turns=max_turns, action_timeout=timeout)
+        async with aclosing(track_v1_state(agent.run(sub_run), sub_run, is_handoff=True)) as events:
+            async for event in events:
+                if isinstance(event, Interrupt):
+                    yield replace(event, interrupt_id=f"{action.name}/{event.interrupt_id}")
+                elif not isinstance(event, RunFinished):  # only its part has finished
+                    yield event
 
 
 def find_handoff_resumes(run: RunInput) -> list[tuple[Action, list[Resume]]]:

@@ -6,8 +6,8 @@ from collections.abc import AsyncGenerator, Awaitable, Mapping
 from contextlib import aclosing
 from time import monotonic
 from typing import Any, Literal
-from urllib.parse import urlsplit
 
+from copilot_runtime.agents.forwarding import check_url
 from copilot_runtime.agents.langgraph.client import LangGraphServer
 from copilot_runtime.agents.langgraph.errors import invalid_response_error
 from copilot_runtime.agents.langgraph.interrupts import read_interrupts
@@ -77,12 +77,7 @@ class LangGraphAgent(Agent):
         connect_timeout: float = 10.0,
         idle_timeout: float = 60.0,
     ) -> None:
-        parts = urlsplit(url)
-        if parts.scheme not in ("http", "https") or not parts.hostname:
-            raise ConfigurationFailed(
-                f"The LangGraph server's URL {url!r} is not an address.",
-                hint="It looks like http://localhost:2024.",
-            )
+        check_url(url, "LangGraph server's URL", "http://localhost:2024")
         if not graph:
             raise ConfigurationFailed(
                 "A LangGraphAgent needs the name of its graph.",

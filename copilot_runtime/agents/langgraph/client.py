@@ -4,9 +4,9 @@ import asyncio
 from collections.abc import AsyncGenerator, Awaitable, Mapping
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
-from urllib.parse import urlsplit
 from uuid import UUID
 
+from copilot_runtime.agents.forwarding import get_origin
 from copilot_runtime.agents.langgraph.errors import invalid_response_error, map_status_error
 from copilot_runtime.agents.langgraph.request import Assistant, derive_thread_ids
 from copilot_runtime.errors import (
@@ -39,6 +39,7 @@ class LangGraphServer:
         if find_spec("langgraph_sdk") is None:
             raise MissingPackage("LangGraphAgent", "langgraph-sdk", "langgraph")
         self.url = url
+        self._origin = get_origin(url)
         self._agent = agent
         self._connect_timeout = connect_timeout
         self._needs_uuids = False
@@ -161,12 +162,12 @@ class LangGraphServer:
         except httpx.ReadTimeout as error:
             raise RunStalled(
                 f"The agent {self._agent!r} is silent.",
-                hint=f"{_origin(self.url)} gave no answer for {_READ_TIMEOUT:g} s.",
+                hint=f"{self._origin} gave no answer for {_READ_TIMEOUT:g} s.",
             ) from error
         except httpx.TransportError as error:
             raise NetworkError(
                 f"The agent {self._agent!r} did not answer.",
-                hint=f"Asking {_origin(self.url)} failed: {type(error).__name__} {error}. "
+                hint=f"Asking {self._origin} failed: {type(error).__name__} {error}. "
                 "Does the LangGraph server run there?",
             ) from error
         except (ValueError, KeyError, TypeError) as error:  # no JSON, or not what it should be
@@ -233,8 +234,3 @@ def _is_uuid(text: str) -> bool:
     except ValueError:
         return False
     return True
-
-
-def _origin(url: str) -> str:
-    parts = urlsplit(url)
-    return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}"

@@ -10,7 +10,6 @@ from copilot_runtime.errors import (
     NetworkError,
     NotFound,
     RateLimited,
-    RunStalled,
     ThreadBusy,
 )
 
@@ -45,18 +44,4 @@ def invalid_response_error(agent: str) -> ConfigurationFailed:
     return ConfigurationFailed(
         f"The agent {agent!r} answered with something that is not LangGraph's API.",
         hint="Is its URL that of a LangGraph server, without a path such as /runs?",
-    )
-
-
-def map_network_error(agent: str, error: NetworkError) -> NetworkError:
-    """Return the error without the address: that is for the log."""
-    _, separator, reason = error.message.partition("API error: ")
-    if not separator:
-        return error  # it names the agent already
-    if isinstance(error, RunStalled):
-        return RunStalled(f"The agent {agent!r} is silent. {reason}", hint=error.hint)
-    return NetworkError(
-        f"The agent {agent!r} did not answer. {reason}",
-        status_code=error.status_code,
-        hint=error.hint,
     )

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 from uuid import UUID, uuid5
 
-from copilot_runtime.agents.forwarding import forward_headers
+from copilot_runtime.agents.forwarding import describe_actions, forward_headers
 from copilot_runtime.interfaces import Caller, RunInput
 from copilot_runtime.jsonvalue import JsonObject, as_object
 
@@ -79,10 +79,8 @@ def build_input(
     """
     page = filter_state(as_object(state))
     changes = {key: v for key, v in page.items() if key not in before or before[key] != v}
-    tools = [
-        {"name": a.name, "description": a.description, "parameters": dict(a.parameters)}
-        for a in {action.name: action for action in reversed(run.actions)}.values()
-    ][::-1]
+    actions = {action.name: action for action in reversed(run.actions)}  # the first of a name
+    tools = describe_actions(reversed(actions.values()))
     context = [{"description": item.description, "value": item.value} for item in run.context]
     input: JsonObject = {
         **changes,

@@ -10,12 +10,8 @@ from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequen
 from contextlib import aclosing, suppress
 from typing import Any
 
-from copilot_runtime.agents.forwarding import read_refusal
-from copilot_runtime.agents.langgraph.errors import (
-    invalid_response_error,
-    map_network_error,
-    map_status_error,
-)
+from copilot_runtime.agents.forwarding import connection_lost, map_network_error, read_refusal
+from copilot_runtime.agents.langgraph.errors import invalid_response_error, map_status_error
 from copilot_runtime.agents.langgraph.resume import ResumeCursor
 from copilot_runtime.agents.langgraph.sse import Frame, FrameParser
 from copilot_runtime.errors import CopilotError, IncompleteStream, NetworkError, RunStalled
@@ -146,10 +142,8 @@ class RunStream:
         return error
 
     def _connection_error(self, cause: CopilotError | None) -> IncompleteStream:
-        return IncompleteStream(
-            f"The connection to the agent {self._agent!r} broke off before the run ended.",
-            hint=cause.hint if cause is not None else "Its server ended the stream too early.",
-        )
+        hint = cause.hint if cause is not None else "Its server ended the stream too early."
+        return connection_lost(self._agent, hint)
 
 
 class _PendingExchange:

@@ -7,6 +7,7 @@ decodes the response.
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from copilot_runtime.agents.forwarding import map_network_error
 from copilot_runtime.agents.remote.action import remote_action
 from copilot_runtime.agents.remote.catalog import Catalog, CatalogAgent
 from copilot_runtime.agents.remote.discovery import Discovery
@@ -21,18 +22,14 @@ from copilot_runtime.agents.remote.link import (
 from copilot_runtime.agents.remote.request import build_request_body
 from copilot_runtime.agents.remote.translate import RemoteEventDecoder
 from copilot_runtime.agui.outcome import AgentFailed
-from copilot_runtime.errors import (
-    CopilotError,
-    IncompleteStream,
-    NetworkError,
-    NotFound,
-    RunStalled,
-)
+from copilot_runtime.errors import CopilotError, IncompleteStream, NetworkError, NotFound
 from copilot_runtime.interfaces import Action, ActionSource, Agent, Caller, Events, RunInput
 from copilot_runtime.jsonvalue import as_list, as_object
 
 if TYPE_CHECKING:
     import httpx
+
+_WHERE = ": its remote endpoint is down"
 
 
 class RemoteEndpoint(ActionSource):
@@ -109,11 +106,11 @@ class RemoteAgent(Agent):
         """
         headers = await self._link.headers(run.caller)
         decoder = RemoteEventDecoder(run.agent or self.name, run)
-        has_response = False
+        before: str | None = None
         try:
             body = build_request_body(run, self.name)
             async with self._link.send(RUN_AGENT, body, headers, self.name) as reply:
-                has_response = True
+                before = "it had ended"
                 if not is_success(reply.status):
                     raise self._refusal(reply.status, await read_reason(reply, headers))
                 async for block in reply:
@@ -125,7 +122,7 @@ class RemoteAgent(Agent):
                     for event in decoder.finish():
                         yield event
         except NetworkError as error:
-            raise self._connection_error(error, has_response) from error
+            raise map_network_error(self.name, error, before=before, where=_WHERE) from error
         if decoder.failure is not None:
             raise decoder.failure
 
@@ -142,7 +139,7 @@ class RemoteAgent(Agent):
         try:
             status, body = await self._link.json(STATE, request, headers, self.name)
         except NetworkError as error:
-            raise self._connection_error(error, has_response=False) from error
+            raise map_network_error(self.name, error, where=_WHERE) from error
         if not is_success(status):
             raise self._refusal(status, body["error"])
         if not isinstance(body, dict):
@@ -161,19 +158,3 @@ class RemoteAgent(Agent):
             return NotFound(f"The agent {self.name!r} is gone from its remote endpoint.", hint=hint)
         because = f": {reason}" if reason else "."
         return AgentFailed(f"The agent {self.name!r} failed{because}", hint=hint)
-
-    def _connection_error(self, error: NetworkError, has_response: bool) -> CopilotError:
-        """Return the error without the address: that is for the log."""
-        reason = error.message.partition("API error: ")[2] or error.message
-        if isinstance(error, RunStalled):
-            return RunStalled(f"The agent {self.name!r} is silent. {reason}", hint=error.hint)
-        if has_response:
-            return IncompleteStream(
-                f"The connection to the agent {self.name!r} broke off before it had ended.",
-                hint=error.hint,
-            )
-        return NetworkError(
-            f"The agent {self.name!r} did not answer: its remote endpoint is down. {reason}",
-            status_code=error.status_code,
-            hint=error.hint,
-        )

@@ -10,7 +10,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from urllib.parse import quote, urlsplit
 
-from copilot_runtime.agents.forwarding import forward_headers, read_refusal, redact
+from copilot_runtime.agents.forwarding import check_url, forward_headers, read_refusal, redact
 from copilot_runtime.concurrency import call
 from copilot_runtime.errors import ConfigurationFailed
 from copilot_runtime.http.client import StreamResponse, Upstream
@@ -60,16 +60,9 @@ class Link:
         idle_timeout: float,
         http_client: "httpx.AsyncClient | None" = None,
     ) -> None:
-        parts = urlsplit(url)
-        if parts.scheme not in ("http", "https") or not parts.hostname:
-            raise ConfigurationFailed(
-                f"The remote endpoint {url!r} is not an address.",
-                hint="It looks like https://agents.example.com/copilotkit.",
-            )
+        origin = check_url(url, "remote endpoint", "https://agents.example.com/copilotkit")
         self.url = url.rstrip("/")
-        self.safe_url = f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path}".rstrip(
-            "/"
-        )
+        self.safe_url = f"{origin}{urlsplit(url).path}".rstrip("/")
         """The address without what may be secret in it."""
         self._headers = {name.lower(): value for name, value in (headers or {}).items()}
         self._before_request = before_request

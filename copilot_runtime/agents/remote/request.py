@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from datetime import UTC, datetime
 
+from copilot_runtime.agents.forwarding import describe_actions
 from copilot_runtime.interfaces import AgentInput, Resume, RunInput, private_thread_id
 from copilot_runtime.jsonvalue import JsonObject, as_object, parse_object
 from copilot_runtime.messages import (
@@ -32,15 +33,7 @@ def build_request_body(run: RunInput, name: str) -> JsonObject:
         "state": as_object(agent.state),
         "config": dict(agent.config),
         "properties": {**run.properties},
-        "actions": [
-            {
-                "name": action.name,
-                "description": action.description,
-                "parameters": dict(action.parameters),
-            }
-            for action in run.actions
-            if action.available != "disabled"
-        ],
+        "actions": describe_actions(a for a in run.actions if a.available != "disabled"),
         "metaEvents": _encode_resumes(run.resume),
     }
 

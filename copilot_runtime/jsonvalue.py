@@ -50,12 +50,19 @@ def get_text(fields: Mapping[str, JsonValue], key: str) -> str:
     return as_text(fields.get(key))
 
 
+def parse_text(value: JsonValue) -> JsonValue:
+    """Return the value of a text that is JSON; any other value is returned as it is."""
+    if not isinstance(value, str):
+        return value
+    try:
+        return loads(value.encode(errors="replace"))
+    except ValueError:
+        return value
+
+
 def parse_object(text: str) -> JsonObject:
     """Read the text of a JSON object; anything else, JSON or not, is an empty one."""
-    try:
-        return as_object(loads(text.encode(errors="replace")))
-    except ValueError:
-        return {}
+    return as_object(parse_text(text))
 
 
 def to_text(value: JsonValue) -> str:

@@ -19,8 +19,8 @@ from copilot_runtime.errors import IncompleteStream, NetworkError
 from copilot_runtime.http.client import StreamResponse, Upstream
 from copilot_runtime.http.sse import SSEDecoder
 from copilot_runtime.interfaces import Agent, Events, Resume, RunInput, private_thread_id
-from copilot_runtime.jsontext import dumps, loads
-from copilot_runtime.jsonvalue import as_optional_text
+from copilot_runtime.jsontext import dumps
+from copilot_runtime.jsonvalue import as_optional_text, parse_text
 
 _MAX_REASON = 2_000
 
@@ -152,7 +152,7 @@ def _encode_resumes(resumes: Sequence[Resume]) -> tuple[list[dict[str, Any]], di
         if id is None:
             id, payload = _parse_interrupt_id(resume.value), resume.response
         if id is None:
-            event = _parse_json(resume.value)
+            event = parse_text(resume.value)
             command = {"command": {"resume": resume.response, "interruptEvent": event}}
             continue
         extra = {} if payload is None else {"payload": payload}
@@ -162,16 +162,9 @@ def _encode_resumes(resumes: Sequence[Resume]) -> tuple[list[dict[str, Any]], di
 
 def _parse_interrupt_id(value: str) -> str | None:
     """Return the id in an interrupt that a v1 client sends back as it got it."""
-    interrupt = _parse_json(value)
+    interrupt = parse_text(value)
     id = interrupt.get("id") if isinstance(interrupt, dict) and "reason" in interrupt else None
     return as_optional_text(id)
-
-
-def _parse_json(value: str) -> Any:
-    try:
-        return loads(value.encode(errors="replace"))
-    except ValueError:
-        return value
 
 
 def _missing_end_error(name: str, frames: SSEDecoder) -> IncompleteStream:

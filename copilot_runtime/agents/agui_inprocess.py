@@ -8,7 +8,7 @@ from typing import Any, Literal
 from copilot_runtime.agui.event_decoder import EventDecoder
 from copilot_runtime.concurrency import call
 from copilot_runtime.interfaces import DEFAULT_AGENT, Events, RunInput
-from copilot_runtime.jsontext import loads
+from copilot_runtime.jsonvalue import parse_text
 from copilot_runtime.messages import Message, Part, TextMessage, TextPart
 
 _KINDS: dict[str, Literal["image", "audio", "video"]] = {
@@ -69,11 +69,7 @@ def serialize_event(event: Any) -> Any:
 
 def parse_decision(payload: Any) -> Any:
     """Return a person's answer to a call as an object; pages may send just `true`."""
-    if isinstance(payload, str):
-        try:
-            payload = loads(payload.encode(errors="replace"))
-        except ValueError:
-            return payload
+    payload = parse_text(payload)
     return {"approved": payload} if isinstance(payload, bool) else payload
 
 

@@ -6,12 +6,11 @@ Names, descriptions and results of the actions are those of the Node runtime 1.7
 from collections.abc import Mapping, Sequence
 from typing import Any, cast
 
-import orjson
-
 from copilot_runtime.actions.schema import InvalidArguments
 from copilot_runtime.events import AgentState
 from copilot_runtime.interfaces import DEFAULT_AGENT, Action, ActionContext, RunInput
 from copilot_runtime.jsonpatch.patch import apply_patch
+from copilot_runtime.jsonvalue import parse_text
 
 SNAPSHOT = "AGUISendStateSnapshot"
 DELTA = "AGUISendStateDelta"
@@ -89,12 +88,12 @@ class SharedState:
     async def _replace(self, arguments: Mapping[str, Any], context: ActionContext) -> Any:
         if "snapshot" not in arguments:
             raise InvalidArguments("snapshot: missing")
-        snapshot = _decode_text(arguments["snapshot"])
+        snapshot = parse_text(arguments["snapshot"])  # models put JSON text inside of their JSON
         self._change(snapshot, context)
         return {"success": True, "snapshot": snapshot}
 
     async def _patch(self, arguments: Mapping[str, Any], context: ActionContext) -> Any:
-        delta = _operations(_decode_text(arguments.get("delta")))
+        delta = _operations(parse_text(arguments.get("delta")))
         try:
             state = apply_patch(self.value, delta)
         except ValueError as error:
@@ -126,16 +125,6 @@ def find_shared_state(run: RunInput) -> SharedState | None:
     if any(action.name in (SNAPSHOT, DELTA) for action in run.actions):
         return None
     return SharedState(run, agent.state)
-
-
-def _decode_text(value: Any) -> Any:
-    """Return a value, decoded if the model has put JSON text inside of its JSON."""
-    if not isinstance(value, str):
-        return value
-    try:
-        return orjson.loads(value)
-    except orjson.JSONDecodeError:
-        return value
 
 
 def _operations(delta: Any) -> list[Any]:

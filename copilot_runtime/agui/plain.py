@@ -27,6 +27,16 @@ _ROLES: dict[str, Literal["user", "system", "developer"]] = {
     "system": "system",
     "developer": "developer",
 }
+_IGNORED = (
+    "RUN_STARTED",  # the runtime writes its own
+    "REASONING_START",  # a thought begins with its message
+    # of before 0.0.45; clients take them, and show nothing
+    "THINKING_START",
+    "THINKING_TEXT_MESSAGE_START",
+    "THINKING_TEXT_MESSAGE_CONTENT",
+    "THINKING_TEXT_MESSAGE_END",
+    "THINKING_END",
+)
 _SUBAGENTS: dict[str, Literal["started", "finished", "failed"]] = {
     "SUBAGENT_STARTED": "started",
     "SUBAGENT_FINISHED": "finished",
@@ -47,17 +57,9 @@ def _decode_text_content(event: JsonObject, kind: str) -> Event | None:
     return TextMessageContent(message_id=id, content=delta) if delta else None
 
 
-def _decode_text_end(event: JsonObject, kind: str) -> Event:
-    return TextMessageEnd(message_id=require_text(event, "messageId", kind))
-
-
 def _decode_call_args(event: JsonObject, kind: str) -> Event | None:
     id, delta = require_text(event, "toolCallId", kind), optional_text(event, "delta", kind)
     return ActionExecutionArgs(call_id=id, delta=delta) if delta else None
-
-
-def _decode_call_end(event: JsonObject, kind: str) -> Event:
-    return ActionExecutionEnd(call_id=require_text(event, "toolCallId", kind))
 
 
 def _decode_thought_content(event: JsonObject, kind: str) -> Event | None:
@@ -80,14 +82,6 @@ def _decode_messages_snapshot(event: JsonObject, kind: str) -> Event:
     )
 
 
-def _decode_step_start(event: JsonObject, kind: str) -> Event:
-    return StepStarted(name=require_text(event, "stepName", kind))
-
-
-def _decode_step_end(event: JsonObject, kind: str) -> Event:
-    return StepFinished(name=require_text(event, "stepName", kind))
-
-
 def _decode_subagent(event: JsonObject, kind: str) -> Event:
     return Subagent(
         subagent_id=require_text(event, "subagentRunId", kind),
@@ -102,37 +96,22 @@ def _decode_custom(event: JsonObject, kind: str) -> Event:
     return Custom(name=require_text(event, "name", kind), value=event.get("value"))
 
 
-def _decode_raw(event: JsonObject, kind: str) -> Event:
-    return Raw(event=event.get("event"), source=optional_text(event, "source", kind))
-
-
-def _ignore(_: JsonObject, __: str) -> None:
-    return None
-
-
 PLAIN_DECODERS: dict[str, Callable[[JsonObject, str], Event | None]] = {
     "TEXT_MESSAGE_START": _decode_text_start,
     "TEXT_MESSAGE_CONTENT": _decode_text_content,
-    "TEXT_MESSAGE_END": _decode_text_end,
+    "TEXT_MESSAGE_END": lambda e, k: TextMessageEnd(message_id=require_text(e, "messageId", k)),
     "TOOL_CALL_ARGS": _decode_call_args,
-    "TOOL_CALL_END": _decode_call_end,
+    "TOOL_CALL_END": lambda e, k: ActionExecutionEnd(call_id=require_text(e, "toolCallId", k)),
     "REASONING_MESSAGE_CONTENT": _decode_thought_content,
     "REASONING_ENCRYPTED_VALUE": _decode_signature,
     "MESSAGES_SNAPSHOT": _decode_messages_snapshot,
-    "STEP_STARTED": _decode_step_start,
-    "STEP_FINISHED": _decode_step_end,
+    "STEP_STARTED": lambda e, k: StepStarted(name=require_text(e, "stepName", k)),
+    "STEP_FINISHED": lambda e, k: StepFinished(name=require_text(e, "stepName", k)),
     "SUBAGENT_STARTED": _decode_subagent,
     "SUBAGENT_FINISHED": _decode_subagent,
     "SUBAGENT_ERROR": _decode_subagent,
     "CUSTOM": _decode_custom,
-    "RAW": _decode_raw,
-    "RUN_STARTED": _ignore,  # the runtime writes its own
-    "REASONING_START": _ignore,  # a thought begins with its message
-    # of before 0.0.45; clients take them, and show nothing
-    "THINKING_START": _ignore,
-    "THINKING_TEXT_MESSAGE_START": _ignore,
-    "THINKING_TEXT_MESSAGE_CONTENT": _ignore,
-    "THINKING_TEXT_MESSAGE_END": _ignore,
-    "THINKING_END": _ignore,
+    "RAW": lambda e, k: Raw(event=e.get("event"), source=optional_text(e, "source", k)),
+    **dict.fromkeys(_IGNORED, lambda _, __: None),
 }
 """Type → what reads it. It raises `Misuse` for an event that lacks something."""

@@ -8,8 +8,8 @@ from copilot_runtime.agents.langgraph.messages import decode_langchain
 from copilot_runtime.errors import Misuse
 from copilot_runtime.events import Interrupt
 from copilot_runtime.interfaces import Resume
-from copilot_runtime.jsontext import dumps, loads
-from copilot_runtime.jsonvalue import as_list, as_object, as_objects, as_optional_text
+from copilot_runtime.jsontext import dumps
+from copilot_runtime.jsonvalue import as_list, as_object, as_objects, as_optional_text, parse_text
 from copilot_runtime.messages import new_id
 
 _REASON = "langgraph:interrupt"
@@ -98,10 +98,4 @@ def _resume_value(resume: Resume, interrupt: Interrupt) -> Any:
         return {_CANCELLED: True, "interrupt_id": interrupt.interrupt_id}
     if resume.interrupt_id is not None:
         return resume.payload
-    value = resume.response or "" if resume.payload is None else resume.payload
-    if not isinstance(value, str):
-        return value
-    try:
-        return loads(value.encode(errors="replace"))
-    except ValueError:
-        return value
+    return parse_text(resume.response or "" if resume.payload is None else resume.payload)

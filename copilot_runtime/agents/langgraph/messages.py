@@ -8,8 +8,15 @@ from uuid import UUID, uuid5
 
 from copilot_runtime.agents.copilotkit_form import encode_messages as encode_for_v1
 from copilot_runtime.agui.messages import encode_messages
-from copilot_runtime.jsontext import dumps, loads
-from copilot_runtime.jsonvalue import JsonObject, as_list, as_object, as_objects, to_text
+from copilot_runtime.jsontext import dumps
+from copilot_runtime.jsonvalue import (
+    JsonObject,
+    as_list,
+    as_object,
+    as_objects,
+    parse_text,
+    to_text,
+)
 from copilot_runtime.messages import (
     ActionExecutionMessage,
     MediaPart,
@@ -148,12 +155,7 @@ def extract_text(content: Any) -> str:
 
 def parse_arguments(value: Any) -> Any:
     """Return the arguments of a call as an object; models refuse anything else."""
-    if isinstance(value, str):
-        try:
-            value = loads(value.encode(errors="replace"))
-        except ValueError:
-            return {}
-    return as_object(value)
+    return as_object(parse_text(value))
 
 
 def build_placeholder_result(call: Mapping[str, Any]) -> JsonObject:

@@ -1,4 +1,4 @@
-"""Where the logs of runs are kept."""
+"""Where the logs of runs are."""
 
 BUSES = {"memory": "copilot_runtime.bus.memory:MemoryBus"}
 """Name → import string of every bus in this package, for the setting `bus`.

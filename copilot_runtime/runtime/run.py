@@ -100,8 +100,10 @@ class Run:
             self.started.set_result(None)
 
     def release_request(self) -> None:
-        """Free what only the agent and the hooks needed: the log of a run may be read much later,
-        and an attached run that nobody stops is in memory as long as the server."""
+        """Free what only the agent and the hooks needed, and keep what identifies the run.
+
+        An attached run that nobody stops is in memory as long as the server.
+        """
         request = self.request
         self.request = RunInput(
             thread_id=request.thread_id,

@@ -1,4 +1,4 @@
-"""Where conversations are kept for good."""
+"""Where conversations are stored."""
 
 STORES = {
     "memory": "copilot_runtime.threads.memory:MemoryThreads",

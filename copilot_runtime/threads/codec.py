@@ -23,7 +23,7 @@ logger = logging.getLogger("copilot_runtime.threads")
 
 _SECONDS_BETWEEN_LINES = 60.0
 _next_line: dict[str, float] = {}
-"""When the log may hear again of lost events, by their type."""
+"""When the next line about lost events of a type may be logged."""
 
 
 def encode(events: Sequence[Event]) -> bytes:

@@ -80,7 +80,7 @@ class _Log:
         """Where in the entries the activities of this section are."""
         self._states: dict[str, AgentState] = {}
         self._section = 0
-        """How many snapshots there were. What was said before one must not be said after it."""
+        """How many snapshots there were. What came before one must not come after it."""
 
     def take(self, events: Iterable[Event]) -> RunFinished | RunFailed | None:
         """Take all events up to the last one, and return that."""

@@ -1,4 +1,4 @@
-"""By which names a thread remembers its messages, so that each is kept once."""
+"""By which names a thread remembers its messages, so that each is stored once."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from hashlib import sha256
@@ -17,7 +17,7 @@ from copilot_runtime.events import (
 from copilot_runtime.messages import Message, ResultMessage
 
 _LONGEST = 200
-"""Characters of a name; a longer one is kept as its digest, for the sake of the index."""
+"""Characters of a name; a longer one is stored as its digest, for the sake of the index."""
 
 
 def get_message_name(message: Message) -> str:
@@ -54,11 +54,7 @@ def _shorten(name: str) -> str:
     return name
 
 
-def _read_text(event: TextMessageStart) -> Sequence[str]:
-    return (_shorten(event.message_id),)
-
-
-def _read_activity(event: ReasoningStart | Activity) -> Sequence[str]:
+def _read_text(event: TextMessageStart | ReasoningStart | Activity) -> Sequence[str]:
     return (_shorten(event.message_id),)
 
 
@@ -78,8 +74,8 @@ def _read_messages(event: MessagesSnapshot | RunStarted) -> Iterator[str]:
 
 _NAMES: Mapping[type, Callable[[Any], Iterable[str]]] = {
     TextMessageStart: _read_text,
-    ReasoningStart: _read_activity,
-    Activity: _read_activity,
+    ReasoningStart: _read_text,
+    Activity: _read_text,
     ActionExecutionStart: _read_call,
     ActionExecutionResult: _read_result,
     MessagesSnapshot: _read_messages,

@@ -41,7 +41,7 @@ class PendingWrite:
         self.last = end if isinstance(end, LAST) else None
         """The last event of the run, if it is among these."""
         self.unpublished: Sequence[Event] = events
-        """Those that nobody may see before they are kept."""
+        """Those that are not published before they are stored."""
         if run.publish_first:
             self.unpublished = () if self.last is None else (self.last,)
 
@@ -51,7 +51,7 @@ class PendingWrite:
 
 
 class Recording:
-    """A run that is kept: what everybody may see of it, and what must still be written."""
+    """A run that is stored: what is published of it, and what must still be written."""
 
     __slots__ = (
         "_queue",
@@ -72,7 +72,7 @@ class Recording:
         self.writer = writer
         self.log_id = log_id
         self.publish_first = publish_first
-        """Whether all but its last event is seen before it is kept."""
+        """Whether all but its last event is published before it is stored."""
         self.log: list[Event] = []
         """What everybody may see; with the last event it goes to the store as a whole."""
         self.error: CopilotError | None = None

@@ -100,7 +100,7 @@ class PostgresThreads(DatabaseThreads[Link]):
         return build_thread(rows[0]) if rows else None
 
     async def delete(self, key: ThreadKey) -> bool:
-        """Forget a thread; a run that goes on is kept no more."""
+        """Forget a thread; a run that goes on is stored no more."""
         if not is_valid_key(key):
             return False
         for name in [name for name, run in self._running.items() if run.key == key]:

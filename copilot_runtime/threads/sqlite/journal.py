@@ -1,4 +1,4 @@
-"""The journal: what runs that go on have said, all together, in the order in which it was kept.
+"""The journal: the events of all runs that go on, in the order in which they were stored.
 
 A row holds what one write brought of any number of runs, so that a write touches the last page
 and no other. The `id` of a row is a time, in microseconds: never earlier than that of its write,

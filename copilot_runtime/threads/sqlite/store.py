@@ -126,12 +126,12 @@ class SqliteThreads(DatabaseThreads["_File"]):
         return await self._write(work)
 
     async def delete(self, key: ThreadKey) -> bool:
-        """Forget a thread; a run that goes on is kept no more."""
+        """Forget a thread; a run that goes on is stored no more."""
         if not is_valid_key(key):
             return False
         file = await self._connect()
         self._forget([name for name, open_run in self._running.items() if open_run.key == key])
-        # what was said in it lately is in the journal
+        # its latest events are in the journal
         work = partial(
             _trim_and_do,
             work=partial(heads.delete_thread, key=key),

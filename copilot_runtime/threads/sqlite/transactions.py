@@ -127,12 +127,12 @@ def write_segments(
 def shorten_journal(
     db: sqlite3.Connection, *, server: str, runs: Sequence[OpenRun], before: int
 ) -> None:
-    """Bring what runs said before a time from the journal to their logs: some go on for hours."""
+    """Move events before a time from the journal to the logs of their runs: some take hours."""
     moved = read_events(db, server, [open_run.run for open_run in runs], before=before)
     for open_run in runs:
         at = (open_run.thread, open_run.run)
         row = db.execute("SELECT log FROM runs WHERE thread = ? AND id = ?", at).fetchone()
-        if row is not None and moved[open_run.run]:  # else it was deleted, or has said nothing
+        if row is not None and moved[open_run.run]:  # else it was deleted, or has no events
             log = prepend_head(decode(row[0], _where(*at)), moved[open_run.run])
             db.execute("UPDATE runs SET log = ? WHERE thread = ? AND id = ?", (encode(log), *at))
     trim_journal(db, server, before=before)

@@ -5,6 +5,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from contextlib import aclosing
 from typing import TypedDict
+from urllib.parse import SplitResult, urlsplit
 
 from copilot_runtime.adapters.capabilities import CapabilityFilter, UnsupportedPolicy
 from copilot_runtime.adapters.streaming import ProviderRequest, stream_response
@@ -12,6 +13,14 @@ from copilot_runtime.errors import ConfigurationFailed
 from copilot_runtime.events import Usage
 from copilot_runtime.http.client import Upstream
 from copilot_runtime.interfaces import Adapter, ChatRequest, Events
+
+
+def parse_base_url(base_url: str, hint: str) -> SplitResult:
+    """Return the parts of an address. Raises `ConfigurationFailed` if it is none."""
+    parts = urlsplit(base_url)
+    if parts.scheme not in ("http", "https") or not parts.hostname:
+        raise ConfigurationFailed(f"The base URL {base_url!r} is not an address.", hint=hint)
+    return parts
 
 
 class HTTPOptions(TypedDict, total=False):

@@ -72,7 +72,15 @@ Payloads = asyncio.Queue[bytes | CopilotError | None]
 """What a task or a thread receives for a response: payloads, then None or an error."""
 
 
-async def read_payloads(
+async def wait_for_response(payloads: Payloads, service: Service) -> SDKResponse:
+    """Return the response once its first payload is there. Raises the error in place of that."""
+    first = await payloads.get()
+    if isinstance(first, CopilotError):
+        raise first
+    return SDKResponse(_read_payloads(first, payloads), service)
+
+
+async def _read_payloads(
     first: bytes | CopilotError | None, payloads: Payloads
 ) -> AsyncGenerator[bytes, None]:
     """Yield `first` and the payloads after it. Raises the error that comes in place of one."""

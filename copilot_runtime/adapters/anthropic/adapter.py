@@ -3,9 +3,10 @@
 import os
 from collections.abc import Sequence
 from contextlib import AbstractAsyncContextManager
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, Literal, Unpack
-from urllib.parse import urlsplit, urlunsplit
+from urllib.parse import urlunsplit
 
 from copilot_runtime.adapters.anthropic.request import (
     PROVIDER,
@@ -18,7 +19,7 @@ from copilot_runtime.adapters.api_key import ApiKey, resolve_api_key
 from copilot_runtime.adapters.capabilities import CapabilityFilter
 from copilot_runtime.adapters.context_window import ContextWindow
 from copilot_runtime.adapters.errors import Service
-from copilot_runtime.adapters.http_adapter import HTTPAdapter, HTTPOptions
+from copilot_runtime.adapters.http_adapter import HTTPAdapter, HTTPOptions, parse_base_url
 from copilot_runtime.adapters.sdk_client import SDKResponse, open_sdk_response
 from copilot_runtime.adapters.streaming import ProviderRequest, encode_body
 from copilot_runtime.errors import ConfigurationFailed
@@ -80,12 +81,14 @@ class AnthropicAdapter(HTTPAdapter):
         **options: Unpack[HTTPOptions],
     ) -> None:
         super().__init__(model, adapter=PROVIDER, service=NAME, **options)
-        self.max_tokens = max_tokens
-        self.thinking = thinking
-        self.cache: bool | Literal["5m", "1h"] = cache
-        self.eager_arguments = eager_arguments
-        self.betas = betas
-        self.api_version = api_version
+        self.settings = Settings(
+            max_tokens=max_tokens,
+            thinking=thinking,
+            cache=cache,
+            eager=eager_arguments,
+            version=api_version,
+            betas=betas,
+        )
         self._window = ContextWindow(PROVIDER, context_tokens, usual=_USUAL_WINDOW)
         self._client = client
         self._base_url = base_url or os.environ.get("ANTHROPIC_BASE_URL") or URL
@@ -100,7 +103,7 @@ class AnthropicAdapter(HTTPAdapter):
         self, request: ChatRequest, model: str, capabilities: CapabilityFilter
     ) -> ProviderRequest:
         context_tokens = await self._window.tokens_for(model, request)
-        settings = self._settings(context_tokens)
+        settings = replace(self.settings, context_tokens=context_tokens)
         messages_request = build_request(request, model, settings, capabilities)
         body = encode_body(messages_request.body)
         if self._client is not None:
@@ -118,17 +121,6 @@ class AnthropicAdapter(HTTPAdapter):
             on_usage=partial(self._window.calibrate, model, request, body),
             new_reader=lambda: (MessageReader(request, service), SSEDecoder()),
             max_retries=0 if self._client else self._upstream.max_retries,
-        )
-
-    def _settings(self, room: int) -> Settings:
-        return Settings(
-            context_tokens=room,
-            max_tokens=self.max_tokens,
-            thinking=self.thinking,
-            cache=self.cache,
-            eager=self.eager_arguments,
-            version=self.api_version,
-            betas=self.betas,
         )
 
     async def _access(self) -> tuple[dict[str, str], str | None]:
@@ -159,11 +151,6 @@ def _open_response(
 
 
 def _build_url(base_url: str) -> str:
-    parts = urlsplit(base_url)
-    if parts.scheme not in ("http", "https") or not parts.hostname:
-        raise ConfigurationFailed(
-            f"The base URL {base_url!r} is not an address.",
-            hint=f"It looks like {URL} (ANTHROPIC_BASE_URL or base_url).",
-        )
+    parts = parse_base_url(base_url, f"It looks like {URL} (ANTHROPIC_BASE_URL or base_url).")
     path = parts.path.rstrip("/").removesuffix("/v1")
     return urlunsplit(parts._replace(path=f"{path}/v1/messages"))

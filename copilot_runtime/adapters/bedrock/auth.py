@@ -5,9 +5,10 @@ import os
 from collections.abc import Mapping
 from importlib import import_module
 from typing import Any
-from urllib.parse import quote, urlsplit
+from urllib.parse import quote
 
 from copilot_runtime.adapters.api_key import ApiKey, resolve_api_key
+from copilot_runtime.adapters.http_adapter import parse_base_url
 from copilot_runtime.errors import ConfigurationFailed, MissingPackage
 
 _NO_CREDENTIALS = "There are no credentials for Bedrock."
@@ -51,12 +52,9 @@ class Authentication:
         self._session = session
         self._base_url = base_url
         if base_url is not None:
-            parts = urlsplit(base_url)
-            if parts.scheme not in ("http", "https") or not parts.hostname:
-                raise ConfigurationFailed(
-                    f"The base URL {base_url!r} is not an address.",
-                    hint="It looks like https://bedrock-runtime.eu-west-1.amazonaws.com.",
-                )
+            parse_base_url(
+                base_url, "It looks like https://bedrock-runtime.eu-west-1.amazonaws.com."
+            )
 
     def build_url(self, model: str) -> str:
         """Return the address that streams the answers of a model."""

@@ -19,7 +19,7 @@ from copilot_runtime.adapters.sdk_client import (
     Payloads,
     SDKResponse,
     connection_error,
-    read_payloads,
+    wait_for_response,
 )
 from copilot_runtime.errors import ConfigurationFailed, CopilotError
 from copilot_runtime.jsonvalue import JsonObject
@@ -37,10 +37,7 @@ async def open_client_response(
     receiver = _Receiver(client, {"modelId": model, **_decode_blobs(body)}, service)
     receiver.start()
     try:
-        first = await receiver.payloads.get()
-        if isinstance(first, CopilotError):
-            raise first
-        yield SDKResponse(read_payloads(first, receiver.payloads), service)
+        yield await wait_for_response(receiver.payloads, service)
     finally:
         receiver.close()
 

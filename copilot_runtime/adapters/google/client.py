@@ -17,7 +17,7 @@ from copilot_runtime.adapters.sdk_client import (
     Payloads,
     SDKResponse,
     connection_error,
-    read_payloads,
+    wait_for_response,
 )
 from copilot_runtime.errors import CopilotError
 from copilot_runtime.jsonvalue import JsonObject
@@ -38,10 +38,7 @@ async def open_client_response(
     # the package closes its response when a read is cancelled, not when its generator is closed
     task = asyncio.create_task(_receive(client, model, body, service, payloads))
     try:
-        first = await payloads.get()
-        if isinstance(first, CopilotError):
-            raise first
-        yield SDKResponse(read_payloads(first, payloads), service)
+        yield await wait_for_response(payloads, service)
     finally:
         task.cancel()
         with suppress(asyncio.CancelledError):

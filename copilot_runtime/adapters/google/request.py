@@ -3,13 +3,14 @@
 https://ai.google.dev/api/generate-content
 """
 
+import re
 from collections.abc import Mapping, Sequence
-from functools import partial
-from typing import Any
+from dataclasses import dataclass
+from functools import lru_cache, partial
+from typing import Any, Literal
 
 from copilot_runtime.adapters.attachments import build_parts, merge_extra, parse_result_blocks
 from copilot_runtime.adapters.capabilities import CapabilityFilter
-from copilot_runtime.adapters.google.models import BUDGETS, Traits, find_traits
 from copilot_runtime.adapters.history import Thought, ToolExchange, fit_history
 from copilot_runtime.adapters.media import USUAL_TYPES, Media, build_text
 from copilot_runtime.adapters.signatures import read_signature
@@ -29,6 +30,42 @@ UNSIGNED = "skip_thought_signature_validator"
 
 https://ai.google.dev/gemini-api/docs/thought-signatures, its questions and answers.
 """
+
+
+Thinking = Literal["never", "budget", "level"]
+
+
+@dataclass(frozen=True, slots=True)
+class Traits:
+    """What one model takes. `signed_calls`: it refuses to see its calls unsigned."""
+
+    thinking: Thinking = "level"
+    signed_calls: bool = False
+
+
+BUDGETS = {"minimal": 1_024, "low": 1_024, "medium": 8_192, "high": 24_576}
+"""Effort → tokens to think with, for models that do not know levels."""
+
+_GENERATION = re.compile(r"gemini-(\d+)(?:\.(\d+))?")
+
+
+@lru_cache(maxsize=256)  # a client may name a model in each request
+def find_traits(model: str) -> Traits:
+    """Return what a model takes, by the generation in its name.
+
+    A name without a generation (`gemini-flash-latest`, a tuned model) counts as a new one.
+    https://ai.google.dev/gemini-api/docs/thinking
+    """
+    name = model.rpartition("/")[2].lower()
+    if not name.startswith("gemini-"):
+        return Traits()
+    found = _GENERATION.match(name)
+    generation = float(f"{found[1]}.{found[2] or 0}") if found else 3.0
+    if generation < 2.5:
+        return Traits("never")
+    if generation < 3:
+        return Traits("budget")
+    return Traits("level", signed_calls=True)
 
 
 def build_body(

@@ -1,8 +1,9 @@
 """OpenAI, and every server that speaks its chat completions API or its Responses API."""
 
 from collections.abc import Mapping
+from contextlib import AbstractAsyncContextManager
 from functools import partial
-from typing import TYPE_CHECKING, Literal, Unpack
+from typing import TYPE_CHECKING, Any, Literal, Unpack
 
 from copilot_runtime.adapters.api_key import ApiKey
 from copilot_runtime.adapters.capabilities import CapabilityFilter
@@ -21,6 +22,7 @@ from copilot_runtime.adapters.openai.request import build_body
 from copilot_runtime.adapters.openai.responses.request import build_response_body
 from copilot_runtime.adapters.openai.responses.stream import SIGNER, ResponseEventReader
 from copilot_runtime.adapters.openai.stream import CompletionReader
+from copilot_runtime.adapters.sdk_client import SDKResponse, open_sdk_response
 from copilot_runtime.adapters.streaming import ProviderRequest, ResponseReader, encode_body
 from copilot_runtime.errors import Misuse
 from copilot_runtime.http.sse import SSEDecoder
@@ -126,10 +128,8 @@ class OpenAIAdapter(HTTPAdapter):
         body = encode_body(content)
         name, speaks = self.options.preset.name, _SPEAKS[self.api]
         if self._client is not None:
-            from copilot_runtime.adapters.openai.client import send_with_client
-
             service = Service(name, model, self._client.api_key, speaks)
-            exchange = send_with_client(self._client, self.api, content, service)
+            exchange = _open_response(self._client, self.api, content, service)
         else:
             authorization = await self._auth.authorize()
             service = Service(name, model, authorization.secret, speaks)
@@ -148,6 +148,19 @@ class OpenAIAdapter(HTTPAdapter):
         if self.api == "chat":
             return CompletionReader(request, service, provider=provider, signer=self.options.signer)
         return ResponseEventReader(request, service, provider=provider)
+
+
+def _open_response(
+    client: "AsyncOpenAI", api: Api, body: dict[str, Any], service: Service
+) -> AbstractAsyncContextManager[SDKResponse, bool | None]:
+    """Return the request of the client: it sends, and the bytes are read here.
+
+    Building the SDK's objects would cost twenty times what reading the chunks does.
+    """
+    import openai
+
+    endpoint: Any = client.chat.completions if api == "chat" else client.responses
+    return open_sdk_response(endpoint.with_streaming_response.create(**body), openai, service)
 
 
 def _developer_role(preset: Preset, url: str, *, keep_system_role: bool) -> bool | None:

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from urllib.parse import quote, urlencode, urlsplit, urlunsplit
 
 from copilot_runtime.adapters.api_key import ApiKey, resolve_api_key
+from copilot_runtime.adapters.http_adapter import parse_base_url
 from copilot_runtime.adapters.openai.options import OPENAI, Preset
 from copilot_runtime.errors import ConfigurationFailed
 
@@ -45,17 +46,13 @@ class OpenAIAuth:
 
         Raises `ConfigurationFailed` if it is none.
         """
-        parts = urlsplit(self.base_url)
-        if parts.scheme not in ("http", "https") or not parts.hostname:
-            preset = self._preset
-            variable = f"{preset.url_variable} or " if preset.url_variable else ""
-            raise ConfigurationFailed(
-                f"The base URL {self.base_url!r} is not an address."
-                if self.base_url
-                else f"There is no address for {preset.name}.",
-                hint=f"It looks like https://api.openai.com/v1 ({variable}base_url).",
-            )
-        if self._preset.routes_by_deployment and self._api_version:
+        preset = self._preset
+        variable = f"{preset.url_variable} or " if preset.url_variable else ""
+        hint = f"It looks like https://api.openai.com/v1 ({variable}base_url)."
+        if not self.base_url:
+            raise ConfigurationFailed(f"There is no address for {preset.name}.", hint=hint)
+        parts = parse_base_url(self.base_url, hint)
+        if preset.routes_by_deployment and self._api_version:
             path = f"deployments/{quote(model, safe='')}/{path}"
             parts = parts._replace(query=urlencode({"api-version": self._api_version}))
         return urlunsplit(parts._replace(path=f"{parts.path.rstrip('/')}/{path}"))

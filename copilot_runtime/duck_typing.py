@@ -17,7 +17,7 @@ def complete(interface: type[T], part: object) -> T:
     if isinstance(part, interface):
         return part
     names = tuple(name for name in dir(interface) if name[0] != "_" and hasattr(part, name))
-    return _completed_class(interface, type(part).__name__, names)(part)
+    return _build_class(interface, type(part).__name__, names)(part)
 
 
 def as_stage(stage: StageFunction) -> Stage:
@@ -26,9 +26,7 @@ def as_stage(stage: StageFunction) -> Stage:
 
 
 @lru_cache(maxsize=256)
-def _completed_class(
-    interface: type[T], name: str, names: tuple[str, ...]
-) -> Callable[[object], T]:
+def _build_class(interface: type[T], name: str, names: tuple[str, ...]) -> Callable[[object], T]:
     members: dict[str, Any] = {name: _delegate(name) for name in names}
     if interface is Stage:
         members["__call__"] = _call_wrapped

@@ -16,8 +16,8 @@ from copilot_runtime.errors import ConfigurationFailed
 from copilot_runtime.threads.memory import MemoryThreads
 from copilot_runtime.transports.openapi import (
     Thread,
-    ThreadArchived,
-    ThreadDeleted,
+    ThreadArchival,
+    ThreadDeletion,
     ThreadEvents,
     ThreadMessages,
     ThreadPage,
@@ -188,8 +188,8 @@ def test_the_description_of_threads_is_what_they_answer() -> None:
 
     assert [thread.id for thread in page.threads] == ["t"]
     assert Thread.model_validate(renamed.json()).name == "Mine"
-    assert ThreadArchived.model_validate(archived.json()).archived
-    assert ThreadDeleted.model_validate(deleted.json()).deleted
+    assert ThreadArchival.model_validate(archived.json()).archived
+    assert ThreadDeletion.model_validate(deleted.json()).deleted
 
 
 @pytest.mark.parametrize("path", ["graphql", "http://x/graphql", " "])

@@ -103,7 +103,7 @@ class EventOrder:
             violation = self._out_of_run(event)
             if violation or isinstance(event, RunStarted):
                 return violation
-        return self._noted(event)
+        return self._follow(event)
 
     def closing_events(self, failed: ErrorReport | None = None) -> list[Event]:
         """Return what ends everything open, the innermost first, before the last event.
@@ -141,7 +141,7 @@ class EventOrder:
         self._begun = True
         return None
 
-    def _noted(self, event: Event) -> str | None:
+    def _follow(self, event: Event) -> str | None:
         match event:
             case TextMessageStart(message_id=key):
                 violation = self._begin(_TEXT, key)

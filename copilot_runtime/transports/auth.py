@@ -96,9 +96,9 @@ def _check(user: str | None) -> None:
     try:
         check_id("user's id", user)
     except Misuse as error:
-        shown = user if len(user) <= 40 else f"{user[:40]}…"
+        excerpt = user if len(user) <= 40 else f"{user[:40]}…"
         raise ConfigurationFailed(
-            f"The authenticate hook returned {shown!r}. {error.message}",
+            f"The authenticate hook returned {excerpt!r}. {error.message}",
             hint="It returns the id of a user, not a token or a record.",
         ) from error
 

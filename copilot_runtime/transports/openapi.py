@@ -69,14 +69,14 @@ class ThreadState(_Model):
     state: Any = Field(examples=[{"city": "Paris"}])
 
 
-class ThreadDeleted(_Model):
+class ThreadDeletion(_Model):
     """The thread that is gone."""
 
     thread_id: str = Field(alias="threadId", examples=["thread-1"])
     deleted: Literal[True]
 
 
-class ThreadArchived(_Model):
+class ThreadArchival(_Model):
     """The thread that is archived."""
 
     thread_id: str = Field(alias="threadId", examples=["thread-1"])
@@ -109,8 +109,8 @@ _LIST_PARAMETERS = {
 _OPERATIONS: tuple[tuple[str, str, str, str, type[_Model] | None, type[_Model] | None], ...] = (
     ("get", "/threads", "threads", "List threads", None, ThreadPage),
     ("patch", "/threads/{thread}", "threads", "Rename or archive", ThreadChange, Thread),
-    ("delete", "/threads/{thread}", "threads", "Delete a thread", None, ThreadDeleted),
-    ("post", "/threads/{thread}/archive", "threads", "Archive a thread", None, ThreadArchived),
+    ("delete", "/threads/{thread}", "threads", "Delete a thread", None, ThreadDeletion),
+    ("post", "/threads/{thread}/archive", "threads", "Archive a thread", None, ThreadArchival),
     ("get", "/threads/{thread}/messages", "threads", "Read messages", None, ThreadMessages),
     ("get", "/threads/{thread}/events", "threads", "Read events", None, ThreadEvents),
     ("get", "/threads/{thread}/state", "threads", "Read the state", None, ThreadState),

@@ -1,10 +1,10 @@
 """What a page asks of the model in its `properties`, by `forwardedParameters`, over any transport.
 
-GraphQL has a place of its own for six of these wishes, `data.forwardedParameters`; AG-UI has none,
-and neither has one for the others. So a page's wishes are `properties.forwardedParameters`, which
-clients of v1 send in the variable `properties`, and those of AG-UI as
-`forwardedProps.forwardedParameters`. They stand in an object of their own because an application
-may well have a property called `model` or `temperature` that means something else.
+GraphQL has a place of its own for six of these parameters, `data.forwardedParameters`; AG-UI has
+none, and neither has one for the others. So a page's parameters are
+`properties.forwardedParameters`, which clients of v1 send in the variable `properties`, and those
+of AG-UI as `forwardedProps.forwardedParameters`. They stand in an object of their own because an
+application may well have a property called `model` or `temperature` that means something else.
 """
 
 from collections.abc import Callable, Mapping
@@ -25,15 +25,15 @@ def apply_forwarded_parameters(parameters: Parameters, properties: Mapping[str, 
 
     What is not of its kind is passed over, as GraphQL clients are used to.
     """
-    given = properties.get(NAME)
-    if not isinstance(given, dict):
+    fields = properties.get(NAME)
+    if not isinstance(fields, dict):
         return parameters
-    wishes = {
+    changes = {
         field: value
         for name, (field, read) in _FIELDS.items()
-        if (value := read(given.get(name))) is not None
+        if (value := read(fields.get(name))) is not None
     }
-    return replace(parameters, **wishes) if wishes else parameters
+    return replace(parameters, **changes) if changes else parameters
 
 
 def _text(value: Any) -> str | None:

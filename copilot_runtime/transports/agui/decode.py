@@ -53,7 +53,7 @@ def run_input(
             f"The conversation has {len(messages)} messages; {max_messages} are allowed.",
             hint="Raise max_messages in the settings, or start a new thread.",
         )
-    given = require_object(fields.get("forwardedProps") or {}, "forwardedProps")
+    forwarded_props = require_object(fields.get("forwardedProps") or {}, "forwardedProps")
     state = fields.get("state")
     parent = fields.get("parentRunId")
     return RunInput(
@@ -68,11 +68,11 @@ def run_input(
             _context(item, at)
             for at, item in enumerate(require_list(fields.get("context"), "context"))
         ],
-        parameters=apply_forwarded_parameters(_parameters(given), given),
-        properties={**caller.properties, **given},
+        parameters=apply_forwarded_parameters(_parameters(forwarded_props), forwarded_props),
+        properties={**caller.properties, **forwarded_props},
         headers=caller.headers,
         agents={} if state is None else {agent or DEFAULT_AGENT: AgentInput(state=state)},
-        resume=_resume(fields, given),
+        resume=_resume(fields, forwarded_props),
         extensions={"parentRunId": parent} if isinstance(parent, str) else {},
         operation=f"agent/{name}",
         request_type="Suggestion" if name == "suggest" else "Chat",
@@ -100,9 +100,9 @@ def _context(item: Any, at: int) -> ContextItem:
     return ContextItem(optional_text(found, "description", f"context[{at}]") or "", value)
 
 
-def _parameters(given: Mapping[str, Any]) -> Parameters:
+def _parameters(forwarded_props: Mapping[str, Any]) -> Parameters:
     """Read what clients ask of the model by themselves: only suggestions do, by `toolChoice`."""
-    choice = given.get("toolChoice")
+    choice = forwarded_props.get("toolChoice")
     if isinstance(choice, str):
         return Parameters(tool_choice=choice)
     if isinstance(choice, dict):
@@ -113,14 +113,14 @@ def _parameters(given: Mapping[str, Any]) -> Parameters:
     return Parameters()
 
 
-def _resume(fields: Mapping[str, Any], given: Mapping[str, Any]) -> list[Resume]:
+def _resume(fields: Mapping[str, Any], forwarded_props: Mapping[str, Any]) -> list[Resume]:
     """Read the answers to interrupts, in today's form or in that of older clients."""
     items = fields.get("resume")
     answers = [
         _answer(require_object(item, f"resume[{at}]"), f"resume[{at}]")
         for at, item in enumerate([] if items is None else require_list(items, "resume"))
     ]
-    command = given.get("command")
+    command = forwarded_props.get("command")
     if isinstance(command, dict) and "resume" in command and not answers:
         payload = command["resume"]
         value = to_text(command.get("interruptEvent"))

@@ -165,8 +165,8 @@ class Encoder:
                 # null is a value here
                 self._frames.append(_frame({"type": "CUSTOM", "name": name, "value": value}))
             case Raw(event=foreign, source=source):
-                told = {"type": "RAW", "event": foreign, **drop_none(source=source)}
-                self._frames.append(_frame(told))
+                raw = {"type": "RAW", "event": foreign, **drop_none(source=source)}
+                self._frames.append(_frame(raw))
             case RunFinished():
                 self._finish(event)
             case (
@@ -185,10 +185,16 @@ class Encoder:
             return
         self._started = True
         # thoughts come as events, and React 1.50 knows no such messages
-        spoken = [it for it in messages if not isinstance(it, ReasoningMessage)]
-        told = {"state": {}, "messages": encode_messages(spoken)}
-        rest: Mapping[str, Any] = {"tools": [], "context": [], "forwardedProps": {}}
-        self._send("RUN_STARTED", **self._ids, input={**self._ids, **told, **rest})
+        history = [it for it in messages if not isinstance(it, ReasoningMessage)]
+        run_input = {
+            **self._ids,
+            "state": {},
+            "messages": encode_messages(history),
+            "tools": [],
+            "context": [],
+            "forwardedProps": {},
+        }
+        self._send("RUN_STARTED", **self._ids, input=run_input)
 
     def _text(self, event: TextMessageStart) -> None:
         key = event.message_id

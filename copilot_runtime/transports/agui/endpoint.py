@@ -133,7 +133,7 @@ class AguiEndpoint(Transport):
         )
         try:
             log = await asyncio.shield(beginning)
-        except Exception as error:  # also of hooks and agents: told to the client, masked
+        except Exception as error:  # also of hooks and agents: the client gets it without details
             frames = encoder.feed([RunFailed(error=report_of(error))])
             await stream.write(b"".join(frames), last=True)
             return
@@ -166,8 +166,8 @@ class AguiEndpoint(Transport):
         """Write a thread from its beginning, and go on with the run it is answering with."""
         runs, log = await self._conversations.history(key)
         async with self._stream(request) as stream:
-            told = threads.replay(key, runs, self._dialect, goes_on=log is not None)
-            if frames := [*told]:
+            replay = threads.replay(key, runs, self._dialect, goes_on=log is not None)
+            if frames := [*replay]:
                 await stream.write(b"".join(frames))
             if log is not None:
                 encoder: Encoder | None = None

@@ -1,4 +1,4 @@
-"""Errors that are told by a status, in the words of CopilotKit's own server."""
+"""Errors that are answered by a status, in the words of CopilotKit's own server."""
 
 from collections.abc import Mapping
 from typing import Any

@@ -6,14 +6,14 @@ from typing import TYPE_CHECKING, Any
 
 import orjson
 
+from copilot_runtime import __version__
 from copilot_runtime.errors import Misuse
-from copilot_runtime.interfaces import Caller
+from copilot_runtime.interfaces import Agent, Caller
 from copilot_runtime.jsonvalue import as_object
 from copilot_runtime.runtime.conversations import Conversations
 from copilot_runtime.threads.store import StoredRun, ThreadKey
 from copilot_runtime.transports.agui import threads
 from copilot_runtime.transports.agui.encode import Dialect
-from copilot_runtime.transports.agui.info import info
 from copilot_runtime.transports.agui.offer import Offer
 from copilot_runtime.transports.agui.routes import Name, Operation
 
@@ -54,7 +54,7 @@ class Answers:
         match operation.name:
             case "info":
                 agents = await self._offer.agents(caller)
-                return 200, info(agents, transcription=self._transcriber is not None)
+                return 200, build_info(agents, transcription=self._transcriber is not None)
             case "stop":
                 await self._offer.name(operation.agent, caller)
                 return 200, self._stop(operation, caller)
@@ -139,3 +139,33 @@ def _changes(body: Any) -> tuple[str | None, bool | None]:
     if name is None and archived is None:
         raise Misuse("Give a name, or whether the thread is archived.")
     return name, archived
+
+
+_THREADS = {"list": True, "inspect": True, "mutations": True, "realtimeMetadata": False}
+
+
+def build_info(agents: Mapping[str, Agent], *, transcription: bool) -> dict[str, Any]:
+    """Return the body of `/info`, which is also that of `{"method": "info"}`.
+
+    It sends no licence status: nothing here needs a licence, and none is claimed.
+    """
+    return {
+        "version": __version__,
+        "agents": {name: _describe_agent(name, agent) for name, agent in agents.items()},
+        "audioFileTranscriptionEnabled": transcription,
+        "mode": "sse",
+        "threadEndpoints": _THREADS,
+        "singleRoute": {"resourceOperations": True, "threadEndpoints": _THREADS},
+        "suggestions": True,
+        "a2uiEnabled": False,
+        "openGenerativeUIEnabled": False,
+        "telemetryDisabled": True,
+    }
+
+
+def _describe_agent(name: str, agent: Agent) -> dict[str, Any]:
+    return {
+        "name": name,
+        "description": agent.description or "",
+        "className": type(agent).__name__,
+    }

@@ -23,11 +23,11 @@ class Offer:
             return agents
         return {DEFAULT_AGENT: self._conversations.chat, **agents}
 
-    async def name(self, asked: str, caller: Caller) -> str | None:
+    async def name(self, requested_name: str, caller: Caller) -> str | None:
         """Return the runtime's name of an agent: None is the plain chat. Raises `Refusal`."""
         agents = await self.agents(caller)
-        if asked not in agents:
+        if requested_name not in agents:
             with suppress(AgentNotFound):
-                await self._conversations.agent(asked, caller)  # it may be known why
-            raise no_agent(asked)
-        return None if agents[asked] is self._conversations.chat else asked
+                await self._conversations.agent(requested_name, caller)  # it may be known why
+            raise no_agent(requested_name)
+        return None if agents[requested_name] is self._conversations.chat else requested_name

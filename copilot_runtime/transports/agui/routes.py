@@ -84,9 +84,9 @@ def from_path(method: str, path: str, query: str = "", body: Any = None) -> Oper
         if values is None:
             continue
         if name := methods.get("GET" if method == "HEAD" else method):
-            asked = dict(parse_qsl(query, keep_blank_values=True))
+            parameters = dict(parse_qsl(query, keep_blank_values=True))
             agent, thread = values.get("agent", ""), values.get("thread", "")
-            return Operation(name=name, agent=agent, thread=thread, query=asked, body=body)
+            return Operation(name=name, agent=agent, thread=thread, query=parameters, body=body)
         allowed.update(methods)
     if allowed:
         names = ", ".join(sorted(allowed))

@@ -91,18 +91,18 @@ def replay(
     `goes_on` says that the run which is under way follows. Any other without an end gets one.
     """
     for number, run in enumerate(runs, 1):
-        told: Sequence[Event] = run.events
-        if not told or not isinstance(told[-1], LAST):
-            told = compact(told, ending=_INCOMPLETE)
-        if (number < len(runs) or goes_on) and isinstance(told[-1], RunFailed):
-            told = [*told[:-1], RunFinished()]
-        yield b"".join(_frames(key, run, told, dialect))
+        events: Sequence[Event] = run.events
+        if not events or not isinstance(events[-1], LAST):
+            events = compact(events, ending=_INCOMPLETE)
+        if (number < len(runs) or goes_on) and isinstance(events[-1], RunFailed):
+            events = [*events[:-1], RunFinished()]
+        yield b"".join(_frames(key, run, events, dialect))
 
 
 def _frames(
-    key: ThreadKey, run: StoredRun, told: Sequence[Event], dialect: Dialect
+    key: ThreadKey, run: StoredRun, events: Sequence[Event], dialect: Dialect
 ) -> Sequence[bytes]:
-    return Encoder(key.id, run.run_id, agent=run.agent, dialect=dialect).feed(told)
+    return Encoder(key.id, run.run_id, agent=run.agent, dialect=dialect).feed(events)
 
 
 def state(runs: Sequence[StoredRun]) -> Any:

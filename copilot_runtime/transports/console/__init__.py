@@ -49,8 +49,8 @@ def console_route(endpoint_path: str, path: str = "/") -> Route:
             "cache-control": "no-cache",  # keep it, but ask whether it changed
             "etag": f'"{sha256(document).hexdigest()[:32]}"',
         }
-        known = request.headers.get("if-none-match", "").replace("W/", "")
-        if headers["etag"] in [tag.strip() for tag in known.split(",")]:
+        etags = request.headers.get("if-none-match", "").replace("W/", "")
+        if headers["etag"] in [tag.strip() for tag in etags.split(",")]:
             return Response(status_code=304, headers=headers)
         return Response(document, media_type="text/html", headers=headers)
 

@@ -21,6 +21,6 @@ def get_time(city: str) -> str:
 
 def _zone_of(city: str) -> str | None:
     """Return the time zone that ends in the name of the city."""
-    wanted = city.strip().replace(" ", "_").casefold()
+    name = city.strip().replace(" ", "_").casefold()
     zones = sorted(available_timezones())
-    return next((zone for zone in zones if zone.rpartition("/")[2].casefold() == wanted), None)
+    return next((zone for zone in zones if zone.rpartition("/")[2].casefold() == name), None)

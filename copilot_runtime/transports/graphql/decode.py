@@ -1,8 +1,9 @@
-"""From the v1 client's input to one `RunInput`."""
+"""From the v1 client's input to one `RunInput`, and to the state of an agent that it asks for."""
 
 import json
 import logging
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 from uuid import uuid4
 
@@ -16,7 +17,9 @@ from copilot_runtime.interfaces import (
     Parameters,
     Resume,
     RunInput,
+    private_thread_id,
 )
+from copilot_runtime.jsontext import dumps
 from copilot_runtime.jsonvalue import as_object
 from copilot_runtime.messages import (
     ActionExecutionMessage,
@@ -225,3 +228,28 @@ def _object(text: str, what: str) -> dict[str, Any]:
     except (ValueError, RecursionError):
         logger.warning("Ignored %s: it is not JSON.", what)
         return {}
+
+
+@dataclass(frozen=True, slots=True)
+class LoadedState:
+    """`state` and `messages` are JSON text, as the v1 schema has them."""
+
+    exists: bool = False
+    state: str = "{}"
+    messages: str = "[]"
+
+
+async def load_state(context: Context, agent_name: str, thread_id: str) -> LoadedState:
+    """Ask the agent for a thread's state. Raises `AgentNotFound` for a name nobody has.
+
+    An agent that keeps threads has `async load_state(thread_id, caller)`, which returns state and
+    messages as JSON values, or None; of any other, every thread is new. Where people sign in, the
+    id is that of `private_thread_id`.
+    """
+    agent = await context.runs.agent(agent_name, context.caller)
+    own_id = private_thread_id(context.caller.user, thread_id)
+    found = await agent.load_state(own_id, context.caller)
+    if found is None:
+        return LoadedState()
+    state, messages = found
+    return LoadedState(True, dumps(state).decode(), dumps(messages).decode())

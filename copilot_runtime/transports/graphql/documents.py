@@ -26,7 +26,7 @@ from graphql import (
 
 from copilot_runtime.transports.graphql.plan import Plan, plan
 
-_KEPT = 256
+_CACHE_SIZE = 256
 """Documents remembered, most recently used."""
 
 _MAX_ROOT_FIELDS = 4
@@ -71,7 +71,7 @@ class Documents:
         document = self._known.get(text)
         if document is None:
             document = self._known[text] = self._read(text)
-            if len(self._known) > _KEPT:
+            if len(self._known) > _CACHE_SIZE:
                 self._known.popitem(last=False)
         else:
             self._known.move_to_end(text)

@@ -27,7 +27,14 @@ from copilot_runtime.transports.graphql.outputs import (
     message_output,
     meta_event,
 )
-from copilot_runtime.transports.graphql.plan import STREAMED, Field, Plan, nested, project, value_of
+from copilot_runtime.transports.graphql.plan import (
+    STREAMED,
+    Field,
+    Plan,
+    project,
+    select_fields,
+    value_of,
+)
 from copilot_runtime.transports.graphql.statuses import (
     ACTION_BROKEN,
     TEXT_BROKEN,
@@ -42,7 +49,7 @@ _NO_MORE = b'{"hasNext":false}'
 _CONSTANT = {"status", "__typename"}
 """The deferred fields that depend on nothing but the status."""
 
-_TOLD_LATER = {"runId", "extensions"}
+_LATE_FIELDS = {"runId", "extensions"}
 """The fields of the response that a run may tell once it has begun."""
 
 
@@ -112,7 +119,7 @@ class Encoder:
             case Interrupt():
                 self._meta_event(event)
             case Custom():
-                self._told(event)
+                self._add_custom(event)
             case RunFinished() | RunFailed():
                 self._end(event)
             case _:
@@ -152,10 +159,10 @@ class Encoder:
         path = b'%b,"%b",%d' % (self._root, field.key.encode(), self._messages)
         self._messages += 1
         streamed = STREAMED.get(type_name)
-        asked = field.selection.now[type_name]
-        item = {one.key: [] if one.name == streamed else value_of(one, output) for one in asked}
+        fields = field.selection.now[type_name]
+        item = {one.key: [] if one.name == streamed else value_of(one, output) for one in fields}
         self._patches.append(b'{"items":[%b],"path":%b]}' % (dumps(item), path))
-        key = next((one.key for one in asked if one.name == streamed), None)
+        key = next((one.key for one in fields if one.name == streamed), None)
         tail = None if key is None else b'%b,"%b",' % (path, key.encode())
         broken = ACTION_BROKEN if streamed == "arguments" else TEXT_BROKEN
         self._open[output.id] = _Open(output, path, tail, broken)
@@ -172,17 +179,17 @@ class Encoder:
             status = message_status(last, message.broken)
             self._later(later, message.output, status, message.path)
 
-    def _told(self, event: Custom) -> None:
+    def _add_custom(self, event: Custom) -> None:
         """Add what the first payload could not know: where an assistant keeps the conversation.
 
         Node waits with its first payload instead, for the assistant to begin.
         """
         assert self._response is not None
-        if (found := self._response.kept_by(event)) is None:
+        if (found := self._response.read_extensions(event)) is None:
             return
         self._response = found
         self._flush()
-        fields = [field for field in self._plan.head if field.name in _TOLD_LATER]
+        fields = [field for field in self._plan.head if field.name in _LATE_FIELDS]
         if fields:
             data = dumps(project(fields, found))
             self._patches.append(b'{"data":%b,"path":%b]}' % (data, self._root))
@@ -196,7 +203,7 @@ class Encoder:
         self._patches.append(
             b'{"items":[%b],"path":%b,"%b",%d]}'
             % (
-                dumps(project(nested(field, output), output)),
+                dumps(project(select_fields(field, output), output)),
                 self._root,
                 field.key.encode(),
                 self._meta_events,
@@ -213,13 +220,13 @@ class Encoder:
 
     def _later(self, fields: Sequence[Field], owner: object, status: object, path: bytes) -> None:
         """Add the patch of what was deferred. A success looks the same every time: it is kept."""
-        kept = self._plan.successes
+        successes = self._plan.successes
         name = type(owner).__name__
-        data = kept.get(name) if _succeeded(status) else None
+        data = successes.get(name) if _succeeded(status) else None
         if data is None:
-            data = dumps(_deferred(fields, owner, status))
+            data = dumps(_project_deferred(fields, owner, status))
             if _succeeded(status) and all(field.name in _CONSTANT for field in fields):
-                kept[name] = data
+                successes[name] = data
         self._patches.append(b'{"data":%b,"path":%b]}' % (data, path))
 
 
@@ -227,10 +234,10 @@ def _succeeded(status: object) -> bool:
     return isinstance(status, SuccessMessageStatus | SuccessResponseStatus)
 
 
-def _deferred(fields: Sequence[Field], owner: object, status: object) -> dict[str, Any]:
+def _project_deferred(fields: Sequence[Field], owner: object, status: object) -> dict[str, Any]:
     """Return what was deferred of a message or a response, now that its status is known."""
     return {
-        field.key: project(nested(field, status), status)
+        field.key: project(select_fields(field, status), status)
         if field.name == "status"
         else value_of(field, owner)
         for field in fields

@@ -74,8 +74,8 @@ class PathDialect:
 
     def _count_sent(self, stream_id: str, delivered: Sequence[tuple[Path, Any]]) -> int:
         """Return how many items a stream has brought, those that came with its parent too."""
-        if (known := self._sent.get(stream_id)) is not None:
-            return known
+        if (count := self._sent.get(stream_id)) is not None:
+            return count
         return _length(self._paths[stream_id], delivered)
 
     def _failures(self, result: SubsequentIncrementalExecutionResult) -> list[dict[str, Any]]:

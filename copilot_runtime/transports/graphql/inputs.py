@@ -16,14 +16,14 @@ import strawberry
 from strawberry import UNSET
 from strawberry.types import get_object_definition
 
-from copilot_runtime.transports.graphql.enums import (
+from copilot_runtime.transports.graphql.types import (
     ActionInputAvailability,
     CopilotRequestType,
+    DateTimeISO,
     MessageRole,
     MetaEventName,
+    graphql_name,
 )
-from copilot_runtime.transports.graphql.names import graphql_name
-from copilot_runtime.transports.graphql.scalars import DateTimeISO
 
 if TYPE_CHECKING:
     from pydantic import TypeAdapter

@@ -42,8 +42,6 @@ from copilot_runtime.messages import (
 )
 from copilot_runtime.transcript import result_message
 from copilot_runtime.transports.graphql.context import Runs
-from copilot_runtime.transports.graphql.enums import MessageRole, MetaEventName
-from copilot_runtime.transports.graphql.scalars import DateTimeISO
 from copilot_runtime.transports.graphql.statuses import (
     ACTION_BROKEN,
     TEXT_BROKEN,
@@ -53,6 +51,7 @@ from copilot_runtime.transports.graphql.statuses import (
     message_status,
     response_status,
 )
+from copilot_runtime.transports.graphql.types import DateTimeISO, MessageRole, MetaEventName
 
 
 @dataclass(frozen=True, slots=True)
@@ -245,26 +244,26 @@ class CopilotResponse:
     extensions: ExtensionsResponse | None = None
     place: strawberry.Private[Place | None] = None
 
-    async def told(self) -> "CopilotResponse":
-        """Return the response with what its run says of it before it says anything else."""
+    async def load_extensions(self) -> "CopilotResponse":
+        """Return the response with the extensions that its run sends before the first message."""
         assert self.place is not None
         async with aclosing(self.place.events()) as events:
             async for _, event in events:
-                if (found := self.kept_by(event)) is not None:
+                if (found := self.read_extensions(event)) is not None:
                     return found
                 if not isinstance(event, _BEFORE_WORDS):
                     break
         return self
 
-    def kept_by(self, event: Event) -> "CopilotResponse | None":
+    def read_extensions(self, event: Event) -> "CopilotResponse | None":
         """Return the response of an assistant that keeps the conversation, if the event says so."""
         match event:
             case Custom(name=name, value={"threadId": str(thread), "runId": str(run)}) if (
                 name == ASSISTANT
             ):
-                kept = OpenAIApiAssistantAPIResponse(run_id=run, thread_id=thread)
-                told = ExtensionsResponse(openai_assistant_api=kept)
-                return replace(self, run_id=run, extensions=told)
+                assistant = OpenAIApiAssistantAPIResponse(run_id=run, thread_id=thread)
+                extensions = ExtensionsResponse(openai_assistant_api=assistant)
+                return replace(self, run_id=run, extensions=extensions)
             case _:
                 return None
 

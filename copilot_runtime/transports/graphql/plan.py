@@ -35,9 +35,8 @@ from graphql import (
 )
 from strawberry.types import get_object_definition
 
-from copilot_runtime.transports.graphql.names import graphql_name
-from copilot_runtime.transports.graphql.scalars import iso
 from copilot_runtime.transports.graphql.statuses import SuccessMessageStatus
+from copilot_runtime.transports.graphql.types import graphql_name, iso
 
 STREAMED = {"TextMessageOutput": "content", "ActionExecutionMessageOutput": "arguments"}
 """The streamed field of each message type that has one."""
@@ -104,7 +103,7 @@ def value_of(field: Field, owner: Any) -> Any:
         return [owner.whole or ""]  # only a message that is whole is projected with its text
     if field.name == "status":
         status = SuccessMessageStatus()
-        return project(nested(field, status), status)
+        return project(select_fields(field, status), status)
     value = getattr(owner, _attributes(type(owner))[field.name])
     if isinstance(value, Enum):
         return value.value
@@ -114,11 +113,11 @@ def value_of(field: Field, owner: Any) -> Any:
         return value
     if isinstance(value, list):
         items: list[Any] = value
-        return [project(nested(field, item), item) for item in items]
-    return project(nested(field, value), value)
+        return [project(select_fields(field, item), item) for item in items]
+    return project(select_fields(field, value), value)
 
 
-def nested(field: Field, value: object) -> Sequence[Field]:
+def select_fields(field: Field, value: object) -> Sequence[Field]:
     """Return what is asked of a field's value. It is complete, so nothing of it is deferred."""
     assert field.selection is not None
     return field.selection.now[type(value).__name__]
@@ -176,7 +175,7 @@ class _Compiler:
             for item in sets:
                 self._collect(item, name, found, deferred=False)
             if not streams:  # it is written whole, so what is deferred of it comes at once
-                found = (_merged(*found), {})
+                found = (_merge(*found), {})
             _check_split(*found)
             now[name] = self._fields(found[0], name, streams=streams)
             later[name] = [
@@ -299,7 +298,7 @@ def _check_messages(selection: Selection) -> None:
             raise _NoPlan
 
 
-def _merged(now: _Nodes, later: _Nodes) -> _Nodes:
+def _merge(now: _Nodes, later: _Nodes) -> _Nodes:
     return {key: [*now.get(key, ()), *later.get(key, ())] for key in {**now, **later}}
 
 

@@ -14,14 +14,13 @@ from strawberry.types import ExecutionContext, Info
 from copilot_runtime.agents.directory import AgentDirectory
 from copilot_runtime.transports.graphql import outputs, statuses
 from copilot_runtime.transports.graphql.context import Context
-from copilot_runtime.transports.graphql.decode import run_input
+from copilot_runtime.transports.graphql.decode import load_state, run_input
 from copilot_runtime.transports.graphql.inputs import (
     GenerateCopilotResponseInput,
     LoadAgentStateInput,
 )
 from copilot_runtime.transports.graphql.outputs import CopilotResponse, Place
-from copilot_runtime.transports.graphql.scalars import CONFIG, JSONObject
-from copilot_runtime.transports.graphql.state import load_state
+from copilot_runtime.transports.graphql.types import CONFIG, JSONObject
 from copilot_runtime.transports.graphql.updates import CopilotResponseUpdate, owns, updates
 
 CopilotInfo: TypeAlias = Info[Context, None]
@@ -89,7 +88,7 @@ class Mutation:
         properties: JSONObject | None = UNSET,
     ) -> CopilotResponse:
         response, _ = await respond(info.context, data, properties or None)
-        return await response.told()
+        return await response.load_extensions()
 
     @strawberry.mutation(
         description="Stop a run that a subscription started. True when it was still going on."
@@ -112,8 +111,8 @@ class Subscription:
         run_id: str | None = UNSET,
         after: str | None = UNSET,
     ) -> AsyncGenerator[CopilotResponseUpdate, None]:
-        asked = (data or None, properties or None, run_id or None, after or None)
-        async with aclosing(updates(info.context, *asked)) as found:
+        arguments = (data or None, properties or None, run_id or None, after or None)
+        async with aclosing(updates(info.context, *arguments)) as found:
             async for update in found:
                 yield update
 

@@ -135,11 +135,11 @@ class GraphQLServer:
             data = read_input(request.variables.get(plan.data))
             properties = request.variables.get(plan.properties or "")
             if data is not None and isinstance(properties, dict | None):
-                await self._planned(plan, data, properties, context, response)
+                await self._execute_plan(plan, data, properties, context, response)
                 return
-        await self._executed(request, document, context, response)
+        await self._execute_document(request, document, context, response)
 
-    async def _planned(
+    async def _execute_plan(
         self,
         plan: Plan,
         data: GenerateCopilotResponseInput,
@@ -152,7 +152,7 @@ class GraphQLServer:
         try:
             answer, log_id = await respond(context, data, properties)
             log = context.runs.follow(log_id)
-        except Exception as error:  # also of hooks and agents: told to the client, masked
+        except Exception as error:  # also of hooks and agents: the client gets it without details
             await response.json(build_root_error(error, plan.key))
             return
         encoder = Encoder(plan)
@@ -162,7 +162,7 @@ class GraphQLServer:
                 if payloads := encoder.feed(events):
                     await stream.send(*payloads, last=encoder.ended)
 
-    async def _executed(
+    async def _execute_document(
         self,
         request: GraphQLRequest,
         document: Document,

@@ -6,12 +6,12 @@ import strawberry
 
 from copilot_runtime.errors import ErrorReport, Refused
 from copilot_runtime.events import RunFailed, RunFinished
-from copilot_runtime.transports.graphql.enums import (
+from copilot_runtime.transports.graphql.types import (
+    JSON,
     FailedResponseStatusReason,
     MessageStatusCode,
     ResponseStatusCode,
 )
-from copilot_runtime.transports.graphql.scalars import JSON
 
 
 @strawberry.type

@@ -148,7 +148,7 @@ def _update(
         status=response_status(last) if isinstance(last, LAST) else PendingResponseStatus(),
         started=[message for event in events if (message := message_output(event)) is not None],
         deltas=[delta for event in events if (delta := _delta(event)) is not None],
-        ended=list(_ended(events)),
+        ended=list(_ended_ids(events)),
         meta_events=[meta_event(event) for event in events if isinstance(event, Interrupt)],
     )
 
@@ -163,7 +163,7 @@ def _delta(event: Event) -> MessageDelta | None:
             return None
 
 
-def _ended(events: Iterable[Event]) -> Iterable[str]:
+def _ended_ids(events: Iterable[Event]) -> Iterable[str]:
     return (
         ends(event) for event in events if isinstance(event, TextMessageEnd | ActionExecutionEnd)
     )

@@ -96,7 +96,7 @@ class SafeErrors(SchemaExtension):
 def _safe(error: GraphQLError) -> GraphQLError:
     if isinstance(error.original_error, GraphQLError):  # a subscription's, written for the client
         return error
-    shown = format_error(error)
+    formatted = format_error(error)
     return GraphQLError(
-        shown["message"], error.nodes, path=error.path, extensions=shown.get("extensions")
+        formatted["message"], error.nodes, path=error.path, extensions=formatted.get("extensions")
     )

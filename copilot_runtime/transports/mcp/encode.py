@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from mcp_types import CallToolResult
 
 
-def told(text: str, *, is_error: bool = False) -> "CallToolResult":
+def build_text_result(text: str, *, is_error: bool = False) -> "CallToolResult":
     """Return a result that is a text."""
     from mcp_types import CallToolResult, TextContent
 
@@ -20,7 +20,7 @@ def told(text: str, *, is_error: bool = False) -> "CallToolResult":
 def outcome(result: str) -> "CallToolResult":
     """Return what an action returned, or why it failed."""
     failure = parse_failure(result)
-    return told(result if failure is None else failure, is_error=failure is not None)
+    return build_text_result(result if failure is None else failure, is_error=failure is not None)
 
 
 class Answer:
@@ -55,6 +55,6 @@ class Answer:
 
 
 def _question(event: Interrupt) -> str:
-    asked = event.message or event.value
-    text = to_text(asked)
+    question = event.message or event.value
+    text = to_text(question)
     return f"The agent waits for a person, who cannot answer here: {text}"

@@ -10,7 +10,7 @@ from copilot_runtime.errors import RUN_FAILED, CopilotError, MissingPackage
 from copilot_runtime.events import RunFailed
 from copilot_runtime.interfaces import Caller
 from copilot_runtime.transports.mcp.decode import build_question, get_caller
-from copilot_runtime.transports.mcp.encode import Answer, outcome, told
+from copilot_runtime.transports.mcp.encode import Answer, build_text_result, outcome
 from copilot_runtime.transports.mcp.tools import ASK, tools_of
 from copilot_runtime.transports.program_runs import ProgramRuns
 
@@ -61,10 +61,10 @@ def mcp_server(program_runs: ProgramRuns, owner: Caller | None = None) -> "Serve
         try:
             return await tool.call(context.session.report_progress)
         except CopilotError as error:
-            return told(error.message, is_error=True)
-        except Exception:  # of hooks and agents: told to the client, masked
+            return build_text_result(error.message, is_error=True)
+        except Exception:  # of hooks and agents: the client gets them without details
             logger.exception("The tool %r failed", params.name)
-            return told(RUN_FAILED.message, is_error=True)
+            return build_text_result(RUN_FAILED.message, is_error=True)
 
     return Server(
         "copilot-runtime",
@@ -107,6 +107,6 @@ class _Tool:
                 if piece := answer.add(event):
                     await progress(answer.length, message=piece)
                 elif isinstance(event, RunFailed):
-                    said = (answer.text, event.error.message)
-                    return told("\n\n".join(filter(None, said)), is_error=True)
-        return told(answer.text)
+                    texts = (answer.text, event.error.message)
+                    return build_text_result("\n\n".join(filter(None, texts)), is_error=True)
+        return build_text_result(answer.text)

@@ -47,22 +47,22 @@ def _parameters(schema: Mapping[str, Any], definitions: Any, depth: int) -> list
         {
             "name": name,
             "required": isinstance(required, list) and name in required,
-            **_described(item, definitions, depth + 1),
+            **_describe(item, definitions, depth + 1),
         }
         for name, item in (properties.items() if isinstance(properties, dict) else ())
     ]
 
 
-def _described(item: Any, definitions: Any, depth: int) -> JsonObject:
+def _describe(item: Any, definitions: Any, depth: int) -> JsonObject:
     """Return type and description of one value."""
-    found = _resolved(item, definitions)
+    found = _resolve(item, definitions)
     about = next(
         (d for it in (item, found) if isinstance(d := as_object(it).get("description"), str)), None
     )
     described = {} if about is None else {"description": about}
     if found.get("type") != "array":
         return {**_kind(found, definitions, depth), **described}
-    inner = _kind(_resolved(found.get("items"), definitions), definitions, depth)
+    inner = _kind(_resolve(found.get("items"), definitions), definitions, depth)
     return {**inner, "type": f"{inner['type']}[]", **described}
 
 
@@ -77,7 +77,7 @@ def _kind(schema: JsonObject, definitions: Any, depth: int) -> JsonObject:
     return {"type": _KINDS.get(kind, "string") if isinstance(kind, str) else "string"}
 
 
-def _resolved(item: Any, definitions: Any) -> JsonObject:
+def _resolve(item: Any, definitions: Any) -> JsonObject:
     """Return what a schema stands for: a definition, or the first choice that is not null."""
     for _ in range(_DEEPEST):
         if not isinstance(item, dict):

@@ -26,7 +26,7 @@ from copilot_runtime.jsonvalue import JsonObject, to_text
 
 
 class Lines:
-    """Writes one run. Nothing is said of calls of the actions `quiet`.
+    """Writes one run. Calls of the actions `quiet` are left out.
 
     Those are run here, and the caller knows them, too: Node would run each a second time.
     """
@@ -36,7 +36,7 @@ class Lines:
         self._run = run
         self._quiet = quiet
         self._silent: set[str] = set()
-        """The messages and calls of which nothing is said."""
+        """The messages and calls that are left out."""
 
     def feed(self, event: Event) -> bytes:
         """Return the line of an event, if there is a word for it."""
@@ -63,8 +63,8 @@ class Lines:
                 return _interrupt(event)
             case RunFailed(error=error):
                 self.failed = True
-                told = {"error": error.message, "message": error.message, "code": error.code}
-                return {"type": "RunError", **told}
+                details = {"error": error.message, "message": error.message, "code": error.code}
+                return {"type": "RunError", **details}
             case _:
                 return None
 
@@ -73,15 +73,15 @@ class Lines:
             self._silent.add(event.message_id)
             return None
         self._silent.discard(event.message_id)
-        said = {"type": "TextMessageStart", "messageId": event.message_id}
-        return {**said, **_parent(event.parent_id)}
+        item = {"type": "TextMessageStart", "messageId": event.message_id}
+        return {**item, **_parent(event.parent_id)}
 
     def _call_start(self, event: ActionExecutionStart) -> JsonObject | None:
         if event.name in self._quiet:
             self._silent.add(event.call_id)
             return None
-        said = {"actionExecutionId": event.call_id, "actionName": event.name}
-        return {"type": "ActionExecutionStart", **said, **_parent(event.parent_id)}
+        item = {"actionExecutionId": event.call_id, "actionName": event.name}
+        return {"type": "ActionExecutionStart", **item, **_parent(event.parent_id)}
 
     def _state(self, event: AgentState) -> JsonObject:
         return {
@@ -100,8 +100,8 @@ class Lines:
 def _text(event: TextMessageContent | TextMessageEnd) -> JsonObject:
     if isinstance(event, TextMessageEnd):
         return {"type": "TextMessageEnd", "messageId": event.message_id}
-    said = {"messageId": event.message_id, "content": event.content}
-    return {"type": "TextMessageContent", **said}
+    item = {"messageId": event.message_id, "content": event.content}
+    return {"type": "TextMessageContent", **item}
 
 
 def _call(event: ActionExecutionArgs | ActionExecutionEnd | ActionExecutionResult) -> JsonObject:

@@ -90,8 +90,8 @@ class RemoteServer(Transport):
         agent = await self._program_runs.conversations.agent(name, caller)
         found = await agent.load_state(private_thread_id(caller.user, thread), caller)
         state, messages = found or ({}, [])
-        known = {"threadId": thread, "threadExists": found is not None}
-        return {**known, "state": state, "messages": messages}
+        head = {"threadId": thread, "threadExists": found is not None}
+        return {**head, "state": state, "messages": messages}
 
     async def _run(self, body: JsonObject, request: Request) -> None:
         """Write the run of an agent as a v1 browser wants it, and nothing after a failure.
@@ -107,7 +107,7 @@ class RemoteServer(Transport):
         lines = Lines(run, quiet=ours.intersection(action.name for action in theirs))
         at_work = track_v1_state(self._program_runs.events(run), replace(run, follow_up="client"))
         async with aclosing(at_work) as events:
-            await anext(events)  # what forbids the run to begin is told by a status
+            await anext(events)  # what forbids the run to begin is answered by a status
             stream = request.stream(
                 "application/json",
                 write_timeout=self._write_timeout,

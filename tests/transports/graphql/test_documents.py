@@ -115,7 +115,7 @@ def test_a_document_is_understood_once() -> None:
 
 
 def test_the_documents_used_longest_ago_are_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(documents, "_KEPT", 2)
+    monkeypatch.setattr(documents, "_CACHE_SIZE", 2)
     known = Documents(SCHEMA)
     hello, agents = known.get("{ hello }"), known.get(AGENTS)
     known.get("{ hello }")

@@ -1,0 +1,135 @@
+"""The names, scalars and enums of the v1 schema. On the wire each value of an enum is its name."""
+
+from datetime import datetime
+from enum import Enum
+from typing import Any, NewType
+
+import strawberry
+from strawberry.schema.config import StrawberryConfig
+from strawberry.schema.name_converter import NameConverter
+
+_ECMA_404 = "http://www.ecma-international.org/publications/files/ECMA-ST/ECMA-404.pdf"
+
+_EXCEPTIONS = {
+    "to_deprecate_full_context": "toDeprecate_fullContext",
+    "openai_assistant_api": "openaiAssistantAPI",
+}
+
+
+def graphql_name(name: str) -> str:
+    """Return the GraphQL name of a Python field or argument: camel case, with two exceptions."""
+    if name in _EXCEPTIONS:
+        return _EXCEPTIONS[name]
+    head, *tail = name.split("_")
+    return head + "".join(word.capitalize() for word in tail)
+
+
+class Names(NameConverter):
+    """Strawberry's hook for the same rule."""
+
+    def apply_naming_config(self, name: str) -> str:
+        return graphql_name(name)
+
+
+DateTimeISO = NewType("DateTimeISO", datetime)
+JSON = NewType("JSON", object)
+JSONObject = NewType("JSONObject", dict[str, Any])
+
+
+def _parse_date(value: object) -> datetime:
+    if not isinstance(value, str):
+        raise ValueError(f"DateTimeISO cannot represent non string value: {value!r}")
+    return datetime.fromisoformat(value)
+
+
+def _parse_object(value: object) -> object:
+    if not isinstance(value, dict):
+        raise ValueError(f"JSONObject cannot represent non-object value: {value!r}")
+    return value
+
+
+def iso(moment: datetime) -> str:
+    """Write a moment as JavaScript does: UTC, milliseconds, `Z`."""
+    return f"{moment.replace(tzinfo=None).isoformat(timespec='milliseconds')}Z"
+
+
+CONFIG = StrawberryConfig(
+    name_converter=Names(),
+    enable_experimental_incremental_execution=True,
+    scalar_map={
+        DateTimeISO: strawberry.scalar(
+            name="DateTimeISO",
+            description="A date-time string at UTC, such as 2007-12-03T10:15:30.000Z (RFC 3339).",
+            serialize=iso,
+            parse_value=_parse_date,
+        ),
+        JSON: strawberry.scalar(
+            name="JSON",
+            description=f"The `JSON` scalar type represents JSON values as specified by "
+            f"[ECMA-404]({_ECMA_404}).",
+            specified_by_url=_ECMA_404,
+            serialize=lambda value: value,
+            parse_value=lambda value: value,
+        ),
+        JSONObject: strawberry.scalar(
+            name="JSONObject",
+            description=f"The `JSONObject` scalar type represents JSON objects as specified by "
+            f"[ECMA-404]({_ECMA_404}).",
+            specified_by_url=_ECMA_404,
+            serialize=lambda value: value,
+            parse_value=_parse_object,
+        ),
+    },
+)
+
+
+@strawberry.enum(description="The role of the message")
+class MessageRole(Enum):
+    user = "user"
+    assistant = "assistant"
+    system = "system"
+    tool = "tool"
+    developer = "developer"
+
+
+@strawberry.enum
+class MessageStatusCode(Enum):
+    Pending = "Pending"
+    Success = "Success"
+    Failed = "Failed"
+
+
+@strawberry.enum
+class ResponseStatusCode(Enum):
+    Pending = "Pending"
+    Success = "Success"
+    Failed = "Failed"
+
+
+@strawberry.enum
+class FailedResponseStatusReason(Enum):
+    GUARDRAILS_VALIDATION_FAILED = "GUARDRAILS_VALIDATION_FAILED"
+    MESSAGE_STREAM_INTERRUPTED = "MESSAGE_STREAM_INTERRUPTED"
+    UNKNOWN_ERROR = "UNKNOWN_ERROR"
+
+
+@strawberry.enum(description="Meta event types")
+class MetaEventName(Enum):
+    LangGraphInterruptEvent = "LangGraphInterruptEvent"
+    CopilotKitLangGraphInterruptEvent = "CopilotKitLangGraphInterruptEvent"
+
+
+@strawberry.enum(description="The type of Copilot request")
+class CopilotRequestType(Enum):
+    Chat = "Chat"
+    Task = "Task"
+    TextareaCompletion = "TextareaCompletion"
+    TextareaPopover = "TextareaPopover"
+    Suggestion = "Suggestion"
+
+
+@strawberry.enum(description="The availability of the frontend action")
+class ActionInputAvailability(Enum):
+    disabled = "disabled"
+    enabled = "enabled"
+    remote = "remote"

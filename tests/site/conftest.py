@@ -101,6 +101,7 @@ def run(services: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
             monkeypatch.delenv(name)
     monkeypatch.setenv("OPENAI_API_KEY", "sk-test")
     monkeypatch.setenv("OPENAI_BASE_URL", f"{services}/v1")
+    monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")  # a client of boto3 looks for a role
     monkeypatch.chdir(tmp_path)
 
     def execute(block: Block) -> Names:

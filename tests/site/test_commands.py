@@ -3,6 +3,7 @@
 import asyncio
 import re
 import shlex
+from argparse import ArgumentParser
 from pathlib import Path
 from typing import Any
 
@@ -27,7 +28,7 @@ PROTOCOL = Subprotocol("graphql-transport-ws")
     [
         part.strip()
         for block in blocks("sh")
-        for line in block.code.splitlines()
+        for line in block.code.replace("\\\n", " ").splitlines()
         for part in line.partition(" #")[0].split("&&")
     ],
 )
@@ -49,13 +50,41 @@ def test_every_command_and_its_options_exist(line: str) -> None:
             assert arguments[0] in {"build", "run"}
             assert "copilot-runtime" in arguments
             assert (ROOT / "Dockerfile").is_file()
+        case ".":
+            assert arguments == [".venv/bin/activate"]
         case "curl":
-            [url] = arguments
-            runtime = CopilotRuntime(adapter=DemoAdapter(), settings=Settings(threads="memory"))
-            with TestClient(runtime.app()) as client:
-                assert client.get(url.removeprefix("http://127.0.0.1:8000")).status_code == 200
+            assert _curl(arguments) == 200
         case _:
             raise AssertionError(f"Nobody checks the command {program!r}.")
+
+
+def _curl(arguments: list[str]) -> int:
+    """Send what curl would send, to a runtime with what the pages add to one; return the status."""
+    parser = ArgumentParser()
+    parser.add_argument("url")
+    parser.add_argument("-N", action="store_true")
+    parser.add_argument("-H", action="append", default=[])
+    parser.add_argument("-d")
+    request = parser.parse_args(arguments)
+    namespace: dict[str, Any] = {}
+    exec(blocks("python", "extend/transport")[0].code, namespace)
+    app = CopilotRuntime(
+        adapter=DemoAdapter(pace=0),
+        transports=["agui", "graphql", namespace["AskTransport"]],
+        settings=Settings(threads="memory"),
+    ).app()
+    app.add_api_route("/prices/{item}", _get_price)
+    with TestClient(app) as client:
+        return client.request(
+            "GET" if request.d is None else "POST",
+            request.url.removeprefix("http://127.0.0.1:8000"),
+            content=request.d,
+            headers=dict(header.split(": ") for header in request.H),
+        ).status_code
+
+
+def _get_price(item: str) -> str:
+    return item
 
 
 def _parse(arguments: list[str]) -> None:

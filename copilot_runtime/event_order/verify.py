@@ -8,6 +8,7 @@ from contextlib import aclosing
 from dataclasses import dataclass
 
 from copilot_runtime.errors import Cancelled, ErrorReport, IncompleteStream
+from copilot_runtime.event_order.open_items import OpenItems
 from copilot_runtime.event_order.validate import validate_event
 from copilot_runtime.events import (
     ActionExecutionArgs,
@@ -78,10 +79,10 @@ class EventOrder:
     """
 
     def __init__(self, *, begun: bool = False) -> None:
-        self.texts: set[str] = set()
-        """The ids of open texts: whoever adds to one of them need not ask."""
-        self._open: dict[tuple[_Kind, str], str] = {}
-        """What is open, in the order in which it began; with a call its name."""
+        self._open = OpenItems[_Kind, str]((_STEP, _TEXT, _CALL, _SUBAGENT, _THOUGHT))
+        """The value of a call is its name."""
+        self.texts = self._open.by_kind[_TEXT]
+        """The open texts by their ids: to add to one of them is never against the order."""
         self._answered: set[str] = set()
         self._departed: set[str] = set()
         """Subagents that have ended: their ids are never used again."""
@@ -112,7 +113,7 @@ class EventOrder:
         gets a result, as from CopilotKit's runtime: no model can go on from a call without one.
         """
         closing_events: list[Event] = []
-        for (kind, key), name in reversed(self._open.items()):
+        for kind, key, name in self._open.list_innermost_first():
             closing_events.append(_closing_event(kind, key, failed))
             if kind is _CALL and key not in self._answered and failed is not None:
                 closing_events.append(_interrupted_call(key, name, failed))
@@ -144,13 +145,10 @@ class EventOrder:
     def _follow(self, event: Event) -> str | None:
         match event:
             case TextMessageStart(message_id=key):
-                violation = self._begin(_TEXT, key)
-                self.texts.add(key)
-                return violation
+                return self._begin(_TEXT, key)
             case TextMessageContent(message_id=key):
                 return self._grow(_TEXT, key, "CONTENT")
             case TextMessageEnd(message_id=key):
-                self.texts.discard(key)
                 return self._end(_TEXT, key)
             case ActionExecutionArgs(call_id=key):
                 return self._grow(_CALL, key, "ARGS")
@@ -163,16 +161,15 @@ class EventOrder:
             case ActionExecutionResult(call_id=key):
                 self._answered.add(key)
             case StepStarted(name=key):
-                if (_STEP, key) in self._open:
+                if not self._open.begin(_STEP, key, ""):
                     return f"Step \"{key}\" is already active for 'STEP_STARTED'"
-                self._open[_STEP, key] = ""
             case StepFinished(name=key):
-                if self._open.pop((_STEP, key), None) is None:
+                if not self._open.end(_STEP, key):
                     return f"Cannot send 'STEP_FINISHED' for step \"{key}\" that was not started"
             case ReasoningStart(message_id=key):
-                self._open[_THOUGHT, key] = ""
+                self._open.begin(_THOUGHT, key, "")
             case ReasoningEnd(message_id=key):
-                self._open.pop((_THOUGHT, key), None)
+                self._open.end(_THOUGHT, key)
             case Subagent():
                 return self._subagent(event)
             case RunFinished():
@@ -184,16 +181,15 @@ class EventOrder:
         return None
 
     def _begin(self, kind: _Kind, key: str, name: str = "") -> str | None:
-        if (kind, key) in self._open:
-            return (
-                f"Cannot send '{kind.word}_START' event: A {kind.noun} with ID '{key}' is already "
-                f"in progress. Complete it with '{kind.word}_END' first."
-            )
-        self._open[kind, key] = name
-        return None
+        if self._open.begin(kind, key, name):
+            return None
+        return (
+            f"Cannot send '{kind.word}_START' event: A {kind.noun} with ID '{key}' is already "
+            f"in progress. Complete it with '{kind.word}_END' first."
+        )
 
     def _grow(self, kind: _Kind, key: str, piece: str) -> str | None:
-        if (kind, key) in self._open:
+        if key in self._open.by_kind[kind]:
             return None
         return (
             f"Cannot send '{kind.word}_{piece}' event: No active {kind.noun} found with ID "
@@ -201,7 +197,7 @@ class EventOrder:
         )
 
     def _end(self, kind: _Kind, key: str) -> str | None:
-        if self._open.pop((kind, key), None) is not None:
+        if self._open.end(kind, key):
             return None
         return (
             f"Cannot send '{kind.word}_END' event: No active {kind.noun} found with ID '{key}'. "
@@ -210,14 +206,14 @@ class EventOrder:
 
     def _subagent(self, event: Subagent) -> str | None:
         key, word = event.subagent_id, _wire(event)
-        is_open = (_SUBAGENT, key) in self._open
+        is_open = key in self._open.by_kind[_SUBAGENT]
         if event.status != "started":
             if not is_open:
                 return (
                     f"Cannot send '{word}': no active subagent found with ID '{key}'. A "
                     "'SUBAGENT_STARTED' event must be sent first."
                 )
-            del self._open[_SUBAGENT, key]
+            self._open.end(_SUBAGENT, key)
             self._departed.add(key)
         elif is_open:
             return (
@@ -230,12 +226,12 @@ class EventOrder:
                 "Subagent IDs are per-invocation and cannot be reused."
             )
         else:
-            self._open[_SUBAGENT, key] = ""
+            self._open.begin(_SUBAGENT, key, "")
         return None
 
     def _finish(self) -> str | None:
         for kind in (_STEP, _TEXT, _CALL, _SUBAGENT):
-            if keys := ", ".join(key for of, key in self._open if of is kind):
+            if keys := ", ".join(self._open.by_kind[kind]):
                 return f"Cannot send 'RUN_FINISHED' while {kind.noun}s are still active: {keys}"
         self._close(RunFinished)
         return None
@@ -243,7 +239,6 @@ class EventOrder:
     def _close(self, last: type[RunFinished | RunFailed]) -> None:
         self._last = last
         self._open.clear()
-        self.texts.clear()
 
 
 def _closing_event(kind: _Kind, key: str, failed: ErrorReport | None) -> Event:

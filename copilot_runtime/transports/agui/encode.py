@@ -12,6 +12,7 @@ from typing import Any, Literal, assert_never
 
 from copilot_runtime.agui.messages import encode_messages
 from copilot_runtime.errors import Cancelled, ErrorReport
+from copilot_runtime.event_order.open_items import OpenItems
 from copilot_runtime.event_order.verify import interrupted_result
 from copilot_runtime.events import (
     ActionExecutionArgs,
@@ -51,6 +52,16 @@ _ROLES = {"assistant", "user", "system", "developer"}
 _AFTER_1_50 = ("REASONING_", "SUBAGENT_")
 """Events that @ag-ui/client 0.0.42 does not know."""
 
+_ENDS = {
+    "text": ("TEXT_MESSAGE_END", "messageId"),
+    "call": ("TOOL_CALL_END", "toolCallId"),
+    "thought": ("REASONING_MESSAGE_END", "messageId"),
+    "reasoning": ("REASONING_END", "messageId"),
+    "subagent": ("SUBAGENT_FINISHED", "subagentRunId"),
+    "step": ("STEP_FINISHED", "stepName"),
+}
+"""What may be open → the event that ends it, and the field of its id."""
+
 _NOTHING = object()
 
 
@@ -81,11 +92,11 @@ class Encoder:
         self._ids = {"threadId": thread_id, "runId": run_id}
         self._agent = agent
         self._dialect = dialect or Dialect()
-        self._texts: dict[str, bytes] = {}
-        self._calls: dict[str, bytes] = {}
-        self._thoughts: dict[str, bytes] = {}
-        self._open: dict[tuple[str, str], None] = {}
-        """What was begun and not ended, in order: kind and id."""
+        self._open = OpenItems[str, bytes](_ENDS)
+        """The value of each is the beginning of the frames that add to it."""
+        self._texts = self._open.by_kind["text"]
+        self._calls = self._open.by_kind["call"]
+        self._thoughts = self._open.by_kind["thought"]
         self._state: Any = _NOTHING
         self._departed: set[str] = set()
         """Subagents that have ended."""
@@ -148,7 +159,7 @@ class Encoder:
             case Activity():
                 self._activity(event)
             case StepStarted(name=name):
-                if self._begin("step", name):
+                if self._open.begin("step", name, b""):
                     self._send("STEP_STARTED", stepName=name)
             case StepFinished(name=name):
                 self._close("step", name)
@@ -198,15 +209,13 @@ class Encoder:
 
     def _text(self, event: TextMessageStart) -> None:
         key = event.message_id
-        if self._begin("text", key):
-            self._texts[key] = _head("TEXT_MESSAGE_CONTENT", "messageId", key)
+        if self._open.begin("text", key, _head("TEXT_MESSAGE_CONTENT", "messageId", key)):
             role = event.role if event.role in _ROLES else "assistant"
             self._send("TEXT_MESSAGE_START", messageId=key, role=role, name=event.agent)
 
     def _call(self, event: ActionExecutionStart) -> None:
         key = event.call_id
-        if self._begin("call", key):
-            self._calls[key] = _head("TOOL_CALL_ARGS", "toolCallId", key)
+        if self._open.begin("call", key, _head("TOOL_CALL_ARGS", "toolCallId", key)):
             self._send(
                 "TOOL_CALL_START",
                 toolCallId=key,
@@ -225,15 +234,17 @@ class Encoder:
         )
 
     def _thought(self, key: str) -> None:
-        if self._dialect.reasoning and self._begin("reasoning", key):
+        if self._dialect.reasoning and self._open.begin("reasoning", key, b""):
             self._send("REASONING_START", messageId=key)
             self._thought_again(key)
 
     def _thought_again(self, key: str) -> bytes | None:
         """Open the message of a thought, if the thought goes on."""
-        if ("reasoning", key) not in self._open or not self._begin("thought", key):
+        if key not in self._open.by_kind["reasoning"]:
             return None
-        head = self._thoughts[key] = _head("REASONING_MESSAGE_CONTENT", "messageId", key)
+        head = _head("REASONING_MESSAGE_CONTENT", "messageId", key)
+        if not self._open.begin("thought", key, head):
+            return None
         self._send("REASONING_MESSAGE_START", messageId=key, role="reasoning")
         return head
 
@@ -288,9 +299,9 @@ class Encoder:
     def _subagent(self, event: Subagent) -> None:
         key = event.subagent_id
         if event.status == "started":
-            if key not in self._departed and self._begin("subagent", key):
+            if key not in self._departed and self._open.begin("subagent", key, b""):
                 self._send("SUBAGENT_STARTED", subagentRunId=key, name=event.name or key)
-        elif self._open.pop(("subagent", key), _NOTHING) is None:
+        elif self._open.end("subagent", key):
             self._departed.add(key)  # the client takes an id of a subagent only once
             if event.status == "failed":
                 message = event.message or "The subagent failed."
@@ -318,39 +329,15 @@ class Encoder:
         self._send("RUN_ERROR", message=message, code="abort" if stopped else error.code)
         self.ended = True
 
-    def _begin(self, kind: str, key: str) -> bool:
-        """Note that something is open. Returns whether it was not."""
-        if (kind, key) in self._open:
-            return False
-        self._open[kind, key] = None
-        return True
-
-    def _close(self, kind: str, key: str) -> bool:
-        """End what is open. Returns whether it was."""
-        if (kind, key) not in self._open:
-            return False
-        del self._open[kind, key]
-        match kind:
-            case "text":
-                del self._texts[key]
-                self._send("TEXT_MESSAGE_END", messageId=key)
-            case "call":
-                del self._calls[key]
-                self._send("TOOL_CALL_END", toolCallId=key)
-            case "thought":
-                del self._thoughts[key]
-                self._send("REASONING_MESSAGE_END", messageId=key)
-            case "reasoning":
-                self._send("REASONING_END", messageId=key)
-            case "subagent":
-                self._send("SUBAGENT_FINISHED", subagentRunId=key)
-            case _:
-                self._send("STEP_FINISHED", stepName=key)
-        return True
+    def _close(self, kind: str, key: str) -> None:
+        """End an item, if it is open."""
+        if self._open.end(kind, key):
+            event_type, name = _ENDS[kind]
+            self._send(event_type, **{name: key})
 
     def _close_all(self, error: ErrorReport | None) -> None:
         """End everything, the innermost first; a call that broke off also gets a result."""
-        for kind, key in [*self._open][::-1]:
+        for kind, key, _ in self._open.list_innermost_first():
             self._close(kind, key)
             if kind == "call" and error is not None:
                 self._send(

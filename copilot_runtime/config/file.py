@@ -4,11 +4,12 @@ import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, cast
-
-import yaml
+from typing import TYPE_CHECKING, Any, cast
 
 from copilot_runtime.errors import ConfigurationFailed
+
+if TYPE_CHECKING:
+    import yaml
 
 _VARIABLE = re.compile(r"\$(\$)?\{(?P<name>[A-Za-z_][A-Za-z0-9_]*)(?::-(?P<default>[^}]*))?\}")
 """`${NAME}`, `${NAME:-default}`, and `$${NAME}` for the text itself."""
@@ -28,6 +29,8 @@ def read_document(path: Path, environ: Mapping[str, str]) -> Document:
 
     Raises `ConfigurationFailed` with the file and the line.
     """
+    import yaml  # only for those who have such a file
+
     try:
         text = path.read_text(encoding="utf-8")
     except OSError as error:
@@ -54,9 +57,11 @@ def read_document(path: Path, environ: Mapping[str, str]) -> Document:
     return Document(path, cast("dict[str, Any]", values or {}), lines)
 
 
-def _lines(path: Path, node: yaml.Node, prefix: str = "") -> Iterator[tuple[str, int]]:
+def _lines(path: Path, node: "yaml.Node", prefix: str = "") -> Iterator[tuple[str, int]]:
     """Yield each key with its line; refuse a key that stands there twice."""
-    if not isinstance(node, yaml.MappingNode):
+    from yaml import MappingNode
+
+    if not isinstance(node, MappingNode):
         return
     key_lines: dict[str, int] = {}
     for key, value in cast("list[tuple[yaml.Node, yaml.Node]]", node.value):

@@ -44,3 +44,9 @@ async def tune_while_serving(_app: object) -> AsyncGenerator[None, None]:
         if not _saved_thresholds:
             gc.set_threshold(*first)
             gc.unfreeze()
+
+
+def freeze_imports() -> None:
+    """Never look again at what has been imported while an application serves."""
+    if _saved_thresholds:
+        gc.freeze()

@@ -88,7 +88,7 @@ def map_network_error(
     _, separator, reason = error.message.partition("API error: ")
     is_stalled = isinstance(error, RunStalled)
     if before is not None and not is_stalled:
-        return connection_lost(agent, error.hint, before)
+        return build_incomplete_stream(agent, error.hint, before)
     if not separator:
         return error  # it names the agent already
     if is_stalled:
@@ -100,7 +100,7 @@ def map_network_error(
     )
 
 
-def connection_lost(
+def build_incomplete_stream(
     agent: str, hint: str | None, before: str = "the run ended"
 ) -> IncompleteStream:
     """Return the error for a response without an end."""

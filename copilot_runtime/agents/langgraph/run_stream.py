@@ -10,7 +10,11 @@ from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequen
 from contextlib import aclosing, suppress
 from typing import Any
 
-from copilot_runtime.agents.forwarding import connection_lost, map_network_error, read_refusal
+from copilot_runtime.agents.forwarding import (
+    build_incomplete_stream,
+    map_network_error,
+    read_refusal,
+)
 from copilot_runtime.agents.langgraph.errors import invalid_response_error, map_status_error
 from copilot_runtime.agents.langgraph.resume import ResumeCursor
 from copilot_runtime.agents.langgraph.sse import Frame, FrameParser
@@ -143,7 +147,7 @@ class RunStream:
 
     def _connection_error(self, cause: CopilotError | None) -> IncompleteStream:
         hint = cause.hint if cause is not None else "Its server ended the stream too early."
-        return connection_lost(self._agent, hint)
+        return build_incomplete_stream(self._agent, hint)
 
 
 class _PendingExchange:

@@ -1,6 +1,5 @@
 """The one URL a v1 client talks to: which requests are GraphQL, and who answers them."""
 
-import asyncio
 from functools import cached_property
 from typing import TYPE_CHECKING
 
@@ -15,36 +14,24 @@ if TYPE_CHECKING:
 class GraphQLEndpoint(Transport):
     """Answers CopilotKit v1 at the URL itself.
 
-    The GraphQL libraries and the schema take 0.3 s to load. A thread does so when the application
-    starts: an AG-UI client need not wait for it, and no event loop stands still.
+    The GraphQL libraries and the schema take 0.3 s to load. That happens when the application
+    starts, so that no stream has to stand still for it.
     """
 
     paths = ("",)
 
     def __init__(self, services: Services) -> None:
         self._services = services
-        self._loading: asyncio.Task[None] | None = None
 
     async def accepts(self, request: Request) -> bool:
         """Take all but AG-UI: WebSockets too, and what cannot be read."""
         return not await request.is_envelope()
 
     async def __call__(self, request: Request) -> None:
-        if self._loading is not None and not self._loading.done():
-            await asyncio.wait((self._loading,))
         await self._server(request)
 
     async def open(self) -> None:
-        """Begin to load."""
-        self._loading = asyncio.create_task(asyncio.to_thread(self._load), name="load GraphQL")
-
-    async def aclose(self) -> None:
-        """Wait until the thread has ended. What it raised, each request raises again."""
-        if self._loading is not None:
-            await asyncio.gather(self._loading, return_exceptions=True)
-            self._loading = None
-
-    def _load(self) -> None:
+        """Load the libraries and the schema, and keep the garbage collector away from them."""
         _ = self._server
         freeze_imports()
 

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from contextlib import aclosing
 from typing import Any
 
+import anyio
 import pytest
 
 from copilot_runtime.adapters.scripted import Gate, ScriptedAdapter, say
@@ -73,6 +74,20 @@ async def test_a_run_stopped_on_its_way_ends_its_agent_and_its_log() -> None:
 
     assert (await log_of(runtime))[-1] == STOPPED
     assert agent.ended.is_set()
+
+
+async def test_a_stop_while_the_agent_leaves_a_scope_of_anyio_is_not_lost() -> None:
+    async def open_connection() -> None:  # as httpx does
+        with anyio.CancelScope() as scope:
+            scope.cancel()
+            asyncio.get_running_loop().call_soon(runtime.stop, "r")
+            await anyio.sleep_forever()
+        await forever()
+
+    runtime = runtime_with(Says(open_connection))
+    await runtime.start(run_input(detached=True))
+
+    assert (await log_of(runtime))[-1] == STOPPED
 
 
 class Told(MemoryBus):

@@ -39,6 +39,7 @@ class Run:
         """Whether the request that started the run still needs its log."""
         self._bus = bus
         self._release = release
+        self._is_cancelled = False
 
     @property
     def is_active(self) -> bool:
@@ -81,7 +82,7 @@ class Run:
 
     def fail(self, error: Exception) -> None:
         """End a run whose log takes no more events: its agent may be silent for long."""
-        if self.state == "running" and self.task is not None and not self.task.cancelling():
+        if self.state == "running" and not self._is_cancelled:
             self.error = error
             self._cancel()
 
@@ -120,5 +121,7 @@ class Run:
         self.task = None
 
     def _cancel(self) -> None:
-        if self.task is not None and not self.task.cancelling():
+        # not by `task.cancelling()`: anyio cancels a task for a moment to end a scope in it
+        if self.task is not None and not self._is_cancelled:
+            self._is_cancelled = True
             self.task.cancel()

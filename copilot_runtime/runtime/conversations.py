@@ -78,8 +78,6 @@ class Conversations:
         """The run that each thread is answered with."""
         self._queues: dict[ThreadKey, dict[str, Run]] = {}
         """Runs that wait for their turn, by `log_id`."""
-        self._queued: dict[str, Run] = {}
-        """The same runs of all threads."""
         self._deleting: set[ThreadKey] = set()
         self._naming: set[asyncio.Task[None]] = set()
         self._closing = False
@@ -106,25 +104,30 @@ class Conversations:
         """Return the server's actions for this run."""
         return await self.runtime.actions(run)
 
-    async def start(self, request: RunInput, agent: SupportsRun | None = None) -> Run:
-        """Begin a run, as `Runtime.start` does. Raises `ThreadBusy` as well."""
-        if not request.persist:
-            return await self.runtime.start(request, agent)
-        thread = _thread_key(request)
-        run = self.runtime.create(request)
-        await self._admit(thread, run)
-        run.ended.add_done_callback(lambda _: self._free(thread, run))
+    def create(self, request: RunInput) -> Run:
+        """Return a run that is not launched yet. It can be stopped while `launch` is under way."""
+        return self.runtime.create(request)
+
+    async def launch(self, run: Run, agent: SupportsRun | None = None) -> None:
+        """Begin such a run, as `Runtime.launch` does. Raises `ThreadBusy` as well."""
+        if run.request.persist:
+            thread = _thread_key(run.request)
+            await self._admit(thread, run)
+            run.ended.add_done_callback(lambda _: self._free(thread, run))
         await self.runtime.launch(run, agent)
+
+    async def start(self, request: RunInput, agent: SupportsRun | None = None) -> Run:
+        """Create a run and launch it."""
+        run = self.create(request)
+        await self.launch(run, agent)
         return run
 
     def stop(self, log_id: str) -> bool:
-        """End a run by its log, or take away one that waits. Returns whether it still went on."""
-        if (run := self._queued.get(log_id)) is not None:
-            return _stop_queued(run)
+        """End a run by its log, for a client that comes back. Returns whether it still went on."""
         return self.runtime.stop(log_id)
 
     def follow(self, log_id: str, after: Cursor = START) -> Log:
-        """Read a run's log from a cursor on, until its last event."""
+        """Read a log from a cursor on, for a client that comes back, until its last event."""
         return self.runtime.follow(log_id, after)
 
     def stop_thread(self, thread: ThreadKey, run_id: str | None = None) -> bool:
@@ -196,8 +199,9 @@ class Conversations:
     async def aclose(self) -> None:
         """Stop all runs and leave no task behind. The store is closed by whoever opened it."""
         self._closing = True
-        for run in [*self._queued.values()]:
-            run.stop()
+        for queue in self._queues.values():
+            for run in queue.values():
+                run.stop()
         await self.runtime.aclose()
         for task in [*self._naming]:
             task.cancel()
@@ -243,11 +247,11 @@ class Conversations:
                 f"{_MAX_QUEUE} questions wait in this conversation already. "
                 "Wait for the answers, or stop them."
             )
-        queue[run.log_id] = self._queued[run.log_id] = run
+        queue[run.log_id] = run
         try:
             yield
         finally:
-            del queue[run.log_id], self._queued[run.log_id]
+            del queue[run.log_id]
             if not queue:
                 del self._queues[thread]
 

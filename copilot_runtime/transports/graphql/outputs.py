@@ -40,8 +40,8 @@ from copilot_runtime.messages import (
     TextMessage,
     new_id,
 )
+from copilot_runtime.runtime.run import Run
 from copilot_runtime.transcript import result_message
-from copilot_runtime.transports.graphql.context import Runs
 from copilot_runtime.transports.graphql.statuses import (
     ACTION_BROKEN,
     TEXT_BROKEN,
@@ -58,18 +58,17 @@ from copilot_runtime.transports.graphql.types import DateTimeISO, MessageRole, M
 class Place:
     """A place in the log of one run: so many events after a cursor."""
 
-    runs: Runs
-    run_id: str
+    run: Run
     cursor: Cursor = START
     skip: int = 0
 
     async def events(self) -> "AsyncGenerator[tuple[Place, Event], None]":
         """Yield what follows, each event with the place before it."""
         before, skip = self.cursor, self.skip
-        async with aclosing(self.runs.follow(self.run_id, self.cursor)) as batches:
+        async with aclosing(self.run.follow(self.cursor)) as batches:
             async for cursor, events in batches:
                 for number in range(skip, len(events)):
-                    yield Place(self.runs, self.run_id, before, number), events[number]
+                    yield Place(self.run, before, number), events[number]
                 before, skip = cursor, max(0, skip - len(events))
 
 

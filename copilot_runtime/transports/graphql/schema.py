@@ -12,6 +12,7 @@ from strawberry.extensions import SchemaExtension
 from strawberry.types import ExecutionContext, Info
 
 from copilot_runtime.agents.directory import AgentDirectory
+from copilot_runtime.runtime.run import Run
 from copilot_runtime.transports.graphql import outputs, statuses
 from copilot_runtime.transports.graphql.context import Context
 from copilot_runtime.transports.graphql.decode import load_state, run_input
@@ -87,8 +88,8 @@ class Mutation:
         data: GenerateCopilotResponseInput,
         properties: JSONObject | None = UNSET,
     ) -> CopilotResponse:
-        response, _ = await respond(info.context, data, properties or None)
-        return await response.load_extensions()
+        run = await start_run(info.context, data, properties or None)
+        return await build_response(run).load_extensions()
 
     @strawberry.mutation(
         description="Stop a run that a subscription started. True when it was still going on."
@@ -117,18 +118,19 @@ class Subscription:
                 yield update
 
 
-async def respond(
+async def start_run(
     context: Context, data: GenerateCopilotResponseInput, properties: dict[str, Any] | None
-) -> tuple[CopilotResponse, str]:
-    """Start the run a request asks for; return its response, and the id of its log.
+) -> Run:
+    """Start the run a request asks for, which ends with it. Raises what forbids it to start."""
+    run = context.runs.create(run_input(context, data, properties))
+    context.started.append(run)
+    await context.runs.launch(run)
+    return run
 
-    Raises whatever forbids it to start.
-    """
-    run = run_input(context, data, properties)
-    context.started.append(run.run_id)
-    await context.runs.start(run)
-    response = CopilotResponse(thread_id=run.thread_id, place=Place(context.runs, run.run_id))
-    return response, run.run_id
+
+def build_response(run: Run) -> CopilotResponse:
+    """Return the response that a run writes."""
+    return CopilotResponse(thread_id=run.request.thread_id, place=Place(run))
 
 
 class _Schema(strawberry.Schema):

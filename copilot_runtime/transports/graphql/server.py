@@ -22,7 +22,7 @@ from graphql import (
 from graphql.execution import experimental_execute_incrementally
 
 from copilot_runtime.transports.body import BadRequest
-from copilot_runtime.transports.graphql.context import CONTEXT, Context, Gateway
+from copilot_runtime.transports.graphql.context import CONTEXT, Context
 from copilot_runtime.transports.graphql.documents import Document, Documents
 from copilot_runtime.transports.graphql.encode import Encoder
 from copilot_runtime.transports.graphql.errors import (
@@ -40,7 +40,7 @@ from copilot_runtime.transports.graphql.request import (
     read_post,
     read_query_string,
 )
-from copilot_runtime.transports.graphql.schema import core_schema, respond
+from copilot_runtime.transports.graphql.schema import build_response, core_schema, start_run
 from copilot_runtime.transports.request import Request
 from copilot_runtime.transports.streaming import run_until_disconnect
 from copilot_runtime.transports.transport import Services
@@ -57,7 +57,7 @@ class GraphQLServer:
 
     def __init__(self, services: Services) -> None:
         settings = services.settings
-        self._runs: Gateway = services.runs
+        self._runs = services.runs
         self._max_messages = settings.max_messages
         self._write_timeout = settings.write_timeout
         self._schema = core_schema()
@@ -88,7 +88,7 @@ class GraphQLServer:
             scope = {**request.scope, CONTEXT: context}
             await self._socket(scope, request.receive, request.send)
         finally:
-            self._stop(context)
+            context.stop_runs()
 
     async def _answer(self, request: Request, response: GraphQLResponse) -> None:
         match request.method:
@@ -119,9 +119,9 @@ class GraphQLServer:
         context = self._context(request)
         try:
             work = self._execute(operation, document, context, response)
-            await run_until_disconnect(work, request.receive, lambda: self._stop(context))
+            await run_until_disconnect(work, request.receive, context.stop_runs)
         finally:
-            self._stop(context)
+            context.stop_runs()
 
     async def _execute(
         self,
@@ -150,14 +150,14 @@ class GraphQLServer:
         """Answer by the plan: start the run and write its log as it grows."""
         response.require_stream()
         try:
-            answer, log_id = await respond(context, data, properties)
-            log = context.runs.follow(log_id)
+            run = await start_run(context, data, properties)
+            log = run.follow()
         except Exception as error:  # also of hooks and agents: the client gets it without details
             await response.json(build_root_error(error, plan.key))
             return
         encoder = Encoder(plan)
         async with response.stream() as stream, aclosing(log) as batches:
-            await stream.send(encoder.begin(answer))
+            await stream.send(encoder.begin(build_response(run)))
             async for _, events in batches:
                 if payloads := encoder.feed(events):
                     await stream.send(*payloads, last=encoder.ended)
@@ -201,10 +201,6 @@ class GraphQLServer:
             caller=request.caller,
             max_messages=self._max_messages,
         )
-
-    def _stop(self, context: Context) -> None:
-        for run_id in context.started:
-            self._runs.stop(run_id)
 
     @cached_property
     def _socket(self) -> "Socket":

@@ -6,6 +6,7 @@ short chat together; every client sends the same few documents.
 
 from collections import OrderedDict
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from graphql import (
     DocumentNode,
@@ -18,6 +19,7 @@ from graphql import (
     NoSchemaIntrospectionCustomRule,
     OperationDefinitionNode,
     OperationType,
+    SelectionNode,
     SelectionSetNode,
     parse,
     specified_rules,
@@ -93,92 +95,69 @@ class Documents:
             return Document(None, errors)
         return Document(node, validate(self.schema, node, self._rules, max_errors=20))
 
-    def _limits(self, node: DocumentNode) -> list[GraphQLError]:
-        fragments = {
-            item.name.value: item
-            for item in node.definitions
-            if isinstance(item, FragmentDefinitionNode)
-        }
-        measure = _Measure(fragments)
+    def _limits(self, document: DocumentNode) -> list[GraphQLError]:
+        measure = _Measure(document)
         errors: list[GraphQLError] = []
-        for operation in node.definitions:
+        for operation in document.definitions:
             if not isinstance(operation, OperationDefinitionNode):
                 continue
-            depth, aliases = measure.of(operation.selection_set, ())
-            if depth > self.max_depth:
-                errors.append(
-                    GraphQLError(
-                        f"The operation is {depth} levels deep; {self.max_depth} are allowed."
-                    )
-                )
-            if aliases > self.max_aliases:
-                errors.append(
-                    GraphQLError(
-                        f"The operation has {aliases} aliases; {self.max_aliases} are allowed."
-                    )
-                )
-            if (
-                operation.operation is OperationType.MUTATION
-                and measure.fields(operation.selection_set, ()) > _MAX_ROOT_FIELDS
-            ):
-                errors.append(
-                    GraphQLError(f"A mutation may have {_MAX_ROOT_FIELDS} fields at its root.")
-                )
+            size = measure.selection(operation.selection_set)
+            if size.depth > self.max_depth:
+                text = f"The operation is {size.depth} levels deep; {self.max_depth} are allowed."
+                errors.append(GraphQLError(text))
+            if size.aliases > self.max_aliases:
+                text = f"The operation has {size.aliases} aliases; {self.max_aliases} are allowed."
+                errors.append(GraphQLError(text))
+            is_mutation = operation.operation is OperationType.MUTATION
+            if is_mutation and size.fields > _MAX_ROOT_FIELDS:
+                text = f"A mutation may have {_MAX_ROOT_FIELDS} fields at its root."
+                errors.append(GraphQLError(text))
         return errors
 
 
+class _Size(NamedTuple):
+    """What a selection amounts to with its fragments spread out; `fields` are those at its top."""
+
+    depth: int = 0
+    aliases: int = 0
+    fields: int = 0
+
+
 class _Measure:
-    """Depth and number of aliases of a selection, with its fragments spread out."""
+    """Measures the selections of a document, each fragment only once."""
 
-    def __init__(self, fragments: dict[str, FragmentDefinitionNode]) -> None:
-        self._fragments = fragments
-        self._known: dict[str, tuple[int, int]] = {}
-        self._fields: dict[str, int] = {}
+    def __init__(self, document: DocumentNode) -> None:
+        self._fragments = {
+            item.name.value: item.selection_set
+            for item in document.definitions
+            if isinstance(item, FragmentDefinitionNode)
+        }
+        self._known: dict[str, _Size] = {}
 
-    def of(
-        self, selection_set: SelectionSetNode | None, inside: tuple[str, ...]
-    ) -> tuple[int, int]:
-        depth = aliases = 0
-        for node in selection_set.selections if selection_set else ():
-            below = self._below(node, inside)
-            depth = max(depth, below[0])
-            aliases += below[1]
-        return depth, aliases
+    def selection(self, selection_set: SelectionSetNode) -> _Size:
+        depth = aliases = fields = 0
+        for node in selection_set.selections:
+            size = self._node(node)
+            depth = max(depth, size.depth)
+            aliases += size.aliases
+            fields += size.fields
+        return _Size(depth, aliases, fields)
 
-    def fields(self, selection_set: SelectionSetNode, inside: tuple[str, ...]) -> int:
-        """Return the number of fields at the top of a selection."""
-        return sum(self._top(node, inside) for node in selection_set.selections)
-
-    def _top(self, node: object, inside: tuple[str, ...]) -> int:
-        match node:
-            case InlineFragmentNode():
-                return self.fields(node.selection_set, inside)
-            case FragmentSpreadNode():
-                name = node.name.value
-                if name in inside or name not in self._fragments:  # validation will say so
-                    return 0
-                if name not in self._fields:
-                    fragment = self._fragments[name].selection_set
-                    self._fields[name] = self.fields(fragment, (*inside, name))
-                return self._fields[name]
-            case _:
-                return 1
-
-    def _below(self, node: object, inside: tuple[str, ...]) -> tuple[int, int]:
+    def _node(self, node: SelectionNode) -> _Size:
         match node:
             case FieldNode():
-                depth, aliases = self.of(node.selection_set, inside)
-                return depth + 1, aliases + (node.alias is not None)
+                below = self.selection(node.selection_set) if node.selection_set else _Size()
+                return _Size(below.depth + 1, below.aliases + (node.alias is not None), 1)
             case InlineFragmentNode():
-                return self.of(node.selection_set, inside)
+                return self.selection(node.selection_set)
             case FragmentSpreadNode():
-                return self._fragment(node.name.value, inside)
+                return self._fragment(node.name.value)
             case _:
-                return 0, 0
+                raise AssertionError("a selection has fields and fragments")
 
-    def _fragment(self, name: str, inside: tuple[str, ...]) -> tuple[int, int]:
-        if name in inside or name not in self._fragments:  # validation will say so
-            return 0, 0
+    def _fragment(self, name: str) -> _Size:
         if name not in self._known:
-            self._known[name] = self.of(self._fragments[name].selection_set, (*inside, name))
+            self._known[name] = _Size()  # for one that contains itself: validation refuses it
+            if (selection_set := self._fragments.get(name)) is not None:
+                self._known[name] = self.selection(selection_set)
         return self._known[name]

@@ -36,8 +36,6 @@ from copilot_runtime.transports.graphql.plan import (
     value_of,
 )
 from copilot_runtime.transports.graphql.statuses import (
-    ACTION_BROKEN,
-    TEXT_BROKEN,
     SuccessMessageStatus,
     SuccessResponseStatus,
     message_status,
@@ -60,7 +58,6 @@ class _Open:
     output: BaseMessageOutput
     path: bytes
     tail: bytes | None
-    broken: str
     count: int = 0
 
 
@@ -164,8 +161,7 @@ class Encoder:
         self._patches.append(b'{"items":[%b],"path":%b]}' % (dumps(item), path))
         key = next((one.key for one in fields if one.name == streamed), None)
         tail = None if key is None else b'%b,"%b",' % (path, key.encode())
-        broken = ACTION_BROKEN if streamed == "arguments" else TEXT_BROKEN
-        self._open[output.id] = _Open(output, path, tail, broken)
+        self._open[output.id] = _Open(output, path, tail)
         if streamed is None:
             self._close(output.id, None)
 
@@ -176,7 +172,7 @@ class Encoder:
         if message is None or field is None or field.selection is None:
             return
         if later := field.selection.later[type(message.output).__name__]:
-            status = message_status(last, message.broken)
+            status = message_status(last, message.output.failure)
             self._later(later, message.output, status, message.path)
 
     def _add_custom(self, event: Custom) -> None:

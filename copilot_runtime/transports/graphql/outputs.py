@@ -8,7 +8,7 @@ from collections.abc import AsyncGenerator
 from contextlib import aclosing
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
-from typing import Any
+from typing import ClassVar
 
 import strawberry
 
@@ -23,8 +23,6 @@ from copilot_runtime.events import (
     Event,
     Interrupt,
     Raw,
-    RunFailed,
-    RunFinished,
     RunStarted,
     TextMessageContent,
     TextMessageEnd,
@@ -32,7 +30,7 @@ from copilot_runtime.events import (
     Usage,
 )
 from copilot_runtime.interfaces import START, Cursor
-from copilot_runtime.jsontext import dumps
+from copilot_runtime.jsonvalue import to_text
 from copilot_runtime.messages import (
     ActionExecutionMessage,
     Message,
@@ -43,11 +41,8 @@ from copilot_runtime.messages import (
 from copilot_runtime.runtime.run import Run
 from copilot_runtime.transcript import result_message
 from copilot_runtime.transports.graphql.statuses import (
-    ACTION_BROKEN,
-    TEXT_BROKEN,
     MessageStatus,
     ResponseStatus,
-    SuccessMessageStatus,
     message_status,
     response_status,
 )
@@ -71,6 +66,51 @@ class Place:
                     yield Place(self.run, before, number), events[number]
                 before, skip = cursor, max(0, skip - len(events))
 
+    async def pieces(self, message_id: str) -> AsyncGenerator[str, None]:
+        """Yield the pieces of a message that begins here, until it ends."""
+        async with aclosing(self.events()) as events:
+            async for _, event in events:
+                if (delta := message_delta(event)) is not None and delta.message_id == message_id:
+                    yield delta.content
+                if isinstance(event, LAST) or ended_id(event) == message_id:
+                    return
+
+    async def end(self, message_id: str = "") -> Event:
+        """Wait for the end of a message, or else of the run; return the event that ended it."""
+        async with aclosing(self.events()) as events:
+            async for _, event in events:
+                if isinstance(event, LAST) or ended_id(event) == message_id:
+                    return event
+        raise AssertionError("a log ends with its run's last event")
+
+
+@strawberry.type(description="A piece of the text or of the arguments of one message.")
+class MessageDelta:
+    message_id: str
+    content: str
+
+
+def message_delta(event: Event) -> MessageDelta | None:
+    """Return what an event adds to a message, if it does."""
+    match event:
+        case TextMessageContent():
+            return MessageDelta(message_id=event.message_id, content=event.content)
+        case ActionExecutionArgs():
+            return MessageDelta(message_id=event.call_id, content=event.delta)
+        case _:
+            return None
+
+
+def ended_id(event: Event) -> str | None:
+    """Return the id of the message that an event ends, if it does."""
+    match event:
+        case TextMessageEnd():
+            return event.message_id
+        case ActionExecutionEnd():
+            return event.call_id
+        case _:
+            return None
+
 
 def _now() -> DateTimeISO:
     return DateTimeISO(datetime.now(UTC))
@@ -78,39 +118,36 @@ def _now() -> DateTimeISO:
 
 @strawberry.interface
 class BaseMessageOutput:
+    """A message: one that grows from its place in a log on, or one that is `whole`."""
+
     id: str
     created_at: DateTimeISO = strawberry.field(default_factory=_now)
     place: strawberry.Private[Place | None] = None
+    whole: strawberry.Private[str] = ""
+    failure: ClassVar[str] = ""
+    """The reason of its failed status, when its run fails before its end."""
 
     @strawberry.field
     async def status(self) -> MessageStatus:
-        return SuccessMessageStatus()
+        end = None if self.place is None else await self.place.end(self.id)
+        return message_status(end, self.failure)
+
+
+async def _stream(self: BaseMessageOutput) -> strawberry.Streamable[str]:
+    if self.place is None:
+        yield self.whole
+        return
+    async with aclosing(self.place.pieces(self.id)) as pieces:
+        async for piece in pieces:
+            yield piece
 
 
 @strawberry.type
 class TextMessageOutput(BaseMessageOutput):
     role: MessageRole = MessageRole.assistant
     parent_message_id: str | None = None
-    whole: strawberry.Private[str | None] = None
-
-    @strawberry.field
-    async def content(self) -> strawberry.Streamable[str]:
-        if self.place is None:
-            yield self.whole or ""
-            return
-        async with aclosing(self.place.events()) as events:
-            async for _, event in events:
-                match event:
-                    case TextMessageContent(message_id=self.id, content=piece):
-                        yield piece
-                    case TextMessageEnd(message_id=self.id) | RunFinished() | RunFailed():
-                        return
-                    case _:
-                        pass
-
-    @strawberry.field
-    async def status(self) -> MessageStatus:
-        return await _status(self, TextMessageEnd, TEXT_BROKEN)
+    content: strawberry.Streamable[str] = strawberry.field(resolver=_stream)
+    failure = "Error streaming message content"
 
 
 @strawberry.type
@@ -128,26 +165,8 @@ class ActionExecutionMessageOutput(BaseMessageOutput):
         default=None, deprecation_reason="This field will be removed in a future version"
     )
     parent_message_id: str | None = None
-    whole: strawberry.Private[str | None] = None
-
-    @strawberry.field
-    async def arguments(self) -> strawberry.Streamable[str]:
-        if self.place is None:
-            yield self.whole or ""
-            return
-        async with aclosing(self.place.events()) as events:
-            async for _, event in events:
-                match event:
-                    case ActionExecutionArgs(call_id=self.id, delta=piece):
-                        yield piece
-                    case ActionExecutionEnd(call_id=self.id) | RunFinished() | RunFailed():
-                        return
-                    case _:
-                        pass
-
-    @strawberry.field
-    async def status(self) -> MessageStatus:
-        return await _status(self, ActionExecutionEnd, ACTION_BROKEN)
+    arguments: strawberry.Streamable[str] = strawberry.field(resolver=_stream)
+    failure = "An unknown error has occurred in the action execution argument stream"
 
 
 @strawberry.type
@@ -167,27 +186,6 @@ class AgentStateMessageOutput(BaseMessageOutput):
     role: MessageRole = MessageRole.assistant
     state: str = "{}"
     running: bool = False
-
-
-async def _status(
-    message: BaseMessageOutput,
-    end: type[TextMessageEnd] | type[ActionExecutionEnd],
-    broken: str,
-) -> MessageStatus:
-    if message.place is None:
-        return SuccessMessageStatus()
-    async with aclosing(message.place.events()) as events:
-        async for _, event in events:
-            if isinstance(event, LAST):
-                return message_status(event, broken)
-            if isinstance(event, end) and ends(event) == message.id:
-                break
-    return message_status(None, broken)
-
-
-def ends(event: TextMessageEnd | ActionExecutionEnd) -> str:
-    """Return the id of the message an event ends."""
-    return event.message_id if isinstance(event, TextMessageEnd) else event.call_id
 
 
 @strawberry.interface
@@ -269,11 +267,7 @@ class CopilotResponse:
     @strawberry.field
     async def status(self) -> ResponseStatus:
         assert self.place is not None
-        async with aclosing(self.place.events()) as events:
-            async for _, event in events:
-                if isinstance(event, LAST):
-                    return response_status(event)
-        raise AssertionError("a log ends with its run's last event")
+        return response_status(await self.place.end())
 
     @strawberry.field
     async def messages(self) -> strawberry.Streamable[BaseMessageOutput]:
@@ -328,7 +322,7 @@ def message_output(event: Event, place: Place | None = None) -> BaseMessageOutpu
                 node_name=event.node,
                 run_id=event.run_id,
                 active=event.active,
-                state=_json(event.state),
+                state=to_text(event.state),
                 running=event.running,
             )
         case _:
@@ -337,7 +331,7 @@ def message_output(event: Event, place: Place | None = None) -> BaseMessageOutpu
 
 def meta_event(event: Interrupt) -> BaseMetaEvent:
     """Return the interrupt as the v1 client knows it: with messages, or with a value only."""
-    value = event.value if isinstance(event.value, str) else _json(event.value)
+    value = to_text(event.value)
     if not event.messages:
         return LangGraphInterruptEvent(value=value)
     messages = [output for item in event.messages if (output := _whole(item)) is not None]
@@ -371,7 +365,3 @@ def _whole(message: Message) -> BaseMessageOutput | None:
             )
         case _:
             return None
-
-
-def _json(value: Any) -> str:
-    return dumps(value).decode()

@@ -100,7 +100,7 @@ def value_of(field: Field, owner: Any) -> Any:
     if field.name == "__typename":
         return type(owner).__name__
     if field.name in {"content", "arguments"}:
-        return [owner.whole or ""]  # only a message that is whole is projected with its text
+        return [owner.whole]  # only a message that is whole is projected with its text
     if field.name == "status":
         status = SuccessMessageStatus()
         return project(select_fields(field, status), status)

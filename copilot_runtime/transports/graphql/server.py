@@ -106,15 +106,12 @@ class GraphQLServer:
         self, operation: GraphQLRequest, request: Request, response: GraphQLResponse
     ) -> None:
         document = self._documents.get(operation.query)
-        if document.node is None:
+        if document.node is not None:
+            reads_only = request.method == "GET"
+            _check_operation(document.node, operation.operation_name, reads_only=reads_only)
+        if document.errors:
             code = "GRAPHQL_VALIDATION_FAILED" if document.parsed else "GRAPHQL_PARSE_FAILED"
             await response.json(format_errors(document.errors, code), bad=True)
-            return
-        reads_only = request.method == "GET"
-        _check_operation(document.node, operation.operation_name, reads_only=reads_only)
-        if document.errors:
-            errors = format_errors(document.errors, "GRAPHQL_VALIDATION_FAILED")
-            await response.json(errors, bad=True)
             return
         context = self._context(request)
         try:

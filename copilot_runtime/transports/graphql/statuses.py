@@ -5,7 +5,7 @@ from typing import Annotated, Any
 import strawberry
 
 from copilot_runtime.errors import ErrorReport, Refused
-from copilot_runtime.events import RunFailed, RunFinished
+from copilot_runtime.events import Event, RunFailed, RunFinished
 from copilot_runtime.transports.graphql.types import (
     JSON,
     FailedResponseStatusReason,
@@ -63,34 +63,32 @@ ResponseStatus = Annotated[
     strawberry.union("ResponseStatus"),
 ]
 
-TEXT_BROKEN = "Error streaming message content"
-ACTION_BROKEN = "An unknown error has occurred in the action execution argument stream"
 
-
-def message_status(
-    last: RunFinished | RunFailed | None, broken: str
-) -> SuccessMessageStatus | FailedMessageStatus:
-    """Return the status of a message that ended by itself (`last` is None) or with its run."""
-    if not isinstance(last, RunFailed):
+def message_status(end: Event | None, failure: str) -> SuccessMessageStatus | FailedMessageStatus:
+    """Return the status of a message by the event that ended it; `failure` says why it failed."""
+    if not isinstance(end, RunFailed):
         return SuccessMessageStatus()
-    if last.error.code == Refused.code:
-        broken = f"Interrupted due to Guardrails validation failure. Reason: {last.error.message}"
-    return FailedMessageStatus(reason=broken)
+    if end.error.code == Refused.code:
+        failure = f"Interrupted due to Guardrails validation failure. Reason: {end.error.message}"
+    return FailedMessageStatus(reason=failure)
 
 
 def response_status(
-    last: RunFinished | RunFailed,
-) -> SuccessResponseStatus | FailedResponseStatus:
-    """Return the status of the whole response."""
-    if isinstance(last, RunFinished):
-        return SuccessResponseStatus()
-    error = last.error
-    if error.code == Refused.code:
-        return FailedResponseStatus(
-            reason=FailedResponseStatusReason.GUARDRAILS_VALIDATION_FAILED,
-            details=JSON({"guardrailsReason": error.message}),
-        )
-    return FailedResponseStatus(details=JSON(_details(error)))
+    last: Event,
+) -> PendingResponseStatus | SuccessResponseStatus | FailedResponseStatus:
+    """Return the status of a response by the last event there is of its run."""
+    match last:
+        case RunFinished():
+            return SuccessResponseStatus()
+        case RunFailed(error=error) if error.code == Refused.code:
+            return FailedResponseStatus(
+                reason=FailedResponseStatusReason.GUARDRAILS_VALIDATION_FAILED,
+                details=JSON({"guardrailsReason": error.message}),
+            )
+        case RunFailed(error=error):
+            return FailedResponseStatus(details=JSON(_details(error)))
+        case _:
+            return PendingResponseStatus()
 
 
 def error_extensions(error: ErrorReport) -> dict[str, Any]:

@@ -1,7 +1,7 @@
 """The response of a run as a subscription sees it: what is new since the last update."""
 
 import logging
-from collections.abc import AsyncGenerator, Iterable, Sequence
+from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
 from typing import Any
 
@@ -10,14 +10,9 @@ from graphql import GraphQLError
 
 from copilot_runtime.errors import RUN_FAILED, CopilotError, Misuse, NotFound
 from copilot_runtime.events import (
-    LAST,
-    ActionExecutionArgs,
-    ActionExecutionEnd,
     Event,
     Interrupt,
     RunStarted,
-    TextMessageContent,
-    TextMessageEnd,
 )
 from copilot_runtime.interfaces import START, Cursor
 from copilot_runtime.transports.graphql.context import Context
@@ -26,24 +21,19 @@ from copilot_runtime.transports.graphql.inputs import GenerateCopilotResponseInp
 from copilot_runtime.transports.graphql.outputs import (
     BaseMessageOutput,
     BaseMetaEvent,
-    ends,
+    MessageDelta,
+    ended_id,
+    message_delta,
     message_output,
     meta_event,
 )
 from copilot_runtime.transports.graphql.statuses import (
-    PendingResponseStatus,
     ResponseStatus,
     error_extensions,
     response_status,
 )
 
 logger = logging.getLogger(__name__)
-
-
-@strawberry.type(description="A piece of the text or of the arguments of one message.")
-class MessageDelta:
-    message_id: str
-    content: str
 
 
 @strawberry.type(
@@ -140,30 +130,13 @@ async def _thread(context: Context, run_id: str) -> str:
 def _update(
     cursor: Cursor, thread_id: str, run_id: str, events: Sequence[Event]
 ) -> CopilotResponseUpdate:
-    last = events[-1]
     return CopilotResponseUpdate(
         cursor=cursor,
         thread_id=thread_id,
         run_id=run_id,
-        status=response_status(last) if isinstance(last, LAST) else PendingResponseStatus(),
+        status=response_status(events[-1]),
         started=[message for event in events if (message := message_output(event)) is not None],
-        deltas=[delta for event in events if (delta := _delta(event)) is not None],
-        ended=list(_ended_ids(events)),
+        deltas=[delta for event in events if (delta := message_delta(event)) is not None],
+        ended=[key for event in events if (key := ended_id(event)) is not None],
         meta_events=[meta_event(event) for event in events if isinstance(event, Interrupt)],
-    )
-
-
-def _delta(event: Event) -> MessageDelta | None:
-    match event:
-        case TextMessageContent(message_id=key, content=piece):
-            return MessageDelta(message_id=key, content=piece)
-        case ActionExecutionArgs(call_id=key, delta=piece):
-            return MessageDelta(message_id=key, content=piece)
-        case _:
-            return None
-
-
-def _ended_ids(events: Iterable[Event]) -> Iterable[str]:
-    return (
-        ends(event) for event in events if isinstance(event, TextMessageEnd | ActionExecutionEnd)
     )

@@ -33,10 +33,6 @@ if TYPE_CHECKING:
 
 Api = Literal["chat", "responses"]
 
-_SPEAKS: Mapping[Api, str] = {
-    "chat": "a stream of chat completion chunks",
-    "responses": "a stream of response events",
-}
 _PATHS: Mapping[Api, str] = {"chat": "chat/completions", "responses": "responses"}
 
 
@@ -123,10 +119,12 @@ class OpenAIAdapter(HTTPAdapter):
         self, request: ChatRequest, model: str, capabilities: CapabilityFilter
     ) -> ProviderRequest:
         context_tokens = await self._window.tokens_for(model, request)
-        build = build_body if self.api == "chat" else build_response_body
+        if self.api == "chat":
+            build, speaks = build_body, "a stream of chat completion chunks"
+        else:
+            build, speaks = build_response_body, "a stream of response events"
         content = build(request, model, self.options, capabilities, context_tokens)
-        body = encode_body(content)
-        name, speaks = self.options.preset.name, _SPEAKS[self.api]
+        body, name = encode_body(content), self.options.preset.name
         if self._client is not None:
             service = Service(name, model, self._client.api_key, speaks)
             exchange = _open_response(self._client, self.api, content, service)

@@ -41,39 +41,27 @@ def build_body(
     preset = options.preset
     silent = preset.takes_no_choice and parameters.tool_choice == "none"
     tools = [] if silent else build_tools(request.actions)
+    may_choose = tools and not preset.takes_no_choice
     items = fit_history(request.messages, tools, context_tokens, options.signer)
     body: JsonObject = {
         "model": model,
         "stream": True,
         "messages": _encode_messages(items, model, options, capabilities),
-    }
-    if options.include_usage:
-        body["stream_options"] = {"include_usage": True}
-    if tools:
-        body["tools"] = tools
-    if parameters.max_tokens is not None:
-        body[options.max_tokens_name] = parameters.max_tokens
-    if parameters.stop:
-        body["stop"] = list(parameters.stop)
-    if tools and parameters.tool_choice is not None and not preset.takes_no_choice:
-        body["tool_choice"] = encode_tool_choice(parameters, options) or {
-            "type": "function",
-            "function": {"name": required_tool(parameters)},
-        }
-    if tools and parameters.parallel_tool_calls is not None:
-        body["parallel_tool_calls"] = parameters.parallel_tool_calls
-    plain = {
+        "stream_options": {"include_usage": True} if options.include_usage else None,
+        "tools": tools or None,
+        options.max_tokens_name: parameters.max_tokens,
+        "stop": list(parameters.stop or ()) or None,
+        "tool_choice": build_tool_choice(parameters, preset.required) if may_choose else None,
+        "parallel_tool_calls": parameters.parallel_tool_calls if tools else None,
         "temperature": parameters.temperature,
         "top_p": parameters.top_p,
         preset.seed_name: parameters.seed,
         "frequency_penalty": parameters.frequency_penalty,
         "presence_penalty": parameters.presence_penalty,
         "reasoning_effort": parameters.reasoning_effort,
+        "response_format": build_response_format(parameters),
     }
-    body |= {name: value for name, value in plain.items() if value is not None}
-    if parameters.response_schema is not None:
-        body["response_format"] = {"type": "json_schema", "json_schema": build_schema(parameters)}
-    return body
+    return {name: value for name, value in body.items() if value is not None}
 
 
 def select_parameters(
@@ -86,19 +74,31 @@ def select_parameters(
     return capabilities.apply(capabilities.apply(parameters), find_profile(model).unsupported)
 
 
-def encode_tool_choice(parameters: Parameters, options: RequestOptions) -> str | None:
-    """Return the word for the choice, or None for a function by its name."""
-    if parameters.tool_choice == "required":
-        return options.preset.required
-    return None if parameters.tool_choice == "function" else parameters.tool_choice
+def build_tool_choice(
+    parameters: Parameters, required: str = "required"
+) -> str | JsonObject | None:
+    """Return the choice of tools; `required` is the service's word for that one.
+
+    Raises `Misuse` for a function without a name.
+    """
+    match parameters.tool_choice:
+        case "required":
+            return required
+        case "function":
+            return {"type": "function", "function": {"name": required_tool(parameters)}}
+        case choice:
+            return choice
 
 
-def build_schema(parameters: Parameters) -> JsonObject:
-    """Return name, schema and whether OpenAI can hold the model to every letter of it."""
-    schema = parameters.response_schema or {}
+def build_response_format(parameters: Parameters) -> JsonObject | None:
+    """Return the schema of the answer, and that it is `strict` if OpenAI can enforce all of it."""
+    schema = parameters.response_schema
+    if schema is None:
+        return None
     name = re.sub(r"[^a-zA-Z0-9_-]", "_", parameters.response_name or "answer")[:64]
     named: JsonObject = {"name": name or "answer", "schema": schema}
-    return {**named, "strict": True} if _is_strict(schema) else named
+    strict = {"strict": True} if _is_strict(schema) else {}
+    return {"type": "json_schema", "json_schema": {**named, **strict}}
 
 
 def _encode_messages(
@@ -184,14 +184,6 @@ def choose_role(message: TextMessage | ImageMessage, *, developer_role: bool) ->
     if message.role in ("system", "developer"):
         return "developer" if developer_role else "system"
     return message.role
-
-
-def build_image_url(image: ImageMessage) -> str:
-    """Return the address of an image, or the image itself as a `data:` URL."""
-    if image.bytes.startswith(("data:", "http://", "https://")):
-        return image.bytes
-    subtype = image.format.lower().removeprefix("image/")
-    return f"data:image/{'jpeg' if subtype == 'jpg' else subtype};base64,{image.bytes}"
 
 
 def _is_strict(schema: Any) -> bool:

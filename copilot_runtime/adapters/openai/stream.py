@@ -4,8 +4,6 @@ https://platform.openai.com/docs/api-reference/chat-streaming. A whole `chat.com
 as one chunk: some proxies ignore `stream`.
 """
 
-from typing import Any, cast
-
 import orjson
 
 from copilot_runtime.adapters.attachments import image_activity_from_url
@@ -14,6 +12,7 @@ from copilot_runtime.adapters.reader import JSONReader
 from copilot_runtime.adapters.signatures import tag_signature
 from copilot_runtime.events import Event, Usage
 from copilot_runtime.interfaces import ChatRequest
+from copilot_runtime.jsonvalue import JsonObject
 
 _STOPS = {"function_call": "tool_calls", "eos": "stop", "model_length": "length"}
 """Others' words for why the model stopped → OpenAI's."""
@@ -33,9 +32,8 @@ class CompletionReader(JSONReader):
         self._signer = signer
         self._thinks = False
         self._stop_reason = ""
-        self._usage: dict[str, Any] | None = None
+        self._usage: JsonObject | None = None
         self._model = service.model
-        self._begun = False
         self._refused = False
 
     def end(self) -> list[Event]:
@@ -45,15 +43,14 @@ class CompletionReader(JSONReader):
         reason = self._stop_reason
         if self._usage is None and reason in ("stop", "tool_calls"):
             return events
-        return [*events, _usage(self._model, self._provider, self._usage or {}, reason)]
+        return [*events, build_usage(self._model, self._provider, self._usage, reason)]
 
-    def _take(self, data: dict[str, Any]) -> None:
+    def _take(self, data: JsonObject) -> None:
         choices = data.get("choices")
         if not choices:
             self._take_aside(data)
             return
-        if not self._begun:
-            self._begun = True
+        if not self._assembly.answer_id:
             self._assembly.begin(data.get("id") or "")
             self._model = data.get("model") or self._model
         for choice in choices:
@@ -62,7 +59,7 @@ class CompletionReader(JSONReader):
         if data.get("usage") or data.get("error") or "x_groq" in data:
             self._take_aside(data)
 
-    def _take_choice(self, choice: dict[str, Any]) -> None:
+    def _take_choice(self, choice: JsonObject) -> None:
         delta = choice.get("delta") or choice.get("message") or {}
         assembly = self._assembly
         thought = delta.get("reasoning_content") or delta.get("reasoning")
@@ -87,7 +84,7 @@ class CompletionReader(JSONReader):
         if reason := choice.get("finish_reason"):
             self._finish(reason)
 
-    def _take_parts(self, parts: list[dict[str, Any]]) -> None:
+    def _take_parts(self, parts: list[JsonObject]) -> None:
         """Take content in parts, as Mistral's thinking models send it."""
         for part in parts:
             if text := part.get("text"):
@@ -96,7 +93,7 @@ class CompletionReader(JSONReader):
                 if text := thought.get("text"):
                     self._assembly.reasoning(str(text))
 
-    def _take_call(self, call: dict[str, Any]) -> None:
+    def _take_call(self, call: JsonObject) -> None:
         function = call.get("function") or {}
         arguments = function.get("arguments") or ""
         if type(arguments) is not str:  # Ollama once sent the object itself
@@ -124,7 +121,7 @@ class CompletionReader(JSONReader):
         self._stop_reason = "refusal" if self._refused else _STOPS.get(reason, reason)
         self._assembly.end()
 
-    def _take_aside(self, chunk: dict[str, Any]) -> None:
+    def _take_aside(self, chunk: JsonObject) -> None:
         """Take what is no part of the answer: errors, token counts, Azure's filter results."""
         if error := chunk.get("error"):
             raise read_stream_error(self._service, error)
@@ -138,17 +135,26 @@ class CompletionReader(JSONReader):
             self._model = chunk.get("model") or self._model
 
 
-def _usage(model: str, provider: str, usage: dict[str, Any], reason: str) -> Usage:
-    into = cast("dict[str, Any]", usage.get("prompt_tokens_details") or {})
-    out = cast("dict[str, Any]", usage.get("completion_tokens_details") or {})
-    cached = into.get("cached_tokens") or usage.get("prompt_cache_hit_tokens") or 0  # DeepSeek
+def build_usage(
+    model: str,
+    provider: str,
+    usage: JsonObject | None,
+    reason: str,
+    *,
+    names: tuple[str, str] = ("prompt", "completion"),
+) -> Usage:
+    """Return the counts of one response; `names` are the API's words for question and answer."""
+    usage, (question, answer) = usage or {}, names
+    read: JsonObject = usage.get(f"{question}_tokens_details") or {}
+    written: JsonObject = usage.get(f"{answer}_tokens_details") or {}
+    cached = read.get("cached_tokens") or usage.get("prompt_cache_hit_tokens") or 0  # DeepSeek
     return Usage(
         model=model,
         provider=provider,
-        input_tokens=usage.get("prompt_tokens") or 0,
-        output_tokens=usage.get("completion_tokens") or 0,
+        input_tokens=usage.get(f"{question}_tokens") or 0,
+        output_tokens=usage.get(f"{answer}_tokens") or 0,
         cached_tokens=cached,
-        cache_write_tokens=into.get("cache_write_tokens") or 0,
-        reasoning_tokens=out.get("reasoning_tokens") or 0,
+        cache_write_tokens=read.get("cache_write_tokens") or 0,
+        reasoning_tokens=written.get("reasoning_tokens") or 0,
         stop_reason=reason or None,
     )

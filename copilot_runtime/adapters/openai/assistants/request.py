@@ -14,9 +14,9 @@ from copilot_runtime.adapters.history import (
     repair_history,
 )
 from copilot_runtime.adapters.openai.content import build_content
-from copilot_runtime.adapters.openai.request import build_image_url, build_schema
-from copilot_runtime.adapters.tools import build_tools, required_tool
-from copilot_runtime.interfaces import ChatRequest, Parameters
+from copilot_runtime.adapters.openai.request import build_response_format, build_tool_choice
+from copilot_runtime.adapters.tools import build_tools
+from copilot_runtime.interfaces import ChatRequest
 from copilot_runtime.jsonvalue import JsonObject
 from copilot_runtime.messages import ImageMessage, TextMessage
 
@@ -75,36 +75,22 @@ def _run(
     request: ChatRequest, assistant: str, built_ins: Sequence[str], capabilities: CapabilityFilter
 ) -> JsonObject:
     parameters = capabilities.apply(request.parameters)
-    body: JsonObject = {"assistant_id": assistant, "stream": True}
-    if instructions := _instructions(request):
-        body["instructions"] = instructions
-    if request.parameters.model:
-        body["model"] = request.parameters.model
-    if tools := build_tools(request.actions):
+    tools = build_tools(request.actions)
+    body: JsonObject = {
+        "assistant_id": assistant,
+        "stream": True,
+        "instructions": _instructions(request) or None,
+        "model": parameters.model or None,
         # these take the place of the assistant's own, so its built-in ones are named again
-        body["tools"] = [*tools, *({"type": name} for name in built_ins)]
-        body |= _choice(parameters)
-    plain = {
+        "tools": [*tools, *({"type": name} for name in built_ins)] if tools else None,
+        "tool_choice": build_tool_choice(parameters) if tools else None,
+        "parallel_tool_calls": parameters.parallel_tool_calls if tools else None,
         "temperature": parameters.temperature,
         "top_p": parameters.top_p,
         "max_completion_tokens": parameters.max_tokens,
+        "response_format": build_response_format(parameters),
     }
-    body |= {name: value for name, value in plain.items() if value is not None}
-    if parameters.response_schema is not None:
-        body["response_format"] = {"type": "json_schema", "json_schema": build_schema(parameters)}
-    return body
-
-
-def _choice(parameters: Parameters) -> JsonObject:
-    body: JsonObject = {}
-    if parameters.parallel_tool_calls is not None:
-        body["parallel_tool_calls"] = parameters.parallel_tool_calls
-    if parameters.tool_choice == "function":
-        function = {"name": required_tool(parameters)}
-        body["tool_choice"] = {"type": "function", "function": function}
-    elif parameters.tool_choice is not None:
-        body["tool_choice"] = parameters.tool_choice
-    return body
+    return {name: value for name, value in body.items() if value is not None}
 
 
 def _instructions(request: ChatRequest) -> str:
@@ -141,13 +127,12 @@ def _encode_content(
         case ToolExchange():
             # a new thread cannot hold calls; as a text, they show the model what it did
             return f"{item.call.name}({item.call.arguments}) → {format_result(item.result)}"
-        case ImageMessage():
-            url = build_image_url(item)
-            if url.startswith("data:"):
-                if new and (why := capabilities.reason("images")):
-                    capabilities.omit("images", why)
-                return ""
+        case ImageMessage(bytes=url) if url.startswith(("http://", "https://")):
             return [{"type": "image_url", "image_url": {"url": url}}]
+        case ImageMessage():
+            if new and (why := capabilities.reason("images")):
+                capabilities.omit("images", why)
+            return ""
         case TextMessage():
             return build_content(item, capabilities, new=new)
         case Thought():

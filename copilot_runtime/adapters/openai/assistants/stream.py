@@ -8,6 +8,7 @@ from typing import Any
 
 from copilot_runtime.adapters.errors import Service, read_stream_error
 from copilot_runtime.adapters.openai.assistants.request import ThreadPosition
+from copilot_runtime.adapters.openai.stream import build_usage
 from copilot_runtime.adapters.reader import JSONReader
 from copilot_runtime.events import Custom, Event, Usage
 from copilot_runtime.interfaces import ChatRequest
@@ -40,7 +41,7 @@ class AssistantRunReader(JSONReader):
         return events
 
     def end(self) -> list[Event]:
-        """Return what the run usage."""
+        """Return where the conversation stands, and the counts of tokens of the run."""
         return [event for event in (self._position_event, self._usage) if event is not None]
 
     def _take(self, data: dict[str, Any]) -> None:
@@ -96,13 +97,9 @@ class AssistantRunReader(JSONReader):
         self._assembly.end()
         self.finished = True
         self.position = ThreadPosition(run["thread_id"], run["id"], waiting)
-        usage = run.get("usage") or {}
-        self._usage = Usage(
-            model=run.get("model") or "",
-            provider="openai_assistants",
-            input_tokens=usage.get("prompt_tokens") or 0,
-            output_tokens=usage.get("completion_tokens") or 0,
-            stop_reason="refusal" if self._refused and reason == "stop" else reason,
+        reason = "refusal" if self._refused and reason == "stop" else reason
+        self._usage = build_usage(
+            run.get("model") or "", "openai_assistants", run.get("usage"), reason
         )
 
     def _list_waiting(self, run: dict[str, Any]) -> list[str]:

@@ -22,14 +22,14 @@ from copilot_runtime.adapters.media import Media, build_data_url, build_text
 from copilot_runtime.adapters.openai.content import encode_content
 from copilot_runtime.adapters.openai.options import RequestOptions
 from copilot_runtime.adapters.openai.request import (
-    build_schema,
+    build_response_format,
+    build_tool_choice,
     choose_role,
     encode_call_id,
-    encode_tool_choice,
     select_parameters,
 )
 from copilot_runtime.adapters.profiles import find_profile
-from copilot_runtime.adapters.tools import build_tools, required_tool
+from copilot_runtime.adapters.tools import build_tools
 from copilot_runtime.interfaces import ChatRequest, Parameters
 from copilot_runtime.jsonvalue import JsonObject
 from copilot_runtime.messages import ImageMessage, TextMessage
@@ -46,36 +46,34 @@ def build_response_body(
 ) -> JsonObject:
     """Return the body of the request."""
     parameters = select_parameters(request, model, options, capabilities)
-    tools = [{"type": "function", **tool["function"]} for tool in build_tools(request.actions)]
-    for tool in tools:
-        tool["strict"] = False  # by default it is strict, and the schema is altered
+    # by default a tool is strict, and its schema is altered
+    tools = [{**_flatten(tool), "strict": False} for tool in build_tools(request.actions)]
+    choice = build_tool_choice(parameters, options.preset.required) if tools else None
+    reasoning = _reasoning(parameters, model, options)
+    answer_format = build_response_format(parameters)
     items = fit_history(request.messages, tools, context_tokens, options.signer)
     body: JsonObject = {
         "model": model,
         "stream": True,
         "store": False,
         "input": _encode_input(items, model, options, capabilities),
-    }
-    if tools:
-        body["tools"] = tools
-        if parameters.tool_choice is not None:
-            body["tool_choice"] = encode_tool_choice(parameters, options) or {
-                "type": "function",
-                "name": required_tool(parameters),
-            }
-        if parameters.parallel_tool_calls is not None:
-            body["parallel_tool_calls"] = parameters.parallel_tool_calls
-    plain = {
+        "tools": tools or None,
+        "tool_choice": _flatten(choice) if isinstance(choice, dict) else choice,
+        "parallel_tool_calls": parameters.parallel_tool_calls if tools else None,
         "max_output_tokens": parameters.max_tokens,
         "temperature": parameters.temperature,
         "top_p": parameters.top_p,
+        "reasoning": reasoning or None,
+        "include": ["reasoning.encrypted_content"] if reasoning else None,
+        "text": {"format": _flatten(answer_format)} if answer_format else None,
     }
-    body |= {name: value for name, value in plain.items() if value is not None}
-    if reasoning := _reasoning(parameters, model, options):
-        body |= {"reasoning": reasoning, "include": ["reasoning.encrypted_content"]}
-    if parameters.response_schema is not None:
-        body["text"] = {"format": {"type": "json_schema", **build_schema(parameters)}}
-    return body
+    return {name: value for name, value in body.items() if value is not None}
+
+
+def _flatten(value: JsonObject) -> JsonObject:
+    """Return `{"type": "function", "function": {...}}` as one object, as this API has it."""
+    kind = value["type"]
+    return {"type": kind, **value[kind]}
 
 
 def _reasoning(parameters: Parameters, model: str, options: RequestOptions) -> JsonObject:

@@ -12,6 +12,7 @@ import orjson
 
 from copilot_runtime.adapters.attachments import image_activity
 from copilot_runtime.adapters.errors import Service, read_stream_error
+from copilot_runtime.adapters.openai.stream import build_usage
 from copilot_runtime.adapters.reader import JSONReader
 from copilot_runtime.adapters.signatures import tag_signature
 from copilot_runtime.events import Event, Usage
@@ -146,18 +147,12 @@ class ResponseEventReader(JSONReader):
     def _finish(self, response: JsonObject, reason: str) -> None:
         self.finished = self.done = True
         self._assembly.end()
-        usage = cast(JsonObject, response.get("usage") or {})
-        into = cast(JsonObject, usage.get("input_tokens_details") or {})
-        out = cast(JsonObject, usage.get("output_tokens_details") or {})
-        self._usage = Usage(
-            model=response.get("model") or self._service.model,
-            provider=self._provider,
-            input_tokens=usage.get("input_tokens") or 0,
-            output_tokens=usage.get("output_tokens") or 0,
-            cached_tokens=into.get("cached_tokens") or 0,
-            cache_write_tokens=into.get("cache_write_tokens") or 0,
-            reasoning_tokens=out.get("reasoning_tokens") or 0,
-            stop_reason="refusal" if self._refused else reason,
+        self._usage = build_usage(
+            response.get("model") or self._service.model,
+            self._provider,
+            response.get("usage"),
+            "refusal" if self._refused else reason,
+            names=("input", "output"),
         )
 
     def _fail(self, event: JsonObject) -> None:

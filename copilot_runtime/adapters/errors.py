@@ -8,7 +8,7 @@ that a conversation too long and a filtered one are told apart from other reques
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, cast
+from typing import Any
 
 import orjson
 
@@ -22,6 +22,14 @@ from copilot_runtime.errors import (
     Refused,
 )
 from copilot_runtime.http.retries import parse_retry_after
+from copilot_runtime.jsonvalue import (
+    JsonObject,
+    as_list,
+    as_object,
+    as_objects,
+    get_object,
+    to_text,
+)
 
 KINDS = {
     400: "BadRequestError",
@@ -34,51 +42,27 @@ KINDS = {
 }
 """Status → what the official clients of OpenAI and Anthropic call it."""
 
-_STATUSES = {
-    "accessdeniedexception": 403,
-    "api_error": 500,
-    "authentication_error": 401,
-    "billing_error": 402,
-    "bio_policy": 400,
-    "content_filter": 400,
-    "context_length_exceeded": 400,
-    "deadline_exceeded": 504,
-    "failed_precondition": 400,
-    "insufficient_quota": 429,
-    "internalserverexception": 500,
-    "invalid_api_key": 401,
-    "image_content_policy_violation": 400,
-    "invalid_argument": 400,
-    "invalid_image": 400,
-    "invalid_image_url": 400,
-    "invalid_prompt": 400,
-    "invalid_request_error": 400,
-    "misalignment_policy_violation": 400,
-    "model_not_found": 404,
-    "modelnotreadyexception": 429,
-    "modelstreamerrorexception": 500,
-    "modeltimeoutexception": 504,
-    "not_found": 404,
-    "not_found_error": 404,
-    "overloaded_error": 529,
-    "permission_denied": 403,
-    "permission_error": 403,
-    "rate_limit_error": 429,
-    "rate_limit_exceeded": 429,
-    "request_too_large": 413,
-    "requests": 429,
-    "resource_exhausted": 429,
-    "resourcenotfoundexception": 404,
-    "server_is_overloaded": 503,
-    "serviceunavailableexception": 503,
-    "slow_down": 503,
-    "throttlingexception": 429,
-    "timeout_error": 504,
-    "tokens": 429,
-    "unauthenticated": 401,
-    "unavailable": 503,
-    "validationexception": 400,
+_CODES = {
+    400: (
+        "bio_policy content_filter context_length_exceeded failed_precondition "
+        "image_content_policy_violation invalid_argument invalid_image invalid_image_url "
+        "invalid_prompt invalid_request_error misalignment_policy_violation validationexception"
+    ),
+    401: "authentication_error invalid_api_key unauthenticated",
+    402: "billing_error",
+    403: "accessdeniedexception permission_denied permission_error",
+    404: "model_not_found not_found not_found_error resourcenotfoundexception",
+    413: "request_too_large",
+    429: (
+        "insufficient_quota modelnotreadyexception rate_limit_error rate_limit_exceeded "
+        "requests resource_exhausted throttlingexception tokens"
+    ),
+    500: "api_error internalserverexception modelstreamerrorexception",
+    503: "server_is_overloaded serviceunavailableexception slow_down unavailable",
+    504: "deadline_exceeded modeltimeoutexception timeout_error",
+    529: "overloaded_error",
 }
+_STATUSES = {code: status for status, codes in _CODES.items() for code in codes.split()}
 """Codes and types of errors that arrive inside a stream → the status they would have had."""
 
 _PASSING = (408, 409, 424, 425)
@@ -150,6 +134,7 @@ def read_response_error(
     service: Service, status: int, body: bytes, headers: Mapping[str, str]
 ) -> CopilotError:
     """Return the error for an answer that is not 2xx."""
+    value = _decode(body)
     reason = read_error_message(body) or "status code (no body)"
     hint = ""
     if 300 <= status < 400:
@@ -162,16 +147,15 @@ def read_response_error(
         status,
         hint=hint,
         request_id=find_request_id(headers),
-        retry_after=_find_retry_delay(_decode(body), parse_retry_after(headers)),
-        codes=_codes(_decode(body)),
+        retry_after=_find_retry_delay(value, parse_retry_after(headers)),
+        codes=_codes(value),
     )
 
 
 def read_stream_error(service: Service, error: Any) -> CopilotError:
     """Return the error for an `error` object in the middle of a stream."""
     codes = _codes(error)
-    statuses = [_status_of(code) for code in codes]
-    status = next((status for status in statuses if status), 500)
+    status = next(filter(None, map(_status_of, codes)), 500)
     reason = _shorten(_sentence(error)) or "The answer broke off with an error."
     return build_error(service, reason, status, codes=codes)
 
@@ -195,41 +179,36 @@ def build_error(
     if status == 404 and model and "model" not in reason.lower():
         reason = f"{reason} (Model: {model!r}.)"
     message = f"{name} API error: {reason}"
-    hints = [
-        hint,
-        f"Model: {model!r}." if model else "",
-        f"Request id: {request_id}." if request_id else "",
-    ]
-    hint = " ".join(filter(None, hints))
+    model_hint = f"Model: {model!r}." if model else ""
+    id_hint = f"Request id: {request_id}." if request_id else ""
+    hint = " ".join(filter(None, [hint, model_hint, id_hint]))
     if secret and len(secret) >= _SHORTEST_SECRET:
         message, hint = message.replace(secret, "***"), hint.replace(secret, "***")
-    hint_or_none = hint or None
     kind = KINDS.get(status, "InternalServerError" if status >= 500 else "APIError")
-    error: CopilotError
-    if status in (400, 413, 422) and _is_too_long(reason, codes):
+    is_too_long = "context_length_exceeded" in codes or _TOO_LONG.search(reason)
+    if status in (400, 413, 422) and is_too_long:
         return LimitExceeded(
             f"The conversation is too long for {f'{model!r}' if model else 'the model'}. {message}",
-            hint=hint_or_none,
+            hint=hint or None,
             kind=kind,
         )
     if status < 500 and (any(code in _FILTERED for code in codes) or _BLOCKED in reason):
         return Refused(
             f"The content filter of {name} refused the question. Please put it differently.",
-            hint=" ".join(filter(None, [hint_or_none, message])),
+            hint=f"{hint} {message}".lstrip(),
             kind=kind,
         )
     if status == 429:
-        return RateLimited(message, retry_after=retry_after, hint=hint_or_none, kind=kind)
+        return RateLimited(message, retry_after=retry_after, hint=hint or None, kind=kind)
     if status == 413:
-        return LimitExceeded(message, hint=hint_or_none, kind=kind)
+        return LimitExceeded(message, hint=hint or None, kind=kind)
     if status in (401, 403) or _WRONG_KEY in codes:
-        error = AuthenticationFailed(message, status_code=status, hint=hint_or_none, kind=kind)
+        error_type = AuthenticationFailed
     elif status >= 500 or status in _PASSING:
-        error = NetworkError(message, status_code=status, hint=hint_or_none, kind=kind)
-    elif status >= 400:
-        error = ConfigurationFailed(message, status_code=status, hint=hint_or_none, kind=kind)
+        error_type = NetworkError
     else:
-        error = CopilotError(message, status_code=status, hint=hint_or_none, kind=kind)
+        error_type = ConfigurationFailed if status >= 400 else CopilotError
+    error = error_type(message, status_code=status, hint=hint or None, kind=kind)
     error.severity = "critical"
     return error
 
@@ -255,34 +234,34 @@ def _decode(body: bytes) -> Any:
 
 def _codes(value: Any) -> list[Any]:
     """Return everything in an error that may be a code, the most telling first."""
-    if isinstance(value, list) and value:
-        return _codes(cast("list[Any]", value)[0])
-    if not isinstance(value, dict):
-        return []
-    fields = cast("dict[str, Any]", value)
+    fields = as_object(_unwrap(value))
     own = [fields[key] for key in ("status", "code", "type", "__type") if fields.get(key)]
+    inner = [
+        code for key in ("innererror", "error") if key in fields for code in _codes(fields[key])
+    ]
     reasons = [detail["reason"] for detail in _details(fields) if "reason" in detail]
-    return [*own, *_codes(fields.get("innererror")), *_codes(fields.get("error")), *reasons]
+    return [*own, *inner, *reasons]
 
 
 def _find_retry_delay(value: Any, seconds: float | None) -> float | None:
     """Return these seconds, or those that Google writes into the body (`RetryInfo`)."""
-    if isinstance(value, list) and value:
-        value = cast("list[Any]", value)[0]
-    error = cast("dict[str, Any]", value).get("error") if isinstance(value, dict) else None
-    if seconds is None and isinstance(error, dict):
-        for detail in _details(cast("dict[str, Any]", error)):
+    if seconds is None:
+        for detail in _details(get_object(_unwrap(value), "error")):
             if found := _SECONDS.fullmatch(str(detail.get("retryDelay"))):
                 return float(found[1])
     return seconds
 
 
-def _details(error: dict[str, Any]) -> list[dict[str, Any]]:
+def _details(error: JsonObject) -> list[JsonObject]:
     """Return the objects of Google's list of details (https://cloud.google.com/apis/design/errors)."""
-    details = error.get("details")
-    if not isinstance(details, list):
-        return []
-    return [detail for detail in cast("list[Any]", details) if isinstance(detail, dict)]
+    return as_objects(error.get("details"))
+
+
+def _unwrap(value: Any) -> Any:
+    """Return the first item of a list, and anything else as it is."""
+    while items := as_list(value):
+        value = items[0]
+    return value
 
 
 def _status_of(code: Any) -> int | None:
@@ -293,21 +272,13 @@ def _status_of(code: Any) -> int | None:
     return _STATUSES.get(code.lower()) if isinstance(code, str) else None
 
 
-def _is_too_long(reason: str, codes: Sequence[Any]) -> bool:
-    return "context_length_exceeded" in codes or _TOO_LONG.search(reason) is not None
-
-
 def _sentence(value: Any) -> str:
-    if isinstance(value, str):
-        return value
-    if isinstance(value, list) and value:
-        return _sentence(cast("list[Any]", value)[0])
-    if isinstance(value, dict):
-        fields = cast("dict[str, Any]", value)
-        for key in ("error", "message", "Message", "detail", "msg"):
-            if fields.get(key):
-                return _sentence(fields[key])
-    return orjson.dumps(value).decode() if value else ""
+    value = _unwrap(value)
+    fields = as_object(value)
+    for key in ("error", "message", "Message", "detail", "msg"):
+        if fields.get(key):
+            return _sentence(fields[key])
+    return to_text(value) if value else ""
 
 
 def _shorten(text: str) -> str:

@@ -2,8 +2,11 @@
 
 import re
 from collections.abc import Mapping, Sequence
+from itertools import chain
 from math import inf, isfinite
-from typing import Any, cast
+from typing import Any
+
+from copilot_runtime.jsonvalue import as_list, as_object, as_objects, as_text, get_object
 
 Schema = Mapping[str, Any]
 
@@ -66,13 +69,7 @@ def is_color(name: str, schema: Schema) -> bool:
 
 def get_properties(schema: Schema) -> dict[str, Schema]:
     """Return the properties of an object's schema."""
-    return {name: _mapping(each) for name, each in _mapping(schema.get("properties")).items()}
-
-
-def get_list(schema: Schema, keyword: str) -> list[Any]:
-    """Return the list under a keyword such as `enum` or `required`."""
-    value = schema.get(keyword)
-    return cast(list[Any], value) if isinstance(value, list) else []
+    return {name: as_object(each) for name, each in as_object(schema.get("properties")).items()}
 
 
 class _Filler:
@@ -88,7 +85,7 @@ class _Filler:
     def fill(self, schema: Schema, name: str = "", depth: int = 0, required: bool = True) -> Any:
         """Return a value: from the sentence if possible, else an example, or None if optional."""
         schema = self._resolve(schema)
-        options = [schema["const"]] if "const" in schema else get_list(schema, "enum")
+        options = [schema["const"]] if "const" in schema else as_list(schema.get("enum"))
         match "enum" if options else _type(schema):
             case "enum":
                 value = next((each for each in options if _mentions(self._text, each)), None)
@@ -112,7 +109,7 @@ class _Filler:
 
     def _fill_object(self, schema: Schema, depth: int) -> dict[str, Any]:
         """Fill the required properties, and the others that the sentence has a value for."""
-        required = get_list(schema, "required")
+        required = as_list(schema.get("required"))
         values = {
             name: self.fill(each, name, depth, name in required)
             for name, each in get_properties(schema).items()
@@ -122,7 +119,7 @@ class _Filler:
         }
 
     def _fill_array(self, schema: Schema, name: str, depth: int) -> list[Any]:
-        each = self._resolve(_mapping(schema.get("items")))
+        each = self._resolve(as_object(schema.get("items")))
         names = get_properties(each)
         if names and self._items:
             return [{name: item.get(name, "") for name in names} for item in self._items]
@@ -158,16 +155,12 @@ class _Filler:
     def _resolve(self, schema: Schema) -> Schema:
         """Follow references, and take the first choice that is not null."""
         for _ in range(_MAX_DEPTH):
-            reference = schema.get("$ref")
-            if isinstance(reference, str) and reference.startswith("#/"):
-                schema = self._root
-                for step in reference[2:].split("/"):
-                    schema = _mapping(schema.get(step))
+            reference = as_text(schema.get("$ref"))
+            if reference.startswith("#/"):
+                schema = get_object(self._root, *reference[2:].split("/"))
                 continue
-            choices = [
-                each for key in ("anyOf", "oneOf", "allOf") for each in get_list(schema, key)
-            ]
-            choice = next((c for c in map(_mapping, choices) if c.get("type") != "null"), None)
+            choices = [as_objects(schema.get(key)) for key in ("anyOf", "oneOf", "allOf")]
+            choice = next((c for c in chain(*choices) if c.get("type") != "null"), None)
             if choice is None:
                 return schema
             schema = {"description": schema.get("description"), **choice}
@@ -176,7 +169,7 @@ class _Filler:
 
 def _type(schema: Schema) -> str:
     usual = "object" if "properties" in schema else "string"
-    types = [schema.get("type", usual), *get_list(schema, "type")]
+    types = [schema.get("type", usual), *as_list(schema.get("type"))]
     return next((each for each in types if isinstance(each, str) and each != "null"), "null")
 
 
@@ -197,7 +190,3 @@ def _clamp(number: float, schema: Schema) -> float:
     bounds = {k: v for k, v in schema.items() if isinstance(v, int | float) and isfinite(v)}
     number = min(max(number, bounds.get("minimum", -inf)), bounds.get("maximum", inf))
     return int(number) if schema.get("type") == "integer" or number == int(number) else number
-
-
-def _mapping(value: Any) -> dict[str, Any]:
-    return cast(dict[str, Any], value) if isinstance(value, dict) else {}

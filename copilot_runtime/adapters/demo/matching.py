@@ -7,12 +7,12 @@ from typing import NamedTuple
 from copilot_runtime.adapters.demo.arguments import (
     Schema,
     find_color,
-    get_list,
     get_properties,
     is_color,
     split_words,
 )
 from copilot_runtime.interfaces import Action
+from copilot_runtime.jsonvalue import as_list
 
 _SEPARATOR = re.compile(r'("[^"]*"|“[^”]*”)|(?:[;!?\n]|[.,](?=\s)|\b(?:and|then|also)\b)')
 _VERBS = set(
@@ -52,20 +52,18 @@ def match_actions(text: str, actions: Sequence[Action], *, by_name: bool = False
     threshold = _MIN_NAME_SCORE if by_name else _MIN_SCORE
     matches: list[Match] = []
     for clause in _split_clauses(text):
-        score, action = _find_best(clause, actions)
-        if action is not None and score >= threshold:
+        if action := _find_best(clause, actions, threshold):
             matches.append(Match(action, clause))
         elif matches:  # "note the milk and the eggs": the second half belongs to the first
             matches[-1] = Match(matches[-1].action, f"{matches[-1].clause} and {clause}")
-    if not matches:
-        score, action = _find_best(text, actions)
-        return [Match(action, text)] if action is not None and score >= threshold else []
+    if not matches and (action := _find_best(text, actions, threshold)):
+        return [Match(action, text)]
     return matches
 
 
 def build_example(action: Action) -> str:
     """Return a sentence that makes the demo model call this action."""
-    required = get_list(action.parameters, "required")
+    required = as_list(action.parameters.get("required"))
     properties = get_properties(action.parameters).items()
     values = [_example_phrase(name, schema) for name, schema in properties if name in required]
     return " ".join(filter(None, [format_title(action), *dict.fromkeys(values[:3])]))
@@ -78,19 +76,13 @@ def format_title(action: Action) -> str:
 
 def _split_clauses(text: str) -> list[str]:
     """Cut a sentence at `and`, commas and stops, but never inside quotes."""
-    clauses: list[str] = []
-    start = 0
-    for separator in _SEPARATOR.finditer(text):
-        if separator[1] is None:
-            clauses.append(text[start : separator.start()])
-            start = separator.end()
-    clauses.append(text[start:])
+    clauses = _SEPARATOR.sub(lambda separator: separator[1] or "\0", text).split("\0")
     return [clause.strip() for clause in clauses if clause.strip()]
 
 
-def _find_best(clause: str, actions: Sequence[Action]) -> tuple[int, Action | None]:
-    scores = [(_score(clause, action), action) for action in actions]
-    return max(scores, key=lambda each: each[0], default=(0, None))
+def _find_best(clause: str, actions: Sequence[Action], threshold: int) -> Action | None:
+    best = max(actions, key=lambda action: _score(clause, action), default=None)
+    return best if best and _score(clause, best) >= threshold else None
 
 
 def _score(clause: str, action: Action) -> int:
@@ -111,7 +103,7 @@ def _score_value(clause: str, name: str, schema: Schema) -> int:
     """Weigh whether a clause holds a value that only this property could take."""
     if is_color(name, schema):
         return 4 if find_color(clause) else 0
-    options = [word for option in get_list(schema, "enum") for word in split_words(str(option))]
+    options = [word for option in as_list(schema.get("enum")) for word in split_words(str(option))]
     return 3 if set(options) & set(split_words(clause)) else 0
 
 
@@ -124,7 +116,7 @@ def _normalize(text: str) -> set[str]:
 def _example_phrase(name: str, schema: Schema) -> str:
     if is_color(name, schema):
         return "to teal"
-    if options := get_list(schema, "enum"):
+    if options := as_list(schema.get("enum")):
         return f"to {options[-1]}"
     if name.lower() in ("city", "place", "location"):
         return "in Paris"

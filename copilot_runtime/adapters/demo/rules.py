@@ -21,6 +21,13 @@ from copilot_runtime.errors import (
     RateLimited,
 )
 from copilot_runtime.interfaces import Action, ChatRequest
+from copilot_runtime.jsonvalue import (
+    JsonValue,
+    as_objects,
+    get_object,
+    get_text,
+    parse_object,
+)
 from copilot_runtime.messages import (
     ActionExecutionMessage,
     ImageMessage,
@@ -156,11 +163,9 @@ def _set_state(text: str, actions: Sequence[Action]) -> Part | None:
     """Understand "set the state to {...}", where the client shares a state."""
     name = f"{_STATE_ACTIONS}Snapshot"
     before, brace, after = text.partition("{")
-    if "state" not in split_words(before) or name not in {each.name for each in actions}:
-        return None
-    try:
-        state, _ = json.JSONDecoder().raw_decode(brace + after)
-    except ValueError:
+    state = _read_json(brace + after)
+    offered = {each.name for each in actions}
+    if state is None or "state" not in split_words(before) or name not in offered:
         return None
     return Part("call", json.dumps({"snapshot": state}, ensure_ascii=False), name)
 
@@ -192,16 +197,22 @@ def _apply_tool_choice(
 
 def _parse_tools(message: Message) -> list[Action]:
     """Parse the list of tools in the prompt with which react-core asks for suggestions."""
-    if not isinstance(message, TextMessage) or _TOOLS not in message.content:
+    if not isinstance(message, TextMessage):
         return []
+    tools = as_objects(_read_json(message.content.partition(_TOOLS)[2].lstrip()))
+    return [
+        Action(name=name, parameters=parse_object(get_text(tool, "jsonSchema")))
+        for tool in tools
+        if (name := get_text(tool, "name"))
+    ]
+
+
+def _read_json(text: str) -> JsonValue:
+    """Return the value that a text begins with, or None if that is no JSON."""
     try:
-        tools, _ = json.JSONDecoder().raw_decode(message.content.partition(_TOOLS)[2].lstrip())
-        return [
-            Action(name=str(tool["name"]), parameters=json.loads(tool.get("jsonSchema") or "{}"))
-            for tool in tools
-        ]
-    except (ValueError, TypeError, KeyError, AttributeError):
-        return []  # somebody else's prompt that happens to use the same words
+        return json.JSONDecoder().raw_decode(text)[0]
+    except ValueError:
+        return None
 
 
 def _call(matches: Sequence[Match]) -> Iterator[Part]:
@@ -231,7 +242,7 @@ def _last_results(messages: Sequence[Message]) -> list[ResultMessage]:
 
 
 def _report(result: ResultMessage) -> str:
-    if (reason := _parse_failure(result.result)) is not None:
+    if reason := get_object(parse_object(result.result), "error").get("message"):
         return f"The action `{result.name}` failed: {reason}"
     if result.name.startswith(_STATE_ACTIONS):
         return "The shared state has changed."
@@ -239,11 +250,3 @@ def _report(result: ResultMessage) -> str:
         return f"The action `{result.name}` is done."
     text = result.result if len(result.result) <= 500 else f"{result.result[:500]}…"
     return f"The action `{result.name}` answered: {text}"
-
-
-def _parse_failure(result: str) -> str | None:
-    """Return the reason, if a result is the report of a failed action."""
-    try:
-        return str(json.loads(result)["error"]["message"])
-    except (ValueError, TypeError, KeyError):
-        return None

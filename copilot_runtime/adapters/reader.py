@@ -43,6 +43,12 @@ class JSONReader(ABC):
             self.failure = error
         return events
 
+    def feed(self, data: dict[str, Any]) -> list[Event]:
+        """Return the events of one payload that an SDK has decoded. Raises what it stands for."""
+        events = self._assembly.events = []
+        self._take(data)
+        return events
+
     @abstractmethod
     def end(self) -> list[Event]:
         """Return the events that follow a complete response, such as its `Usage`."""

@@ -7,7 +7,7 @@ from dataclasses import replace
 from copilot_runtime.actions.sources import select_actions
 from copilot_runtime.agents.context_message import build_context_message
 from copilot_runtime.agents.shared_state import SharedState, find_shared_state
-from copilot_runtime.agents.tool_loop import find_handoff_resumes, hand_off
+from copilot_runtime.agents.tool_loop import find_handoff_resumes, finish_turn, hand_off
 from copilot_runtime.agents.turn import Turn
 from copilot_runtime.duck_typing import complete
 from copilot_runtime.errors import LimitExceeded
@@ -103,16 +103,11 @@ class DirectAgent(Agent):
                                 yield result
                     turn.feed(event)
                     yield event
-            while turn.tasks:
-                for result in turn.build_results(await turn.wait_next()):
-                    yield result
+            async with aclosing(finish_turn(turn, self.max_turns)) as events:
+                async for event in events:
+                    yield event
         finally:
             turn.cancel()
-        handoffs = [(action, ()) for action in turn.handoffs]
-        agents = hand_off(turn.run, handoffs, self.max_turns, self.action_timeout)
-        async with aclosing(agents) as events:
-            async for event in events:
-                yield event
 
 
 def _build_request(

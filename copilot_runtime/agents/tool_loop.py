@@ -1,7 +1,7 @@
 """Runs the server actions that an agent calls, and hands off to other agents."""
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import replace
 
@@ -9,7 +9,6 @@ from copilot_runtime.agents.turn import ToolCallBuffer, Turn
 from copilot_runtime.agents.v1_state import track_v1_state
 from copilot_runtime.errors import LimitExceeded
 from copilot_runtime.events import (
-    ActionExecutionArgs,
     ActionExecutionEnd,
     ActionExecutionResult,
     ActionExecutionStart,
@@ -18,7 +17,6 @@ from copilot_runtime.events import (
     Interrupt,
     MessagesSnapshot,
     RunFinished,
-    TextMessageContent,
 )
 from copilot_runtime.interfaces import (
     Action,
@@ -59,36 +57,40 @@ class ToolLoopAgent(Agent):
         """
         server = [action for action in run.actions if not action.in_browser]
         for _ in range(self.max_turns):
-            record = _RunRecord(run, server)
+            turn = Turn(run, server, self.action_timeout)
             async with aclosing(self.agent.run(run)) as events:
                 async for event in events:
-                    record.feed(event)
+                    turn.events.append(event)
                     if not isinstance(event, RunFinished):
                         yield event
-            turn = Turn(run, server, self.action_timeout)
-            try:
-                for call_id, call in record.find_pending_calls():
-                    turn.start(call_id, call)
-                while turn.tasks:
-                    for result in turn.build_results(await turn.wait_next()):
-                        record.events.append(result)
-                        yield result
-            finally:
-                turn.cancel()
-            handoffs = [(action, ()) for action in turn.handoffs]
-            agents = hand_off(run, handoffs, self.max_turns, self.action_timeout)
-            async with aclosing(agents) as events:
+            is_blocked = _start_calls(turn)
+            async with aclosing(finish_turn(turn, self.max_turns)) as events:
                 async for event in events:
                     yield event
-            if turn.is_done or record.is_blocked:
-                if record.finished is not None:
-                    yield record.finished
+            if turn.is_done or is_blocked:
+                for event in turn.events:
+                    if isinstance(event, RunFinished):
+                        yield event
                 return
-            run = _continue_run(run, record)
+            run = _continue_run(run, turn.events)
         raise LimitExceeded(
             f"The agent {run.agent!r} called actions {self.max_turns} times in a row.",
             hint="Raise max_turns in the settings, or look at what the actions return.",
         )
+
+
+async def finish_turn(turn: Turn, max_turns: int) -> Events:
+    """Yield the results of the calls that run, then the events of the agents that take over."""
+    try:
+        while turn.tasks:
+            for result in turn.build_results(await turn.wait_next()):
+                yield result
+    finally:
+        turn.cancel()
+    handoffs = [(action, ()) for action in turn.handoffs]
+    async with aclosing(hand_off(turn.run, handoffs, max_turns, turn.timeout)) as events:
+        async for event in events:
+            yield event
 
 
 async def hand_off(
@@ -158,76 +160,55 @@ def build_handoff_actions(
     return handoffs[:room]
 
 
-class _RunRecord:
-    """The events of one run of an agent, and which of its calls have no result."""
+def _start_calls(turn: Turn) -> bool:
+    """Start the calls without a result.
 
-    def __init__(self, run: RunInput, server: Sequence[Action]) -> None:
-        self.events: list[Event] = []
-        self.finished: RunFinished | None = None
-        self.is_blocked = False
-        """Whether the agent cannot go on before a person or the browser has acted."""
-        self.state: AgentState | None = None
-        self.has_snapshot = False
-        """Whether the agent has repeated the whole conversation."""
-        self._server = {action.name for action in server}
-        self._calls: dict[str, ToolCallBuffer] = {}
-        self._complete: set[str] = set()
-        self._ids = {message.id for message in run.messages}
+    Return whether the agent cannot go on before a person or the browser has acted.
+    """
+    is_blocked = any(isinstance(event, Interrupt) for event in turn.events)
+    for call in _find_pending_calls(turn.run.messages, turn.events):
+        if call.name in turn.server:
+            turn.start(call.id, ToolCallBuffer(call.name, [call.arguments]))
+        else:
+            is_blocked = True
+    return is_blocked
 
-    def feed(self, event: Event) -> None:
-        self.events.append(event)
+
+def _find_pending_calls(
+    earlier: Iterable[Message], events: Sequence[Event]
+) -> Sequence[ActionExecutionMessage]:
+    """Return the complete calls without a result, also those that only a snapshot contains."""
+    messages = fold_messages(events)
+    streamed = {call.id: call for call in messages if isinstance(call, ActionExecutionMessage)}
+    ids = streamed.keys() | {message.id for message in earlier}
+    incomplete = set(streamed)
+    pending: dict[str, ActionExecutionMessage] = {}
+    for event in events:
         match event:
-            case TextMessageContent():
-                pass  # nearly always
-            case ActionExecutionStart(call_id=id, name=name):
-                self._ids.add(id)
-                self._calls[id] = ToolCallBuffer(name)
-            case ActionExecutionArgs(call_id=id, delta=delta) if id in self._calls:
-                self._calls[id].arguments.append(delta)
+            case ActionExecutionStart(call_id=id):
+                pending[id] = streamed[id]
             case ActionExecutionEnd(call_id=id):
-                self._complete.add(id)
+                incomplete.discard(id)
             case ActionExecutionResult(call_id=id):
-                self._calls.pop(id, None)
+                pending.pop(id, None)
             case MessagesSnapshot(messages=messages):
-                self._add_messages(messages)
-            case AgentState():
-                self.state = event
-            case Interrupt():
-                self.is_blocked = True
-            case RunFinished():
-                self.finished = event
+                for message in messages:
+                    if isinstance(message, ActionExecutionMessage) and message.id not in ids:
+                        pending[message.id] = message
+                    elif isinstance(message, ResultMessage):
+                        pending.pop(message.call_id, None)
             case _:
                 pass
-
-    def _add_messages(self, messages: Sequence[Message]) -> None:
-        """Add calls and results that were not streamed."""
-        self.has_snapshot = True
-        for message in messages:
-            match message:
-                case ActionExecutionMessage(id=id) if id not in self._ids:
-                    self._ids.add(id)
-                    self._complete.add(id)
-                    self._calls[id] = ToolCallBuffer(message.name, [message.arguments])
-                case ResultMessage(call_id=id):
-                    self._calls.pop(id, None)
-                case _:
-                    pass
-
-    def find_pending_calls(self) -> list[tuple[str, ToolCallBuffer]]:
-        """Return the calls of this server's actions without a result; any other blocks the run."""
-        pending = [(id, call) for id, call in self._calls.items() if id in self._complete]
-        ours = [(id, call) for id, call in pending if call.name in self._server]
-        self.is_blocked = self.is_blocked or len(ours) < len(pending)
-        return ours
+    return [call for id, call in pending.items() if id not in incomplete]
 
 
-def _continue_run(run: RunInput, record: _RunRecord) -> RunInput:
+def _continue_run(run: RunInput, events: Sequence[Event]) -> RunInput:
     """Return the next run: with the state and the messages of this one."""
     agents = dict(run.agents)
-    if record.state is not None and run.agent is not None:
-        agent = agents.get(run.agent, AgentInput())
-        agents[run.agent] = replace(agent, state=record.state.state)
-    messages: Sequence[Message] = [*run.messages, *fold_messages(record.events)]
-    if record.has_snapshot:
-        messages = fold_conversation(record.events)
+    for event in events:
+        if isinstance(event, AgentState) and run.agent is not None:
+            agents[run.agent] = replace(agents.get(run.agent, AgentInput()), state=event.state)
+    messages = [*run.messages, *fold_messages(events)]
+    if any(isinstance(event, MessagesSnapshot) for event in events):  # it has the earlier ones
+        messages = fold_conversation(events)
     return replace(run, messages=messages, agents=agents, run_id=new_id(), resume=())

@@ -72,8 +72,7 @@ class Turn:
                 self.start(call_id, self._call(call_id))
             case _:
                 pass
-        if not self.run.is_v1:
-            self.events.append(event)
+        self.events.append(event)
 
     def pop_ready(self) -> "tuple[str, asyncio.Task[Outcome]] | None":
         """Remove and return the next call in order, if its task is done."""
@@ -100,8 +99,7 @@ class Turn:
                 TextMessageContent(message_id=message_id, content=result),
                 TextMessageEnd(message_id=message_id),
             ]
-        if not self.run.is_v1:
-            self.events += events
+        self.events += events
         return events
 
     def cancel(self) -> None:

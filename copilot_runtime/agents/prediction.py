@@ -9,6 +9,12 @@ from typing import Any
 
 from pydantic_core import from_json
 
+from copilot_runtime.events import (
+    ActionExecutionArgs,
+    ActionExecutionEnd,
+    ActionExecutionStart,
+    Event,
+)
 from copilot_runtime.jsonvalue import JsonObject, as_objects, as_optional_text
 
 _NO_CHANGE: Mapping[str, Any] = {}
@@ -35,24 +41,24 @@ class Prediction:
         self._rules = []
         self._calls.clear()
 
-    def begin(self, call_id: str, name: str) -> None:
-        """Start a call."""
+    def feed(self, event: Event) -> Mapping[str, Any]:
+        """Return what an event of a call changes in the state, or nothing."""
+        match event:
+            case ActionExecutionStart(call_id=id, name=name):
+                self._begin(id, name)
+            case ActionExecutionArgs(call_id=id, delta=delta) if id in self._calls:
+                return self._calls[id].grow(delta)
+            case ActionExecutionEnd(call_id=id) if id in self._calls:
+                return self._calls.pop(id).changes()
+            case _:
+                pass
+        return _NO_CHANGE
+
+    def _begin(self, call_id: str, name: str) -> None:
         for rule in self._rules:
             if rule.get("tool") == name and isinstance(rule.get("state_key"), str):
-                argument = rule.get("tool_argument")
-                self._calls[call_id] = _PartialArguments(
-                    rule["state_key"], as_optional_text(argument)
-                )
-
-    def grow(self, call_id: str, delta: str) -> Mapping[str, Any]:
-        """Return what a piece of the arguments changes in the state, or nothing."""
-        call = self._calls.get(call_id)
-        return _NO_CHANGE if call is None else call.grow(delta)
-
-    def end(self, call_id: str) -> Mapping[str, Any]:
-        """Return what the whole arguments change in the state, or nothing."""
-        call = self._calls.pop(call_id, None)
-        return _NO_CHANGE if call is None else call.changes()
+                argument = as_optional_text(rule.get("tool_argument"))
+                self._calls[call_id] = _PartialArguments(rule["state_key"], argument)
 
 
 class _PartialArguments:

@@ -112,11 +112,9 @@ class V1StateTracker:
                 return [event, self._emit(active=True)]
             case ActionExecutionStart(call_id=id, name=name):
                 self._pending.add_call(id, name)
-                self._prediction.begin(id, name)
-            case ActionExecutionArgs(call_id=id, delta=delta):
-                return [event, *self._predict(self._prediction.grow(id, delta))]
-            case ActionExecutionEnd(call_id=id):
-                return [event, *self._predict(self._prediction.end(id))]
+                self._prediction.feed(event)
+            case ActionExecutionArgs() | ActionExecutionEnd():
+                return [event, *self._predict(self._prediction.feed(event))]
             case ActionExecutionResult(call_id=id):
                 self._pending.remove(id)
             case Interrupt():

@@ -5,13 +5,7 @@ from typing import Any
 
 from copilot_runtime.agents.langgraph.request import filter_state
 from copilot_runtime.agents.prediction import Prediction
-from copilot_runtime.events import (
-    ActionExecutionArgs,
-    ActionExecutionEnd,
-    ActionExecutionStart,
-    AgentState,
-    Event,
-)
+from copilot_runtime.events import AgentState, Event
 from copilot_runtime.interfaces import RunInput
 from copilot_runtime.jsonvalue import JsonObject
 
@@ -53,16 +47,7 @@ class StateTracker:
 
     def predict(self, event: Event) -> list[Event]:
         """Return the state that follows from an event of a call."""
-        match event:
-            case ActionExecutionStart(call_id=id, name=name):
-                self._prediction.begin(id, name)
-                return []
-            case ActionExecutionArgs(call_id=id, delta=delta):
-                changes = self._prediction.grow(id, delta)
-            case ActionExecutionEnd(call_id=id):
-                changes = self._prediction.end(id)
-            case _:
-                return []
+        changes = self._prediction.feed(event)
         if not changes:
             return []
         for key, value in changes.items():

@@ -52,6 +52,7 @@ from copilot_runtime.transports.router import Router
 from copilot_runtime.transports.transport import Services, TransportLike, build_transports
 
 if TYPE_CHECKING:
+    import httpx
     from fastapi import FastAPI
 
     from copilot_runtime.adapters.transcription import Transcriber
@@ -91,6 +92,7 @@ class CopilotRuntime:
         on_stop: OnStop | None = None,
         bus: Bus | None = None,
         transports: Sequence[TransportLike] | None = None,
+        http_client: "httpx.AsyncClient | None" = None,
         settings: Settings | None = None,
     ) -> None:
         """Put a runtime together. Opens no file and no connection.
@@ -128,6 +130,10 @@ class CopilotRuntime:
           settings `max_events_per_run`, `max_bytes_per_run` (bytes) and `log_ttl` (seconds).
         * **transports** - The protocols of clients: names, `Transport` objects, or functions of
           `Services` that make one. Default: the setting `transports`.
+        * **http_client** - A client of your application, which is not closed here, for what is made
+          here of URLs and settings: remote endpoints (but for the streams of their agents), MCP
+          servers, the transcriber and the guardrails of `cloud_base_url`. A part that you make has
+          an `http_client` of its own. Default: each part makes its own connections.
         * **settings** - All numbers and switches; times in seconds, sizes in bytes. Default: from
           `copilot.yml` and the environment. What is given here counts more.
 
@@ -138,11 +144,13 @@ class CopilotRuntime:
         self.adapter = _empty() if adapter is None else complete(Adapter, adapter)
         self.properties = properties or {}
         self.authenticate = authenticate
-        self.transcriber = transcriber or _transcriber(self.settings)
+        self.transcriber = transcriber or _transcriber(self.settings, http_client)
         self.threads = complete(ThreadStore, threads or build_store(self.settings.threads))
         self.agents = coerce_agents(agents or {})
-        endpoints, all_agents = _add_endpoints(self.agents, remote_endpoints, self.properties)
-        named = _named_servers(mcp_servers, mcp_allowed, self.settings)
+        endpoints, all_agents = _add_endpoints(
+            self.agents, remote_endpoints, self.properties, http_client
+        )
+        named = _named_servers(mcp_servers, mcp_allowed, self.settings, http_client)
         self.runtime = Runtime(
             DirectAgent(
                 self.adapter,
@@ -163,7 +171,7 @@ class CopilotRuntime:
                 track_v1_state,
                 *stages,
                 *guardrails,
-                *from_settings(self.settings),
+                *from_settings(self.settings, http_client),
             ],
             hooks=Hooks(
                 before_request=on_before_request,
@@ -336,23 +344,29 @@ _LONGEST_RETENTION = 100 * 365 * 86400.0
 
 
 def _named_servers(
-    servers: Sequence[McpServer], allowed: AllowRule, settings: Settings
+    servers: Sequence[McpServer],
+    allowed: AllowRule,
+    settings: Settings,
+    http_client: "httpx.AsyncClient | None",
 ) -> McpAllowlist:
-    listed = [McpServer(url) for url in settings.mcp.servers]
+    listed = [McpServer(url, http_client=http_client) for url in settings.mcp.servers]
     if not callable(allowed) and not isinstance(allowed, str):
         allowed = [*allowed, *settings.mcp.allowed]
     return McpAllowlist(allowed, [*servers, *listed])
 
 
 def _add_endpoints(
-    agents: Agents, urls: "Sequence[str | RemoteEndpoint]", properties: Mapping[str, Any]
+    agents: Agents,
+    urls: "Sequence[str | RemoteEndpoint]",
+    properties: Mapping[str, Any],
+    http_client: "httpx.AsyncClient | None",
 ) -> "tuple[Sequence[RemoteEndpoint], Agents]":
     """Return the endpoints, and the agents with those of the endpoints."""
     if not urls:
         return [], agents
     from copilot_runtime.agents.remote.agents import AgentResolver, coerce_endpoints
 
-    endpoints = coerce_endpoints(urls)
+    endpoints = coerce_endpoints(urls, http_client)
     return endpoints, AgentResolver(agents, endpoints, properties)
 
 
@@ -374,7 +388,9 @@ def _bus(settings: Settings) -> Bus:
     )
 
 
-def _transcriber(settings: Settings) -> "Transcriber | None":
+def _transcriber(
+    settings: Settings, http_client: "httpx.AsyncClient | None"
+) -> "Transcriber | None":
     """Return OpenAI's, or one like it, if there is a key or the settings name one."""
     if not has_transcription(settings):
         return None
@@ -382,7 +398,10 @@ def _transcriber(settings: Settings) -> "Transcriber | None":
 
     chosen = settings.transcription
     return OpenAITranscriber(
-        chosen.model or "whisper-1", base_url=chosen.base_url, language=chosen.language
+        chosen.model or "whisper-1",
+        base_url=chosen.base_url,
+        language=chosen.language,
+        http_client=http_client,
     )
 
 

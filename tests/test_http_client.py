@@ -7,21 +7,34 @@ from subprocess import run
 
 import httpx
 import pytest
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import JSONResponse
+from starlette.routing import Route
 
+from copilot_runtime import CopilotRuntime, LangGraphAgent, Settings
 from copilot_runtime.actions.langserve import langserve_actions
+from copilot_runtime.adapters.scripted import ScriptedAdapter, say
 from copilot_runtime.adapters.transcription import OpenAITranscriber
 from copilot_runtime.agents.remote import RemoteEndpoint
+from copilot_runtime.config.sections import McpSettings, TranscriptionSettings
 from copilot_runtime.errors import ConfigurationFailed, CopilotError, NetworkError, RunStalled
 from copilot_runtime.http.client import Upstream
 from copilot_runtime.interfaces import Caller, GuardrailRules, RunInput
 from copilot_runtime.messages import TextMessage
 from copilot_runtime.security.guardrails import HttpGuardrail
 from copilot_runtime.security.validator import KEY_HEADER
+from tests.actions.mcp.servers import serve as serve_mcp
 from tests.adapters.provider import HANG, HEAD, RESET, Provider, Step, piece, serving, whole
+from tests.wire.client import HEADERS, client_of
+from tests.wire.documents import chat, user
+from tests.wire.merge import merge
+from tests.wire_agui.server import serving as serving_app
 
 pytestmark = pytest.mark.anyio
 
 OK = [whole({"ok": True})]
+RULES = {"guardrails": {"inputValidationRules": {"allowList": ["Hi"], "denyList": []}}}
 BUSY = [whole(b"busy", status="503 Busy", retry_after_ms="1")]
 
 
@@ -194,6 +207,21 @@ async def test_transcription_asks_by_it() -> None:
     assert (request.headers["x-host"], request.headers["authorization"]) == ("app", "Bearer k")
 
 
+async def test_a_langgraph_server_is_asked_by_it_for_all_but_streams() -> None:
+    recorder = Recorder([{"assistant_id": "a", "metadata": {}}])
+    async with recorder.client() as client:
+        agent = LangGraphAgent("http://graphs.test/api", graph="planner", http_client=client)
+        with pytest.raises(CopilotError):
+            async for _ in agent.run(question(agent="planner")):
+                pass
+        await agent.aclose()
+        assert not client.is_closed
+    first, *others = recorder.requests
+    assert (str(first.url), len(others) > 0) == ("http://graphs.test/api/assistants/search", True)
+    assert {request.headers["x-host"] for request in recorder.requests} == {"app"}
+    assert not [it for it in others if it.url.path.endswith("/stream")]
+
+
 async def test_a_remote_endpoint_is_asked_by_it_for_all_but_streams(provider: Provider) -> None:
     recorder = Recorder(
         {
@@ -212,3 +240,51 @@ async def test_a_remote_endpoint_is_asked_by_it_for_all_but_streams(provider: Pr
         await endpoint.aclose()
     assert [request.url.path for request in recorder.requests] == ["/info"]
     assert len(provider.requests) == 1
+
+
+@pytest.fixture
+async def services(anyio_backend: str) -> AsyncGenerator[str, None]:
+    """Serve a remote endpoint, guardrails and transcription at one address."""
+
+    async def answer(request: Request) -> JSONResponse:
+        assert request.headers["x-host"] == "app"
+        return JSONResponse({"actions": [], "agents": [], "status": "allowed", "text": "Hello"})
+
+    async with serving_app(
+        Starlette(routes=[Route("/{path:path}", answer, methods=["POST"])])
+    ) as port:
+        yield f"http://127.0.0.1:{port}"
+
+
+async def test_a_runtime_gives_its_client_to_what_it_makes_of_urls_and_settings(
+    services: str, client: httpx.AsyncClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    paths: set[str] = set()
+
+    async def note(request: httpx.Request) -> None:
+        paths.add(request.url.path)
+
+    client.event_hooks["request"].append(note)
+    monkeypatch.setenv("OPENAI_API_KEY", "k")
+    async with serve_mcp() as mcp:
+        runtime = CopilotRuntime(
+            ScriptedAdapter(say("Hi.")),
+            remote_endpoints=[services],
+            http_client=client,
+            settings=Settings(
+                threads="memory",
+                cloud_base_url=services,
+                transcription=TranscriptionSettings(base_url=f"{services}/v1"),
+                mcp=McpSettings(servers=(mcp.url,)),
+            ),
+        )
+        async with client_of(runtime) as browser:
+            answer = await browser.ask(
+                chat(user("Hi"), cloud=RULES), headers={**HEADERS, KEY_HEADER: "key"}
+            )
+            assert runtime.transcriber is not None
+            assert await runtime.transcriber.transcribe(b"...", "a.webm", "audio/webm") == "Hello"
+
+    assert merge(answer.payloads())["generateCopilotResponse"]["status"]["code"] == "Success"
+    assert paths == {"/info", "/guardrails/validate", "/v1/audio/transcriptions", "/mcp"}
+    assert not client.is_closed

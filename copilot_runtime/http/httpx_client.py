@@ -12,6 +12,7 @@ import httpx
 
 from copilot_runtime.errors import ConfigurationFailed, NetworkError
 from copilot_runtime.http.errors import Failure, UpstreamErrors
+from copilot_runtime.http.forward import forward_request
 
 
 class BufferedResponse:
@@ -40,6 +41,19 @@ class BufferedResponse:
 
     def close(self) -> None:
         """Do nothing, as `release`."""
+
+
+class HostTransport(httpx.AsyncBaseTransport):
+    """A transport for a client of ours that sends by the client of the host application.
+
+    That one stays open when ours is closed.
+    """
+
+    def __init__(self, client: httpx.AsyncClient) -> None:
+        self._client = client
+
+    async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
+        return await forward_request(self._client, request)
 
 
 async def send_request(

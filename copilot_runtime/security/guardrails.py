@@ -8,6 +8,7 @@ import asyncio
 from collections.abc import Callable, Sequence
 from contextlib import aclosing
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 from copilot_runtime.config import Settings
 from copilot_runtime.errors import LimitExceeded, Refused
@@ -22,6 +23,9 @@ from copilot_runtime.messages import TextMessage
 from copilot_runtime.security.phrases import PhraseFound, Phrases, Sieve
 from copilot_runtime.security.validator import HttpGuardrail
 
+if TYPE_CHECKING:
+    import httpx
+
 __all__ = ["HttpGuardrail", "from_settings", "topics", "words"]
 
 MESSAGE = "I cannot help with that topic."
@@ -30,12 +34,17 @@ _MOST_CLIENT_RULES = 1000
 _LONG = 50_000
 
 
-def from_settings(settings: Settings) -> Sequence[StageFunction]:
-    """Return the guardrails that the settings ask for. The last, and cheapest, judges first."""
+def from_settings(
+    settings: Settings, http_client: "httpx.AsyncClient | None" = None
+) -> Sequence[StageFunction]:
+    """Return the guardrails that the settings ask for. The last, and cheapest, judges first.
+
+    `http_client` is for the service at `cloud_base_url`.
+    """
     rules = settings.guardrails
     stages: list[StageFunction] = []
     if settings.cloud_base_url:
-        stages.append(HttpGuardrail(settings.cloud_base_url))
+        stages.append(HttpGuardrail(settings.cloud_base_url, http_client=http_client))
     if rules.words:
         stages.append(words(rules.words, message=rules.message, output=True))
     if rules.allow or rules.deny:

@@ -5,7 +5,7 @@ import sys
 from collections.abc import AsyncGenerator, AsyncIterator, Generator, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager
 from contextvars import ContextVar
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import httpx2
 from mcp.client.sse import sse_client
@@ -13,7 +13,11 @@ from mcp.client.stdio import StdioServerParameters, stdio_client
 from mcp.client.streamable_http import streamable_http_client
 
 from copilot_runtime.actions.mcp.server import McpServer
+from copilot_runtime.http.forward import forward_request
 from copilot_runtime.security.addresses import resolve_public_addresses
+
+if TYPE_CHECKING:
+    import httpx
 
 MAX_MESSAGE = 4 * 1024 * 1024
 """Bytes of the largest message that is taken over HTTP."""
@@ -108,9 +112,15 @@ def _build_client(
     return httpx2.AsyncClient(
         headers={**headers, "accept-encoding": "identity"},
         timeout=httpx2.Timeout(server.startup_timeout, read=silence),
-        transport=_PinnedTransport() if server.public_only else None,
+        transport=_build_transport(server),
         event_hooks={"response": [watch]},
     )
+
+
+def _build_transport(server: McpServer) -> httpx2.AsyncBaseTransport | None:
+    if server.http_client is not None:
+        return _HostTransport(server.http_client)
+    return _PinnedTransport() if server.public_only else None
 
 
 class _LimitedStream(httpx2.AsyncByteStream):
@@ -127,6 +137,33 @@ class _LimitedStream(httpx2.AsyncByteStream):
             if size > self._limit:
                 # the kind of error that costs only the request it is about
                 raise httpx2.StreamError(f"The answer has more than {self._limit} bytes.")
+            yield block
+
+    async def aclose(self) -> None:
+        await self._body.aclose()
+
+
+class _HostTransport(httpx2.AsyncBaseTransport):
+    """Sends requests by the client of the host application, and leaves it open."""
+
+    def __init__(self, client: "httpx.AsyncClient | httpx2.AsyncClient") -> None:
+        self._client = client
+
+    async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
+        response = await forward_request(self._client, request)
+        return httpx2.Response(
+            response.status_code, headers=response.headers.raw, stream=_HostBody(response.stream)
+        )
+
+
+class _HostBody(httpx2.AsyncByteStream):
+    """The body of a response of httpx, as one of httpx2."""
+
+    def __init__(self, body: Any) -> None:
+        self._body = body
+
+    async def __aiter__(self) -> AsyncIterator[bytes]:
+        async for block in self._body:
             yield block
 
     async def aclose(self) -> None:

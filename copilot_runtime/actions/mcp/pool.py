@@ -116,6 +116,7 @@ class Connection:
 
 
 def _key(server: McpServer, headers: Mapping[str, str]) -> _Key:
-    where = (server.url, *server.command, server.cwd, server.transport, server.public_only)
+    where = (server.url, *server.command, server.cwd, server.transport)
+    client = (server.public_only, server.http_client)
     times = (server.startup_timeout, server.timeout, server.max_time)
-    return (where, times, tuple(sorted(server.env.items())), tuple(sorted(headers.items())))
+    return (where, client, times, tuple(sorted(server.env.items())), tuple(sorted(headers.items())))

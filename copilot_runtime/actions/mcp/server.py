@@ -11,6 +11,8 @@ from copilot_runtime.errors import ConfigurationFailed
 from copilot_runtime.interfaces import RunInput
 
 if TYPE_CHECKING:
+    import httpx
+    import httpx2
     from mcp_types import Tool
 
 Headers = Mapping[str, str] | Callable[[RunInput], Mapping[str, str] | Awaitable[Mapping[str, str]]]
@@ -54,6 +56,9 @@ class McpServer:
     """Default: 10 for a URL, and 60 for a command, which may have to be downloaded."""
     timeout: float = 60.0
     max_time: float = 600.0
+    http_client: "httpx.AsyncClient | httpx2.AsyncClient | None" = field(default=None, repr=False)
+    """A client of the application to send requests with, which is not closed here. `headers` take
+    the place of its own, and an `authorization` that of its authentication."""
 
     def __post_init__(self) -> None:
         if bool(self.url) == bool(self.command):
@@ -67,6 +72,11 @@ class McpServer:
             raise ConfigurationFailed(
                 f"The address {_without_secrets(self.url)!r} of an MCP server is not an address.",
                 hint="It looks like https://mcp.example/mcp.",
+            )
+        if self.http_client is not None and (self.command or self.public_only):
+            raise ConfigurationFailed(
+                f"The McpServer {self.label!r} cannot have an http_client: that is for a URL, and "
+                "not with public_only, because it decides itself what it connects to."
             )
         times = (self.startup_timeout, self.timeout, self.max_time)
         if not all(time > 0 for time in times):

@@ -5,7 +5,7 @@ import logging
 from collections.abc import AsyncGenerator, Awaitable, Mapping
 from contextlib import aclosing
 from time import monotonic
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from copilot_runtime.agents.forwarding import check_url
 from copilot_runtime.agents.langgraph.client import LangGraphServer
@@ -43,6 +43,9 @@ from copilot_runtime.interfaces import (
 from copilot_runtime.jsontext import loads
 from copilot_runtime.jsonvalue import JsonObject, get_object
 
+if TYPE_CHECKING:
+    import httpx
+
 logger = logging.getLogger(__name__)
 
 _ASSISTANT_TTL = 10.0
@@ -59,8 +62,10 @@ class LangGraphAgent(Agent):
     `recursion_limit`): a page may add to `configurable` without replacing a value, and lower the
     limit. `if_busy` is LangGraph's `multitask_strategy`, for a run in a thread that has one under
     way. With `stream_subgraphs`, states of subgraphs are shown while they work. Times are in
-    seconds; `idle_timeout` is the longest silence of the server. Raises `ConfigurationFailed` for
-    a wrong `url` or no `graph`, and `MissingPackage` without the extra `langgraph`.
+    seconds; `idle_timeout` is the longest silence of the server. `http_client` is an
+    `httpx.AsyncClient` of the application for all but the streams of runs; it is not closed here.
+    Raises `ConfigurationFailed` for a wrong `url` or no `graph`, and `MissingPackage` without the
+    extra `langgraph`.
     """
 
     def __init__(
@@ -76,6 +81,7 @@ class LangGraphAgent(Agent):
         stream_subgraphs: bool = True,
         connect_timeout: float = 10.0,
         idle_timeout: float = 60.0,
+        http_client: "httpx.AsyncClient | None" = None,
     ) -> None:
         check_url(url, "LangGraph server's URL", "http://localhost:2024")
         if not graph:
@@ -92,7 +98,7 @@ class LangGraphAgent(Agent):
         self._headers = {name.lower(): value for name, value in (headers or {}).items()}
         if api_key is not None:
             self._headers["x-api-key"] = api_key
-        self._server = LangGraphServer(self.url, graph, connect_timeout)
+        self._server = LangGraphServer(self.url, graph, connect_timeout, http_client)
         self._upstream = Upstream(
             "Agent", connect_timeout=connect_timeout, idle_timeout=idle_timeout, max_retries=0
         )

@@ -33,15 +33,25 @@ _READ_TIMEOUT = 60.0
 
 
 class LangGraphServer:
-    """The server at `url`; `agent` is its name in errors."""
+    """The server at `url`; `agent` is its name in errors.
 
-    def __init__(self, url: str, agent: str, connect_timeout: float) -> None:
+    With `http_client`, requests go out by that client of the application, which stays open.
+    """
+
+    def __init__(
+        self,
+        url: str,
+        agent: str,
+        connect_timeout: float,
+        http_client: "httpx.AsyncClient | None" = None,
+    ) -> None:
         if find_spec("langgraph_sdk") is None:
             raise MissingPackage("LangGraphAgent", "langgraph-sdk", "langgraph")
         self.url = url
         self._origin = get_origin(url)
         self._agent = agent
         self._connect_timeout = connect_timeout
+        self._http_client = http_client
         self._needs_uuids = False
         self._clients: dict[asyncio.AbstractEventLoop, LangGraphClient] = {}
 
@@ -180,7 +190,7 @@ class LangGraphServer:
 
             # not by `get_client`: it reads keys from the environment, retries a server that is down
             # for many seconds, and ignores the proxy of the environment
-            client = _open_client(self.url, self._connect_timeout)
+            client = _open_client(self.url, self._connect_timeout, self._http_client)
             self._clients = {
                 other: client for other, client in self._clients.items() if not other.is_closed()
             }
@@ -188,8 +198,12 @@ class LangGraphServer:
         return self._clients[loop]
 
 
-def _open_client(url: str, connect_timeout: float) -> "httpx.AsyncClient":
+def _open_client(
+    url: str, connect_timeout: float, http_client: "httpx.AsyncClient | None"
+) -> "httpx.AsyncClient":
     import httpx
+
+    from copilot_runtime.http.httpx_client import HostTransport
 
     class Client(httpx.AsyncClient):
         async def send(self, request: httpx.Request, **options: Any) -> httpx.Response:
@@ -203,7 +217,8 @@ def _open_client(url: str, connect_timeout: float) -> "httpx.AsyncClient":
                 return await super().send(request, **options)
 
     timeout = httpx.Timeout(_READ_TIMEOUT, connect=connect_timeout)
-    return Client(base_url=url, timeout=timeout)
+    transport = None if http_client is None else HostTransport(http_client)
+    return Client(base_url=url, timeout=timeout, transport=transport)
 
 
 def _read_keys(schemas: Any, name: str) -> frozenset[str] | None:

@@ -4,7 +4,7 @@ import asyncio
 import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from copilot_runtime.agents.directory import AgentDirectory
 from copilot_runtime.agents.remote.endpoint import RemoteEndpoint
@@ -12,15 +12,26 @@ from copilot_runtime.concurrency import call
 from copilot_runtime.errors import ConfigurationFailed
 from copilot_runtime.interfaces import Agent, Agents, Caller
 
+if TYPE_CHECKING:
+    import httpx
+
 logger = logging.getLogger(__name__)
 
 UNSUPPORTED_KINDS = frozenset({"langgraph_agui"})
 """Kinds of agents that endpoints list but cannot run."""
 
 
-def coerce_endpoints(endpoints: Sequence[str | RemoteEndpoint]) -> list[RemoteEndpoint]:
-    """Return endpoints for URLs and endpoints; of several with one URL, the first."""
-    items = (RemoteEndpoint(one) if isinstance(one, str) else one for one in endpoints)
+def coerce_endpoints(
+    endpoints: Sequence[str | RemoteEndpoint], http_client: "httpx.AsyncClient | None" = None
+) -> list[RemoteEndpoint]:
+    """Return endpoints for URLs and endpoints; of several with one URL, the first.
+
+    `http_client` is for those made of URLs.
+    """
+    items = (
+        RemoteEndpoint(one, http_client=http_client) if isinstance(one, str) else one
+        for one in endpoints
+    )
     found: dict[str, RemoteEndpoint] = {}
     for endpoint in items:
         found.setdefault(endpoint.url.rstrip("/"), endpoint)

@@ -5,8 +5,10 @@ import json
 from collections.abc import Sequence
 from typing import Any
 
+import httpx
 import pytest
 
+from copilot_runtime.adapters.empty import EmptyAdapter
 from copilot_runtime.agents.langgraph import LangGraphAgent
 from tests.agents.langgraph.asking import (
     Json,
@@ -20,6 +22,7 @@ from tests.agents.langgraph.asking import (
     state_of,
     texts,
 )
+from tests.agents.langgraph.proxy import Proxy
 from tests.wire.documents import STATE
 from tests.wire.documents import user as user_v1
 from tests.wire_agui.http import Event, text_of, user
@@ -232,6 +235,24 @@ async def test_a_page_may_add_to_the_configuration_and_change_nothing_of_it(
         )
 
     assert text_of(answer.events()) == "tone=formal pace=slow limit=7"
+
+
+async def test_a_client_of_the_application_is_used_for_all_but_streams(proxy: Proxy) -> None:
+    asked: list[str] = []
+
+    async def note(request: httpx.Request) -> None:
+        asked.append(f"{request.method} {request.url.raw_path.decode()} HTTP/1.1")
+
+    async with httpx.AsyncClient(event_hooks={"request": [note]}, trust_env=False) as client:
+        agent = LangGraphAgent(proxy.url, graph="chat", http_client=client)
+        async with browsing(EmptyAdapter(), agents={"chat": agent}) as browser:
+            answer = await browser.run(agent="chat", thread=new_thread(), messages=[user("Hi")])
+        assert not client.is_closed
+
+    assert text_of(answer.events()) == "You said: Hi "
+    others = {line.decode() for line in proxy.requests} - {*asked}
+    assert len(others) == 1
+    assert "/runs/stream" in others.pop()
 
 
 async def test_an_assistant_can_be_named_by_its_id(langgraph: str) -> None:

@@ -4,7 +4,7 @@ import logging
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from graphql import ExecutionResult, GraphQLError
+from graphql import GraphQLError
 
 from copilot_runtime.errors import RUN_FAILED, CopilotError
 from copilot_runtime.transports.graphql.statuses import error_extensions
@@ -26,22 +26,12 @@ def format_error(error: GraphQLError) -> dict[str, Any]:
     return payload
 
 
-def build_root_error(error: Exception, key: str) -> dict[str, Any]:
+def build_root_error(error: Exception, key: str) -> Mapping[str, Any]:
     """Return the body of an answer that failed before it began."""
     wrapped = GraphQLError(str(error), path=[key], original_error=error)
     return {"errors": [format_error(wrapped)], "data": None}
 
 
-def refusal(message: str, code: str = "BAD_REQUEST") -> Mapping[str, Any]:
-    """Return the body of a request that was not even executed."""
-    return {"errors": [{"message": message, "extensions": {"code": code}}]}
-
-
 def format_errors(errors: Iterable[GraphQLError], code: str) -> Mapping[str, Any]:
     """Return the body of a request that GraphQL itself refused."""
     return {"errors": [{**error.formatted, "extensions": {"code": code}} for error in errors]}
-
-
-def is_request_error(result: ExecutionResult) -> bool:
-    """Tell whether execution never began: wrong variables, no such operation."""
-    return result.data is None and all(error.path is None for error in result.errors or ())

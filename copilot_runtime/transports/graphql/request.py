@@ -18,8 +18,20 @@ class GraphQLRequest:
     variables: dict[str, Any] = field(default_factory=dict[str, Any])
 
 
-async def read_post(request: Request) -> GraphQLRequest:
-    """Read a POST. Raises `BadRequest`."""
+async def read_request(request: Request) -> GraphQLRequest:
+    """Read a GET or a POST. Raises `BadRequest`."""
+    match request.method:
+        case "POST":
+            return await _read_post(request)
+        case "GET" if request.query_string:
+            return _from_text(request.query_string)
+        case "GET":
+            raise BadRequest("Must provide query string.", allow="GET, POST")
+        case _:
+            raise BadRequest("GraphQL only supports GET and POST requests.", 405, allow="GET, POST")
+
+
+async def _read_post(request: Request) -> GraphQLRequest:
     has_type = "content-type" in request.headers
     media_type = request.content_type if has_type else "application/json"
     body = await request.body()
@@ -37,13 +49,6 @@ async def read_post(request: Request) -> GraphQLRequest:
             raise BadRequest(
                 f"Cannot read a body of type {media_type!r}; send application/json.", 415
             )
-
-
-def read_query_string(query_string: str) -> GraphQLRequest:
-    """Read a GET. Raises `BadRequest`."""
-    if not query_string:
-        raise BadRequest("Must provide query string.", allow="GET, POST")
-    return _from_text(query_string)
 
 
 def _from_text(text: str) -> GraphQLRequest:

@@ -6,7 +6,6 @@ others. Both write the same dialect.
 """
 
 import inspect
-import re
 from collections.abc import Mapping
 from contextlib import aclosing
 from functools import cached_property
@@ -21,25 +20,17 @@ from graphql import (
 )
 from graphql.execution import experimental_execute_incrementally
 
+from copilot_runtime.jsontext import dumps
 from copilot_runtime.transports.body import BadRequest
 from copilot_runtime.transports.graphql.context import CONTEXT, Context
 from copilot_runtime.transports.graphql.documents import Document, Documents
 from copilot_runtime.transports.graphql.encode import Encoder
-from copilot_runtime.transports.graphql.errors import (
-    build_root_error,
-    format_error,
-    format_errors,
-    is_request_error,
-)
+from copilot_runtime.transports.graphql.errors import build_root_error, format_error, format_errors
 from copilot_runtime.transports.graphql.incremental import PathDialect
 from copilot_runtime.transports.graphql.inputs import GenerateCopilotResponseInput, read_input
 from copilot_runtime.transports.graphql.plan import Plan
-from copilot_runtime.transports.graphql.reply import GraphQLResponse
-from copilot_runtime.transports.graphql.request import (
-    GraphQLRequest,
-    read_post,
-    read_query_string,
-)
+from copilot_runtime.transports.graphql.request import GraphQLRequest, read_request
+from copilot_runtime.transports.graphql.response import GraphQLResponse
 from copilot_runtime.transports.graphql.schema import build_response, core_schema, start_run
 from copilot_runtime.transports.request import Request
 from copilot_runtime.transports.streaming import run_until_disconnect
@@ -47,9 +38,6 @@ from copilot_runtime.transports.transport import Services
 
 if TYPE_CHECKING:
     from copilot_runtime.transports.graphql.websocket import Socket
-
-_CLIENT_VERSION = "x-copilotkit-runtime-client-gql-version"
-_VERSION = re.compile(r"[\w.+-]{1,64}")
 
 
 class GraphQLServer:
@@ -70,55 +58,37 @@ class GraphQLServer:
         )
 
     async def __call__(self, request: Request) -> None:
-        if request.is_websocket:
-            await self._serve_websocket(request)
-            return
-        response = GraphQLResponse(
-            request, headers=_version(request.headers), write_timeout=self._write_timeout
+        context = Context(
+            runs=self._runs,
+            documents=self._documents,
+            caller=request.caller,
+            max_messages=self._max_messages,
         )
         try:
-            await self._answer(request, response)
-        except BadRequest as error:
-            await response.refuse(error)
-
-    async def _serve_websocket(self, request: Request) -> None:
-        """Serve a WebSocket. What its mutations started ends with it; subscriptions go on."""
-        context = self._context(request)
-        try:
-            scope = {**request.scope, CONTEXT: context}
-            await self._socket(scope, request.receive, request.send)
+            if request.is_websocket:  # what its mutations start ends with it; subscriptions go on
+                scope = {**request.scope, CONTEXT: context}
+                await self._socket(scope, request.receive, request.send)
+            else:
+                await self._respond(request, context)
         finally:
             context.stop_runs()
 
-    async def _answer(self, request: Request, response: GraphQLResponse) -> None:
-        match request.method:
-            case "POST":
-                operation = await read_post(request)
-            case "GET":
-                operation = read_query_string(request.query_string)
-            case _:
-                raise BadRequest(
-                    "GraphQL only supports GET and POST requests.", 405, allow="GET, POST"
-                )
-        await self._operation(operation, request, response)
-
-    async def _operation(
-        self, operation: GraphQLRequest, request: Request, response: GraphQLResponse
-    ) -> None:
-        document = self._documents.get(operation.query)
-        if document.node is not None:
-            reads_only = request.method == "GET"
-            _check_operation(document.node, operation.operation_name, reads_only=reads_only)
-        if document.errors:
-            code = "GRAPHQL_VALIDATION_FAILED" if document.parsed else "GRAPHQL_PARSE_FAILED"
-            await response.json(format_errors(document.errors, code), bad=True)
-            return
-        context = self._context(request)
+    async def _respond(self, request: Request, context: Context) -> None:
+        response = GraphQLResponse(request, write_timeout=self._write_timeout)
         try:
+            operation = await read_request(request)
+            document = self._documents.get(operation.query)
+            if document.node is not None:
+                reads_only = request.method == "GET"
+                _check_operation(document.node, operation.operation_name, reads_only=reads_only)
+            if document.errors:
+                code = "GRAPHQL_VALIDATION_FAILED" if document.parsed else "GRAPHQL_PARSE_FAILED"
+                await response.json(format_errors(document.errors, code), 400)
+                return
             work = self._execute(operation, document, context, response)
             await run_until_disconnect(work, request.receive, context.stop_runs)
-        finally:
-            context.stop_runs()
+        except BadRequest as error:
+            await response.refuse(error)
 
     async def _execute(
         self,
@@ -181,35 +151,20 @@ class GraphQLServer:
             await response.json(*_body(result))
             return
         assert isinstance(result, ExperimentalIncrementalExecutionResults)
-        response.require_stream()
         dialect = PathDialect()
         async with (
             response.stream() as stream,
             aclosing(result.subsequent_results) as results,
         ):
-            await stream.send_json(dialect.first(result.initial_result))
+            await stream.send(dumps(dialect.first(result.initial_result)))
             async for later in results:
-                await stream.send_json(dialect.next(later), last=not later.has_next)
-
-    def _context(self, request: Request) -> Context:
-        return Context(
-            runs=self._runs,
-            documents=self._documents,
-            caller=request.caller,
-            max_messages=self._max_messages,
-        )
+                await stream.send(dumps(dialect.next(later)), last=not later.has_next)
 
     @cached_property
     def _socket(self) -> "Socket":
         from copilot_runtime.transports.graphql.websocket import Socket  # only for subscriptions
 
         return Socket()
-
-
-def _version(headers: Mapping[str, str]) -> Mapping[str, str]:
-    """Echo the client's version: with any other, v1 clients show a banner of mismatch."""
-    version = headers.get(_CLIENT_VERSION, "")
-    return {"x-copilotkit-runtime-version": version} if _VERSION.fullmatch(version) else {}
 
 
 def _check_operation(document: DocumentNode, name: str | None, *, reads_only: bool) -> None:
@@ -229,9 +184,11 @@ def _check_operation(document: DocumentNode, name: str | None, *, reads_only: bo
         )
 
 
-def _body(result: ExecutionResult) -> tuple[Mapping[str, Any], bool]:
-    """Return the body of a result, and whether the request was at fault."""
-    errors = [format_error(error) for error in result.errors or ()]
-    if is_request_error(result) and errors:
-        return {"errors": errors}, True
-    return {**({"errors": errors} if errors else {}), "data": result.data}, False
+def _body(result: ExecutionResult) -> tuple[Mapping[str, Any], int]:
+    """Return the body of a result, and its status."""
+    if not result.errors:
+        return {"data": result.data}, 200
+    errors = [format_error(error) for error in result.errors]
+    if result.data is None and all(error.path is None for error in result.errors):
+        return {"errors": errors}, 400  # wrong variables: the execution never began
+    return {"errors": errors, "data": result.data}, 200

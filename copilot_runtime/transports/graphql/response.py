@@ -1,0 +1,133 @@
+"""Answer one HTTP request: in one body, or in a stream of payloads that is cut for the client.
+
+Multipart: https://github.com/graphql/graphql-over-http/blob/main/rfcs/IncrementalDelivery.md.
+Each write ends with the next delimiter, because urql takes a part for complete only when it has
+seen what follows it; a server that writes delimiters first shows everything one part late.
+"""
+
+import re
+from collections.abc import AsyncGenerator, Callable, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from typing import Any
+
+from copilot_runtime.jsontext import dumps
+from copilot_runtime.transports.body import BadRequest
+from copilot_runtime.transports.request import Request
+from copilot_runtime.transports.streaming import Stream
+
+_GRAPHQL_JSON = "application/graphql-response+json"
+_ANY_MULTIPART = ("multipart/mixed", "multipart/*", "*/*")
+
+_CLIENT_VERSION = "x-copilotkit-runtime-client-gql-version"
+_VERSION = re.compile(r"[\w.+-]{1,64}")
+
+
+class GraphQLResponse:
+    """Answers one request in the encoding its Accept header asks for."""
+
+    def __init__(self, request: Request, *, write_timeout: float) -> None:
+        self._request = request
+        self._write_timeout = write_timeout
+        self._accept = request.headers.get("accept", "")
+        self._headers = _version_headers(request.headers)
+
+    def require_stream(self) -> "Framing":
+        """Return how to stream: multipart wherever it is welcome, events where only they are.
+
+        Raises `BadRequest` (406) when the client takes no kind of stream.
+        """
+        if not self._accept or any(name in self._accept for name in _ANY_MULTIPART):
+            return MULTIPART
+        if "text/event-stream" in self._accept:
+            return EVENT_STREAM
+        raise BadRequest(
+            "This operation is answered in parts: accept multipart/mixed or "
+            "text/event-stream, or leave out @defer and @stream.",
+            406,
+            "NOT_ACCEPTABLE",
+        )
+
+    async def json(
+        self,
+        payload: Mapping[str, Any],
+        status: int = 200,
+        headers: Mapping[str, str] | None = None,
+    ) -> None:
+        """Answer in one body; a status of 400 is only for clients that expect it."""
+        expects_status = _GRAPHQL_JSON in self._accept
+        if status == 400 and not expects_status:
+            status = 200
+        media_type = _GRAPHQL_JSON if expects_status else "application/json"
+        await self._request.respond(
+            status,
+            dumps(payload),
+            content_type=f"{media_type}; charset=utf-8",
+            headers={**self._headers, **(headers or {})},
+        )
+
+    async def refuse(self, error: BadRequest) -> None:
+        """Answer a request that cannot be read."""
+        errors = [{"message": error.message, "extensions": {"code": error.code}}]
+        headers = {"allow": error.allow} if error.allow else None
+        await self.json({"errors": errors}, error.status, headers)
+
+    @asynccontextmanager
+    async def stream(self) -> AsyncGenerator["PayloadStream", None]:
+        """Begin a streamed answer, and end it well or not at all. See `require_stream`."""
+        framing = self.require_stream()
+        async with self._request.stream(
+            framing.content_type, write_timeout=self._write_timeout, headers=self._headers
+        ) as stream:
+            yield PayloadStream(stream, framing)
+
+
+class PayloadStream:
+    """The payloads of a streamed answer, cut as its framing says."""
+
+    def __init__(self, stream: Stream, framing: "Framing") -> None:
+        self._stream = stream
+        self._framing = framing
+        self._opening = framing.opening
+
+    async def send(self, *payloads: bytes, last: bool = False) -> None:
+        """Write payloads of JSON bytes at once. With `last`, the body ends after them."""
+        parts = [self._framing.part(payload) for payload in payloads]
+        if self._opening:
+            parts.insert(0, self._opening)
+            self._opening = b""
+        if last:
+            parts.append(self._framing.closing)
+        await self._stream.write(parts[0] if len(parts) == 1 else b"".join(parts), last=last)
+
+
+@dataclass(frozen=True, slots=True)
+class Framing:
+    """How a sequence of JSON payloads is cut on the wire."""
+
+    content_type: str
+    opening: bytes
+    part: Callable[[bytes], bytes]
+    closing: bytes
+
+
+def _multipart_part(payload: bytes) -> bytes:
+    return (
+        b"\r\nContent-Type: application/json; charset=utf-8\r\n"
+        b"Content-Length: %d\r\n\r\n%b\r\n---" % (len(payload), payload)
+    )
+
+
+def _event(payload: bytes) -> bytes:
+    return b"event: next\ndata: %b\n\n" % payload
+
+
+MULTIPART = Framing('multipart/mixed; boundary="-"', b"\r\n---", _multipart_part, b"--\r\n")
+EVENT_STREAM = Framing("text/event-stream", b":\n\n", _event, b"event: complete\ndata:\n\n")
+"""Server-sent events, separated by LF LF: the client does not know CRLF."""
+
+
+def _version_headers(headers: Mapping[str, str]) -> Mapping[str, str]:
+    """Echo the client's version: with any other, v1 clients show a banner of mismatch."""
+    version = headers.get(_CLIENT_VERSION, "")
+    return {"x-copilotkit-runtime-version": version} if _VERSION.fullmatch(version) else {}

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from starlette.requests import Request
 from starlette.responses import Response
-from starlette.routing import BaseRoute, Route, WebSocketRoute
+from starlette.routing import Route
 from starlette.websockets import WebSocket
 
 from copilot_runtime.actions.mcp.source import AllowRule, McpActions, McpAllowlist, McpServer
@@ -220,21 +220,14 @@ class CopilotRuntime:
 
         path = asgi.normalize_path(path or self.settings.path)
         router = self._router(path)
-        routes: list[BaseRoute] = [
-            *(Route(url, router) for url in asgi.endpoint_urls(path)),
-            *(WebSocketRoute(url, router) for url in asgi.endpoint_urls(path)),
-            Route(f"{path}/health", asgi.health),
-        ]
-        if path:
-            routes.append(Route("/health", asgi.health))
+        typed = [route for part in self.transports for route in part.routes(path, router)]
         lifespan = asgi.combine_lifespans(tune_while_serving, self._lifespan)
-        app = asgi.App(path, router, routes=routes, lifespan=lifespan)
+        app = asgi.App(path, router, typed=typed, lifespan=lifespan)
         if console if console is not None else self.settings.console:
             from copilot_runtime.transports.console import console_route
 
             app.router.routes.append(console_route(path))
-            app.add_route("/docs", app.show_docs, include_in_schema=False)
-            app.add_route(asgi.OPENAPI_PATH, app.show_openapi, include_in_schema=False)
+            app.add_docs()
         return app
 
     def mount(self, app: "FastAPI", path: str, *, dependencies: Sequence[Any] = ()) -> None:

@@ -8,17 +8,18 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 from fastapi import FastAPI
+from fastapi.routing import APIRoute
 from starlette.middleware.cors import CORSMiddleware
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, JSONResponse, Response
-from starlette.routing import BaseRoute, Route
+from starlette.routing import BaseRoute, Route, WebSocketRoute
 from starlette.types import ASGIApp, Lifespan, Receive, Scope, Send
 
 from copilot_runtime import __version__
 from copilot_runtime.errors import ConfigurationFailed
 from copilot_runtime.transports.router import Router
 
-OPENAPI_PATH = "/openapi.json"
+_OPENAPI_PATH = "/openapi.json"
 
 
 class App(FastAPI):
@@ -29,49 +30,51 @@ class App(FastAPI):
     """
 
     def __init__(
-        self, path: str, router: Router, *, routes: Sequence[BaseRoute], lifespan: Lifespan[Any]
+        self, path: str, router: Router, *, typed: Sequence[BaseRoute], lifespan: Lifespan[Any]
     ) -> None:
-        self._path = path
-        self._urls = frozenset(endpoint_urls(path))
+        urls = endpoint_urls(path)
+        self._urls = frozenset(urls)
         self._runs = f"{path}/agent/"
         self._router = router
+        self._typed = [
+            *typed,
+            *(route for url in dict.fromkeys((path, "")) for route in health_routes(url)),
+        ]
+        self._rest = Route(f"{path}/{{rest:path}}", router)
         super().__init__(
             title="copilot-runtime",
             version=__version__,
-            routes=[*routes],
+            routes=[
+                *(kind(url, router) for kind in (Route, WebSocketRoute) for url in urls),
+                *self._typed,
+            ],
             lifespan=lifespan,
             docs_url=None,  # FastAPI's own pages need another host
             redoc_url=None,
             openapi_url=None,
         )
 
-    def openapi(self) -> dict[str, Any]:
-        """Describe the routes of the runtime, and those that were added to this application."""
-        from copilot_runtime.transports.openapi import describe_routes  # makes many models
+    def add_docs(self) -> None:
+        """Add the description of all routes, as a page at `/docs` and for programs."""
+        self.add_route("/docs", self._show_docs, include_in_schema=False)
+        self.add_route(_OPENAPI_PATH, self._show_openapi, include_in_schema=False)
 
-        schema = super().openapi()
-        ours = describe_routes(self._path)
-        schema["paths"] = {**schema.get("paths", {}), **ours["paths"]}
-        components = schema.setdefault("components", {})
-        components["schemas"] = {**ours["components"]["schemas"], **components.get("schemas", {})}
-        return schema
-
-    async def show_openapi(self, request: Request) -> Response:  # noqa: ARG002  # Starlette's signature
-        """Answer with the description, for programs."""
+    async def _show_openapi(self, request: Request) -> Response:  # noqa: ARG002  # Starlette's signature
         return JSONResponse(self.openapi())
 
-    async def show_docs(self, request: Request) -> Response:
-        """Answer with the description as a page, which needs no script and no other host."""
+    async def _show_docs(self, request: Request) -> Response:
+        """Answer with a page that needs no script and no other host."""
         from copilot_runtime.transports.console.reference import render_reference
 
-        url = request.scope.get("root_path", "").rstrip("/") + OPENAPI_PATH
+        url = request.scope.get("root_path", "").rstrip("/") + _OPENAPI_PATH
         policy = "default-src 'none'; style-src 'unsafe-inline'; frame-ancestors 'none'"
         headers = {"content-security-policy": policy, "x-content-type-options": "nosniff"}
         return HTMLResponse(render_reference(self.openapi(), url), headers=headers)
 
     def build_middleware_stack(self) -> ASGIApp:
         # not before the first request, so that routes of an operator below the path come first
-        self.router.routes.append(Route(f"{self._path}/{{rest:path}}", self._router))
+        routes = [route for route in self.routes if route not in self._typed]
+        self.router.routes[:] = [*routes, *self._typed, self._rest]
         others = super().build_middleware_stack()
         if self.user_middleware:  # each is made only once, and sees every request
             return others
@@ -128,6 +131,13 @@ def normalize_path(path: str) -> str:
     if not path.startswith("/"):
         raise ConfigurationFailed(f"The path {path!r} must begin with a slash.")
     return path.rstrip("/")
+
+
+def health_routes(path: str) -> Sequence[BaseRoute]:
+    """Return the routes of `health` below a path, of which one is described."""
+    url = f"{path}/health"
+    described = APIRoute(url, health, tags=["server"], methods=["GET"], response_class=Response)
+    return described, Route(url, health, methods=["HEAD"])
 
 
 async def health(request: Request) -> Response:  # noqa: ARG001  # Starlette's signature

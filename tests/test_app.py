@@ -14,15 +14,6 @@ from copilot_runtime.adapters.scripted import say
 from copilot_runtime.bus.memory import MemoryBus
 from copilot_runtime.errors import ConfigurationFailed
 from copilot_runtime.threads.memory import MemoryThreads
-from copilot_runtime.transports.openapi import (
-    Thread,
-    ThreadArchival,
-    ThreadDeletion,
-    ThreadEvents,
-    ThreadMessages,
-    ThreadPage,
-    ThreadState,
-)
 from tests.runs import Says, forever
 from tests.wire.client import Client
 from tests.wire.documents import chat
@@ -168,28 +159,6 @@ def test_without_the_console_nothing_is_described() -> None:
 
     assert client.get("/docs").status_code == 404
     assert client.get("/openapi.json").status_code == 404
-
-
-def test_the_description_of_threads_is_what_they_answer() -> None:
-    with TestClient(runtime().app()) as client:
-        ids = {"threadId": "t", "runId": "r"}
-        messages = [{"id": "m", "role": "user", "content": "Hi"}]
-        client.post(
-            "/graphql/agent/default/run",
-            json={**ids, "messages": messages, "tools": [], "context": []},
-        )
-        page = ThreadPage.model_validate(client.get("/graphql/threads").json())
-        ThreadMessages.model_validate(client.get("/graphql/threads/t/messages").json())
-        ThreadEvents.model_validate(client.get("/graphql/threads/t/events").json())
-        ThreadState.model_validate(client.get("/graphql/threads/t/state").json())
-        renamed = client.patch("/graphql/threads/t", json={"name": "Mine"})
-        archived = client.post("/graphql/threads/t/archive")
-        deleted = client.delete("/graphql/threads/t")
-
-    assert [thread.id for thread in page.threads] == ["t"]
-    assert Thread.model_validate(renamed.json()).name == "Mine"
-    assert ThreadArchival.model_validate(archived.json()).archived
-    assert ThreadDeletion.model_validate(deleted.json()).deleted
 
 
 @pytest.mark.parametrize("path", ["graphql", "http://x/graphql", " "])

@@ -4,6 +4,9 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeAlias
 
+from starlette.routing import BaseRoute
+from starlette.types import ASGIApp
+
 from copilot_runtime.config.settings import Settings
 from copilot_runtime.errors import ConfigurationFailed
 from copilot_runtime.registry import Registry
@@ -59,6 +62,13 @@ class Transport:
     async def __call__(self, request: Request) -> None:
         """Answer one request."""
         raise NotImplementedError
+
+    def routes(self, path: str, router: ASGIApp) -> Sequence[BaseRoute]:  # noqa: ARG002  # may be overridden
+        """Return typed routes for some of `paths`, which `/docs` then describes; none by default.
+
+        `path` is the URL, and `router` answers whatever a route passes on to it.
+        """
+        return ()
 
     async def open(self) -> None:
         """Get ready when the application starts."""

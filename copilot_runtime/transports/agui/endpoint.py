@@ -5,8 +5,12 @@ Both ways end in the same operations. Contract: CopilotKit 1.50 to 1.74.
 
 import asyncio
 import logging
+from collections.abc import Sequence
 from contextlib import AbstractAsyncContextManager, aclosing
 from dataclasses import replace
+
+from starlette.routing import BaseRoute
+from starlette.types import ASGIApp
 
 from copilot_runtime.errors import AgentNotFound, AuthenticationFailed, CopilotError, report_of
 from copilot_runtime.events import Event, RunFailed, RunStarted
@@ -25,7 +29,7 @@ from copilot_runtime.transports.agui.errors import (
 )
 from copilot_runtime.transports.agui.handlers import Answers
 from copilot_runtime.transports.agui.offer import Offer
-from copilot_runtime.transports.agui.routes import Operation, from_envelope, from_path
+from copilot_runtime.transports.agui.routes import OPERATION, Operation, from_envelope, from_path
 from copilot_runtime.transports.body import BadRequest, ClientGone
 from copilot_runtime.transports.request import Request
 from copilot_runtime.transports.streaming import Stream, WriteTimeout, run_until_disconnect
@@ -73,6 +77,12 @@ class AguiEndpoint(Transport):
         if request.path:
             return not request.is_websocket
         return await request.is_envelope()
+
+    def routes(self, path: str, router: ASGIApp) -> Sequence[BaseRoute]:
+        """Return the typed routes of threads and agents."""
+        from copilot_runtime.transports.agui.rest import rest_routes  # brings FastAPI along
+
+        return rest_routes(path, router)
 
     async def __call__(self, request: Request) -> None:
         try:
@@ -220,7 +230,9 @@ async def _read_operation(request: Request) -> Operation:
         if "method" in envelope:
             return from_envelope(envelope)
         return Operation(name="run", agent=DEFAULT_AGENT, body=envelope)
-    operation = from_path(request.method, request.path, request.query_string)
+    operation: Operation = request.scope.get(OPERATION) or from_path(
+        request.method, request.path, request.query_string
+    )
     if operation.name in _WITHOUT_BODY:
         return operation
     body = await request.body()

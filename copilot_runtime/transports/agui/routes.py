@@ -40,7 +40,10 @@ class Operation:
     body: Any = None
 
 
-_BY_PATH: Mapping[tuple[str, ...], Mapping[str, Name]] = {
+OPERATION = "copilot_runtime.operation"
+"""The key in the ASGI scope of an operation that a route of FastAPI has read from the path."""
+
+REST_ROUTES: Mapping[tuple[str, ...], Mapping[str, Name]] = {
     ("info",): {"GET": "info"},
     ("agent", "{agent}", "run"): {"POST": "run"},
     ("agent", "{agent}", "ask"): {"POST": "ask"},
@@ -79,7 +82,7 @@ def from_path(method: str, path: str, query: str = "", body: Any = None) -> Oper
     """
     found = [unquote(part) for part in path.strip("/").split("/")]
     allowed: set[str] = set()
-    for pattern, methods in _BY_PATH.items():
+    for pattern, methods in REST_ROUTES.items():
         values = _match(pattern, found)
         if values is None:
             continue

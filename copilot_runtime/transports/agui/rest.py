@@ -1,0 +1,312 @@
+"""The REST routes as FastAPI has them: what they take and return, with examples for `/docs`.
+
+FastAPI matches a request and reads its path and its query. What a function returns goes through
+the router, so that every client is asked who it is, and reads its errors, in one way; it is written
+there as it is, without a detour through the models. A test holds the answers to them.
+"""
+
+from collections.abc import Sequence
+from typing import Annotated, Any, Literal, cast
+from urllib.parse import unquote
+
+from fastapi import APIRouter, Path, Query, Response
+from fastapi.routing import APIRoute
+from pydantic import BaseModel, ConfigDict, Field
+from starlette.routing import BaseRoute, Match
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from copilot_runtime.transports.agui.routes import OPERATION, Name, Operation
+
+
+class _Model(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+
+
+class Thread(_Model):
+    """A conversation of one user."""
+
+    id: str = Field(examples=["thread-1"])
+    name: str | None = Field(examples=["A trip to Paris"])
+    agent_id: str = Field(alias="agentId", examples=["default"])
+    organization_id: str = Field(alias="organizationId", examples=[""])
+    created_by_id: str = Field(alias="createdById", examples=["ada"])
+    archived: bool = Field(examples=[False])
+    created_at: str = Field(alias="createdAt", examples=["2026-01-01T12:00:00.000Z"])
+    updated_at: str = Field(alias="updatedAt", examples=["2026-01-01T12:00:05.000Z"])
+    last_run_at: str | None = Field(
+        default=None, alias="lastRunAt", examples=["2026-01-01T12:00:00.000Z"]
+    )
+
+
+class ThreadPage(_Model):
+    """Threads, the latest first; `nextCursor` leads to the next page."""
+
+    threads: list[Thread]
+    next_cursor: str | None = Field(alias="nextCursor", examples=[None])
+
+
+class ThreadChange(_Model):
+    """What is to change of a thread: one of the two, or both."""
+
+    name: str | None = Field(default=None, examples=["A trip to Rome"])
+    archived: bool | None = Field(default=None, examples=[False])
+
+
+class ThreadMessages(_Model):
+    """The messages of a thread, as the inspector of CopilotKit reads them."""
+
+    messages: list[dict[str, Any]] = Field(
+        examples=[[{"id": "m1", "role": "user", "content": "Hello!"}]]
+    )
+
+
+class ThreadEvents(_Model):
+    """What happened in a thread, as AG-UI events."""
+
+    events: list[dict[str, Any]] = Field(
+        examples=[[{"type": "RUN_STARTED", "threadId": "thread-1", "runId": "run-1"}]]
+    )
+
+
+class ThreadState(_Model):
+    """The state that the agent of a thread had last; null if it never had one."""
+
+    state: Any = Field(examples=[{"city": "Paris"}])
+
+
+class ThreadDeletion(_Model):
+    """The thread that is gone."""
+
+    thread_id: str = Field(alias="threadId", examples=["thread-1"])
+    deleted: Literal[True]
+
+
+class ThreadArchival(_Model):
+    """The thread that is archived."""
+
+    thread_id: str = Field(alias="threadId", examples=["thread-1"])
+    archived: Literal[True]
+
+
+class RunAgentInput(_Model):
+    """What an AG-UI client sends to begin a run."""
+
+    thread_id: str = Field(alias="threadId", examples=["thread-1"])
+    run_id: str = Field(alias="runId", examples=["run-1"])
+    messages: list[dict[str, Any]] = Field(
+        examples=[[{"id": "m1", "role": "user", "content": "Hello!"}]]
+    )
+    tools: list[dict[str, Any]] = Field(examples=[[]])
+    context: list[dict[str, Any]] = Field(examples=[[]])
+    state: Any = Field(default=None, examples=[{}])
+    forwarded_props: dict[str, Any] | None = Field(
+        default=None, alias="forwardedProps", examples=[{}]
+    )
+
+
+class AgentInfo(_Model):
+    """An agent that the caller may talk to."""
+
+    name: str = Field(examples=["default"])
+    description: str = Field(examples=["Plans trips."])
+    class_name: str = Field(alias="className", examples=["DirectAgent"])
+
+
+class Info(BaseModel):
+    """The agents of the caller by their names, and what the server supports."""
+
+    version: str = Field(examples=["0.1.0"])
+    agents: dict[str, AgentInfo] = Field(
+        examples=[{"default": {"name": "default", "description": "", "className": "DirectAgent"}}]
+    )
+    transcription: bool = Field(alias="audioFileTranscriptionEnabled", examples=[False])
+    mode: Literal["sse"]
+    suggestions: bool = Field(examples=[True])
+
+
+class StopResult(_Model):
+    """Whether a run was stopped; `message` says why none was, `interrupt` how it ended."""
+
+    stopped: bool = Field(examples=[True])
+    message: str | None = Field(default=None, examples=[None])
+    interrupt: dict[str, Any] | None = Field(
+        default=None,
+        examples=[{"type": "RUN_ERROR", "message": "Run stopped by user", "code": "STOPPED"}],
+    )
+
+
+class StopRequest(_Model):
+    """Which run is to stop; without a body, all of the thread."""
+
+    run_id: str | None = Field(default=None, alias="runId", examples=["run-1"])
+
+
+class Recording(_Model):
+    """A recording as base64. It may also be the file `audio` of a form."""
+
+    audio: str = Field(examples=["UklGRiQAAABXQVZF"])
+    mime_type: str = Field(alias="mimeType", examples=["audio/webm"])
+    filename: str | None = Field(default=None, examples=["recording.webm"])
+
+
+class Transcript(_Model):
+    """What was said in a recording of `size` bytes."""
+
+    text: str = Field(examples=["Book a flight to Paris"])
+    size: int = Field(examples=[16])
+    type: str = Field(examples=["audio/webm"])
+
+
+class Problem(BaseModel):
+    """Why there is no other answer; the sentence is in `message` or in `details`."""
+
+    error: str = Field(examples=["Not found"])
+    message: str | None = Field(default=None, examples=["There is no such thread."])
+    details: str | None = Field(default=None, examples=[None])
+
+
+class ThreadListQuery(BaseModel):
+    """Which threads to list."""
+
+    agent_id: str = Field("", alias="agentId", description="Only threads of this agent.")
+    limit: str = Field("50", description="Most threads of the page.")
+    cursor: str = Field("", description="The nextCursor of the page before.")
+    archived: str = Field(
+        "false", alias="includeArchived", description="true lists archived threads too."
+    )
+
+
+class RestRoute(APIRoute):
+    """Matches a path as its client encoded it: an id may have a slash in it, as `%2F`."""
+
+    def matches(self, scope: Scope) -> tuple[Match, Scope]:
+        if raw_path := scope.get("raw_path"):
+            scope = {**scope, "path": raw_path.partition(b"?")[0].decode("latin-1")}
+        match, child = super().matches(scope)
+        if match is not Match.NONE:
+            values: dict[str, str] = child["path_params"]
+            own = {name: unquote(values[name]) for name in self.param_convertors}
+            child["path_params"] = {**values, **own}
+        return match, child
+
+
+class OperationResponse(Response):
+    """Answers with the result of an operation; the router checks the request first."""
+
+    def __init__(self, router: ASGIApp, operation: Operation) -> None:
+        super().__init__()
+        self._router = router
+        self._operation = operation
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        await self._router({**scope, OPERATION: self._operation}, receive, send)
+
+
+_PROBLEM: dict[int | str, dict[str, Any]] = {"4XX": {"model": Problem}}
+_EVENTS: dict[int | str, dict[str, Any]] = {
+    200: {
+        "description": "AG-UI events, as server-sent events.",
+        "content": {"text/event-stream": {"schema": {"type": "string"}}},
+    }
+}
+
+ThreadId = Annotated[str, Path(examples=["thread-1"])]
+AgentId = Annotated[str, Path(examples=["default"])]
+
+
+def rest_routes(path: str, router: ASGIApp) -> Sequence[BaseRoute]:
+    """Return the routes below the URL `path`; `router` answers their operations."""
+    common: Any = {"prefix": path, "route_class": RestRoute}
+    threads = APIRouter(**common, tags=["threads"], responses=_PROBLEM)
+    agents = APIRouter(**common, tags=["agents"], responses=_PROBLEM)
+    streams = APIRouter(
+        **common,
+        tags=["agents"],
+        default_response_class=Response,
+        responses={**_PROBLEM, **_EVENTS},
+    )
+
+    def perform(name: Name, **fields: Any) -> Response:
+        return OperationResponse(router, Operation(name=name, **fields))
+
+    @threads.get("/threads", response_model=ThreadPage)
+    async def list_threads(query: Annotated[ThreadListQuery, Query()]) -> Response:
+        """List threads, the latest first."""
+        return perform("list threads", query=query.model_dump(by_alias=True))
+
+    @threads.patch("/threads/{thread}", response_model=Thread, openapi_extra=_body(ThreadChange))
+    async def change_thread(thread: ThreadId) -> Response:
+        """Rename a thread, archive it, or take it out of the archive."""
+        return perform("change thread", thread=thread)
+
+    @threads.delete("/threads/{thread}", response_model=ThreadDeletion)
+    async def delete_thread(thread: ThreadId) -> Response:
+        """Delete a thread for good; a run that goes on there is ended."""
+        return perform("delete thread", thread=thread)
+
+    @threads.post("/threads/{thread}/archive", response_model=ThreadArchival)
+    async def archive_thread(thread: ThreadId) -> Response:
+        """Archive a thread."""
+        return perform("archive thread", thread=thread)
+
+    @threads.get("/threads/{thread}/messages", response_model=ThreadMessages)
+    async def read_messages(thread: ThreadId) -> Response:
+        """Read the messages of a thread."""
+        return perform("read messages", thread=thread)
+
+    @threads.get("/threads/{thread}/events", response_model=ThreadEvents)
+    async def read_events(thread: ThreadId) -> Response:
+        """Read the AG-UI events of a thread."""
+        return perform("read events", thread=thread)
+
+    @threads.get("/threads/{thread}/state", response_model=ThreadState)
+    async def read_state(thread: ThreadId) -> Response:
+        """Read the state that the agent of a thread had last."""
+        return perform("read state", thread=thread)
+
+    @agents.get("/info", response_model=Info)
+    async def info() -> Response:
+        """List the agents of the caller, and what the server supports."""
+        return perform("info")
+
+    @agents.post("/transcribe", response_model=Transcript, openapi_extra=_body(Recording))
+    async def transcribe() -> Response:
+        """Turn a recording into text."""
+        return perform("transcribe")
+
+    @agents.post(
+        "/agent/{agent}/stop/{thread}",
+        response_model=StopResult,
+        openapi_extra=_body(StopRequest, required=False),
+    )
+    async def stop(agent: AgentId, thread: ThreadId) -> Response:
+        """Stop the run of a thread."""
+        return perform("stop", agent=agent, thread=thread)
+
+    run_input = _body(RunAgentInput)
+
+    @streams.post("/agent/{agent}/run", openapi_extra=run_input)
+    async def run(agent: AgentId) -> None:
+        """Start a run, which goes on when its client leaves."""
+
+    @streams.post("/agent/{agent}/connect", openapi_extra=run_input)
+    async def connect(agent: AgentId) -> None:
+        """Read a thread from its beginning, and the answer that is still being written."""
+
+    @streams.post("/agent/{agent}/suggest", openapi_extra=run_input)
+    async def suggest(agent: AgentId) -> None:
+        """Ask for suggestions; nothing is stored."""
+
+    @streams.post("/agent/{agent}/ask", openapi_extra=run_input)
+    async def ask(agent: AgentId) -> None:
+        """Run an agent for another runtime; the run stops when the connection closes."""
+
+    for route in streams.routes:
+        cast("APIRoute", route).app = router  # no layer of FastAPI stands around a stream
+    return [*threads.routes, *agents.routes, *streams.routes]
+
+
+def _body(model: type[BaseModel], *, required: bool = True) -> dict[str, Any]:
+    """Return the description of a body, which the endpoint reads and checks itself."""
+    content = {"application/json": {"schema": model.model_json_schema()}}
+    return {"requestBody": {"required": required, "content": content}}

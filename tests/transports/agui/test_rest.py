@@ -1,0 +1,191 @@
+"""The typed routes of an application: what is described, and that nothing else answers."""
+
+from typing import Any
+from urllib.parse import quote
+
+import pytest
+from fastapi import FastAPI
+from fastapi.routing import APIRoute
+from starlette.testclient import TestClient
+
+from copilot_runtime import CopilotRuntime, ScriptedAdapter, Settings
+from copilot_runtime.adapters.scripted import say
+from copilot_runtime.transports.agui.rest import (
+    Info,
+    Problem,
+    StopResult,
+    Thread,
+    ThreadArchival,
+    ThreadDeletion,
+    ThreadEvents,
+    ThreadMessages,
+    ThreadPage,
+    ThreadState,
+)
+from copilot_runtime.transports.agui.routes import REST_ROUTES
+
+NOT_OFFERED = {"annotate", "inspect", "subscribe", "forget nothing"}
+"""Clients of CopilotKit ask for them; there is nothing to describe."""
+
+RUN = {
+    "threadId": "t",
+    "runId": "r",
+    "messages": [{"id": "m", "role": "user", "content": "Hi"}],
+    "tools": [],
+    "context": [],
+}
+
+
+def runtime(**options: Any) -> CopilotRuntime:
+    return CopilotRuntime(
+        ScriptedAdapter(say("Hello")), settings=Settings(threads="memory"), **options
+    )
+
+
+def test_all_that_is_offered_is_a_typed_route_with_a_description() -> None:
+    app = runtime().app("/api")
+    offered = {
+        (method, "/".join(["/api", *path]))
+        for path, methods in REST_ROUTES.items()
+        for method, name in methods.items()
+        if name not in NOT_OFFERED
+    }
+    typed = {
+        (method, route.path)
+        for route in app.routes
+        if isinstance(route, APIRoute)
+        for method in route.methods or ()
+    }
+    described = {
+        (method.upper(), path)
+        for path, operations in app.openapi()["paths"].items()
+        for method in operations
+    }
+    health = {("GET", "/api/health"), ("GET", "/health")}
+
+    assert typed == described == offered | health
+
+
+def test_threads_are_described_with_models_and_examples() -> None:
+    schema = runtime().app().openapi()
+    list_threads = schema["paths"]["/graphql/threads"]["get"]
+    answer = list_threads["responses"]["200"]["content"]["application/json"]["schema"]
+    thread = schema["components"]["schemas"]["Thread"]["properties"]
+
+    assert answer == {"$ref": "#/components/schemas/ThreadPage"}
+    assert {item["name"] for item in list_threads["parameters"]} == {
+        "agentId",
+        "limit",
+        "cursor",
+        "includeArchived",
+    }
+    assert thread["name"]["examples"] == ["A trip to Paris"]
+    assert "422" not in list_threads["responses"]
+
+
+def test_without_agui_there_is_nothing_of_it_to_describe() -> None:
+    app = runtime(transports=["graphql"]).app()
+
+    assert app.openapi()["paths"].keys() == {"/graphql/health", "/health"}
+    assert TestClient(app).get("/graphql/threads").status_code == 404
+
+
+def test_the_models_are_what_is_answered() -> None:
+    with TestClient(runtime().app()) as client:
+        client.post("/graphql/agent/default/run", json=RUN)
+        info = client.get("/graphql/info").json()
+        page = ThreadPage.model_validate(client.get("/graphql/threads").json())
+        ThreadMessages.model_validate(client.get("/graphql/threads/t/messages").json())
+        ThreadEvents.model_validate(client.get("/graphql/threads/t/events").json())
+        ThreadState.model_validate(client.get("/graphql/threads/t/state").json())
+        stopped = client.post("/graphql/agent/default/stop/t").json()
+        renamed = client.patch("/graphql/threads/t", json={"name": "Mine"})
+        archived = client.post("/graphql/threads/t/archive")
+        deleted = client.delete("/graphql/threads/t")
+        gone = client.delete("/graphql/threads/t")
+        wrong = client.get("/graphql/threads", params={"limit": "many"})
+
+    assert Info.model_validate(info).agents.keys() == {"default"}
+    assert [thread.id for thread in page.threads] == ["t"]
+    assert not StopResult.model_validate(stopped).stopped
+    assert Thread.model_validate(renamed.json()).name == "Mine"
+    assert ThreadArchival.model_validate(archived.json()).archived
+    assert ThreadDeletion.model_validate(deleted.json()).deleted
+    assert Problem.model_validate(gone.json()).message == "There is no such thread."
+    assert Problem.model_validate(wrong.json()).details == "limit must be a number, not 'many'."
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "body"),
+    [
+        ("GET", "/info", None),
+        ("GET", "/threads", None),
+        ("GET", "/threads?limit=0&limit=x&agentId=%C3%A4", None),
+        ("GET", "/threads/t/events", None),
+        ("GET", "/threads/a%2Fb%252F/messages", None),
+        ("GET", "/threads/%FF/state", None),
+        ("GET", "/threads/", None),
+        ("PATCH", "/threads/t", b'{"name": "\\ud83c"}'),
+        ("PATCH", "/threads/t", b'{"name": 5}'),
+        ("PATCH", "/threads/t", b"{"),
+        ("DELETE", "/threads/none", b"{"),
+        ("POST", "/threads/none/archive", b"x" * 2000),
+        ("POST", "/agent/nobody/stop/t", None),
+        ("POST", "/transcribe", b"{}"),
+        ("PUT", "/threads/t", None),
+    ],
+)
+def test_a_typed_route_answers_as_a_mounted_runtime_does(
+    method: str, path: str, body: bytes | None
+) -> None:
+    """What is mounted has no typed routes: the router answers alone."""
+    settings = Settings(
+        threads="memory", max_body_bytes=1000, cors_origins=("http://page.example",)
+    )
+    answers: list[Any] = []
+    for typed in (True, False):
+        served = CopilotRuntime(ScriptedAdapter(say("Hello")), settings=settings)
+        app = served.app("/api") if typed else FastAPI()
+        if not typed:
+            served.mount(app, "/api")
+        headers = {"origin": "http://page.example", "content-type": "text/plain"}
+        with TestClient(app) as client:
+            answer = client.request(method, f"/api{path}", content=body, headers=headers)
+        answers.append((answer.status_code, answer.content, sorted(answer.headers.items())))
+
+    assert answers[0] == answers[1]
+
+
+@pytest.mark.parametrize("id", ["a/b", "100%25", "a/messages", "Äpfel"])
+def test_an_id_reaches_a_typed_route_as_it_was_encoded(id: str) -> None:
+    with TestClient(runtime().app()) as client:
+        client.post("/graphql/agent/default/run", json={**RUN, "threadId": id})
+        renamed = client.patch(f"/graphql/threads/{quote(id, safe='')}", json={"name": "Mine"})
+
+    assert (renamed.status_code, renamed.json()["id"]) == (200, id)
+
+
+def test_a_typed_route_reads_its_path_and_query_itself(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delattr("copilot_runtime.transports.agui.endpoint.from_path")
+    with TestClient(runtime().app()) as client:
+        answer = client.get("/graphql/threads", params={"limit": "x"})
+
+    assert answer.json()["details"] == "limit must be a number, not 'x'."
+
+
+def test_a_route_of_ones_own_comes_before_a_typed_one() -> None:
+    app = runtime().app()
+
+    @app.get("/graphql/threads")
+    def mine() -> str:
+        return "mine"
+
+    assert TestClient(app).get("/graphql/threads").json() == "mine"
+
+
+def test_a_sub_application_has_its_typed_routes() -> None:
+    app = FastAPI()
+    app.mount("/sub", runtime().app("/api"))
+
+    assert TestClient(app).get("/sub/api/threads").json() == {"threads": [], "nextCursor": None}
+    assert "/api/threads" in TestClient(app).get("/sub/docs").text

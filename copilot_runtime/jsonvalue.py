@@ -50,6 +50,11 @@ def get_text(fields: Mapping[str, JsonValue], key: str) -> str:
     return as_text(fields.get(key))
 
 
+def drop_none(fields: Mapping[str, JsonValue]) -> JsonObject:
+    """Return an object without the members that are None."""
+    return {name: value for name, value in fields.items() if value is not None}
+
+
 def parse_text(value: JsonValue) -> JsonValue:
     """Return the value of a text that is JSON; any other value is returned as it is."""
     if not isinstance(value, str):

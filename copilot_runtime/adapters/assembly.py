@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 
 import orjson
 
+from copilot_runtime.adapters.signatures import tag_signature
 from copilot_runtime.adapters.tools import encode_tool_name
 from copilot_runtime.events import (
     ActionExecutionArgs,
@@ -61,25 +62,23 @@ class Assembly:
 
     def reasoning(self, content: str) -> None:
         """Add a piece of what the model thinks before it answers."""
-        if self._reasoning is None:
-            self._begin_reasoning()
-        assert self._reasoning is not None
-        self.events.append(ReasoningContent(message_id=self._reasoning, content=content))
+        thought = self._reasoning or self._begin_reasoning()
+        self.events.append(ReasoningContent(message_id=thought, content=content))
 
-    def sign(self, signature: str) -> None:
-        """Sign the thought that is open, or else one without words (see `tag_signature`)."""
-        if self._reasoning is None:
-            self._begin_reasoning()
-        assert self._reasoning is not None
-        self.events.append(ReasoningSignature(entity_id=self._reasoning, value=signature))
+    def sign(self, provider: str, signature: str) -> None:
+        """Sign the thought that is open, or else one without words, as that provider's."""
+        thought = self._reasoning or self._begin_reasoning()
+        value = tag_signature(provider, signature)
+        self.events.append(ReasoningSignature(entity_id=thought, value=value))
 
-    def sign_call(self, index: int | None, signature: str) -> None:
-        """Sign a call, once it has a name; without an index the one that came last."""
-        call = self._latest if index is None else self._calls.get(index)
+    def sign_call(self, index: int, provider: str, signature: str) -> None:
+        """Sign the call in that place as that provider's, once it has a name."""
+        call = self._calls.get(index)
         if call is not None and call.name:
             if not call.started:
                 self._start(call)
-            self.events.append(ReasoningSignature(entity_id=call.id, value=signature, of="call"))
+            value = tag_signature(provider, signature)
+            self.events.append(ReasoningSignature(entity_id=call.id, value=value, of="call"))
 
     def end_block(self) -> None:
         """End the text or the thought that is open: what comes next is another one."""
@@ -118,11 +117,12 @@ class Assembly:
             self._end_call(call)
         self._calls.clear()
 
-    def _begin_reasoning(self) -> None:
+    def _begin_reasoning(self) -> str:
         self._end_text()
         self._end_whole_calls()
         self._reasoning = self._message_id("-reasoning")
         self.events.append(ReasoningStart(message_id=self._reasoning))
+        return self._reasoning
 
     def _find(self, index: int | None, call_id: str, name: str) -> "ToolCallBuffer":
         call = self._find_open(call_id, name) if index is None else self._calls.get(index)

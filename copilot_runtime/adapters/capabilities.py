@@ -61,6 +61,7 @@ CAPABILITIES: Mapping[str, str] = {
 }
 """Capability → in words. Those that are parameters have the names of `Parameters`."""
 
+_NO_REASONS: Mapping[str, str] = {}
 _NO_SIGNATURES = "Chat completions have no signed reasoning."
 _NO_REFUSALS = "Its answers do not mark a refusal."
 
@@ -200,11 +201,6 @@ UNDOCUMENTED: Mapping[str, frozenset[str]] = {
 }
 """Adapter → capabilities that the documentation of its service does not mention."""
 
-_PARAMETERS = (
-    *("temperature", "top_p", "max_tokens", "stop", "seed", "frequency_penalty"),
-    *("presence_penalty", "reasoning_effort", "response_schema", "parallel_tool_calls"),
-)
-
 
 class CapabilityFilter:
     """Leaves out of one request what its model does not take. One is made for each request.
@@ -225,21 +221,21 @@ class CapabilityFilter:
         self.warnings: list[Event] = []
         self._refuses = unsupported == "refuse"
 
-    def apply(self, parameters: Parameters, reasons: Mapping[str, str] | None = None) -> Parameters:
+    def apply(self, parameters: Parameters, reasons: Mapping[str, str] = _NO_REASONS) -> Parameters:
         """Return the parameters without those that the adapter's line in the table names.
 
-        `reasons` takes the place of that line: parameter → why this model does not take it.
+        `reasons` adds to that line: parameter → why this model does not take it.
         Raises `ConfigurationFailed` for such a parameter if the policy is to refuse it.
         """
-        reasons = UNSUPPORTED.get(self.adapter, {}) if reasons is None else reasons
+        reasons = {**UNSUPPORTED.get(self.adapter, {}), **reasons}
         changes: dict[str, Any] = {}
-        for name in _PARAMETERS:
-            value = getattr(parameters, name)
-            if name not in reasons or value in (None, (), []):
+        for name, why in reasons.items():
+            value = getattr(parameters, name, None)  # most capabilities are no parameters
+            if value in (None, (), []):
                 continue
             changes[name] = None
             if name != "parallel_tool_calls" or value is False:  # else it is what all do
-                self.omit(name, reasons[name])
+                self.omit(name, why)
         choice = f"tool_choice_{parameters.tool_choice}"
         if parameters.tool_choice and choice in reasons:
             self.omit(choice, reasons[choice])

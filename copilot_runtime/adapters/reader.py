@@ -1,21 +1,26 @@
 """Reads a streamed response whose payloads are JSON, for all providers that send it so."""
 
 from abc import ABC, abstractmethod
-from typing import Any
 
 from copilot_runtime.adapters.assembly import Assembly
 from copilot_runtime.adapters.errors import Service
-from copilot_runtime.adapters.streaming import DONE
 from copilot_runtime.errors import CopilotError
 from copilot_runtime.events import Event
 from copilot_runtime.interfaces import ChatRequest
 from copilot_runtime.jsontext import loads
+from copilot_runtime.jsonvalue import JsonObject
+
+_DONE = b"[DONE]"
+"""The last payload of OpenAI, and of many gateways whatever provider is behind them."""
 
 _MALFORMED = (AttributeError, IndexError, KeyError, TypeError, ValueError)
 
 
 class JSONReader(ABC):
-    """A `ResponseReader` for one response. A subclass implements `_take` and `end`."""
+    """Turns the payloads of one response into events, and records how far the response is.
+
+    A subclass implements `_take` and `end`.
+    """
 
     def __init__(self, request: ChatRequest, service: Service) -> None:
         self.finished = False
@@ -26,13 +31,16 @@ class JSONReader(ABC):
         """The error that the provider sent; it is raised after the events that came before it."""
         self._service = service
         self._assembly = Assembly(request)
+        self._model = service.model
+        self._stop: str | None = None
+        """Why the model stopped, in OpenAI's words where there are any."""
 
     def read(self, payloads: list[bytes]) -> list[Event]:
         """Return the events of a block of payloads."""
         events = self._assembly.events = []
         try:
             for payload in payloads:
-                if payload.strip() == DONE:
+                if payload.strip() == _DONE:
                     self.done = True
                     break
                 try:
@@ -43,7 +51,7 @@ class JSONReader(ABC):
             self.failure = error
         return events
 
-    def feed(self, data: dict[str, Any]) -> list[Event]:
+    def feed(self, data: JsonObject) -> list[Event]:
         """Return the events of one payload that an SDK has decoded. Raises what it stands for."""
         events = self._assembly.events = []
         self._take(data)
@@ -54,7 +62,7 @@ class JSONReader(ABC):
         """Return the events that follow a complete response, such as its `Usage`."""
 
     @abstractmethod
-    def _take(self, data: dict[str, Any]) -> None:
+    def _take(self, data: JsonObject) -> None:
         """Add the events of one payload to the assembly.
 
         Raises the error that the payload stands for; any exception that a missing field or one of

@@ -1,6 +1,6 @@
 """One request to a provider over HTTP, and the events of its streamed response.
 
-An adapter brings a `ResponseReader`, which turns its provider's payloads into events. This file
+An adapter brings a `JSONReader`, which turns its provider's payloads into events. This file
 does what is the same for all of them: time limits, error responses, responses that break off, and
 closing the connection when the events are no longer read.
 """
@@ -16,15 +16,13 @@ from typing import Any, Protocol, TypeVar
 import orjson
 
 from copilot_runtime.adapters.errors import Service, find_request_id, read_response_error
+from copilot_runtime.adapters.reader import JSONReader
 from copilot_runtime.errors import CopilotError, NetworkError, RunStalled
-from copilot_runtime.events import Event, Usage
+from copilot_runtime.events import Usage
 from copilot_runtime.http.retries import backoff
 from copilot_runtime.interfaces import Events
 
 _T = TypeVar("_T")
-
-DONE = b"[DONE]"
-"""The last payload of OpenAI, and of many gateways whatever provider is behind them."""
 
 ERROR_BODY_TIMEOUT = 5.0
 """Seconds to read the body of an error response; its status is known before."""
@@ -66,25 +64,6 @@ class FrameDecoder(Protocol):
     def finish(self) -> list[bytes]: ...
 
 
-class ResponseReader(Protocol):
-    """Turns the payloads of one response into events, and records how far the response is."""
-
-    finished: bool
-    """True when the provider has sent the reason why the model stopped."""
-    done: bool
-    """True when nothing follows."""
-    failure: CopilotError | None
-    """The error that the provider sent; it is raised after the events that came before it."""
-
-    def read(self, payloads: list[bytes]) -> list[Event]:
-        """Return the events of a block of payloads."""
-        ...
-
-    def end(self) -> list[Event]:
-        """Return the events that follow a complete response, such as its `Usage`."""
-        ...
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProviderRequest:
     """A request that is ready to be sent.
@@ -95,7 +74,7 @@ class ProviderRequest:
 
     exchange: AbstractAsyncContextManager[StreamResponse, bool | None]
     service: Service
-    new_reader: Callable[[], tuple[ResponseReader, FrameDecoder]]
+    new_reader: Callable[[], tuple[JSONReader, FrameDecoder]]
     max_retries: int = 0
     """How often it is sent again when a response breaks off before its first event."""
     accepts_json: bool = True
@@ -179,7 +158,7 @@ async def _read_payloads(
 
 
 def _find_error(
-    reader: ResponseReader, frames: FrameDecoder, service: Service, headers: Mapping[str, str]
+    reader: JSONReader, frames: FrameDecoder, service: Service, headers: Mapping[str, str]
 ) -> CopilotError | None:
     """Return what is wrong with a response that has ended, or None if it is complete."""
     if error := reader.failure:

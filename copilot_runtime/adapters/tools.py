@@ -18,22 +18,26 @@ _INVALID = re.compile(r"[^a-zA-Z0-9_-]+")
 _LONGEST_STEM = 54
 
 
-def build_tools(actions: Sequence[Action]) -> list[JsonObject]:
-    """Return the actions a model may see, the first of each name."""
+def select_tools(actions: Sequence[Action]) -> list[JsonObject]:
+    """Return name, description and parameters of the actions a model may see.
+
+    The first action of each name counts.
+    """
     tools: dict[str, JsonObject] = {}
     for action in actions:
         hidden = action.available == "remote" and action.in_browser
-        if hidden or action.available == "disabled" or action.name in tools:
-            continue
-        tools[action.name] = {
-            "type": "function",
-            "function": {
+        if not (hidden or action.available == "disabled" or action.name in tools):
+            tools[action.name] = {
                 "name": encode_tool_name(action.name),
                 "description": action.description,
                 "parameters": _complete(action.parameters),
-            },
-        }
+            }
     return list(tools.values())
+
+
+def build_tools(actions: Sequence[Action]) -> list[JsonObject]:
+    """Return the actions a model may see in OpenAI's words, which others take too."""
+    return [{"type": "function", "function": tool} for tool in select_tools(actions)]
 
 
 def encode_tool_name(name: str) -> str:

@@ -43,7 +43,7 @@ def filter_parameters(
         reasons["response_schema"] = "This model takes no schema for its answer."
     if traits.thinking == "never":
         reasons["reasoning_effort"] = "This model does not think."
-    return capabilities.apply(capabilities.apply(parameters), reasons)
+    return capabilities.apply(parameters, reasons)
 
 
 def build_tool_choice(
@@ -131,6 +131,21 @@ def _think_adaptively(level: str | None, *, bound: bool) -> ThinkingOptions:
 
 def _do_not_think(level: str | None, off: str) -> ThinkingOptions:
     return ThinkingOptions(thinking=None if off == "absent" else {"type": off}, effort=level)
+
+
+def filter_sampling(
+    parameters: Parameters, capabilities: CapabilityFilter, *, thinks: bool
+) -> Parameters:
+    """Return the parameters without those of `temperature` and `top_p` that a Claude refuses.
+
+    It takes one of them, and none while it thinks.
+    """
+    reasons: dict[str, str] = {}
+    if thinks:
+        reasons = dict.fromkeys(("temperature", "top_p"), "It takes none while it thinks.")
+    elif parameters.temperature is not None:
+        reasons = {"top_p": "It takes temperature or top_p, not both."}
+    return capabilities.apply(parameters, reasons)
 
 
 def _budget(

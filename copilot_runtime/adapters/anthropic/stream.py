@@ -12,7 +12,6 @@ import orjson
 from copilot_runtime.adapters.anthropic.turns import REDACTED
 from copilot_runtime.adapters.errors import Service, read_stream_error
 from copilot_runtime.adapters.reader import JSONReader
-from copilot_runtime.adapters.signatures import tag_signature
 from copilot_runtime.errors import Refused
 from copilot_runtime.events import Custom, Event, Usage
 from copilot_runtime.interfaces import ChatRequest
@@ -38,8 +37,6 @@ class MessageReader(JSONReader):
         self._kinds: dict[int, str] = {}  # of the blocks that are open
         self._inputs: dict[int, Any] = {}  # arguments that came with the start of a call
         self._usage: dict[str, Any] = {}
-        self._model = service.model
-        self._stop = ""
 
     def end(self) -> list[Event]:
         """Return the counts of the answer, and why it stopped."""
@@ -80,7 +77,7 @@ class MessageReader(JSONReader):
             if thought := delta["thinking"]:
                 self._assembly.reasoning(thought)
         elif kind == "signature_delta" and (signature := delta["signature"]):
-            self._assembly.sign(tag_signature(PROVIDER, signature))
+            self._assembly.sign(PROVIDER, signature)
 
     def _begin(self, message: dict[str, Any]) -> None:
         self._model = message.get("model") or self._model
@@ -99,10 +96,10 @@ class MessageReader(JSONReader):
                 if block.get("thinking"):
                     assembly.reasoning(block["thinking"])
                 if block.get("signature"):
-                    assembly.sign(tag_signature(PROVIDER, block["signature"]))
+                    assembly.sign(PROVIDER, block["signature"])
             case "redacted_thinking":
                 assembly.end_block()
-                assembly.sign(tag_signature(PROVIDER, f"{REDACTED}{block['data']}"))
+                assembly.sign(PROVIDER, f"{REDACTED}{block['data']}")
             case "tool_use":
                 assembly.call(index, block["id"], block["name"], "")
                 if block.get("input"):
@@ -160,7 +157,7 @@ class MessageReader(JSONReader):
             cached_tokens=cached,
             cache_write_tokens=stored,
             reasoning_tokens=details.get("thinking_tokens") or 0,
-            stop_reason=self._stop or None,
+            stop_reason=self._stop,
         )
 
     def _refusal_error(self, details: dict[str, Any]) -> Refused:

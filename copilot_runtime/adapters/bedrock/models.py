@@ -10,12 +10,15 @@ from typing import Literal
 
 from copilot_runtime.adapters.anthropic import models as claude
 
-Effort = Literal["claude", "gpt-oss", "nova", "general", "none"]
+Effort = Literal["gpt-oss", "nova", "general", "none"]
 
 
 @dataclass(frozen=True, slots=True)
 class Traits:
-    """What one model takes. `name` is the vendor's own, `effort` how one says how hard to think."""
+    """What one model takes. `name` is the vendor's own, `effort` how one says how hard to think.
+
+    A `claude` has its own ways for that.
+    """
 
     vendor: str
     name: str
@@ -46,8 +49,6 @@ def find_traits(model: str) -> Traits:
     vendor, _, name = _PLACE.sub("", id, count=1).partition(".")
     if not name:
         return Traits("", model, "general")
-    if vendor == "anthropic":
-        return Traits(vendor, name, "claude")
     if vendor == "openai" and name.startswith("gpt-oss"):
         return Traits(vendor, name, "gpt-oss")
     if vendor == "amazon" and name.startswith("nova-2"):

@@ -13,7 +13,6 @@ from copilot_runtime.interfaces import Parameters
 from copilot_runtime.jsonvalue import JsonObject
 
 _USUAL_MAX_TOKENS = 32_000
-_LEVELS = {"minimal": "low", "low": "low", "medium": "medium", "high": "high"}
 
 
 def filter_parameters(
@@ -22,11 +21,9 @@ def filter_parameters(
     """Return the parameters that the API and the model take."""
     if traits.claude:
         return claude.filter_parameters(parameters, traits.claude, capabilities)
-    parameters = capabilities.apply(parameters)
-    if traits.effort == "none":
-        why = "Bedrock has no setting for this model's thoughts."
-        parameters = capabilities.apply(parameters, {"reasoning_effort": why})
-    return parameters
+    why = "Bedrock has no setting for this model's thoughts."
+    reasons = {"reasoning_effort": why} if traits.effort == "none" else {}
+    return capabilities.apply(parameters, reasons)
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,20 +37,6 @@ class Thinking:
     effort: str | None = None
     fields: JsonObject = field(default_factory=dict[str, Any])
     on: bool = False
-
-    def filter_sampling(
-        self, parameters: Parameters, traits: Traits, capabilities: CapabilityFilter
-    ) -> Parameters:
-        """Return the parameters without those that a Claude does not take together."""
-        if traits.claude is None:
-            return parameters
-        if self.on:
-            why = "It takes none while it thinks."
-            return capabilities.apply(parameters, {"temperature": why, "top_p": why})
-        if parameters.temperature is not None:
-            why = "It takes temperature or top_p, not both."
-            return capabilities.apply(parameters, {"top_p": why})
-        return parameters
 
 
 def build_thinking(
@@ -86,7 +69,7 @@ def build_thinking(
         )
         fields = {"thinking": thoughts.thinking} if thoughts.thinking else {}
         return Thinking(limit if thoughts.on else most, thoughts.effort, fields, thoughts.on)
-    level = _LEVELS[effort]
+    level = "low" if effort == "minimal" else effort
     match traits.effort:
         case "gpt-oss":
             return Thinking(most, fields={"reasoning_effort": level})

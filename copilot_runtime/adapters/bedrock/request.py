@@ -9,6 +9,7 @@ from functools import partial
 from hashlib import sha256
 from typing import Any
 
+from copilot_runtime.adapters.anthropic import options as claude
 from copilot_runtime.adapters.anthropic.schema import close_objects
 from copilot_runtime.adapters.anthropic.turns import REDACTED
 from copilot_runtime.adapters.attachments import merge_extra
@@ -18,11 +19,11 @@ from copilot_runtime.adapters.bedrock.options import build_thinking, filter_para
 from copilot_runtime.adapters.capabilities import CapabilityFilter
 from copilot_runtime.adapters.history import Thought, ToolExchange, fit_history
 from copilot_runtime.adapters.streaming import encode_body
-from copilot_runtime.adapters.tools import build_tools, required_tool
+from copilot_runtime.adapters.tools import required_tool, select_tools
 from copilot_runtime.adapters.turns import build_turns
 from copilot_runtime.interfaces import Action, ChatRequest, Parameters
 from copilot_runtime.jsontext import loads
-from copilot_runtime.jsonvalue import JsonObject
+from copilot_runtime.jsonvalue import JsonObject, drop_none
 
 SIGNER = "bedrock"
 
@@ -63,26 +64,25 @@ def build_body(
             lambda block: "toolResult" in block, lambda block: "reasoningContent" in block
         ),
     )
+    if traits.claude:
+        parameters = claude.filter_sampling(parameters, capabilities, thinks=thinking.on)
     mark: list[JsonObject] = [{"cachePoint": {"type": "default"}}] if cache else []
     messages: list[JsonObject] = [
         {"role": "user" if turn.speaker == "user" else "assistant", "content": turn.blocks}
         for turn in turns.turns
     ]
     messages[-1]["content"] += mark
-    body: JsonObject = {"messages": messages}
-    if turns.instructions:
-        body["system"] = turns.instructions + mark
-    if tools:
-        choice = _choice(parameters)
-        body["toolConfig"] = {"tools": tools + mark, **({"toolChoice": choice} if choice else {})}
-    if limits := _limits(
-        thinking.filter_sampling(parameters, traits, capabilities), thinking.max_tokens
-    ):
-        body["inferenceConfig"] = limits
-    if output := _output(parameters, thinking.effort, traits):
-        body["outputConfig"] = output
-    if thinking.fields:
-        body["additionalModelRequestFields"] = thinking.fields
+    config = {"tools": tools + mark, "toolChoice": _choice(parameters)} if tools else None
+    body = drop_none(
+        {
+            "messages": messages,
+            "system": turns.instructions + mark if turns.instructions else None,
+            "toolConfig": drop_none(config) if config else None,
+            "inferenceConfig": _limits(parameters, thinking.max_tokens) or None,
+            "outputConfig": _output(parameters, thinking.effort, traits) or None,
+            "additionalModelRequestFields": thinking.fields or None,
+        }
+    )
     return merge_extra(body, extra or {})
 
 
@@ -115,12 +115,10 @@ def _encode_thought(thought: Thought, traits: Traits) -> JsonObject | None:
 
 def _tools(actions: Sequence[Action]) -> list[JsonObject]:
     tools: list[JsonObject] = []
-    for tool in build_tools(actions):
-        function = tool["function"]
-        described = {"description": function["description"]} if function["description"] else {}
-        schema = {**function["parameters"], "type": "object"}
-        specified = {"name": function["name"], **described, "inputSchema": {"json": schema}}
-        tools.append({"toolSpec": specified})
+    for tool in select_tools(actions):
+        schema = {**tool["parameters"], "type": "object"}
+        described = {"name": tool["name"], "description": tool["description"] or None}
+        tools.append({"toolSpec": drop_none({**described, "inputSchema": {"json": schema}})})
     return tools
 
 
@@ -137,13 +135,14 @@ def _choice(parameters: Parameters) -> JsonObject | None:
 
 
 def _limits(parameters: Parameters, max_tokens: int | None) -> JsonObject:
-    limits = {
-        "maxTokens": max_tokens,
-        "temperature": parameters.temperature,
-        "topP": parameters.top_p,
-        "stopSequences": [word for word in parameters.stop or () if word] or None,
-    }
-    return {name: value for name, value in limits.items() if value is not None}
+    return drop_none(
+        {
+            "maxTokens": max_tokens,
+            "temperature": parameters.temperature,
+            "topP": parameters.top_p,
+            "stopSequences": [word for word in parameters.stop or () if word] or None,
+        }
+    )
 
 
 def _output(parameters: Parameters, effort: str | None, traits: Traits) -> JsonObject:

@@ -6,14 +6,12 @@ take turns.
 """
 
 from base64 import b64decode, b64encode
-from collections.abc import Callable, Mapping
 
 from copilot_runtime.adapters.anthropic.turns import REDACTED
 from copilot_runtime.adapters.attachments import image_activity
 from copilot_runtime.adapters.bedrock.request import SIGNER
 from copilot_runtime.adapters.errors import Service, build_error, read_stream_error
 from copilot_runtime.adapters.reader import JSONReader
-from copilot_runtime.adapters.signatures import tag_signature
 from copilot_runtime.events import Event, Usage
 from copilot_runtime.interfaces import ChatRequest
 from copilot_runtime.jsonvalue import JsonObject
@@ -34,51 +32,58 @@ class ConverseReader(JSONReader):
 
     def __init__(self, request: ChatRequest, service: Service) -> None:
         super().__init__(request, service)
-        self._calls: set[int] = set()
         self._elsewhere: set[int] = set()  # blocks of tools that run at Amazon
-        self._images: dict[int, tuple[str, list[str]]] = {}
-        self._signatures: dict[int, list[str]] = {}
-        self._redacted: dict[int, list[str]] = {}
-        self._stop: str | None = None
+        self._pieces: dict[int, tuple[str, list[str]]] = {}
+        """Block → what its pieces are of, and those pieces that say something only together."""
         self._usage: JsonObject = {}
-        self._takes: Mapping[str, Callable[[JsonObject], None]] = {
-            "contentBlockStart": self._take_start,
-            "contentBlockStop": self._take_stop,
-            "messageStart": self._begin,
-            "messageStop": self._finish,
-            "metadata": self._take_counts,
-        }
 
     def end(self) -> list[Event]:
         """Return the counts; without them, only why the model stopped."""
-        return [_usage(self._service.model, self._usage, self._stop)]
+        read = self._usage.get("cacheReadInputTokens") or 0
+        written = self._usage.get("cacheWriteInputTokens") or 0
+        usage = Usage(
+            model=self._model,
+            input_tokens=(self._usage.get("inputTokens") or 0) + read + written,
+            output_tokens=self._usage.get("outputTokens") or 0,
+            cached_tokens=read,
+            cache_write_tokens=written,
+            provider=SIGNER,
+            stop_reason=self._stop,
+        )
+        return [usage]
 
     def _take(self, data: JsonObject) -> None:
         if delta := data.get("contentBlockDelta"):  # nearly always
             self._take_delta(delta)
             return
         for name, event in data.items():
-            if take := self._takes.get(name):
-                take(event)
-            elif name == "error":
-                raise read_stream_error(self._service, event)
-            elif name.endswith(("Exception", "Error")):
-                raise read_stream_error(self._service, {**event, "type": name})
+            match name:
+                case "contentBlockStart":
+                    self._take_start(event["contentBlockIndex"], event["start"])
+                case "contentBlockStop":
+                    self._take_stop(event["contentBlockIndex"])
+                case "messageStart":
+                    self._assembly.begin("")
+                case "messageStop":
+                    self._finish(event["stopReason"])
+                case "metadata":
+                    self._usage = event.get("usage") or {}
+                    self.done = self.finished
+                case "error":
+                    raise read_stream_error(self._service, event)
+                case _ if name.endswith(("Exception", "Error")):
+                    raise read_stream_error(self._service, {**event, "type": name})
+                case _:
+                    pass
 
-    def _begin(self, event: JsonObject) -> None:
-        del event  # it says only that the model is the assistant
-        self._assembly.begin("")
-
-    def _take_start(self, event: JsonObject) -> None:
-        at, start = event["contentBlockIndex"], event["start"]
+    def _take_start(self, at: int, start: JsonObject) -> None:
         if use := start.get("toolUse"):
             if use.get("type"):
                 self._elsewhere.add(at)
             else:
-                self._calls.add(at)
                 self._assembly.call(at, use["toolUseId"], use["name"], "")
         elif image := start.get("image"):
-            self._images[at] = (image["format"], [])
+            self._pieces[at] = (f"image/{image['format']}", [])
 
     def _take_delta(self, event: JsonObject) -> None:
         delta = event["delta"]
@@ -91,34 +96,34 @@ class ConverseReader(JSONReader):
         elif thought := delta.get("reasoningContent"):
             self._take_thought(event["contentBlockIndex"], thought)
         elif data := ((delta.get("image") or {}).get("source") or {}).get("bytes"):
-            self._images[event["contentBlockIndex"]][1].append(data)
+            self._pieces[event["contentBlockIndex"]][1].append(data)
 
     def _take_thought(self, at: int, thought: JsonObject) -> None:
         if text := thought.get("text"):
             self._assembly.reasoning(text)
-        elif signature := thought.get("signature"):
-            self._signatures.setdefault(at, []).append(signature)
-        elif content := thought.get("redactedContent"):
-            self._redacted.setdefault(at, []).append(content)
+            return
+        for name in ("signature", "redactedContent"):
+            if piece := thought.get(name):
+                self._pieces.setdefault(at, (name, []))[1].append(piece)
 
-    def _take_stop(self, event: JsonObject) -> None:
-        at = event["contentBlockIndex"]
+    def _take_stop(self, at: int) -> None:
         assembly = self._assembly
-        if at in self._calls:
-            assembly.end_call(at)
-        elif signature := self._signatures.pop(at, None):
-            assembly.sign(tag_signature(SIGNER, "".join(signature)))
-            assembly.end_block()
-        elif content := self._redacted.pop(at, None):
-            assembly.end_block()
-            assembly.sign(tag_signature(SIGNER, REDACTED + _join(content)))
-            assembly.end_block()
-        elif (image := self._images.pop(at, None)) and image[1]:  # else it failed
-            assembly.end_block()
-            assembly.events.append(image_activity(f"image/{image[0]}", _join(image[1])))
+        assembly.end_call(at)
+        match self._pieces.pop(at, None):
+            case "signature", pieces:
+                assembly.sign(SIGNER, "".join(pieces))
+                assembly.end_block()
+            case "redactedContent", pieces:
+                assembly.end_block()
+                assembly.sign(SIGNER, REDACTED + _join(pieces))
+                assembly.end_block()
+            case mime_type, pieces if pieces:  # else no image could be made
+                assembly.end_block()
+                assembly.events.append(image_activity(mime_type, _join(pieces)))
+            case _:
+                pass
 
-    def _finish(self, event: JsonObject) -> None:
-        reason = event["stopReason"]
+    def _finish(self, reason: str) -> None:
         if reason == "content_filtered":
             raise self._service.content_filter_error()
         if reason in _MALFORMED:
@@ -127,25 +132,7 @@ class ConverseReader(JSONReader):
         self._stop = _STOPS.get(reason, reason)
         self._assembly.end()
 
-    def _take_counts(self, event: JsonObject) -> None:
-        self._usage = event.get("usage") or {}
-        self.done = self.finished
-
 
 def _join(pieces: list[str]) -> str:
     """Return one base64 text for several."""
     return pieces[0] if len(pieces) == 1 else b64encode(b"".join(map(b64decode, pieces))).decode()
-
-
-def _usage(model: str, counts: JsonObject, stop: str | None) -> Usage:
-    read = counts.get("cacheReadInputTokens") or 0
-    written = counts.get("cacheWriteInputTokens") or 0
-    return Usage(
-        model=model,
-        input_tokens=(counts.get("inputTokens") or 0) + read + written,
-        output_tokens=counts.get("outputTokens") or 0,
-        cached_tokens=read,
-        cache_write_tokens=written,
-        provider=SIGNER,
-        stop_reason=stop,
-    )

@@ -14,11 +14,11 @@ from copilot_runtime.adapters.capabilities import CapabilityFilter
 from copilot_runtime.adapters.history import Thought, ToolExchange, fit_history
 from copilot_runtime.adapters.media import USUAL_TYPES, Media, build_text
 from copilot_runtime.adapters.signatures import read_signature
-from copilot_runtime.adapters.tools import build_tools, required_tool
+from copilot_runtime.adapters.tools import required_tool, select_tools
 from copilot_runtime.adapters.turns import build_turns
 from copilot_runtime.interfaces import Action, ChatRequest, Parameters
 from copilot_runtime.jsontext import loads
-from copilot_runtime.jsonvalue import JsonObject
+from copilot_runtime.jsonvalue import JsonObject, drop_none
 from copilot_runtime.messages import ResultMessage
 
 SIGNER = "google"
@@ -79,11 +79,9 @@ def build_body(
 ) -> JsonObject:
     """Return the body of the request; `extra` is laid over it (see `merge_extra`)."""
     traits = find_traits(model)
-    parameters = capabilities.apply(request.parameters)
-    if traits.thinking == "never":
-        parameters = capabilities.apply(
-            parameters, {"reasoning_effort": "This model does not think."}
-        )
+    silent = {"reasoning_effort": "This model does not think."}
+    reasons = silent if traits.thinking == "never" else {}
+    parameters = capabilities.apply(request.parameters, reasons)
     tools = _declarations(request.actions)
     items = fit_history(request.messages, tools, context_tokens, SIGNER)
     turns = build_turns(
@@ -94,17 +92,17 @@ def build_body(
         encode_thought=_encode_thought,
         model_images=True,
     )
-    body: JsonObject = {
-        "contents": [{"role": turn.speaker, "parts": turn.blocks} for turn in turns.turns]
-    }
-    if turns.instructions:
-        body["systemInstruction"] = {"parts": turns.instructions}
-    if tools:
-        body["tools"] = [{"functionDeclarations": tools}]
-        if choice := _choice(parameters):
-            body["toolConfig"] = {"functionCallingConfig": choice}
-    if settings := _settings(parameters, traits, include_thoughts):
-        body["generationConfig"] = settings
+    choice = _choice(parameters) if tools else None
+    instructions = turns.instructions
+    body = drop_none(
+        {
+            "contents": [{"role": turn.speaker, "parts": turn.blocks} for turn in turns.turns],
+            "systemInstruction": {"parts": instructions} if instructions else None,
+            "tools": [{"functionDeclarations": tools}] if tools else None,
+            "toolConfig": {"functionCallingConfig": choice} if choice else None,
+            "generationConfig": _settings(parameters, traits, include_thoughts) or None,
+        }
+    )
     return merge_extra(body, extra or {})
 
 
@@ -178,13 +176,11 @@ def _image_response(blocks: Sequence[JsonObject]) -> JsonObject:
 def _declarations(actions: Sequence[Action]) -> list[JsonObject]:
     """Return the actions a model may see; one without parameters is declared without."""
     declarations: list[JsonObject] = []
-    for tool in build_tools(actions):
-        function = tool["function"]
-        declaration: JsonObject = {"name": function["name"], "description": function["description"]}
-        schema = {name: part for name, part in function["parameters"].items() if name != "$schema"}
+    for tool in select_tools(actions):
+        schema = {name: part for name, part in tool.pop("parameters").items() if name != "$schema"}
         if schema.get("properties") or set(schema) - {"type", "properties", "required"}:
-            declaration["parametersJsonSchema"] = schema
-        declarations.append(declaration)
+            tool["parametersJsonSchema"] = schema
+        declarations.append(tool)
     return declarations
 
 
@@ -201,20 +197,21 @@ def _choice(parameters: Parameters) -> JsonObject | None:
 
 
 def _settings(parameters: Parameters, traits: Traits, include_thoughts: bool) -> JsonObject:
-    settings: JsonObject = {
-        "temperature": parameters.temperature,
-        "topP": parameters.top_p,
-        "maxOutputTokens": parameters.max_tokens,
-        "stopSequences": list(parameters.stop) if parameters.stop else None,
-        "seed": parameters.seed,
-        "frequencyPenalty": parameters.frequency_penalty,
-        "presencePenalty": parameters.presence_penalty,
-        "thinkingConfig": _thinking(parameters, traits, include_thoughts) or None,
-    }
-    if parameters.response_schema is not None:
-        settings["responseMimeType"] = "application/json"
-        settings["responseJsonSchema"] = dict(parameters.response_schema)
-    return {name: value for name, value in settings.items() if value is not None}
+    schema = parameters.response_schema
+    return drop_none(
+        {
+            "temperature": parameters.temperature,
+            "topP": parameters.top_p,
+            "maxOutputTokens": parameters.max_tokens,
+            "stopSequences": list(parameters.stop) if parameters.stop else None,
+            "seed": parameters.seed,
+            "frequencyPenalty": parameters.frequency_penalty,
+            "presencePenalty": parameters.presence_penalty,
+            "thinkingConfig": _thinking(parameters, traits, include_thoughts) or None,
+            "responseMimeType": None if schema is None else "application/json",
+            "responseJsonSchema": schema,
+        }
+    )
 
 
 def _thinking(parameters: Parameters, traits: Traits, include_thoughts: bool) -> JsonObject:

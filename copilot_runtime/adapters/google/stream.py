@@ -10,7 +10,6 @@ from copilot_runtime.adapters.attachments import image_activity
 from copilot_runtime.adapters.errors import Service, build_error, read_stream_error
 from copilot_runtime.adapters.google.request import SIGNER
 from copilot_runtime.adapters.reader import JSONReader
-from copilot_runtime.adapters.signatures import tag_signature
 from copilot_runtime.errors import CopilotError
 from copilot_runtime.events import Event, Usage
 from copilot_runtime.interfaces import ChatRequest
@@ -35,17 +34,26 @@ class GenerationReader(JSONReader):
 
     def __init__(self, request: ChatRequest, service: Service) -> None:
         super().__init__(request, service)
-        self._begun = False
         self._calls = 0
-        self._model = ""
-        self._stop: str | None = None
         self._usage: JsonObject = {}
 
     def end(self) -> list[Event]:
         """Return the counts, which every chunk repeats: the last ones are whole."""
         events = self._assembly.events = []
         self._assembly.end()  # only here: older models give the reason with every chunk
-        return [*events, _usage(self._model or self._service.model, self._usage, self._stop)]
+        counts = self._usage
+        thoughts = counts.get("thoughtsTokenCount") or 0
+        of_tools = counts.get("toolUsePromptTokenCount") or 0
+        usage = Usage(
+            model=self._model,
+            input_tokens=(counts.get("promptTokenCount") or 0) + of_tools,
+            output_tokens=(counts.get("candidatesTokenCount") or 0) + thoughts,
+            cached_tokens=counts.get("cachedContentTokenCount") or 0,
+            reasoning_tokens=thoughts,
+            provider=SIGNER,
+            stop_reason=self._stop,
+        )
+        return [*events, usage]
 
     def _take(self, data: JsonObject | list[JsonObject]) -> None:
         # a list is an error in the middle, or an answer that is no stream
@@ -55,8 +63,7 @@ class GenerationReader(JSONReader):
     def _take_chunk(self, chunk: JsonObject) -> None:
         if error := chunk.get("error"):
             raise read_stream_error(self._service, error)
-        if not self._begun:
-            self._begun = True
+        if not self._assembly.answer_id:
             self._assembly.begin(chunk.get("responseId") or "")
         if usage := chunk.get("usageMetadata"):
             self._usage = {**self._usage, **usage}
@@ -90,7 +97,7 @@ class GenerationReader(JSONReader):
                 image_activity(blob.get("mimeType") or "image/png", blob["data"])
             )
         if part.get("thought") and (signature := part.get("thoughtSignature")):
-            assembly.sign(tag_signature(SIGNER, signature))
+            assembly.sign(SIGNER, signature)
 
     def _take_call(self, call: JsonObject, signature: str | None) -> None:
         at = self._calls
@@ -98,7 +105,7 @@ class GenerationReader(JSONReader):
         arguments = orjson.dumps(call.get("args") or {}).decode()
         self._assembly.call(at, call.get("id") or "", call["name"], arguments)
         if signature:
-            self._assembly.sign_call(at, tag_signature(SIGNER, signature))
+            self._assembly.sign_call(at, SIGNER, signature)
         self._assembly.end_call(at)
 
     def _finish(self, reason: str, message: str) -> None:
@@ -115,17 +122,3 @@ class GenerationReader(JSONReader):
 def _block_error(service: Service, reason: str, feedback: JsonObject) -> CopilotError:
     message = f"400 The prompt was blocked: {reason}. {feedback.get('blockReasonMessage') or ''}"
     return build_error(service, message.rstrip(), 400, codes=["content_filter"])
-
-
-def _usage(model: str, counts: JsonObject, stop: str | None) -> Usage:
-    thoughts = counts.get("thoughtsTokenCount") or 0
-    of_tools = counts.get("toolUsePromptTokenCount") or 0
-    return Usage(
-        model=model,
-        input_tokens=(counts.get("promptTokenCount") or 0) + of_tools,
-        output_tokens=(counts.get("candidatesTokenCount") or 0) + thoughts,
-        cached_tokens=counts.get("cachedContentTokenCount") or 0,
-        reasoning_tokens=thoughts,
-        provider=SIGNER,
-        stop_reason=stop,
-    )

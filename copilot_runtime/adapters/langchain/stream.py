@@ -11,7 +11,6 @@ import orjson
 from copilot_runtime.adapters.assembly import Assembly
 from copilot_runtime.adapters.errors import Service
 from copilot_runtime.adapters.langchain.request import PROVIDER
-from copilot_runtime.adapters.signatures import tag_signature
 from copilot_runtime.events import Custom, Event, Usage
 from copilot_runtime.interfaces import ChatRequest
 from copilot_runtime.jsontext import replace_surrogates
@@ -163,9 +162,7 @@ class Chunks:
             return
         block_fields, self._thought = self._thought[1], None
         if len(block_fields) > 1:
-            self._assembly.sign(
-                tag_signature(PROVIDER, orjson.dumps(block_fields, default=str).decode())
-            )
+            self._assembly.sign(PROVIDER, orjson.dumps(block_fields, default=str).decode())
         self._assembly.end_block()
 
     def _count(self, usage: JsonObject) -> None:

@@ -22,8 +22,9 @@ from copilot_runtime.adapters.openai.request import build_body
 from copilot_runtime.adapters.openai.responses.request import build_response_body
 from copilot_runtime.adapters.openai.responses.stream import SIGNER, ResponseEventReader
 from copilot_runtime.adapters.openai.stream import CompletionReader
+from copilot_runtime.adapters.reader import JSONReader
 from copilot_runtime.adapters.sdk_client import SDKResponse, open_sdk_response
-from copilot_runtime.adapters.streaming import ProviderRequest, ResponseReader, encode_body
+from copilot_runtime.adapters.streaming import ProviderRequest, encode_body
 from copilot_runtime.errors import Misuse
 from copilot_runtime.http.sse import SSEDecoder
 from copilot_runtime.interfaces import ChatRequest
@@ -141,7 +142,7 @@ class OpenAIAdapter(HTTPAdapter):
             on_usage=partial(self._window.calibrate, model, request, body),
         )
 
-    def _new_reader(self, request: ChatRequest, service: Service) -> ResponseReader:
+    def _new_reader(self, request: ChatRequest, service: Service) -> JSONReader:
         provider = self.options.preset.adapter
         if self.api == "chat":
             return CompletionReader(request, service, provider=provider, signer=self.options.signer)

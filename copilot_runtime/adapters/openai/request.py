@@ -71,7 +71,7 @@ def select_parameters(
     parameters = request.parameters
     if parameters.parallel_tool_calls is None and request.actions:
         parameters = replace(parameters, parallel_tool_calls=options.parallel_tool_calls)
-    return capabilities.apply(capabilities.apply(parameters), find_profile(model).unsupported)
+    return capabilities.apply(parameters, find_profile(model).unsupported)
 
 
 def build_tool_choice(

@@ -9,7 +9,6 @@ import orjson
 from copilot_runtime.adapters.attachments import image_activity_from_url
 from copilot_runtime.adapters.errors import Service, read_stream_error
 from copilot_runtime.adapters.reader import JSONReader
-from copilot_runtime.adapters.signatures import tag_signature
 from copilot_runtime.events import Event, Usage
 from copilot_runtime.interfaces import ChatRequest
 from copilot_runtime.jsonvalue import JsonObject
@@ -110,7 +109,7 @@ class CompletionReader(JSONReader):
     def _end_thought(self) -> None:
         self._thinks = False
         if self._signer:
-            self._assembly.sign(tag_signature(self._signer, "unsigned"))
+            self._assembly.sign(self._signer, "unsigned")
 
     def _finish(self, reason: str) -> None:
         if reason == "content_filter":

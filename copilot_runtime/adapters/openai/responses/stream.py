@@ -14,7 +14,6 @@ from copilot_runtime.adapters.attachments import image_activity
 from copilot_runtime.adapters.errors import Service, read_stream_error
 from copilot_runtime.adapters.openai.stream import build_usage
 from copilot_runtime.adapters.reader import JSONReader
-from copilot_runtime.adapters.signatures import tag_signature
 from copilot_runtime.events import Event, Usage
 from copilot_runtime.interfaces import ChatRequest
 from copilot_runtime.jsonvalue import JsonObject
@@ -106,7 +105,7 @@ class ResponseEventReader(JSONReader):
         if item["type"] == "reasoning":
             if encrypted := item.get("encrypted_content"):
                 value = orjson.dumps([item["id"], encrypted]).decode()
-                self._assembly.sign(tag_signature(SIGNER, value))
+                self._assembly.sign(SIGNER, value)
             self._assembly.end_block()
         elif item["type"] == "function_call":
             self._assembly.end_call(at)

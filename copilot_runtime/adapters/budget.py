@@ -9,13 +9,13 @@ from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from importlib.util import find_spec
 
+from copilot_runtime.adapters.context_window import count_characters
 from copilot_runtime.adapters.history import CHARACTERS_PER_TOKEN
 from copilot_runtime.adapters.pricing import find_model_facts, load_prices
 from copilot_runtime.duck_typing import complete
 from copilot_runtime.errors import ConfigurationFailed, MissingPackage, RateLimited
 from copilot_runtime.events import ActionExecutionArgs, ReasoningContent, TextMessageContent, Usage
 from copilot_runtime.interfaces import Adapter, ChatRequest, Events, RunInput, SupportsStream
-from copilot_runtime.messages import ActionExecutionMessage, Message, ResultMessage, TextMessage
 
 logger = logging.getLogger(__name__)
 
@@ -96,7 +96,7 @@ class BudgetedAdapter(Adapter):
                     yield event
         finally:
             if characters and not counted:
-                request_size = sum(map(_size, request.messages))
+                request_size = sum(map(count_characters, request.messages))
                 spent.tokens += (request_size + characters) // CHARACTERS_PER_TOKEN
 
     async def aclose(self) -> None:
@@ -140,15 +140,3 @@ class BudgetedAdapter(Adapter):
         elif usage.model not in self._unpriced and len(self._unpriced) < 100:
             self._unpriced.add(usage.model)
             logger.warning("No price is known of %r: it costs nobody's budget.", usage.model)
-
-
-def _size(message: Message) -> int:
-    match message:
-        case TextMessage(content=content):
-            return len(content)
-        case ActionExecutionMessage(arguments=arguments):
-            return len(arguments)
-        case ResultMessage(result=result):
-            return len(result)
-        case _:
-            return 0

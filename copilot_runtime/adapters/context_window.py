@@ -83,21 +83,22 @@ async def _look_up(provider: str, model: str) -> int | None:
     return (await asyncio.to_thread(partial(find_model_facts, provider, model))).context_tokens
 
 
+def count_characters(message: Message) -> int:
+    """Return how long the text, the arguments or the result of a message is."""
+    match message:
+        case TextMessage(content=text):
+            return len(text)
+        case ActionExecutionMessage(arguments=text) | ResultMessage(result=text):
+            return len(text)
+        case _:
+            return 0
+
+
 def _is_short(messages: Iterable[Message]) -> bool:
     left = _SURELY_FITS
     for message in messages:
-        match message:
-            case TextMessage() if not message.parts:
-                left -= len(message.content)
-            case ActionExecutionMessage():
-                left -= len(message.arguments)
-            case ResultMessage():
-                left -= len(message.result)
-            case _ if _has_media(message):
-                return False
-            case _:
-                pass
-        if left < 0:
+        left -= count_characters(message)
+        if left < 0 or _has_media(message):
             return False
     return True
 

@@ -95,7 +95,7 @@ async def stream_response(
     Raises the error that the status or the body of the response stands for, `RunStalled` when a
     time limit has passed, and `NetworkError` for a response that ended too early.
     """
-    limit = _FirstTokenLimit(request.service.name, first_token_timeout)
+    limit = FirstTokenLimit(f"{request.service.name} API error", first_token_timeout)
     for attempt in count():
         reader, frames = request.new_reader()
         error: CopilotError | None = None
@@ -144,7 +144,7 @@ def _plain(value: Any) -> Any:
 
 
 async def _read_payloads(
-    response: StreamResponse, frames: FrameDecoder, limit: "_FirstTokenLimit", *, accepts_json: bool
+    response: StreamResponse, frames: FrameDecoder, limit: "FirstTokenLimit", *, accepts_json: bool
 ) -> AsyncGenerator[list[bytes], None]:
     """Yield the payloads of each block of bytes, then what is left at the end."""
     blocks = aiter(response)
@@ -183,12 +183,15 @@ async def _read_error_body(response: StreamResponse) -> bytes:
     return b""
 
 
-class _FirstTokenLimit:
-    """The time limit until the first event. It is over once `has_event` is set."""
+class FirstTokenLimit:
+    """The time limit until the first event. It is over once `has_event` is set.
 
-    def __init__(self, name: str, seconds: float | None) -> None:
+    `subject` is the beginning of the error.
+    """
+
+    def __init__(self, subject: str, seconds: float | None) -> None:
         self.has_event = False
-        self._name = name
+        self._subject = subject
         self._seconds = seconds
         self._deadline = asyncio.get_running_loop().time() + (seconds or 0.0)
 
@@ -196,12 +199,15 @@ class _FirstTokenLimit:
         """Await it. Raises `RunStalled` at the deadline."""
         if self.has_event or self._seconds is None:
             return await awaitable
+        deadline = asyncio.timeout_at(self._deadline)
         try:
-            async with asyncio.timeout_at(self._deadline):
+            async with deadline:
                 return await awaitable
         except TimeoutError:
+            if not deadline.expired():  # it is of the awaitable itself
+                raise
             raise RunStalled(
-                f"{self._name} API error: No first word for {self._seconds:g} seconds.",
+                f"{self._subject}: No first word for {self._seconds:g} seconds.",
                 kind="APIConnectionTimeoutError",
                 hint="Raise first_token_timeout if the model may think that long.",
             ) from None

@@ -3,7 +3,6 @@
 from collections.abc import Callable, Mapping
 from pathlib import PurePath
 from typing import TYPE_CHECKING, Any, Literal, Protocol
-from uuid import uuid4
 
 import orjson
 
@@ -117,22 +116,26 @@ class OpenAITranscriber:
             NetworkError: There was no whole answer.
             CopilotError: The server refused the request.
         """
-        key = await self._auth.key()
-        fields = {"model": self.model, "response_format": "json"}
-        if self.language:
-            fields["language"] = self.language
-        content_type, body = _form(fields, _name_file(filename, mime_type), mime_type, audio)
+        from aiohttp import FormData
+
+        authorization = await self._auth.authorize()
+        language = {"language": self.language} if self.language else {}
+        fields = {"model": self.model, "response_format": "json", **language}
+        form = FormData(fields, quote_fields=False)
+        name = _name_file(filename, mime_type)
+        form.add_field("file", audio, filename=name, content_type=_printable(mime_type))
+        body = form()
         headers = {
-            "content-type": content_type,
+            "content-type": body.content_type,
             "accept": "application/json",
             "user-agent": "copilot-runtime",
-            **({"authorization": f"Bearer {key}"} if key else {}),
+            **authorization.headers,
             **self._headers,
         }
-        async with self._upstream.post(self._url, body, headers) as reply:
+        async with self._upstream.post(self._url, await body.as_bytes(), headers) as reply:
             answer = await reply.text()
             if not 200 <= reply.status < 300:
-                raise _refusal(reply.status, answer, reply.headers, key)
+                raise _refusal(reply.status, answer, reply.headers, authorization.secret)
         return _text_in(answer)
 
     async def aclose(self) -> None:
@@ -159,24 +162,6 @@ class ScriptedTranscriber:
         if isinstance(answer, Exception):
             raise answer
         return answer(audio, filename, mime_type) if callable(answer) else answer
-
-
-def _form(
-    fields: Mapping[str, str], filename: str, mime_type: str, audio: bytes
-) -> tuple[str, bytes]:
-    """Return the content type and the body of a form with a file (RFC 7578)."""
-    boundary = uuid4().hex
-    parts = [
-        f'--{boundary}\r\ncontent-disposition: form-data; name="{name}"\r\n\r\n{value}\r\n'
-        for name, value in fields.items()
-    ]
-    parts.append(
-        f'--{boundary}\r\ncontent-disposition: form-data; name="file"; filename="{filename}"\r\n'
-        f"content-type: {_printable(mime_type)}\r\n\r\n"
-    )
-    end = f"\r\n--{boundary}--\r\n"
-    body = b"".join(["".join(parts).encode(errors="replace"), audio, end.encode()])
-    return f"multipart/form-data; boundary={boundary}", body
 
 
 def _name_file(filename: str, mime_type: str) -> str:

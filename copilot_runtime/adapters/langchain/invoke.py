@@ -6,6 +6,7 @@ from collections.abc import AsyncGenerator, AsyncIterable, Callable, Iterator, M
 from typing import Any, cast
 
 from copilot_runtime.adapters.errors import Service, build_error, find_request_id
+from copilot_runtime.adapters.streaming import FirstTokenLimit
 from copilot_runtime.concurrency import call
 from copilot_runtime.errors import CopilotError, NetworkError, RunStalled
 from copilot_runtime.events import Event
@@ -25,31 +26,25 @@ async def read_in_time(
 
     `first` is the time for the first event, `idle` that for each chunk, in seconds.
     """
-    now = asyncio.get_running_loop().time
-    deadline = None if first is None else now() + first
+    limit = FirstTokenLimit(f"{name} error", first)
     try:
         while True:
-            until = now() + idle
-            hasty = deadline is not None and deadline < until
-            limit = asyncio.timeout_at(deadline if hasty else until)
+            silence = asyncio.timeout(idle)
             try:
-                async with limit:
-                    chunk = await anext(chunks)
+                async with silence:
+                    chunk = await limit.within_deadline(anext(chunks))
             except StopAsyncIteration:
                 return
             except TimeoutError as error:
-                if not limit.expired():  # the model's own
+                if not silence.expired():  # the model's own
                     raise
-                what, option, seconds = (
-                    ("first word", "first_token", first) if hasty else ("answer", "idle", idle)
-                )
                 raise RunStalled(
-                    f"{name} error: No {what} for {seconds:g} seconds.",
+                    f"{name} error: No answer for {idle:g} seconds.",
                     kind="APIConnectionTimeoutError",
-                    hint=f"Raise {option}_timeout if the model may think that long.",
+                    hint="Raise idle_timeout if the model may think that long.",
                 ) from error
             for event in read(chunk):
-                deadline = None
+                limit.has_event = True
                 yield event
     finally:
         await chunks.aclose()

@@ -17,21 +17,12 @@ from copilot_runtime.jsontext import replace_surrogates
 from copilot_runtime.jsonvalue import JsonObject
 
 STOP_REASONS = {
-    "completed": "stop",
-    "content_filter": "content_filter",
-    "content_filtered": "content_filter",
-    "end_turn": "stop",
-    "function_call": "tool_calls",
-    "length": "length",
-    "max_tokens": "length",
-    "model_context_window_exceeded": "length",
+    **dict.fromkeys(("completed", "end_turn", "stop", "stop_sequence"), "stop"),
+    **dict.fromkeys(("length", "max_tokens", "model_context_window_exceeded"), "length"),
+    **dict.fromkeys(("function_call", "tool_calls", "tool_use"), "tool_calls"),
+    **dict.fromkeys(("content_filter", "content_filtered", "safety"), "content_filter"),
     "pause_turn": "pause",
     "refusal": "refusal",
-    "safety": "content_filter",
-    "stop": "stop",
-    "stop_sequence": "stop",
-    "tool_calls": "tool_calls",
-    "tool_use": "tool_calls",
 }
 """The words of all providers, in lower case → ours."""
 

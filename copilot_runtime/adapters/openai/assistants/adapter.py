@@ -15,12 +15,7 @@ from copilot_runtime.adapters.api_key import ApiKey
 from copilot_runtime.adapters.capabilities import CapabilityFilter
 from copilot_runtime.adapters.errors import Service
 from copilot_runtime.adapters.http_adapter import HTTPAdapter, HTTPOptions
-from copilot_runtime.adapters.openai.assistants.request import (
-    ThreadPosition,
-    build_first_run,
-    build_next_run,
-    build_tool_outputs,
-)
+from copilot_runtime.adapters.openai.assistants.request import ThreadPosition, build_request
 from copilot_runtime.adapters.openai.assistants.stream import EXTENSION, AssistantRunReader
 from copilot_runtime.adapters.openai.auth import OpenAIAuth
 from copilot_runtime.adapters.openai.options import OPENAI
@@ -28,7 +23,6 @@ from copilot_runtime.adapters.streaming import ProviderRequest, encode_body
 from copilot_runtime.errors import ConfigurationFailed, CopilotError
 from copilot_runtime.http.sse import SSEDecoder
 from copilot_runtime.interfaces import ChatRequest
-from copilot_runtime.jsonvalue import JsonObject
 
 NAME = "OpenAI Assistants"
 
@@ -101,8 +95,9 @@ class OpenAIAssistantsAdapter(HTTPAdapter):
         authorization = await self._auth.authorize()
         headers = {**self._headers, **authorization.headers}
         saved = self._pop_position(request)
-        path, content = self._next(
-            request, saved or await self._restore_position(request, headers), capabilities
+        position = saved or await self._restore_position(request, headers)
+        path, content = build_request(
+            request, position, self.assistant_id, self.tools, capabilities
         )
         service = Service(NAME, model, authorization.secret, "a stream of thread events")
         reader = AssistantRunReader(request, service)
@@ -124,19 +119,6 @@ class OpenAIAssistantsAdapter(HTTPAdapter):
             on_close=on_close,
         )
 
-    def _next(
-        self, request: ChatRequest, position: ThreadPosition | None, capabilities: CapabilityFilter
-    ) -> tuple[str, JsonObject]:
-        """Return the path and the body of the request."""
-        if position is not None:
-            if position.waiting:
-                if outputs := build_tool_outputs(request, position.waiting):
-                    return f"{_path(position)}/submit_tool_outputs", outputs
-                # the person went on without the results: that thread waits in vain
-            elif body := build_next_run(request, self.assistant_id, self.tools, capabilities):
-                return f"threads/{position.thread_id}/runs", body
-        return "threads/runs", build_first_run(request, self.assistant_id, self.tools, capabilities)
-
     def _pop_position(self, request: ChatRequest) -> ThreadPosition | None:
         """Return the position and remove it: it is saved again when this run ends well."""
         return self._positions.pop((request.user, request.thread_id), None)
@@ -157,7 +139,7 @@ class OpenAIAssistantsAdapter(HTTPAdapter):
             return None  # a client's text must not become another path
         if not run:
             return ThreadPosition(thread)
-        url = self._auth.url(_path(ThreadPosition(thread, run)))
+        url = self._auth.url(ThreadPosition(thread, run).path)
         reply = await self._upstream.request_json("GET", url, None, headers)
         run_body = reply.body if reply.status == 200 and isinstance(reply.body, dict) else {}
         if run_body.get("status") == "requires_action":
@@ -169,14 +151,10 @@ class OpenAIAssistantsAdapter(HTTPAdapter):
         """Cancel a run that is no longer read: in this API it goes on without a reader."""
 
         async def send() -> None:
-            url = self._auth.url(f"{_path(position)}/cancel")
+            url = self._auth.url(f"{position.path}/cancel")
             with suppress(CopilotError):
                 await self._upstream.request_json("POST", url, {}, headers)
 
         task = asyncio.create_task(send(), name=f"cancel:{position.run_id}")
         self._cancelling.add(task)
         task.add_done_callback(self._cancelling.discard)
-
-
-def _path(position: ThreadPosition) -> str:
-    return f"threads/{position.thread_id}/runs/{position.run_id}"

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import takewhile
 from typing import Any, assert_never
 
 from copilot_runtime.adapters.capabilities import CapabilityFilter
@@ -18,7 +19,7 @@ from copilot_runtime.adapters.openai.request import build_response_format, build
 from copilot_runtime.adapters.tools import build_tools
 from copilot_runtime.interfaces import ChatRequest
 from copilot_runtime.jsonvalue import JsonObject
-from copilot_runtime.messages import ImageMessage, TextMessage
+from copilot_runtime.messages import ImageMessage, ResultMessage, TextMessage
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,54 +33,72 @@ class ThreadPosition:
     run_id: str = ""
     waiting: frozenset[str] = frozenset()
 
-
-def build_tool_outputs(request: ChatRequest, waiting: frozenset[str]) -> JsonObject | None:
-    """Return the body that hands in the results of these calls, or None if one is missing."""
-    exchanges = [
-        item for item in repair_history(request.messages) if isinstance(item, ToolExchange)
-    ]
-    with_result = {message.call_id for message in request.messages if message.type == "result"}
-    returned = [x for x in exchanges if x.call.id in waiting & with_result]
-    if not waiting or len(returned) != len(waiting):
-        return None
-    outputs = [{"tool_call_id": x.call.id, "output": format_result(x.result)} for x in returned]
-    return {"stream": True, "tool_outputs": outputs}
+    @property
+    def path(self) -> str:
+        """The path of the last run."""
+        return f"threads/{self.thread_id}/runs/{self.run_id}"
 
 
-def build_next_run(
-    request: ChatRequest, assistant: str, tools: Sequence[str], capabilities: CapabilityFilter
+def build_request(
+    request: ChatRequest,
+    position: ThreadPosition | None,
+    assistant: str,
+    tools: Sequence[str],
+    capabilities: CapabilityFilter,
+) -> tuple[str, JsonObject]:
+    """Return the path and the body that go on at `position`, or else begin a thread."""
+    items = repair_history(request.messages)
+    if position is not None and position.waiting:
+        if outputs := _build_tool_outputs(request, items, position.waiting):
+            return f"{position.path}/submit_tool_outputs", outputs
+        position = None  # the person went on without the results: that thread waits in vain
+    run = _build_run(request, items, assistant, tools, capabilities)
+    texts = [item for item in items if _find_role(item) in ("user", "assistant")]
+    latest = _find_latest(texts)
+    if position is not None and latest:
+        messages = _encode_messages(latest, capabilities)
+        return f"threads/{position.thread_id}/runs", {**run, "additional_messages": messages}
+    messages = _encode_messages(texts, capabilities)
+    return "threads/runs", {**run, "thread": {"messages": messages}}
+
+
+def _build_tool_outputs(
+    request: ChatRequest, items: Sequence[HistoryItem], waiting: frozenset[str]
 ) -> JsonObject | None:
-    """Return the body of a run with what the person latest last, or None if that was nothing."""
-    latest: list[HistoryItem] = []
-    for item in reversed(_select_texts(request)):
-        if isinstance(item, ToolExchange) or _choose_role(item) != "user":
-            break
-        latest.insert(0, item)
-    if not latest:
-        return None
-    return {
-        **_run(request, assistant, tools, capabilities),
-        "additional_messages": _encode_messages(latest, capabilities),
-    }
+    """Return the body that hands in the results of these calls, or None if one is missing."""
+    returned = waiting & {one.call_id for one in request.messages if isinstance(one, ResultMessage)}
+    outputs = [
+        {"tool_call_id": item.call.id, "output": format_result(item.result)}
+        for item in items
+        if isinstance(item, ToolExchange) and item.call.id in returned
+    ]
+    return {"stream": True, "tool_outputs": outputs} if len(outputs) == len(waiting) else None
 
 
-def build_first_run(
-    request: ChatRequest, assistant: str, tools: Sequence[str], capabilities: CapabilityFilter
+def _find_latest(texts: Sequence[HistoryItem]) -> list[HistoryItem]:
+    """Return what the person said last."""
+    latest = takewhile(
+        lambda i: isinstance(i, TextMessage | ImageMessage) and i.role == "user", texts[::-1]
+    )
+    return [*latest][::-1]
+
+
+def _build_run(
+    request: ChatRequest,
+    items: Sequence[HistoryItem],
+    assistant: str,
+    built_ins: Sequence[str],
+    capabilities: CapabilityFilter,
 ) -> JsonObject:
-    """Return the body of a run in a new thread that holds the whole conversation."""
-    messages = _encode_messages(_select_texts(request), capabilities)
-    return {**_run(request, assistant, tools, capabilities), "thread": {"messages": messages}}
-
-
-def _run(
-    request: ChatRequest, assistant: str, built_ins: Sequence[str], capabilities: CapabilityFilter
-) -> JsonObject:
+    """Return the fields of every run. A thread has no instructions, so they are among them."""
+    texts = [item for item in items if isinstance(item, TextMessage)]
+    instructions = [one.content for one in texts if one.role in ("system", "developer")]
     parameters = capabilities.apply(request.parameters)
     tools = build_tools(request.actions)
     body: JsonObject = {
         "assistant_id": assistant,
         "stream": True,
-        "instructions": _instructions(request) or None,
+        "instructions": "\n\n".join(instructions) or None,
         "model": parameters.model or None,
         # these take the place of the assistant's own, so its built-in ones are named again
         "tools": [*tools, *({"type": name} for name in built_ins)] if tools else None,
@@ -93,17 +112,7 @@ def _run(
     return {name: value for name, value in body.items() if value is not None}
 
 
-def _instructions(request: ChatRequest) -> str:
-    """Return the instructions of the application; a thread has no messages of that kind."""
-    texts = [i for i in repair_history(request.messages) if isinstance(i, TextMessage)]
-    return "\n\n".join(i.content for i in texts if i.role in ("system", "developer"))
-
-
-def _select_texts(request: ChatRequest) -> list[HistoryItem]:
-    return [i for i in repair_history(request.messages) if _choose_role(i) in ("user", "assistant")]
-
-
-def _choose_role(item: HistoryItem) -> str:
+def _find_role(item: HistoryItem) -> str:
     return item.role if isinstance(item, TextMessage | ImageMessage) else "assistant"
 
 
@@ -114,7 +123,7 @@ def _encode_messages(
     messages: list[JsonObject] = []
     turn = find_last_turn(items)
     for at, item in enumerate(items):
-        role, content = _choose_role(item), _encode_content(item, capabilities, new=at >= turn)
+        role, content = _find_role(item), _encode_content(item, capabilities, new=at >= turn)
         if content:
             messages.append({"role": role, "content": content})
     return messages

@@ -53,11 +53,15 @@ _LATE_FIELDS = {"runId", "extensions"}
 
 @dataclass(slots=True)
 class _Open:
-    """A message that may still grow. `tail` is the path of its stream, up to the index."""
+    """A message that may still grow. `tail` is the path of its stream, up to the index.
+
+    `later` is what is asked of it once it has ended.
+    """
 
     output: BaseMessageOutput
     path: bytes
     tail: bytes | None
+    later: Sequence[Field]
     count: int = 0
 
 
@@ -161,19 +165,16 @@ class Encoder:
         self._patches.append(b'{"items":[%b],"path":%b]}' % (dumps(item), path))
         key = next((one.key for one in fields if one.name == streamed), None)
         tail = None if key is None else b'%b,"%b",' % (path, key.encode())
-        self._open[output.id] = _Open(output, path, tail)
+        self._open[output.id] = _Open(output, path, tail, field.selection.later[type_name])
         if streamed is None:
             self._close(output.id, None)
 
     def _close(self, key: str, last: RunFinished | RunFailed | None) -> None:
         self._flush()
         message = self._open.pop(key, None)
-        field = self._plan.messages
-        if message is None or field is None or field.selection is None:
-            return
-        if later := field.selection.later[type(message.output).__name__]:
+        if message is not None and message.later:
             status = message_status(last, message.output.failure)
-            self._later(later, message.output, status, message.path)
+            self._later(message.later, message.output, status, message.path)
 
     def _add_custom(self, event: Custom) -> None:
         """Add what the first payload could not know: where an assistant keeps the conversation.

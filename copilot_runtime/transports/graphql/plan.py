@@ -157,11 +157,15 @@ class _Compiler:
         if not isinstance(properties, VariableNode | None):
             raise _NoPlan
         selection = self._selection([root.selection_set], ["CopilotResponse"], streams=True)
-        return _response(
-            root.alias.value if root.alias else root.name.value,
-            data.name.value,
-            properties.name.value if properties else None,
-            selection,
+        now, later = selection.now["CopilotResponse"], selection.later["CopilotResponse"]
+        return Plan(
+            key=root.alias.value if root.alias else root.name.value,
+            data=data.name.value,
+            properties=properties.name.value if properties else None,
+            head=now,
+            later=later,
+            messages=next((item for item in now if item.name == "messages"), None),
+            meta_events=next((item for item in now if item.name == "metaEvents"), None),
         )
 
     def _selection(
@@ -183,6 +187,8 @@ class _Compiler:
                 for field in self._fields(found[1], name, streams=False)
                 if field.name == "__typename" or field.key not in found[0]
             ]
+            if streams:
+                _check_parts(now[name], later[name], _STREAMS.get(name, ()))
         return Selection(now, later)
 
     def _collect(
@@ -193,17 +199,27 @@ class _Compiler:
                 case FieldNode():
                     key = node.alias.value if node.alias else node.name.value
                     found[deferred].setdefault(key, []).append(node)
-                case InlineFragmentNode(type_condition=condition, selection_set=inner):
-                    late = deferred or self._directive(node.directives, "defer")
-                    if condition is None or self._applies(condition.name.value, type_name):
-                        self._collect(inner, type_name, found, deferred=late)
+                case InlineFragmentNode():
+                    self._collect_fragment(node, node, type_name, found, deferred=deferred)
                 case FragmentSpreadNode():
-                    late = deferred or self._directive(node.directives, "defer")
                     fragment = self.fragments[node.name.value]
-                    if self._applies(fragment.type_condition.name.value, type_name):
-                        self._collect(fragment.selection_set, type_name, found, deferred=late)
+                    self._collect_fragment(node, fragment, type_name, found, deferred=deferred)
                 case _:
                     raise _NoPlan
+
+    def _collect_fragment(
+        self,
+        node: InlineFragmentNode | FragmentSpreadNode,
+        fragment: InlineFragmentNode | FragmentDefinitionNode,
+        type_name: str,
+        found: "_Found",
+        *,
+        deferred: bool,
+    ) -> None:
+        late = deferred or self._directive(node.directives, "defer")
+        condition = fragment.type_condition
+        if condition is None or type_name in self._possible(condition.name.value):
+            self._collect(fragment.selection_set, type_name, found, deferred=late)
 
     def _fields(
         self, found: Mapping[str, Sequence[FieldNode]], type_name: str, *, streams: bool
@@ -241,9 +257,6 @@ class _Compiler:
             return [item.name for item in self.schema.get_possible_types(type_)]
         return []
 
-    def _applies(self, condition: str, type_name: str) -> bool:
-        return condition == type_name or type_name in self._possible(condition)
-
     def _directive(self, directives: Sequence[DirectiveNode] | None, name: str) -> bool:
         """Tell whether the one directive we know is there, bare. Any other one means no plan."""
         if not directives:
@@ -264,38 +277,15 @@ _STREAMS: Mapping[str, Sequence[str]] = {
 """The fields that must carry @stream to be planned."""
 
 
-def _response(key: str, data: str, properties: str | None, selection: Selection) -> Plan:
-    now, later = selection.now["CopilotResponse"], selection.later["CopilotResponse"]
-    if any(item.name == "status" for item in now):
-        raise _NoPlan  # the first payload would have to wait for the end
-    if any(item.name in {"messages", "metaEvents"} for item in later):
+def _check_parts(now: Sequence[Field], later: Sequence[Field], streams: Sequence[str]) -> None:
+    """Refuse an object whose status is not deferred, or whose streams are, or come twice."""
+    streamed = [field.name for field in now if field.name in streams]
+    if (
+        any(field.name == "status" for field in now)
+        or any(field.name in streams for field in later)
+        or len({*streamed}) < len(streamed)
+    ):
         raise _NoPlan
-    streams = [item for item in now if item.name in {"messages", "metaEvents"}]
-    if len({item.name for item in streams}) < len(streams):
-        raise _NoPlan  # the same list twice, under two keys
-    messages = next((item for item in streams if item.name == "messages"), None)
-    if messages is not None and messages.selection is not None:
-        _check_messages(messages.selection)
-    return Plan(
-        key=key,
-        data=data,
-        properties=properties,
-        head=now,
-        later=later,
-        messages=messages,
-        meta_events=next((item for item in streams if item.name == "metaEvents"), None),
-    )
-
-
-def _check_messages(selection: Selection) -> None:
-    for fields in selection.now.values():
-        if any(item.name == "status" for item in fields):
-            raise _NoPlan
-    for type_name, streamed in STREAMED.items():
-        if any(item.name == streamed for item in selection.later[type_name]):
-            raise _NoPlan
-        if sum(item.name == streamed for item in selection.now[type_name]) > 1:
-            raise _NoPlan
 
 
 def _merge(now: _Nodes, later: _Nodes) -> _Nodes:

@@ -1,9 +1,8 @@
-"""From the v1 client's input to one `RunInput`, and to the state of an agent that it asks for."""
+"""From the v1 client's input to one `RunInput`."""
 
 import json
 import logging
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 from uuid import uuid4
 
@@ -17,9 +16,7 @@ from copilot_runtime.interfaces import (
     Parameters,
     Resume,
     RunInput,
-    private_thread_id,
 )
-from copilot_runtime.jsontext import dumps
 from copilot_runtime.jsonvalue import as_object
 from copilot_runtime.messages import (
     ActionExecutionMessage,
@@ -35,11 +32,9 @@ from copilot_runtime.transports.graphql.inputs import (
     ActionInput,
     AgentStateInput,
     CloudInput,
-    CopilotContextInput,
     ForwardedParametersInput,
     GenerateCopilotResponseInput,
     MessageInput,
-    MetaEventInput,
 )
 from copilot_runtime.transports.graphql.outputs import ASSISTANT
 from copilot_runtime.transports.parameters import apply_forwarded_parameters
@@ -66,18 +61,18 @@ def run_input(
     return RunInput(
         thread_id=data.thread_id or (session and session.thread_id) or str(uuid4()),
         run_id=new_id(),
-        messages=_messages(data.messages),
+        messages=[message for item in data.messages if (message := _message(item)) is not None],
         agent=session.agent_name if session else None,
         node=(session.node_name or None) if session else None,
         actions=_actions(data.frontend.actions),
-        context=_context(data.context or ()),
+        context=[ContextItem(item.description, item.value) for item in data.context or ()],
         parameters=apply_forwarded_parameters(
             _parameters(data.forwarded_parameters or None), properties or {}
         ),
         properties={**context.caller.properties, **(properties or {})},
         headers=context.caller.headers,
         agents=_agents(data),
-        resume=_resume(data.meta_events or ()),
+        resume=[Resume(item.value, item.response or None) for item in data.meta_events or ()],
         rules=_rules(data.cloud or None),
         extensions=_extensions(data),
         url=data.frontend.url or None,
@@ -88,10 +83,6 @@ def run_input(
         user=context.caller.user,
         persist=bool(data.thread_id) and request_type == "Chat",
     )
-
-
-def _messages(items: Iterable[MessageInput]) -> list[Message]:
-    return [message for item in items if (message := _message(item)) is not None]
 
 
 def _message(item: MessageInput) -> Message | None:
@@ -154,10 +145,6 @@ def _actions(items: Iterable[ActionInput]) -> list[Action]:
     ]
 
 
-def _context(items: Iterable[CopilotContextInput]) -> list[ContextItem]:
-    return [ContextItem(item.description, item.value) for item in items]
-
-
 def _parameters(item: ForwardedParametersInput | None) -> Parameters:
     if item is None:
         return Parameters()
@@ -186,10 +173,6 @@ def _agents(data: GenerateCopilotResponseInput) -> dict[str, AgentInput]:
         )
         for item in states
     }
-
-
-def _resume(items: Iterable[MetaEventInput]) -> list[Resume]:
-    return [Resume(item.value, item.response or None) for item in items]
 
 
 def _rules(cloud: CloudInput | None) -> GuardrailRules | None:
@@ -228,28 +211,3 @@ def _object(text: str, what: str) -> dict[str, Any]:
     except (ValueError, RecursionError):
         logger.warning("Ignored %s: it is not JSON.", what)
         return {}
-
-
-@dataclass(frozen=True, slots=True)
-class LoadedState:
-    """`state` and `messages` are JSON text, as the v1 schema has them."""
-
-    exists: bool = False
-    state: str = "{}"
-    messages: str = "[]"
-
-
-async def load_state(context: Context, agent_name: str, thread_id: str) -> LoadedState:
-    """Ask the agent for a thread's state. Raises `AgentNotFound` for a name nobody has.
-
-    An agent that keeps threads has `async load_state(thread_id, caller)`, which returns state and
-    messages as JSON values, or None; of any other, every thread is new. Where people sign in, the
-    id is that of `private_thread_id`.
-    """
-    agent = await context.runs.agent(agent_name, context.caller)
-    own_id = private_thread_id(context.caller.user, thread_id)
-    found = await agent.load_state(own_id, context.caller)
-    if found is None:
-        return LoadedState()
-    state, messages = found
-    return LoadedState(True, dumps(state).decode(), dumps(messages).decode())

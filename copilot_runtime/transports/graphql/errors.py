@@ -6,7 +6,7 @@ from typing import Any
 
 from graphql import GraphQLError
 
-from copilot_runtime.errors import RUN_FAILED, CopilotError
+from copilot_runtime.errors import CopilotError, ErrorReport, report_of
 from copilot_runtime.transports.graphql.statuses import error_extensions
 
 logger = logging.getLogger(__name__)
@@ -16,14 +16,24 @@ def format_error(error: GraphQLError) -> dict[str, Any]:
     """Return an error without the server's stack, paths or secrets."""
     cause = error.original_error
     payload: dict[str, Any] = {**error.formatted}
-    if isinstance(cause, CopilotError):
-        payload["message"] = cause.message
-        payload["extensions"] = error_extensions(cause.report())
-    elif cause is not None and error.path is not None:
-        logger.error("A resolver failed at %s", error.path, exc_info=cause)
-        payload["message"] = RUN_FAILED.message
-        payload["extensions"] = error_extensions(RUN_FAILED)
+    if isinstance(cause, CopilotError) or (cause is not None and error.path is not None):
+        report = _report(cause, f"A resolver failed at {error.path}")
+        payload["message"] = report.message
+        payload["extensions"] = error_extensions(report)
     return payload
+
+
+def hide_details(error: Exception) -> GraphQLError:
+    """Return an error of a subscription, which Strawberry would show as it is."""
+    report = _report(error, "A subscription failed")
+    return GraphQLError(report.message, extensions=error_extensions(report))
+
+
+def _report(error: Exception, failure: str) -> ErrorReport:
+    """Return what a client may see of an error; all of what is not ours goes to the log."""
+    if not isinstance(error, CopilotError):
+        logger.error(failure, exc_info=error)
+    return report_of(error)
 
 
 def build_root_error(error: Exception, key: str) -> Mapping[str, Any]:

@@ -181,11 +181,10 @@ class _Compiler:
             if not streams:  # it is written whole, so what is deferred of it comes at once
                 found = (_merge(*found), {})
             _check_split(*found)
-            now[name] = self._fields(found[0], name, streams=streams)
+            now[name] = [self._field(*item, name, streams) for item in found[0].items()]
+            fields = [self._field(*item, name, streams=False) for item in found[1].items()]
             later[name] = [
-                field
-                for field in self._fields(found[1], name, streams=False)
-                if field.name == "__typename" or field.key not in found[0]
+                field for field in fields if field.name == "__typename" or field.key not in found[0]
             ]
             if streams:
                 _check_parts(now[name], later[name], _STREAMS.get(name, ()))
@@ -220,11 +219,6 @@ class _Compiler:
         condition = fragment.type_condition
         if condition is None or type_name in self._possible(condition.name.value):
             self._collect(fragment.selection_set, type_name, found, deferred=late)
-
-    def _fields(
-        self, found: Mapping[str, Sequence[FieldNode]], type_name: str, *, streams: bool
-    ) -> list[Field]:
-        return [self._field(key, nodes, type_name, streams) for key, nodes in found.items()]
 
     def _field(self, key: str, nodes: Sequence[FieldNode], type_name: str, streams: bool) -> Field:
         name = nodes[0].name.value

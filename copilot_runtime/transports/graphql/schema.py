@@ -12,10 +12,13 @@ from strawberry.extensions import SchemaExtension
 from strawberry.types import ExecutionContext, Info
 
 from copilot_runtime.agents.directory import AgentDirectory
+from copilot_runtime.interfaces import private_thread_id
+from copilot_runtime.jsontext import dumps
 from copilot_runtime.runtime.run import Run
 from copilot_runtime.transports.graphql import outputs, statuses
 from copilot_runtime.transports.graphql.context import Context
-from copilot_runtime.transports.graphql.decode import load_state, run_input
+from copilot_runtime.transports.graphql.decode import run_input
+from copilot_runtime.transports.graphql.errors import hide_details
 from copilot_runtime.transports.graphql.inputs import (
     GenerateCopilotResponseInput,
     LoadAgentStateInput,
@@ -70,12 +73,20 @@ class Query:
     async def load_agent_state(
         self, info: CopilotInfo, data: LoadAgentStateInput
     ) -> LoadAgentStateResponse:
-        found = await load_state(info.context, data.agent_name, data.thread_id)
+        """Return what `Agent.load_state` does; of an agent without one, every thread is new.
+
+        Where people sign in, the agent gets the thread's `private_thread_id`.
+        """
+        context = info.context
+        agent = await context.runs.agent(data.agent_name, context.caller)
+        own_id = private_thread_id(context.caller.user, data.thread_id)
+        found = await agent.load_state(own_id, context.caller)
+        state, messages = found or ({}, [])
         return LoadAgentStateResponse(
             thread_id=data.thread_id,
-            thread_exists=found.exists,
-            state=found.state,
-            messages=found.messages,
+            thread_exists=found is not None,
+            state=dumps(state).decode(),
+            messages=dumps(messages).decode(),
         )
 
 
@@ -113,9 +124,12 @@ class Subscription:
         after: str | None = UNSET,
     ) -> AsyncGenerator[CopilotResponseUpdate, None]:
         arguments = (data or None, properties or None, run_id or None, after or None)
-        async with aclosing(updates(info.context, *arguments)) as found:
-            async for update in found:
-                yield update
+        try:
+            async with aclosing(updates(info.context, *arguments)) as found:
+                async for update in found:
+                    yield update
+        except Exception as error:  # also of hooks and agents: the client gets it without details
+            raise hide_details(error) from None
 
 
 async def start_run(

@@ -68,15 +68,12 @@ CONFIG = StrawberryConfig(
             description=f"The `JSON` scalar type represents JSON values as specified by "
             f"[ECMA-404]({_ECMA_404}).",
             specified_by_url=_ECMA_404,
-            serialize=lambda value: value,
-            parse_value=lambda value: value,
         ),
         JSONObject: strawberry.scalar(
             name="JSONObject",
             description=f"The `JSONObject` scalar type represents JSON objects as specified by "
             f"[ECMA-404]({_ECMA_404}).",
             specified_by_url=_ECMA_404,
-            serialize=lambda value: value,
             parse_value=_parse_object,
         ),
     },

@@ -1,14 +1,12 @@
 """The response of a run as a subscription sees it: what is new since the last update."""
 
-import logging
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
 from typing import Any
 
 import strawberry
-from graphql import GraphQLError
 
-from copilot_runtime.errors import RUN_FAILED, CopilotError, Misuse, NotFound
+from copilot_runtime.errors import Misuse, NotFound
 from copilot_runtime.events import (
     Event,
     Interrupt,
@@ -29,11 +27,8 @@ from copilot_runtime.transports.graphql.outputs import (
 )
 from copilot_runtime.transports.graphql.statuses import (
     ResponseStatus,
-    error_extensions,
     response_status,
 )
-
-logger = logging.getLogger(__name__)
 
 
 @strawberry.type(
@@ -60,31 +55,11 @@ async def updates(
     run_id: str | None,
     after: Cursor | None,
 ) -> AsyncGenerator[CopilotResponseUpdate, None]:
-    """Start or follow a run. Raises `GraphQLError`, also when both or neither are asked for.
+    """Start or follow a run. Raises `Misuse` when both or neither are asked for.
 
     The run does not end with its reader, which may come back; its log lives on for a while
     after its end (setting `log_ttl`).
     """
-    try:
-        async with aclosing(_updates(context, data, properties, run_id, after)) as found:
-            async for update in found:
-                yield update
-    except CopilotError as error:
-        raise GraphQLError(
-            error.message, extensions=error_extensions(error.report())
-        ) from None  # Strawberry would show any other exception as it is
-    except Exception:
-        logger.exception("A subscription failed")
-        raise GraphQLError(RUN_FAILED.message, extensions=error_extensions(RUN_FAILED)) from None
-
-
-async def _updates(
-    context: Context,
-    data: GenerateCopilotResponseInput | None,
-    properties: dict[str, Any] | None,
-    run_id: str | None,
-    after: Cursor | None,
-) -> AsyncGenerator[CopilotResponseUpdate, None]:
     if (data is None) == (run_id is None):
         raise Misuse("Give either `data` to start a run, or `runId` to follow one.")
     if data is not None:

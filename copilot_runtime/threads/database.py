@@ -1,32 +1,63 @@
-"""What the stores of threads in databases share: how they open, and the lists of threads."""
+"""What the stores of threads in databases share: all but how a database is opened and reached."""
 
 import asyncio
+import logging
 from abc import abstractmethod
-from collections.abc import Sequence
-from typing import Any, ClassVar, Generic, TypeVar
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from datetime import datetime
+from functools import partial
+from typing import Any, Generic, NamedTuple, TypeVar
 
-from copilot_runtime.threads.rows import COLUMNS, Clock, build_page, build_thread
-from copilot_runtime.threads.store import Thread, ThreadKey, ThreadPage, ThreadQuery, ThreadStore
-from copilot_runtime.threads.validation import MOST_PER_PAGE, is_valid_key, page_size, parse_cursor
+from copilot_runtime.interfaces import RunInput
+from copilot_runtime.messages import Message
+from copilot_runtime.threads import transactions
+from copilot_runtime.threads.rows import COLUMNS, Clock, build_page, from_datetime
+from copilot_runtime.threads.store import (
+    Segment,
+    StoredRun,
+    Thread,
+    ThreadKey,
+    ThreadPage,
+    ThreadQuery,
+    ThreadStore,
+)
+from copilot_runtime.threads.transactions import Place, Transaction
+from copilot_runtime.threads.validation import (
+    MOST_PER_PAGE,
+    check_text,
+    get_thread_key,
+    is_valid_key,
+    log_id_in_use,
+    page_size,
+    parse_cursor,
+)
 
 Database = TypeVar("Database")
+T = TypeVar("T")
+
+Work = Callable[[Transaction], Coroutine[Any, Any, T]]
+"""What is done in one transaction."""
+
+logger = logging.getLogger("copilot_runtime.threads")
+
+
+class OpenRun(NamedTuple):
+    """A run of this server that goes on: its thread, and where it is in the database."""
+
+    key: ThreadKey
+    place: Place
 
 
 class DatabaseThreads(ThreadStore, Generic[Database]):
-    """A store in a database, which is opened when it is first needed.
-
-    A statement takes its values as `$1`, `$2` …, each of them once and in this order.
-    """
-
-    _select: ClassVar[str]
-    """Selects `COLUMNS` of the table of threads, up to its WHERE."""
-    _select_by_key: ClassVar[str]
-    """Selects one thread by the values of `_key_values`."""
+    """A store in a database, which is opened when it is first needed."""
 
     def __init__(self) -> None:
         self._clock = Clock()
         self._opening = asyncio.Lock()
         self._database: Database | None = None
+        self._running: dict[str, OpenRun] = {}
+        """The runs of this server that go on, by their `log_id`."""
+        self._undoing: set[asyncio.Task[None]] = set()
 
     async def open(self) -> None:
         """Open the database, and end the runs of servers that died.
@@ -36,13 +67,48 @@ class DatabaseThreads(ThreadStore, Generic[Database]):
         """
         await self._connect()
 
+    async def begin(self, run: RunInput) -> Sequence[Message]:
+        """Begin the log of a run. Raises `ThreadBusy`, or `Misuse` for ids too long to keep."""
+        key = get_thread_key(run)
+        await self._connect()
+        now = self._clock.now()
+        undo = partial(transactions.undo_begin, key=key, run=now)
+        try:
+            thread, new = await self._do(partial(transactions.begin_run, key=key, run=run, now=now))
+        except asyncio.CancelledError:  # it may have been begun all the same
+            task = asyncio.create_task(self._do(undo), name=f"undo:{run.log_id}")
+            self._undoing.add(task)
+            task.add_done_callback(self._finish_undo)
+            raise
+        if run.log_id in self._running:
+            await self._do(undo)
+            raise log_id_in_use(run.log_id)
+        self._running[run.log_id] = OpenRun(key, (thread, now))
+        return new
+
+    async def write(self, segments: Sequence[Segment]) -> None:
+        """Add to logs. What belongs to a thread that was deleted goes nowhere."""
+        if self._database is None:
+            await self._connect()
+        parts = [
+            (open_run.place, segment)
+            for segment in segments
+            if (open_run := self._running.get(segment.log_id)) is not None
+        ]
+        if parts:
+            await self._write(parts)
+        for segment in segments:
+            if segment.whole is not None:
+                self._running.pop(segment.log_id, None)
+
     async def list(self, query: ThreadQuery) -> ThreadPage:
         """Return a page of threads. Raises `Misuse` for a cursor that is none."""
         after, size = parse_cursor(query.cursor), page_size(query.limit)
         rows = await self._fetch(
-            f"{self._select} owner = $1 AND (CAST($2 AS text) IS NULL OR agent = $3)"
-            " AND ($4 OR NOT archived) AND (updated, id) < ($5, $6)"
-            " ORDER BY updated DESC, id DESC LIMIT $7",
+            f"SELECT {COLUMNS} FROM copilot_threads"  # noqa: S608  # ours
+            " WHERE owner = ? AND (CAST(? AS text) IS NULL OR agent = ?)"
+            " AND (? OR NOT archived) AND (updated, id) < (?, ?)"
+            " ORDER BY updated DESC, id DESC LIMIT ?",
             *(query.owner, query.agent, query.agent, query.archived, *after, size + 1),
         )
         return build_page(rows, size)
@@ -51,16 +117,65 @@ class DatabaseThreads(ThreadStore, Generic[Database]):
         """Return a thread, or None if there is none."""
         if not is_valid_key(key):
             return None
-        rows = await self._fetch(self._select_by_key, *self._key_values(key))
-        return build_thread(rows[0]) if rows else None
+        return await self._do(partial(transactions.get_thread, key=key), reading=True)
+
+    async def runs(self, key: ThreadKey) -> Sequence[StoredRun]:
+        """Return the runs of a thread, the oldest first. What is damaged is left out and logged."""
+        if not is_valid_key(key):
+            return []
+        return await self._do(partial(transactions.read_runs, key=key), reading=True)
+
+    async def update(
+        self, key: ThreadKey, *, name: str | None = None, archived: bool | None = None
+    ) -> Thread | None:
+        """Change what is not None; an empty name takes the name away."""
+        check_text("name", name or "")
+        if not is_valid_key(key):
+            return None
+        now = self._clock.now()
+        update = transactions.update_thread
+        return await self._do(partial(update, key=key, name=name, archived=archived, now=now))
+
+    async def delete(self, key: ThreadKey) -> bool:
+        """Delete a thread; a run that goes on is stored no more."""
+        if not is_valid_key(key):
+            return False
+        for log_id in [log_id for log_id, run in self._running.items() if run.key == key]:
+            del self._running[log_id]
+        return await self._delete(key)
+
+    async def expire(self, before: datetime) -> int:
+        """Delete threads not updated since `before`, except those with a run."""
+        limit, last, count = from_datetime(before), 0, 0
+        while expired := await self._do(
+            partial(transactions.expire_threads, before=limit, after=last)
+        ):
+            last, count = expired[-1], count + len(expired)
+        return count
 
     async def everyones(self, cursor: str | None = None) -> ThreadPage:
         """Return a page of the threads of all owners, the oldest first."""
         after = parse_cursor(cursor).number if cursor else 0
         rows = await self._fetch(
-            f"{self._select} id > $1 ORDER BY id LIMIT $2", after, MOST_PER_PAGE + 1
+            f"SELECT {COLUMNS} FROM copilot_threads WHERE id > ? ORDER BY id LIMIT ?",  # noqa: S608  # ours
+            *(after, MOST_PER_PAGE + 1),
         )
         return build_page(rows, MOST_PER_PAGE)
+
+    async def put(self, thread: Thread, runs: Sequence[StoredRun]) -> int:
+        """Import a thread of another store, and those of its runs that are not here yet."""
+        now = self._clock.now()
+        return await self._do(partial(transactions.put_thread, thread=thread, runs=runs, now=now))
+
+    async def aclose(self) -> None:
+        """Finish what is being done, and close the database. What is asked for later opens it."""
+        if self._undoing:
+            await asyncio.wait(self._undoing)
+        async with self._opening:
+            database, self._database = self._database, None
+            if database is not None:
+                await self._close(database)
+            self._running.clear()
 
     async def _connect(self) -> Database:
         if self._database is not None:
@@ -70,19 +185,36 @@ class DatabaseThreads(ThreadStore, Generic[Database]):
                 self._database = await self._open_now()
         return self._database
 
+    async def _fetch(self, statement: str, *values: Any) -> Sequence[Sequence[Any]]:
+        return await self._do(lambda db: db.fetch(statement, *values), reading=True)
+
+    async def _write(self, parts: Sequence[tuple[Place, Segment]]) -> None:
+        """Add segments to the logs of runs."""
+        now = self._clock.now(len(parts))
+        await self._do(partial(transactions.write_segments, segments=parts, now=now))
+
+    async def _delete(self, key: ThreadKey) -> bool:
+        """Delete a thread. Returns whether there was one."""
+        return await self._do(partial(transactions.delete_thread, key=key))
+
+    def _finish_undo(self, task: asyncio.Task[None]) -> None:
+        self._undoing.discard(task)
+        if not task.cancelled() and (error := task.exception()):
+            logger.error("A run that nobody waits for is still in its thread: %s", error)
+
+    async def _end_dead_runs(self, do: Callable[[Work[int]], Awaitable[int]]) -> None:
+        """End the runs of servers that died, in a database that was just opened."""
+        if count := await do(partial(transactions.end_dead_runs, now=self._clock.now())):
+            logger.warning("Ended %s runs that a server left unfinished", count)
+
     @abstractmethod
     async def _open_now(self) -> Database:
         """Open the database, and end the runs of servers that died."""
 
     @abstractmethod
-    async def _fetch(self, statement: str, *values: Any) -> Sequence[Sequence[Any]]:
-        """Return the rows that a statement yields."""
+    async def _do(self, work: Work[T], *, reading: bool = False) -> T:
+        """Do all of some work in one transaction, or nothing; when `reading`, at one moment."""
 
     @abstractmethod
-    def _key_values(self, key: ThreadKey) -> Sequence[Any]:
-        """Return the values by which a thread is found."""
-
-
-def build_select(table: str) -> str:
-    """Return the beginning of a statement that reads threads."""
-    return f"SELECT {COLUMNS} FROM {table} WHERE"  # noqa: S608  # a table of ours
+    async def _close(self, database: Database) -> None:
+        """Close the database."""

@@ -102,10 +102,11 @@ async def is_busy(store: PostgresThreads) -> bool:
     own = await store._connect()  # pyright: ignore[reportPrivateUsage]  # nothing public looks without acting
 
     async def locked(db: Any) -> bool:
-        return await db.fetchval(
-            "SELECT count(*) > 0 FROM pg_locks WHERE locktype = 'advisory' AND objid <> $1",
+        [row] = await db.fetch(
+            "SELECT count(*) > 0 FROM pg_locks WHERE locktype = 'advisory' AND objid <> ?",
             own.server,
         )
+        return row[0]
 
     return await own.do(locked)
 

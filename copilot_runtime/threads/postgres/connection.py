@@ -11,6 +11,7 @@ from urllib.parse import urlsplit
 
 from copilot_runtime.errors import CopilotError, MissingPackage, StoreFailed
 from copilot_runtime.threads.postgres.schema import LOCKS, prepare
+from copilot_runtime.threads.postgres.transaction import PostgresTransaction
 
 T = TypeVar("T")
 
@@ -36,7 +37,7 @@ _TRANSIENT_ERRORS = (
 
 
 class Link:
-    """A pool, and one connection that tells the others by its lock that this server is alive."""
+    """A pool, and one connection whose lock shows the other servers that this one is alive."""
 
     def __init__(self, url: str, connections: int) -> None:
         self._url = url
@@ -69,12 +70,18 @@ class Link:
             await self.close()
             raise
 
-    async def do(self, work: Callable[[Any], Awaitable[T]]) -> T:
-        """Do work in a transaction, again if the database went away: it must bear a second time."""
+    async def do(
+        self, work: Callable[[PostgresTransaction], Awaitable[T]], *, reading: bool = False
+    ) -> T:
+        """Do work in a transaction, again if the database went away: it must bear a second time.
+
+        When `reading`, all statements see the database as it was at one moment.
+        """
+        options = {"isolation": "repeatable_read", "readonly": True} if reading else {}
 
         async def attempt() -> T:
-            async with self._pool.acquire() as connection, connection.transaction():
-                return await work(connection)
+            async with self._pool.acquire() as connection, connection.transaction(**options):
+                return await work(PostgresTransaction(connection, self.server))
 
         return await self._retry(attempt)
 

@@ -6,6 +6,7 @@ import sqlite3
 import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from itertools import groupby
 from pathlib import Path
 from queue import Empty, SimpleQueue
 from typing import Any, NamedTuple, TypeVar
@@ -29,27 +30,20 @@ class Writer:
         self._connect = connect
         self._queue: SimpleQueue[_Job | None] = SimpleQueue()
         self._thread = threading.Thread(target=self._run, name="threads-writer", daemon=True)
-        self._ready = _make_job(_no_op)
+        self._ready = _make_job(lambda _: None)
         self._thread.start()
 
     async def ready(self) -> None:
         """Wait until the file is open. Raises what `connect` raised."""
         await self._ready.future
 
-    def do(
-        self,
-        work: Work[T],
-        on_cancelled: Callable[[T], object] | None = None,
-        *,
-        one_statement: bool = False,
-    ) -> "asyncio.Future[T]":
+    def do(self, work: Work[T], *, is_one_statement: bool = False) -> "asyncio.Future[T]":
         """Do all of some work, or nothing if it raises. It is done even if nobody waits for it.
 
-        Then `on_cancelled` is called with its result, in the event loop. Work that raises
-        our errors must not have changed anything; work of `one_statement` is cheaper if no other
-        waits.
+        Work is done in the order of the calls. Work that raises our errors must not have changed
+        anything; work that is one statement is cheaper if no other waits.
         """
-        job = _make_job(work, on_cancelled, one_statement)
+        job = _make_job(work, is_one_statement)
         self._queue.put(job)
         return job.future
 
@@ -75,14 +69,16 @@ class Writer:
         """Wait for work; return what there is, or nothing at the end."""
         job = self._queue.get()
         jobs: list[_Job] = []
-        while job is not None and len(jobs) < _MOST_AT_ONCE:
+        while job is not None:
             jobs.append(job)
+            if len(jobs) == _MOST_AT_ONCE:
+                return jobs
             try:
                 job = self._queue.get_nowait()
             except Empty:
                 return jobs
         if jobs:
-            self._queue.put(job)  # for later: the end, or what would be too much at once
+            self._queue.put(None)  # the end comes after these
         return jobs
 
 
@@ -119,31 +115,20 @@ class Readers:
 class _Job(NamedTuple):
     work: Work[Any]
     future: "asyncio.Future[Any]"
-    loop: asyncio.AbstractEventLoop
-    on_cancelled: Callable[[Any], object] | None
-    one_statement: bool
+    is_one_statement: bool
 
 
 _Outcome = tuple[_Job, Any, BaseException | None]
 
 
-def _make_job(
-    work: Work[Any],
-    on_cancelled: Callable[[Any], object] | None = None,
-    one_statement: bool = False,
-) -> _Job:
-    loop = asyncio.get_running_loop()
-    return _Job(work, loop.create_future(), loop, on_cancelled, one_statement)
-
-
-def _no_op(connection: sqlite3.Connection) -> None:
-    """Do nothing: only to wait."""
+def _make_job(work: Work[Any], is_one_statement: bool = False) -> _Job:
+    return _Job(work, asyncio.get_running_loop().create_future(), is_one_statement)
 
 
 def _run_jobs(connection: sqlite3.Connection, jobs: Sequence[_Job]) -> Sequence[_Outcome]:
     """Do work in one transaction; if the file fails, each piece in one of its own."""
     try:
-        if len(jobs) == 1 and jobs[0].one_statement:  # which is a transaction by itself
+        if len(jobs) == 1 and jobs[0].is_one_statement:  # which is a transaction by itself
             return [(jobs[0], jobs[0].work(connection), None)]
         connection.execute("BEGIN IMMEDIATE")
         if len(jobs) == 1:
@@ -169,20 +154,16 @@ def _run_job(connection: sqlite3.Connection, job: _Job) -> _Outcome:
 
 
 def _deliver(outcomes: Sequence[_Outcome]) -> None:
-    by_loop: dict[asyncio.AbstractEventLoop, list[_Outcome]] = {}
-    for outcome in outcomes:
-        by_loop.setdefault(outcome[0].loop, []).append(outcome)
-    for loop, mine in by_loop.items():
+    for loop, same_loop in groupby(outcomes, key=lambda outcome: outcome[0].future.get_loop()):
         with contextlib.suppress(RuntimeError):  # that loop has ended: nobody waits
-            loop.call_soon_threadsafe(_settle, mine)
+            loop.call_soon_threadsafe(_settle, [*same_loop])
 
 
 def _settle(outcomes: Sequence[_Outcome]) -> None:
     for job, result, error in outcomes:
         if job.future.done():  # cancelled
-            if job.on_cancelled and error is None:
-                job.on_cancelled(result)
-        elif error is None:
+            continue
+        if error is None:
             job.future.set_result(result)
         else:
             job.future.set_exception(error)

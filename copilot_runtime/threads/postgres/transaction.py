@@ -1,0 +1,103 @@
+"""A transaction of PostgreSQL."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from functools import cache
+from itertools import count
+from typing import Any
+
+from copilot_runtime.events import Event
+from copilot_runtime.threads.codec import decode, encode
+from copilot_runtime.threads.postgres.schema import LOCKS, hash_key
+from copilot_runtime.threads.store import ThreadKey
+from copilot_runtime.threads.transactions import Place, Transaction
+
+
+class PostgresTransaction(Transaction):
+    """A transaction of a connection of asyncpg."""
+
+    table_prefix = "copilot_"
+    by_key = "digest = ?"
+
+    def __init__(self, connection: Any, server: int) -> None:
+        self.server: int = server
+        self._connection = connection
+
+    async def fetch(self, statement: str, *values: Any) -> Sequence[Sequence[Any]]:
+        return await self._connection.fetch(_number_values(statement), *values)
+
+    async def execute(self, statement: str, *values: Any) -> int:
+        status: str = await self._connection.execute(_number_values(statement), *values)
+        return int(status.rpartition(" ")[2])
+
+    async def execute_many(self, statement: str, rows: Iterable[Sequence[Any]]) -> None:
+        await self._connection.executemany(_number_values(statement), rows)
+
+    def key_values(self, key: ThreadKey) -> Sequence[Any]:
+        return (hash_key(key),)
+
+    async def lock_thread(self, key: ThreadKey, agent: str, now: int) -> Sequence[Any]:
+        # whoever comes second waits here for the end of the first one's transaction
+        return await self._connection.fetchrow(
+            "INSERT INTO copilot_threads AS old (digest, owner, thread, agent, created, updated)"
+            " VALUES ($1, $2, $3, $4, $5, $5) ON CONFLICT (digest)"
+            " DO UPDATE SET updated = old.updated RETURNING id, running, server",
+            *(hash_key(key), *key, agent, now),
+        )
+
+    async def add_names(self, thread: int, names: Iterable[str]) -> None:
+        await self.add_new_names(thread, names)
+
+    async def add_new_names(self, thread: int, names: Iterable[str]) -> set[str]:
+        rows = await self._connection.fetch(
+            "INSERT INTO copilot_known SELECT $1, * FROM unnest($2::text[])"
+            " ON CONFLICT DO NOTHING RETURNING name",
+            *(thread, sorted(names)),
+        )
+        return {name for (name,) in rows}
+
+    async def append_events(self, now: int, parts: Sequence[tuple[Place, Sequence[Event]]]) -> None:
+        rows = [
+            (*place, number, encode(events)) for number, (place, events) in enumerate(parts, now)
+        ]
+        await self._connection.execute(
+            "INSERT INTO copilot_events (thread, run, number, data)"
+            " SELECT new.* FROM unnest($1::bigint[], $2::bigint[], $3::bigint[], $4::bytea[])"
+            " AS new (thread, run, number, data) JOIN copilot_threads ON id = new.thread"
+            " ON CONFLICT DO NOTHING",
+            *map(list, zip(*rows, strict=True)),
+        )
+
+    async def read_events(
+        self, server: int, places: Sequence[Place]
+    ) -> Mapping[Place, Sequence[Event]]:
+        del server
+        return {place: await self._read_events(*place) for place in places}
+
+    async def _read_events(self, thread: int, run: int) -> Sequence[Event]:
+        rows = await self._connection.fetch(
+            "SELECT number, data FROM copilot_events WHERE thread = $1 AND run = $2"
+            " ORDER BY number",
+            *(thread, run),
+        )
+        where = f"table 'copilot_events', thread {thread}, run {run}, number"
+        return [event for number, data in rows for event in decode(data, f"{where} {number}")]
+
+    async def delete_events(self, place: Place) -> None:
+        await self._connection.execute(
+            "DELETE FROM copilot_events WHERE thread = $1 AND run = $2", *place
+        )
+
+    async def is_alive(self, server: int) -> bool:
+        """Return whether a server holds its lock; else nobody gets it until we are done."""
+        statement = "SELECT pg_try_advisory_xact_lock($1, $2)"
+        return not await self._connection.fetchval(statement, LOCKS, server)
+
+    async def delete_server(self, server: int) -> None:
+        """Do nothing: all events are with their runs."""
+
+
+@cache
+def _number_values(statement: str) -> str:
+    """Return a statement with its values as `$1`, `$2` …"""
+    first, *others = statement.split("?")
+    return first + "".join(f"${number}{text}" for number, text in zip(count(1), others))

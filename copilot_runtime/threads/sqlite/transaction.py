@@ -1,0 +1,142 @@
+"""A transaction of SQLite, and the journal: the events of all runs that go on, as they came.
+
+A row of the journal holds what one write brought of any number of runs, so that a write touches
+the last page and no other. The `id` of a row is a time, in microseconds: never earlier than that
+of its write, and later than all rows before it. So all rows of a run come after the moment it
+began, which is its number; and what is older than the oldest run that goes on is needed no more.
+"""
+
+import sqlite3
+from collections.abc import Coroutine, Iterable, Mapping, Sequence
+from functools import cache
+from pathlib import Path
+from typing import Any, TypeVar
+
+import orjson
+
+from copilot_runtime.events import Event
+from copilot_runtime.threads.codec import decode_parts, encode_parts
+from copilot_runtime.threads.server_locks import is_alive
+from copilot_runtime.threads.store import ThreadKey
+from copilot_runtime.threads.transactions import Place, Transaction, move_events
+
+T = TypeVar("T")
+
+_EVER = 2**63 - 1
+
+
+def run_to_end(work: Coroutine[Any, Any, T]) -> T:
+    """Return the result of a coroutine that never waits, as all those of SQLite."""
+    try:
+        work.send(None)
+    except StopIteration as end:
+        return end.value
+    raise RuntimeError("What is done in a transaction of SQLite must not wait for anything.")
+
+
+class SqliteTransaction(Transaction):
+    """A transaction of the file at `path`, begun by whoever has the connection."""
+
+    table_prefix = ""
+    by_key = "owner = ? AND threads.thread = ?"
+
+    def __init__(self, connection: sqlite3.Connection, path: Path, server: str) -> None:
+        self.server: str = server
+        self._connection = connection
+        self._path = path
+
+    async def fetch(self, statement: str, *values: Any) -> Sequence[Sequence[Any]]:
+        return self._connection.execute(_translate(statement), values).fetchall()
+
+    async def execute(self, statement: str, *values: Any) -> int:
+        return self._connection.execute(_translate(statement), values).rowcount
+
+    async def execute_many(self, statement: str, rows: Iterable[Sequence[Any]]) -> None:
+        self._connection.executemany(_translate(statement), rows)
+
+    def key_values(self, key: ThreadKey) -> Sequence[Any]:
+        return key
+
+    async def lock_thread(self, key: ThreadKey, agent: str, now: int) -> Sequence[Any]:
+        row = self._connection.execute(
+            "SELECT id, running, server FROM threads WHERE owner = ? AND thread = ?", key
+        ).fetchone()
+        if row is not None:
+            return row
+        added = self._connection.execute(
+            "INSERT INTO threads (owner, thread, agent, created, updated) VALUES (?, ?, ?, ?, ?)",
+            (*key, agent, now, now),
+        )
+        return added.lastrowid, None, None
+
+    async def add_names(self, thread: int, names: Iterable[str]) -> None:
+        self._connection.executemany(
+            "INSERT OR IGNORE INTO known (thread, name) VALUES (?, ?)",
+            [(thread, name) for name in names],
+        )
+
+    async def add_new_names(self, thread: int, names: Iterable[str]) -> set[str]:
+        known = self._connection.execute(
+            "SELECT name FROM known WHERE thread = ? AND name IN (SELECT value FROM json_each(?))",
+            (thread, orjson.dumps([*names]).decode()),
+        )
+        new = {*names}.difference(name for (name,) in known)
+        await self.add_names(thread, new)
+        return new
+
+    async def append_events(self, now: int, parts: Sequence[tuple[Place, Sequence[Event]]]) -> None:
+        """Add a row to the journal."""
+        self._connection.execute(
+            "INSERT INTO journal (id, server, data)"
+            " VALUES (max(?, (SELECT coalesce(max(id), 0) + 1 FROM journal)), ?, ?)",
+            (now, self.server, encode_parts((run, events) for (_, run), events in parts)),
+        )
+
+    async def read_events(
+        self, server: str, places: Sequence[Place], *, before: int = _EVER
+    ) -> Mapping[Place, Sequence[Event]]:
+        """Return what the journal has of some runs of a server, up to a time."""
+        if not places:
+            return {}
+        by_run: dict[int, list[Event]] = {run: [] for _, run in places}
+        # most rows are about other runs than this one: to read them takes longer than to look
+        mark = b"[%d," % places[0][1] if len(places) == 1 else b"["
+        rows = self._connection.execute(
+            "SELECT id, data FROM journal"
+            " WHERE id > ? AND id < ? AND server = ? AND instr(data, ?) ORDER BY id",
+            (min(by_run), before, server, mark),
+        )
+        for row, data in rows:
+            for run, events in decode_parts(data, f"table 'journal', row {row}", by_run):
+                by_run[run] += events
+        return {place: by_run[place[1]] for place in places}
+
+    async def delete_events(self, place: Place) -> None:
+        """Do nothing: a row has events of other runs as well."""
+
+    async def is_alive(self, server: str) -> bool:
+        return is_alive(self._path, server)
+
+    async def list_servers(self) -> set[Any]:
+        """Return also those that have rows in the journal."""
+        rows = self._connection.execute("SELECT DISTINCT server FROM journal")
+        return await super().list_servers() | {server for (server,) in rows}
+
+    async def delete_server(self, server: str, *, before: int = _EVER) -> None:
+        """Delete what a server wrote into the journal before a time."""
+        self._connection.execute(
+            "DELETE FROM journal WHERE id < ? AND server = ?", (before, server)
+        )
+
+    async def trim_journal(self, before: int = _EVER, long_runs: Sequence[Place] = ()) -> None:
+        """Delete what this server wrote before a time; of `long_runs`, move it to their logs."""
+        events = await self.read_events(self.server, long_runs, before=before)
+        for place in long_runs:
+            await move_events(self, place, events[place])
+        await self.delete_server(self.server, before=before)
+
+
+@cache
+def _translate(statement: str) -> str:
+    """Return a statement in the words of SQLite, where a transaction locks the whole file."""
+    return statement.replace("copilot_", "").partition(" FOR UPDATE")[0]

@@ -1,0 +1,340 @@
+"""What is done to threads in a database: functions that are each one transaction.
+
+Each may be done twice, if the connection breaks when nobody knows whether it had been done.
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, ClassVar
+
+from copilot_runtime.events import Event, RunStarted
+from copilot_runtime.interfaces import DEFAULT_AGENT, RunInput
+from copilot_runtime.messages import Message
+from copilot_runtime.threads.codec import decode, encode
+from copilot_runtime.threads.compact import compact
+from copilot_runtime.threads.message_ids import collect_names, index_by_name
+from copilot_runtime.threads.recovery import complete_log, prepend_head
+from copilot_runtime.threads.rows import (
+    COLUMNS,
+    build_new_rows,
+    build_run,
+    build_thread,
+    from_datetime,
+)
+from copilot_runtime.threads.store import Segment, StoredRun, Thread, ThreadKey
+from copilot_runtime.threads.validation import busy
+
+Place = tuple[int, int]
+"""The numbers of a thread and of one of its runs. A run's number is the time it began."""
+
+_EXPIRED_AT_ONCE = 100
+"""Threads deleted in one transaction: answers wait for it."""
+
+
+class Transaction(ABC):
+    """One transaction: the statements, and what each kind of database does in a way of its own.
+
+    Statements are written for PostgreSQL, and take their values as `?`, in order.
+    """
+
+    table_prefix: ClassVar[str]
+    """What the names of the tables begin with."""
+    by_key: ClassVar[str]
+    """The condition that selects a thread by its key."""
+    server: Any
+    """The id of this server, which other servers of the database can find out to be alive."""
+
+    @abstractmethod
+    async def fetch(self, statement: str, *values: Any) -> Sequence[Sequence[Any]]:
+        """Return the rows that a statement yields."""
+
+    @abstractmethod
+    async def execute(self, statement: str, *values: Any) -> int:
+        """Execute a statement. Returns how many rows it changed."""
+
+    @abstractmethod
+    async def execute_many(self, statement: str, rows: Iterable[Sequence[Any]]) -> None:
+        """Execute a statement for each row of values."""
+
+    @abstractmethod
+    def key_values(self, key: ThreadKey) -> Sequence[Any]:
+        """Return the values of `by_key`."""
+
+    @abstractmethod
+    async def lock_thread(self, key: ThreadKey, agent: str, now: int) -> Sequence[Any]:
+        """Return the number of a thread, its run and the server of that, and add a new thread.
+
+        No other server gets the thread until the transaction ends.
+        """
+
+    @abstractmethod
+    async def add_names(self, thread: int, names: Iterable[str]) -> None:
+        """Remember names of messages."""
+
+    @abstractmethod
+    async def add_new_names(self, thread: int, names: Iterable[str]) -> set[str]:
+        """Remember names of messages, and return those that are new in the thread."""
+
+    @abstractmethod
+    async def append_events(self, now: int, parts: Sequence[tuple[Place, Sequence[Event]]]) -> None:
+        """Add events to the logs of runs that go on. `now` and the times after it are free."""
+
+    @abstractmethod
+    async def read_events(
+        self, server: Any, places: Sequence[Place]
+    ) -> Mapping[Place, Sequence[Event]]:
+        """Return the events that were appended to the logs of runs of one server."""
+
+    @abstractmethod
+    async def delete_events(self, place: Place) -> None:
+        """Delete what was appended to the log of a run, if it takes no long search."""
+
+    @abstractmethod
+    async def is_alive(self, server: Any) -> bool:
+        """Return whether a server runs. The runs of one that does not can be ended here."""
+
+    async def list_servers(self) -> set[Any]:
+        """Return the servers that have left something behind, or still run."""
+        rows = await self.fetch(
+            "SELECT DISTINCT server FROM copilot_threads WHERE running IS NOT NULL"
+        )
+        return {server for (server,) in rows}
+
+    @abstractmethod
+    async def delete_server(self, server: Any) -> None:
+        """Delete what a dead server left beside its runs."""
+
+
+async def begin_run(
+    db: Transaction, *, key: ThreadKey, run: RunInput, now: int
+) -> tuple[int, Sequence[Message]]:
+    """Add a run, whose number is `now`, and its thread if need be. Raises `ThreadBusy`.
+
+    Returns the number of the thread, and the messages that are new in it.
+    """
+    agent = run.agent or DEFAULT_AGENT
+    thread, running, server = await db.lock_thread(key, agent, now)
+    place = (thread, now)
+    if running == now and server == db.server:  # it had been done
+        return thread, _messages_of(await _read_head(db, place))
+    if running is not None:
+        if server == db.server or await db.is_alive(server):
+            raise busy(key)
+        await _end_dead_runs(db, server, [(thread, running)], now=now)
+    await db.execute(
+        "UPDATE copilot_threads SET updated = ?, last_run = ?, running = ?, server = ?"
+        " WHERE id = ?",
+        *(now, now, now, db.server, thread),
+    )
+    named = index_by_name(run.messages)
+    new_names = await db.add_new_names(thread, named)
+    new = [message for name, message in named.items() if name in new_names]
+    head = RunStarted(run_id=run.run_id, thread_id=run.thread_id, messages=new)
+    await db.execute(
+        "INSERT INTO copilot_runs (thread, id, key, run_id, agent, began, log)"
+        " VALUES (?, ?, ?, ?, ?, ?, ?)",
+        *(*place, run.log_id, run.run_id, agent, now, encode([head])),
+    )
+    return thread, new
+
+
+async def undo_begin(db: Transaction, *, key: ThreadKey, run: int) -> None:
+    """Delete a run that nobody waited for, and its thread if it has no other."""
+    rows = await db.fetch(
+        f"SELECT id FROM copilot_threads WHERE {db.by_key} AND running = ? FOR UPDATE",  # noqa: S608  # ours
+        *(*db.key_values(key), run),
+    )
+    for (thread,) in rows:
+        place = (thread, run)
+        names = collect_names(await _read_head(db, place))
+        await db.execute("DELETE FROM copilot_runs WHERE thread = ? AND id = ?", *place)
+        await db.execute_many(
+            "DELETE FROM copilot_known WHERE thread = ? AND name = ?",
+            [(thread, name) for name in names],
+        )
+        await _free_thread(db, place)
+        await db.execute(
+            "DELETE FROM copilot_threads WHERE id = ? AND name IS NULL"
+            " AND NOT EXISTS (SELECT 1 FROM copilot_runs WHERE thread = ?)",
+            *(thread, thread),
+        )
+
+
+async def write_segments(
+    db: Transaction, *, segments: Sequence[tuple[Place, Segment]], now: int
+) -> None:
+    """Add to logs, and end runs; what belongs to a deleted run goes nowhere."""
+    parts = [(place, segment.events) for place, segment in segments if segment.whole is None]
+    if parts:
+        await db.append_events(now, parts)
+    ended = {place: segment.whole for place, segment in segments if segment.whole is not None}
+    # in one order everywhere, so that no two servers wait for each other
+    for place, whole in sorted(ended.items()):
+        await _end_run(db, place, whole, compact(whole), now=now)
+
+
+async def end_dead_runs(db: Transaction, *, now: int) -> int:
+    """End all runs of servers that died. Returns how many."""
+    count = 0
+    for server in await db.list_servers():
+        if await db.is_alive(server):
+            continue
+        rows = await db.fetch(
+            "SELECT id, running FROM copilot_threads WHERE running IS NOT NULL AND server = ?"
+            " ORDER BY id FOR UPDATE SKIP LOCKED",
+            server,
+        )
+        await _end_dead_runs(db, server, [(thread, run) for thread, run in rows], now=now)
+        await db.delete_server(server)
+        count += len(rows)
+    return count
+
+
+async def read_runs(db: Transaction, *, key: ThreadKey) -> Sequence[StoredRun]:
+    """Return the runs of a thread, the oldest first."""
+    rows = await db.fetch(
+        "SELECT copilot_threads.id, server, copilot_runs.id, key, run_id, copilot_runs.agent,"  # noqa: S608  # ours
+        " began, ended, log FROM copilot_threads JOIN copilot_runs"
+        " ON copilot_runs.thread = copilot_threads.id"
+        f" WHERE {db.by_key} ORDER BY began, copilot_runs.id",
+        *db.key_values(key),
+    )
+    runs: list[StoredRun] = []
+    for thread, server, run, *row, log in rows:
+        place, has_ended = (thread, run), row[-1] is not None
+        events = {} if has_ended else await db.read_events(server, [place])
+        head = decode(log, _describe(db, place))
+        runs.append(build_run(row, prepend_head(head, events.get(place, ()))))
+    return runs
+
+
+async def get_thread(db: Transaction, *, key: ThreadKey) -> Thread | None:
+    """Return a thread, or None if there is none."""
+    rows = await db.fetch(
+        f"SELECT {COLUMNS} FROM copilot_threads WHERE {db.by_key}",  # noqa: S608  # ours
+        *db.key_values(key),
+    )
+    return build_thread(rows[0]) if rows else None
+
+
+async def update_thread(
+    db: Transaction, *, key: ThreadKey, name: str | None, archived: bool | None, now: int
+) -> Thread | None:
+    """Change what is not None; an empty name takes the name away."""
+    await db.execute(
+        "UPDATE copilot_threads SET updated = ?, archived = coalesce(?, archived),"  # noqa: S608  # ours
+        f" name = nullif(coalesce(?, name), '') WHERE {db.by_key}",
+        *(now, archived, name, *db.key_values(key)),
+    )
+    return await get_thread(db, key=key)
+
+
+async def delete_thread(db: Transaction, *, key: ThreadKey) -> bool:
+    """Delete a thread; its runs go by their foreign keys. Returns whether there was one."""
+    statement = f"DELETE FROM copilot_threads WHERE {db.by_key}"  # noqa: S608  # ours
+    return await db.execute(statement, *db.key_values(key)) > 0
+
+
+async def expire_threads(db: Transaction, *, before: int, after: int) -> Sequence[int]:
+    """Delete some threads not updated since `before`, except those with a run.
+
+    Only those with a number greater than `after`; returns their numbers in order.
+    """
+    rows = await db.fetch(
+        "SELECT id FROM copilot_threads WHERE id > ? AND updated < ? AND running IS NULL"
+        " ORDER BY id LIMIT ? FOR UPDATE SKIP LOCKED",
+        *(after, before, _EXPIRED_AT_ONCE),
+    )
+    numbers = [number for (number,) in rows]
+    statement = "DELETE FROM copilot_threads WHERE id = ?"
+    await db.execute_many(statement, [(number,) for number in numbers])
+    return numbers
+
+
+async def put_thread(
+    db: Transaction, *, thread: Thread, runs: Iterable[StoredRun], now: int
+) -> int:
+    """Add a thread, or take over its head if that is later than ours, and the runs we lack."""
+    created, updated = from_datetime(thread.created_at), from_datetime(thread.updated_at)
+    number, *_ = await db.lock_thread(thread.key, thread.agent, created)
+    await db.execute(
+        "UPDATE copilot_threads SET name = ?, archived = ?, updated = ?"
+        " WHERE id = ? AND updated <= ?",
+        *(thread.name, thread.archived, updated, number, updated),
+    )
+    if thread.last_run_at is not None:
+        last_run = from_datetime(thread.last_run_at)
+        await db.execute(
+            "UPDATE copilot_threads SET last_run = ? WHERE id = ? AND coalesce(last_run, 0) < ?",
+            *(last_run, number, last_run),
+        )
+    rows = await db.fetch("SELECT id, key, began FROM copilot_runs WHERE thread = ?", number)
+    new = [*build_new_rows(runs, rows, now)]
+    for row, names in new:
+        await db.execute(
+            "INSERT INTO copilot_runs (thread, id, key, run_id, agent, began, ended, log)"
+            " VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
+            *(number, *row),
+        )
+        await db.add_names(number, names)
+    return len(new)
+
+
+async def move_events(db: Transaction, place: Place, events: Sequence[Event]) -> None:
+    """Add events to the first ones of a run, from where they were appended."""
+    head = await _read_head(db, place)
+    if head and events:  # else it was deleted, or has none
+        await db.execute(
+            "UPDATE copilot_runs SET log = ? WHERE thread = ? AND id = ?",
+            *(encode(prepend_head(head, events)), *place),
+        )
+
+
+async def _end_run(
+    db: Transaction, place: Place, whole: Sequence[Event], short: Sequence[Event], *, now: int
+) -> None:
+    """Store the shortened log of a run that has ended, and the names of what it made."""
+    await _free_thread(
+        db, place
+    )  # first, as everywhere, so that no two servers wait for each other
+    ended = await db.execute(
+        "UPDATE copilot_runs SET ended = ?, log = ? WHERE thread = ? AND id = ?",
+        *(now, encode(short), *place),
+    )
+    if ended:  # else it was deleted meanwhile
+        await db.delete_events(place)
+        await db.add_names(place[0], collect_names(whole))
+
+
+async def _end_dead_runs(
+    db: Transaction, server: Any, places: Sequence[Place], *, now: int
+) -> None:
+    """End runs of a server that died."""
+    events = await db.read_events(server, places)
+    for place in places:
+        log = complete_log(await _read_head(db, place), events[place])
+        await _end_run(db, place, log, log, now=now)
+
+
+async def _free_thread(db: Transaction, place: Place) -> None:
+    await db.execute(
+        "UPDATE copilot_threads SET running = NULL, server = NULL WHERE id = ? AND running = ?",
+        *place,
+    )
+
+
+async def _read_head(db: Transaction, place: Place) -> Sequence[Event]:
+    """Return the first events of a run; none if it was deleted."""
+    rows = await db.fetch("SELECT log FROM copilot_runs WHERE thread = ? AND id = ?", *place)
+    return decode(rows[0][0], _describe(db, place)) if rows else []
+
+
+def _messages_of(head: Sequence[Event]) -> Sequence[Message]:
+    return [
+        message for event in head if isinstance(event, RunStarted) for message in event.messages
+    ]
+
+
+def _describe(db: Transaction, place: Place) -> str:
+    """Name a row as one finds it with `sqlite3` or `psql`."""
+    return f"table '{db.table_prefix}runs', thread {place[0]}, id {place[1]}"

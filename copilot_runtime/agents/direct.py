@@ -103,9 +103,10 @@ class DirectAgent(Agent):
                                 yield result
                     turn.feed(event)
                     yield event
-            async with aclosing(finish_turn(turn, self.max_turns)) as events:
-                async for event in events:
-                    yield event
+            if turn.calls:
+                async with aclosing(finish_turn(turn, self.max_turns)) as events:
+                    async for event in events:
+                        yield event
         finally:
             turn.cancel()
 

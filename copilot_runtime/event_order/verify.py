@@ -57,7 +57,7 @@ async def verify_events(events: Events, _run: RunInput) -> Events:
             yield event
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)  # a key of dictionaries: its identity is its hash
 class _Kind:
     """Something that begins and ends, in the words of the protocol."""
 
@@ -79,7 +79,7 @@ class EventOrder:
     """
 
     def __init__(self, *, begun: bool = False) -> None:
-        self._open = OpenItems[_Kind, str]((_STEP, _TEXT, _CALL, _SUBAGENT, _THOUGHT))
+        self._open: OpenItems[_Kind, str] = OpenItems((_STEP, _TEXT, _CALL, _SUBAGENT, _THOUGHT))
         """The value of a call is its name."""
         self.texts = self._open.by_kind[_TEXT]
         """The open texts by their ids: to add to one of them is never against the order."""

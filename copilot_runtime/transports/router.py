@@ -47,11 +47,10 @@ class Router:
         self._pages = pages
         self._authenticator = authenticator
         self._max_body_bytes = max_body_bytes
-        self._paths = [
-            (compile_path(f"/{path}")[0], transport)
-            for transport in transports
-            for path in transport.paths
-        ]
+        paths = [(path, transport) for transport in transports for path in transport.paths]
+        self._patterns = [(compile_path(f"/{path}")[0], transport) for path, transport in paths]
+        self._fixed = {path: self._match(path) for path, _ in paths if "{" not in path}
+        """The transports of the paths without parameters: no request at the URL has to search."""
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         headers = decode_headers(scope)
@@ -94,11 +93,14 @@ class Router:
             await request.respond_json(404, {"error": "Not found"})
 
     async def _find(self, request: Request) -> Transport | None:
-        path = f"/{request.path}"
-        for pattern, transport in self._paths:
-            if pattern.match(path) and await transport.accepts(request):
+        path = request.path
+        for transport in self._fixed.get(path) or self._match(path):
+            if await transport.accepts(request):
                 return transport
         return None
+
+    def _match(self, path: str) -> Sequence[Transport]:
+        return [transport for pattern, transport in self._patterns if pattern.match(f"/{path}")]
 
     def _path_below(self, scope: Scope) -> str:
         """Return the path after our URL, still encoded, and empty for the URL itself."""

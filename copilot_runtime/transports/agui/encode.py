@@ -92,7 +92,7 @@ class Encoder:
         self._ids = {"threadId": thread_id, "runId": run_id}
         self._agent = agent
         self._dialect = dialect or Dialect()
-        self._open = OpenItems[str, bytes](_ENDS)
+        self._open: OpenItems[str, bytes] = OpenItems(_ENDS)
         """The value of each is the beginning of the frames that add to it."""
         self._texts = self._open.by_kind["text"]
         self._calls = self._open.by_kind["call"]

@@ -5,9 +5,12 @@ to the same readers as the bytes of our own connections.
 """
 
 import asyncio
+from base64 import b64encode
 from collections.abc import AsyncGenerator, AsyncIterator, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
 from typing import Any
+
+import orjson
 
 from copilot_runtime.adapters.errors import (
     Service,
@@ -57,7 +60,7 @@ class JsonEvents:
     """A `FrameDecoder` for clients that yield whole events: each block is the JSON of one."""
 
     is_event_stream = True
-    is_between_events = True
+    is_between_events = False  # nothing stands there
 
     def feed(self, block: bytes) -> list[bytes]:
         """Return the block."""
@@ -70,6 +73,15 @@ class JsonEvents:
 
 Payloads = asyncio.Queue[bytes | CopilotError | None]
 """What a task or a thread receives for a response: payloads, then None or an error."""
+
+
+def encode_event(event: Any) -> bytes:
+    """Return the JSON of an SDK's event: bytes in it are base64, as in the provider's own JSON."""
+    return orjson.dumps(event, default=_encode_bytes)
+
+
+def _encode_bytes(value: Any) -> str:
+    return b64encode(value).decode() if isinstance(value, bytes) else str(value)
 
 
 async def wait_for_response(payloads: Payloads, service: Service) -> SDKResponse:

@@ -56,7 +56,7 @@ class FrameDecoder(Protocol):
 
     @property
     def is_between_events(self) -> bool:
-        """True when no payload has begun that lacks its end."""
+        """True when no payload has begun that lacks its end, and JSON may stand between two."""
         ...
 
     def feed(self, block: bytes) -> list[bytes]: ...

@@ -5,15 +5,10 @@ from collections.abc import Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, Any, Literal, Unpack
+from typing import TYPE_CHECKING, Literal, Unpack
 from urllib.parse import urlunsplit
 
-from copilot_runtime.adapters.anthropic.request import (
-    PROVIDER,
-    MessagesRequest,
-    Settings,
-    build_request,
-)
+from copilot_runtime.adapters.anthropic.request import PROVIDER, Settings, build_request
 from copilot_runtime.adapters.anthropic.stream import MessageReader
 from copilot_runtime.adapters.api_key import ApiKey, resolve_api_key
 from copilot_runtime.adapters.capabilities import CapabilityFilter
@@ -25,6 +20,7 @@ from copilot_runtime.adapters.streaming import ProviderRequest, encode_body
 from copilot_runtime.errors import ConfigurationFailed
 from copilot_runtime.http.sse import SSEDecoder
 from copilot_runtime.interfaces import ChatRequest
+from copilot_runtime.jsonvalue import JsonObject
 
 if TYPE_CHECKING:
     from anthropic import AsyncAnthropic
@@ -104,16 +100,16 @@ class AnthropicAdapter(HTTPAdapter):
     ) -> ProviderRequest:
         context_tokens = await self._window.tokens_for(model, request)
         settings = replace(self.settings, context_tokens=context_tokens)
-        messages_request = build_request(request, model, settings, capabilities)
-        body = encode_body(messages_request.body)
+        content, headers = build_request(request, model, settings, capabilities)
+        body = encode_body(content)
         if self._client is not None:
             secret = self._client.api_key or self._client.auth_token
             service = Service(NAME, model, secret, speaks=_SPEAKS)
-            exchange = _open_response(self._client, messages_request, service)
+            exchange = _open_response(self._client, content, headers, service)
         else:
             access, secret = await self._access()
             service = Service(NAME, model, secret, speaks=_SPEAKS)
-            headers = {**messages_request.headers, **self._headers, **access}
+            headers = {**headers, **self._headers, **access}
             exchange = self._upstream.post(self._url, body, headers)
         return ProviderRequest(
             exchange=exchange,
@@ -139,14 +135,14 @@ class AnthropicAdapter(HTTPAdapter):
 
 
 def _open_response(
-    client: "AsyncAnthropic", messages_request: MessagesRequest, service: Service
+    client: "AsyncAnthropic", body: JsonObject, headers: dict[str, str], service: Service
 ) -> AbstractAsyncContextManager[SDKResponse, bool | None]:
     import anthropic
 
-    body: dict[str, Any] = {**messages_request.body}
+    body = {**body}
     named = {name: body.pop(name) for name in ("model", "max_tokens", "messages", "stream")}
     create = client.messages.with_streaming_response.create
-    response = create(**named, extra_body=body, extra_headers=messages_request.headers)
+    response = create(**named, extra_body=body, extra_headers=headers)
     return open_sdk_response(response, anthropic, service)
 
 

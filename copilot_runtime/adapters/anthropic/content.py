@@ -1,15 +1,27 @@
-"""Messages with attachments, and results with images, as Anthropic's Messages API wants them."""
+"""Messages, calls, results and thoughts as blocks of Anthropic's Messages API.
 
-from copilot_runtime.adapters.attachments import add_types, build_parts
+What failed may hold texts only, so a result with images is no failure.
+"""
+
+import re
+
+from copilot_runtime.adapters.attachments import (
+    RESULT_IMAGES,
+    add_types,
+    build_parts,
+    parse_result_blocks,
+)
+from copilot_runtime.adapters.history import Thought, ToolExchange, format_result
 from copilot_runtime.adapters.media import Media, decode_text
+from copilot_runtime.jsontext import loads
 from copilot_runtime.jsonvalue import JsonObject
 from copilot_runtime.messages import ImageMessage, TextMessage
 
-FILES = "files-api-2025-04-14"
-"""The beta that knows files by an id."""
+REDACTED = "redacted/"
+"""How the signature of a thought begins that nobody may read."""
 
 _API = "Anthropic's Messages API"
-_IMAGES = ("image/jpeg", "image/png", "image/gif", "image/webp")
+_ID = re.compile(r"[^a-zA-Z0-9_-]")
 
 
 def build_blocks(message: TextMessage | ImageMessage, *, new: bool) -> list[JsonObject]:
@@ -18,6 +30,37 @@ def build_blocks(message: TextMessage | ImageMessage, *, new: bool) -> list[Json
     Raises `Misuse` for a new attachment that the API does not take.
     """
     return add_types(build_parts(message, _build_media, new=new), "text")
+
+
+def build_exchange(exchange: ToolExchange, *, first: bool) -> tuple[JsonObject, JsonObject]:
+    """Return the blocks of a call and of its result."""
+    del first  # nothing is special about it
+    call, result = exchange.call, exchange.result
+    id = _ID.sub("_", call.id)  # other providers write ids with other characters
+    arguments = loads(call.arguments.encode())
+    content = parse_result_blocks(format_result(result))
+    failed = {"is_error": True} if result.error and isinstance(content, str) else {}
+    return (
+        {"type": "tool_use", "id": id, "name": call.name, "input": arguments},
+        {"type": "tool_result", "tool_use_id": id, "content": content, **failed},
+    )
+
+
+def build_thought(thought: Thought) -> JsonObject:
+    """Return the block of a thought, as it came."""
+    if thought.signature.startswith(REDACTED):
+        return {"type": "redacted_thinking", "data": thought.signature.removeprefix(REDACTED)}
+    return {"type": "thinking", "thinking": thought.content, "signature": thought.signature}
+
+
+def is_thought(block: JsonObject) -> bool:
+    """Return whether a block is a thought."""
+    return block.get("type") in ("thinking", "redacted_thinking")
+
+
+def is_result(block: JsonObject) -> bool:
+    """Return whether a block is what came of a call."""
+    return block.get("type") == "tool_result"
 
 
 def is_file(block: JsonObject) -> bool:
@@ -40,7 +83,7 @@ def _image(media: Media) -> JsonObject | str:
     if media.id or media.url:
         return {"type": "image", "source": _elsewhere(media)}
     mime_type = media.mime_type or "image/png"
-    if mime_type not in _IMAGES:
+    if mime_type not in RESULT_IMAGES:
         return f"{_API} takes images as JPEG, PNG, GIF and WebP, not as {mime_type}"
     source = {"type": "base64", "media_type": mime_type, "data": media.data}
     return {"type": "image", "source": source}

@@ -1,34 +1,38 @@
 """A chat request as Anthropic's Messages API wants it.
 
 https://platform.claude.com/docs/en/api/messages/create. What a model refuses with 400 is left out
-by `options`; what the API refuses in conversations is put right by `turns`.
+by `options`; what the API refuses in conversations is put right by `turns`: calls of one answer
+are in one turn, and all their results in the next one, first of all.
 """
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Any, Literal
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
 
-from copilot_runtime.adapters.anthropic.content import FILES, is_file
+from copilot_runtime.adapters.anthropic.content import (
+    build_blocks,
+    build_exchange,
+    build_thought,
+    is_file,
+    is_result,
+    is_thought,
+)
 from copilot_runtime.adapters.anthropic.models import Traits, find_traits
 from copilot_runtime.adapters.anthropic.options import (
     ThinkingOptions,
     build_thinking,
     build_tool_choice,
     filter_parameters,
+    filter_sampling,
 )
 from copilot_runtime.adapters.anthropic.schema import close_objects
-from copilot_runtime.adapters.anthropic.turns import (
-    build_anthropic_turns,
-    is_result,
-    is_thought,
-)
 from copilot_runtime.adapters.attachments import add_types
 from copilot_runtime.adapters.capabilities import CapabilityFilter
 from copilot_runtime.adapters.history import ToolExchange, fit_history
-from copilot_runtime.adapters.tools import build_tools
-from copilot_runtime.adapters.turns import Turn, Turns
+from copilot_runtime.adapters.tools import select_tools
+from copilot_runtime.adapters.turns import Turn, build_turns
 from copilot_runtime.interfaces import Action, ChatRequest, Parameters
-from copilot_runtime.jsonvalue import JsonObject
+from copilot_runtime.jsonvalue import JsonObject, drop_none
 
 PROVIDER = "anthropic"
 
@@ -37,6 +41,9 @@ NEWEST = "2026-10-21"
 
 _WITH_SAMPLING = "2023-06-01"
 _BINDING = "thinking-binding-controls-2026-08-01"
+_FILES = "files-api-2025-04-14"
+"""The beta that knows files by an id."""
+
 _USUAL_MAX_TOKENS = 32_000
 
 
@@ -60,25 +67,13 @@ class Settings:
     betas: Sequence[str] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class MessagesRequest:
-    """A request: its body, and the version and betas of the API it is written for."""
-
-    body: JsonObject
-    version: str
-    betas: Sequence[str] = field(default=())
-
-    @property
-    def headers(self) -> dict[str, str]:
-        """Return the headers that go with the body."""
-        named = {"anthropic-beta": ",".join(self.betas)} if self.betas else {}
-        return {"anthropic-version": self.version, **named}
-
-
 def build_request(
     request: ChatRequest, model: str, settings: Settings, capabilities: CapabilityFilter
-) -> MessagesRequest:
-    """Return what to send. Wishes that cannot be fulfilled go to `capabilities`."""
+) -> tuple[JsonObject, dict[str, str]]:
+    """Return the body, and the headers for the version and the betas that it is written for.
+
+    What the model does not take goes to `capabilities`.
+    """
     traits = find_traits(model)
     parameters = filter_parameters(request.parameters, traits, capabilities)
     tools = _tools(request.actions, eager=settings.eager and traits.eager)
@@ -87,7 +82,13 @@ def build_request(
     if parameters.max_tokens is None:
         room -= min(max_tokens, settings.context_tokens // 4)
     items = fit_history(request.messages, tools, room, PROVIDER)
-    turns = build_anthropic_turns(request.messages, items)
+    turns = build_turns(
+        request.messages,
+        items,
+        encode_message=build_blocks,
+        encode_exchange=build_exchange,
+        encode_thought=build_thought,
+    )
     blocks = [block for turn in turns.turns for block in turn.blocks]
     choice = build_tool_choice(parameters, traits, capabilities) if tools else None
     names = dict.fromkeys(item.call.name for item in items if isinstance(item, ToolExchange))
@@ -105,38 +106,43 @@ def build_request(
         has_thoughts=any(map(is_thought, blocks)),
     )
     if traits.bound and not thoughts.on:  # then nothing keeps them from being an error
-        _drop_thoughts(turns)
-    sampling = _sampling(parameters, traits, thoughts, capabilities)
-    body: JsonObject = {"model": model, "max_tokens": max_tokens, "stream": True}
-    if turns.instructions:
-        body["system"] = add_types(turns.instructions, "text")
-    body["messages"] = [
+        for turn in turns.turns:
+            turn.blocks[:] = [block for block in turn.blocks if not is_thought(block)]
+    if traits.versioned:
+        parameters = filter_sampling(parameters, capabilities, thinks=thoughts.on)
+    body = drop_none(
         {
-            "role": "user" if turn.speaker == "user" else "assistant",
-            "content": add_types(turn.blocks, "text"),
+            "model": model,
+            "max_tokens": max_tokens,
+            "stream": True,
+            "system": add_types(turns.instructions, "text") or None,
+            "messages": [
+                {
+                    "role": "user" if turn.speaker == "user" else "assistant",
+                    "content": add_types(turn.blocks, "text"),
+                }
+                for turn in turns.turns
+            ],
+            "tools": tools or None,
+            "tool_choice": choice,
+            "stop_sequences": [word for word in parameters.stop or () if word.strip()] or None,
+            "thinking": thoughts.thinking,
+            "output_config": _output(parameters, thoughts) or None,
+            "temperature": parameters.temperature,
+            "top_p": parameters.top_p,
         }
-        for turn in turns.turns
-    ]
-    if tools:
-        body["tools"] = tools
-    if choice:
-        body["tool_choice"] = choice
-    if stop := [word for word in parameters.stop or () if word.strip()]:
-        body["stop_sequences"] = stop
-    if thoughts.thinking:
-        body["thinking"] = thoughts.thinking
-    if output := _output(parameters, thoughts):
-        body["output_config"] = output
-    body |= sampling
+    )
     if settings.cache:
         _mark_for_cache(body, turns.stable, settings.cache)
     betas = [*settings.betas]
     if thoughts.bound:
         betas.append(_BINDING)
     if any(map(is_file, blocks)):
-        betas.append(FILES)
-    version = settings.version or (_WITH_SAMPLING if sampling or not traits.versioned else NEWEST)
-    return MessagesRequest(body, version, tuple(dict.fromkeys(betas)))
+        betas.append(_FILES)
+    samples = "temperature" in body or "top_p" in body
+    version = settings.version or (_WITH_SAMPLING if samples or not traits.versioned else NEWEST)
+    named = {"anthropic-beta": ",".join(dict.fromkeys(betas))} if betas else {}
+    return body, {"anthropic-version": version, **named}
 
 
 def _max_tokens(parameters: Parameters, settings: Settings, traits: Traits) -> int:
@@ -148,45 +154,17 @@ def _max_tokens(parameters: Parameters, settings: Settings, traits: Traits) -> i
 
 
 def _tools(actions: Sequence[Action], *, eager: bool) -> list[JsonObject]:
-    flags = {"eager_input_streaming": True} if eager else {}
-    tools: list[JsonObject] = []
-    for tool in build_tools(actions):
-        function = tool["function"]
-        described = {"description": function["description"]} if function["description"] else {}
-        schema: Mapping[str, Any] = function["parameters"]
-        tools.append(
+    return [
+        drop_none(
             {
-                "name": function["name"],
-                **described,
-                "input_schema": {**schema, "type": "object"},
-                **flags,
+                "name": tool["name"],
+                "description": tool["description"] or None,
+                "input_schema": {**tool["parameters"], "type": "object"},
+                "eager_input_streaming": eager or None,
             }
         )
-    return tools
-
-
-def _sampling(
-    parameters: Parameters,
-    traits: Traits,
-    thoughts: ThinkingOptions,
-    capabilities: CapabilityFilter,
-) -> JsonObject:
-    """Return temperature or top_p; Claude takes one of them, and none while it thinks."""
-    sampling: JsonObject = {}
-    if parameters.temperature is not None:
-        sampling["temperature"] = parameters.temperature
-    if parameters.top_p is not None:
-        sampling["top_p"] = parameters.top_p
-    if not traits.versioned:
-        return sampling
-    if thoughts.on:
-        for name in sampling:
-            capabilities.omit(name, "It takes none while it thinks.")
-        return {}
-    if len(sampling) == 2:
-        capabilities.omit("top_p", "It takes temperature or top_p, not both.")
-        del sampling["top_p"]
-    return sampling
+        for tool in select_tools(actions)
+    ]
 
 
 def _output(parameters: Parameters, thoughts: ThinkingOptions) -> JsonObject:
@@ -199,12 +177,6 @@ def _output(parameters: Parameters, thoughts: ThinkingOptions) -> JsonObject:
             "schema": close_objects(parameters.response_schema),
         }
     return output
-
-
-def _drop_thoughts(turns: Turns) -> None:
-    """Drop all thoughts; what they led to stays."""
-    for turn in turns.turns:
-        turn.blocks[:] = [block for block in turn.blocks if not is_thought(block)]
 
 
 def _mark_for_cache(

@@ -9,14 +9,13 @@ from typing import Any
 
 import orjson
 
-from copilot_runtime.adapters.anthropic.turns import REDACTED
+from copilot_runtime.adapters.anthropic.content import REDACTED
+from copilot_runtime.adapters.anthropic.request import PROVIDER
 from copilot_runtime.adapters.errors import Service, read_stream_error
 from copilot_runtime.adapters.reader import JSONReader
 from copilot_runtime.errors import Refused
 from copilot_runtime.events import Custom, Event, Usage
 from copilot_runtime.interfaces import ChatRequest
-
-PROVIDER = "anthropic"
 
 STOP_REASONS = {
     "end_turn": "stop",

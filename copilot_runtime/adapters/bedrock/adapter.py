@@ -101,19 +101,16 @@ class BedrockAdapter(HTTPAdapter):
         )
         if self._client is not None:
             service = Service(NAME, model, speaks=_FORMAT)
-            return ProviderRequest(
-                exchange=open_client_response(self._client, model, body, service),
-                service=service,
-                new_reader=lambda: (ConverseReader(request, service), JsonEvents()),
-                accepts_json=False,
-            )
-        url, content = self._authentication.build_url(model), encode_body(body)
-        headers, secret = await self._authentication.authenticate(url, content, model)
-        service = Service(NAME, model, secret, _FORMAT)
+            exchange = open_client_response(self._client, model, body, service)
+        else:
+            url, content = self._authentication.build_url(model), encode_body(body)
+            headers, secret = await self._authentication.authenticate(url, content, model)
+            service = Service(NAME, model, secret, _FORMAT)
+            exchange = self._upstream.post(url, content, {**self._headers, **headers})
+        new_decoder = JsonEvents if self._client else Frames
         return ProviderRequest(
-            exchange=self._upstream.post(url, content, {**self._headers, **headers}),
+            exchange=exchange,
             service=service,
-            new_reader=lambda: (ConverseReader(request, service), Frames()),
-            max_retries=self._upstream.max_retries,
-            accepts_json=False,
+            new_reader=lambda: (ConverseReader(request, service), new_decoder()),
+            max_retries=0 if self._client else self._upstream.max_retries,
         )

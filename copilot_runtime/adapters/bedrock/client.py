@@ -5,7 +5,7 @@ goes to the same reader as the frames of our own connections.
 """
 
 import asyncio
-from base64 import b64decode, b64encode
+from base64 import b64decode
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import asynccontextmanager, suppress
 from importlib import import_module
@@ -19,6 +19,7 @@ from copilot_runtime.adapters.sdk_client import (
     Payloads,
     SDKResponse,
     connection_error,
+    encode_event,
     wait_for_response,
 )
 from copilot_runtime.errors import ConfigurationFailed, CopilotError
@@ -60,7 +61,7 @@ class _Receiver(Thread):
         try:
             self._stream = self._client.converse_stream(**self._arguments)["stream"]
             for event in () if self._is_closed else self._stream:
-                self._put(orjson.dumps(event, default=_encode))
+                self._put(encode_event(event))
                 is_open = True
         except Exception as error:  # of botocore, and of its HTTP library
             self._put(_read_error(error, self._service, is_open=is_open))
@@ -112,7 +113,3 @@ def _decode_blobs(value: Any) -> Any:
         else _decode_blobs(each)
         for name, each in members
     }
-
-
-def _encode(value: Any) -> str:
-    return b64encode(value).decode() if isinstance(value, bytes) else str(value)

@@ -13,44 +13,29 @@ from copilot_runtime.adapters.media import USUAL_TYPES, Media, build_text
 from copilot_runtime.jsonvalue import JsonObject
 from copilot_runtime.messages import ImageMessage, ResultMessage, TextMessage
 
-_IMAGES = {"image/png": "png", "image/jpeg": "jpeg", "image/gif": "gif", "image/webp": "webp"}
+_FORMATS = {
+    "image": ("gif", "jpeg", "png", "webp"),
+    "document": ("csv", "doc", "docx", "html", "md", "pdf", "txt", "xls", "xlsx"),
+    "video": ("flv", "mkv", "mov", "mp4", "mpeg", "three_gp", "webm", "wmv"),
+    "audio": ("aac", "flac", "m4a", "mp3", "mp4", "ogg", "opus", "wav", "webm"),
+}
 _OFFICE = "application/vnd.openxmlformats-officedocument"
-_DOCUMENTS = {
-    "application/pdf": "pdf",
+_OTHER_FORMATS = {
     "application/msword": "doc",
-    f"{_OFFICE}.wordprocessingml.document": "docx",
     "application/vnd.ms-excel": "xls",
-    f"{_OFFICE}.spreadsheetml.sheet": "xlsx",
-    "text/csv": "csv",
-    "text/html": "html",
+    "audio/mpeg": "mp3",
+    "audio/wave": "wav",
     "text/markdown": "md",
     "text/plain": "txt",
-}
-_VIDEOS = {
     "video/3gpp": "three_gp",
-    "video/mp4": "mp4",
-    "video/mpeg": "mpeg",
     "video/quicktime": "mov",
-    "video/webm": "webm",
-    "video/x-flv": "flv",
     "video/x-matroska": "mkv",
     "video/x-ms-wmv": "wmv",
+    f"{_OFFICE}.spreadsheetml.sheet": "xlsx",
+    f"{_OFFICE}.wordprocessingml.document": "docx",
 }
-_AUDIO = {
-    "audio/aac": "aac",
-    "audio/flac": "flac",
-    "audio/mp3": "mp3",
-    "audio/mp4": "mp4",
-    "audio/mpeg": "mp3",
-    "audio/ogg": "ogg",
-    "audio/opus": "opus",
-    "audio/wav": "wav",
-    "audio/wave": "wav",
-    "audio/webm": "webm",
-    "audio/x-m4a": "m4a",
-    "audio/x-wav": "wav",
-}
-_FORMATS = {"image": _IMAGES, "document": _DOCUMENTS, "video": _VIDEOS, "audio": _AUDIO}
+"""MIME type → format, where the format is not the second half of the type."""
+
 _NO_NAME = re.compile(r"[^a-zA-Z0-9\-()\[\]]+")
 _LONGEST_NAME = 190
 
@@ -68,8 +53,8 @@ class MediaBuilder:
         if part := build_text(media):
             return part
         mime_type = media.mime_type or USUAL_TYPES[media.kind]
-        format = _FORMATS[media.kind].get(mime_type)
-        if format is None:
+        format = _find_format(mime_type)
+        if format not in _FORMATS[media.kind]:
             return f"Bedrock takes no {media.kind} as {mime_type}"
         source = {"s3Location": {"uri": media.url}} if media.url else {"bytes": media.data}
         block: JsonObject = {"format": format, "source": source}
@@ -118,5 +103,9 @@ def _result_block(block: JsonObject) -> JsonObject:
     if block["type"] == "text":
         return {"text": block["text"]}
     source = block["source"]
-    image = {"format": _IMAGES[source["media_type"]], "source": {"bytes": source["data"]}}
-    return {"image": image}
+    format = _find_format(source["media_type"])
+    return {"image": {"format": format, "source": {"bytes": source["data"]}}}
+
+
+def _find_format(mime_type: str) -> str:
+    return _OTHER_FORMATS.get(mime_type) or mime_type.partition("/")[2].removeprefix("x-")

@@ -29,16 +29,13 @@ class Frames:
     the event or the exception. Raises `NetworkError` for what is no such stream, or a damaged one.
     """
 
+    is_between_events = False  # nothing may stand there
+
     def __init__(self, limit: int = LIMIT) -> None:
         self.is_event_stream = False
         self._limit = limit
         self._rest = bytearray()  # the beginning of a message, and the bytes needed to go on
         self._needed = _PRELUDE.size
-
-    @property
-    def is_between_events(self) -> bool:
-        """True when no message has begun that lacks its end."""
-        return not self._rest
 
     def feed(self, block: bytes) -> list[bytes]:
         """Return every message that ends in this block."""

@@ -10,8 +10,8 @@ from hashlib import sha256
 from typing import Any
 
 from copilot_runtime.adapters.anthropic import options as claude
+from copilot_runtime.adapters.anthropic.content import REDACTED
 from copilot_runtime.adapters.anthropic.schema import close_objects
-from copilot_runtime.adapters.anthropic.turns import REDACTED
 from copilot_runtime.adapters.attachments import merge_extra
 from copilot_runtime.adapters.bedrock.content import MediaBuilder, build_blocks, build_result
 from copilot_runtime.adapters.bedrock.models import Traits, find_traits

@@ -7,7 +7,7 @@ take turns.
 
 from base64 import b64decode, b64encode
 
-from copilot_runtime.adapters.anthropic.turns import REDACTED
+from copilot_runtime.adapters.anthropic.content import REDACTED
 from copilot_runtime.adapters.attachments import image_activity
 from copilot_runtime.adapters.bedrock.request import SIGNER
 from copilot_runtime.adapters.errors import Service, build_error, read_stream_error

@@ -1,6 +1,7 @@
 """Google's Gemini, at Google AI (an API key) and at Vertex AI (a project)."""
 
 from collections.abc import Mapping
+from functools import partial
 from typing import TYPE_CHECKING, Any, Unpack
 
 from copilot_runtime.adapters.api_key import ApiKey
@@ -102,24 +103,17 @@ class GoogleAdapter(HTTPAdapter):
         )
         if self._client is not None:
             service = Service(NAME, model, speaks=_FORMAT)
-            return ProviderRequest(
-                exchange=open_client_response(self._client, model, body, service),
-                service=service,
-                new_reader=lambda: (GenerationReader(request, service), JsonEvents()),
-                accepts_json=False,
-            )
-        headers, secret = await self._authentication.authenticate()
-        service = Service(NAME, model, secret, _FORMAT)
+            exchange = open_client_response(self._client, model, body, service)
+            new_decoder = JsonEvents
+        else:
+            headers, secret = await self._authentication.authenticate()
+            service = Service(NAME, model, secret, _FORMAT)
+            url = self._authentication.build_url(model)
+            exchange = self._upstream.post(url, encode_body(body), {**self._headers, **headers})
+            new_decoder = partial(SSEDecoder, limit=_LONGEST_EVENT)
         return ProviderRequest(
-            exchange=self._upstream.post(
-                self._authentication.build_url(model),
-                encode_body(body),
-                {**self._headers, **headers},
-            ),
+            exchange=exchange,
             service=service,
-            new_reader=lambda: (
-                GenerationReader(request, service),
-                SSEDecoder(limit=_LONGEST_EVENT),
-            ),
-            max_retries=self._upstream.max_retries,
+            new_reader=lambda: (GenerationReader(request, service), new_decoder()),
+            max_retries=0 if self._client else self._upstream.max_retries,
         )

@@ -5,7 +5,6 @@ connections.
 """
 
 import asyncio
-from base64 import b64encode
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager, suppress
 from typing import Any
@@ -17,6 +16,7 @@ from copilot_runtime.adapters.sdk_client import (
     Payloads,
     SDKResponse,
     connection_error,
+    encode_event,
     wait_for_response,
 )
 from copilot_runtime.errors import CopilotError
@@ -60,7 +60,7 @@ async def _receive(
         stream = await models.generate_content_stream(model=model, contents="-", config=config)
         async for chunk in stream:
             sent = chunk.model_dump(by_alias=True, exclude_none=True, exclude=_ADDED)
-            payloads.put_nowait(orjson.dumps(sent, default=_encode))
+            payloads.put_nowait(encode_event(sent))
             is_open = True
     except Exception as error:  # of the package, and of the HTTP library that it has found
         payloads.put_nowait(_read_error(error, service, is_open=is_open))
@@ -80,7 +80,3 @@ def _read_error(error: Any, service: Service, *, is_open: bool) -> bytes | Copil
     if isinstance(error, UnknownApiResponseError):
         return service.format_error(str(error)[:200])
     return connection_error(error, service, is_open=is_open)
-
-
-def _encode(value: Any) -> str:
-    return b64encode(value).decode() if isinstance(value, bytes) else str(value)

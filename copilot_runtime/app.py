@@ -48,7 +48,7 @@ from copilot_runtime.threads.url import build_store
 from copilot_runtime.transcript import fold_conversation
 from copilot_runtime.transports.auth import Authenticate, Authenticator
 from copilot_runtime.transports.program_runs import ProgramRuns
-from copilot_runtime.transports.router import Router
+from copilot_runtime.transports.router import Router, RouterResponse
 from copilot_runtime.transports.transport import Services, TransportLike, build_transports
 
 if TYPE_CHECKING:
@@ -244,7 +244,7 @@ class CopilotRuntime:
         router = self._router(path, silent=lambda: asgi.has_cors(app))
 
         async def answer(request: Request) -> Response:  # noqa: ARG001  # FastAPI passes it by name
-            return asgi.RouterResponse(router)
+            return RouterResponse(router)
 
         async def socket(websocket: WebSocket) -> None:
             await router(websocket.scope, websocket.receive, websocket.send)
@@ -260,7 +260,7 @@ class CopilotRuntime:
             *(url for below in below_url for url in asgi.with_and_without_slash(f"{path}/{below}")),
         ):
             # a preflight carries no login, so no dependency may refuse it
-            app.router.routes.append(Route(url, asgi.RouterResponse(router), methods=["OPTIONS"]))
+            app.router.routes.append(Route(url, RouterResponse(router), methods=["OPTIONS"]))
             app.add_api_route(
                 url,
                 answer,

@@ -88,17 +88,6 @@ class App(FastAPI):
         return choose
 
 
-class RouterResponse(Response):
-    """A response that lets the router write the answer itself."""
-
-    def __init__(self, router: Router) -> None:
-        super().__init__()
-        self._router = router
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        await self._router(scope, receive, send)
-
-
 def combine_lifespans(outer: Lifespan[Any], inner: Lifespan[Any]) -> Lifespan[Any]:
     """Return a lifespan that has `inner` within `outer`, whose state is the application's."""
 

@@ -17,6 +17,11 @@ class BadRequest(Exception):
         self.code = code
         self.allow = allow
 
+    @property
+    def headers(self) -> Mapping[str, str]:
+        """Headers of the answer."""
+        return {"allow": self.allow} if self.allow else {}
+
 
 class ClientGone(Exception):
     """The client left before it had said what it wants."""

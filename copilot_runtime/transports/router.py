@@ -5,19 +5,20 @@ REST routes, a remote endpoint for Node, an MCP server, and what applications ad
 """
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
+from starlette.responses import Response
 from starlette.routing import compile_path
-from starlette.types import Receive, Scope, Send
+from starlette.types import ASGIApp, Receive, Scope, Send
 
-from copilot_runtime.errors import RUN_FAILED, CopilotError
+from copilot_runtime.errors import CopilotError
 from copilot_runtime.security.cors import Cors
 from copilot_runtime.transports.auth import Authenticator, Unauthorized
 from copilot_runtime.transports.body import BadRequest, ClientGone
 from copilot_runtime.transports.request import Request, decode_headers
 from copilot_runtime.transports.streaming import WriteTimeout
-from copilot_runtime.transports.transport import Transport
+from copilot_runtime.transports.transport import Refusal, Transport, build_refusal
 
 logger = logging.getLogger(__name__)
 
@@ -71,7 +72,7 @@ class Router:
             request.caller = await self._authenticator.authenticate(scope, headers)
             await self._dispatch(request)
         except Unauthorized as error:
-            await self._refuse_caller(error, request)
+            await _refuse_caller(request, error)
         except (ClientGone, WriteTimeout):
             pass  # nobody is left who could read an answer
 
@@ -83,14 +84,15 @@ class Router:
                 await request.respond_json(403, {"error": "Pages of browsers may not ask here."})
                 return
         elif self._is_foreign(request):
-            await self._refuse_page(request)
+            refusal = build_refusal(
+                "forbidden", 403, "Pages of this origin may not ask.", "FORBIDDEN"
+            )
+            await _refuse(request, refusal, 1008, "Forbidden")
             return
-        if transport is not None:
-            await _call(transport, request)
-        elif request.is_websocket:
-            await request.send({"type": "websocket.close", "code": 4404, "reason": "Not found"})
+        if transport is None:
+            await _refuse(request, Refusal(404, {"error": "Not found"}), 4404, "Not found")
         else:
-            await request.respond_json(404, {"error": "Not found"})
+            await _call(transport, request)
 
     async def _find(self, request: Request) -> Transport | None:
         path = request.path
@@ -127,22 +129,33 @@ class Router:
         is_same_site = request.headers.get("sec-fetch-site") == "same-origin"
         return not is_same_site and origin.partition("://")[2] != request.headers.get("host")
 
-    async def _refuse_page(self, request: Request) -> None:
-        if request.is_websocket:
-            await request.send({"type": "websocket.close", "code": 1008, "reason": "Forbidden"})
-            return
-        message = "Pages of this origin may not ask."
-        await request.respond_json(403, _error_body("forbidden", message, "FORBIDDEN"))
 
-    async def _refuse_caller(self, error: Unauthorized, request: Request) -> None:
-        if request.is_websocket:
-            await request.send({"type": "websocket.close", "code": 4401, "reason": "Unauthorized"})
-            return
-        kind = {401: "unauthorized", 403: "forbidden"}.get(error.status, "refused")
-        if error.status >= 500:  # a client is not refused because the server failed
-            kind = "internal_error"
-        body = _error_body(kind, error.message, error.code)
-        await request.respond_json(error.status, body, error.headers)
+class RouterResponse(Response):
+    """A response that the router writes, with `more` in the scope of its request."""
+
+    def __init__(self, router: ASGIApp, more: Mapping[str, Any] | None = None) -> None:
+        super().__init__()
+        self._router = router
+        self._more = more or {}
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        await self._router({**scope, **self._more}, receive, send)
+
+
+async def _refuse_caller(request: Request, error: Unauthorized) -> None:
+    kind = {401: "unauthorized", 403: "forbidden"}.get(error.status, "refused")
+    if error.status >= 500:  # a client is not refused because the server failed
+        kind = "internal_error"
+    refusal = build_refusal(kind, error.status, error.message, error.code, error.headers)
+    await _refuse(request, refusal, 4401, "Unauthorized")
+
+
+async def _refuse(request: Request, refusal: Refusal, close_code: int, reason: str) -> None:
+    """Answer with a refusal; a WebSocket is closed instead."""
+    if request.is_websocket:
+        await request.send({"type": "websocket.close", "code": close_code, "reason": reason})
+    else:
+        await request.respond_json(refusal.status, refusal.body, refusal.headers)
 
 
 async def _call(transport: Transport, request: Request) -> None:
@@ -151,32 +164,10 @@ async def _call(transport: Transport, request: Request) -> None:
         await transport(request)
     except (ClientGone, WriteTimeout):
         raise
-    except Exception as error:  # of transports of others: hidden from the client
+    except Exception as error:  # also of hooks, stores and agents
         if request.is_answered or request.is_websocket:
             raise
-        headers: dict[str, str] = {}
-        match error:
-            case BadRequest():
-                headers = {"allow": error.allow} if error.allow else {}
-                status, body = (
-                    error.status,
-                    _error_body("invalid_request", error.message, error.code),
-                )
-            case CopilotError():
-                status, body = (
-                    error.status_code,
-                    _error_body(error.code.lower(), error.message, error.code),
-                )
-            case _:
-                logger.exception("A transport failed")
-                status, body = (
-                    500,
-                    _error_body("internal_error", RUN_FAILED.message, RUN_FAILED.code),
-                )
-        await request.respond_json(status, body, headers)
-
-
-def _error_body(kind: str, message: str, code: str) -> dict[str, Any]:
-    """Return an error in the forms of AG-UI and of GraphQL: clients of both show its message."""
-    errors = [{"message": message, "extensions": {"code": code}}]
-    return {"error": kind, "message": message, "errors": errors}
+        if not isinstance(error, BadRequest | CopilotError | Refusal):
+            logger.exception("A request failed")
+        refusal = transport.refuse(error)
+        await request.respond_json(refusal.status, refusal.body, refusal.headers)

@@ -1,6 +1,6 @@
 """What a transport is, what it is made with, and how the ones that settings name are found."""
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -8,10 +8,11 @@ from starlette.routing import BaseRoute
 from starlette.types import ASGIApp
 
 from copilot_runtime.config.settings import Settings
-from copilot_runtime.errors import ConfigurationFailed
+from copilot_runtime.errors import RUN_FAILED, ConfigurationFailed, CopilotError
 from copilot_runtime.registry import Registry
 from copilot_runtime.runtime.conversations import Conversations
 from copilot_runtime.transports import TRANSPORTS
+from copilot_runtime.transports.body import BadRequest
 from copilot_runtime.transports.program_runs import ProgramRuns
 from copilot_runtime.transports.request import Request
 
@@ -35,6 +36,18 @@ class Services:
     serves_chat: bool = True
 
 
+class Refusal(Exception):
+    """The JSON that answers a request that is not served."""
+
+    def __init__(
+        self, status: int, body: Mapping[str, Any], headers: Mapping[str, str] | None = None
+    ) -> None:
+        super().__init__(str(body.get("message") or body.get("error")))
+        self.status = status
+        self.body = body
+        self.headers = headers or {}
+
+
 class Transport:
     """One protocol that clients speak: GraphQL, AG-UI, or one of your own. Subclass it.
 
@@ -43,8 +56,7 @@ class Transport:
     could act in a person's name has been refused. `__call__` decodes the request into a `RunInput`,
     starts it, encodes what `follow` yields, and stops the run when the client has left.
 
-    What `__call__` raises before it has answered becomes an answer in JSON: `BadRequest` and
-    `CopilotError` with their status and message, everything else as a 500 without details.
+    What `__call__` raises before it has answered becomes an answer in JSON, by `refuse`.
     `ClientGone` and `WriteTimeout` end the request silently. One object serves all requests at
     once, and keeps nothing of any of them.
     """
@@ -70,11 +82,35 @@ class Transport:
         """
         return ()
 
+    def refuse(self, error: Exception) -> Refusal:
+        """Return the answer to an error.
+
+        `BadRequest` and `CopilotError` have a status and a message; everything else is a 500
+        without details. The form is that of AG-UI and of GraphQL: clients of both show the message.
+        """
+        match error:
+            case BadRequest():
+                return build_refusal(
+                    "invalid_request", error.status, error.message, error.code, error.headers
+                )
+            case CopilotError(code=code):
+                return build_refusal(code.lower(), error.status_code, error.message, code)
+            case _:
+                return build_refusal("internal_error", 500, RUN_FAILED.message, RUN_FAILED.code)
+
     async def open(self) -> None:
         """Get ready when the application starts."""
 
     async def aclose(self) -> None:
         """End what `open` began, when the application stops."""
+
+
+def build_refusal(
+    kind: str, status: int, message: str, code: str, headers: Mapping[str, str] | None = None
+) -> Refusal:
+    """Return an answer in the forms of AG-UI and of GraphQL."""
+    errors = [{"message": message, "extensions": {"code": code}}]
+    return Refusal(status, {"error": kind, "message": message, "errors": errors}, headers)
 
 
 TransportLike: TypeAlias = "str | Transport | Callable[[Services], Transport]"

@@ -44,7 +44,6 @@ from copilot_runtime.events import (
 from copilot_runtime.jsonpatch.patch import make_patch
 from copilot_runtime.jsontext import dumps
 from copilot_runtime.messages import Message, ReasoningMessage
-from copilot_runtime.transports.agui.outcome import drop_none, interrupt, usage
 
 _ROLES = {"assistant", "user", "system", "developer"}
 """Those a text may have on the wire."""
@@ -126,17 +125,15 @@ class Encoder:
             case ReasoningContent(message_id=key, content=piece):
                 if piece and (head := self._thoughts.get(key) or self._thought_again(key)):
                     self._frames.append(b"%b%b}\n\n" % (head, dumps(piece)))
-            case RunStarted():
-                self._start(event.messages)
-            case RunFailed():
-                self._fail(event.error)
             case _:
-                if not self._started:
-                    self._start(())
                 self._other(event)
 
     def _other(self, event: Event) -> None:
+        if not self._started and not isinstance(event, RunStarted | RunFailed):
+            self._start(())
         match event:
+            case RunStarted(messages=messages):
+                self._start(messages)
             case TextMessageStart():
                 self._text(event)
             case TextMessageEnd(message_id=key):
@@ -171,23 +168,19 @@ class Encoder:
                 if self._dialect.subagents:
                     self._subagent(event)
             case Usage():
-                self._usage.append(usage(event))
+                self._usage.append(_encode_usage(event))
             case Custom(name=name, value=value):
                 # null is a value here
                 self._frames.append(_frame({"type": "CUSTOM", "name": name, "value": value}))
             case Raw(event=foreign, source=source):
-                raw = {"type": "RAW", "event": foreign, **drop_none(source=source)}
+                raw = {"type": "RAW", "event": foreign, **_drop_none(source=source)}
                 self._frames.append(_frame(raw))
             case RunFinished():
                 self._finish(event)
-            case (
-                RunStarted()
-                | RunFailed()
-                | TextMessageContent()
-                | ActionExecutionArgs()
-                | ReasoningContent()
-            ):
-                pass  # seen to above
+            case RunFailed(error=error):
+                self._fail(error)
+            case TextMessageContent() | ActionExecutionArgs() | ReasoningContent():
+                pass  # written above
             case _:
                 assert_never(event)
 
@@ -224,14 +217,13 @@ class Encoder:
             )
 
     def _result(self, event: ActionExecutionResult) -> None:
-        self._close("call", event.call_id)
-        self._send(
-            "TOOL_CALL_RESULT",
-            messageId=event.message_id or f"result-{event.call_id}",
-            toolCallId=event.call_id,
-            content=event.result,
-            role="tool",
-        )
+        key = event.call_id
+        self._close("call", key)
+        self._send_result(key, event.message_id or f"result-{key}", event.result)
+
+    def _send_result(self, key: str, message_id: str, content: str) -> None:
+        names = {"messageId": message_id, "toolCallId": key}
+        self._send("TOOL_CALL_RESULT", **names, content=content, role="tool")
 
     def _thought(self, key: str) -> None:
         if self._dialect.reasoning and self._open.begin("reasoning", key, b""):
@@ -290,11 +282,11 @@ class Encoder:
 
     def _interrupt(self, event: Interrupt) -> None:
         if self._dialect.interrupts != "outcome":
-            value = interrupt(event) if event.value is None else event.value
+            value = _encode_interrupt(event) if event.value is None else event.value
             self._send("CUSTOM", name="on_interrupt", value=value)
         if self._dialect.interrupts == "custom":
             return
-        self._interrupts.append(interrupt(event))
+        self._interrupts.append(_encode_interrupt(event))
 
     def _subagent(self, event: Subagent) -> None:
         key = event.subagent_id
@@ -340,16 +332,10 @@ class Encoder:
         for kind, key, _ in self._open.list_innermost_first():
             self._close(kind, key)
             if kind == "call" and error is not None:
-                self._send(
-                    "TOOL_CALL_RESULT",
-                    messageId=f"{key}-result",
-                    toolCallId=key,
-                    content=interrupted_result(error),
-                    role="tool",
-                )
+                self._send_result(key, f"{key}-result", interrupted_result(error))
 
     def _send(self, kind: str, **values: Any) -> None:
-        self._frames.append(_frame({"type": kind, **drop_none(**values)}))
+        self._frames.append(_frame({"type": kind, **_drop_none(**values)}))
 
 
 def _frame(event: Mapping[str, Any]) -> bytes:
@@ -370,3 +356,40 @@ def _field(kind: str) -> bytes:
     events has it. So what React 1.50 does not know is written without the space.
     """
     return b"data:" if kind.startswith(_AFTER_1_50) else b"data: "
+
+
+def _drop_none(**values: Any) -> dict[str, Any]:
+    """Leave out what is None: clients refuse most nulls."""
+    return {key: value for key, value in values.items() if value is not None}
+
+
+def _encode_interrupt(event: Interrupt) -> dict[str, Any]:
+    """Return an interrupt as the outcome of a run has it."""
+    metadata = event.metadata
+    value = event.value
+    if metadata is None and not (isinstance(value, Mapping) and {"id", "reason"} <= value.keys()):
+        metadata = value  # AG-UI's own interrupt is in the event already
+    if metadata is not None and not isinstance(metadata, Mapping):
+        metadata = {"value": metadata}  # clients want an object
+    return _drop_none(
+        id=event.interrupt_id,
+        reason=event.reason,
+        message=event.message,
+        toolCallId=event.call_id,
+        responseSchema=event.response_schema,
+        expiresAt=event.expires_at,
+        metadata=metadata,
+    )
+
+
+def _encode_usage(event: Usage) -> dict[str, Any]:
+    """Return what one call of a model cost, in tokens."""
+    return {
+        **({"provider": event.provider} if event.provider else {}),
+        "model": event.model,
+        "inputTokens": event.input_tokens,
+        "outputTokens": event.output_tokens,
+        "totalTokens": event.input_tokens + event.output_tokens,
+        "reasoningTokens": event.reasoning_tokens,
+        "cachedInputTokens": event.cached_tokens,
+    }

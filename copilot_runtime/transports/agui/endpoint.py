@@ -12,7 +12,7 @@ from dataclasses import replace
 from starlette.routing import BaseRoute
 from starlette.types import ASGIApp
 
-from copilot_runtime.errors import AgentNotFound, AuthenticationFailed, CopilotError, report_of
+from copilot_runtime.errors import AgentNotFound, AuthenticationFailed, report_of
 from copilot_runtime.events import Event, RunFailed, RunStarted
 from copilot_runtime.interfaces import DEFAULT_AGENT, Caller, RunInput
 from copilot_runtime.jsontext import dumps
@@ -22,17 +22,14 @@ from copilot_runtime.transports.agui.decode import run_input
 from copilot_runtime.transports.agui.encode import Dialect, Encoder
 from copilot_runtime.transports.agui.errors import (
     Refusal,
-    invalid,
     no_agent,
     no_json,
     refusal_of,
 )
-from copilot_runtime.transports.agui.handlers import Answers
-from copilot_runtime.transports.agui.offer import Offer
+from copilot_runtime.transports.agui.handlers import AgentNames, Answers
 from copilot_runtime.transports.agui.routes import OPERATION, Operation, from_envelope, from_path
-from copilot_runtime.transports.body import BadRequest, ClientGone
 from copilot_runtime.transports.request import Request
-from copilot_runtime.transports.streaming import Stream, WriteTimeout, run_until_disconnect
+from copilot_runtime.transports.streaming import Stream, run_until_disconnect
 from copilot_runtime.transports.transport import Services, Transport
 
 logger = logging.getLogger(__name__)
@@ -58,14 +55,14 @@ class AguiEndpoint(Transport):
     def __init__(self, services: Services) -> None:
         settings = services.settings
         self._conversations = services.runs
-        self._offer = Offer(services.runs, chat=services.serves_chat)
+        self._names = AgentNames(services.runs, chat=services.serves_chat)
         self._dialect = Dialect(
             reasoning=settings.reasoning_events,
             subagents=settings.subagent_events,
             interrupts=settings.interrupt_events,
         )
         self._answers = Answers(
-            services.runs, self._offer, dialect=self._dialect, transcriber=services.transcriber
+            services.runs, self._names, dialect=self._dialect, transcriber=services.transcriber
         )
         self._max_messages = settings.max_messages
         self._write_timeout = settings.write_timeout
@@ -84,24 +81,12 @@ class AguiEndpoint(Transport):
 
         return rest_routes(path, router)
 
-    async def __call__(self, request: Request) -> None:
-        try:
-            operation = await _read_operation(request)
-            await self._perform(operation, request)
-        except Refusal as refusal:
-            await _refuse(request, refusal)
-        except BadRequest as error:
-            await _refuse(request, invalid(error.message, error.status))
-        except (ClientGone, WriteTimeout):
-            raise
-        except Exception as error:  # also of stores and agents: their details are hidden
-            if request.is_answered:
-                raise
-            if not isinstance(error, CopilotError):
-                logger.exception("A request failed")
-            await _refuse(request, refusal_of(error))
+    def refuse(self, error: Exception) -> Refusal:
+        """Return the answer to an error in the words of CopilotKit's own server."""
+        return refusal_of(error)
 
-    async def _perform(self, operation: Operation, request: Request) -> None:
+    async def __call__(self, request: Request) -> None:
+        operation = await _read_operation(request)
         match operation.name:
             case "run" | "ask" | "suggest":
                 run = await self._run_input(operation, request.caller)
@@ -200,7 +185,7 @@ class AguiEndpoint(Transport):
         return run_input(
             operation.body,
             caller,
-            agent=await self._offer.name(operation.agent, caller),
+            agent=await self._names.resolve(operation.agent, caller),
             max_messages=self._max_messages,
             name=operation.name,
         )
@@ -237,14 +222,10 @@ async def _read_operation(request: Request) -> Operation:
         return operation
     body = await request.body()
     if operation.name == "transcribe":
-        return replace(operation, body=(request.headers.get("content-type", ""), body))
+        return replace(operation, body=(body, request.headers.get("content-type", "")))
     if not body.strip():
         return operation
     try:
         return replace(operation, body=await request.json())
     except ValueError as error:
         raise no_json(str(error)) from None
-
-
-async def _refuse(request: Request, refusal: Refusal) -> None:
-    await request.respond_json(refusal.status, refusal.body, refusal.headers)

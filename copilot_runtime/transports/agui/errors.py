@@ -1,21 +1,8 @@
 """Errors that are answered by a status, in the words of CopilotKit's own server."""
 
-from collections.abc import Mapping
-from typing import Any
-
 from copilot_runtime.errors import RUN_FAILED, CopilotError, LimitExceeded, Misuse, NotFound
-
-
-class Refusal(Exception):
-    """A request that is answered with an error, as CopilotKit's own server would."""
-
-    def __init__(
-        self, status: int, body: Mapping[str, Any], headers: Mapping[str, str] | None = None
-    ) -> None:
-        super().__init__(str(body.get("message") or body.get("error")))
-        self.status = status
-        self.body = body
-        self.headers = headers or {}
+from copilot_runtime.transports.body import BadRequest
+from copilot_runtime.transports.transport import Refusal
 
 
 def invalid(message: str, status: int = 400) -> Refusal:
@@ -35,6 +22,10 @@ def no_json(details: str) -> Refusal:
 def refusal_of(error: Exception) -> Refusal:
     """Return what a client gets for an error before there is a stream; unforeseen ones masked."""
     match error:
+        case Refusal():
+            return error
+        case BadRequest():
+            return invalid(error.message, error.status)
         case Misuse() | LimitExceeded():
             body = {"error": "Invalid request body", "details": error.message}
         case NotFound():

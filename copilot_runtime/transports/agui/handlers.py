@@ -2,19 +2,20 @@
 
 import asyncio
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 import orjson
 
 from copilot_runtime import __version__
-from copilot_runtime.errors import Misuse
-from copilot_runtime.interfaces import Agent, Caller
+from copilot_runtime.errors import AgentNotFound, Misuse
+from copilot_runtime.interfaces import DEFAULT_AGENT, Agent, Caller
 from copilot_runtime.jsonvalue import as_object
 from copilot_runtime.runtime.conversations import Conversations
 from copilot_runtime.threads.store import StoredRun, ThreadKey
 from copilot_runtime.transports.agui import threads
 from copilot_runtime.transports.agui.encode import Dialect
-from copilot_runtime.transports.agui.offer import Offer
+from copilot_runtime.transports.agui.errors import no_agent
 from copilot_runtime.transports.agui.routes import Name, Operation
 
 if TYPE_CHECKING:
@@ -22,6 +23,34 @@ if TYPE_CHECKING:
 
 Answer = tuple[int, Any]
 """The status and the body of an answer; None is no body."""
+
+
+class AgentNames:
+    """The agents of a runtime under the names that AG-UI clients call them by.
+
+    With `chat`, the plain chat is the agent `default`, where no other is called that.
+    """
+
+    def __init__(self, conversations: Conversations, *, chat: bool) -> None:
+        self._conversations = conversations
+        self._chat = chat
+
+    async def agents(self, caller: Caller) -> Mapping[str, Agent]:
+        """Return all that this caller may talk to."""
+        agents = await self._conversations.agents_for(caller)
+        if not self._chat or DEFAULT_AGENT in agents:
+            return agents
+        return {DEFAULT_AGENT: self._conversations.chat, **agents}
+
+    async def resolve(self, requested_name: str, caller: Caller) -> str | None:
+        """Return the runtime's name of an agent: None is the plain chat. Raises `Refusal`."""
+        agents = await self.agents(caller)
+        if requested_name not in agents:
+            with suppress(AgentNotFound):
+                await self._conversations.agent(requested_name, caller)  # it may be known why
+            raise no_agent(requested_name)
+        return None if agents[requested_name] is self._conversations.chat else requested_name
+
 
 _CLOUD: Mapping[Name, str] = {
     "subscribe": "changes of threads as they happen",
@@ -39,13 +68,13 @@ class Answers:
     def __init__(
         self,
         conversations: Conversations,
-        offer: Offer,
+        names: AgentNames,
         *,
         dialect: Dialect,
         transcriber: "Transcriber | None",
     ) -> None:
         self._conversations = conversations
-        self._offer = offer
+        self._names = names
         self._dialect = dialect
         self._transcriber = transcriber
 
@@ -53,23 +82,19 @@ class Answers:
         """Do what is asked. Raises `Refusal` or `CopilotError`."""
         match operation.name:
             case "info":
-                agents = await self._offer.agents(caller)
+                agents = await self._names.agents(caller)
                 return 200, build_info(agents, transcription=self._transcriber is not None)
             case "stop":
-                await self._offer.name(operation.agent, caller)
+                await self._names.resolve(operation.agent, caller)
                 return 200, self._stop(operation, caller)
             case "list threads":
                 query = threads.thread_query(caller, operation.query)
                 return 200, threads.page(await self._conversations.list(query))
             case "transcribe":
-                from copilot_runtime.transports.agui.transcribe import (  # loads an adapter
-                    transcribe_form,
-                    transcribe_json,
-                )
+                from copilot_runtime.transports.agui.transcribe import transcribe  # loads aiohttp
 
-                if isinstance(operation.body, tuple):
-                    return await transcribe_form(self._transcriber, *operation.body)
-                return await transcribe_json(self._transcriber, operation.body)
+                body = operation.body if isinstance(operation.body, tuple) else (operation.body,)
+                return await transcribe(self._transcriber, *body)
             case "forget nothing" | "inspect":
                 return 204, None
             case _:

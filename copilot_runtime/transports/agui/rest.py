@@ -13,9 +13,10 @@ from fastapi import APIRouter, Path, Query, Response
 from fastapi.routing import APIRoute
 from pydantic import BaseModel, ConfigDict, Field
 from starlette.routing import BaseRoute, Match
-from starlette.types import ASGIApp, Receive, Scope, Send
+from starlette.types import ASGIApp, Scope
 
 from copilot_runtime.transports.agui.routes import OPERATION, Name, Operation
+from copilot_runtime.transports.router import RouterResponse
 
 
 class _Model(BaseModel):
@@ -190,18 +191,6 @@ class RestRoute(APIRoute):
         return match, child
 
 
-class OperationResponse(Response):
-    """Answers with the result of an operation; the router checks the request first."""
-
-    def __init__(self, router: ASGIApp, operation: Operation) -> None:
-        super().__init__()
-        self._router = router
-        self._operation = operation
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        await self._router({**scope, OPERATION: self._operation}, receive, send)
-
-
 _PROBLEM: dict[int | str, dict[str, Any]] = {"4XX": {"model": Problem}}
 _EVENTS: dict[int | str, dict[str, Any]] = {
     200: {
@@ -227,7 +216,7 @@ def rest_routes(path: str, router: ASGIApp) -> Sequence[BaseRoute]:
     )
 
     def perform(name: Name, **fields: Any) -> Response:
-        return OperationResponse(router, Operation(name=name, **fields))
+        return RouterResponse(router, {OPERATION: Operation(name=name, **fields)})
 
     @threads.get("/threads", response_model=ThreadPage)
     async def list_threads(query: Annotated[ThreadListQuery, Query()]) -> Response:

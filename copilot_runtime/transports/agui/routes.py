@@ -1,11 +1,14 @@
 """Which operation a request asks for: by its path, or by the envelope of the single endpoint."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 from urllib.parse import parse_qsl, unquote
 
-from copilot_runtime.transports.agui.errors import Refusal, invalid
+from starlette.routing import compile_path
+
+from copilot_runtime.transports.agui.errors import invalid
+from copilot_runtime.transports.transport import Refusal
 
 Name = Literal[
     "info",
@@ -43,25 +46,27 @@ class Operation:
 OPERATION = "copilot_runtime.operation"
 """The key in the ASGI scope of an operation that a route of FastAPI has read from the path."""
 
-REST_ROUTES: Mapping[tuple[str, ...], Mapping[str, Name]] = {
-    ("info",): {"GET": "info"},
-    ("agent", "{agent}", "run"): {"POST": "run"},
-    ("agent", "{agent}", "ask"): {"POST": "ask"},
-    ("agent", "{agent}", "connect"): {"POST": "connect"},
-    ("agent", "{agent}", "suggest"): {"POST": "suggest"},
-    ("agent", "{agent}", "stop", "{thread}"): {"POST": "stop"},
-    ("transcribe",): {"POST": "transcribe"},
-    ("annotate",): {"POST": "annotate"},
-    ("inspector-metadata",): {"GET": "inspect"},
-    ("threads",): {"GET": "list threads"},
-    ("threads", "subscribe"): {"POST": "subscribe"},
-    ("threads", "clear"): {"POST": "forget nothing"},
-    ("threads", "{thread}"): {"PATCH": "change thread", "DELETE": "delete thread"},
-    ("threads", "{thread}", "messages"): {"GET": "read messages"},
-    ("threads", "{thread}", "events"): {"GET": "read events"},
-    ("threads", "{thread}", "state"): {"GET": "read state"},
-    ("threads", "{thread}", "archive"): {"POST": "archive thread"},
+REST_ROUTES: Mapping[str, Mapping[str, Name]] = {
+    "info": {"GET": "info"},
+    "agent/{agent}/run": {"POST": "run"},
+    "agent/{agent}/ask": {"POST": "ask"},
+    "agent/{agent}/connect": {"POST": "connect"},
+    "agent/{agent}/suggest": {"POST": "suggest"},
+    "agent/{agent}/stop/{thread}": {"POST": "stop"},
+    "transcribe": {"POST": "transcribe"},
+    "annotate": {"POST": "annotate"},
+    "inspector-metadata": {"GET": "inspect"},
+    "threads": {"GET": "list threads"},
+    "threads/subscribe": {"POST": "subscribe"},
+    "threads/clear": {"POST": "forget nothing"},
+    "threads/{thread}": {"PATCH": "change thread", "DELETE": "delete thread"},
+    "threads/{thread}/messages": {"GET": "read messages"},
+    "threads/{thread}/events": {"GET": "read events"},
+    "threads/{thread}/state": {"GET": "read state"},
+    "threads/{thread}/archive": {"POST": "archive thread"},
 }
+
+_PATTERNS = [(compile_path(path)[0], methods) for path, methods in REST_ROUTES.items()]
 
 _BY_METHOD: Mapping[str, Name] = {
     "info": "info",
@@ -80,16 +85,15 @@ def from_path(method: str, path: str, query: str = "", body: Any = None) -> Oper
 
     Raises `Refusal`: 404 for an unknown path, 405 for a wrong method.
     """
-    found = [unquote(part) for part in path.strip("/").split("/")]
     allowed: set[str] = set()
-    for pattern, methods in REST_ROUTES.items():
-        values = _match(pattern, found)
-        if values is None:
+    for pattern, methods in _PATTERNS:
+        match = pattern.match(path.strip("/"))
+        if match is None:
             continue
         if name := methods.get("GET" if method == "HEAD" else method):
             parameters = dict(parse_qsl(query, keep_blank_values=True))
-            agent, thread = values.get("agent", ""), values.get("thread", "")
-            return Operation(name=name, agent=agent, thread=thread, query=parameters, body=body)
+            ids = {key: unquote(value) for key, value in match.groupdict().items()}
+            return Operation(name=name, query=parameters, body=body, **ids)
         allowed.update(methods)
     if allowed:
         names = ", ".join(sorted(allowed))
@@ -129,18 +133,3 @@ def _parameter(params: Mapping[str, Any], name: str) -> str:
     if not isinstance(value, str) or not value:
         raise invalid(f"Missing or invalid parameter '{name}'")
     return value
-
-
-def _match(pattern: Sequence[str], parts: Sequence[str]) -> dict[str, str] | None:
-    """Return what stands for the names in braces, or None for another path."""
-    if len(pattern) != len(parts):
-        return None
-    values: dict[str, str] = {}
-    for expected, part in zip(pattern, parts, strict=True):
-        if expected.startswith("{"):
-            if not part:
-                return None
-            values[expected.strip("{}")] = part
-        elif expected != part:
-            return None
-    return values

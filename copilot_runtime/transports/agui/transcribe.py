@@ -6,9 +6,8 @@ error is `{error, message, retryable}`. Unlike Node we do not guess the error fr
 
 import logging
 from base64 import b64decode
-from binascii import Error
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any
 
 from python_multipart import FormParser
 from python_multipart.exceptions import FormParserError
@@ -23,7 +22,7 @@ from copilot_runtime.errors import (
     RateLimited,
 )
 from copilot_runtime.jsontext import loads
-from copilot_runtime.jsonvalue import get_text
+from copilot_runtime.jsonvalue import as_object, get_text
 
 logger = logging.getLogger(__name__)
 
@@ -48,89 +47,82 @@ _USUAL_TYPE = "audio/webm"
 _USUAL_NAME = "recording.webm"
 
 
-class _Problem(NamedTuple):
-    status: int
-    error: str
-    message: str
-    retryable: bool = False
-
-    def answer(self) -> Answer:
-        body = {"error": self.error, "message": self.message, "retryable": self.retryable}
-        return self.status, body
+class _Problem(Exception):
+    def __init__(self, status: int, error: str, message: str, *, retryable: bool = False) -> None:
+        super().__init__(message)
+        body = {"error": error, "message": message, "retryable": retryable}
+        self.answer: Answer = status, body
 
 
-_NOT_CONFIGURED = _Problem(503, "service_not_configured", "Transcription service is not configured")
-
-
-async def transcribe_form(
-    transcriber: Transcriber | None, content_type: str, body: bytes
+async def transcribe(
+    transcriber: Transcriber | None, body: Any, content_type: str | None = None
 ) -> Answer:
-    """Answer `POST /transcribe`: a form with the file `audio`, or JSON as `transcribe_json`."""
-    if transcriber is None:
-        return _NOT_CONFIGURED.answer()
+    """Return the answer to `POST /transcribe`; without a content type, `body` is decoded JSON.
+
+    A form has the file `audio`. JSON is `{audio, mimeType, filename?}`; `audio` is base64, or a
+    `data:` URL of it.
+    """
+    try:
+        if transcriber is None:
+            raise _not_configured()
+        upload = _read_json(body) if content_type is None else _read_body(body, content_type)
+        return await _transcribe(transcriber, upload)
+    except _Problem as problem:
+        return problem.answer
+
+
+def _read_body(body: bytes, content_type: str) -> "Upload":
     content_type = content_type.strip()
     if content_type.lower().startswith("application/json"):
         try:
             decoded = loads(body)
         except ValueError:
-            return _invalid_request("Request body must be valid JSON").answer()
-        return await transcribe_json(transcriber, decoded)
+            raise _invalid_request("Request body must be valid JSON") from None
+        return _read_json(decoded)
     if not content_type.lower().startswith("multipart/form-data"):
-        return _invalid_request(
+        raise _invalid_request(
             "Request must be multipart/form-data or application/json with base64 audio"
-        ).answer()
+        )
     try:
         upload = parse_upload(content_type, body, "audio")
     except ValueError as error:
-        return _invalid_request(str(error)).answer()
+        raise _invalid_request(str(error)) from None
     if upload is None:
-        return _invalid_request(
-            "No audio file found in form data. Please include an 'audio' field."
-        ).answer()
-    return await _transcribe(transcriber, upload)
+        raise _invalid_request("No audio file found in form data. Please include an 'audio' field.")
+    return upload
 
 
-async def transcribe_json(transcriber: Transcriber | None, body: Any) -> Answer:
-    """Answer `{audio, mimeType, filename?}`; `audio` is base64, or a `data:` URL of it."""
-    if transcriber is None:
-        return _NOT_CONFIGURED.answer()
-    match body:
-        case {"audio": str(audio)} if audio:
-            pass
-        case _:
-            return _invalid_request(
-                "Request must include 'audio' field with base64-encoded audio data"
-            ).answer()
-    match body:
-        case {"mimeType": str(mime_type)} if mime_type:
-            pass
-        case _:
-            return _invalid_request(
-                "Request must include 'mimeType' field (e.g., 'audio/webm')"
-            ).answer()
+def _read_json(body: Any) -> "Upload":
+    fields = as_object(body)
+    audio, mime_type = get_text(fields, "audio"), get_text(fields, "mimeType")
+    if not audio:
+        raise _invalid_request("Request must include 'audio' field with base64-encoded audio data")
+    if not mime_type:
+        raise _invalid_request("Request must include 'mimeType' field (e.g., 'audio/webm')")
     try:
         data = _decode_base64(audio)
-    except (Error, ValueError):
-        return _invalid_request("Failed to decode base64 audio data").answer()
-    return await _transcribe(transcriber, Upload(data, get_text(body, "filename"), mime_type))
+    except ValueError:
+        raise _invalid_request("Failed to decode base64 audio data") from None
+    return Upload(data, get_text(fields, "filename"), mime_type)
 
 
 async def _transcribe(transcriber: Transcriber, upload: "Upload") -> Answer:
     kind = upload.mime_type.partition(";")[0].strip().lower()
     if kind not in (*_TYPES, *_UNKNOWN_BYTES):
-        return _unsupported_format(upload.mime_type).answer()
+        message = f"Unsupported audio format: {upload.mime_type}. Supported: {', '.join(_TYPES)}"
+        raise _Problem(400, "invalid_audio_format", message)
     if not upload.data:
-        return _audio_too_short().answer()
+        raise _Problem(400, "audio_too_short", "Audio is too short to transcribe")
     mime_type = _USUAL_TYPE if kind in _UNKNOWN_BYTES else upload.mime_type
     try:
         text = await transcriber.transcribe(upload.data, upload.filename or _USUAL_NAME, mime_type)
     except CopilotError as error:
         logger.warning("No transcript: %s%s", error.message, f" ({error.hint})" * bool(error.hint))
-        return _problem(error).answer()
-    except Exception:  # a transcriber is somebody else's code
+        raise _problem(error) from error
+    except Exception as error:  # a transcriber is somebody else's code
         logger.exception("No transcript")
         message = "The transcription failed. The server's log says why."
-        return _Problem(500, "provider_error", message, retryable=True).answer()
+        raise _Problem(500, "provider_error", message, retryable=True) from error
     return 200, {"text": text, "size": len(upload.data), "type": mime_type}
 
 
@@ -145,7 +137,7 @@ def _problem(error: CopilotError) -> _Problem:
             message = "Authentication failed with transcription provider"
             return _Problem(401, "auth_failed", message)
         case ConfigurationFailed():
-            return _NOT_CONFIGURED
+            return _not_configured()
         case NetworkError():
             return _Problem(502, "network_error", error.message, retryable=True)
         case _:
@@ -156,13 +148,8 @@ def _invalid_request(message: str) -> _Problem:
     return _Problem(400, "invalid_request", message)
 
 
-def _unsupported_format(mime_type: str) -> _Problem:
-    message = f"Unsupported audio format: {mime_type}. Supported: {', '.join(_TYPES)}"
-    return _Problem(400, "invalid_audio_format", message)
-
-
-def _audio_too_short() -> _Problem:
-    return _Problem(400, "audio_too_short", "Audio is too short to transcribe")
+def _not_configured() -> _Problem:
+    return _Problem(503, "service_not_configured", "Transcription service is not configured")
 
 
 def _decode_base64(audio: str) -> bytes:

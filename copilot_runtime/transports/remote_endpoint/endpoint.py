@@ -5,7 +5,6 @@ The protocol is that of the Python package `copilotkit`, and of `remoteEndpoints
 the reason of any other answer to itself.
 """
 
-import logging
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import aclosing
 from dataclasses import replace
@@ -14,16 +13,14 @@ from copilot_runtime.agents.v1_state import track_v1_state
 from copilot_runtime.errors import RUN_FAILED, CopilotError, NotFound
 from copilot_runtime.interfaces import Caller, private_thread_id
 from copilot_runtime.jsonvalue import JsonObject, require_object, require_text
-from copilot_runtime.transports.body import BadRequest, ClientGone
+from copilot_runtime.transports.body import BadRequest
 from copilot_runtime.transports.program_runs import RunEnded
 from copilot_runtime.transports.remote_endpoint import decode
 from copilot_runtime.transports.remote_endpoint.catalog import info
 from copilot_runtime.transports.remote_endpoint.encode import Lines
 from copilot_runtime.transports.request import Request
-from copilot_runtime.transports.streaming import WriteTimeout, run_until_disconnect
-from copilot_runtime.transports.transport import Services, Transport
-
-logger = logging.getLogger(__name__)
+from copilot_runtime.transports.streaming import run_until_disconnect
+from copilot_runtime.transports.transport import Refusal, Services, Transport
 
 _EMPTY_LINE = b"\n"
 
@@ -48,27 +45,22 @@ class RemoteServer(Transport):
     async def accepts(self, request: Request) -> bool:
         return bool(request.method) and (request.method == "POST" or request.path != "info")
 
+    def refuse(self, error: Exception) -> Refusal:
+        match error:
+            case BadRequest():
+                return Refusal(error.status, {"error": error.message}, error.headers)
+            case CopilotError():
+                return Refusal(_status(error), {"error": error.message})
+            case _:
+                return Refusal(500, {"error": RUN_FAILED.message})
+
     async def __call__(self, request: Request) -> None:
-        try:
-            if request.method != "POST":
-                raise BadRequest("Method not allowed", 405, allow="POST")
-            body = await _read_object(request)
-            request.caller = decode.get_caller(body, request.caller)
-            work = self._run if request.path == "agents/execute" else self._answer
-            await run_until_disconnect(work(body, request), request.receive, None)
-        except BadRequest as error:
-            headers = {"allow": error.allow} if error.allow else None
-            await request.respond_json(error.status, {"error": error.message}, headers)
-        except CopilotError as error:
-            if not request.is_answered:
-                await request.respond_json(_status(error), {"error": error.message})
-        except (ClientGone, WriteTimeout):
-            raise
-        except Exception:  # of hooks, stores and agents: their details are hidden
-            if request.is_answered:
-                raise
-            logger.exception("A request to the remote endpoint failed")
-            await request.respond_json(500, {"error": RUN_FAILED.message})
+        if request.method != "POST":
+            raise BadRequest("Method not allowed", 405, allow="POST")
+        body = await _read_object(request)
+        request.caller = decode.get_caller(body, request.caller)
+        work = self._run if request.path == "agents/execute" else self._answer
+        await run_until_disconnect(work(body, request), request.receive, None)
 
     async def _answer(self, body: JsonObject, request: Request) -> None:
         answer = self._answers[request.path]

@@ -9,8 +9,7 @@ from copilot_runtime.interfaces import Caller
 from copilot_runtime.jsontext import dumps, loads
 from copilot_runtime.threads.memory import MemoryThreads
 from copilot_runtime.transports.agui.encode import Dialect
-from copilot_runtime.transports.agui.handlers import Answers
-from copilot_runtime.transports.agui.offer import Offer
+from copilot_runtime.transports.agui.handlers import AgentNames, Answers
 from copilot_runtime.transports.agui.routes import Operation
 from tests.threads.logs import KEY, run_of, told, user
 
@@ -20,7 +19,7 @@ pytestmark = pytest.mark.anyio
 def answers_of(store: MemoryThreads) -> Answers:
     runtime = CopilotRuntime(ScriptedAdapter(), threads=store, settings=Settings())
     talks = runtime.conversations
-    return Answers(talks, Offer(talks, chat=True), dialect=Dialect(), transcriber=None)
+    return Answers(talks, AgentNames(talks, chat=True), dialect=Dialect(), transcriber=None)
 
 
 async def turns_of_others(runs: int) -> int:

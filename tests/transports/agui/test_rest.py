@@ -45,7 +45,7 @@ def runtime(**options: Any) -> CopilotRuntime:
 def test_all_that_is_offered_is_a_typed_route_with_a_description() -> None:
     app = runtime().app("/api")
     offered = {
-        (method, "/".join(["/api", *path]))
+        (method, f"/api/{path}")
         for path, methods in REST_ROUTES.items()
         for method, name in methods.items()
         if name not in NOT_OFFERED

@@ -13,7 +13,7 @@ from copilot_runtime.errors import (
     NetworkError,
     RateLimited,
 )
-from copilot_runtime.transports.agui.transcribe import Answer, transcribe_form, transcribe_json
+from copilot_runtime.transports.agui.transcribe import Answer, transcribe
 
 pytestmark = pytest.mark.anyio
 
@@ -42,11 +42,11 @@ def form(*parts: bytes) -> bytes:
 
 
 async def of_form(body: bytes, content_type: str = FORM) -> Answer:
-    return await transcribe_form(ScriptedTranscriber(described), content_type, body)
+    return await transcribe(ScriptedTranscriber(described), body, content_type)
 
 
 async def of_json(body: Any) -> Answer:
-    return await transcribe_json(ScriptedTranscriber(described), body)
+    return await transcribe(ScriptedTranscriber(described), body)
 
 
 def refusal(error: str, message: str, status: int = 400) -> Answer:
@@ -204,18 +204,18 @@ async def test_each_failure_is_one_the_client_knows(
     error: Exception, status: int, answer: tuple[str, str, bool]
 ):
     body = dict(zip(("error", "message", "retryable"), answer, strict=True))
-    assert await transcribe_json(ScriptedTranscriber(error), RECORDING) == (status, body)
+    assert await transcribe(ScriptedTranscriber(error), RECORDING) == (status, body)
 
 
 async def test_without_a_transcriber_nothing_is_read():
     missing = refusal("service_not_configured", "Transcription service is not configured", 503)
-    assert await transcribe_json(None, None) == missing
-    assert await transcribe_form(None, "text/plain", b"x") == missing
+    assert await transcribe(None, None) == missing
+    assert await transcribe(None, b"x", "text/plain") == missing
 
 
 async def test_the_bytes_arrive_as_they_were_sent():
     transcriber = ScriptedTranscriber("Hello")
     data = bytes(range(256)) * 4_000 + b"\r\n------formdata-undici-08"
     head = b'Content-Disposition: form-data; name="audio"; filename="a.webm"\r\n\r\n'
-    await transcribe_form(transcriber, FORM, form(head + data))
+    await transcribe(transcriber, form(head + data), FORM)
     assert transcriber.heard == [(data, "a.webm", "audio/webm")]

@@ -4,10 +4,10 @@ The stream is that of LangGraph's API with the modes `request.STREAM_MODES`, fro
 graph in this process: pairs of a name, such as `values` or `events|subgraph`, and data in JSON.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
-from copilot_runtime.agents.langgraph.client_view import ClientView
 from copilot_runtime.agents.langgraph.interrupts import parse_interrupts
 from copilot_runtime.agents.langgraph.message_stream import MessageStream
 from copilot_runtime.agents.langgraph.messages import (
@@ -15,6 +15,7 @@ from copilot_runtime.agents.langgraph.messages import (
     extract_text,
     is_placeholder,
     normalize_messages,
+    parse_arguments,
     parse_tool_calls,
     parse_tool_results,
     read_kind,
@@ -26,9 +27,9 @@ from copilot_runtime.agents.langgraph.subagents import SubagentTracker
 from copilot_runtime.agui.outcome import AgentFailed
 from copilot_runtime.errors import CopilotError
 from copilot_runtime.events import (
-    ActionExecutionArgs,
     ActionExecutionResult,
     ActionExecutionStart,
+    AgentState,
     Custom,
     Event,
     Interrupt,
@@ -37,7 +38,8 @@ from copilot_runtime.events import (
 )
 from copilot_runtime.interfaces import RunInput
 from copilot_runtime.jsonvalue import JsonObject, as_object, get_object, to_text
-from copilot_runtime.messages import ActionExecutionMessage, Message
+from copilot_runtime.messages import ActionExecutionMessage, Message, ResultMessage, TextMessage
+from copilot_runtime.transcript import fold_messages
 
 _MANUAL = "copilotkit_manually_emit_"
 _RULES = ("copilotkit:emit-intermediate-state", "predict_state")
@@ -63,11 +65,17 @@ class Translator:
         self._name = name
         self._run_id: Any = None
         self._stream = MessageStream()
-        self._calls = _CallTracker(run)
+        self._actions = {action.name for action in run.actions}
+        self._call_names: dict[str, str] = {}
+        self._manual_calls: set[str] = set()
+        """Calls that a node has emitted without a model."""
+        self._results: set[str] = set()
+        """Calls that have a result."""
         self._state = StateTracker(run, name, before, assistant.output_keys)
         self._steps = StepTracker()
         self._subagents = SubagentTracker()
-        self._view = ClientView(client)
+        self._client = client
+        self._events: list[Event] = []
         self._old_ids = {m["id"] for m in (*normalize_messages(before.get("messages")), *client)}
         self._messages: Sequence[JsonObject] | None = None
         self._interrupts: dict[str, Interrupt] = {}
@@ -75,7 +83,7 @@ class Translator:
     def feed(self, name: str, data: Any) -> list[Event]:
         """Return the events that one item of the stream stands for."""
         events = self._translate(name, data)
-        self._view.apply(events)
+        self._events += (event for event in events if not isinstance(event, AgentState))
         return events
 
     def finish(self) -> list[Event]:
@@ -87,10 +95,11 @@ class Translator:
         events += self._subagents.finish_all()
         events += self._steps.leave_all()
         events += self._state.finish()
-        messages = self._messages
-        if messages is not None and not self._view.matches(messages):
-            pending = self._calls.find_pending(messages)
-            events.append(MessagesSnapshot(messages=[*decode_langchain(messages), *pending]))
+        if self._messages is not None:
+            messages, new = decode_langchain(self._messages), fold_messages(self._events)
+            if not _shows([*decode_langchain(self._client), *new], messages):
+                messages += self._find_pending_calls(new)
+                events.append(MessagesSnapshot(messages=messages))
         return [*events, *self._interrupts.values()]
 
     def _translate(self, name: str, data: Any) -> list[Event]:
@@ -181,7 +190,7 @@ class Translator:
                 return self._stream.emit_text(id, text)
             case "tool_call" if isinstance(id := fields.get("id"), str) and fields.get("name"):
                 arguments = to_text(fields.get("args"))
-                self._calls.manual.add(id)
+                self._manual_calls.add(id)
                 return self._record(self._stream.emit_call(id, str(fields["name"]), arguments))
             case "intermediate_state":
                 return self._state.merge(fields)
@@ -195,9 +204,10 @@ class Translator:
 
     def _translate_result(self, message: JsonObject) -> list[Event]:
         call_id, id = message.get("tool_call_id"), message.get("id")
-        if not isinstance(call_id, str) or not self._calls.add_result(call_id):
+        if not isinstance(call_id, str) or call_id in self._results:
             return []
-        name = self._calls.names.get(call_id)
+        self._results.add(call_id)
+        name = self._call_names.get(call_id)
         if name is None and call_id in self._stream.ids:
             return []  # of a call that is not to be shown
         return [
@@ -215,9 +225,25 @@ class Translator:
         for event in events:
             recorded.append(event)
             if not isinstance(event, TextMessageContent):  # nearly all events are this one
-                self._calls.record(event)
+                if isinstance(event, ActionExecutionStart):
+                    self._call_names[event.call_id] = event.name
                 recorded += self._state.predict(event)
         return recorded
+
+    def _find_pending_calls(self, new: Iterable[Message]) -> list[Message]:
+        """Return the calls for the page among new messages that the state does not contain.
+
+        Other calls of a model, such as a router's choice, concern only the graph.
+        """
+        calls = (call for message in self._messages or () for call in parse_tool_calls(message))
+        stored = self._results | {call["id"] for call in calls}
+        return [
+            replace(call, parent_id=None)
+            for call in new
+            if isinstance(call, ActionExecutionMessage)
+            and call.id not in stored
+            and (call.id in self._manual_calls or call.name in self._actions)
+        ]
 
     def _collect_interrupts(self, values: Mapping[str, Any]) -> None:
         if items := values.get("__interrupt__"):
@@ -233,46 +259,37 @@ class Translator:
         )
 
 
-class _CallTracker:
-    """The calls of one run that were shown: names, arguments, and which have results."""
-
-    def __init__(self, run: RunInput) -> None:
-        self.names: dict[str, str] = {}
-        self.manual: set[str] = set()
-        """Calls that a node has emitted without a model."""
-        self._actions = {action.name for action in run.actions}
-        self._arguments: dict[str, list[str]] = {}
-        self._results: set[str] = set()
-
-    def record(self, event: Event) -> None:
-        match event:
-            case ActionExecutionStart(call_id=id, name=name):
-                self.names[id], self._arguments[id] = name, []
-            case ActionExecutionArgs(call_id=id, delta=delta):
-                self._arguments[id].append(delta)
-            case _:
-                pass
-
-    def add_result(self, call_id: str) -> bool:
-        """Record a result. Return False for a second one."""
-        is_new = call_id not in self._results
-        self._results.add(call_id)
-        return is_new
-
-    def find_pending(self, messages: Sequence[JsonObject]) -> list[Message]:
-        """Return the calls for the page that the state does not contain.
-
-        Other calls of a model, such as a router's choice, concern only the graph.
-        """
-        stored = {call["id"] for message in messages for call in parse_tool_calls(message)}
-        return [
-            ActionExecutionMessage(id=id, name=name, arguments="".join(self._arguments[id]))
-            for id, name in self.names.items()
-            if id not in stored | self._results and (id in self.manual or name in self._actions)
-        ]
-
-
 def _is_node(event: JsonObject, metadata: JsonObject) -> bool:
     """Say whether an event is of a node itself, and not of what runs in it."""
     name = event.get("name")
     return isinstance(name, str) and name == metadata.get("langgraph_node")
+
+
+def _shows(page: Sequence[Message], messages: Sequence[Message]) -> bool:
+    """Return whether a page shows the messages of a state in this order: a node may rewrite some.
+
+    Calls that are not on the page do not matter: they may be hidden.
+    """
+    page_texts, page_arguments = _index_contents(page)
+    texts, arguments = _index_contents(messages)
+    return [*page_texts.items()] == [*texts.items()] and all(
+        page_arguments.get(id, arguments[id]) == arguments[id] for id in arguments
+    )
+
+
+def _index_contents(messages: Iterable[Message]) -> tuple[dict[str, str], dict[str, JsonObject]]:
+    """Return the texts of messages by their ids, and the arguments of calls by theirs."""
+    texts: dict[str, str] = {}
+    arguments: dict[str, JsonObject] = {}
+    for message in messages:
+        match message:
+            case TextMessage(id=id, role="user" | "assistant"):
+                texts[id] = texts.get(id, "") + message.content
+            case ActionExecutionMessage(id=id):
+                texts.setdefault(message.parent_id or id, "")
+                arguments[id] = parse_arguments(message.arguments)
+            case ResultMessage(id=id):
+                texts[id] = message.result
+            case _:
+                pass
+    return texts, arguments

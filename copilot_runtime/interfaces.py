@@ -194,10 +194,31 @@ class RunInput:
         return self.follow_up == "client"
 
     @property
+    def agent_name(self) -> str:
+        """What clients call the agent that answers."""
+        return self.agent or DEFAULT_AGENT
+
+    @property
+    def agent_input(self) -> AgentInput:
+        """The state and configuration that the client has for the agent that answers."""
+        return self.agents.get(self.agent_name, AgentInput())
+
+    @property
     def caller(self) -> Caller:
         """Who asks."""
         return Caller(
             user=self.user, headers=self.headers, properties=self.properties, url=self.url
+        )
+
+    def action_context(self, call_id: str) -> ActionContext:
+        """Return what the action of a call may use of this request."""
+        return ActionContext(
+            thread_id=self.thread_id,
+            run_id=self.run_id,
+            call_id=call_id,
+            properties=self.properties,
+            headers=self.headers,
+            user=self.user,
         )
 
 

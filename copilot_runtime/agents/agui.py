@@ -4,7 +4,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from copilot_runtime.agents.agui_inprocess import get_agent_name, get_agent_state
 from copilot_runtime.agents.forwarding import (
     check_url,
     describe_actions,
@@ -69,7 +68,7 @@ class AguiAgent(Agent):
         Cancelled, or closed early, the connection is closed. Raises `AgentFailed`, `NetworkError`,
         `RunStalled` after `idle_timeout`, and `IncompleteStream`, also for a refusal.
         """
-        name, state = get_agent_name(run), get_agent_state(run)
+        name, state = run.agent_name, run.agent_input.state
         if not self._actions:
             run = replace(run, actions=[one for one in run.actions if one.in_browser])
         frames, incoming = SSEDecoder(), EventDecoder(name, state, run)
@@ -138,8 +137,7 @@ def run_agent_input(run: RunInput, state: Any) -> dict[str, Any]:
 
 def _build_v1_properties(run: RunInput) -> dict[str, Any]:
     """Return the agent's configuration and node, as a v1 client sends them."""
-    agent = run.agents.get(get_agent_name(run))
-    config = {"config": dict(agent.config)} if agent is not None and agent.config else {}
+    config = {"config": dict(run.agent_input.config)} if run.agent_input.config else {}
     return {**config, "nodeName": run.node} if run.node else config
 
 

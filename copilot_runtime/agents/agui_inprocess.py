@@ -7,7 +7,7 @@ from typing import Any, Literal
 
 from copilot_runtime.agui.event_decoder import EventDecoder
 from copilot_runtime.concurrency import call
-from copilot_runtime.interfaces import DEFAULT_AGENT, Events, RunInput
+from copilot_runtime.interfaces import Events, RunInput
 from copilot_runtime.jsonvalue import parse_text
 from copilot_runtime.messages import Message, Part, TextMessage, TextPart
 
@@ -17,17 +17,6 @@ _KINDS: dict[str, Literal["image", "audio", "video"]] = {
     "video": "video",
 }
 """First part of a media type → the kind of part."""
-
-
-def get_agent_name(run: RunInput) -> str:
-    """Return the name of the agent of a run."""
-    return run.agent or DEFAULT_AGENT
-
-
-def get_agent_state(run: RunInput) -> Any:
-    """Return the state that the client has for the agent."""
-    agent = run.agents.get(get_agent_name(run))
-    return {} if agent is None else agent.state
 
 
 def select_conversation(run: RunInput) -> Sequence[Message]:
@@ -87,7 +76,7 @@ def closing(iterator: AsyncIterator[Any]) -> AbstractAsyncContextManager[AsyncIt
 
 async def translate_agui_events(stream: AsyncIterator[Any], run: RunInput) -> Events:
     """Yield our events for those of AG-UI, up to the end of the run. Raises its failure."""
-    incoming = EventDecoder(get_agent_name(run), get_agent_state(run), run)
+    incoming = EventDecoder(run.agent_name, run.agent_input.state, run)
     async with closing(stream):
         async for item in stream:
             for event in incoming.take(serialize_event(item)):

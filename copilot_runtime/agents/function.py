@@ -7,8 +7,6 @@ from typing import Any, get_args
 
 from copilot_runtime.agents.agui_inprocess import (
     closing,
-    get_agent_name,
-    get_agent_state,
     serialize_event,
 )
 from copilot_runtime.agui.event_decoder import EventDecoder
@@ -88,7 +86,7 @@ class _PieceTranslator:
     def __init__(self, run: RunInput, function: str) -> None:
         self.ended = False
         self._function = function
-        self._incoming = EventDecoder(get_agent_name(run), get_agent_state(run), run)
+        self._incoming = EventDecoder(run.agent_name, run.agent_input.state, run)
         self._text: str | None = None
 
     @property

@@ -9,8 +9,6 @@ from typing import TYPE_CHECKING, Any
 from copilot_runtime.agents.agui import run_agent_input
 from copilot_runtime.agents.agui_inprocess import (
     closing,
-    get_agent_name,
-    get_agent_state,
     parse_decision,
     resolve,
     translate_agui_events,
@@ -91,7 +89,7 @@ class PydanticAIAgent(Agent):
         own = self._own_tools()
         actions = [action for action in run.actions if action.name not in own]
         request = replace(run, messages=upgrade_parts(_select_messages(run)), actions=actions)
-        body = run_agent_input(request, get_agent_state(run))
+        body = run_agent_input(request, run.agent_input.state)
         for answer in body.get("resume", ()):
             answer["payload"] = parse_decision(answer.get("payload"))
         if not holds_state:
@@ -118,7 +116,7 @@ class PydanticAIAgent(Agent):
             )
         except ValidationError as error:
             raise Misuse(
-                f"The state of the page is none that the agent {get_agent_name(run)!r} knows.",
+                f"The state of the page is none that the agent {run.agent_name!r} knows.",
                 hint=str(error),
             ) from error
 
@@ -151,7 +149,7 @@ def _map_error(error: Exception, run: RunInput) -> Exception:
     """Return our error for an exception of an agent."""
     from pydantic_ai import exceptions
 
-    name, reason = get_agent_name(run), f"{type(error).__name__}: {error}"
+    name, reason = run.agent_name, f"{type(error).__name__}: {error}"
     match error:
         case exceptions.UsageLimitExceeded():
             message = f"The agent {name!r} has used up what it may use in one run."

@@ -8,7 +8,7 @@ from typing import Any, cast
 
 from copilot_runtime.actions.schema import InvalidArguments
 from copilot_runtime.events import AgentState
-from copilot_runtime.interfaces import DEFAULT_AGENT, Action, ActionContext, RunInput
+from copilot_runtime.interfaces import Action, ActionContext, RunInput
 from copilot_runtime.jsonpatch.patch import apply_patch
 from copilot_runtime.jsonvalue import parse_text
 
@@ -104,7 +104,7 @@ class SharedState:
     def _change(self, state: Any, context: ActionContext) -> None:
         self.value = state
         self._changes[context.call_id] = AgentState(
-            agent=self._run.agent or DEFAULT_AGENT,
+            agent=self._run.agent_name,
             state=state,
             thread_id=self._run.thread_id,
             run_id=self._run.run_id,
@@ -117,7 +117,7 @@ def find_shared_state(run: RunInput) -> SharedState | None:
     There is none for a model that must call something else, and none where the application has
     actions of the same names.
     """
-    agent = run.agents.get(run.agent or DEFAULT_AGENT)
+    agent = run.agents.get(run.agent_name)
     if agent is None or agent.state is None or run.is_v1:
         return None
     if run.parameters.tool_choice in ("function", "none"):

@@ -11,7 +11,7 @@ from copilot_runtime.events import (
     ActionExecutionResult,
     ActionExecutionStart,
 )
-from copilot_runtime.interfaces import ActionContext, Agent, Events, RunInput
+from copilot_runtime.interfaces import Agent, Events, RunInput
 from copilot_runtime.jsontext import dumps
 from copilot_runtime.messages import new_id
 
@@ -39,13 +39,6 @@ class SingleCallAgent(Agent):
         yield ActionExecutionStart(call_id=call_id, name=self.name)
         yield ActionExecutionArgs(call_id=call_id, delta=self.arguments)
         yield ActionExecutionEnd(call_id=call_id)
-        context = ActionContext(
-            thread_id=run.thread_id,
-            run_id=run.run_id,
-            call_id=call_id,
-            properties=run.properties,
-            headers=run.headers,
-            user=run.user,
-        )
+        context = run.action_context(call_id)
         outcome = await execute(action, self.arguments, context, timeout=self.timeout)
         yield ActionExecutionResult(call_id=call_id, name=self.name, result=outcome.result)

@@ -18,7 +18,7 @@ from copilot_runtime.events import (
     TextMessageEnd,
     TextMessageStart,
 )
-from copilot_runtime.interfaces import Action, ActionContext, RunInput
+from copilot_runtime.interfaces import Action, RunInput
 
 logger = logging.getLogger(__name__)
 
@@ -120,14 +120,6 @@ class Turn:
         if action is None and (call.name in self.browser or self.run.is_v1):
             self.browser_calls += 1  # the browser's to run, or to refuse
             return
-        context = ActionContext(
-            thread_id=self.run.thread_id,
-            run_id=self.run.run_id,
-            call_id=call_id,
-            properties=self.run.properties,
-            headers=self.run.headers,
-            user=self.run.user,
-        )
         arguments = "".join(call.arguments)
         if action is None:
             work = _report_unknown(call.name, self.server, self.browser)
@@ -135,7 +127,9 @@ class Turn:
             self.handoffs.append(action)
             work = _confirm_handoff(call.name)
         else:
-            work = execute(action, arguments, context, timeout=self.timeout)
+            work = execute(
+                action, arguments, self.run.action_context(call_id), timeout=self.timeout
+            )
         self.tasks.append((call_id, asyncio.create_task(work, name=f"action:{call.name}")))
 
 

@@ -7,7 +7,7 @@ from datetime import datetime
 from typing import Any
 
 from copilot_runtime.events import Event, RunStarted
-from copilot_runtime.interfaces import DEFAULT_AGENT, RunInput
+from copilot_runtime.interfaces import RunInput
 from copilot_runtime.messages import Message
 from copilot_runtime.threads.compact import compact
 from copilot_runtime.threads.message_ids import collect_names, index_by_name
@@ -67,7 +67,7 @@ class MemoryThreads(ThreadStore):
         if run.log_id in self._running:
             raise log_id_in_use(run.log_id)
         now = self._clock.now()
-        thread = thread or self._new(key, run.agent or DEFAULT_AGENT, now)
+        thread = thread or self._new(key, run.agent_name, now)
         new = {
             name: message
             for name, message in index_by_name(run.messages).items()
@@ -78,7 +78,7 @@ class MemoryThreads(ThreadStore):
         self._touch(thread, now)
         messages = list(new.values())
         head = RunStarted(run_id=run.run_id, thread_id=run.thread_id, messages=messages or ())
-        new_run = _Run(run.log_id, run.run_id, run.agent or DEFAULT_AGENT, now, head=[head])
+        new_run = _Run(run.log_id, run.run_id, run.agent_name, now, head=[head])
         thread.runs.append(new_run)
         thread.running = new_run
         self._idle.pop(key, None)

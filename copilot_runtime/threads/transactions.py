@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, ClassVar
 
 from copilot_runtime.events import Event, RunStarted
-from copilot_runtime.interfaces import DEFAULT_AGENT, RunInput
+from copilot_runtime.interfaces import RunInput
 from copilot_runtime.messages import Message
 from copilot_runtime.threads.codec import decode, encode
 from copilot_runtime.threads.compact import compact
@@ -112,7 +112,7 @@ async def begin_run(
 
     Returns the number of the thread, and the messages that are new in it.
     """
-    agent = run.agent or DEFAULT_AGENT
+    agent = run.agent_name
     thread, running, server = await db.lock_thread(key, agent, now)
     place = (thread, now)
     if running == now and server == db.server:  # it had been done

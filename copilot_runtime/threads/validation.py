@@ -4,7 +4,7 @@ import re
 from typing import NamedTuple
 
 from copilot_runtime.errors import Misuse, ThreadBusy
-from copilot_runtime.interfaces import DEFAULT_AGENT, RunInput
+from copilot_runtime.interfaces import RunInput
 from copilot_runtime.threads.store import ThreadKey
 
 LONGEST = 500
@@ -54,7 +54,7 @@ def get_thread_key(run: RunInput) -> ThreadKey:
     key = ThreadKey(run.user or "", run.thread_id)
     for what, text in (("thread id", key.id), ("user", key.owner), ("run id", run.run_id)):
         check_id(what, text)
-    check_id("agent's name", run.agent or DEFAULT_AGENT)
+    check_id("agent's name", run.agent_name)
     return key
 
 

@@ -32,9 +32,7 @@ from copilot_runtime.agents.langgraph.translate import Translator
 from copilot_runtime.errors import ConfigurationFailed, CopilotError
 from copilot_runtime.http.client import Upstream
 from copilot_runtime.interfaces import (
-    DEFAULT_AGENT,
     Agent,
-    AgentInput,
     Caller,
     Events,
     RunInput,
@@ -122,8 +120,7 @@ class LangGraphAgent(Agent):
             for interrupt in thread.pending:  # the graph cannot go on without the answer
                 yield interrupt
             return
-        name = run.agent or DEFAULT_AGENT
-        translator = Translator(run, name, thread.assistant, thread.values, client)
+        translator = Translator(run, thread, client)
         body = self._build_body(run, thread, plan)
         async with aclosing(self._stream(thread, headers, body, translator)) as events:
             async for event in events:
@@ -172,7 +169,6 @@ class LangGraphAgent(Agent):
         return GraphThread(id, assistant, _read_values(state), read_interrupts(state or {}))
 
     def _build_body(self, run: RunInput, thread: GraphThread, plan: Plan) -> JsonObject:
-        page = run.agents.get(run.agent or DEFAULT_AGENT, AgentInput())
         start: JsonObject = {"input": plan.input}
         if plan.input is None:
             start = {"command": {"resume": plan.resume}}
@@ -181,9 +177,9 @@ class LangGraphAgent(Agent):
         return {
             **start,
             "assistant_id": thread.assistant.id,
-            "config": merge_config(self._config, page.config or run.properties.get("config")),
+            "config": merge_config(self._config, run),
             "stream_mode": STREAM_MODES,
-            "stream_subgraphs": should_stream_subgraphs(run, page.config, self.stream_subgraphs),
+            "stream_subgraphs": should_stream_subgraphs(run, self.stream_subgraphs),
             "stream_resumable": True,
             "on_disconnect": "continue",  # a broken connection does not mean to stop
             "multitask_strategy": self.if_busy,

@@ -7,7 +7,7 @@ from uuid import uuid4
 
 from pydantic_core import to_jsonable_python
 
-from copilot_runtime.agents.agui_inprocess import get_agent_name, select_conversation
+from copilot_runtime.agents.agui_inprocess import select_conversation
 from copilot_runtime.agents.langgraph.interrupts import read_interrupts
 from copilot_runtime.agents.langgraph.messages import encode_langchain, encode_v1_history
 from copilot_runtime.agents.langgraph.request import (
@@ -21,7 +21,6 @@ from copilot_runtime.agents.langgraph.translate import Translator
 from copilot_runtime.errors import ConfigurationFailed, MissingPackage
 from copilot_runtime.interfaces import (
     Agent,
-    AgentInput,
     Caller,
     Events,
     RunInput,
@@ -94,7 +93,7 @@ class LangGraphInProcessAgent(Agent):
             for interrupt in thread.pending:  # the graph cannot go on without the answer
                 yield interrupt
             return
-        translator = Translator(run, get_agent_name(run), thread.assistant, thread.values, client)
+        translator = Translator(run, thread, client)
         async with aclosing(self._stream(run, plan, config)) as items:
             async for name, data in items:
                 for event in translator.feed(name, data):
@@ -115,8 +114,7 @@ class LangGraphInProcessAgent(Agent):
         return filter_state(thread.values, self._assistant.output_keys), messages
 
     def _build_config(self, run: RunInput) -> JsonObject:
-        page = run.agents.get(get_agent_name(run), AgentInput())
-        config = merge_config(self._config, page.config or run.properties.get("config"))
+        config = merge_config(self._config, run)
         caller = {"user": run.user, "headers": run.headers, "properties": run.properties}
         config["configurable"] = {**config.get("configurable", {}), "copilotkit": caller}
         return _in_thread(config, private_thread_id(run.user, run.thread_id))
@@ -135,8 +133,7 @@ class LangGraphInProcessAgent(Agent):
         self, run: RunInput, plan: Plan, config: JsonObject
     ) -> AsyncGenerator[tuple[str, Any], None]:
         """Yield what a LangGraph server would stream of this run."""
-        page = run.agents.get(get_agent_name(run), AgentInput())
-        has_subgraphs = should_stream_subgraphs(run, page.config, self.stream_subgraphs)
+        has_subgraphs = should_stream_subgraphs(run, self.stream_subgraphs)
         run_id = uuid4()
         yield "metadata", {"run_id": str(run_id)}
         stream = self.graph.astream_events(

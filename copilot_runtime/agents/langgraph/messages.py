@@ -2,7 +2,7 @@
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 from uuid import UUID, uuid5
 
@@ -254,8 +254,3 @@ def _decode_part(block: Any) -> Part | None:
             return MediaPart(kind="image", source="url", value=url)
         case _:
             return None
-
-
-def list_message_ids(messages: Iterable[Mapping[str, Any]]) -> list[str]:
-    """Return the ids of the messages that a page shows, in their order."""
-    return [message["id"] for message in messages if read_kind(message) in ("human", "ai", "tool")]

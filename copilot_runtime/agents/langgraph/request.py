@@ -97,9 +97,9 @@ def build_input(
     return accepted or {key: value for key, value in page.items() if key in keys}
 
 
-def merge_config(ours: Mapping[str, Any], theirs: Any) -> JsonObject:
+def merge_config(ours: Mapping[str, Any], run: RunInput) -> JsonObject:
     """Return the operator's configuration with additions of the page, which replace nothing."""
-    theirs = as_object(theirs)
+    theirs = as_object(run.agent_input.config or run.properties.get("config"))
     additions = {
         key: value
         for key, value in as_object(theirs.get("configurable")).items()
@@ -115,9 +115,9 @@ def merge_config(ours: Mapping[str, Any], theirs: Any) -> JsonObject:
     return config
 
 
-def should_stream_subgraphs(run: RunInput, config: Mapping[str, Any], default: bool) -> bool:
+def should_stream_subgraphs(run: RunInput, default: bool) -> bool:
     """Say whether to stream states of subgraphs: by the page's word, or the default."""
-    for place in (run.properties, config):
+    for place in (run.properties, run.agent_input.config):
         for key in ("streamSubgraphs", "stream_subgraphs"):
             if isinstance(value := place.get(key), bool):
                 return value

@@ -1,9 +1,10 @@
 """The state of a graph as the page shows it, with what a call being written will change in it."""
 
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 from copilot_runtime.agents.langgraph.request import filter_state
+from copilot_runtime.agents.langgraph.thread_sync import GraphThread
 from copilot_runtime.agents.prediction import Prediction
 from copilot_runtime.events import AgentState, Event
 from copilot_runtime.interfaces import RunInput
@@ -11,18 +12,12 @@ from copilot_runtime.jsonvalue import JsonObject
 
 
 class StateTracker:
-    """Follows the state of the graph behind the agent `name` during one run.
+    """Follows the state of a graph during one run, from that of its thread before the run."""
 
-    `values` is the state before the run; of it and of later ones, the page sees `keys`, or all.
-    """
-
-    def __init__(
-        self, run: RunInput, name: str, values: Mapping[str, Any], keys: Collection[str] | None
-    ) -> None:
+    def __init__(self, run: RunInput, thread: GraphThread) -> None:
         self._run = run
-        self._name = name
-        self._keys = keys
-        self._state = filter_state(values, keys)
+        self._keys = thread.assistant.output_keys
+        self._state = filter_state(thread.values, self._keys)
         self._snapshot: AgentState | None = None
         self._prediction = Prediction()
         self._changes: dict[str, tuple[Any, Any]] = {}  # key → value before, value to come
@@ -64,7 +59,7 @@ class StateTracker:
         """Return the state, unless it equals the last one that was emitted."""
         changes: JsonObject = {key: value for key, (_, value) in self._changes.items()}
         snapshot = AgentState(
-            agent=self._name,
+            agent=self._run.agent_name,
             state={**self._state, **changes},
             thread_id=self._run.thread_id,
             run_id=self._run.run_id,

@@ -15,14 +15,13 @@ from copilot_runtime.agents.langgraph.messages import (
     build_placeholder_result,
     extract_text,
     is_placeholder,
-    list_message_ids,
     normalize_messages,
     parse_tool_calls,
     read_kind,
 )
 from copilot_runtime.agents.langgraph.request import Assistant, build_input
 from copilot_runtime.events import Interrupt
-from copilot_runtime.interfaces import DEFAULT_AGENT, AgentInput, RunInput
+from copilot_runtime.interfaces import RunInput
 from copilot_runtime.jsontext import dumps
 from copilot_runtime.jsonvalue import JsonObject
 
@@ -89,14 +88,15 @@ async def plan_run(
             if results and not await backend.is_busy(thread):
                 sync = Sync([*results, *sync.messages])
     if sync.back_to is None:
-        page = run.agents.get(run.agent or DEFAULT_AGENT, AgentInput())
-        input = build_input(run, thread.assistant, page.state, sync.messages, thread.values)
+        state = run.agent_input.state
+        input = build_input(run, thread.assistant, state, sync.messages, thread.values)
         return Plan(input)
     # the state on the page is younger than that message
     input = build_input(run, thread.assistant, {}, sync.messages, {})
     async with aclosing(backend.history(thread)) as states:
         async for values, checkpoint in states:
-            if sync.back_to not in list_message_ids(normalize_messages(values.get("messages"))):
+            messages = normalize_messages(values.get("messages"))
+            if all(message["id"] != sync.back_to for message in messages):
                 return Plan(input, checkpoint)
     return Plan(input)
 

@@ -20,10 +20,10 @@ from copilot_runtime.agents.langgraph.messages import (
     parse_tool_results,
     read_kind,
 )
-from copilot_runtime.agents.langgraph.request import Assistant
 from copilot_runtime.agents.langgraph.state import StateTracker
 from copilot_runtime.agents.langgraph.steps import StepTracker
 from copilot_runtime.agents.langgraph.subagents import SubagentTracker
+from copilot_runtime.agents.langgraph.thread_sync import GraphThread
 from copilot_runtime.agui.outcome import AgentFailed
 from copilot_runtime.errors import CopilotError
 from copilot_runtime.events import (
@@ -46,23 +46,15 @@ _RULES = ("copilotkit:emit-intermediate-state", "predict_state")
 
 
 class Translator:
-    """Translates one run of the graph behind the agent `name`.
+    """Translates one run of a graph; `client` is the conversation on the page.
 
-    `before` is the state of the thread before the run, `client` the conversation on the page.
     `ended` is set when no more events matter, `failure` when the run failed.
     """
 
-    def __init__(
-        self,
-        run: RunInput,
-        name: str,
-        assistant: Assistant,
-        before: Mapping[str, Any],
-        client: Sequence[JsonObject],
-    ) -> None:
+    def __init__(self, run: RunInput, thread: GraphThread, client: Sequence[JsonObject]) -> None:
         self.ended = False
         self.failure: CopilotError | None = None
-        self._name = name
+        self._agent = run.agent_name
         self._run_id: Any = None
         self._stream = MessageStream()
         self._actions = {action.name for action in run.actions}
@@ -71,12 +63,13 @@ class Translator:
         """Calls that a node has emitted without a model."""
         self._results: set[str] = set()
         """Calls that have a result."""
-        self._state = StateTracker(run, name, before, assistant.output_keys)
+        self._state = StateTracker(run, thread)
         self._steps = StepTracker()
         self._subagents = SubagentTracker()
         self._client = client
         self._events: list[Event] = []
-        self._old_ids = {m["id"] for m in (*normalize_messages(before.get("messages")), *client)}
+        before = normalize_messages(thread.values.get("messages"))
+        self._old_ids = {message["id"] for message in (*before, *client)}
         self._messages: Sequence[JsonObject] | None = None
         self._interrupts: dict[str, Interrupt] = {}
 
@@ -253,7 +246,7 @@ class Translator:
         kind, message = error.get("error"), error.get("message")
         self.ended = True
         self.failure = AgentFailed(
-            f"The agent {self._name!r} failed: {str(kind)[:200]}.",
+            f"The agent {self._agent!r} failed: {str(kind)[:200]}.",
             # the text of an exception may be secret
             hint=f"{kind}: {str(message)[:2_000]}",
         )

@@ -13,7 +13,6 @@ from copilot_runtime.adapters.openai.options import RequestOptions
 from copilot_runtime.adapters.openai.responses.request import build_response_body
 from copilot_runtime.agents.agui_inprocess import (
     closing,
-    get_agent_name,
     resolve,
     select_conversation,
 )
@@ -120,7 +119,7 @@ class OpenAIAgentsAgent(interfaces.Agent):
 
     def _map_error(self, error: Exception, run: RunInput) -> Exception:
         """Return our error for an exception of the SDK."""
-        exceptions, name = self._sdk.exceptions, get_agent_name(run)
+        exceptions, name = self._sdk.exceptions, run.agent_name
         reason = f"{type(error).__name__}: {error}"
         match error:
             case exceptions.MaxTurnsExceeded():

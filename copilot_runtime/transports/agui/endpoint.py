@@ -112,7 +112,7 @@ class AguiEndpoint(Transport):
         if beginning.done() and not beginning.cancelled():
             match beginning.exception():
                 case AgentNotFound():
-                    raise no_agent(run.agent or DEFAULT_AGENT)
+                    raise no_agent(run.agent_name)
                 case AuthenticationFailed() as error:
                     raise error
                 case _:
@@ -123,9 +123,7 @@ class AguiEndpoint(Transport):
             await self._write(run, beginning, stream)
 
     async def _write(self, run: RunInput, beginning: "asyncio.Task[Log]", stream: Stream) -> None:
-        encoder = Encoder(
-            run.thread_id, run.run_id, agent=run.agent or DEFAULT_AGENT, dialect=self._dialect
-        )
+        encoder = Encoder(run.thread_id, run.run_id, agent=run.agent_name, dialect=self._dialect)
         try:
             log = await asyncio.shield(beginning)
         except Exception as error:  # also of hooks and agents: the client gets it without details

@@ -5,7 +5,7 @@ REST routes, a remote endpoint for Node, an MCP server, and what applications ad
 """
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from starlette.responses import Response
@@ -50,7 +50,7 @@ class Router:
         self._max_body_bytes = max_body_bytes
         paths = [(path, transport) for transport in transports for path in transport.paths]
         self._patterns = [(compile_path(f"/{path}")[0], transport) for path, transport in paths]
-        self._fixed = {path: self._match(path) for path, _ in paths if "{" not in path}
+        self._fixed = {path: [*self._match(path)] for path, _ in paths if "{" not in path}
         """The transports of the paths without parameters: no request at the URL has to search."""
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -101,8 +101,8 @@ class Router:
                 return transport
         return None
 
-    def _match(self, path: str) -> Sequence[Transport]:
-        return [transport for pattern, transport in self._patterns if pattern.match(f"/{path}")]
+    def _match(self, path: str) -> Iterator[Transport]:
+        return (it for pattern, it in self._patterns if pattern.match(f"/{path}"))
 
     def _path_below(self, scope: Scope) -> str:
         """Return the path after our URL, still encoded, and empty for the URL itself."""

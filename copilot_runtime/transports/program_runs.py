@@ -62,17 +62,18 @@ class ProgramRuns:
         return result
 
     async def events(
-        self, run: RunInput, agent: Agent | None = None
+        self, request: RunInput, agent: Agent | None = None
     ) -> AsyncGenerator[Event, None]:
         """Start a run and yield its events as they come. Who leaves early stops it."""
+        run = self.conversations.create(request)
         try:
-            started = await self.conversations.start(run, agent)
-            async with aclosing(started.follow()) as log:
+            await self.conversations.launch(run, agent)
+            async with aclosing(run.follow()) as log:
                 async for _, events in log:
                     for event in events:
                         yield event
         finally:
-            self.conversations.stop(run.log_id)
+            run.stop()
 
     def build_run(self, caller: Caller, **more: Any) -> RunInput:
         """Return a run of this caller that belongs to no thread here."""

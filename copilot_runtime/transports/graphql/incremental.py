@@ -5,105 +5,106 @@ urql reads the 2022 draft: every patch carries its whole path, and for list item
 with the index of the first item. It merges the newer dialect into the wrong places, silently.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
+from contextlib import suppress
+from dataclasses import dataclass
 from typing import Any
 
 from graphql.execution import (
+    IncrementalDeferResult,
+    IncrementalStreamResult,
     InitialIncrementalExecutionResult,
+    PendingResult,
     SubsequentIncrementalExecutionResult,
 )
 
 from copilot_runtime.transports.graphql.errors import format_error
 
-Path = Sequence[str | int]
+Path = list[str | int]
+Delivered = list[tuple[Path, Any]]
+"""The values of one payload, each with its path."""
+
+
+@dataclass(slots=True)
+class _Stream:
+    """A stream or a deferred part; `count` is how many items it has brought, once it is known."""
+
+    path: Path
+    label: str | None
+    count: int | None = None
+
+    def measure(self, delivered: Delivered) -> int:
+        """Return the number of its items, those that came with its parent included."""
+        if self.count is None:
+            self.count = _count_items(self.path, delivered)
+        return self.count
 
 
 class PathDialect:
     """Remembers which stream has which path, and how many items it has brought so far."""
 
     def __init__(self) -> None:
-        self._paths: dict[str, Path] = {}
-        self._sent: dict[str, int] = {}
-        self._labels: dict[str, str] = {}
+        self._streams: dict[str, _Stream] = {}
 
     def first(self, result: InitialIncrementalExecutionResult) -> dict[str, Any]:
         """Return the payload of the first result."""
         self._announce(result.pending)
-        self._measure(result.pending, [((), result.data)])
+        self._measure([([], result.data)])
         payload: dict[str, Any] = {"data": result.data}
         if result.errors:
             payload["errors"] = [format_error(error) for error in result.errors]
-        payload["hasNext"] = result.has_next
-        return payload
+        return {**payload, "hasNext": result.has_next}
 
     def next(self, result: SubsequentIncrementalExecutionResult) -> dict[str, Any]:
         """Return the payload of a later result."""
         self._announce(result.pending or ())  # what is announced may be delivered along with it
-        patches: list[dict[str, Any]] = []
-        delivered: list[tuple[Path, Any]] = []
-        for change in result.incremental or ():
-            path = [*self._paths[change.id], *(change.sub_path or ())]
-            if hasattr(change, "items"):
-                items: Sequence[Any] = change.items  # pyright: ignore[reportAttributeAccessIssue]  # a union told apart by its field
-                start = self._count_sent(change.id, delivered)
-                self._sent[change.id] = start + len(items)
-                delivered += [([*path, start + at], item) for at, item in enumerate(items)]
-                patch: dict[str, Any] = {"items": items, "path": [*path, start]}
-            else:
-                patch = {"data": change.data, "path": path}  # pyright: ignore[reportAttributeAccessIssue]  # as above
-                delivered.append((path, patch["data"]))
-            if label := self._labels.get(change.id):
-                patch["label"] = label
-            if change.errors:
-                patch["errors"] = [format_error(error) for error in change.errors]
-            patches.append(patch)
-        self._measure(result.pending or (), delivered)
-        patches += self._failures(result)
+        delivered: Delivered = []
+        patches = [self._patch(change, delivered) for change in result.incremental or ()]
+        self._measure(delivered)
+        for done in result.completed or ():
+            stream = self._streams.pop(done.id)
+            if done.errors:
+                errors = [format_error(error) for error in done.errors]
+                patches.append({"data": None, "path": stream.path, "errors": errors})
         payload: dict[str, Any] = {"incremental": patches} if patches else {}
         return {**payload, "hasNext": result.has_next}
 
-    def _announce(self, pending: Iterable[Any]) -> None:
-        for stream in pending:
-            self._paths[stream.id] = stream.path
-            if stream.label:
-                self._labels[stream.id] = stream.label
+    def _patch(
+        self, change: IncrementalDeferResult | IncrementalStreamResult, delivered: Delivered
+    ) -> dict[str, Any]:
+        stream = self._streams[change.id]
+        path = [*stream.path, *(change.sub_path or ())]
+        if isinstance(change, IncrementalStreamResult):
+            start = stream.measure(delivered)
+            stream.count = start + len(change.items)
+            delivered += [([*path, start + at], item) for at, item in enumerate(change.items)]
+            patch: dict[str, Any] = {"items": change.items, "path": [*path, start]}
+        else:
+            delivered.append((path, change.data))
+            patch = {"data": change.data, "path": path}
+        if stream.label:
+            patch["label"] = stream.label
+        if change.errors:
+            patch["errors"] = [format_error(error) for error in change.errors]
+        return patch
 
-    def _measure(self, pending: Iterable[Any], delivered: Sequence[tuple[Path, Any]]) -> None:
-        for stream in pending:
-            self._sent[stream.id] = self._count_sent(stream.id, delivered)
+    def _announce(self, pending: Iterable[PendingResult]) -> None:
+        for part in pending:
+            self._streams[part.id] = _Stream(part.path, part.label)
 
-    def _count_sent(self, stream_id: str, delivered: Sequence[tuple[Path, Any]]) -> int:
-        """Return how many items a stream has brought, those that came with its parent too."""
-        if (count := self._sent.get(stream_id)) is not None:
-            return count
-        return _length(self._paths[stream_id], delivered)
-
-    def _failures(self, result: SubsequentIncrementalExecutionResult) -> list[dict[str, Any]]:
-        return [
-            {
-                "data": None,
-                "path": [*self._paths[done.id]],
-                "errors": [format_error(error) for error in done.errors],
-            }
-            for done in result.completed or ()
-            if done.errors
-        ]
+    def _measure(self, delivered: Delivered) -> None:
+        """Measure the streams that this payload announced, while it is here."""
+        for stream in self._streams.values():
+            stream.measure(delivered)
 
 
-def _length(path: Path, delivered: Iterable[tuple[Path, Any]]) -> int:
+def _count_items(path: Path, delivered: Delivered) -> int:
     """Return how many items of a list came with its parent (`initialCount`)."""
     for base, value in delivered:
-        if list(path[: len(base)]) == list(base):
-            found = _at(value, path[len(base) :])
-            if isinstance(found, list):
-                return len(found)
+        if path[: len(base)] == base:
+            with suppress(KeyError, IndexError, TypeError):  # it came with another value
+                for key in path[len(base) :]:
+                    value = value[key]
+                if isinstance(value, list):
+                    return len(value)
     return 0
-
-
-def _at(value: Any, path: Path) -> Any:
-    for key in path:
-        try:
-            value = value[key]
-        except (KeyError, IndexError, TypeError):
-            return None
-    return value

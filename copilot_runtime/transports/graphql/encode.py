@@ -7,7 +7,6 @@ Source: https://github.com/graphql/graphql-wg/blob/main/rfcs/DeferStream.md (as 
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from copilot_runtime.events import (
     ActionExecutionArgs,
@@ -32,20 +31,15 @@ from copilot_runtime.transports.graphql.plan import (
     Field,
     Plan,
     project,
-    select_fields,
+    select,
     value_of,
 )
 from copilot_runtime.transports.graphql.statuses import (
-    SuccessMessageStatus,
-    SuccessResponseStatus,
     message_status,
     response_status,
 )
 
 _NO_MORE = b'{"hasNext":false}'
-
-_CONSTANT = {"status", "__typename"}
-"""The deferred fields that depend on nothing but the status."""
 
 _LATE_FIELDS = {"runId", "extensions"}
 """The fields of the response that a run may tell once it has begun."""
@@ -68,8 +62,9 @@ class _Open:
 class Encoder:
     """Turns batches of events into payloads, as JSON bytes; framing is not its business."""
 
-    def __init__(self, plan: Plan) -> None:
+    def __init__(self, plan: Plan, response: CopilotResponse) -> None:
         self._plan = plan
+        self._response = response
         self._root = b'["' + plan.key.encode() + b'"'
         self._open: dict[str, _Open] = {}
         self._messages = 0
@@ -77,16 +72,14 @@ class Encoder:
         self._patches: list[bytes] = []
         self._pieces: list[bytes] = []
         self._growing: _Open | None = None
-        self._response: CopilotResponse | None = None
         self.ended = False
 
-    def begin(self, response: CopilotResponse) -> bytes:
+    def begin(self) -> bytes:
         """Return the first payload: the head of the response, with its lists still empty."""
-        self._response = response
         head = {
             field.key: []
             if field in (self._plan.messages, self._plan.meta_events)
-            else value_of(field, response)
+            else value_of(field, self._response)
             for field in self._plan.head
         }
         return dumps({"data": {self._plan.key: head}, "hasNext": True})
@@ -172,7 +165,7 @@ class Encoder:
     def _close(self, key: str, last: RunFinished | RunFailed | None) -> None:
         self._flush()
         message = self._open.pop(key, None)
-        if message is not None and message.later:
+        if message is not None:
             status = message_status(last, message.output.failure)
             self._later(message.later, message.output, status, message.path)
 
@@ -181,7 +174,6 @@ class Encoder:
 
         Node waits with its first payload instead, for the assistant to begin.
         """
-        assert self._response is not None
         if (found := self._response.read_extensions(event)) is None:
             return
         self._response = found
@@ -200,7 +192,7 @@ class Encoder:
         self._patches.append(
             b'{"items":[%b],"path":%b,"%b",%d]}'
             % (
-                dumps(project(select_fields(field, output), output)),
+                dumps(select(field, output)),
                 self._root,
                 field.key.encode(),
                 self._meta_events,
@@ -211,31 +203,11 @@ class Encoder:
     def _end(self, last: RunFinished | RunFailed) -> None:
         for key in [*self._open]:
             self._close(key, last)
-        if self._plan.later:
-            self._later(self._plan.later, self._response, response_status(last), self._root)
+        self._later(self._plan.later, self._response, response_status(last), self._root)
         self.ended = True
 
     def _later(self, fields: Sequence[Field], owner: object, status: object, path: bytes) -> None:
-        """Add the patch of what was deferred. A success looks the same every time: it is kept."""
-        successes = self._plan.successes
-        name = type(owner).__name__
-        data = successes.get(name) if _succeeded(status) else None
-        if data is None:
-            data = dumps(_project_deferred(fields, owner, status))
-            if _succeeded(status) and all(field.name in _CONSTANT for field in fields):
-                successes[name] = data
-        self._patches.append(b'{"data":%b,"path":%b]}' % (data, path))
-
-
-def _succeeded(status: object) -> bool:
-    return isinstance(status, SuccessMessageStatus | SuccessResponseStatus)
-
-
-def _project_deferred(fields: Sequence[Field], owner: object, status: object) -> dict[str, Any]:
-    """Return what was deferred of a message or a response, now that its status is known."""
-    return {
-        field.key: project(select_fields(field, status), status)
-        if field.name == "status"
-        else value_of(field, owner)
-        for field in fields
-    }
+        """Add the patch of what was deferred of a message or a response."""
+        if fields:
+            data = dumps(project(fields, owner, status))
+            self._patches.append(b'{"data":%b,"path":%b]}' % (data, path))

@@ -239,11 +239,10 @@ class CopilotResponse:
     thread_id: str
     run_id: str | None = None
     extensions: ExtensionsResponse | None = None
-    place: strawberry.Private[Place | None] = None
+    place: strawberry.Private[Place]
 
     async def load_extensions(self) -> "CopilotResponse":
         """Return the response with the extensions that its run sends before the first message."""
-        assert self.place is not None
         async with aclosing(self.place.events()) as events:
             async for _, event in events:
                 if (found := self.read_extensions(event)) is not None:
@@ -266,12 +265,10 @@ class CopilotResponse:
 
     @strawberry.field
     async def status(self) -> ResponseStatus:
-        assert self.place is not None
         return response_status(await self.place.end())
 
     @strawberry.field
     async def messages(self) -> strawberry.Streamable[BaseMessageOutput]:
-        assert self.place is not None
         async with aclosing(self.place.events()) as events:
             async for place, event in events:
                 if (message := message_output(event, place)) is not None:
@@ -279,7 +276,6 @@ class CopilotResponse:
 
     @strawberry.field
     async def meta_events(self) -> strawberry.Streamable[BaseMetaEvent] | None:
-        assert self.place is not None
         async with aclosing(self.place.events()) as events:
             async for _, event in events:
                 if isinstance(event, Interrupt):

@@ -9,7 +9,6 @@ arrangement of @stream and @defer) has no plan and runs on graphql-core, in the 
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from dataclasses import field as dataclass_field
 from datetime import datetime
 from enum import Enum
 from functools import cache
@@ -41,6 +40,8 @@ from copilot_runtime.transports.graphql.types import graphql_name, iso
 STREAMED = {"TextMessageOutput": "content", "ActionExecutionMessageOutput": "arguments"}
 """The streamed field of each message type that has one."""
 
+_SUCCESS = SuccessMessageStatus()
+
 
 @dataclass(frozen=True, slots=True)
 class Field:
@@ -70,8 +71,6 @@ class Plan:
     later: Sequence[Field]
     messages: Field | None
     meta_events: Field | None
-    successes: dict[str, bytes] = dataclass_field(default_factory=dict[str, bytes])
-    """The deferred part of each type after a success, as JSON, once it has been written."""
 
 
 def plan(schema: GraphQLSchema, document: DocumentNode, operation_name: str | None) -> Plan | None:
@@ -90,20 +89,25 @@ def plan(schema: GraphQLSchema, document: DocumentNode, operation_name: str | No
         return None
 
 
-def project(fields: Iterable[Field], value: Any) -> dict[str, Any]:
+def select(field: Field, value: Any) -> dict[str, Any]:
+    """Return what is asked of the value of a field, which is whole: nothing of it is deferred."""
+    assert field.selection is not None
+    return project(field.selection.now[type(value).__name__], value)
+
+
+def project(fields: Iterable[Field], owner: Any, status: object = _SUCCESS) -> dict[str, Any]:
     """Return what is asked of an object of `outputs.py` or `statuses.py`."""
-    return {field.key: value_of(field, value) for field in fields}
+    return {field.key: value_of(field, owner, status) for field in fields}
 
 
-def value_of(field: Field, owner: Any) -> Any:
-    """Return the value of one field of such an object."""
+def value_of(field: Field, owner: Any, status: object = _SUCCESS) -> Any:
+    """Return the value of one field of such an object; `status` is its status."""
     if field.name == "__typename":
         return type(owner).__name__
     if field.name in {"content", "arguments"}:
         return [owner.whole]  # only a message that is whole is projected with its text
     if field.name == "status":
-        status = SuccessMessageStatus()
-        return project(select_fields(field, status), status)
+        return select(field, status)
     value = getattr(owner, _attributes(type(owner))[field.name])
     if isinstance(value, Enum):
         return value.value
@@ -113,14 +117,8 @@ def value_of(field: Field, owner: Any) -> Any:
         return value
     if isinstance(value, list):
         items: list[Any] = value
-        return [project(select_fields(field, item), item) for item in items]
-    return project(select_fields(field, value), value)
-
-
-def select_fields(field: Field, value: object) -> Sequence[Field]:
-    """Return what is asked of a field's value. It is complete, so nothing of it is deferred."""
-    assert field.selection is not None
-    return field.selection.now[type(value).__name__]
+        return [select(field, item) for item in items]
+    return select(field, value)
 
 
 @cache

@@ -122,9 +122,9 @@ class GraphQLServer:
         except Exception as error:  # also of hooks and agents: the client gets it without details
             await response.json(build_root_error(error, plan.key))
             return
-        encoder = Encoder(plan)
+        encoder = Encoder(plan, build_response(run))
         async with response.stream() as stream, aclosing(log) as batches:
-            await stream.send(encoder.begin(build_response(run)))
+            await stream.send(encoder.begin())
             async for _, events in batches:
                 if payloads := encoder.feed(events):
                     await stream.send(*payloads, last=encoder.ended)

@@ -69,8 +69,7 @@ class GraphQLResponse:
     async def refuse(self, error: BadRequest) -> None:
         """Answer a request that cannot be read."""
         errors = [{"message": error.message, "extensions": {"code": error.code}}]
-        headers = {"allow": error.allow} if error.allow else None
-        await self.json({"errors": errors}, error.status, headers)
+        await self.json({"errors": errors}, error.status, error.headers)
 
     @asynccontextmanager
     async def stream(self) -> AsyncGenerator["PayloadStream", None]:

@@ -1,8 +1,8 @@
-"""The only words spoken between adapters, agents and transports.
+"""The events that adapters, agents and transports exchange.
 
 A run is an ordered log of these events. Each is a frozen value with a literal
 `type`, so the union can be matched exhaustively and sent over a wire. A `Start`
-event says who speaks; what follows refers to it by id, so two messages or two
+event names the author; what follows refers to it by id, so two messages or two
 calls may interleave. Snapshots inside, deltas at the edge: `AgentState` is whole.
 """
 

@@ -25,7 +25,7 @@ START: Cursor = "0"
 
 @dataclass(frozen=True, slots=True)
 class ContextItem:
-    """Something the application wants the model to know (`useCopilotReadable`)."""
+    """What the application shows to the model (`useCopilotReadable`)."""
 
     description: str
     value: str
@@ -52,7 +52,7 @@ class Parameters:
     response_schema: Mapping[str, Any] | None = None
     """The JSON schema of an object: the answer is its text, and nothing else."""
     response_name: str | None = None
-    """What the model is told that the object is called."""
+    """The name of that object, for the model."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,7 +87,7 @@ class GuardrailRules:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ActionContext:
-    """What a running action may know of the request it serves."""
+    """The request for which an action runs."""
 
     thread_id: str
     run_id: str
@@ -167,7 +167,7 @@ class RunInput:
     node: str | None = None
     """Where in an agent the client is: a LangGraph node."""
     url: str | None = None
-    """The address of the page that asks."""
+    """The address of the page that sent the request."""
     request_type: str = "Chat"
     """CopilotKit's word for what the request is: `Chat`, `Task`, `Suggestion` …"""
     operation: str = "generateCopilotResponse"

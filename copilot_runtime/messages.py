@@ -1,7 +1,7 @@
 """What a conversation is made of: texts, images, action calls, results, thoughts, states.
 
-`extra` is what a protocol says of a message besides (AG-UI: `metadata`, `encryptedValue`,
-`subagentRunId`): carried along for those who speak that protocol, and read by nobody else.
+`extra` has the other fields of a message in its protocol (AG-UI: `metadata`, `encryptedValue`,
+`subagentRunId`): they are passed on to clients and agents of that protocol, and not read.
 """
 
 from collections.abc import Mapping, Sequence
@@ -87,7 +87,7 @@ class ResultMessage:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AgentStateMessage:
-    """The state of an agent, as the client remembers or shows it."""
+    """The state of an agent, as the client stores or shows it."""
 
     id: str
     agent: str

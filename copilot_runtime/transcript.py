@@ -71,7 +71,7 @@ def fold_messages(events: Iterable[Event]) -> list[Message]:
 
 
 def fold_conversation(events: Sequence[Event]) -> list[Message]:
-    """Return what was said in a run of a thread: the new messages of the request, then the answer.
+    """Return the messages of a run of a thread: the new ones of the request, then the answer.
 
     A message that the agent repeats with all others counts as it is there.
     """

@@ -2,13 +2,12 @@
 
 from copilot_runtime.jsonvalue import JsonObject, optional_text, require_text
 
-CHUNKS = frozenset({"TEXT_MESSAGE_CHUNK", "TOOL_CALL_CHUNK", "REASONING_MESSAGE_CHUNK"})
-
 _ID = {
     "TEXT_MESSAGE_CHUNK": "messageId",
     "TOOL_CALL_CHUNK": "toolCallId",
     "REASONING_MESSAGE_CHUNK": "messageId",
 }
+CHUNKS = frozenset(_ID)
 _PIECE = {
     "TEXT_MESSAGE_CHUNK": "TEXT_MESSAGE_CONTENT",
     "TOOL_CALL_CHUNK": "TOOL_CALL_ARGS",
@@ -18,7 +17,7 @@ _STARTS = ("role", "name", "toolCallName", "parentMessageId")
 
 
 class ChunkExpander:
-    """Writes chunks out in full. What a chunk began goes on until something else is said."""
+    """Writes chunks out in full. What a chunk began goes on until an event of another kind."""
 
     def __init__(self) -> None:
         self.open = ""

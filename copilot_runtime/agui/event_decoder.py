@@ -1,7 +1,7 @@
 """Decode the AG-UI events of a remote agent.
 
 Read by the letter of `@ag-ui/client` 0.0.59, and patiently: nulls count as absent, empty pieces
-and unknown events are left out. Whether things were said in a good order is judged elsewhere.
+and unknown events are left out. `event_order` checks the order of the events.
 """
 
 import logging
@@ -60,7 +60,7 @@ class EventDecoder:
         self._finished_thoughts: list[str] = []  # at an end, but a signature may follow
         self._open = False  # whether chunks or thoughts end before the next event
         self._unknown_types: set[str] = set()
-        self._broken_activities: set[str] = set()  # activities of which the log has been told
+        self._broken_activities: set[str] = set()  # those with a line in the log
         self._events: list[Event] = []
 
     def read(self, payloads: list[bytes]) -> list[Event]:
@@ -221,10 +221,8 @@ class EventDecoder:
 
     def _patch_activity(self, event: JsonObject, kind: str) -> None:
         id, name = require_text(event, "messageId", kind), require_text(event, "activityType", kind)
-        activities, operations = (
-            self._get_activities(),
-            require_list(event.get("patch"), f"{kind}.patch"),
-        )
+        operations = require_list(event.get("patch"), f"{kind}.patch")
+        activities = self._get_activities()
         try:
             activities[id] = apply_patch(activities[id], operations)
         except (KeyError, ValueError) as error:  # clients leave such changes out, too

@@ -6,7 +6,7 @@ along as `extra`, unread.
 """
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Literal, assert_never
+from typing import Any, assert_never
 
 from copilot_runtime.agui.parts import decode_parts, encode_part
 from copilot_runtime.errors import Misuse
@@ -25,10 +25,6 @@ from copilot_runtime.messages import (
     TextPart,
 )
 
-_TEXTS: dict[str, Literal["system", "developer"]] = {
-    "system": "system",
-    "developer": "developer",
-}
 _ROLES = "user, assistant, system, developer, tool, reasoning, activity"
 _EXTRA = ("encryptedValue", "metadata", "subagentRunId")
 
@@ -59,11 +55,11 @@ def decode_messages(messages: list[Any], where: str = "messages") -> list[Messag
                 )
             case "activity":
                 decoded.append(_decode_activity(id, fields, place))
-            case _ if role in _TEXTS:
+            case "system" | "developer":
                 decoded.append(
                     TextMessage(
                         id=id,
-                        role=_TEXTS[role],
+                        role=role,
                         content=_decode_text(fields, place),
                         name=optional_text(fields, "name", place),
                         extra=_decode_extra(fields, place),

@@ -16,7 +16,7 @@ from copilot_runtime.jsonvalue import (
 
 
 class AgentFailed(CopilotError):
-    """An agent said itself that it failed, and why."""
+    """A remote agent sent an error as the end of its run."""
 
     status_code = 502
     visibility = "banner"

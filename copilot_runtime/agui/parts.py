@@ -3,19 +3,14 @@
 Parts of `source` are those of AG-UI 0.0.5x and 1.0, `binary` is their predecessor.
 """
 
-from typing import Any, Literal
+from typing import Any
 
 from copilot_runtime.errors import Misuse
 from copilot_runtime.jsonvalue import optional_text, require_list, require_object, require_text
 from copilot_runtime.messages import MediaPart, Part, TextPart
 
-_KINDS: dict[str, Literal["image", "audio", "video", "document"]] = {
-    "image": "image",
-    "audio": "audio",
-    "video": "video",
-    "document": "document",
-}
-_BINARY: tuple[Literal["data", "url", "id"], ...] = ("data", "url", "id")
+_KINDS = ("image", "audio", "video", "document")
+_BINARY = ("data", "url", "id")
 _UNKNOWN_BYTES = "application/octet-stream"
 
 
@@ -64,7 +59,7 @@ def _decode_part(value: Any, where: str) -> Part:
         case _:
             raise Misuse(f"{within}.type must be 'data' or 'url'.")
     return MediaPart(
-        kind=_KINDS[kind],
+        kind=kind,
         source=origin,
         value=require_text(source, "value", within),
         mime_type=mime_type,

@@ -22,11 +22,7 @@ from copilot_runtime.events import (
 )
 from copilot_runtime.jsonvalue import JsonObject, optional_text, require_list, require_text
 
-_ROLES: dict[str, Literal["user", "system", "developer"]] = {
-    "user": "user",
-    "system": "system",
-    "developer": "developer",
-}
+_ROLES = ("user", "system", "developer")
 _IGNORED = (
     "RUN_STARTED",  # the runtime writes its own
     "REASONING_START",  # a thought begins with its message
@@ -45,9 +41,10 @@ _SUBAGENTS: dict[str, Literal["started", "finished", "failed"]] = {
 
 
 def _decode_text_start(event: JsonObject, kind: str) -> Event:
+    role = str(event.get("role"))
     return TextMessageStart(
         message_id=require_text(event, "messageId", kind),
-        role=_ROLES.get(str(event.get("role")), "assistant"),
+        role=role if role in _ROLES else "assistant",
         agent=optional_text(event, "name", kind),
     )
 

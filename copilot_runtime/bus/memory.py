@@ -1,4 +1,4 @@
-"""Keep the logs of runs in this process."""
+"""The logs of runs, in the memory of this process."""
 
 import asyncio
 from collections.abc import AsyncGenerator, Sequence
@@ -31,7 +31,7 @@ _LONGEST_CURSOR = 18
 
 
 class MemoryBus(Bus):
-    """An append-only list per run, bounded in size, forgotten `ttl` seconds after its end.
+    """An append-only list per run, bounded in size, deleted `ttl` seconds after its end.
 
     A slow reader never slows the writer: it finds what it missed in the list. A run that
     outgrows its list is refused with `LimitExceeded`; its last event is always taken.
@@ -92,7 +92,7 @@ class MemoryBus(Bus):
         return _follow(log, _position(after))
 
     async def drop(self, log_id: str) -> None:
-        """Forget a run. Those who read it at this moment may read on."""
+        """Delete a log. Those who read it at this moment may read on."""
         log = self._logs.pop(log_id, None)
         if log is not None and log.expiry is not None:
             log.expiry.cancel()

@@ -1,4 +1,4 @@
-"""What an agent yields must be an event that can be shown and kept."""
+"""What an agent yields must be an event that can be sent and stored."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
@@ -88,7 +88,7 @@ def _too_deep(value: Any) -> bool:
 
 
 def _nothing(_: object) -> None:
-    """Stand in for what JSON does not know: others make a text of it."""
+    """Replace what JSON cannot hold: where it is written, it becomes a text."""
 
 
 def _too_deep_for_python(value: Any) -> bool:

@@ -35,8 +35,8 @@ from copilot_runtime.jsontext import dumps
 async def verify_events(events: Events, _run: RunInput) -> Events:
     """End a run whose agent breaks the order: a stage. Raises `IncompleteStream`.
 
-    It also ends with `Misuse` for what is no event, before anybody has seen or kept it.
-    What the agent leaves open at its end stays open: each transport knows how to show that.
+    It also ends with `Misuse` for what is no event, before it is published or stored.
+    What the agent leaves open at its end stays open: each transport ends it in its own way.
     """
     ordering = EventOrder(begun=True)
     texts = ordering.texts
@@ -73,7 +73,7 @@ _SUBAGENT = _Kind("subagent", "SUBAGENT")
 
 
 class EventOrder:
-    """Follows one run: says which events may not come next, and knows what is open.
+    """The order of one run: which events may not come next, and what is open.
 
     Thoughts need no order: clients tolerate any. With `begun`, the first event has come already.
     """
@@ -90,14 +90,14 @@ class EventOrder:
         self._last: type[RunFinished | RunFailed] | None = None
 
     def check(self, event: Event) -> None:
-        """Take note of an event. Raises `IncompleteStream` for one no client would accept."""
+        """Add an event. Raises `IncompleteStream` for one that no client would accept."""
         if violation := self.violation(event):
             raise IncompleteStream(
                 violation, hint=f"The agent sent {event.type!r} where it may not stand."
             )
 
     def violation(self, event: Event) -> str | None:
-        """Take note of an event, or return what a client would say against it."""
+        """Add an event, or return the error that a client would raise for it."""
         if type(event) is TextMessageContent and event.message_id in self.texts:
             return None
         if self._last or not self._begun or isinstance(event, RunStarted):
@@ -120,7 +120,7 @@ class EventOrder:
         return closing_events
 
     def _out_of_run(self, event: Event) -> str | None:
-        """Say what is wrong with an event before the first, after the last, or the first again."""
+        """Return the error of an event before the first, after the last, or the first again."""
         first, last = isinstance(event, RunStarted), self._last
         if last is RunFailed:
             return (

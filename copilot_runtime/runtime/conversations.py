@@ -38,15 +38,15 @@ from copilot_runtime.threads.store import (
 logger = logging.getLogger(__name__)
 
 Log = AsyncGenerator[Batch, None]
-"""What a run says, read from its beginning to its end."""
+"""The events of a run in batches, to its end."""
 
 WhenBusy = Literal["refuse", "supersede", "queue"]
-"""What becomes of a question in a thread that is still answering: an error, the end of the
-answer before it, or its turn. Those of CopilotKit v1 always wait for their turn: a client that
-gives up an answer asks again before we know that it has left."""
+"""What happens to a request in a thread whose run goes on: an error, the end of that run, or a
+place in the queue. Requests of CopilotKit v1 always wait in the queue: a client that gives up an
+answer may send the next request before the server has noticed that it has left."""
 
 Namer = Callable[[Sequence[StoredRun]], Awaitable[str | None]]
-"""Finds a name for a thread that has none, from its runs; None if there is nothing to say."""
+"""Returns a name for a thread that has none, from its runs, or None."""
 
 
 _MAX_QUEUE = 5
@@ -54,7 +54,7 @@ _MAX_QUEUE = 5
 
 
 class Conversations:
-    """What transports may ask: runs, and the threads they belong to.
+    """The runs of all transports, and the threads that they belong to.
 
     Every method that takes a `ThreadKey` sees only threads of its owner: another's thread is
     one that does not exist. `patience` is how many seconds `delete` waits for a run to end.
@@ -177,7 +177,7 @@ class Conversations:
         return changed
 
     async def delete(self, thread: ThreadKey) -> None:
-        """Forget a thread, ending its run. Raises `NotFound`, or `ThreadBusy` if it goes on."""
+        """Delete a thread, ending its run. Raises `NotFound`, or `ThreadBusy` if it goes on."""
         if thread in self._deleting:
             raise NotFound("There is no such thread.")
         self._deleting.add(thread)

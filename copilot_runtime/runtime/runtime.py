@@ -311,7 +311,7 @@ class Runtime:
         return RunStalled(f"The answer took longer than {self.run_timeout:g} seconds.")
 
     def _build_stop_event(self) -> RunFailed:
-        """Return the end of a run that somebody ended, or that ends with us."""
+        """Return the last event of a run that was stopped, or that ends with the server."""
         if self._closing:
             return RunFailed(
                 error=Interrupted("The server stopped before the answer did.").report()
@@ -349,7 +349,7 @@ class Runtime:
             self._log_timers[run.log_id] = timer
 
     def _release(self, run: Run) -> None:
-        """Forget an attached run that has ended, and delete its log."""
+        """Remove an attached run that has ended, and delete its log."""
         if self._runs.get(run.log_id) is run:
             del self._runs[run.log_id]
             self._spawn(self.bus.drop(run.log_id), f"drop:{run.log_id}")
@@ -380,7 +380,7 @@ class Runtime:
 
 
 def _is_cancelled() -> bool:
-    """Return whether somebody cancelled this task."""
+    """Return whether `cancel` was called on this task."""
     task = asyncio.current_task()
     return task is not None and task.cancelling() > 0
 

@@ -12,7 +12,7 @@ RawHeaders = list[tuple[bytes, bytes]]
 class Cors:
     """`origins` of `*` lets every origin in. `credentials` lets cookies and logins come along.
 
-    While `silent` says so, no header is written: an application around us has a say of its own.
+    While `silent` says so, no header is written: the application around ours writes its own.
     """
 
     def __init__(
@@ -30,7 +30,7 @@ class Cors:
         return "*" in self._origins or origin in self._origins
 
     def headers(self, request: Mapping[str, str]) -> RawHeaders:
-        """Return the headers for an answer; none when no browser asks from elsewhere."""
+        """Return the headers for an answer; none without an `Origin`."""
         origin = request.get("origin")
         if origin is None or self._silent():
             return []

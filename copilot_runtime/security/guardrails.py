@@ -37,7 +37,7 @@ _LONG = 50_000
 def from_settings(
     settings: Settings, http_client: "httpx.AsyncClient | None" = None
 ) -> Sequence[StageFunction]:
-    """Return the guardrails that the settings ask for. The last, and cheapest, judges first.
+    """Return the guardrails that the settings ask for. The last, and cheapest, runs first.
 
     `http_client` is for the service at `cloud_base_url`.
     """

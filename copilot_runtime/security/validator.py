@@ -31,10 +31,10 @@ _DENIED = "The guardrails do not allow this request."
 
 
 class HttpGuardrail(Stage):
-    """A stage that lets `<base_url>/guardrails/validate` judge the topics the client allows.
+    """A stage that asks `<base_url>/guardrails/validate` whether the client allows a topic.
 
-    It speaks the protocol of Copilot Cloud: only requests that bring rules and end with words
-    of the user are judged. Until the verdict nothing reaches the client and no action starts.
+    The protocol is that of Copilot Cloud: only requests that bring rules and end with words
+    of the user are sent there. Until the verdict nothing reaches the client and no action starts.
     A service that is down, slower than `timeout` seconds or incomprehensible refuses the
     request, or with `fail_open` lets it pass. `http_client` is an `httpx.AsyncClient` of the
     application to ask with; it is not closed here.
@@ -147,7 +147,7 @@ def _may_continue(step: "asyncio.Task[Event | None]", buffer: list[Event]) -> bo
 
 
 def _build_request(run: RunInput) -> dict[str, Any] | None:
-    """Return the question in the words of the cloud, or None if there is nothing to judge."""
+    """Return the question in the words of the cloud, or None if there are no rules."""
     last = run.messages[-1] if run.messages else None
     if run.rules is None or not isinstance(last, TextMessage) or last.role != "user":
         return None

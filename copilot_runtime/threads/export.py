@@ -1,6 +1,6 @@
 """Threads as JSON Lines: out of any store, into any other.
 
-A line with `"type": "thread"` says what a list shows of a thread. The lines with `"type": "run"`
+A line with `"type": "thread"` has what a list shows of a thread. The lines with `"type": "run"`
 that follow are its runs, each with its events. Times are ISO 8601, to the microsecond.
 """
 
@@ -41,10 +41,10 @@ async def export_threads(store: ThreadStore) -> AsyncGenerator[bytes, None]:
 async def import_threads(
     store: ThreadStore, lines: Iterable[bytes]
 ) -> AsyncGenerator[ImportProgress, None]:
-    """Take in what `export_threads` wrote; yield after each thread.
+    """Import what `export_threads` wrote; yield after each thread.
 
     What is there already is left alone, so that an import may be done twice. Raises `Misuse` for
-    a line that is wrong, and names it; what came before its thread has been taken in.
+    a line that is wrong, and names it; what came before its thread has been imported.
     """
     runs = 0
     for threads, (thread, its_runs) in enumerate(parse_export(lines), 1):

@@ -1,4 +1,4 @@
-"""Keep threads in this process: for tests, and for those who want nothing on disk."""
+"""Store threads in this process: for tests, and for servers that write nothing to disk."""
 
 from bisect import bisect_left, insort
 from collections.abc import Iterator, Sequence
@@ -139,17 +139,17 @@ class MemoryThreads(ThreadStore):
         return build_thread(thread.row())
 
     async def delete(self, key: ThreadKey) -> bool:
-        """Forget a thread; a run that goes on is stored no more."""
+        """Delete a thread; a run that goes on is stored no more."""
         thread = self._threads.get(key)
         if thread is None:
             return False
-        self._forget(thread)
+        self._remove(thread)
         if thread.running:
             del self._running[thread.running.log_id]
         return True
 
     async def expire(self, before: datetime) -> int:
-        """Forget threads not touched since `before`, except those with a run."""
+        """Delete threads not updated since `before`, except those with a run."""
         limit = from_datetime(before)
         old = [
             thread
@@ -157,7 +157,7 @@ class MemoryThreads(ThreadStore):
             if thread.updated < limit and not thread.running
         ]
         for thread in old:
-            self._forget(thread)
+            self._remove(thread)
         return len(old)
 
     async def everyones(self, cursor: str | None = None) -> ThreadPage:
@@ -167,7 +167,7 @@ class MemoryThreads(ThreadStore):
         return build_page(rows, MOST_PER_PAGE)
 
     async def put(self, thread: Thread, runs: Sequence[StoredRun]) -> int:
-        """Take in a thread of another store, and those of its runs that are not here yet."""
+        """Import a thread of another store, and those of its runs that are not here yet."""
         updated = from_datetime(thread.updated_at)
         local = self._threads.get(thread.key)
         if local is None:
@@ -193,14 +193,14 @@ class MemoryThreads(ThreadStore):
 
     def _new(self, key: ThreadKey, agent: str, now: int) -> "_Thread":
         if len(self._threads) >= self.max_threads and self._idle:
-            self._forget(self._threads[next(iter(self._idle))])
+            self._remove(self._threads[next(iter(self._idle))])
         self._count += 1
         thread = self._threads[key] = _Thread(key, self._count, agent, now)
         self._latest_of(key.owner).add(thread)
         self._queue_idle(thread)
         return thread
 
-    def _forget(self, thread: "_Thread") -> None:
+    def _remove(self, thread: "_Thread") -> None:
         owner = thread.key.owner
         del self._threads[thread.key]
         self._idle.pop(thread.key, None)
@@ -214,7 +214,7 @@ class MemoryThreads(ThreadStore):
             self._idle[thread.key] = None
 
     def _touch(self, thread: "_Thread", now: int) -> None:
-        """Note when a thread was touched, which says where it is listed."""
+        """Set the time of the last update, by which threads are listed."""
         latest = self._latest_of(thread.key.owner)
         latest.remove(thread)
         thread.updated = now

@@ -1,4 +1,4 @@
-"""By which names a thread remembers its messages, so that each is stored once."""
+"""The names by which a thread finds the messages that it has, so that each is stored once."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from hashlib import sha256
@@ -21,7 +21,7 @@ _LONGEST = 200
 
 
 def get_message_name(message: Message) -> str:
-    """Return the name a message is remembered by.
+    """Return the name of a message.
 
     Results have names of their own: there are agents that give a result the id of its call.
     """

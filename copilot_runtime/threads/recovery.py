@@ -52,12 +52,12 @@ class UnsavedEnds:
         return [*self._segments.values()]
 
     def remove(self, segment: Segment, *, is_saved: bool) -> None:
-        """Forget an end, which is logged as an error if it was not saved."""
+        """Remove an end, which is logged as an error if it was not saved."""
         self._segments.pop(segment.log_id, None)
         if not is_saved:
             logger.error("The end of the run %s could not be kept", segment.log_id)
 
     def give_up(self) -> None:
-        """Forget all ends."""
+        """Remove all ends, which are lost."""
         for segment in self.segments():
             self.remove(segment, is_saved=False)

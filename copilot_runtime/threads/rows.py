@@ -45,7 +45,7 @@ def from_datetime(moment: datetime) -> int:
 
 
 def build_page(rows: Sequence[Sequence[Any]], size: int) -> ThreadPage:
-    """Return a page of rows of `COLUMNS`; one row too many says that there are more."""
+    """Return a page of rows of `COLUMNS`; one row too many means that there are more."""
     page = rows[:size]
     cursor = Place(page[-1][7], page[-1][0]).cursor() if len(rows) > size else None
     return ThreadPage(threads=[build_thread(row) for row in page], next_cursor=cursor)

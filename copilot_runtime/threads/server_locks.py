@@ -1,7 +1,7 @@
 """Which servers that share a file of threads are alive: each holds a lock while it runs.
 
 The lock is the operating system's (`flock`), so it ends with its process however that ends.
-Where there is no `flock` (Windows), a file that is open cannot be deleted, which says the same.
+Where there is no `flock` (Windows), a file that is open cannot be deleted, which means the same.
 """
 
 import glob
@@ -24,17 +24,16 @@ class Server:
         self._file = _create_lock(self._lock_path)
 
     def leave(self) -> None:
-        """Let the others know that this server has ended."""
+        """Release the lock: this server has ended."""
         if fcntl is not None:
-            self._lock_path.unlink(
-                missing_ok=True
-            )  # before the lock is free: nobody can take it up
+            # before the lock is free: no other server can take it
+            self._lock_path.unlink(missing_ok=True)
         os.close(self._file)
         self._lock_path.unlink(missing_ok=True)
 
 
 def is_alive(database: Path, server: str) -> bool:
-    """Say whether a server still runs. What a dead one left is cleared away."""
+    """Return whether a server still runs. The file of a dead one is deleted."""
     path = _lock_path(database, server)
     if fcntl is None:
         return not _try_unlink(path)

@@ -1,4 +1,4 @@
-"""What a store of threads does, and the values it speaks in.
+"""The interface of a store of threads, and its values.
 
 A thread is one conversation: a sequence of runs, each a log of events. It belongs to its owner:
 the same id means another thread for somebody else, so nobody can find out whose ids are taken.

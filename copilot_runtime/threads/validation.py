@@ -59,7 +59,7 @@ def get_thread_key(run: RunInput) -> ThreadKey:
 
 
 def is_valid_key(key: ThreadKey) -> bool:
-    """Say whether there can be such a thread: one may ask for any."""
+    """Return whether there can be such a thread; requests may name any."""
     return all(len(part) <= LONGEST and _is_text(part) for part in key)
 
 
@@ -94,7 +94,7 @@ def log_id_in_use(key: str) -> Misuse:
 
 
 def _is_text(text: str) -> bool:
-    """Say whether there is neither NUL nor half a character."""
+    """Return whether there is neither NUL nor half a character."""
     if text.isascii():
         return "\0" not in text
     return "\0" not in text and not any("\ud800" <= character <= "\udfff" for character in text)

@@ -1,4 +1,4 @@
-"""Keep threads in PostgreSQL: the store for servers on several machines."""
+"""Threads in PostgreSQL: the store for servers on several machines."""
 
 from copilot_runtime.threads.postgres.store import PostgresThreads
 

@@ -1,4 +1,4 @@
-"""Keep threads in PostgreSQL: the store for servers on several machines."""
+"""Threads in PostgreSQL: the store for servers on several machines."""
 
 from functools import partial
 from typing import TypeVar

@@ -11,7 +11,7 @@ from copilot_runtime.errors import ConfigurationFailed, CopilotError, StoreFaile
 Durability = Literal["NORMAL", "FULL"]
 
 _APPLICATION = 0x436F7054
-"""How we know our files again: `CopT`."""
+"""The `application_id` of our files: `CopT`."""
 
 _PATIENCE = 5.0
 """Seconds to wait for another process that holds the file."""

@@ -1,4 +1,4 @@
-"""Keep threads in a file of SQLite: the store for one machine, with any number of servers."""
+"""Threads in a file of SQLite: the store for one machine, with any number of servers."""
 
 import sqlite3
 from collections.abc import Callable, Coroutine, Sequence

@@ -120,7 +120,7 @@ class CopilotRuntime:
           settings name one, else none.
         * **guardrails** - Stages that refuse, around all others; those of the settings are added.
         * **stages** - Functions of `(events, run)` that return events, each around the one before.
-        * **properties** - Properties of every request, which a client cannot overwrite.
+        * **properties** - Properties of every request; those of a client come on top.
         * **on_before_request** - Gets the `RunInput` before a run starts; may return another one,
           or raise `Refused`.
         * **on_after_request** - Gets the `RunInput` and the new messages of a run that ended well.
@@ -147,9 +147,7 @@ class CopilotRuntime:
         self.transcriber = transcriber or _transcriber(self.settings, http_client)
         self.threads = complete(ThreadStore, threads or build_store(self.settings.threads))
         self.agents = coerce_agents(agents or {})
-        endpoints, all_agents = _add_endpoints(
-            self.agents, remote_endpoints, self.properties, http_client
-        )
+        endpoints, all_agents = _add_endpoints(self.agents, remote_endpoints, http_client)
         named = _named_servers(mcp_servers, mcp_allowed, self.settings, http_client)
         self.runtime = Runtime(
             DirectAgent(
@@ -351,7 +349,6 @@ def _named_servers(
 def _add_endpoints(
     agents: Agents,
     urls: "Sequence[str | RemoteEndpoint]",
-    properties: Mapping[str, Any],
     http_client: "httpx.AsyncClient | None",
 ) -> "tuple[Sequence[RemoteEndpoint], Agents]":
     """Return the endpoints, and the agents with those of the endpoints."""
@@ -360,7 +357,7 @@ def _add_endpoints(
     from copilot_runtime.agents.remote.agents import AgentResolver, coerce_endpoints
 
     endpoints = coerce_endpoints(urls, http_client)
-    return endpoints, AgentResolver(agents, endpoints, properties)
+    return endpoints, AgentResolver(agents, endpoints)
 
 
 def _list_transports(

@@ -133,6 +133,10 @@ class Caller:
     properties: Mapping[str, Any] = field(default_factory=dict)
     url: str | None = None
 
+    def merge_properties(self, properties: Mapping[str, Any] | None) -> Mapping[str, Any]:
+        """Return the operator's properties with those of a request on top."""
+        return {**self.properties, **(properties or {})}
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunInput:

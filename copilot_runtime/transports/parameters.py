@@ -7,10 +7,11 @@ of AG-UI as `forwardedProps.forwardedParameters`. They stand in an object of the
 application may well have a property called `model` or `temperature` that means something else.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sized
 from dataclasses import replace
 from typing import Any
 
+from copilot_runtime.errors import LimitExceeded
 from copilot_runtime.interfaces import Parameters
 
 NAME = "forwardedParameters"
@@ -34,6 +35,15 @@ def apply_forwarded_parameters(parameters: Parameters, properties: Mapping[str, 
         if (value := read(fields.get(name))) is not None
     }
     return replace(parameters, **changes) if changes else parameters
+
+
+def check_length(messages: Sized, most: int) -> None:
+    """Raise `LimitExceeded` for a conversation of more messages than the settings allow."""
+    if len(messages) > most:
+        raise LimitExceeded(
+            f"The conversation has {len(messages)} messages; {most} are allowed.",
+            hint="Raise max_messages in the settings, or start a new thread.",
+        )
 
 
 def _text(value: Any) -> str | None:

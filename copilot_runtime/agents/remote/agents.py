@@ -3,8 +3,7 @@
 import asyncio
 import logging
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from copilot_runtime.agents.directory import AgentDirectory
 from copilot_runtime.agents.remote.endpoint import RemoteEndpoint
@@ -41,19 +40,15 @@ def coerce_endpoints(
 class AgentResolver:
     """Returns the agents of the application and of the endpoints; the first of a name wins."""
 
-    def __init__(
-        self, own: Agents, endpoints: Sequence[RemoteEndpoint], properties: Mapping[str, Any]
-    ) -> None:
+    def __init__(self, own: Agents, endpoints: Sequence[RemoteEndpoint]) -> None:
         self._own = own
         self._endpoints = endpoints
-        self._properties = properties
         self._duplicates: set[str] = set()
 
     async def __call__(self, caller: Caller) -> Mapping[str, Agent]:
         own = await call(self._own, caller) if callable(self._own) else self._own
         if not isinstance(own, Mapping):
             return own  # the runtime reports what is wrong with it
-        caller = replace(caller, properties={**self._properties, **caller.properties})
         catalogs = await asyncio.gather(
             *(endpoint.fetch_catalog(caller) for endpoint in self._endpoints)
         )
@@ -63,7 +58,7 @@ class AgentResolver:
                 if entry.kind in UNSUPPORTED_KINDS:
                     found.unsupported.setdefault(entry.name, _unsupported_error(entry.name))
                 elif entry.name not in found:
-                    found[entry.name] = endpoint.agent(entry, self._properties)
+                    found[entry.name] = endpoint.agent(entry)
                 elif entry.name not in self._duplicates:
                     self._duplicates.add(entry.name)
                     logger.warning("There are several agents %r; one counts.", entry.name)

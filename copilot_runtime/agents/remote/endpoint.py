@@ -79,9 +79,9 @@ class RemoteEndpoint(ActionSource):
         catalog = await self.fetch_catalog(run.caller)
         return [remote_action(entry, self._link) for entry in catalog.actions]
 
-    def agent(self, entry: CatalogAgent, properties: Mapping[str, Any]) -> "RemoteAgent":
-        """Return the agent of a catalog entry; `properties` are the operator's."""
-        return RemoteAgent(entry, self._link, properties)
+    def agent(self, entry: CatalogAgent) -> "RemoteAgent":
+        """Return the agent of a catalog entry."""
+        return RemoteAgent(entry, self._link)
 
     async def aclose(self) -> None:
         """Cancel the requests under way and close the connections."""
@@ -92,11 +92,10 @@ class RemoteEndpoint(ActionSource):
 class RemoteAgent(Agent):
     """One agent of a remote endpoint."""
 
-    def __init__(self, entry: CatalogAgent, link: Link, properties: Mapping[str, Any]) -> None:
+    def __init__(self, entry: CatalogAgent, link: Link) -> None:
         self.name = entry.name
         self.description = entry.description
         self._link = link
-        self._properties = properties
 
     async def run(self, run: RunInput) -> Events:
         """Yield the agent's events. Cancelled, or closed early, the connection is closed.
@@ -134,7 +133,7 @@ class RemoteAgent(Agent):
         Raises `AgentFailed`, `NotFound`, `NetworkError`, `RunStalled` and `IncompleteStream`.
         """
         headers = await self._link.headers(caller)
-        properties = {**self._properties, **caller.properties}
+        properties = {**caller.properties}
         request = {"properties": properties, "threadId": thread_id, "name": self.name}
         try:
             status, body = await self._link.json(STATE, request, headers, self.name)

@@ -9,7 +9,7 @@ from typing import Any
 from uuid import uuid4
 
 from copilot_runtime.agui.messages import decode_messages
-from copilot_runtime.errors import LimitExceeded, Misuse
+from copilot_runtime.errors import Misuse
 from copilot_runtime.interfaces import (
     DEFAULT_AGENT,
     Action,
@@ -28,7 +28,7 @@ from copilot_runtime.jsonvalue import (
     to_text,
 )
 from copilot_runtime.threads.validation import LONGEST, check_id
-from copilot_runtime.transports.parameters import apply_forwarded_parameters
+from copilot_runtime.transports.parameters import apply_forwarded_parameters, check_length
 
 _NO_PARAMETERS: Mapping[str, Any] = {"type": "object", "properties": {}}
 
@@ -48,11 +48,7 @@ def run_input(
     """
     fields = require_object(body, "the body")
     messages = require_list(fields.get("messages"), "messages")
-    if len(messages) > max_messages:
-        raise LimitExceeded(
-            f"The conversation has {len(messages)} messages; {max_messages} are allowed.",
-            hint="Raise max_messages in the settings, or start a new thread.",
-        )
+    check_length(messages, max_messages)
     forwarded_props = require_object(fields.get("forwardedProps") or {}, "forwardedProps")
     state = fields.get("state")
     parent = fields.get("parentRunId")
@@ -69,7 +65,7 @@ def run_input(
             for at, item in enumerate(require_list(fields.get("context"), "context"))
         ],
         parameters=apply_forwarded_parameters(_parameters(forwarded_props), forwarded_props),
-        properties={**caller.properties, **forwarded_props},
+        properties=caller.merge_properties(forwarded_props),
         headers=caller.headers,
         agents={} if state is None else {agent or DEFAULT_AGENT: AgentInput(state=state)},
         resume=_resume(fields, forwarded_props),

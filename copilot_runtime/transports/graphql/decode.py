@@ -7,7 +7,6 @@ from typing import Any
 from uuid import uuid4
 
 from copilot_runtime.actions.sources import parse_frontend_action
-from copilot_runtime.errors import LimitExceeded
 from copilot_runtime.interfaces import (
     Action,
     AgentInput,
@@ -37,7 +36,7 @@ from copilot_runtime.transports.graphql.inputs import (
     MessageInput,
 )
 from copilot_runtime.transports.graphql.outputs import ASSISTANT
-from copilot_runtime.transports.parameters import apply_forwarded_parameters
+from copilot_runtime.transports.parameters import apply_forwarded_parameters, check_length
 
 logger = logging.getLogger(__name__)
 
@@ -50,12 +49,7 @@ def run_input(
     detached: bool = False,
 ) -> RunInput:
     """Translate a request. Raises `LimitExceeded` for a conversation that is too long."""
-    if len(data.messages) > context.max_messages:
-        raise LimitExceeded(
-            f"The conversation has {len(data.messages)} messages; "
-            f"{context.max_messages} are allowed.",
-            hint="Raise max_messages in the settings, or start a new thread.",
-        )
+    check_length(data.messages, context.max_messages)
     session = data.agent_session or None
     request_type = data.metadata.request_type.value if data.metadata.request_type else "Chat"
     return RunInput(
@@ -69,7 +63,7 @@ def run_input(
         parameters=apply_forwarded_parameters(
             _parameters(data.forwarded_parameters or None), properties or {}
         ),
-        properties={**context.caller.properties, **(properties or {})},
+        properties=context.caller.merge_properties(properties),
         headers=context.caller.headers,
         agents=_agents(data),
         resume=[Resume(item.value, item.response or None) for item in data.meta_events or ()],

@@ -8,7 +8,6 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, get_args
 
-from copilot_runtime.errors import LimitExceeded
 from copilot_runtime.interfaces import Action, AgentInput, Caller, Parameters, Resume
 from copilot_runtime.jsontext import dumps
 from copilot_runtime.jsonvalue import (
@@ -31,7 +30,7 @@ from copilot_runtime.messages import (
     new_id,
 )
 from copilot_runtime.threads.validation import check_id
-from copilot_runtime.transports.parameters import apply_forwarded_parameters
+from copilot_runtime.transports.parameters import apply_forwarded_parameters, check_length
 
 _ROLES: Mapping[Any, Role] = {role: role for role in get_args(Role)}
 
@@ -40,7 +39,7 @@ def get_caller(body: JsonObject, caller: Caller) -> Caller:
     """Return the caller with what the request says of it."""
     properties = require_object(body.get("properties") or {}, "properties")
     page = body.get("frontendUrl")
-    properties = {**caller.properties, **properties}
+    properties = caller.merge_properties(properties)
     return replace(caller, properties=properties, url=as_optional_text(page))
 
 
@@ -63,11 +62,7 @@ def run_fields(body: JsonObject, max_messages: int) -> JsonObject:
     """Return the fields of the `RunInput` for an agent. Raises `Misuse`, or `LimitExceeded`."""
     name = require_text(body, "name", "body")
     messages = require_list(body.get("messages") or [], "messages")
-    if len(messages) > max_messages:
-        raise LimitExceeded(
-            f"The conversation has {len(messages)} messages; {max_messages} are allowed.",
-            hint="Raise max_messages in the settings, or start a new thread.",
-        )
+    check_length(messages, max_messages)
     state = require_object(body.get("state") or {}, "state")
     config = require_object(body.get("config") or {}, "config")
     properties = require_object(body.get("properties") or {}, "properties")

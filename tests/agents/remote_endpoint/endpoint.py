@@ -65,7 +65,7 @@ def endpoint_of(server: Provider, **options: Any) -> RemoteEndpoint:
 
 async def agent_of(endpoint: RemoteEndpoint, name: str = "crew") -> Agent:
     """Return an agent of the endpoint, as the runtime would find it."""
-    return (await AgentResolver({}, [endpoint], {})(Caller()))[name]
+    return (await AgentResolver({}, [endpoint])(Caller()))[name]
 
 
 async def heard(agent: Agent, run: RunInput | None = None) -> Sequence[Event]:

@@ -1,4 +1,4 @@
-"""Keys and tokens that open a provider's door, or functions that fetch them anew."""
+"""API keys and tokens, or functions that return them for each request."""
 
 import inspect
 from collections.abc import Awaitable, Callable

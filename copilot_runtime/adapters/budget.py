@@ -34,7 +34,7 @@ class BudgetedAdapter(Adapter):
 
     A period begins with a user's first question; the answer that crosses the limit is finished.
     All who are not signed in share one budget. What is spent is kept in this process: several
-    servers each have their own count, and a restart forgets it. Tokens are those the provider
+    servers each have their own count, and loses it at a restart. Tokens are those the provider
     counts, or an estimate for answers that ended before it did. Prices are those of
     `genai-prices`; a model without one costs no dollars, which is logged. A refusal is a
     `RateLimited`, after which a `FallbackAdapter` may go on to a cheaper model.
@@ -75,7 +75,7 @@ class BudgetedAdapter(Adapter):
         self._unpriced: set[str] = set()
 
     def check(self, run: RunInput) -> None:
-        """Raise what the adapter knows to be wrong."""
+        """Raise what the adapter raises for this run."""
         self.adapter.check(run)
 
     async def stream(self, request: ChatRequest) -> Events:

@@ -2,7 +2,7 @@
 
 Codes, severity and sentences are those of the Node runtime 1.10.6, except that asking for
 patience (429) is no mistake in the configuration, nor is what passes by itself (408, 409), and
-that a conversation too long and a filtered one are told apart from other requests refused.
+that a conversation too long and a filtered one are other errors than other requests refused.
 """
 
 import re
@@ -72,7 +72,7 @@ _FILTERED = (
     *("content_filter", "content_policy_violation", "image_content_policy_violation"),
     *("bio_policy", "misalignment_policy_violation", "ResponsibleAIPolicyViolation"),
 )
-_BLOCKED = "blocked by our content filters"  # at Bedrock, where nothing else tells
+_BLOCKED = "blocked by our content filters"  # at Bedrock, which sends no code for it
 _TOO_LONG = re.compile(
     r"context.length|context.window|prompt is too long|input is too long|too many (input )?tokens"
     r"|input token count|maximum.{0,30}tokens.{0,60}(messages|prompt|input)"
@@ -91,25 +91,25 @@ _WRONG_KEY = "API_KEY_INVALID"  # with status 400, at Google
 _SECONDS = re.compile(r"(\d+(?:\.\d+)?)s")
 _TAG = re.compile(r"<(script|style)\b.*?</\1>|<[^<>]*>", re.DOTALL | re.IGNORECASE)
 _LONGEST = 500
-_SHORTEST_SECRET = 8  # shorter keys are for servers that want none, and words contain them
+_SHORTEST_SECRET = 8  # shorter keys are for servers that need none, and words contain them
 
 
 @dataclass(frozen=True, slots=True)
 class Service:
-    """Whom a request went to: errors call it `name`. `secret` must be in none of them.
+    """The service that a request goes to, for errors: they contain its `name`, never its `secret`.
 
-    `speaks` is what its answers should have been.
+    `format` is what its answers should have been.
     """
 
     name: str
     model: str = ""
     secret: str | None = field(default=None, repr=False)
-    speaks: str = "a stream of events"
+    format: str = "a stream of events"
 
     def format_error(self, hint: str) -> NetworkError:
         """Return the error for an answer of another kind: the next one would be no other."""
         error = NetworkError(
-            f"{self.name} API error: The answer is not {self.speaks}.",
+            f"{self.name} API error: The answer is not {self.format}.",
             kind=f"{self.name}Error",
             hint=f"Is the base URL right? {hint}",
         )
@@ -214,7 +214,7 @@ def build_error(
 
 
 def find_request_id(headers: Mapping[str, str]) -> str | None:
-    """Return what the provider's support asks for, whatever the provider calls it."""
+    """Return the id of the request, which the provider's support needs, by any of its names."""
     return next((headers[name] for name in _REQUEST_IDS if headers.get(name)), None)
 
 

@@ -33,7 +33,7 @@ _NO_CONTENT = (
     *(Custom, Raw, Usage),
     *(ReasoningStart, ReasoningSignature, ReasoningEnd, TextMessageStart, TextMessageEnd),
 )
-"""What says nothing: it waits for the first word, and is taken back if that never comes."""
+"""Events without content: held back, and dropped if the adapter fails before content."""
 
 
 class FallbackAdapter(Adapter):
@@ -75,12 +75,12 @@ class FallbackAdapter(Adapter):
         self._random = random.Random(seed)  # noqa: S311 - spreads load, guards nothing
 
     def check(self, run: RunInput) -> None:
-        """Raise what any of the adapters that may be asked knows to be wrong."""
+        """Raise what any of the adapters that may answer this run raises."""
         for adapter in self._for_agent(run.agent):
             adapter.check(run)
 
     async def stream(self, request: ChatRequest) -> Events:
-        """Ask until somebody answers. Raises the last error when nobody does."""
+        """Ask each adapter until one answers. Raises the last error if none does."""
         adapters = self._order(request)
         for adapter in adapters:
             pending: list[Event] | None = []

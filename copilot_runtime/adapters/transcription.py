@@ -26,7 +26,7 @@ _ENDINGS = {
     "audio/wav": "wav",
     "audio/webm": "webm",
 }
-"""The type of a recording → how its file must end, by which providers tell what it is."""
+"""Type of a recording → the ending of its file, by which providers recognise the type."""
 
 _TOO_LONG = ("too long", "longer than", "maximum content size", "too large")
 _TOO_SHORT = ("too short",)
@@ -45,7 +45,7 @@ class Transcriber(Protocol):
 
 
 class AudioRefused(CopilotError):
-    """A recording that nobody can understand; `reason` is the word CopilotKit's client knows."""
+    """A recording that cannot be transcribed; `reason` is a code of CopilotKit's client."""
 
     code = "AUDIO_REFUSED"
     status_code = 400
@@ -66,7 +66,7 @@ class OpenAITranscriber:
         model: The name of the model.
         api_key: The key, or a function that returns it; by default `OPENAI_API_KEY`.
         base_url: The address, with its version; by default `OPENAI_BASE_URL`, or OpenAI's.
-        language: The ISO 639-1 code of what everybody speaks; None: the model finds out.
+        language: The ISO 639-1 code of the language; None: the model detects it.
         headers: Sent with each request, in place of the adapter's own of the same names.
         connect_timeout: How long connecting may take, in seconds.
         idle_timeout: How long the server may be silent, in seconds.

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 NAME = "Anthropic"
 URL = "https://api.anthropic.com"
 
-_SPEAKS = "a stream of the Messages API"
+_FORMAT = "a stream of the Messages API"
 _USUAL_WINDOW = 200_000
 
 
@@ -104,11 +104,11 @@ class AnthropicAdapter(HTTPAdapter):
         body = encode_body(content)
         if self._client is not None:
             secret = self._client.api_key or self._client.auth_token
-            service = Service(NAME, model, secret, speaks=_SPEAKS)
+            service = Service(NAME, model, secret, format=_FORMAT)
             exchange = _open_response(self._client, content, headers, service)
         else:
             access, secret = await self._access()
-            service = Service(NAME, model, secret, speaks=_SPEAKS)
+            service = Service(NAME, model, secret, format=_FORMAT)
             headers = {**headers, **self._headers, **access}
             exchange = self._upstream.post(self._url, body, headers)
         return ProviderRequest(

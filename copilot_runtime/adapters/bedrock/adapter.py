@@ -100,7 +100,7 @@ class BedrockAdapter(HTTPAdapter):
             extra=self.extra,
         )
         if self._client is not None:
-            service = Service(NAME, model, speaks=_FORMAT)
+            service = Service(NAME, model, format=_FORMAT)
             exchange = open_client_response(self._client, model, body, service)
         else:
             url, content = self._authentication.build_url(model), encode_body(body)

@@ -15,7 +15,7 @@ _WORD = re.compile(r"\s*\S+(?:\s+$)?")
 
 
 class DemoAdapter(Adapter):
-    """Answers from rules, and says so.
+    """Answers by fixed rules, and says that it is no language model.
 
     Args:
         pace: The pause before each word, in seconds.
@@ -28,7 +28,7 @@ class DemoAdapter(Adapter):
         """Answer the last message of `request`, word by word.
 
         Raises:
-            Misuse: The client insists on an action that it does not offer.
+            Misuse: The client requires an action that it does not offer.
             CopilotError: The error that the last message asks for.
         """
         assembly = Assembly(request)

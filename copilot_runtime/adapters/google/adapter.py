@@ -102,7 +102,7 @@ class GoogleAdapter(HTTPAdapter):
             extra=self.extra,
         )
         if self._client is not None:
-            service = Service(NAME, model, speaks=_FORMAT)
+            service = Service(NAME, model, format=_FORMAT)
             exchange = open_client_response(self._client, model, body, service)
             new_decoder = JsonEvents
         else:

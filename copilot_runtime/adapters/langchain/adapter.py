@@ -16,7 +16,7 @@ from copilot_runtime.adapters.langchain.request import (
     build_request,
     set_fields,
 )
-from copilot_runtime.adapters.langchain.stream import Chunks
+from copilot_runtime.adapters.langchain.stream import ChunkReader
 from copilot_runtime.errors import ConfigurationFailed, CopilotError, MissingPackage
 from copilot_runtime.interfaces import Adapter, ChatRequest, Events
 
@@ -82,10 +82,10 @@ class LangChainAdapter(Adapter):
         for warning in capabilities.warnings:
             yield warning
         service = Service(NAME, name, _secret_of(self.model))
-        answer = Chunks(request, service)
+        answer = ChunkReader(request, service)
         try:
             async with aclosing(
-                read_in_time(chunks, answer.read, NAME, self.first_token_timeout, self.idle_timeout)
+                read_in_time(chunks, answer.feed, NAME, self.first_token_timeout, self.idle_timeout)
             ) as events:
                 async for event in events:
                     yield event
@@ -97,11 +97,8 @@ class LangChainAdapter(Adapter):
             raise mapped from error
         for event in answer.end():
             yield event
-        if answer.filtered:
-            raise service.content_filter_error()
-
-    async def aclose(self) -> None:
-        """Do nothing: the connections are the model's own."""
+        if answer.failure is not None:
+            raise answer.failure
 
     def _call_model(
         self, request: ChatRequest, window: int, capabilities: CapabilityFilter

@@ -1,4 +1,4 @@
-"""Chunks of a model that is a Python object: in time, from functions too, with errors we know."""
+"""Chunks of a model that is a Python object or a function, their time limits and their errors."""
 
 import asyncio
 import inspect
@@ -69,7 +69,7 @@ async def call_function(function: Callable[..., Any], question: Any) -> AsyncGen
 
 
 def read_client_error(error: Exception, service: Service) -> CopilotError | None:
-    """Return our error for one of a provider's client, or None if it tells nothing."""
+    """Return our error for one of a provider's client, or None if there is none."""
     response: Any = getattr(error, "response", None)
     code: Any = getattr(error, "code", None)
     status: Any = getattr(error, "status_code", None) or getattr(response, "status_code", None)

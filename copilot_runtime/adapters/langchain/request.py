@@ -1,4 +1,4 @@
-"""A chat request in LangChain's words: messages, tools, and the fields of a chat model."""
+"""From a chat request to LangChain's messages and tools, and to the fields of a chat model."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -47,9 +47,9 @@ FIELDS: Mapping[str, Sequence[str]] = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LangChainRequest:
-    """What a function is asked, or the `prompt` of a chain is made of.
+    """What a function gets as a model, or as the `prompt` of a chain.
 
-    `tools` are in OpenAI's words, which `bind_tools` takes.
+    `tools` are in OpenAI's format, which `bind_tools` takes.
     """
 
     messages: "Sequence[BaseMessage]"

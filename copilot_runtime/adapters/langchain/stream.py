@@ -1,4 +1,4 @@
-"""What LangChain's chat models and runnables yield, to our events.
+"""Translates what LangChain's chat models and runnables yield into our events.
 
 Chat models yield `AIMessageChunk`, chains whatever their last step makes: text, messages, objects.
 """
@@ -8,9 +8,9 @@ from typing import Any, cast
 
 import orjson
 
-from copilot_runtime.adapters.assembly import Assembly
 from copilot_runtime.adapters.errors import Service
 from copilot_runtime.adapters.langchain.request import PROVIDER
+from copilot_runtime.adapters.reader import JSONReader
 from copilot_runtime.events import Custom, Event, Usage
 from copilot_runtime.interfaces import ChatRequest
 from copilot_runtime.jsontext import replace_surrogates
@@ -33,58 +33,47 @@ _PASSING = ("type", "index", *_THOUGHTS)
 _ROLES = ("ai", "assistant", "AIMessageChunk")
 
 
-class Chunks:
-    """One answer, made of whatever is yielded."""
+class ChunkReader(JSONReader):
+    """Turns the chunks of one answer, of whatever kind, into events."""
 
     def __init__(self, request: ChatRequest, service: Service) -> None:
-        self._service = service
-        self._assembly = Assembly(request)
+        super().__init__(request, service)
         self._begun = False
         self._thought: tuple[Any, JsonObject] | None = None  # index, and what is kept of the block
-        self._usage: JsonObject = {}
-        self._model = service.model
-        self._stop: str | None = None
-
-    def read(self, chunk: Any) -> list[Event]:
-        """Return the events of one chunk."""
-        events = self._assembly.events = []
-        self._take(chunk)
-        return events
+        self._usage: JsonObject = {}  # of all chunks together
 
     def end(self) -> list[Event]:
-        """Return what is left to say after the last chunk. Raises `Refused` for a filtered one."""
+        """Return the events after the last chunk. Then `failure` says whether it was filtered."""
         events = self._assembly.events = []
         self._end_thought()
         self._assembly.end()
         if self._stop == "length":
             events.append(Custom(name="finish_reason", value="length"))
         if self._usage or self._stop:
-            events.append(self._build_usage())
+            usage = Usage(
+                model=self._model, provider=PROVIDER, stop_reason=self._stop, **self._usage
+            )
+            events.append(usage)
         return events
 
-    @property
-    def filtered(self) -> bool:
-        """Whether the provider stopped the answer."""
-        return self._stop in ("content_filter", "refusal")
-
-    def _take(self, chunk: Any) -> None:
-        match chunk:
+    def _take(self, data: Any) -> None:
+        match data:
             case None:
                 pass
             case str():
-                self._take_text(chunk)
+                self._take_text(data)
             case Mapping():
-                self._take_object(cast("Mapping[str, Any]", chunk))
+                self._take_object(cast("Mapping[str, Any]", data))
             case list():
-                self._take_last(cast("list[Any]", chunk))
-            case _ if getattr(chunk, "type", None) in _ROLES:
-                self._take_message(chunk)
-            case _ if getattr(chunk, "type", None) and hasattr(chunk, "content"):
-                pass  # what was asked, and results of tools: in the conversation already
-            case _ if hasattr(chunk, "model_dump_json"):
-                self._take_text(chunk.model_dump_json())
+                self._take_last(cast("list[Any]", data))
+            case _ if getattr(data, "type", None) in _ROLES:
+                self._take_message(data)
+            case _ if getattr(data, "type", None) and hasattr(data, "content"):
+                pass  # questions and results of tools: the conversation has them already
+            case _ if hasattr(data, "model_dump_json"):
+                self._take_text(data.model_dump_json())
             case _:
-                self._take_text(str(chunk))
+                self._take_text(str(data))
 
     def _take_text(self, text: str) -> None:
         if text:
@@ -157,7 +146,6 @@ class Chunks:
         self._assembly.end_block()
 
     def _count(self, usage: JsonObject) -> None:
-        """Add counts: those of all chunks together are those of the answer."""
         into: JsonObject = usage.get("input_token_details") or {}
         out: JsonObject = usage.get("output_token_details") or {}
         counts = {
@@ -175,9 +163,8 @@ class Chunks:
         for name in _REASONS:
             if isinstance(reason := metadata.get(name), str) and reason:
                 self._stop = STOP_REASONS.get(reason.lower(), reason)
-
-    def _build_usage(self) -> Usage:
-        return Usage(model=self._model, provider=PROVIDER, stop_reason=self._stop, **self._usage)
+        if self._stop in ("content_filter", "refusal"):
+            self.failure = self._service.content_filter_error()
 
 
 def _calls_in(message: Any) -> list[tuple[int | None, str, str, str]]:

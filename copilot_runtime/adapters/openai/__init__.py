@@ -1,4 +1,4 @@
-"""OpenAI, and every server that speaks its chat completions API or its Responses API."""
+"""OpenAI, and every server with its chat completions API or its Responses API."""
 
 from copilot_runtime.adapters.openai.adapter import OpenAIAdapter
 

@@ -1,4 +1,4 @@
-"""OpenAI, and every server that speaks its chat completions API or its Responses API."""
+"""OpenAI, and every server with its chat completions API or its Responses API."""
 
 from collections.abc import Mapping
 from contextlib import AbstractAsyncContextManager
@@ -121,17 +121,17 @@ class OpenAIAdapter(HTTPAdapter):
     ) -> ProviderRequest:
         context_tokens = await self._window.tokens_for(model, request)
         if self.api == "chat":
-            build, speaks = build_body, "a stream of chat completion chunks"
+            build, format = build_body, "a stream of chat completion chunks"
         else:
-            build, speaks = build_response_body, "a stream of response events"
+            build, format = build_response_body, "a stream of response events"
         content = build(request, model, self.options, capabilities, context_tokens)
         body, name = encode_body(content), self.options.preset.name
         if self._client is not None:
-            service = Service(name, model, self._client.api_key, speaks)
+            service = Service(name, model, self._client.api_key, format)
             exchange = _open_response(self._client, self.api, content, service)
         else:
             authorization = await self._auth.authorize()
-            service = Service(name, model, authorization.secret, speaks)
+            service = Service(name, model, authorization.secret, format)
             url = self._auth.url(_PATHS[self.api], model)
             exchange = self._upstream.post(url, body, {**self._headers, **authorization.headers})
         return ProviderRequest(

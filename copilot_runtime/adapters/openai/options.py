@@ -1,4 +1,4 @@
-"""What is special about a service that speaks OpenAI's API, and about one adapter's requests."""
+"""How a service differs from OpenAI, whose API it has, and the options of one adapter."""
 
 from dataclasses import dataclass
 from typing import Literal
@@ -17,29 +17,29 @@ class Preset:
     base_url: str
     """Empty: it must be given."""
     model: str = ""
-    """The model that is asked when none is named; empty: one must be named."""
+    """The model where a request names none; empty: one must be named."""
     key_variable: str
     url_variable: str = ""
     needs_key: bool = True
-    """At its own address; elsewhere nobody knows."""
+    """Whether requests to its own address need a key."""
     key_header: str = "authorization"
     """Where the key goes; in `authorization` it is a bearer's."""
     max_tokens_name: MaxTokensName = "max_tokens"
     seed_name: str = "seed"
     required: str = "required"
-    """Its word for `tool_choice="required"`."""
+    """Its word for the choice `required`."""
     takes_no_choice: bool = False
-    """It ignores `tool_choice`: for `none` it must not hear of the tools."""
+    """It ignores `tool_choice`: for `none`, no tools are sent."""
     asks_for_usage: bool = True
     """It counts tokens when `stream_options` ask for it, and refuses no such question."""
     developer_role: bool | None = False
-    """It knows the role; None: ask the model's profile, and at its own address yes."""
+    """It takes the role; None: at its own address, elsewhere as in the model's profile."""
     strict_order: bool = False
-    """Instructions come first, after a result the model speaks, and never has the last word."""
+    """Instructions come first, a message of the model after each result, and the user's last."""
     call_id_length: int | None = None
     """Ids of calls are letters and digits, exactly that many."""
     wants_thoughts: bool = False
-    """It wants to see the model's thoughts again, beside the calls that came of them."""
+    """The model's thoughts are sent back to it, beside the calls that followed them."""
     routes_by_deployment: bool = False
     """With an `api_version`, the model is a part of the address."""
 
@@ -75,7 +75,7 @@ class RequestOptions:
     include_usage: bool = False
     max_tokens_name: MaxTokensName = "max_completion_tokens"
     reasoning_summary: ReasoningSummary | None = None
-    """How models that think sum up their thoughts; None: not at all."""
+    """How long the summaries of thoughts are; None: there are none."""
     signer: str = ""
     """Whose signed thoughts are sent back; empty: nobody's."""
 

@@ -1,4 +1,4 @@
-"""Services that speak OpenAI's chat completions API, each with its address and its habits.
+"""Services with OpenAI's chat completions API: their addresses, and how they differ from it.
 
 `groq("llama-3.1-8b-instant")` takes what `OpenAIAdapter` takes, and returns one. What a service
 cannot do at all is in `capabilities.UNSUPPORTED`, under the same name.
@@ -60,7 +60,7 @@ MISTRAL = Preset(
     key_variable="MISTRAL_API_KEY",
     seed_name="random_seed",
     required="any",
-    asks_for_usage=False,  # it counts unasked, and refuses fields it does not know
+    asks_for_usage=False,  # it always counts, and refuses unknown fields
     strict_order=True,
     call_id_length=9,
 )

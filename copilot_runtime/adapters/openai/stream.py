@@ -30,19 +30,16 @@ class CompletionReader(JSONReader):
         self._provider = provider
         self._signer = signer
         self._thinks = False
-        self._stop_reason = ""
         self._usage: JsonObject | None = None
-        self._model = service.model
         self._refused = False
 
     def end(self) -> list[Event]:
-        """Return what the answer cost and why it ended, if that is worth a word."""
+        """Return the counts of tokens, or why the model stopped if that is unusual."""
         events = self._assembly.events = []
         self._assembly.end()  # some go on after they said why they stopped
-        reason = self._stop_reason
-        if self._usage is None and reason in ("stop", "tool_calls"):
+        if self._usage is None and self._stop in ("stop", "tool_calls"):
             return events
-        return [*events, build_usage(self._model, self._provider, self._usage, reason)]
+        return [*events, build_usage(self._model, self._provider, self._usage, self._stop)]
 
     def _take(self, data: JsonObject) -> None:
         choices = data.get("choices")
@@ -117,7 +114,7 @@ class CompletionReader(JSONReader):
         if reason == "error":
             raise read_stream_error(self._service, None)
         self.finished = True
-        self._stop_reason = "refusal" if self._refused else _STOPS.get(reason, reason)
+        self._stop = "refusal" if self._refused else _STOPS.get(reason, reason)
         self._assembly.end()
 
     def _take_aside(self, chunk: JsonObject) -> None:
@@ -138,7 +135,7 @@ def build_usage(
     model: str,
     provider: str,
     usage: JsonObject | None,
-    reason: str,
+    stop_reason: str | None,
     *,
     names: tuple[str, str] = ("prompt", "completion"),
 ) -> Usage:
@@ -155,5 +152,5 @@ def build_usage(
         cached_tokens=cached,
         cache_write_tokens=read.get("cache_write_tokens") or 0,
         reasoning_tokens=written.get("reasoning_tokens") or 0,
-        stop_reason=reason or None,
+        stop_reason=stop_reason,
     )

@@ -1,6 +1,6 @@
 """Assistants, threads and runs: an API that OpenAI itself closed on 26 August 2026.
 
-It is for servers that still speak it; what OpenAI offers instead is
+It is for servers that still have it. OpenAI replaced it by
 `OpenAIAdapter(api="responses")`. https://developers.openai.com/api/docs/deprecations
 """
 

@@ -163,9 +163,9 @@ def _set_state(text: str, actions: Sequence[Action]) -> Part | None:
     """Understand "set the state to {...}", where the client shares a state."""
     name = f"{_STATE_ACTIONS}Snapshot"
     before, brace, after = text.partition("{")
-    state = _read_json(brace + after)
-    offered = {each.name for each in actions}
-    if state is None or "state" not in split_words(before) or name not in offered:
+    if "state" not in split_words(before) or name not in {each.name for each in actions}:
+        return None
+    if (state := _read_json(brace + after)) is None:
         return None
     return Part("call", json.dumps({"snapshot": state}, ensure_ascii=False), name)
 

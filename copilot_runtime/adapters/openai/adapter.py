@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from contextlib import AbstractAsyncContextManager
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, Literal, Unpack
 
@@ -105,13 +106,20 @@ class OpenAIAdapter(HTTPAdapter):
         self._auth = OpenAIAuth(api_key, base_url, preset, token=token, api_version=api_version)
         self._auth.url(_PATHS[api])  # raises now rather than at the first request
         self._window = ContextWindow(preset.adapter, context_tokens)
-        url = self._auth.base_url if client is None else str(client.base_url)
+        is_at_home = preset.is_at(self._auth.base_url if client is None else str(client.base_url))
+        if include_usage is None:  # a server that imitates OpenAI may refuse to count
+            include_usage = preset.asks_for_usage and (preset is not OPENAI or is_at_home)
+        developer_role = preset.developer_role
+        if developer_role is None and is_at_home:
+            developer_role = True
         self.options = RequestOptions(
-            preset=preset,
+            preset=replace(
+                preset,
+                developer_role=False if keep_system_role else developer_role,
+                asks_for_usage=include_usage,
+                max_tokens_name=max_tokens_name or preset.max_tokens_name,
+            ),
             parallel_tool_calls=parallel_tool_calls,
-            developer_role=_developer_role(preset, url, keep_system_role=keep_system_role),
-            include_usage=_includes_usage(preset, url) if include_usage is None else include_usage,
-            max_tokens_name=max_tokens_name or preset.max_tokens_name,
             reasoning_summary=reasoning_summary,
             signer=_signer(preset, api),
         )
@@ -160,19 +168,6 @@ def _open_response(
 
     endpoint: Any = client.chat.completions if api == "chat" else client.responses
     return open_sdk_response(endpoint.with_streaming_response.create(**body), openai, service)
-
-
-def _developer_role(preset: Preset, url: str, *, keep_system_role: bool) -> bool | None:
-    if keep_system_role:
-        return False
-    if preset.developer_role is None and preset.is_at(url):
-        return True
-    return preset.developer_role
-
-
-def _includes_usage(preset: Preset, url: str) -> bool:
-    """Return whether to ask for counts of tokens: a server that imitates OpenAI may refuse it."""
-    return preset.asks_for_usage and (preset is not OPENAI or preset.is_at(url))
 
 
 def _signer(preset: Preset, api: Api) -> str:

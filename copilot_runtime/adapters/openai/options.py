@@ -33,7 +33,7 @@ class Preset:
     asks_for_usage: bool = True
     """It counts tokens when `stream_options` ask for it, and refuses no such question."""
     developer_role: bool | None = False
-    """It takes the role; None: at its own address, elsewhere as in the model's profile."""
+    """It takes the role; None: at its own address, elsewhere if the model's profile says so."""
     strict_order: bool = False
     """Instructions come first, a message of the model after each result, and the user's last."""
     call_id_length: int | None = None
@@ -46,6 +46,12 @@ class Preset:
     def is_at(self, url: str) -> bool:
         """Return whether `url` is the service's own address."""
         return bool(self.base_url) and url.rstrip("/") == self.base_url
+
+    def uses_developer_role(self, model: str) -> bool:
+        """Return whether instructions come from `developer`, and not from `system`."""
+        if self.developer_role is None:
+            return find_profile(model).developer_role
+        return self.developer_role
 
 
 OPENAI = Preset(
@@ -67,20 +73,10 @@ class RequestOptions:
     """What all requests of one adapter have in common."""
 
     preset: Preset = OPENAI
+    """The service, with what the adapter's options change of it."""
     parallel_tool_calls: bool | None = None
     """Sent where a request has actions and does not say itself; None: not sent."""
-    developer_role: bool | None = None
-    """Whether instructions come from `developer`, and not from `system`; None: as suits
-    the model."""
-    include_usage: bool = False
-    max_tokens_name: MaxTokensName = "max_completion_tokens"
     reasoning_summary: ReasoningSummary | None = None
     """How long the summaries of thoughts are; None: there are none."""
     signer: str = ""
     """Whose signed thoughts are sent back; empty: nobody's."""
-
-    def uses_developer_role(self, model: str) -> bool:
-        """Return whether instructions come from `developer`."""
-        if self.developer_role is None:
-            return find_profile(model).developer_role
-        return self.developer_role

@@ -16,7 +16,7 @@ from copilot_runtime.adapters.history import (
     format_result,
 )
 from copilot_runtime.adapters.openai.content import build_content
-from copilot_runtime.adapters.openai.options import RequestOptions
+from copilot_runtime.adapters.openai.options import Preset, RequestOptions
 from copilot_runtime.adapters.profiles import find_profile
 from copilot_runtime.adapters.tools import build_tools, required_tool
 from copilot_runtime.adapters.turns import GO_ON
@@ -47,9 +47,9 @@ def build_body(
         "model": model,
         "stream": True,
         "messages": _encode_messages(items, model, options, capabilities),
-        "stream_options": {"include_usage": True} if options.include_usage else None,
+        "stream_options": {"include_usage": True} if preset.asks_for_usage else None,
         "tools": tools or None,
-        options.max_tokens_name: parameters.max_tokens,
+        preset.max_tokens_name: parameters.max_tokens,
         "stop": list(parameters.stop or ()) or None,
         "tool_choice": build_tool_choice(parameters, preset.required) if may_choose else None,
         "parallel_tool_calls": parameters.parallel_tool_calls if tools else None,
@@ -118,7 +118,7 @@ def _encode_messages(
         match item:
             case TextMessage() | ImageMessage():
                 content = build_content(item, capabilities, new=at >= turn)
-                role = choose_role(item, developer_role=options.uses_developer_role(model))
+                role = choose_role(item, options.preset, model)
                 messages.append({"role": role, "content": content})
             case Thought():
                 thought = item.content
@@ -177,12 +177,12 @@ def encode_call_id(exchange: ToolExchange, length: int | None = None) -> str:
     return hashlib.sha256(id.encode(errors="replace")).hexdigest()[: length or _LONGEST_ID]
 
 
-def choose_role(message: TextMessage | ImageMessage, *, developer_role: bool) -> str:
+def choose_role(message: TextMessage | ImageMessage, preset: Preset, model: str) -> str:
     """Return OpenAI's role of a message: only the user's may hold an image."""
     if isinstance(message, ImageMessage):
         return "user"
     if message.role in ("system", "developer"):
-        return "developer" if developer_role else "system"
+        return "developer" if preset.uses_developer_role(model) else "system"
     return message.role
 
 

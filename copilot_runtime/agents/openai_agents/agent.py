@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from copilot_runtime import interfaces
 from copilot_runtime.adapters.capabilities import CapabilityFilter
-from copilot_runtime.adapters.openai.options import RequestOptions
+from copilot_runtime.adapters.openai.options import OPENAI, RequestOptions
 from copilot_runtime.adapters.openai.responses.request import build_response_body
 from copilot_runtime.agents.agui_inprocess import (
     closing,
@@ -216,7 +216,7 @@ def _history(run: RunInput) -> Any:
     """Return the conversation as input items of the SDK, which suit every API of models."""
     context = build_context_message(run.context, None, run.run_id)
     request = ChatRequest(messages=[*context, *select_conversation(run)])
-    options = RequestOptions(developer_role=False)
+    options = RequestOptions(preset=replace(OPENAI, developer_role=False))
     capabilities = CapabilityFilter("openai_agents", "OpenAI's Agents SDK", "")
     body: Mapping[str, Any] = build_response_body(request, "", options, capabilities, _NO_TRIM)
     return body["input"]

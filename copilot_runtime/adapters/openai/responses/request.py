@@ -94,7 +94,7 @@ def _encode_input(
         match item:
             case TextMessage() | ImageMessage():
                 content = encode_content(item, _encode, "input_text", capabilities, new=at >= turn)
-                role = choose_role(item, developer_role=options.uses_developer_role(model))
+                role = choose_role(item, options.preset, model)
                 encoded.append({"role": role, "content": content})
             case ToolExchange():
                 encoded += _encode_exchange(item)

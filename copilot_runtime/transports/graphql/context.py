@@ -1,4 +1,4 @@
-"""What a GraphQL operation may know of the request it came with."""
+"""The request of a GraphQL operation, for its resolvers."""
 
 from dataclasses import dataclass, field
 

@@ -55,20 +55,22 @@ def run_input(
     return RunInput(
         thread_id=data.thread_id or (session and session.thread_id) or str(uuid4()),
         run_id=new_id(),
-        messages=[message for item in data.messages if (message := _message(item)) is not None],
+        messages=[
+            message for item in data.messages if (message := _decode_message(item)) is not None
+        ],
         agent=session.agent_name if session else None,
         node=(session.node_name or None) if session else None,
-        actions=_actions(data.frontend.actions),
+        actions=_decode_actions(data.frontend.actions),
         context=[ContextItem(item.description, item.value) for item in data.context or ()],
         parameters=apply_forwarded_parameters(
-            _parameters(data.forwarded_parameters or None), properties or {}
+            _decode_parameters(data.forwarded_parameters or None), properties or {}
         ),
         properties=context.caller.merge_properties(properties),
         headers=context.caller.headers,
-        agents=_agents(data),
+        agents=_decode_agents(data),
         resume=[Resume(item.value, item.response or None) for item in data.meta_events or ()],
-        rules=_rules(data.cloud or None),
-        extensions=_extensions(data),
+        rules=_decode_rules(data.cloud or None),
+        extensions=_decode_extensions(data),
         url=data.frontend.url or None,
         request_type=request_type,
         operation="subscription" if detached else "generateCopilotResponse",
@@ -79,8 +81,8 @@ def run_input(
     )
 
 
-def _message(item: MessageInput) -> Message | None:
-    """Translate one message; one that nobody can read is skipped, as Node does."""
+def _decode_message(item: MessageInput) -> Message | None:
+    """Translate one message; one that cannot be read is skipped, as by Node."""
     if text := item.text_message:
         return TextMessage(
             id=item.id,
@@ -117,7 +119,7 @@ def _message(item: MessageInput) -> Message | None:
         return AgentStateMessage(
             id=item.id,
             agent=state.agent_name,
-            state=_object(state.state, f"the state of agent {state.agent_name!r}"),
+            state=_decode_object(state.state, f"the state of agent {state.agent_name!r}"),
             node=state.node_name,
             thread_id=state.thread_id,
             run_id=state.run_id,
@@ -127,7 +129,7 @@ def _message(item: MessageInput) -> Message | None:
     return None
 
 
-def _actions(items: Iterable[ActionInput]) -> list[Action]:
+def _decode_actions(items: Iterable[ActionInput]) -> list[Action]:
     return [
         parse_frontend_action(
             item.name,
@@ -139,7 +141,7 @@ def _actions(items: Iterable[ActionInput]) -> list[Action]:
     ]
 
 
-def _parameters(item: ForwardedParametersInput | None) -> Parameters:
+def _decode_parameters(item: ForwardedParametersInput | None) -> Parameters:
     if item is None:
         return Parameters()
     return Parameters(
@@ -153,30 +155,30 @@ def _parameters(item: ForwardedParametersInput | None) -> Parameters:
 
 
 def _number(value: Any) -> float | None:
-    return value if isinstance(value, int | float) else None  # zero is a wish like any other
+    return value if isinstance(value, int | float) else None  # zero is a value like any other
 
 
-def _agents(data: GenerateCopilotResponseInput) -> dict[str, AgentInput]:
+def _decode_agents(data: GenerateCopilotResponseInput) -> dict[str, AgentInput]:
     states: Sequence[AgentStateInput] = data.agent_states or (
         [data.agent_state] if data.agent_state else []
     )
     return {
         item.agent_name: AgentInput(
-            state=_object(item.state, f"the state of agent {item.agent_name!r}"),
-            config=_object(item.config or "", f"the config of agent {item.agent_name!r}"),
+            state=_decode_object(item.state, f"the state of agent {item.agent_name!r}"),
+            config=_decode_object(item.config or "", f"the config of agent {item.agent_name!r}"),
         )
         for item in states
     }
 
 
-def _rules(cloud: CloudInput | None) -> GuardrailRules | None:
+def _decode_rules(cloud: CloudInput | None) -> GuardrailRules | None:
     if cloud is None or not cloud.guardrails:
         return None
     rules = cloud.guardrails.input_validation_rules
     return GuardrailRules(allow=rules.allow_list or (), deny=rules.deny_list or ())
 
 
-def _extensions(data: GenerateCopilotResponseInput) -> dict[str, Any]:
+def _decode_extensions(data: GenerateCopilotResponseInput) -> dict[str, Any]:
     assistant = data.extensions.openai_assistant_api if data.extensions else None
     if not assistant:
         return {}
@@ -196,7 +198,7 @@ def _is_json(text: str) -> bool:
     return True
 
 
-def _object(text: str, what: str) -> dict[str, Any]:
+def _decode_object(text: str, what: str) -> dict[str, Any]:
     """Read a JSON object that the client sends as text; anything else counts as empty."""
     if not text:
         return {}

@@ -4,8 +4,8 @@ Parsing and validating the v1 client's document takes 5 ms, more than everything
 short chat together; every client sends the same few documents.
 """
 
-from collections import OrderedDict
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import NamedTuple
 
 from graphql import (
@@ -26,7 +26,7 @@ from graphql import (
     validate,
 )
 
-from copilot_runtime.transports.graphql.plan import Plan, plan
+from copilot_runtime.transports.graphql.plan import Plan, compile_plan
 
 _CACHE_SIZE = 256
 """Documents remembered, most recently used."""
@@ -37,7 +37,7 @@ _MAX_ROOT_FIELDS = 4
 
 @dataclass(slots=True)
 class Document:
-    """A document as it was understood; `errors` say why it was not."""
+    """A parsed document, or the `errors` for which it is refused."""
 
     node: DocumentNode | None
     errors: list[GraphQLError] = field(default_factory=list[GraphQLError])
@@ -66,24 +66,16 @@ class Documents:
             if introspection
             else (*specified_rules, NoSchemaIntrospectionCustomRule)
         )
-        self._known: OrderedDict[str, Document] = OrderedDict()
-
-    def get(self, text: str) -> Document:
-        """Return what is known of a document."""
-        document = self._known.get(text)
-        if document is None:
-            document = self._known[text] = self._read(text)
-            if len(self._known) > _CACHE_SIZE:
-                self._known.popitem(last=False)
-        else:
-            self._known.move_to_end(text)
-        return document
+        self.get = lru_cache(_CACHE_SIZE)(self._read)
+        """Return a document by its text."""
 
     def plan(self, document: Document, operation_name: str | None) -> Plan | None:
         """Return the plan of an operation, if it has the shape that can be planned."""
         if operation_name not in document.plans:
             assert document.node is not None
-            document.plans[operation_name] = plan(self.schema, document.node, operation_name)
+            document.plans[operation_name] = compile_plan(
+                self.schema, document.node, operation_name
+            )
         return document.plans[operation_name]
 
     def _read(self, text: str) -> Document:
@@ -157,7 +149,9 @@ class _Measure:
 
     def _fragment(self, name: str) -> _Size:
         if name not in self._known:
-            self._known[name] = _Size()  # for one that contains itself: validation refuses it
+            self._known[name] = (
+                _Size()
+            )  # for a fragment that contains itself: no valid document has one
             if (selection_set := self._fragments.get(name)) is not None:
                 self._known[name] = self.selection(selection_set)
         return self._known[name]

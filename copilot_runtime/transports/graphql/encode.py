@@ -23,16 +23,16 @@ from copilot_runtime.jsontext import dumps
 from copilot_runtime.transports.graphql.outputs import (
     BaseMessageOutput,
     CopilotResponse,
-    message_output,
-    meta_event,
+    build_message,
+    build_meta_event,
 )
 from copilot_runtime.transports.graphql.plan import (
     STREAMED,
     Field,
     Plan,
     project,
-    select,
-    value_of,
+    project_field,
+    project_value,
 )
 from copilot_runtime.transports.graphql.statuses import (
     message_status,
@@ -42,20 +42,20 @@ from copilot_runtime.transports.graphql.statuses import (
 _NO_MORE = b'{"hasNext":false}'
 
 _LATE_FIELDS = {"runId", "extensions"}
-"""The fields of the response that a run may tell once it has begun."""
+"""The fields of the response that may be known only once the run has begun."""
 
 
 @dataclass(slots=True)
 class _Open:
     """A message that may still grow. `tail` is the path of its stream, up to the index.
 
-    `later` is what is asked of it once it has ended.
+    `deferred` are the fields that are written once it has ended.
     """
 
     output: BaseMessageOutput
     path: bytes
     tail: bytes | None
-    later: Sequence[Field]
+    deferred: Sequence[Field]
     count: int = 0
 
 
@@ -79,7 +79,7 @@ class Encoder:
         head = {
             field.key: []
             if field in (self._plan.messages, self._plan.meta_events)
-            else value_of(field, self._response)
+            else project_field(field, self._response)
             for field in self._plan.head
         }
         return dumps({"data": {self._plan.key: head}, "hasNext": True})
@@ -91,7 +91,7 @@ class Encoder:
         only pieces of one message that came together share a patch.
         """
         for event in events:
-            self._event(event)
+            self._encode(event)
         self._flush()
         patches, self._patches = self._patches, []
         payloads = [b'{"incremental":[%b],"hasNext":true}' % patch for patch in patches]
@@ -100,27 +100,27 @@ class Encoder:
             payloads[-1:] = [last]
         return payloads
 
-    def _event(self, event: Event) -> None:
+    def _encode(self, event: Event) -> None:
         match event:
             case TextMessageContent(message_id=key, content=piece):
-                self._grow(key, piece)
+                self._add_piece(key, piece)
             case ActionExecutionArgs(call_id=key, delta=piece):
-                self._grow(key, piece)
+                self._add_piece(key, piece)
             case TextMessageEnd(message_id=key):
-                self._close(key, None)
+                self._end_message(key, None)
             case ActionExecutionEnd(call_id=key):
-                self._close(key, None)
+                self._end_message(key, None)
             case Interrupt():
-                self._meta_event(event)
+                self._add_meta_event(event)
             case Custom():
                 self._add_custom(event)
             case RunFinished() | RunFailed():
-                self._end(event)
+                self._end_response(event)
             case _:
-                if (message := message_output(event)) is not None:
-                    self._message(message)
+                if (message := build_message(event)) is not None:
+                    self._begin_message(message)
 
-    def _grow(self, key: str, piece: str) -> None:
+    def _add_piece(self, key: str, piece: str) -> None:
         message = self._open.get(key)
         if message is None or message.tail is None:
             return
@@ -142,35 +142,37 @@ class Encoder:
         self._pieces = []
         self._growing = None
 
-    def _message(self, output: BaseMessageOutput) -> None:
+    def _begin_message(self, output: BaseMessageOutput) -> None:
         self._flush()
         field = self._plan.messages
         if field is None or field.selection is None:
             return
         if output.id in self._open:  # an id used again begins a new message
-            self._close(output.id, None)
+            self._end_message(output.id, None)
         type_name = type(output).__name__
         path = b'%b,"%b",%d' % (self._root, field.key.encode(), self._messages)
         self._messages += 1
         streamed = STREAMED.get(type_name)
-        fields = field.selection.now[type_name]
-        item = {one.key: [] if one.name == streamed else value_of(one, output) for one in fields}
+        fields = field.selection.initial[type_name]
+        item = {
+            one.key: [] if one.name == streamed else project_field(one, output) for one in fields
+        }
         self._patches.append(b'{"items":[%b],"path":%b]}' % (dumps(item), path))
         key = next((one.key for one in fields if one.name == streamed), None)
         tail = None if key is None else b'%b,"%b",' % (path, key.encode())
-        self._open[output.id] = _Open(output, path, tail, field.selection.later[type_name])
+        self._open[output.id] = _Open(output, path, tail, field.selection.deferred[type_name])
         if streamed is None:
-            self._close(output.id, None)
+            self._end_message(output.id, None)
 
-    def _close(self, key: str, last: RunFinished | RunFailed | None) -> None:
+    def _end_message(self, key: str, last: RunFinished | RunFailed | None) -> None:
         self._flush()
         message = self._open.pop(key, None)
         if message is not None:
             status = message_status(last, message.output.failure)
-            self._later(message.later, message.output, status, message.path)
+            self._add_deferred(message.deferred, message.output, status, message.path)
 
     def _add_custom(self, event: Custom) -> None:
-        """Add what the first payload could not know: where an assistant keeps the conversation.
+        """Add what is not known for the first payload: where an assistant keeps the conversation.
 
         Node waits with its first payload instead, for the assistant to begin.
         """
@@ -183,16 +185,16 @@ class Encoder:
             data = dumps(project(fields, found))
             self._patches.append(b'{"data":%b,"path":%b]}' % (data, self._root))
 
-    def _meta_event(self, event: Interrupt) -> None:
+    def _add_meta_event(self, event: Interrupt) -> None:
         self._flush()
         field = self._plan.meta_events
         if field is None or field.selection is None:
             return
-        output = meta_event(event)
+        output = build_meta_event(event)
         self._patches.append(
             b'{"items":[%b],"path":%b,"%b",%d]}'
             % (
-                dumps(select(field, output)),
+                dumps(project_value(field, output)),
                 self._root,
                 field.key.encode(),
                 self._meta_events,
@@ -200,13 +202,15 @@ class Encoder:
         )
         self._meta_events += 1
 
-    def _end(self, last: RunFinished | RunFailed) -> None:
+    def _end_response(self, last: RunFinished | RunFailed) -> None:
         for key in [*self._open]:
-            self._close(key, last)
-        self._later(self._plan.later, self._response, response_status(last), self._root)
+            self._end_message(key, last)
+        self._add_deferred(self._plan.deferred, self._response, response_status(last), self._root)
         self.ended = True
 
-    def _later(self, fields: Sequence[Field], owner: object, status: object, path: bytes) -> None:
+    def _add_deferred(
+        self, fields: Sequence[Field], owner: object, status: object, path: bytes
+    ) -> None:
         """Add the patch of what was deferred of a message or a response."""
         if fields:
             data = dumps(project(fields, owner, status))

@@ -1,4 +1,4 @@
-"""The one URL a v1 client talks to: which requests are GraphQL, and who answers them."""
+"""The URL of v1 clients: which requests are GraphQL. They are answered by `server.py`."""
 
 from functools import cached_property
 from typing import TYPE_CHECKING

@@ -1,4 +1,4 @@
-"""How errors look in GraphQL: what the client may see, and how it tells them apart."""
+"""How errors look in GraphQL: what the client may see, and the codes by which errors differ."""
 
 import logging
 from collections.abc import Iterable, Mapping

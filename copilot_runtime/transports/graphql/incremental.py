@@ -1,4 +1,4 @@
-"""Say what graphql-core delivers in the dialect the v1 client reads.
+"""Translate what graphql-core delivers into the dialect of v1 clients.
 
 graphql-core 3.3 names each stream once (`pending`) and then refers to it by id. The client's
 urql reads the 2022 draft: every patch carries its whole path, and for list items the path ends
@@ -41,7 +41,7 @@ class _Stream:
 
 
 class PathDialect:
-    """Remembers which stream has which path, and how many items it has brought so far."""
+    """Translates the results of one operation. Has the path of each stream and counts its items."""
 
     def __init__(self) -> None:
         self._streams: dict[str, _Stream] = {}

@@ -2,7 +2,7 @@
 
 Strawberry makes the schema of them. The same classes are read from a client's variables by
 pydantic (`read_input`), thirty times faster than graphql-core coerces them; whatever pydantic
-refuses is left to graphql-core, which knows how to say what is wrong with it.
+refuses is left to graphql-core, whose errors say what is wrong with it.
 
 Absent and null are equal everywhere: clients send `runId: null` as they leave it out.
 """
@@ -42,7 +42,7 @@ def _input(cls: type[T]) -> type[T]:
 
 
 def _refine(cls: type, name: str, **attributes: Any) -> None:
-    """Say of a field what Strawberry can only be told in a way that pydantic cannot read."""
+    """Set attributes of a field: pydantic cannot read the class if they stand in it."""
     definition = get_object_definition(cls, strict=True)
     found = next(item for item in definition.fields if item.python_name == name)
     for attribute, value in attributes.items():

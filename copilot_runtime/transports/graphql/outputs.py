@@ -70,7 +70,7 @@ class Place:
         """Yield the pieces of a message that begins here, until it ends."""
         async with aclosing(self.events()) as events:
             async for _, event in events:
-                if (delta := message_delta(event)) is not None and delta.message_id == message_id:
+                if (delta := read_delta(event)) is not None and delta.message_id == message_id:
                     yield delta.content
                 if isinstance(event, LAST) or ended_id(event) == message_id:
                     return
@@ -90,7 +90,7 @@ class MessageDelta:
     content: str
 
 
-def message_delta(event: Event) -> MessageDelta | None:
+def read_delta(event: Event) -> MessageDelta | None:
     """Return what an event adds to a message, if it does."""
     match event:
         case TextMessageContent():
@@ -228,8 +228,8 @@ class ExtensionsResponse:
 
 
 ASSISTANT = "openaiAssistantAPI"
-"""The custom event that says where an assistant keeps the conversation, and the extension that
-tells a client, which sends it with its next request."""
+"""The name of the custom event with the place where an assistant keeps the conversation, and of
+the extension by which the client gets that place, and sends it with its next request."""
 
 _BEFORE_WORDS = (RunStarted, Custom, Raw, Usage)
 
@@ -252,7 +252,7 @@ class CopilotResponse:
         return self
 
     def read_extensions(self, event: Event) -> "CopilotResponse | None":
-        """Return the response of an assistant that keeps the conversation, if the event says so."""
+        """Return the response with the place of the conversation, if the event has it."""
         match event:
             case Custom(name=name, value={"threadId": str(thread), "runId": str(run)}) if (
                 name == ASSISTANT
@@ -271,7 +271,7 @@ class CopilotResponse:
     async def messages(self) -> strawberry.Streamable[BaseMessageOutput]:
         async with aclosing(self.place.events()) as events:
             async for place, event in events:
-                if (message := message_output(event, place)) is not None:
+                if (message := build_message(event, place)) is not None:
                     yield message
 
     @strawberry.field
@@ -279,7 +279,7 @@ class CopilotResponse:
         async with aclosing(self.place.events()) as events:
             async for _, event in events:
                 if isinstance(event, Interrupt):
-                    yield meta_event(event)
+                    yield build_meta_event(event)
 
 
 TYPES = (
@@ -294,7 +294,7 @@ TYPES = (
 """The types that only an interface leads to."""
 
 
-def message_output(event: Event, place: Place | None = None) -> BaseMessageOutput | None:
+def build_message(event: Event, place: Place | None = None) -> BaseMessageOutput | None:
     """Return the message that begins with an event, if one does."""
     match event:
         case TextMessageStart():
@@ -309,7 +309,7 @@ def message_output(event: Event, place: Place | None = None) -> BaseMessageOutpu
                 id=event.call_id, name=event.name, parent_message_id=event.parent_id, place=place
             )
         case ActionExecutionResult():
-            return _whole(result_message(event))
+            return _build_whole_message(result_message(event))
         case AgentState():
             return AgentStateMessageOutput(
                 id=new_id(),
@@ -325,18 +325,20 @@ def message_output(event: Event, place: Place | None = None) -> BaseMessageOutpu
             return None
 
 
-def meta_event(event: Interrupt) -> BaseMetaEvent:
-    """Return the interrupt as the v1 client knows it: with messages, or with a value only."""
+def build_meta_event(event: Interrupt) -> BaseMetaEvent:
+    """Return an interrupt in one of the two forms of v1: with messages, or with a value only."""
     value = to_text(event.value)
     if not event.messages:
         return LangGraphInterruptEvent(value=value)
-    messages = [output for item in event.messages if (output := _whole(item)) is not None]
+    messages = [
+        output for item in event.messages if (output := _build_whole_message(item)) is not None
+    ]
     return CopilotKitLangGraphInterruptEvent(
         data=CopilotKitLangGraphInterruptEventData(value=value, messages=messages)
     )
 
 
-def _whole(message: Message) -> BaseMessageOutput | None:
+def _build_whole_message(message: Message) -> BaseMessageOutput | None:
     match message:
         case TextMessage():
             return TextMessageOutput(

@@ -7,7 +7,7 @@ fragments and selection of fields. Everything else (conditions, labels, initial 
 arrangement of @stream and @defer) has no plan and runs on graphql-core, in the same dialect.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from enum import Enum
@@ -45,7 +45,7 @@ _SUCCESS = SuccessMessageStatus()
 
 @dataclass(frozen=True, slots=True)
 class Field:
-    """A selected field: the key it is answered under, its name, and what is asked of it."""
+    """A selected field: its key in the response, its name, and the fields below it."""
 
     key: str
     name: str
@@ -54,10 +54,10 @@ class Field:
 
 @dataclass(frozen=True, slots=True)
 class Selection:
-    """What is asked of an object, by the name of its type: at once, and deferred."""
+    """The fields selected of an object, by the name of its type."""
 
-    now: Mapping[str, Sequence[Field]]
-    later: Mapping[str, Sequence[Field]]
+    initial: dict[str, Sequence[Field]]
+    deferred: dict[str, Sequence[Field]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,46 +68,43 @@ class Plan:
     data: str
     properties: str | None
     head: Sequence[Field]
-    later: Sequence[Field]
+    deferred: Sequence[Field]
     messages: Field | None
     meta_events: Field | None
 
 
-def plan(schema: GraphQLSchema, document: DocumentNode, operation_name: str | None) -> Plan | None:
+def compile_plan(
+    schema: GraphQLSchema, document: DocumentNode, operation_name: str | None
+) -> Plan | None:
     """Return the plan of a valid document's operation, or None when it has none."""
     operation = get_operation_ast(document, operation_name)
     if operation is None or operation.operation is not OperationType.MUTATION:
         return None
-    fragments = {
-        item.name.value: item
-        for item in document.definitions
-        if isinstance(item, FragmentDefinitionNode)
-    }
     try:
-        return _Compiler(schema, fragments).operation(operation)
+        return _Compiler(schema, document).compile_operation(operation)
     except _NoPlan:
         return None
 
 
-def select(field: Field, value: Any) -> dict[str, Any]:
-    """Return what is asked of the value of a field, which is whole: nothing of it is deferred."""
+def project_value(field: Field, value: Any) -> dict[str, Any]:
+    """Return what is selected of the value of a field. It is whole: nothing of it is deferred."""
     assert field.selection is not None
-    return project(field.selection.now[type(value).__name__], value)
+    return project(field.selection.initial[type(value).__name__], value)
 
 
 def project(fields: Iterable[Field], owner: Any, status: object = _SUCCESS) -> dict[str, Any]:
-    """Return what is asked of an object of `outputs.py` or `statuses.py`."""
-    return {field.key: value_of(field, owner, status) for field in fields}
+    """Return what is selected of an object of `outputs.py` or `statuses.py`."""
+    return {field.key: project_field(field, owner, status) for field in fields}
 
 
-def value_of(field: Field, owner: Any, status: object = _SUCCESS) -> Any:
+def project_field(field: Field, owner: Any, status: object = _SUCCESS) -> Any:
     """Return the value of one field of such an object; `status` is its status."""
     if field.name == "__typename":
         return type(owner).__name__
     if field.name in {"content", "arguments"}:
         return [owner.whole]  # only a message that is whole is projected with its text
     if field.name == "status":
-        return select(field, status)
+        return project_value(field, status)
     value = getattr(owner, _attributes(type(owner))[field.name])
     if isinstance(value, Enum):
         return value.value
@@ -117,8 +114,8 @@ def value_of(field: Field, owner: Any, status: object = _SUCCESS) -> Any:
         return value
     if isinstance(value, list):
         items: list[Any] = value
-        return [select(field, item) for item in items]
-    return select(field, value)
+        return [project_value(field, item) for item in items]
+    return project_value(field, value)
 
 
 @cache
@@ -132,97 +129,93 @@ class _NoPlan(Exception):
 
 
 class _Compiler:
-    def __init__(
-        self, schema: GraphQLSchema, fragments: Mapping[str, FragmentDefinitionNode]
-    ) -> None:
+    def __init__(self, schema: GraphQLSchema, document: DocumentNode) -> None:
         self.schema = schema
-        self.fragments = fragments
+        self.fragments = {
+            item.name.value: item
+            for item in document.definitions
+            if isinstance(item, FragmentDefinitionNode)
+        }
 
-    def operation(self, operation: OperationDefinitionNode) -> Plan:
-        match operation.selection_set.selections:
-            case (FieldNode() as root,) if root.name.value == "generateCopilotResponse":
-                pass
-            case _:
-                raise _NoPlan
-        if root.directives or operation.directives:
-            raise _NoPlan
-        if any(item.default_value is not None for item in operation.variable_definitions or ()):
+    def compile_operation(self, operation: OperationDefinitionNode) -> Plan:
+        root, *others = operation.selection_set.selections
+        if (
+            others
+            or not isinstance(root, FieldNode)
+            or root.name.value != "generateCopilotResponse"
+        ):
             raise _NoPlan
         arguments = {item.name.value: item.value for item in root.arguments or ()}
         data, properties = arguments.get("data"), arguments.get("properties")
-        if not isinstance(data, VariableNode):
+        if (
+            root.directives
+            or operation.directives
+            or any(item.default_value is not None for item in operation.variable_definitions or ())
+            or not isinstance(data, VariableNode)
+            or not isinstance(properties, VariableNode | None)
+        ):
             raise _NoPlan
-        if not isinstance(properties, VariableNode | None):
-            raise _NoPlan
-        selection = self._selection([root.selection_set], ["CopilotResponse"], streams=True)
-        now, later = selection.now["CopilotResponse"], selection.later["CopilotResponse"]
+        selection = self._compile_selection([root.selection_set], ["CopilotResponse"], streams=True)
+        head = selection.initial["CopilotResponse"]
         return Plan(
             key=root.alias.value if root.alias else root.name.value,
             data=data.name.value,
             properties=properties.name.value if properties else None,
-            head=now,
-            later=later,
-            messages=next((item for item in now if item.name == "messages"), None),
-            meta_events=next((item for item in now if item.name == "metaEvents"), None),
+            head=head,
+            deferred=selection.deferred["CopilotResponse"],
+            messages=next((item for item in head if item.name == "messages"), None),
+            meta_events=next((item for item in head if item.name == "metaEvents"), None),
         )
 
-    def _selection(
+    def _compile_selection(
         self, sets: Iterable[SelectionSetNode | None], types: Iterable[str], *, streams: bool
     ) -> Selection:
         sets = [item for item in sets if item is not None]
-        now: dict[str, Sequence[Field]] = {}
-        later: dict[str, Sequence[Field]] = {}
+        selection = Selection({}, {})
         for name in types:
-            found: _Found = ({}, {})
+            initial: _Nodes = {}
+            deferred: _Nodes = {}
             for item in sets:
-                self._collect(item, name, found, deferred=False)
+                for key, node, is_deferred in self._collect(item, name):
+                    (deferred if is_deferred else initial).setdefault(key, []).append(node)
             if not streams:  # it is written whole, so what is deferred of it comes at once
-                found = (_merge(*found), {})
-            _check_split(*found)
-            now[name] = [self._field(*item, name, streams) for item in found[0].items()]
-            fields = [self._field(*item, name, streams=False) for item in found[1].items()]
-            later[name] = [
-                field for field in fields if field.name == "__typename" or field.key not in found[0]
-            ]
+                initial, deferred = _merge(initial, deferred), {}
+            _check_split(initial, deferred)
+            now = [self._compile_field(*item, name, streams) for item in initial.items()]
+            later = [self._compile_field(*item, name, streams=False) for item in deferred.items()]
+            later = [it for it in later if it.name == "__typename" or it.key not in initial]
             if streams:
-                _check_parts(now[name], later[name], _STREAMS.get(name, ()))
-        return Selection(now, later)
+                _check_parts(now, later, _STREAMS.get(name, ()))
+            selection.initial[name], selection.deferred[name] = now, later
+        return selection
 
     def _collect(
-        self, selection_set: SelectionSetNode, type_name: str, found: "_Found", *, deferred: bool
-    ) -> None:
+        self, selection_set: SelectionSetNode, type_name: str, *, deferred: bool = False
+    ) -> Iterator[tuple[str, FieldNode, bool]]:
+        """Yield the fields of a type, each with its key and whether it is deferred."""
         for node in selection_set.selections:
             match node:
                 case FieldNode():
-                    key = node.alias.value if node.alias else node.name.value
-                    found[deferred].setdefault(key, []).append(node)
+                    yield node.alias.value if node.alias else node.name.value, node, deferred
+                    continue
                 case InlineFragmentNode():
-                    self._collect_fragment(node, node, type_name, found, deferred=deferred)
+                    fragment = node
                 case FragmentSpreadNode():
                     fragment = self.fragments[node.name.value]
-                    self._collect_fragment(node, fragment, type_name, found, deferred=deferred)
                 case _:
                     raise _NoPlan
+            late = deferred or self._has_directive(node.directives, "defer")
+            condition = fragment.type_condition
+            if condition is None or type_name in self._possible_types(condition.name.value):
+                yield from self._collect(fragment.selection_set, type_name, deferred=late)
 
-    def _collect_fragment(
-        self,
-        node: InlineFragmentNode | FragmentSpreadNode,
-        fragment: InlineFragmentNode | FragmentDefinitionNode,
-        type_name: str,
-        found: "_Found",
-        *,
-        deferred: bool,
-    ) -> None:
-        late = deferred or self._directive(node.directives, "defer")
-        condition = fragment.type_condition
-        if condition is None or type_name in self._possible(condition.name.value):
-            self._collect(fragment.selection_set, type_name, found, deferred=late)
-
-    def _field(self, key: str, nodes: Sequence[FieldNode], type_name: str, streams: bool) -> Field:
+    def _compile_field(
+        self, key: str, nodes: Sequence[FieldNode], type_name: str, streams: bool
+    ) -> Field:
         name = nodes[0].name.value
         must_stream = streams and name in _STREAMS.get(type_name, ())
         for node in nodes:
-            streamed = self._directive(node.directives, "stream")
+            streamed = self._has_directive(node.directives, "stream")
             if streamed != must_stream and streams:
                 raise _NoPlan
         if name == "__typename":
@@ -230,17 +223,17 @@ class _Compiler:
         parent = self.schema.get_type(type_name)
         assert isinstance(parent, GraphQLObjectType)
         inner = get_named_type(parent.fields[name].type)
-        types = self._possible(inner.name)
+        types = self._possible_types(inner.name)
         if not types:
             return Field(key, name)
-        nested = self._selection(
+        nested = self._compile_selection(
             [node.selection_set for node in nodes],
             types,
             streams=streams and type_name == "CopilotResponse" and name == "messages",
         )
         return Field(key, name, nested)
 
-    def _possible(self, type_name: str) -> Sequence[str]:
+    def _possible_types(self, type_name: str) -> Sequence[str]:
         """Return the names of the object types that a value of a type can have."""
         type_ = self.schema.get_type(type_name)
         if isinstance(type_, GraphQLObjectType):
@@ -249,8 +242,8 @@ class _Compiler:
             return [item.name for item in self.schema.get_possible_types(type_)]
         return []
 
-    def _directive(self, directives: Sequence[DirectiveNode] | None, name: str) -> bool:
-        """Tell whether the one directive we know is there, bare. Any other one means no plan."""
+    def _has_directive(self, directives: Sequence[DirectiveNode] | None, name: str) -> bool:
+        """Return whether there is this directive, bare. Raises `_NoPlan` for any other one."""
         if not directives:
             return False
         if len(directives) > 1 or directives[0].name.value != name or directives[0].arguments:
@@ -259,8 +252,7 @@ class _Compiler:
 
 
 _Nodes = dict[str, list[FieldNode]]
-_Found = tuple[_Nodes, _Nodes]
-"""The nodes under each key: at once, and deferred."""
+"""The nodes under each key."""
 
 _STREAMS: Mapping[str, Sequence[str]] = {
     "CopilotResponse": ("messages", "metaEvents"),
@@ -285,6 +277,6 @@ def _merge(now: _Nodes, later: _Nodes) -> _Nodes:
 
 
 def _check_split(now: _Nodes, later: _Nodes) -> None:
-    """Refuse an object of which a part is asked for at once and another part deferred."""
+    """Refuse an object of which a part is selected at once and another part deferred."""
     if any(node.selection_set for key in now.keys() & later.keys() for node in later[key]):
         raise _NoPlan

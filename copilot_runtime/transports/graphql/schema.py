@@ -25,7 +25,11 @@ from copilot_runtime.transports.graphql.inputs import (
 )
 from copilot_runtime.transports.graphql.outputs import CopilotResponse, Place
 from copilot_runtime.transports.graphql.types import CONFIG, JSONObject
-from copilot_runtime.transports.graphql.updates import CopilotResponseUpdate, owns, updates
+from copilot_runtime.transports.graphql.updates import (
+    CopilotResponseUpdate,
+    is_owner,
+    stream_updates,
+)
 
 CopilotInfo: TypeAlias = Info[Context, None]
 
@@ -106,7 +110,7 @@ class Mutation:
         description="Stop a run that a subscription started. True when it was still going on."
     )
     async def stop_copilot_response(self, info: CopilotInfo, run_id: str) -> bool:
-        return await owns(info.context, run_id) and info.context.runs.stop(run_id)
+        return await is_owner(info.context, run_id) and info.context.runs.stop(run_id)
 
 
 @strawberry.type
@@ -125,7 +129,7 @@ class Subscription:
     ) -> AsyncGenerator[CopilotResponseUpdate, None]:
         arguments = (data or None, properties or None, run_id or None, after or None)
         try:
-            async with aclosing(updates(info.context, *arguments)) as found:
+            async with aclosing(stream_updates(info.context, *arguments)) as found:
                 async for update in found:
                     yield update
         except Exception as error:  # also of hooks and agents: the client gets it without details

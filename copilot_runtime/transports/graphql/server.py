@@ -148,7 +148,7 @@ class GraphQLServer:
         if inspect.isawaitable(result):
             result = await result
         if isinstance(result, ExecutionResult):
-            await response.json(*_body(result))
+            await response.json(*_build_body(result))
             return
         assert isinstance(result, ExperimentalIncrementalExecutionResults)
         dialect = PathDialect()
@@ -184,7 +184,7 @@ def _check_operation(document: DocumentNode, name: str | None, *, reads_only: bo
         )
 
 
-def _body(result: ExecutionResult) -> tuple[Mapping[str, Any], int]:
+def _build_body(result: ExecutionResult) -> tuple[Mapping[str, Any], int]:
     """Return the body of a result, and its status."""
     if not result.errors:
         return {"data": result.data}, 200

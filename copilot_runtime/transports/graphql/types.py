@@ -7,6 +7,7 @@ from typing import Any, NewType
 import strawberry
 from strawberry.schema.config import StrawberryConfig
 from strawberry.schema.name_converter import NameConverter
+from strawberry.utils.str_converters import to_camel_case
 
 _ECMA_404 = "http://www.ecma-international.org/publications/files/ECMA-ST/ECMA-404.pdf"
 
@@ -18,10 +19,7 @@ _EXCEPTIONS = {
 
 def graphql_name(name: str) -> str:
     """Return the GraphQL name of a Python field or argument: camel case, with two exceptions."""
-    if name in _EXCEPTIONS:
-        return _EXCEPTIONS[name]
-    head, *tail = name.split("_")
-    return head + "".join(word.capitalize() for word in tail)
+    return _EXCEPTIONS.get(name) or to_camel_case(name)
 
 
 class Names(NameConverter):

@@ -20,10 +20,10 @@ from copilot_runtime.transports.graphql.outputs import (
     BaseMessageOutput,
     BaseMetaEvent,
     MessageDelta,
+    build_message,
+    build_meta_event,
     ended_id,
-    message_delta,
-    message_output,
-    meta_event,
+    read_delta,
 )
 from copilot_runtime.transports.graphql.statuses import (
     ResponseStatus,
@@ -48,7 +48,7 @@ class CopilotResponseUpdate:
     meta_events: list[BaseMetaEvent]
 
 
-async def updates(
+async def stream_updates(
     context: Context,
     data: GenerateCopilotResponseInput | None,
     properties: dict[str, Any] | None,
@@ -67,23 +67,23 @@ async def updates(
         run_id = run.run_id
         await context.runs.start(run)
     assert run_id is not None
-    thread_id = await _thread(context, run_id)
+    thread_id = await _find_thread(context, run_id)
     async with aclosing(context.runs.follow(run_id, after or START)) as batches:
         async for cursor, events in batches:
-            yield _update(cursor, thread_id, run_id, events)
+            yield _build_update(cursor, thread_id, run_id, events)
 
 
-async def owns(context: Context, run_id: str) -> bool:
+async def is_owner(context: Context, run_id: str) -> bool:
     """Say whether there is such a run, and it is this caller's."""
     try:
-        await _thread(context, run_id)
+        await _find_thread(context, run_id)
     except NotFound:
         return False
     return True
 
 
-async def _thread(context: Context, run_id: str) -> str:
-    """Return the thread of a run, which the first event of its log tells.
+async def _find_thread(context: Context, run_id: str) -> str:
+    """Return the thread of a run, which is in the first event of its log.
 
     Raises `NotFound`, in the same words for the run of another person.
     """
@@ -102,7 +102,7 @@ async def _thread(context: Context, run_id: str) -> str:
     raise AssertionError("a run that has begun has a first event")
 
 
-def _update(
+def _build_update(
     cursor: Cursor, thread_id: str, run_id: str, events: Sequence[Event]
 ) -> CopilotResponseUpdate:
     return CopilotResponseUpdate(
@@ -110,8 +110,8 @@ def _update(
         thread_id=thread_id,
         run_id=run_id,
         status=response_status(events[-1]),
-        started=[message for event in events if (message := message_output(event)) is not None],
-        deltas=[delta for event in events if (delta := message_delta(event)) is not None],
+        started=[message for event in events if (message := build_message(event)) is not None],
+        deltas=[delta for event in events if (delta := read_delta(event)) is not None],
         ended=[key for event in events if (key := ended_id(event)) is not None],
-        meta_events=[meta_event(event) for event in events if isinstance(event, Interrupt)],
+        meta_events=[build_meta_event(event) for event in events if isinstance(event, Interrupt)],
     )

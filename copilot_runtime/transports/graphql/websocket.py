@@ -1,6 +1,6 @@
 """Subscriptions over graphql-transport-ws (https://github.com/enisdenjo/graphql-ws/blob/master/PROTOCOL.md).
 
-Strawberry speaks the protocol; this only tells it who asks and what the limits are.
+Strawberry implements the protocol; here are our context, limits and errors.
 """
 
 from collections.abc import Iterator
@@ -45,7 +45,7 @@ class Socket(GraphQL[Context, None]):
         return request.scope[CONTEXT]
 
     def decode_json(self, data: str | bytes) -> object:
-        """Read one message. Strawberry would trip over what is none by the protocol."""
+        """Read one message. Strawberry would fail on what is none by the protocol."""
         try:
             value = super().decode_json(data)
         except RecursionError:
@@ -60,7 +60,7 @@ class Socket(GraphQL[Context, None]):
 
 
 def _is_message(value: Any) -> bool:
-    """Tell whether the parts of a message have the types that the protocol gives them."""
+    """Return whether the parts of a message have the types that the protocol gives them."""
     if not isinstance(value, dict):
         return False
     message = cast("dict[str, Any]", value)
@@ -71,7 +71,7 @@ def _is_message(value: Any) -> bool:
 
 
 class KnownDocuments(SchemaExtension):
-    """Parses through the cache of documents, which also knows the limits."""
+    """Parses by the cache of documents, which also checks the limits."""
 
     def on_operation(self) -> Iterator[None]:
         execution = self.execution_context

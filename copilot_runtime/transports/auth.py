@@ -14,6 +14,7 @@ from copilot_runtime.concurrency import call
 from copilot_runtime.errors import RUN_FAILED, ConfigurationFailed, CopilotError, Misuse
 from copilot_runtime.interfaces import Caller
 from copilot_runtime.threads.validation import check_id
+from copilot_runtime.transports.transport import Refusal, error_body
 
 logger = logging.getLogger(__name__)
 
@@ -23,7 +24,7 @@ request this is: an id of the application's, to whom threads belong. None is any
 `AuthenticationFailed`, or Starlette's `HTTPException`, to send one away."""
 
 
-class Unauthorized(Exception):
+class Unauthorized(Refusal):
     """The request ends here. `status` and `message` are for the client."""
 
     def __init__(
@@ -34,11 +35,12 @@ class Unauthorized(Exception):
         code: str = "AUTHENTICATION_ERROR",
         headers: Mapping[str, str] | None = None,
     ) -> None:
-        super().__init__(message)
-        self.status = status
+        kind = {401: "unauthorized", 403: "forbidden"}.get(status, "refused")
+        if status >= 500:  # a client is not refused because the server failed
+            kind = "internal_error"
+        body = error_body(kind, message, code)
+        super().__init__(status, body, headers, close=(4401, "Unauthorized"))
         self.message = message
-        self.code = code
-        self.headers = headers or {}
 
 
 class Authenticator:

@@ -14,11 +14,11 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from copilot_runtime.errors import CopilotError
 from copilot_runtime.security.cors import Cors
-from copilot_runtime.transports.auth import Authenticator, Unauthorized
+from copilot_runtime.transports.auth import Authenticator
 from copilot_runtime.transports.body import BadRequest, ClientGone
 from copilot_runtime.transports.request import Request, decode_headers
 from copilot_runtime.transports.streaming import WriteTimeout
-from copilot_runtime.transports.transport import Refusal, Transport, build_refusal
+from copilot_runtime.transports.transport import Refusal, Transport, error_body
 
 logger = logging.getLogger(__name__)
 
@@ -68,38 +68,38 @@ class Router:
             request.response_headers = self._cors.preflight(headers)
             await request.respond(204)
             return
+        transport: Transport | None = None
         try:
             request.caller = await self._authenticator.authenticate(scope, headers)
-            await self._dispatch(request)
-        except Unauthorized as error:
-            await _refuse_caller(request, error)
+            transport = await self._find(request)
+            await transport(request)
         except (ClientGone, WriteTimeout):
             pass  # nobody is left who could read an answer
+        except Refusal as refusal:
+            await _refuse(request, refusal)
+        except Exception as error:  # also of hooks, stores and agents
+            if transport is None or request.is_answered or request.is_websocket:
+                raise
+            if not isinstance(error, BadRequest | CopilotError):
+                logger.exception("A request failed")
+            await _refuse(request, transport.refuse(error))
 
-    async def _dispatch(self, request: Request) -> None:
-        transport = await self._find(request)
-        if transport is not None and transport.for_programs:
-            origin = request.headers.get("origin")
+    async def _find(self, request: Request) -> Transport:
+        """Return the transport that answers. Raises `Refusal`."""
+        is_foreign = self._is_foreign(request)
+        for transport in self._fixed.get(request.path) or self._match(request.path):
+            if not await transport.accepts(request):
+                continue
+            origin = request.headers.get("origin") if transport.for_programs else None
             if origin is not None and not self._pages.allows(origin):
-                await request.respond_json(403, {"error": "Pages of browsers may not ask here."})
-                return
-        elif self._is_foreign(request):
-            refusal = build_refusal(
-                "forbidden", 403, "Pages of this origin may not ask.", "FORBIDDEN"
-            )
-            await _refuse(request, refusal, 1008, "Forbidden")
-            return
-        if transport is None:
-            await _refuse(request, Refusal(404, {"error": "Not found"}), 4404, "Not found")
-        else:
-            await _call(transport, request)
-
-    async def _find(self, request: Request) -> Transport | None:
-        path = request.path
-        for transport in self._fixed.get(path) or self._match(path):
-            if await transport.accepts(request):
-                return transport
-        return None
+                raise Refusal(403, {"error": "Pages of browsers may not ask here."})
+            if is_foreign and not transport.for_programs:
+                break
+            return transport
+        if is_foreign:
+            body = error_body("forbidden", "Pages of this origin may not ask.", "FORBIDDEN")
+            raise Refusal(403, body, close=(1008, "Forbidden"))
+        raise Refusal(404, {"error": "Not found"}, close=(4404, "Not found"))
 
     def _match(self, path: str) -> Iterator[Transport]:
         return (it for pattern, it in self._patterns if pattern.match(f"/{path}"))
@@ -142,32 +142,10 @@ class RouterResponse(Response):
         await self._router({**scope, **self._more}, receive, send)
 
 
-async def _refuse_caller(request: Request, error: Unauthorized) -> None:
-    kind = {401: "unauthorized", 403: "forbidden"}.get(error.status, "refused")
-    if error.status >= 500:  # a client is not refused because the server failed
-        kind = "internal_error"
-    refusal = build_refusal(kind, error.status, error.message, error.code, error.headers)
-    await _refuse(request, refusal, 4401, "Unauthorized")
-
-
-async def _refuse(request: Request, refusal: Refusal, close_code: int, reason: str) -> None:
+async def _refuse(request: Request, refusal: Refusal) -> None:
     """Answer with a refusal; a WebSocket is closed instead."""
     if request.is_websocket:
-        await request.send({"type": "websocket.close", "code": close_code, "reason": reason})
+        code, reason = refusal.close
+        await request.send({"type": "websocket.close", "code": code, "reason": reason})
     else:
-        await request.respond_json(refusal.status, refusal.body, refusal.headers)
-
-
-async def _call(transport: Transport, request: Request) -> None:
-    """Answer by a transport; an error before its answer becomes the answer."""
-    try:
-        await transport(request)
-    except (ClientGone, WriteTimeout):
-        raise
-    except Exception as error:  # also of hooks, stores and agents
-        if request.is_answered or request.is_websocket:
-            raise
-        if not isinstance(error, BadRequest | CopilotError | Refusal):
-            logger.exception("A request failed")
-        refusal = transport.refuse(error)
         await request.respond_json(refusal.status, refusal.body, refusal.headers)

@@ -37,15 +37,21 @@ class Services:
 
 
 class Refusal(Exception):
-    """The JSON that answers a request that is not served."""
+    """The JSON that answers a request that is not served; a WebSocket is closed with `close`."""
 
     def __init__(
-        self, status: int, body: Mapping[str, Any], headers: Mapping[str, str] | None = None
+        self,
+        status: int,
+        body: Mapping[str, Any],
+        headers: Mapping[str, str] | None = None,
+        *,
+        close: tuple[int, str] = (1011, ""),
     ) -> None:
         super().__init__(str(body.get("message") or body.get("error")))
         self.status = status
         self.body = body
         self.headers = headers or {}
+        self.close = close
 
 
 class Transport:
@@ -56,7 +62,8 @@ class Transport:
     could act in a person's name has been refused. `__call__` decodes the request into a `RunInput`,
     starts it, encodes what `follow` yields, and stops the run when the client has left.
 
-    What `__call__` raises before it has answered becomes an answer in JSON, by `refuse`.
+    What `__call__` raises before it has answered becomes an answer in JSON: a `Refusal` as it is,
+    and every other error by `refuse`.
     `ClientGone` and `WriteTimeout` end the request silently. One object serves all requests at
     once, and keeps nothing of any of them.
     """
@@ -86,17 +93,16 @@ class Transport:
         """Return the answer to an error.
 
         `BadRequest` and `CopilotError` have a status and a message; everything else is a 500
-        without details. The form is that of AG-UI and of GraphQL: clients of both show the message.
+        without details.
         """
         match error:
-            case BadRequest():
-                return build_refusal(
-                    "invalid_request", error.status, error.message, error.code, error.headers
-                )
-            case CopilotError(code=code):
-                return build_refusal(code.lower(), error.status_code, error.message, code)
+            case BadRequest(status=status, message=message, code=code):
+                return Refusal(status, error_body("invalid_request", message, code), error.headers)
+            case CopilotError(status_code=status, message=message, code=code):
+                return Refusal(status, error_body(code.lower(), message, code))
             case _:
-                return build_refusal("internal_error", 500, RUN_FAILED.message, RUN_FAILED.code)
+                body = error_body("internal_error", RUN_FAILED.message, RUN_FAILED.code)
+                return Refusal(500, body)
 
     async def open(self) -> None:
         """Get ready when the application starts."""
@@ -105,12 +111,10 @@ class Transport:
         """End what `open` began, when the application stops."""
 
 
-def build_refusal(
-    kind: str, status: int, message: str, code: str, headers: Mapping[str, str] | None = None
-) -> Refusal:
-    """Return an answer in the forms of AG-UI and of GraphQL."""
+def error_body(kind: str, message: str, code: str) -> Mapping[str, Any]:
+    """Return an error in the forms of AG-UI and of GraphQL: clients of both show its message."""
     errors = [{"message": message, "extensions": {"code": code}}]
-    return Refusal(status, {"error": kind, "message": message, "errors": errors}, headers)
+    return {"error": kind, "message": message, "errors": errors}
 
 
 TransportLike: TypeAlias = "str | Transport | Callable[[Services], Transport]"

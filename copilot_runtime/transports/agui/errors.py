@@ -22,8 +22,6 @@ def no_json(details: str) -> Refusal:
 def refusal_of(error: Exception) -> Refusal:
     """Return what a client gets for an error before there is a stream; unforeseen ones masked."""
     match error:
-        case Refusal():
-            return error
         case BadRequest():
             return invalid(error.message, error.status)
         case Misuse() | LimitExceeded():

@@ -33,14 +33,15 @@ class AgentNames:
 
     def __init__(self, conversations: Conversations, *, chat: bool) -> None:
         self._conversations = conversations
-        self._chat = chat
+        self._chat = conversations.chat
+        self._serves_chat = chat
 
     async def agents(self, caller: Caller) -> Mapping[str, Agent]:
         """Return all that this caller may talk to."""
         agents = await self._conversations.agents_for(caller)
-        if not self._chat or DEFAULT_AGENT in agents:
+        if not self._serves_chat or DEFAULT_AGENT in agents:
             return agents
-        return {DEFAULT_AGENT: self._conversations.chat, **agents}
+        return {DEFAULT_AGENT: self._chat, **agents}
 
     async def resolve(self, requested_name: str, caller: Caller) -> str | None:
         """Return the runtime's name of an agent: None is the plain chat. Raises `Refusal`."""
@@ -49,7 +50,7 @@ class AgentNames:
             with suppress(AgentNotFound):
                 await self._conversations.agent(requested_name, caller)  # it may be known why
             raise no_agent(requested_name)
-        return None if agents[requested_name] is self._conversations.chat else requested_name
+        return None if agents[requested_name] is self._chat else requested_name
 
 
 _CLOUD: Mapping[Name, str] = {

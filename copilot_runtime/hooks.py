@@ -43,7 +43,7 @@ async def call(hook: Callable[..., Any] | None, *args: Any) -> Any:
 
 
 async def call_quietly(hook: Callable[..., Any] | None, *args: Any) -> None:
-    """Call a hook whose failure is nobody's but its own: it is logged, never raised."""
+    """Call a hook; what it raises is logged, and not raised."""
     try:
         await call(hook, *args)
     except Exception:  # code of the application, on its way out of a run that is over

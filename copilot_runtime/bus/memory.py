@@ -151,8 +151,8 @@ class _Log:
                 return event, _EVENT_BYTES
         if self.sizes is None:
             self.sizes = SizeTracker()
-        event = _share_value(event, self.sizes)
-        return event, _EVENT_BYTES + self.sizes.add(_values(event))
+        event, values = _share_value(event, self.sizes)
+        return event, _EVENT_BYTES + self.sizes.add(values)
 
     def growth(self) -> asyncio.Future[None]:
         """Return what is done when the log has grown."""
@@ -180,31 +180,23 @@ async def _follow(log: _Log, position: int) -> AsyncGenerator[Batch, None]:
                 raise
 
 
-def _share_value(event: Event, sizes: SizeTracker) -> Event:
-    """Return an event with a value that shares what it can with the one before it."""
+def _share_value(event: Event, sizes: SizeTracker) -> tuple[Event, Sequence[Any]]:
+    """Return an event that shares what it can with the one before it, and its values."""
     match event:
         case AgentState(agent=agent, state=value):
             same = sizes.share(("state", agent), value)
-            return event if same is value else replace(event, state=same)
+            return event if same is value else replace(event, state=same), (same,)
         case Activity(message_id=id, content=value):
             same = sizes.share(("activity", id), value)
-            return event if same is value else replace(event, content=same)
-        case _:
-            return event
-
-
-def _values(event: Event) -> Sequence[Any]:
-    match event:
-        case AgentState(state=value) | Activity(content=value) | Custom(value=value):
-            return (value,)
-        case Raw(event=value):
-            return (value,)
+            return event if same is value else replace(event, content=same), (same,)
+        case Custom(value=value) | Raw(event=value):
+            return event, (value,)
         case Interrupt(value=value, messages=messages, metadata=metadata):
-            return (value, metadata, *messages)
+            return event, (value, metadata, *messages)
         case MessagesSnapshot(messages=messages):
-            return messages
+            return event, messages
         case _:
-            return ()
+            return event, ()
 
 
 def _position(cursor: Cursor) -> int:

@@ -49,8 +49,7 @@ class MemoryThreads(ThreadStore):
         self._clock = Clock()
         self._count = 0
         self._threads: dict[ThreadKey, _Thread] = {}
-        self._idle: dict[ThreadKey, None] = {}
-        """Those without a run, in the order in which they were used."""
+        """In the order in which they were used."""
         self._latest: dict[str, _Latest] = {}
         """The threads of each owner."""
         self._running: dict[str, tuple[_Thread, _Run]] = {}
@@ -81,7 +80,6 @@ class MemoryThreads(ThreadStore):
         new_run = _Run(run.log_id, run.run_id, run.agent_name, now, head=[head])
         thread.runs.append(new_run)
         thread.running = new_run
-        self._idle.pop(key, None)
         self._running[run.log_id] = (thread, new_run)
         return messages
 
@@ -98,7 +96,7 @@ class MemoryThreads(ThreadStore):
             run.events = list(compact(segment.whole))
             run.has_ended = True
             thread.running = None
-            self._queue_idle(thread)
+            self._note_use(thread)
             thread.message_ids.update(collect_names(segment.whole))
 
     async def list(self, query: ThreadQuery) -> ThreadPage:
@@ -135,7 +133,7 @@ class MemoryThreads(ThreadStore):
         if archived is not None:
             thread.archived = archived
         self._touch(thread, self._clock.now())
-        self._queue_idle(thread)
+        self._note_use(thread)
         return build_thread(thread.row())
 
     async def delete(self, key: ThreadKey) -> bool:
@@ -163,7 +161,8 @@ class MemoryThreads(ThreadStore):
     async def everyones(self, cursor: str | None = None) -> ThreadPage:
         """Return a page of the threads of all owners, the oldest first."""
         after = parse_cursor(cursor).number if cursor else 0
-        rows = [thread.row() for thread in self._threads.values() if thread.number > after]
+        threads = sorted(self._threads.values(), key=lambda thread: thread.number)
+        rows = [thread.row() for thread in threads if thread.number > after]
         return build_page(rows, MOST_PER_PAGE)
 
     async def put(self, thread: Thread, runs: Sequence[StoredRun]) -> int:
@@ -192,26 +191,24 @@ class MemoryThreads(ThreadStore):
         """Do nothing: what is stored here may be read on."""
 
     def _new(self, key: ThreadKey, agent: str, now: int) -> "_Thread":
-        if len(self._threads) >= self.max_threads and self._idle:
-            self._remove(self._threads[next(iter(self._idle))])
+        if len(self._threads) >= self.max_threads:
+            idle = (thread for thread in self._threads.values() if not thread.running)
+            if (oldest := next(idle, None)) is not None:
+                self._remove(oldest)
         self._count += 1
         thread = self._threads[key] = _Thread(key, self._count, agent, now)
         self._latest_of(key.owner).add(thread)
-        self._queue_idle(thread)
         return thread
 
     def _remove(self, thread: "_Thread") -> None:
         owner = thread.key.owner
         del self._threads[thread.key]
-        self._idle.pop(thread.key, None)
         self._latest[owner].remove(thread)
         if not self._latest[owner]:
             del self._latest[owner]
 
-    def _queue_idle(self, thread: "_Thread") -> None:
-        if not thread.running:
-            self._idle.pop(thread.key, None)
-            self._idle[thread.key] = None
+    def _note_use(self, thread: "_Thread") -> None:
+        self._threads[thread.key] = self._threads.pop(thread.key)
 
     def _touch(self, thread: "_Thread", now: int) -> None:
         """Set the time of the last update, by which threads are listed."""

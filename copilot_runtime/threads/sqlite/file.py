@@ -106,7 +106,10 @@ def build_failure(path: Path, error: Exception) -> CopilotError:
     where = f"The threads in {str(path)!r}"
     text = str(error)
     if "not a database" in text:
-        return _build_format_error(path)
+        return ConfigurationFailed(
+            f"{str(path)!r} is not a database of threads.",
+            hint="Name another file, or one that does not exist yet.",
+        )
     for part, cause, way_out in _CAUSES:
         if part in text:
             return StoreFailed(f"{where} cannot be used: {cause}.", hint=way_out)
@@ -171,10 +174,3 @@ def _migrate(connection: sqlite3.Connection, path: Path) -> None:
 def _version(connection: sqlite3.Connection) -> int:
     (version,) = connection.execute("PRAGMA user_version").fetchone()
     return version
-
-
-def _build_format_error(path: Path) -> ConfigurationFailed:
-    return ConfigurationFailed(
-        f"{str(path)!r} is not a database of threads.",
-        hint="Name another file, or one that does not exist yet.",
-    )

@@ -18,7 +18,12 @@ def loads(data: bytes) -> Any:
 
     What is nested more than 254 levels deep is refused, for it could not be written again.
     """
-    value = _loads(data)
+    try:
+        value = orjson.loads(data)
+    except orjson.JSONDecodeError:
+        if b"\\u" not in data:
+            raise
+        value = _load_halves(data)
     if len(data) > 2 * _MAX_DEPTH and data.count(b"[") + data.count(b"{") > _MAX_DEPTH:
         try:
             orjson.dumps(value)
@@ -27,12 +32,7 @@ def loads(data: bytes) -> Any:
     return value
 
 
-def _loads(data: bytes) -> Any:
-    try:
-        return orjson.loads(data)
-    except orjson.JSONDecodeError:
-        if b"\\u" not in data:
-            raise
+def _load_halves(data: bytes) -> Any:
     try:
         return orjson.loads(replace_surrogates(json.dumps(json.loads(data), ensure_ascii=False)))
     except RecursionError as error:

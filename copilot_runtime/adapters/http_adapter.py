@@ -2,15 +2,15 @@
 
 import inspect
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
-from contextlib import aclosing
+from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import TypedDict
 from urllib.parse import SplitResult, urlsplit
 
 from copilot_runtime.adapters.capabilities import CapabilityFilter, UnsupportedPolicy
 from copilot_runtime.adapters.streaming import ProviderRequest, stream_response
 from copilot_runtime.errors import ConfigurationFailed
-from copilot_runtime.events import Usage
+from copilot_runtime.events import Event
 from copilot_runtime.http.client import Upstream
 from copilot_runtime.interfaces import Adapter, ChatRequest, Events
 
@@ -90,31 +90,27 @@ class HTTPAdapter(Adapter, ABC):
         options = [shared[name] for name in HTTPOptions.__annotations__]
         cls.__signature__ = inspect.Signature([*own, *options])
 
-    async def stream(self, request: ChatRequest) -> Events:
+    def stream(self, request: ChatRequest) -> Events:
         """Send the request to the model; yield the events of its response as they arrive.
 
         Warnings of parameters that were left out come first. Closing the generator early closes
         the connection. Raises `CopilotError`: `ConfigurationFailed` and `Misuse` for a request
         that cannot be sent, `NetworkError` and what else the response stands for.
         """
-        model = self._choose_model(request)
-        capabilities = CapabilityFilter(self._adapter, self._service, model, self.unsupported)
-        prepared = await self._prepare(request, model, capabilities)
-        for warning in capabilities.warnings:
-            yield warning
-        events = stream_response(prepared, first_token_timeout=self.first_token_timeout)
-        try:
-            async with aclosing(events):
-                async for event in events:
-                    if type(event) is Usage:
-                        prepared.on_usage(event)
-                    yield event
-        finally:
-            prepared.on_close()
+        prepare = partial(self._prepare_request, request)
+        return stream_response(prepare, first_token_timeout=self.first_token_timeout)
 
     async def aclose(self) -> None:
         """Close the connections. A `client` of the application's own stays open."""
         await self._upstream.aclose()
+
+    async def _prepare_request(
+        self, request: ChatRequest
+    ) -> tuple[ProviderRequest, Sequence[Event]]:
+        """Return the request to the provider, and warnings of what was left out of it."""
+        model = self._choose_model(request)
+        capabilities = CapabilityFilter(self._adapter, self._service, model, self.unsupported)
+        return await self._prepare(request, model, capabilities), capabilities.warnings
 
     def _choose_model(self, request: ChatRequest) -> str:
         if model := request.parameters.model or self.model:

@@ -18,7 +18,7 @@ import orjson
 from copilot_runtime.adapters.errors import Service, find_request_id, read_response_error
 from copilot_runtime.adapters.reader import JSONReader
 from copilot_runtime.errors import CopilotError, NetworkError, RunStalled
-from copilot_runtime.events import Usage
+from copilot_runtime.events import Event, Usage
 from copilot_runtime.http.retries import backoff
 from copilot_runtime.interfaces import Events
 
@@ -80,51 +80,59 @@ class ProviderRequest:
     accepts_json: bool = True
     """Whether the reader also takes a response that is no stream but one JSON text."""
     on_usage: Callable[[Usage], None] = lambda _: None
-    """Called with each count of tokens, before it is yielded."""
+    """Called with the tokens of a complete response, before their event is yielded."""
     on_close: Callable[[], None] = lambda: None
     """Called when the response has ended, or is no longer read."""
 
 
 async def stream_response(
-    request: ProviderRequest, *, first_token_timeout: float | None = None
+    prepare: Callable[[], Awaitable[tuple[ProviderRequest, Sequence[Event]]]],
+    *,
+    first_token_timeout: float | None = None,
 ) -> Events:
-    """Send the request and yield the events of its response.
+    """Prepare a request, yield its warnings, send it, and yield the events of its response.
 
     After an error that is `retryable` the request is sent again, as long as no event has been
     yielded. `first_token_timeout` limits the seconds until the first event, retries included.
     Raises the error that the status or the body of the response stands for, `RunStalled` when a
     time limit has passed, and `NetworkError` for a response that ended too early.
     """
+    request, warnings = await prepare()
+    for warning in warnings:
+        yield warning
     limit = FirstTokenLimit(f"{request.service.name} API error", first_token_timeout)
-    for attempt in count():
-        reader, frames = request.new_reader()
-        error: CopilotError | None = None
-        async with AsyncExitStack() as stack:
-            response = await limit.within_deadline(stack.enter_async_context(request.exchange))
-            if not 200 <= response.status < 300:
-                body = await _read_error_body(response)
-                raise read_response_error(request.service, response.status, body, response.headers)
-            blocks = _read_payloads(response, frames, limit, accepts_json=request.accepts_json)
-            await stack.enter_async_context(aclosing(blocks))
-            try:
-                async for payloads in blocks:
-                    for event in reader.read(payloads):
-                        limit.has_event = True
-                        yield event
-                    if reader.done or reader.failure:
-                        break
-            except NetworkError as broken:
-                if not reader.finished:  # else the response is complete, whatever follows
-                    error = broken
-            response.finished = reader.done
-        error = error or _find_error(reader, frames, request.service, response.headers)
-        if error is None:
-            for event in reader.end():
-                yield event
-            return
-        if limit.has_event or attempt >= request.max_retries or not error.retryable:
-            raise error
-        await limit.within_deadline(asyncio.sleep(backoff(attempt)))
+    try:
+        for attempt in count():
+            reader, frames = request.new_reader()
+            error: CopilotError | None = None
+            async with AsyncExitStack() as stack:
+                response = await limit.within_deadline(stack.enter_async_context(request.exchange))
+                await _check_status(response, request.service)
+                blocks = _read_payloads(response, frames, limit, accepts_json=request.accepts_json)
+                await stack.enter_async_context(aclosing(blocks))
+                try:
+                    async for payloads in blocks:
+                        for event in reader.read(payloads):
+                            limit.has_event = True
+                            yield event
+                        if reader.done or reader.failure:
+                            break
+                except NetworkError as broken:
+                    if not reader.finished:  # else the response is complete, whatever follows
+                        error = broken
+                response.finished = reader.done
+            error = error or _find_error(reader, frames, request.service, response.headers)
+            if error is None:
+                for event in reader.end():
+                    if isinstance(event, Usage):
+                        request.on_usage(event)
+                    yield event
+                return
+            if limit.has_event or attempt >= request.max_retries or not error.retryable:
+                raise error
+            await limit.within_deadline(asyncio.sleep(backoff(attempt)))
+    finally:
+        request.on_close()
 
 
 def encode_body(value: Any) -> bytes:
@@ -176,11 +184,15 @@ def _find_error(
     )
 
 
-async def _read_error_body(response: StreamResponse) -> bytes:
+async def _check_status(response: StreamResponse, service: Service) -> None:
+    """Raise the error that another status than 2xx stands for."""
+    if 200 <= response.status < 300:
+        return
+    body = b""
     with suppress(CopilotError, TimeoutError):  # the status says enough without the body
         async with asyncio.timeout(ERROR_BODY_TIMEOUT):
-            return await response.text()
-    return b""
+            body = await response.text()
+    raise read_response_error(service, response.status, body, response.headers)
 
 
 class FirstTokenLimit:

@@ -20,6 +20,7 @@ LIMIT = 24 * 1024 * 1024
 
 _PRELUDE = Struct(">III")
 _CHECKSUM = Struct(">I")
+_FRAME = _PRELUDE.size + _CHECKSUM.size
 
 
 class Frames:
@@ -46,23 +47,19 @@ class Frames:
         messages: list[bytes] = []
         while len(data) - start >= _PRELUDE.size:
             size, headers_size, checksum = _PRELUDE.unpack_from(data, start)
-            headers, payload = start + _PRELUDE.size, start + _PRELUDE.size + headers_size
-            end = start + size - _CHECKSUM.size
-            is_likely = payload <= end and size <= self._limit
-            if not is_likely or size > len(data) - start:
-                if crc32(data[start : start + 8]) != checksum:
-                    raise self._damage_error(data[start : start + 100])
-                if not is_likely:
-                    raise _too_large(size, headers_size, self._limit)
+            if size > len(data) - start or size > self._limit or headers_size > size - _FRAME:
+                self._check_prelude(data[start:], size, headers_size, checksum)
                 self._needed = size
                 break
+            end = start + size - _CHECKSUM.size
             if crc32(data[start:end]) != _CHECKSUM.unpack_from(data, end)[0]:
-                raise self._damage_error(data[start : start + 100])
-            opening, is_whole = _opening(data[headers:payload])
+                raise self._damage_error(data[start:])
+            payload = start + _PRELUDE.size + headers_size
+            opening, is_whole = _opening(data[start + _PRELUDE.size : payload])
             if opening:
                 text = b"" if is_whole else (data[payload:end] or b"{}") + b"}"
                 messages.append(opening + text)
-            start += size
+            start = end + _CHECKSUM.size
             self.is_event_stream = True
         del self._rest[:start]
         return messages
@@ -70,6 +67,16 @@ class Frames:
     def finish(self) -> list[bytes]:
         """Return nothing: a message that lacks its end is none."""
         return []
+
+    def _check_prelude(self, data: bytes, size: int, headers_size: int, checksum: int) -> None:
+        """Raise for a beginning that is damaged, or is none of a message that may be waited for."""
+        if crc32(data[:8]) != checksum:
+            raise self._damage_error(data)
+        if headers_size + _FRAME > size or size > self._limit:
+            raise NetworkError(
+                f"Bedrock API error: The answer holds an event of {size} bytes.",
+                hint=f"Its headers are {headers_size} bytes; up to {self._limit} in all are read.",
+            )
 
     def _damage_error(self, data: bytes) -> NetworkError:
         if self.is_event_stream:
@@ -79,15 +86,8 @@ class Frames:
             )
         return NetworkError(
             "Bedrock API error: The answer is not an event stream.",
-            hint=f"Is the base URL right? It sent {data.decode(errors='replace')!r}.",
+            hint=f"Is the base URL right? It sent {data[:100].decode(errors='replace')!r}.",
         )
-
-
-def _too_large(size: int, headers_size: int, limit: int) -> NetworkError:
-    return NetworkError(
-        f"Bedrock API error: The answer holds an event of {size} bytes.",
-        hint=f"Its headers are {headers_size} bytes; up to {limit} in all are read.",
-    )
 
 
 @lru_cache(maxsize=64)  # a stream repeats a handful of them

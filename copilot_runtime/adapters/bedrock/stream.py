@@ -53,8 +53,11 @@ class ConverseReader(JSONReader):
         return [usage]
 
     def _take(self, data: JsonObject) -> None:
-        if delta := data.get("contentBlockDelta"):  # nearly always
-            self._take_delta(delta)
+        if event := data.get("contentBlockDelta"):  # nearly always
+            if text := event["delta"].get("text"):
+                self._assembly.text(text)
+            else:
+                self._take_delta(event["contentBlockIndex"], event["delta"])
             return
         for name, event in data.items():
             match name:
@@ -85,18 +88,14 @@ class ConverseReader(JSONReader):
         elif image := start.get("image"):
             self._pieces[at] = (f"image/{image['format']}", [])
 
-    def _take_delta(self, event: JsonObject) -> None:
-        delta = event["delta"]
-        if text := delta.get("text"):
-            self._assembly.text(text)
-        elif use := delta.get("toolUse"):
-            at = event["contentBlockIndex"]
+    def _take_delta(self, at: int, delta: JsonObject) -> None:
+        if use := delta.get("toolUse"):
             if use["input"] and at not in self._elsewhere:
                 self._assembly.call(at, "", "", use["input"])
         elif thought := delta.get("reasoningContent"):
-            self._take_thought(event["contentBlockIndex"], thought)
+            self._take_thought(at, thought)
         elif data := ((delta.get("image") or {}).get("source") or {}).get("bytes"):
-            self._pieces[event["contentBlockIndex"]][1].append(data)
+            self._pieces[at][1].append(data)
 
     def _take_thought(self, at: int, thought: JsonObject) -> None:
         if text := thought.get("text"):

@@ -233,7 +233,7 @@ async def test_a_remote_endpoint_is_asked_by_it_for_all_but_streams(provider: Pr
     async with recorder.client() as client:
         endpoint = RemoteEndpoint(provider.url, http_client=client)
         catalog = await endpoint.fetch_catalog(Caller())
-        agent = endpoint.agent(catalog.agents[0], {})
+        agent = endpoint.agent(catalog.agents[0])
         with pytest.raises(CopilotError):
             async for _ in agent.run(question(agent="crew")):
                 pass

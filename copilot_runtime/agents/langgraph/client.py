@@ -152,7 +152,7 @@ class LangGraphServer:
         try:
             schemas = await self._call(self._client().assistants.get_schemas(id, headers=headers))
         except CopilotError as error:
-            if _read_status(error.__cause__) not in _NO_SCHEMA_STATUSES:
+            if getattr(error.__cause__, "status_code", None) not in _NO_SCHEMA_STATUSES:
                 raise
             return Assistant(id)
         return Assistant(
@@ -161,12 +161,9 @@ class LangGraphServer:
 
     async def _call(self, answer: Awaitable[Any]) -> Any:
         import httpx
-        from langgraph_sdk.errors import APIStatusError
 
         try:
             return await answer
-        except APIStatusError as error:
-            raise map_status_error(self._agent, error.status_code, error.message) from error
         except httpx.HTTPStatusError as error:
             raise map_status_error(self._agent, error.response.status_code, str(error)) from error
         except httpx.ReadTimeout as error:
@@ -224,19 +221,6 @@ def _open_client(
 def _read_keys(schemas: Any, name: str) -> frozenset[str] | None:
     properties = get_object(schemas, name).get("properties")
     return frozenset(properties) if isinstance(properties, dict) else None
-
-
-def _read_status(error: BaseException | None) -> int | None:
-    import httpx
-    from langgraph_sdk.errors import APIStatusError
-
-    match error:
-        case APIStatusError():
-            return error.status_code
-        case httpx.HTTPStatusError():
-            return error.response.status_code
-        case _:
-            return None
 
 
 def _is_custom(assistant: Any) -> bool:

@@ -5,13 +5,14 @@ decodes the response.
 """
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from copilot_runtime.agents.forwarding import map_network_error
-from copilot_runtime.agents.remote.action import remote_action
-from copilot_runtime.agents.remote.catalog import Catalog, CatalogAgent
+from copilot_runtime.agents.remote.catalog import Catalog, CatalogAction, CatalogAgent
 from copilot_runtime.agents.remote.discovery import Discovery
 from copilot_runtime.agents.remote.link import (
+    RUN_ACTION,
     RUN_AGENT,
     STATE,
     BeforeRequest,
@@ -23,7 +24,15 @@ from copilot_runtime.agents.remote.request import build_request_body
 from copilot_runtime.agents.remote.translate import RemoteEventDecoder
 from copilot_runtime.agui.outcome import AgentFailed
 from copilot_runtime.errors import CopilotError, IncompleteStream, NetworkError, NotFound
-from copilot_runtime.interfaces import Action, ActionSource, Agent, Caller, Events, RunInput
+from copilot_runtime.interfaces import (
+    Action,
+    ActionContext,
+    ActionSource,
+    Agent,
+    Caller,
+    Events,
+    RunInput,
+)
 from copilot_runtime.jsonvalue import as_list, as_object
 
 if TYPE_CHECKING:
@@ -77,7 +86,7 @@ class RemoteEndpoint(ActionSource):
     async def actions(self, run: RunInput) -> Sequence[Action]:
         """Return the actions for this run; none of an endpoint that never answered."""
         catalog = await self.fetch_catalog(run.caller)
-        return [remote_action(entry, self._link) for entry in catalog.actions]
+        return [self._build_action(entry) for entry in catalog.actions]
 
     def agent(self, entry: CatalogAgent) -> "RemoteAgent":
         """Return the agent of a catalog entry."""
@@ -87,6 +96,33 @@ class RemoteEndpoint(ActionSource):
         """Cancel the requests under way and close the connections."""
         await self._discovery.aclose()
         await self._link.aclose()
+
+    def _build_action(self, entry: CatalogAction) -> Action:
+        """Return the action of a catalog entry."""
+        run = partial(self._run_action, entry.name)
+        return Action(
+            name=entry.name, description=entry.description, parameters=entry.parameters, run=run
+        )
+
+    async def _run_action(
+        self, name: str, values: Mapping[str, Any], context: ActionContext
+    ) -> Any:
+        """Run an action. A call is never repeated: it may have acted before it failed."""
+        caller = Caller(user=context.user, headers=context.headers, properties=context.properties)
+        headers = await self._link.headers(caller)
+        body = {"name": name, "arguments": {**values}, "properties": {**context.properties}}
+        status, answer = await self._link.json(RUN_ACTION, body, headers, name)
+        if not is_success(status):
+            raise NetworkError(
+                answer["error"] or f"The remote action {name!r} failed.",
+                hint=f"{self._link.safe_url} answered {status}.",
+            )
+        if not isinstance(answer, dict):
+            raise NetworkError(
+                f"The remote action {name!r} returned something that cannot be read.",
+                hint=f"{self._link.safe_url} did not answer with a JSON object.",
+            )
+        return answer.get("result")
 
 
 class RemoteAgent(Agent):
@@ -145,11 +181,7 @@ class RemoteAgent(Agent):
             raise IncompleteStream(f"The agent {self.name!r} gave a state that cannot be read.")
         if body.get("threadExists") is not True:
             return None
-        state, messages = body.get("state"), body.get("messages")
-        return (
-            as_object(state),
-            as_list(messages),
-        )
+        return as_object(body.get("state")), as_list(body.get("messages"))
 
     def _refusal(self, status: int, reason: str) -> CopilotError:
         hint = f"{self._link.safe_url} answered {status} for the agent {self.name!r}."

@@ -2,15 +2,14 @@
 
 from collections.abc import Callable, Mapping
 from pathlib import PurePath
-from typing import TYPE_CHECKING, Any, Literal, Protocol
-
-import orjson
+from typing import TYPE_CHECKING, Literal, Protocol
 
 from copilot_runtime.adapters.api_key import ApiKey
 from copilot_runtime.adapters.errors import Service, read_error_message, read_response_error
 from copilot_runtime.adapters.openai.auth import OpenAIAuth
 from copilot_runtime.errors import AuthenticationFailed, CopilotError, RateLimited
 from copilot_runtime.http.client import Upstream
+from copilot_runtime.jsonvalue import parse_object
 
 if TYPE_CHECKING:
     import httpx
@@ -195,16 +194,11 @@ def _refusal(
 
 
 def _text_in(answer: bytes) -> str:
-    try:
-        body: Any = orjson.loads(answer)
-    except orjson.JSONDecodeError:
-        body = None
-    match body:
-        case {"text": str(text)}:
-            return text.strip()
-        case _:
-            raise CopilotError(
-                f"{_NAME} API error: The answer is no transcript.",
-                status_code=502,
-                hint="Is the base URL right? It answered with something else.",
-            )
+    text = parse_object(answer.decode(errors="replace")).get("text")
+    if not isinstance(text, str):
+        raise CopilotError(
+            f"{_NAME} API error: The answer is no transcript.",
+            status_code=502,
+            hint="Is the base URL right? It answered with something else.",
+        )
+    return text.strip()

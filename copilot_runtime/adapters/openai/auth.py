@@ -58,29 +58,24 @@ class OpenAIAuth:
         return urlunsplit(parts._replace(path=f"{parts.path.rstrip('/')}/{path}"))
 
     async def authorize(self) -> Authorization:
-        """Return the authorization of one request. Raises `ConfigurationFailed` as `key` does."""
-        if self._token is not None:
-            token = await resolve_api_key(self._token, self._preset.name)
-            return Authorization({"authorization": f"Bearer {token}"}, token)
-        key = await self.key()
-        if key is None:
-            return Authorization({}, None)
-        name = self._preset.key_header
-        return Authorization({name: f"Bearer {key}" if name == "authorization" else key}, key)
+        """Return the authorization of one request.
 
-    async def key(self) -> str | None:
-        """Return the key, if there is one.
-
-        Raises `ConfigurationFailed` if there must be one, or if it holds characters no key has.
+        Raises `ConfigurationFailed` if there must be a key and is none, or if it holds characters
+        that no key has.
         """
         preset = self._preset
-        key = await resolve_api_key(self._api_key, preset.name)
-        if not key and preset.needs_key and (preset.is_at(self.base_url) or not preset.base_url):
+        if self._token is not None:
+            token = await resolve_api_key(self._token, preset.name)
+            return Authorization({"authorization": f"Bearer {token}"}, token)
+        if key := await resolve_api_key(self._api_key, preset.name):
+            name = preset.key_header
+            return Authorization({name: f"Bearer {key}" if name == "authorization" else key}, key)
+        if preset.needs_key and (preset.is_at(self.base_url) or not preset.base_url):
             raise ConfigurationFailed(
                 f"There is no API key for {preset.name}.",
                 hint=f"Set {preset.key_variable}, or pass api_key or base_url.",
             )
-        return key or None
+        return Authorization({}, None)
 
 
 def _complete_url(url: str, preset: Preset, api_version: str | None) -> str:

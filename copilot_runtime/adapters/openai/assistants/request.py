@@ -54,9 +54,9 @@ def build_request(
         position = None  # the person went on without the results: that thread waits in vain
     run = _build_run(request, items, assistant, tools, capabilities)
     texts = [item for item in items if _find_role(item) in ("user", "assistant")]
-    latest = _find_latest(texts)
+    latest = [*takewhile(lambda item: _find_role(item) == "user", reversed(texts))]
     if position is not None and latest:
-        messages = _encode_messages(latest, capabilities)
+        messages = _encode_messages(latest[::-1], capabilities)
         return f"threads/{position.thread_id}/runs", {**run, "additional_messages": messages}
     messages = _encode_messages(texts, capabilities)
     return "threads/runs", {**run, "thread": {"messages": messages}}
@@ -73,14 +73,6 @@ def _build_tool_outputs(
         if isinstance(item, ToolExchange) and item.call.id in returned
     ]
     return {"stream": True, "tool_outputs": outputs} if len(outputs) == len(waiting) else None
-
-
-def _find_latest(texts: Sequence[HistoryItem]) -> list[HistoryItem]:
-    """Return what the person said last."""
-    latest = takewhile(
-        lambda i: isinstance(i, TextMessage | ImageMessage) and i.role == "user", texts[::-1]
-    )
-    return [*latest][::-1]
 
 
 def _build_run(

@@ -325,7 +325,7 @@ class CopilotRuntime:
             await asyncio.sleep(min(age, 3600))
 
     async def _name(self, runs: Sequence[StoredRun]) -> str | None:
-        """Ask the model what a thread is about, once there is an answer in it."""
+        """Return a title that the model finds for a thread, once there is an answer in it."""
         messages = [message for run in runs[:1] for message in fold_conversation(run.events)]
         return await generate_title(self.adapter, messages)
 

@@ -100,7 +100,7 @@ def combine_lifespans(outer: Lifespan[Any], inner: Lifespan[Any]) -> Lifespan[An
 
 
 def has_cors(app: FastAPI) -> bool:
-    """Say whether an application decides itself which browsers may read its answers."""
+    """Return whether an application decides itself which browsers may read its answers."""
     # asked at each request, because middleware may be added after the mount
     return any(middleware.cls is CORSMiddleware for middleware in app.user_middleware)
 

@@ -1,4 +1,4 @@
-"""The protocols clients speak."""
+"""The protocols of clients."""
 
 TRANSPORTS = {
     "agui": "copilot_runtime.transports.agui.endpoint:AguiEndpoint",

@@ -1,4 +1,4 @@
-"""Find out who asks, before anything else is done."""
+"""Find out who sent a request, before anything else is done."""
 
 import logging
 from collections.abc import Awaitable, Callable, Mapping
@@ -61,7 +61,7 @@ class Authenticator:
         self._forwards = lru_cache(maxsize=256)(forwards)  # clients send the same few names
 
     async def authenticate(self, scope: Scope, headers: Mapping[str, str]) -> Caller:
-        """Return who asks. Raises `Unauthorized`."""
+        """Return who sent the request. Raises `Unauthorized`."""
         user = None
         if self._authenticate is not None:
             user = await self._user(self._authenticate, HTTPConnection(scope))

@@ -1,4 +1,4 @@
-"""Read what a client asks over HTTP, whatever it speaks."""
+"""Read the body of a request, in any protocol."""
 
 from collections.abc import Mapping
 
@@ -24,7 +24,7 @@ class BadRequest(Exception):
 
 
 class ClientGone(Exception):
-    """The client left before it had said what it wants."""
+    """The client left before the end of its request."""
 
 
 _MOST_PASSED_OVER = 64 * 1024 * 1024

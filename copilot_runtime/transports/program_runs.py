@@ -1,4 +1,4 @@
-"""Runs for those who keep no threads here: programs that ask once and read to the end."""
+"""Runs of programs that keep no threads here: each asks once and reads to the end."""
 
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import aclosing
@@ -43,7 +43,7 @@ class ProgramRuns:
     async def call(
         self, caller: Caller, name: str, arguments: Mapping[str, Any], operation: str
     ) -> str:
-        """Run one action; return its result, which may tell of a failure.
+        """Run one action; return its result, which may describe a failure.
 
         Raises `CopilotError` if it could not be called.
         """

@@ -19,8 +19,8 @@ class Request:
     `path` begins below that URL and is still percent-encoded: `""` is the URL itself, `"ask"` is
     `/graphql/ask`. `method` is empty for a WebSocket. The names in `headers` are in lower case.
     `caller` is who sent the request, with the operator's properties. `response_headers` belong to
-    every answer: they say which pages may read it (CORS). `scope`, `receive` and `send` are those
-    of ASGI, for what the methods here do not offer.
+    every answer, for pages of other origins (CORS). `scope`, `receive` and `send` are those of
+    ASGI, for what the methods here do not offer.
     """
 
     def __init__(

@@ -29,7 +29,7 @@ _PREFLIGHTED = ("application/json", "application/graphql+json", "application/gra
 class Router:
     """An ASGI application for the URL `base` and all below it, without its last slash.
 
-    The first of the `transports` that accepts a request answers it. `cors` says which pages may
+    The first of the `transports` that accepts a request answers it. `cors` decides which pages may
     call, `pages` which of them may use what is meant for programs.
     """
 

@@ -67,7 +67,7 @@ class Stream:
             self._beat.cancel()
 
     def _check(self) -> None:
-        """Cut off a client that takes nothing; say something to one that hears nothing."""
+        """Cut off a client that takes nothing; write a comment after a long silence."""
         now = self._loop.time()
         due = now + self._timeout
         if self._since is not None:
@@ -80,11 +80,11 @@ class Stream:
         elif self._keep_alive:
             if now - self._last >= self._keep_alive:
                 self._last = now
-                self._beat = asyncio.ensure_future(self._say_something())
+                self._beat = asyncio.ensure_future(self._write_comment())
             due = self._last + self._keep_alive
         self._timer = self._loop.call_at(due, self._check)
 
-    async def _say_something(self) -> None:
+    async def _write_comment(self) -> None:
         with suppress(OSError):  # a client that left is noticed elsewhere
             await self._send(
                 {"type": "http.response.body", "body": self._comment, "more_body": True}
@@ -96,7 +96,7 @@ async def run_until_disconnect(
 ) -> None:
     """Do the work; call `gone` when the client leaves meanwhile, or give the work up.
 
-    Without it nobody notices: `send` to a client that left says nothing, and the model goes on
+    Without it nobody notices: `send` to a client that left raises nothing, and the model goes on
     costing tokens. The work has a task of its own, so that what is written for each chunk need
     not pass through all the frames of the server and its middleware.
     """
@@ -123,6 +123,6 @@ async def _wait_for_disconnect(receive: Receive) -> None:
 
 
 def _ignore_exception(left: "asyncio.Task[None]") -> None:
-    """Take the exception of a server that could not even say that the client has left."""
+    """Take the exception of a server that failed while it waited for the client to leave."""
     if not left.cancelled():
         left.exception()

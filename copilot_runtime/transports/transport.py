@@ -24,8 +24,8 @@ if TYPE_CHECKING:
 class Services:
     """The parts of one runtime that its transports use.
 
-    `runs` starts, stops and follows runs, and knows threads and agents; `program_runs` does so for
-    clients that keep no threads. `serves_chat` says whether the plain chat is offered as the agent
+    `runs` starts, stops and follows runs, and has threads and agents; `program_runs` does so for
+    clients that keep no threads. `serves_chat` is whether the plain chat is offered as the agent
     `default`, where no other agent has that name.
     """
 
@@ -55,7 +55,7 @@ class Refusal(Exception):
 
 
 class Transport:
-    """One protocol that clients speak: GraphQL, AG-UI, or one of your own. Subclass it.
+    """One protocol of clients: GraphQL, AG-UI, or one of your own. Subclass it.
 
     The router sends a request here if its path is one of `paths` and `accepts` returns true. By
     then the caller is known, a preflight has been answered, and a page of a foreign origin that

@@ -1,4 +1,4 @@
-"""What an AG-UI client asks, over REST routes or one endpoint, and what it gets.
+"""Requests of AG-UI clients, over REST routes or one endpoint, and their answers.
 
 Both ways end in the same operations. Contract: CopilotKit 1.50 to 1.74.
 """
@@ -207,7 +207,7 @@ _WITHOUT_BODY = {"info", "inspect", "list threads", "read messages", "read event
 
 
 async def _read_operation(request: Request) -> Operation:
-    """Return what is asked for. Raises `Refusal`, and what `Request.body` raises."""
+    """Return the operation that is asked for. Raises `Refusal`, and what `Request.body` raises."""
     if not request.path:
         envelope = await request.json()
         if "method" in envelope:

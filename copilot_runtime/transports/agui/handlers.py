@@ -57,14 +57,14 @@ _CLOUD: Mapping[Name, str] = {
     "subscribe": "changes of threads as they happen",
     "annotate": "annotations",
 }
-"""What clients may ask for that only CopilotKit's own service has."""
+"""Operations that only CopilotKit's own service has."""
 
 _RUNS_AT_ONCE = 50
 """Runs of a thread that are written before others have their turn; some milliseconds."""
 
 
 class Answers:
-    """Answers what asks for no run."""
+    """Performs the operations that start no run."""
 
     def __init__(
         self,
@@ -80,7 +80,7 @@ class Answers:
         self._transcriber = transcriber
 
     async def of(self, operation: Operation, caller: Caller) -> Answer:
-        """Do what is asked. Raises `Refusal` or `CopilotError`."""
+        """Perform an operation. Raises `Refusal` or `CopilotError`."""
         match operation.name:
             case "info":
                 agents = await self._names.agents(caller)
@@ -96,7 +96,7 @@ class Answers:
 
                 body = operation.body if isinstance(operation.body, tuple) else (operation.body,)
                 return await transcribe(self._transcriber, *body)
-            case "forget nothing" | "inspect":
+            case "clear threads" | "inspect":
                 return 204, None
             case _:
                 return await self._of_thread(operation, caller)

@@ -26,7 +26,7 @@ Name = Literal[
     "archive thread",
     "delete thread",
     "subscribe",
-    "forget nothing",
+    "clear threads",
     "annotate",
     "inspect",
 ]
@@ -58,7 +58,7 @@ REST_ROUTES: Mapping[str, Mapping[str, Name]] = {
     "inspector-metadata": {"GET": "inspect"},
     "threads": {"GET": "list threads"},
     "threads/subscribe": {"POST": "subscribe"},
-    "threads/clear": {"POST": "forget nothing"},
+    "threads/clear": {"POST": "clear threads"},
     "threads/{thread}": {"PATCH": "change thread", "DELETE": "delete thread"},
     "threads/{thread}/messages": {"GET": "read messages"},
     "threads/{thread}/events": {"GET": "read events"},

@@ -34,7 +34,7 @@ def thread_key(caller: Caller, id: str) -> ThreadKey:
 
 
 def thread_query(caller: Caller, query: Mapping[str, str]) -> ThreadQuery:
-    """Read which threads are asked for. Raises `Misuse`."""
+    """Read the query of a list of threads. Raises `Misuse`."""
     limit = query.get("limit") or "50"
     if not limit.isascii() or not limit.isdigit() or len(limit) > 9:
         raise Misuse(f"limit must be a number, not {limit[:40]!r}.")
@@ -87,8 +87,8 @@ def replay(
     """Yield the frames of each stored run in one piece, for a client that is to show the thread.
 
     After an error clients before 1.71 take nothing more, so a run that failed looks finished
-    unless it is the last: what it said is there, and its error has been shown when it happened.
-    `goes_on` says that the run which is under way follows. Any other without an end gets one.
+    unless it is the last: its text is there, and its error has been shown when it happened.
+    With `goes_on`, the run that is under way follows. Any other without an end gets one.
     """
     for number, run in enumerate(runs, 1):
         events: Sequence[Event] = run.events
@@ -118,7 +118,7 @@ def _read_messages(runs: Iterable[StoredRun]) -> list[Message]:
     found: dict[tuple[str, str], Message] = {}
     for run in runs:
         if any(isinstance(event, MessagesSnapshot) for event in run.events):
-            found.clear()  # it says again all that was said before
+            found.clear()  # it repeats all that was there before
         found |= {(message.type, message.id): message for message in fold_conversation(run.events)}
     return [*found.values()]
 

@@ -1,4 +1,4 @@
-"""The page to try a runtime at: one HTML document that speaks AG-UI with it.
+"""The page to try a runtime at: one HTML document, a client of AG-UI.
 
 It is written in parts, a page, a style and some scripts, and served as one: nothing else has to
 be found, and the policy can name the very style and the very script that may be used.

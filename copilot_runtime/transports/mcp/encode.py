@@ -17,14 +17,14 @@ def build_text_result(text: str, *, is_error: bool = False) -> "CallToolResult":
     return CallToolResult(content=[TextContent(type="text", text=text)], is_error=is_error)
 
 
-def outcome(result: str) -> "CallToolResult":
+def build_result(result: str) -> "CallToolResult":
     """Return what an action returned, or why it failed."""
     failure = parse_failure(result)
     return build_text_result(result if failure is None else failure, is_error=failure is not None)
 
 
 class Answer:
-    """What an agent says to the person, as it comes: its texts, and what it wants to know."""
+    """The answer of an agent as it comes: its texts, and its questions."""
 
     def __init__(self) -> None:
         self._texts: dict[str, list[str]] = {}

@@ -6,8 +6,7 @@ from typing import TYPE_CHECKING, Any
 from starlette.types import Message
 
 from copilot_runtime.errors import Interrupted
-from copilot_runtime.transports.mcp.decode import CALLER
-from copilot_runtime.transports.mcp.server import mcp_server
+from copilot_runtime.transports.mcp.server import CALLER, build_server
 from copilot_runtime.transports.request import Request
 from copilot_runtime.transports.transport import Services, Transport
 
@@ -22,7 +21,7 @@ class McpEndpoint(Transport):
     for_programs = True
 
     def __init__(self, services: Services) -> None:
-        self._server = mcp_server(services.program_runs)
+        self._server = build_server(services.program_runs)
         self._max_body_bytes = services.settings.max_body_bytes
         self._sessions: StreamableHTTPSessionManager | None = None
         self._over = asyncio.Event()
@@ -73,7 +72,7 @@ class McpEndpoint(Transport):
 
 
 def _owner(user: str | None) -> Any:
-    """Return a user as the sessions tell users apart."""
+    """Return a user in the form in which the sessions compare users."""
     from mcp.server.auth.middleware.bearer_auth import AuthenticatedUser
     from mcp.server.auth.provider import AccessToken
 

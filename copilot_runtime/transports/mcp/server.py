@@ -6,12 +6,12 @@ from contextlib import aclosing
 from typing import TYPE_CHECKING, Any
 
 from copilot_runtime import __version__
-from copilot_runtime.errors import RUN_FAILED, CopilotError, MissingPackage
+from copilot_runtime.errors import RUN_FAILED, CopilotError, MissingPackage, Misuse
 from copilot_runtime.events import RunFailed
-from copilot_runtime.interfaces import Caller
-from copilot_runtime.transports.mcp.decode import build_question, get_caller
-from copilot_runtime.transports.mcp.encode import Answer, build_text_result, outcome
-from copilot_runtime.transports.mcp.tools import ASK, tools_of
+from copilot_runtime.interfaces import Caller, RunInput
+from copilot_runtime.messages import TextMessage, new_id
+from copilot_runtime.transports.mcp.encode import Answer, build_result, build_text_result
+from copilot_runtime.transports.mcp.tools import ASK, build_tools
 from copilot_runtime.transports.program_runs import ProgramRuns
 
 if TYPE_CHECKING:
@@ -21,21 +21,24 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
+CALLER = "copilot_runtime.caller"
+"""The key of the caller in the ASGI scope of an MCP request."""
+
 
 async def serve_pipes(program_runs: ProgramRuns, owner: Caller) -> None:
-    """Speak the protocol over stdin and stdout until the other side ends.
+    """Serve the protocol over stdin and stdout until the other side ends.
 
     The other side is whoever started this process: an editor, a desktop program.
     """
-    server = mcp_server(program_runs, owner)
+    server = build_server(program_runs, owner)
     from mcp.server.stdio import stdio_server
 
     async with stdio_server() as (read, write):
         await server.run(read, write, server.create_initialization_options())
 
 
-def mcp_server(program_runs: ProgramRuns, owner: Caller | None = None) -> "Server[Any]":
-    """Return the server, which speaks over whatever transport runs it. Raises `MissingPackage`.
+def build_server(program_runs: ProgramRuns, owner: Caller | None = None) -> "Server[Any]":
+    """Return the server, for any transport of the protocol. Raises `MissingPackage`.
 
     `owner` is the caller where no HTTP request brings one.
     """
@@ -48,15 +51,15 @@ def mcp_server(program_runs: ProgramRuns, owner: Caller | None = None) -> "Serve
 
     async def list_tools(context: "ServerRequestContext[Any]", params: Any) -> "ListToolsResult":
         del params  # there is one page
-        caller = get_caller(context.request, owner)
-        found = tools_of(await program_runs.actions(caller), await program_runs.agents(caller))
+        caller = _get_caller(context.request, owner)
+        found = build_tools(await program_runs.actions(caller), await program_runs.agents(caller))
         return ListToolsResult(tools=found)
 
     async def call_tool(
         context: "ServerRequestContext[Any]", params: "CallToolRequestParams"
     ) -> "CallToolResult":
         tool = _Tool(
-            program_runs, get_caller(context.request, owner), params.name, params.arguments or {}
+            program_runs, _get_caller(context.request, owner), params.name, params.arguments or {}
         )
         try:
             return await tool.call(context.session.report_progress)
@@ -91,16 +94,16 @@ class _Tool:
         if agent != self._name and not await self._is_action():
             return await self._ask(agent, progress)
         call = (self._caller, self._name, self._arguments, "tools/call")
-        return outcome(await self._program_runs.call(*call))
+        return build_result(await self._program_runs.call(*call))
 
     async def _is_action(self) -> bool:
-        """Say whether an action has a name as agents have; then it is the one that is meant."""
+        """Return whether an action has such a name; it goes before an agent."""
         actions = await self._program_runs.actions(self._caller)
         return any(action.name == self._name for action in actions)
 
     async def _ask(self, agent: str, progress: Callable[..., Any]) -> "CallToolResult":
-        """Ask an agent, and tell what it says while it says it. Who cancels the call stops it."""
-        run = build_question(self._program_runs, self._caller, agent, self._arguments)
+        """Run an agent and report its text as progress. A cancelled call stops the run."""
+        run = _build_question(self._program_runs, self._caller, agent, self._arguments)
         answer = Answer()
         async with aclosing(self._program_runs.events(run)) as events:
             async for event in events:
@@ -110,3 +113,19 @@ class _Tool:
                     texts = (answer.text, event.error.message)
                     return build_text_result("\n\n".join(filter(None, texts)), is_error=True)
         return build_text_result(answer.text)
+
+
+def _get_caller(request: Any, owner: Caller) -> Caller:
+    """Return who sent a request; behind pipes there is none, and the owner of the process calls."""
+    return owner if request is None else request.scope[CALLER]
+
+
+def _build_question(
+    program_runs: ProgramRuns, caller: Caller, agent: str, arguments: Mapping[str, Any]
+) -> RunInput:
+    """Return the run that asks an agent. Raises `Misuse` for a question that is none."""
+    text = arguments.get("message")
+    if not isinstance(text, str) or not text.strip():
+        raise Misuse("The argument `message` must be a text.")
+    messages = [TextMessage(id=new_id(), role="user", content=text)]
+    return program_runs.build_run(caller, agent=agent, messages=messages, operation="tools/call")

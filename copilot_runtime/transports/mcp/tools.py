@@ -31,7 +31,7 @@ _MESSAGE: Mapping[str, Any] = {
 }
 
 
-def tools_of(actions: Sequence[Action], agents: Mapping[str, Agent]) -> "list[Tool]":
+def build_tools(actions: Sequence[Action], agents: Mapping[str, Agent]) -> "list[Tool]":
     """Return a tool for each action and each agent, in the order of their names."""
     from mcp_types import Tool
 

@@ -1,4 +1,4 @@
-"""From what a remote endpoint is asked to a run: messages and actions in the words of v1.
+"""From a request to a remote endpoint to a run: messages and actions in the words of v1.
 
 What is missing has a default, and a message that cannot be read is passed over, as the Python
 package `copilotkit` does; what the protocol cannot do without is asked for by its name.
@@ -36,7 +36,7 @@ _ROLES: Mapping[Any, Role] = {role: role for role in get_args(Role)}
 
 
 def get_caller(body: JsonObject, caller: Caller) -> Caller:
-    """Return the caller with what the request says of it."""
+    """Return the caller with the properties and the page of the request."""
     properties = require_object(body.get("properties") or {}, "properties")
     page = body.get("frontendUrl")
     properties = caller.merge_properties(properties)

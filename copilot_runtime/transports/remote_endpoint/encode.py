@@ -28,7 +28,7 @@ from copilot_runtime.jsonvalue import JsonObject, to_text
 class Lines:
     """Writes one run. Calls of the actions `quiet` are left out.
 
-    Those are run here, and the caller knows them, too: Node would run each a second time.
+    Those are run here, and the caller has them, too: Node would run each a second time.
     """
 
     def __init__(self, run: RunInput, *, quiet: Collection[str] = ()) -> None:

@@ -1,4 +1,4 @@
-"""A CopilotKit remote endpoint: what a Node runtime asks of one, and what it gets.
+"""A CopilotKit remote endpoint: the requests of a Node runtime, and their answers.
 
 The protocol is that of the Python package `copilotkit`, and of `remoteEndpoints` of
 @copilotkit/runtime 1.10. An action that fails is a result, which the model reads: Node would keep
@@ -86,9 +86,9 @@ class RemoteServer(Transport):
         return {**head, "state": state, "messages": messages}
 
     async def _run(self, body: JsonObject, request: Request) -> None:
-        """Write the run of an agent as a v1 browser wants it, and nothing after a failure.
+        """Write the run of an agent in the form of v1, and nothing after a failure.
 
-        Node knows no word for that; what it does see is an answer without an end.
+        Node has no event for that; it sees an answer without an end.
         """
         caller = request.caller
         fields = decode.run_fields(body, self._max_messages)
@@ -122,7 +122,7 @@ async def _read_object(request: Request) -> JsonObject:
 
 
 def _status(error: CopilotError) -> int:
-    """Return the status that tells of an error.
+    """Return the status for an error.
 
     Node asks again, up to three times, when it reads of a server that is busy or down. That is
     for runs which did not begin: an action must not be run twice.

@@ -24,7 +24,7 @@ from copilot_runtime.transports.agui.rest import (
 )
 from copilot_runtime.transports.agui.routes import REST_ROUTES
 
-NOT_OFFERED = {"annotate", "inspect", "subscribe", "forget nothing"}
+NOT_OFFERED = {"annotate", "inspect", "subscribe", "clear threads"}
 """Clients of CopilotKit ask for them; there is nothing to describe."""
 
 RUN = {

@@ -18,7 +18,7 @@ from copilot_runtime.transports.agui.routes import Operation, from_envelope, fro
         ("POST", "agent/run/run", Operation(name="run", agent="run")),
         ("GET", "threads/messages/messages", Operation(name="read messages", thread="messages")),
         ("DELETE", "threads/clear", Operation(name="delete thread", thread="clear")),
-        ("POST", "threads/clear", Operation(name="forget nothing")),
+        ("POST", "threads/clear", Operation(name="clear threads")),
         ("GET", "threads/100%2525/state", Operation(name="read state", thread="100%25")),
     ],
 )

@@ -18,6 +18,10 @@
     ├── UpgradeRequired                     UPGRADE_REQUIRED_ERROR       402  banner    warning
     ├── Refused                             GUARDRAILS_VALIDATION_FAILED 403  banner    warning
     ├── LimitExceeded                       LIMIT_EXCEEDED               413  banner    warning
+    ├── IncompleteStream                    INCOMPLETE_STREAM            502  banner    critical
+    ├── Interrupted                         RUN_INTERRUPTED              503  banner    warning
+    ├── ThreadBusy                          THREAD_BUSY                  409  banner    warning
+    ├── StoreFailed                         STORE_FAILED                 503  banner    critical
     └── Cancelled                           CANCELLED                    499  silent    info
 
 Codes, visibility and severity are those of CopilotKit 1.10.6 (`CopilotKitErrorCode`,
@@ -74,7 +78,7 @@ class ErrorContext:
 
 
 class CopilotError(Exception):
-    """Anything this package raises on purpose. `hint` says the way out, for logs."""
+    """The base class of all errors of this package. `hint` is for logs: how to mend it."""
 
     code = "UNKNOWN"
     status_code = 500
@@ -123,7 +127,7 @@ class NetworkError(CopilotError):
 
 
 class RateLimited(NetworkError):
-    """An upstream service asks for patience. `retry_after` is in seconds, if it said so."""
+    """An upstream service limits requests. `retry_after` is in seconds, if the service gave it."""
 
     status_code = 429
     severity = "warning"
@@ -238,7 +242,7 @@ class MissingPackage(ConfigurationFailed):
 
 
 class MissingPublicApiKey(CopilotError):
-    """A cloud feature was asked for without a public API key."""
+    """A cloud feature was requested without a public API key."""
 
     code = "MISSING_PUBLIC_API_KEY_ERROR"
     status_code = 400
@@ -255,7 +259,7 @@ class UpgradeRequired(CopilotError):
 
 
 class Refused(CopilotError):
-    """A guardrail said no; the message is its reason."""
+    """A guardrail refused the request or the answer; the message is its reason."""
 
     code = "GUARDRAILS_VALIDATION_FAILED"
     status_code = 403
@@ -273,7 +277,7 @@ class LimitExceeded(CopilotError):
 
 
 class IncompleteStream(CopilotError):
-    """An agent broke off, or said things in an order that no client understands."""
+    """An agent's stream broke off, or its events were in a wrong order."""
 
     code = "INCOMPLETE_STREAM"
     status_code = 502
@@ -299,7 +303,7 @@ class ThreadBusy(CopilotError):
 
 
 class StoreFailed(CopilotError):
-    """Threads cannot be kept or read at the moment."""
+    """Threads cannot be stored or read at the moment."""
 
     code = "STORE_FAILED"
     status_code = 503
@@ -318,7 +322,7 @@ class Cancelled(CopilotError):
 RUN_FAILED = ErrorReport(
     code="UNKNOWN", message="The run failed. The server's log says why.", kind="Error"
 )
-"""What a client sees of an exception nobody expected."""
+"""What a client gets of an exception that is no `CopilotError`."""
 
 
 def report_of(error: BaseException) -> ErrorReport:

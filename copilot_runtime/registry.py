@@ -16,7 +16,7 @@ PACKAGE = "copilot-runtime"
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """One line of a table: what the name stands for and who brought it."""
+    """One line of a table: a name, where its object is, and the package that added it."""
 
     name: str
     target: str
@@ -28,7 +28,7 @@ class Entry:
 class Registry(Mapping[str, Any]):
     """Imports an object only when its name is looked up.
 
-    Listing names imports nothing, so that a broken plugin hurts only those who use it.
+    Listing names imports nothing, so a broken plugin does no harm until it is used.
     `noun` is what one entry is called in errors; by default the group's last word without its s.
     """
 

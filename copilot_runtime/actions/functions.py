@@ -46,11 +46,11 @@ def action(
     JSON schema to send instead. `timeout` is in seconds. A parameter annotated
     `ActionContext` gets the context of the call. A sync function runs in a thread.
     """
-    if function is None:
-        return lambda function: _build_action(
-            function, name, description, parameters, timeout, return_direct
-        )
-    return _build_action(function, name, description, parameters, timeout, return_direct)
+
+    def build(function: Callable[..., Any]) -> Action:
+        return _build_action(function, name, description, parameters, timeout, return_direct)
+
+    return build if function is None else build(function)
 
 
 def as_actions(items: Iterable[Action | Callable[..., Any]]) -> list[Action]:

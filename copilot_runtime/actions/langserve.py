@@ -21,10 +21,10 @@ if TYPE_CHECKING:
 NAME = "LangServe"
 
 _INPUT = "input"
-"""What the parameter is called of a chain that takes one thing and not an object."""
+"""The name of the only parameter of a chain whose input is no object."""
 
 Headers = Mapping[str, str] | Callable[[Mapping[str, str]], Mapping[str, str]]
-"""Headers, or a function that makes them of those that a client's request may pass on."""
+"""Headers, or a function that makes them of the caller's headers that may be forwarded."""
 
 _NOT_IN_NAMES = re.compile(r"[^A-Za-z0-9_-]+")
 
@@ -42,16 +42,17 @@ def langserve_actions(
     """Return the chain at an address such as `https://chains.example/joke` as a source of actions.
 
     Its `name` is by default the last part of the address. `parameters` is the JSON schema of its
-    input, which the chain is asked for otherwise. `headers` open its door; a function makes them
-    of the headers of the person who asks, for chains that need them. `timeout` is in seconds.
-    `http_client` is an `httpx.AsyncClient` of the application to ask with; it is not closed here.
+    input; by default it is requested from the chain. `headers` authorize the requests; a function
+    gets the headers of the caller that may be forwarded, and returns those to send. `timeout` is in
+    seconds. `http_client` is an `httpx.AsyncClient` of the application to send requests with; it is
+    not closed here.
     Raises `ConfigurationFailed` for what is no address.
     """
     return LangServeChain(url, name, description, parameters, headers or {}, timeout, http_client)
 
 
 class LangServeChain(ActionSource):
-    """One chain, asked what it takes when it is needed first."""
+    """One chain. The schema of its input is requested when it is needed first."""
 
     def __init__(
         self,
@@ -81,7 +82,7 @@ class LangServeChain(ActionSource):
         )
 
     async def actions(self, run: RunInput) -> Sequence[Action]:
-        """Return the chain as an action. Raises `NetworkError` when it cannot be asked."""
+        """Return the chain as an action. Raises `NetworkError` when its schema cannot be had."""
         if self._schema is None:  # it is the same for everybody
             self._schema = await self._request_object("GET", "input_schema", None, run.headers)
         schema = _resolve_ref(self._schema)

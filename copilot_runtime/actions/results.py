@@ -1,5 +1,6 @@
 """What an action returned, as text: a string as it is, everything else as JSON."""
 
+from base64 import b64encode
 from typing import Any
 
 from copilot_runtime.jsontext import replace_surrogates
@@ -13,7 +14,7 @@ def serialize_result(value: Any) -> str:
 
 
 def _to_json(value: Any) -> str:
-    # knows pydantic models, dataclasses, dates, sets, Decimal, and integers of any size
+    # encodes pydantic models, dataclasses, dates, sets, Decimal, and integers of any size, too
     from pydantic_core import PydanticSerializationError, to_json
 
     try:
@@ -31,14 +32,8 @@ def _plain_bytes(value: Any) -> Any:
         try:
             return value.decode()
         except UnicodeDecodeError:
-            return _base64(bytes(value))
+            return b64encode(value).decode()
     return value
-
-
-def _base64(value: bytes) -> str:
-    from base64 import b64encode
-
-    return b64encode(value).decode()
 
 
 def _fallback(value: Any) -> Any:

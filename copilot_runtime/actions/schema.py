@@ -22,7 +22,7 @@ class InvalidArguments(ValueError):
 
 
 class Arguments:
-    """What a function takes: `schema` for the model, `validate` for what it sends."""
+    """The parameters of a function: `schema` is for the model, `validate` checks its arguments."""
 
     def __init__(
         self,
@@ -99,16 +99,16 @@ def inspect_arguments(
 
 class _Parameter(NamedTuple):
     name: str
-    """As the function calls it."""
+    """The name of the parameter in the function."""
     key: str
-    """As the model calls it: its alias, if it has one."""
+    """The name in the schema for the model: its alias, if it has one."""
     field: str
-    """As pydantic calls it: it reserves names such as `json` and `_private` for itself."""
+    """The name in the pydantic model, which reserves names such as `json` and `_private`."""
     definition: Any
-    """As `create_model` takes it: a type, or a type and a default."""
+    """The argument for `create_model`: a type, or a type and a default."""
     needed: bool
     pass_default: bool
-    """True when pydantic, not the function, knows the default."""
+    """True when the default is one of pydantic's `Field`, and not of the function."""
 
 
 def _signature(function: Callable[..., Any], where: str) -> Sequence[inspect.Parameter]:
@@ -170,11 +170,9 @@ def _parameter(
     extras: tuple[Any, ...] = get_args(hint)[1:] if get_origin(hint) is Annotated else ()
     fields_info = [item for item in reversed(extras) if isinstance(item, FieldInfo)]
     key = next((item.alias for item in fields_info if item.alias), parameter.name)
-    words = next((item.description for item in fields_info if item.description), None)
-    if words is None and parameter.name in descriptions:
-        annotation = Annotated[hint, Field(alias=key, description=descriptions[parameter.name])]
-    else:
-        annotation = Annotated[hint, Field(alias=key)]
+    words = [item.description for item in fields_info if item.description]
+    description = words[0] if words else descriptions.get(parameter.name)
+    annotation = Annotated[hint, Field(alias=key, description=description)]
     definition: Any = annotation
     if not has_field:
         definition = (annotation, ... if default is parameter.empty else default)
@@ -249,7 +247,7 @@ def _explain(problems: Sequence[str], keys: set[str]) -> str:
 
 
 class _Generator(GenerateJsonSchema):
-    """A default that is not JSON is the function's own business: left out without a word."""
+    """Makes schemas without defaults that are not JSON; the function keeps them."""
 
     ignored_warning_kinds = {"skipped-choice", "non-serializable-default"}  # noqa: RUF012 - pydantic declares it
 

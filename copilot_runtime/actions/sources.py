@@ -3,7 +3,7 @@
 import asyncio
 import inspect
 import logging
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from itertools import chain
 from typing import Any, Literal, cast, get_args
 
@@ -43,15 +43,11 @@ def select_actions(
     server: Sequence[Action], frontend: Sequence[Action], *, for_agent: bool
 ) -> Sequence[Action]:
     """Return what may be called: the server's actions, then the browser's, one per name."""
-    found: dict[str, Action] = {}
-    for action in (*server, *frontend):
-        if action.available == "disabled" or (action.available == "remote" and not for_agent):
-            continue
-        if action.name in found:
-            logger.warning("There are several actions %r; the first one counts.", action.name)
-        else:
-            found[action.name] = action
-    return [*found.values()]
+    offered = ("enabled", "remote") if for_agent else ("enabled",)
+    return _deduplicate(
+        (action for action in (*server, *frontend) if action.available in offered),
+        "There are several actions %r; the first one counts.",
+    )
 
 
 class ActionList(ActionSource):
@@ -97,9 +93,12 @@ async def gather_actions(
     """
     ready = [source.ready for source in sources if isinstance(source, ActionList)]
     if len(ready) == len(sources):  # no source that could be waited for
-        return _deduplicate(ready)
-    results = await asyncio.gather(*(_query(source, run, timeout) for source in sources))
-    return _deduplicate(results)
+        results = ready
+    else:
+        results = await asyncio.gather(*(_query(source, run, timeout) for source in sources))
+    return _deduplicate(
+        chain.from_iterable(results), "Two sources have an action %r; the first one counts."
+    )
 
 
 def _parameters(name: str, json_schema: str) -> dict[str, Any]:
@@ -121,11 +120,12 @@ def _as_source(source: ActionSource | Callable[[RunInput], Any]) -> ActionSource
     return ActionFunction(cast("Callable[[RunInput], Any]", source))
 
 
-def _deduplicate(sources: Sequence[Sequence[Action]]) -> list[Action]:
+def _deduplicate(actions: Iterable[Action], warning: str) -> list[Action]:
+    """Return one action of each name; log the warning, with the name, for each that is left out."""
     found: dict[str, Action] = {}
-    for action in chain.from_iterable(sources):
+    for action in actions:
         if action.name in found:
-            logger.warning("Two sources have an action %r; the first one counts.", action.name)
+            logger.warning(warning, action.name)
         else:
             found[action.name] = action
     return [*found.values()]

@@ -9,7 +9,7 @@ from typing import Annotated, Any, NoReturn
 import typer
 
 from copilot_runtime import __version__
-from copilot_runtime.cli.threads import threads
+from copilot_runtime.cli.threads import ConfigOption, threads
 from copilot_runtime.errors import CopilotError
 from copilot_runtime.gc_tuning import tune_for_startup
 
@@ -23,11 +23,6 @@ cli = typer.Typer(
 )
 
 cli.add_typer(threads, name="threads")
-
-ConfigOption = Annotated[
-    Path | None,
-    typer.Option("--config", help="Settings file, instead of COPILOT_CONFIG or copilot.yml."),
-]
 
 
 def main() -> NoReturn:
@@ -77,14 +72,18 @@ def serve(
             help="A CopilotRuntime, an ASGI app, or a function that returns one.",
         ),
     ] = None,
-    host: Annotated[str | None, typer.Option(help="Address to listen on.")] = None,
+    host: Annotated[
+        str | None, typer.Option(help="Address to listen on; 0.0.0.0 for every network.")
+    ] = None,
     port: Annotated[
         int | None, typer.Option(min=0, max=65535, help="Port to listen on; 0 picks a free one.")
     ] = None,
     path: Annotated[
-        str | None, typer.Option(help="Path that clients connect to, such as /graphql.")
+        str | None, typer.Option(help="Path of the URL that clients connect to, such as /graphql.")
     ] = None,
-    workers: Annotated[int | None, typer.Option(min=1, help="Server processes.")] = None,
+    workers: Annotated[
+        int | None, typer.Option(min=1, help="Server processes. The bus in memory allows only one.")
+    ] = None,
     config: ConfigOption = None,
 ) -> None:
     """Serve a runtime over HTTP.
@@ -96,15 +95,15 @@ def serve(
     COPILOT_ADAPTER_NAME=demo copilot-runtime serve --host 0.0.0.0
 
     Without MODULE:NAME, the adapter is the one of copilot.yml; else OpenAI if OPENAI_API_KEY
-    is set; else the demo, which needs no key. Options override environment and file.
+    is set; else the demo, which needs no key. Options override environment and file;
+    `copilot-runtime settings` lists everything that these can set.
     """
     from copilot_runtime.cli.serve import serve as run
     from copilot_runtime.config import load_settings
 
     values = {"host": host, "port": port, "path": path, "workers": workers}
     options = {name: value for name, value in values.items() if value is not None}
-    if config is not None:
-        os.environ["COPILOT_CONFIG"] = str(config)  # a module that is served reads the same file
+    _set_config_file(config)
     settings = load_settings(overrides=options)
     run(target, settings, settings.path if path else None)
 
@@ -112,13 +111,18 @@ def serve(
 @cli.command()
 def chat(
     url: Annotated[
-        str, typer.Argument(help="URL of the runtime.", envvar="COPILOT_URL")
+        str,
+        typer.Argument(
+            help="URL of the runtime, as <CopilotKit runtimeUrl> has it.", envvar="COPILOT_URL"
+        ),
     ] = "http://127.0.0.1:8000/graphql",
     message: Annotated[
         str | None,
         typer.Option("--message", "-m", help="Send this message, print the answer, and exit."),
     ] = None,
-    agent: Annotated[str | None, typer.Option(help="Name of the agent to talk to.")] = None,
+    agent: Annotated[
+        str | None, typer.Option(help="Name of the agent to talk to; by default the model.")
+    ] = None,
     header: Annotated[
         list[str] | None,
         typer.Option("--header", "-H", help="Header of each request, as 'Name: value'."),
@@ -155,8 +159,7 @@ def mcp(
     from copilot_runtime.cli.mcp import serve as run
     from copilot_runtime.config import load_settings
 
-    if config is not None:
-        os.environ["COPILOT_CONFIG"] = str(config)  # a module that is served reads the same file
+    _set_config_file(config)
     run(target, load_settings().log_level)
 
 
@@ -190,7 +193,13 @@ def plugins() -> None:
 def settings(config: ConfigOption = None) -> None:
     """List every setting.
 
-    Each line shows the name, the environment variable, the current value and the meaning.
+    \b
+    copilot-runtime settings
+    COPILOT_PORT=9000 copilot-runtime settings --config other.yml
+
+    Each line shows the name, the environment variable, the current value and the meaning. A value
+    is that of the environment, else that of the settings file, else the default. A dot in a name
+    is a level in the file: mcp.servers is the key servers below the key mcp.
     """
     from copilot_runtime.cli.tables import setting_rows
     from copilot_runtime.config import load_settings
@@ -198,8 +207,14 @@ def settings(config: ConfigOption = None) -> None:
     typer.echo(_table(setting_rows(load_settings(config))))
 
 
+def _set_config_file(path: Path | None) -> None:
+    """Name the settings file in the environment: a module that is served reads the same one."""
+    if path is not None:
+        os.environ["COPILOT_CONFIG"] = str(path)
+
+
 def _table(rows: Sequence[Sequence[Any]]) -> str:
-    """Return rows as text in columns; the last column may be as wide as it likes."""
+    """Return rows as text in columns; the last column is not padded."""
     cells = [[str(cell) for cell in row] for row in rows]
     widths = [max(map(len, column)) for column in zip(*cells, strict=True)][:-1]
     lines = (

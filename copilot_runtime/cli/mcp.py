@@ -29,7 +29,7 @@ def serve(target: str, log_level: str) -> None:
 
 
 async def _serve(runtime: CopilotRuntime) -> None:
-    """Serve without threads: nothing said here is kept."""
+    """Serve without threads: nothing is stored."""
     runtime.conversations.open()
     try:
         await serve_pipes(runtime.program_runs, Caller(properties=runtime.properties))

@@ -35,7 +35,7 @@ _CLOSE_GRACE = 2
 
 
 def serve(target: str | None, settings: Settings, path: str | None = None) -> None:
-    """Serve until told to stop. `path` moves the endpoint of a runtime that chose another."""
+    """Serve until a signal stops it. `path` replaces the path of a runtime's endpoint."""
     if settings.workers > 1:
         raise ConfigurationFailed(
             f"{settings.workers} workers cannot share runs: the bus in memory belongs to one "
@@ -65,7 +65,7 @@ def serve(target: str | None, settings: Settings, path: str | None = None) -> No
             server.run(sockets=[listener, *(listener.dup() for _ in range(_LISTENERS - 1))])
         except KeyboardInterrupt:
             return
-        except SystemExit:  # how uvicorn says that the application did not start
+        except SystemExit:  # raised by uvicorn if the application did not start
             if server.started:
                 raise
     if life.failure is not None:
@@ -107,7 +107,7 @@ class _LifespanApp:
 
 
 class _Server(uvicorn.Server):
-    """Says where it is once it listens, and ends open streams with a word when it stops."""
+    """A server that prints its addresses once it listens, and ends all runs when it stops."""
 
     def __init__(
         self, config: uvicorn.Config, banner: str, runs: Conversations | None, stop_timeout: float
@@ -136,11 +136,11 @@ class _Server(uvicorn.Server):
 
 
 def log_to_stderr(level: str) -> None:
-    """Log from this level on; what we are made of is quieter."""
+    """Log from this level on, and only warnings of the packages below, unless it is `debug`."""
     logging.basicConfig(
         level=level.upper(), format="%(asctime)s %(levelname)s %(name)s: %(message)s"
     )
-    if level != "debug":  # its every word about itself is for those who ask
+    if level != "debug":
         for name in ("uvicorn", "mcp"):
             logging.getLogger(name).setLevel(max(logging.WARNING, logging.root.level))
 
@@ -192,35 +192,28 @@ def _listen(host: str, port: int) -> socket.socket:
     try:
         return socket.create_server((host, port), family=family, backlog=2048)
     except OSError as error:
-        reason, way_out = _explain_listen_error(error, host, port), _suggest_fix(error, host, port)
-        raise ConfigurationFailed(reason, hint=way_out) from error
+        raise _explain_listen_error(error, host, port) from error
 
 
-def _explain_listen_error(error: OSError, host: str, port: int) -> str:
+def _explain_listen_error(error: OSError, host: str, port: int) -> ConfigurationFailed:
+    hint = "Try --host 127.0.0.1, or 0.0.0.0 for every network."
     match error.errno:
         case errno.EADDRINUSE:
-            return f"Port {port} on {host} is in use."
-        case errno.EACCES:
-            return f"This user may not listen on port {port}."
-        case errno.EADDRNOTAVAIL:
-            return f"{host} is not an address of this machine."
-        case socket.EAI_NONAME:
-            return f"There is no host {host!r}."
-        case _:
-            return f"Cannot listen on {host}:{port}: {error.strerror or error}."
-
-
-def _suggest_fix(error: OSError, host: str, port: int) -> str | None:
-    match error.errno:
-        case errno.EADDRINUSE:
-            return (
+            reason = f"Port {port} on {host} is in use."
+            hint = (
                 f"Stop who has it (lsof -i :{port} names the process), "
                 f"or take another: --port {_free_port(host, port)}"
             )
         case errno.EACCES:
-            return "Ports below 1024 need privileges. Try --port 8000."
+            reason = f"This user may not listen on port {port}."
+            hint = "Ports below 1024 need privileges. Try --port 8000."
+        case errno.EADDRNOTAVAIL:
+            reason = f"{host} is not an address of this machine."
+        case socket.EAI_NONAME:
+            reason = f"There is no host {host!r}."
         case _:
-            return "Try --host 127.0.0.1, or 0.0.0.0 for every network."
+            reason = f"Cannot listen on {host}:{port}: {error.strerror or error}."
+    return ConfigurationFailed(reason, hint=hint)
 
 
 def _free_port(host: str, port_in_use: int) -> int:

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 threads = typer.Typer(no_args_is_help=True, rich_markup_mode=None)
 
 _PROGRESS_EVERY = 100
-"""Threads between two signs of life."""
+"""How many threads are counted between two updates of the progress."""
 
 _MOST_DAYS = 36500
 """A calendar has a beginning."""
@@ -190,7 +190,7 @@ def _with_store(
     place = address or load_settings(config).threads
     if place.partition(":")[0] == "memory":
         raise ConfigurationFailed(
-            "The threads are in the memory of a server, where nobody else sees them.",
+            "The threads are in the memory of a server, where no other program can read them.",
             hint="Set threads to sqlite:PATH or postgresql://..., or give --store.",
         )
 
@@ -253,7 +253,7 @@ def _line(thread: "Thread") -> str:
 
 
 def _progress(count: int) -> None:
-    """Show a person how far it is; a log gets the end only."""
+    """Show progress in a terminal; a log gets the end only."""
     if count % _PROGRESS_EVERY == 0 and sys.stderr.isatty():
         typer.echo(f"\r{count} threads", err=True, nl=False)
 

@@ -21,6 +21,7 @@ def _object(value: Any) -> Any:
 
 Words = Annotated[tuple[str, ...], BeforeValidator(_split)]
 Seconds = Annotated[float, Field(gt=0, allow_inf_nan=False)]
+SecondsOrNone = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 Count = Annotated[int, Field(gt=0)]
 
 
@@ -55,7 +56,7 @@ class TranscriptionSettings(Section):
         default=None, description="Its address, if it is not OPENAI_BASE_URL."
     )
     language: str | None = Field(
-        default=None, description="ISO 639-1 code, for when everybody speaks the same language."
+        default=None, description="ISO 639-1 code, if all recordings are in one language."
     )
 
 
@@ -71,7 +72,7 @@ class McpSettings(Section):
 
 
 class GuardrailSettings(Section):
-    """What people may ask about; empty lists mean no rule."""
+    """Rules for questions and answers; an empty list is no rule."""
 
     allow: Words = Field(
         default=(), description="Topics of which a question must name at least one."

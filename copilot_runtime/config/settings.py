@@ -1,7 +1,7 @@
 """Everything that can be set, and where it is read: defaults < copilot.yml < environment.
 
 Nothing else in this package reads the environment, except adapters that look for their API key
-and address, `upstream.py` for proxies, and `copilot-runtime chat` for COPILOT_URL.
+and address, `http/client.py` for proxies, and `copilot-runtime chat` for COPILOT_URL.
 """
 
 import os
@@ -26,6 +26,7 @@ from copilot_runtime.config.sections import (
     GuardrailSettings,
     McpSettings,
     Seconds,
+    SecondsOrNone,
     Section,
     TranscriptionSettings,
     Words,
@@ -131,11 +132,8 @@ class Settings(Section):
     max_bytes_per_run: Count = Field(
         default=16 * 1024 * 1024, description="Largest log of one run, in bytes."
     )
-    log_ttl: float = Field(
-        default=300,
-        ge=0,
-        allow_inf_nan=False,
-        description="Seconds the log of a finished run is kept.",
+    log_ttl: SecondsOrNone = Field(
+        default=300, description="Seconds the log of a finished run is kept."
     )
     max_concurrent_runs: int = Field(
         default=0, ge=0, description="Most runs at one time; 0 for any number."
@@ -155,16 +153,11 @@ class Settings(Section):
     thread_names: bool = Field(
         default=False, description="Whether the model names threads, with an additional request."
     )
-    thread_retention: float = Field(
-        default=0,
-        ge=0,
-        allow_inf_nan=False,
-        description="Seconds after which an unused thread is deleted; 0 for never.",
+    thread_retention: SecondsOrNone = Field(
+        default=0, description="Seconds after which an unused thread is deleted; 0 for never."
     )
-    keep_alive: float = Field(
+    keep_alive: SecondsOrNone = Field(
         default=15,
-        ge=0,
-        allow_inf_nan=False,
         description="Seconds of silence after which AG-UI streams send a comment; 0 for never.",
     )
     reasoning_events: bool = Field(

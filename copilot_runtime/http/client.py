@@ -1,6 +1,6 @@
-"""HTTP to services we ask: streams and JSON, with time limits, retries and errors that explain.
+"""An HTTP client for streams and JSON, with time limits, retries and errors that explain.
 
-Only this file and `errors.py` know aiohttp, and only `httpx_client.py` knows httpx. A response that
+Only this file and `errors.py` use aiohttp, and only `httpx_client.py` uses httpx. A response that
 was read to its end gives its connection back to the pool; any other is closed at once, so that no
 tokens are paid for that are not read.
 """
@@ -8,9 +8,8 @@ tokens are paid for that are not read.
 import asyncio
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from io import BytesIO
-from types import TracebackType
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
@@ -36,7 +35,7 @@ _MAX_HEADER = 64 * 1024  # security policies of gateways are longer than aiohttp
 
 
 class Upstream:
-    """One service and its connections. `name` is how errors call it; times are in seconds.
+    """One service and its connections. `name` is its name in errors; times are in seconds.
 
     `idle_timeout` limits every silence: before the answer starts, and between two pieces of it.
     With `http_client`, requests go out by that client of the host application, within the same
@@ -75,7 +74,7 @@ class Upstream:
         body: Any = None,
         headers: Mapping[str, str] | None = None,
     ) -> "JsonResponse":
-        """Ask once, retries included, and read the whole answer. Any status is an answer."""
+        """Send a request, retries included, and read the whole response, whatever its status."""
         data = None if body is None else orjson.dumps(body)
         sent = {"content-type": "application/json", "accept": "application/json", **(headers or {})}
         async with Exchange(self, method, url, data, sent) as reply:
@@ -109,7 +108,7 @@ class Upstream:
                 # a time limit has cost the person enough already
                 if attempt >= self.max_retries or isinstance(error, RunStalled):
                     raise
-                # a pooled connection the server had closed meanwhile says nothing about the server
+                # the server may have closed a pooled connection meanwhile: no reason to wait
                 wait = 0.0 if attempt == 0 and is_disconnect(error) else backoff(attempt)
             else:
                 if attempt < self.max_retries and is_retryable(response.status, response.headers):
@@ -128,9 +127,7 @@ class Upstream:
 
         def release(task: asyncio.Task[None]) -> None:
             self._draining.discard(task)
-            _release(
-                response
-            )  # here, because a task cancelled before its first step has no finally
+            _release(response)  # not in the task: cancelled before its first step, it runs nothing
 
         task.add_done_callback(release)
 
@@ -195,7 +192,7 @@ class Upstream:
     def _proxy(self, url: str) -> str | None:
         """Return the proxy the environment names for this address.
 
-        aiohttp's `trust_env` asks in a thread on each request, and fails when `.netrc` has
+        aiohttp's `trust_env` looks it up in a thread on each request, and fails when `.netrc` has
         an entry beside our own Authorization header.
         """
         parts = urlsplit(url)
@@ -217,34 +214,28 @@ class JsonResponse:
     body: Any
 
 
+@dataclass(slots=True)
 class Exchange:
-    """A request under way, and its connection: enter it for the reply, leave it to let go."""
+    """A request and its connection: enter it to send the request, leave it to let go.
 
-    def __init__(
-        self,
-        upstream: Upstream,
-        method: str,
-        url: str,
-        body: bytes | None,
-        headers: Mapping[str, str],
-    ) -> None:
-        self._upstream = upstream
-        self._request = (method, url, body, headers)
-        self._reply: StreamResponse | None = None
+    Entered again, it sends the request again.
+    """
+
+    upstream: Upstream
+    method: str
+    url: str
+    body: bytes | None
+    headers: Mapping[str, str]
+    _response: "StreamResponse | None" = field(init=False, default=None)
 
     async def __aenter__(self) -> "StreamResponse":
-        response = await self._upstream.send(*self._request)
-        self._reply = StreamResponse(response, self._upstream)
-        return self._reply
+        response = await self.upstream.send(self.method, self.url, self.body, self.headers)
+        self._response = StreamResponse(response, self.upstream)
+        return self._response
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        if self._reply is not None:
-            self._reply.release()
+    async def __aexit__(self, *_: object) -> None:
+        if self._response is not None:
+            self._response.release()
 
 
 class StreamResponse:

@@ -1,4 +1,4 @@
-"""When to ask a service again, and how long to wait before."""
+"""Decide whether to repeat a request, and how long to wait before."""
 
 import random
 from collections.abc import Mapping
@@ -28,7 +28,7 @@ def backoff(attempt: int) -> float:
 
 
 def parse_retry_after(headers: Mapping[str, str]) -> float | None:
-    """Return how many seconds the server asks us to wait, if it does."""
+    """Return the seconds to wait that the response names, or None."""
     milliseconds = _number(headers.get("retry-after-ms"))
     if milliseconds is not None:
         return milliseconds / 1000

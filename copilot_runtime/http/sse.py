@@ -1,7 +1,7 @@
 """Decode server-sent events from bytes as they arrive.
 
 https://html.spec.whatwg.org/multipage/server-sent-events.html, without what models and
-agents do not use: ids, reconnection times, and the names of events (their data says what they are).
+agents do not need: ids, reconnection times, and the names of events (the data has the type, too).
 Events without data only keep a connection alive, and are left out.
 """
 
@@ -65,7 +65,7 @@ class SSEDecoder:
         return [data for data in events if data] if b"" in events else events
 
     def _is_one_event(self, block: bytes) -> bool:
-        """Tell whether the block is one event of one line: so come words that are just said."""
+        """Return whether the block is one event of one line, as most blocks of a stream are."""
         return (
             block[:6] == b"data: "
             and block[-2:] == b"\n\n"

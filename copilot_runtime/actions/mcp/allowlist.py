@@ -27,12 +27,12 @@ _KEY = re.compile(r"[!-~]+")
 
 
 class McpAllowlist(Stage):
-    """Reads which servers a request names. As a stage, it refuses those that it may not.
+    """Finds the servers that a request names. As a stage, it refuses those that are not allowed.
 
-    What an operator configured or allowed as an `McpServer` is his own choice, and so is an address
-    of his network that he listed as such: `http://10.0.0.7`, or `localhost`. What a browser names
-    otherwise, above all by a name that others may point anywhere, has to be at a public address
-    when it is asked.
+    A server that the operator configured, or allowed as an `McpServer`, may be at any address, and
+    so may one allowed by a private address itself: `http://10.0.0.7`, or `localhost`. Any other
+    server that a page names has to be at a public address when it is connected to, because a host
+    name may lead anywhere.
     """
 
     def __init__(self, allowed: AllowRule = (), servers: Sequence[McpServer] = ()) -> None:
@@ -53,15 +53,15 @@ class McpAllowlist(Stage):
 
     @property
     def any(self) -> bool:
-        """Whether there could be a server to ask."""
+        """Whether a run could have a server."""
         return bool(self._configured or self.servers or self._is_open)
 
     def check(self, run: RunInput) -> None:
-        """Raise if the request names a server that it may not."""
+        """Raise if the request names a server that is not allowed."""
         self.resolve(run)
 
     def resolve(self, run: RunInput) -> Sequence[McpServer]:
-        """Return the operator's servers and those named; who names one brings his own key."""
+        """Return the operator's servers, and those that the request names, with its keys."""
         requested = next((it for name in _PROPERTIES if (it := run.properties.get(name))), ())
         if not requested:
             return self.servers
@@ -80,7 +80,7 @@ class McpAllowlist(Stage):
                 )
             is_private = self._has_entries and _is_private(endpoint)
             server = McpServer(endpoint, public_only=not is_private)
-        # another's key is never sent together with ours
+        # a key of the request replaces the operator's headers, so they are never sent together
         return replace(server, headers={"authorization": f"Bearer {key}"}) if key else server
 
 

@@ -32,15 +32,15 @@ class Client(ClientSession):
             await self.discover()
 
     async def validate_tool_result(self, name: str, result: CallToolResult) -> None:
-        """Do not hold results against the tool's schema.
+        """Accept every result.
 
-        A model can read what does not fit, and a schema of a stranger may hold a pattern that
-        takes Python hours.
+        A model can read a result that does not fit the tool's schema, and a schema may have a
+        pattern that takes Python hours.
         """
 
 
 class EndNotifyingStream:
-    """A stream that sets an event at its end: a session would notice with its next request only."""
+    """A stream that sets an event at its end; a session notices it at its next request only."""
 
     def __init__(self, stream: Any, ended: asyncio.Event) -> None:
         self._stream = stream

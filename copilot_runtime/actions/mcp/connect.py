@@ -5,6 +5,7 @@ import sys
 from collections.abc import AsyncGenerator, AsyncIterator, Generator, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager
 from contextvars import ContextVar
+from math import inf
 from typing import TYPE_CHECKING, Any
 
 import httpx2
@@ -70,14 +71,14 @@ def open_transport(
             timeout: httpx2.Timeout | None = None,
             auth: httpx2.Auth | None = None,
         ) -> httpx2.AsyncClient:
-            del timeout, auth  # those we set ourselves
+            del timeout, auth  # set by `_build_client`
             client = _build_client(server, headers or {}, status, silence=_SSE_SILENCE)
             client.event_hooks["response"].append(watch)
             return client
 
         async def watch(response: httpx2.Response) -> None:
             if response.request.method == "POST" and response.status_code >= 300:
-                over.set()  # the package writes no more after that, and keeps silent about it
+                over.set()  # the package sends nothing more after that, and raises nothing
 
         return sse_client(server.url, {**headers}, httpx_client_factory=create_client)
     return _open_streamable(server, headers, status)
@@ -100,11 +101,11 @@ def _build_client(
 ) -> httpx2.AsyncClient:
     async def watch(response: httpx2.Response) -> None:
         if response.request.method == "POST" and response.status_code >= 300:
-            # the package sends in the context of who asks
+            # the package sends a message in the context of the task that has written it
             (_current_status.get() or status).refusal = response.status_code
         is_stream = response.headers.get("content-type", "").startswith("text/event-stream")
         is_compressed = response.headers.get("content-encoding", "identity") != "identity"
-        if is_compressed:  # nobody knows how large it is once it is unpacked
+        if is_compressed:  # its size once it is unpacked is unknown
             response.stream = _LimitedStream(response.stream, 0)
         elif not is_stream:  # of which each event has a limit
             response.stream = _LimitedStream(response.stream, MAX_MESSAGE)
@@ -126,7 +127,7 @@ def _build_transport(server: McpServer) -> httpx2.AsyncBaseTransport | None:
 class _LimitedStream(httpx2.AsyncByteStream):
     """A body that ends with an error when it becomes too large."""
 
-    def __init__(self, body: Any, limit: int) -> None:
+    def __init__(self, body: Any, limit: float) -> None:
         self._body = body
         self._limit = limit
 
@@ -135,7 +136,7 @@ class _LimitedStream(httpx2.AsyncByteStream):
         async for block in self._body:
             size += len(block)
             if size > self._limit:
-                # the kind of error that costs only the request it is about
+                # the package fails only this request for this kind of error
                 raise httpx2.StreamError(f"The answer has more than {self._limit} bytes.")
             yield block
 
@@ -151,27 +152,13 @@ class _HostTransport(httpx2.AsyncBaseTransport):
 
     async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
         response = await forward_request(self._client, request)
-        return httpx2.Response(
-            response.status_code, headers=response.headers.raw, stream=_HostBody(response.stream)
-        )
-
-
-class _HostBody(httpx2.AsyncByteStream):
-    """The body of a response of httpx, as one of httpx2."""
-
-    def __init__(self, body: Any) -> None:
-        self._body = body
-
-    async def __aiter__(self) -> AsyncIterator[bytes]:
-        async for block in self._body:
-            yield block
-
-    async def aclose(self) -> None:
-        await self._body.aclose()
+        # the stream of a response of httpx is none of httpx2 either
+        body = _LimitedStream(response.stream, inf)
+        return httpx2.Response(response.status_code, headers=response.headers.raw, stream=body)
 
 
 class _PinnedTransport(httpx2.AsyncBaseTransport):
-    """Connects to addresses that were looked at, by these addresses, and to no others."""
+    """Resolves a host once, and connects only to the addresses that were found to be public."""
 
     def __init__(self) -> None:
         self._inner = httpx2.AsyncHTTPTransport()

@@ -6,6 +6,8 @@ from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
 from typing import Any, TypeVar
 
+from mcp import ClientSession
+
 from copilot_runtime.actions.mcp.server import McpServer
 from copilot_runtime.actions.mcp.session import Session, SessionClosed
 from copilot_runtime.errors import LimitExceeded, NetworkError
@@ -20,8 +22,8 @@ logger = logging.getLogger(__name__)
 class SessionPool:
     """Opens a session with its first use, and closes it after `idle` seconds without use.
 
-    `idle` and `grace`, for which `aclose` waits for processes to end, are in seconds. With `most`
-    sessions open, the one that was not used for longest makes place.
+    `aclose` waits `grace` seconds for processes to end. When `most` sessions are open, the one that
+    was unused for longest is closed for a new one.
     """
 
     def __init__(self, *, idle: float = 300.0, most: int = 100, grace: float = 5.0) -> None:
@@ -32,7 +34,7 @@ class SessionPool:
         self._ending: set[asyncio.Task[None]] = set()
 
     def connect(self, server: McpServer, headers: Mapping[str, str]) -> "Connection":
-        """Return what stands for a server, whichever session leads to it at the moment."""
+        """Return a connection, which finds or opens a session for each request."""
         return Connection(self, server, headers)
 
     @asynccontextmanager
@@ -46,7 +48,7 @@ class SessionPool:
             yield session
 
     async def aclose(self) -> None:
-        """End all sessions. What is asked afterwards opens new ones."""
+        """End all sessions. A later request opens a new one."""
         sessions = [*self._sessions.values()]
         self._sessions.clear()
         for session in sessions:
@@ -94,7 +96,7 @@ class SessionPool:
 
 
 class Connection:
-    """One server as one caller reaches it."""
+    """One server with the headers of one caller."""
 
     def __init__(self, pool: SessionPool, server: McpServer, headers: Mapping[str, str]) -> None:
         self.server = server
@@ -102,7 +104,7 @@ class Connection:
         self._headers = headers
 
     async def ask(self, question: Callable[[Session], Awaitable[T]]) -> T:
-        """Ask in a session; in a new one if the old had ended before it heard the question."""
+        """Use a session; a new one if the old one had ended before it got the request."""
         try:
             async with self._pool.session(self.server, self._headers) as session:
                 return await question(session)
@@ -113,6 +115,10 @@ class Connection:
                 return await question(session)
             except SessionClosed as error:
                 raise NetworkError(error.message) from error
+
+    async def request(self, question: Callable[[ClientSession], Awaitable[T]]) -> T:
+        """Ask for something that changes nothing."""
+        return await self.ask(lambda session: session.request(question))
 
 
 def _key(server: McpServer, headers: Mapping[str, str]) -> _Key:

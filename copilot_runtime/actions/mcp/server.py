@@ -43,7 +43,7 @@ class McpServer:
     cwd: str | None = None
     headers: Headers = field(default_factory=dict[str, str], repr=False)
     name: str = ""
-    """What messages call it, and actions for resources. Default: its host, or what is run."""
+    """Its name in messages and in actions for resources. Default: its host, or the program."""
     prefix: str = ""
     tools: "Sequence[str] | Callable[[Tool], bool]" = ("*",)
     resources: Sequence[str] = ()
@@ -51,7 +51,7 @@ class McpServer:
     transport: Literal["http", "sse"] | None = None
     """Default: `sse`, which is out of date, if the path ends so, else streamable HTTP."""
     public_only: bool = False
-    """Whether its address must be public; proxies of the environment are then not asked."""
+    """Whether its address must be public; proxies of the environment are then not used."""
     connect_timeout: float | None = None
     """Default: 10 for a URL, and 60 for a command, which may have to be downloaded."""
     timeout: float = 60.0
@@ -84,7 +84,7 @@ class McpServer:
 
     @property
     def label(self) -> str:
-        """What it is called in messages; never its path or query, which may hold a key."""
+        """Its name in messages; never its path or query, which may have a key."""
         if self.name or self.url:
             return self.name or urlsplit(self.url).hostname or ""
         # `npx -y @acme/server-maps` is known as server-maps

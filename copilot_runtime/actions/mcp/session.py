@@ -43,14 +43,14 @@ logger = logging.getLogger(__name__)
 
 
 class SessionClosed(NetworkError):
-    """The session was over and nothing was done: who asks again gets a new one."""
+    """The session had ended and nothing was done: the request may be repeated in a new one."""
 
 
 class Session:
-    """A connection that begins when it is made, and ends after `idle` seconds without use.
+    """A connection that opens when it is made, and ends after `idle` seconds without use.
 
-    What is asked goes out from the task that asks; only entering and leaving the connection must
-    happen in one task, and that one is ours. `on_end` is called when it has ended.
+    Requests are sent by the tasks that make them. The connection has to be entered and left in one
+    task, so the session has a task for that. `on_end` is called when it has ended.
     """
 
     def __init__(
@@ -77,7 +77,7 @@ class Session:
         self._listed_at = 0.0
         self._client: Client | None = None
         self._kill_timer: asyncio.TimerHandle | None = None
-        # of no run in particular, so it keeps no context of one
+        # it belongs to no run, so it gets no context of one
         self.task = self.loop.create_task(
             self._run({**headers}), name=f"mcp:{server.label}", context=Context()
         )
@@ -85,24 +85,24 @@ class Session:
 
     @property
     def alive(self) -> bool:
-        """Whether it is good for another question."""
+        """Whether it can take another request."""
         return not (self._is_retired or self._over.is_set())
 
     def retire(self) -> None:
-        """End it as soon as those are done who use it now."""
+        """Take no new requests, and end when those under way are done."""
         self._is_retired = True
         if not self.users:
             self.close()
 
     def close(self) -> None:
-        """End it, without waiting; calls under way break off."""
+        """End now; calls under way fail."""
         self._over.set()
         if not self._ready.done():
             self.task.cancel()
 
     @contextmanager
     def use(self) -> Generator[None, None, None]:
-        """Keep it from ending for lack of use."""
+        """Count as in use, so that it does not end for lack of use."""
         self.users += 1
         try:
             yield
@@ -132,7 +132,7 @@ class Session:
             return self._tools
 
     async def request(self, question: Callable[[ClientSession], Awaitable[T]]) -> T:
-        """Ask for something that changes nothing."""
+        """Send a request that changes nothing, and so may be repeated."""
         client = await self.ready()
         with watch_requests() as status:
             try:
@@ -177,7 +177,7 @@ class Session:
     def _convert_error(
         self, error: Exception, status: int | None, *, is_idempotent: bool
     ) -> CopilotError:
-        """Return what an exception means for who asked; retire if nothing better can come."""
+        """Return our error for an exception; retire if this session cannot be used again."""
         label = self.server.label
         if not isinstance(error, MCPError):
             return CopilotError(f"The MCP server {label!r} answered with what is no answer.")
@@ -191,13 +191,13 @@ class Session:
             kind = SessionClosed if is_idempotent else NetworkError
             return kind(f"The connection to the MCP server {label!r} broke off.")
         if status is not None:
-            self.retire()  # it may be the session that it does not like
+            self.retire()  # the session may be the reason
             if error.message == _NO_REASON:
                 return NetworkError(f"The MCP server {label!r} answered with status {status}.")
         return CopilotError(f"The MCP server {label!r} says: {error.message}")
 
     def _is_unknown_session(self, error: MCPError, status: int | None) -> bool:
-        """Return whether the server has forgotten the session; then it did nothing."""
+        """Return whether the server does not have the session any more, and so did nothing."""
         if self._client is None or self._client.initialize_result is None:
             return False  # there are no sessions
         return status == 404 or (status == 400 and "session" in error.message.lower())
@@ -227,7 +227,7 @@ class Session:
                     await self._open(stack, headers)
                     await self._wait_until_over()
                 except Exception as error:
-                    self._fail(self._describe(error))  # who waits need not wait for the end as well
+                    self._fail(self._describe(error))  # now, because closing may take long
                     raise
                 finally:
                     self._over.set()

@@ -25,8 +25,8 @@ def mcp_actions(*servers: McpServer) -> "McpActions":
 class McpActions(ActionSource):
     """The actions of all MCP servers that count for a request.
 
-    A server that cannot be asked is left out, with a warning, and asked again at the next
-    request. Of two actions of one name the first counts.
+    A server that does not answer is left out of the run, with a warning, and tried again at the
+    next one. Of two actions with one name, the first counts.
     """
 
     def __init__(self, servers: McpAllowlist) -> None:
@@ -38,7 +38,7 @@ class McpActions(ActionSource):
         self._pool = SessionPool()
 
     async def actions(self, run: RunInput) -> Sequence[Action]:
-        """Return what models may call. Raises for a server that the request may not name."""
+        """Return what models may call. Raises for a server that is not allowed."""
         servers = self._servers.resolve(run)
         actions_by_name: dict[str, Action] = {}
         for server, actions in zip(

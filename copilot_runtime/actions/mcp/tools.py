@@ -18,6 +18,7 @@ from copilot_runtime.actions.mcp.server import McpServer
 from copilot_runtime.actions.mcp.session import Session
 from copilot_runtime.errors import CopilotError
 from copilot_runtime.interfaces import Action, ActionContext
+from copilot_runtime.jsonvalue import get_object
 
 MAX_ACTIONS = 128
 """Tools of one server that are offered: providers take no more."""
@@ -49,9 +50,9 @@ logger = logging.getLogger(__name__)
 
 
 async def build_actions(connection: Connection) -> Sequence[Action]:
-    """Return an action for each tool, and for resources and prompts if the operator wants them.
+    """Return an action for each tool, and for the resources and prompts that are selected.
 
-    Raises what keeps the server from being asked.
+    Raises why the server cannot be reached.
     """
     server = connection.server
     capabilities = await connection.ask(Session.capabilities)
@@ -92,7 +93,7 @@ def _build_action(connection: Connection, tool: Tool) -> Action | None:
     is_idempotent = hints is not None and bool(hints.read_only_hint or hints.idempotent_hint)
 
     async def run(values: Mapping[str, Any], context: ActionContext) -> Any:
-        del context  # what the server may know of the person is in its headers
+        del context  # whatever the server gets of the caller is in the headers
         call = partial(Session.call, tool=tool.name, values=values, is_idempotent=is_idempotent)
         return parse_tool_result(await connection.ask(call))
 
@@ -128,12 +129,9 @@ def _build_resource_actions(connection: Connection) -> Sequence[Action]:
 
     async def list_items(values: Mapping[str, Any], context: ActionContext) -> Any:
         del values, context
-        items = await connection.ask(lambda session: session.request(list_all))
-        descriptions = [_describe(one) for one in items]
+        items = [_describe(one) for one in await connection.request(list_all)]
         return [
-            one
-            for one in descriptions
-            if "uriTemplate" in one or _matches(one["uri"], server.resources)
+            one for one in items if "uriTemplate" in one or _matches(one["uri"], server.resources)
         ][:MAX_LISTED]
 
     async def read(values: Mapping[str, Any], context: ActionContext) -> Any:
@@ -141,8 +139,7 @@ def _build_resource_actions(connection: Connection) -> Sequence[Action]:
         uri = str(values.get("uri"))
         if not _matches(uri, server.resources):
             raise CopilotError(f"The resource {uri!r} may not be read.")
-        ask = partial(Session.request, question=lambda session: session.read_resource(uri))
-        return parse_resource(await connection.ask(ask))
+        return parse_resource(await connection.request(lambda client: client.read_resource(uri)))
 
     slug, label = server.slug, server.label
     return [
@@ -166,24 +163,17 @@ def _build_prompt_actions(connection: Connection) -> Sequence[Action]:
 
     async def list_items(values: Mapping[str, Any], context: ActionContext) -> Any:
         del values, context
-        items = await connection.ask(
-            lambda session: session.request(lambda client: client.list_prompts())
-        )
-        selected = [one for one in items.prompts if _matches(one.name, server.prompts)]
+        found = await connection.request(lambda client: client.list_prompts())
+        selected = [one for one in found.prompts if _matches(one.name, server.prompts)]
         return [_describe(one) for one in selected[:MAX_LISTED]]
 
     async def get(values: Mapping[str, Any], context: ActionContext) -> Any:
         del context
-        name, arguments = str(values.get("name")), values.get("arguments")
+        name = str(values.get("name"))
         if not _matches(name, server.prompts):
             raise CopilotError(f"The prompt {name!r} may not be used.")
-        texts = (
-            {key: str(value) for key, value in arguments.items()}
-            if isinstance(arguments, dict)
-            else {}
-        )
-        ask = partial(Session.request, question=lambda session: session.get_prompt(name, texts))
-        return parse_prompt(await connection.ask(ask))
+        texts = {key: str(value) for key, value in get_object(values, "arguments").items()}
+        return parse_prompt(await connection.request(lambda client: client.get_prompt(name, texts)))
 
     slug, label = server.slug, server.label
     return [

@@ -34,10 +34,7 @@ from copilot_runtime.transports.graphql.plan import (
     project_field,
     project_value,
 )
-from copilot_runtime.transports.graphql.statuses import (
-    message_status,
-    response_status,
-)
+from copilot_runtime.transports.graphql.statuses import message_status, response_status
 
 _NO_MORE = b'{"hasNext":false}'
 
@@ -169,7 +166,7 @@ class Encoder:
         message = self._open.pop(key, None)
         if message is not None:
             status = message_status(last, message.output.failure)
-            self._add_deferred(message.deferred, message.output, status, message.path)
+            self._add_data(message.deferred, message.output, message.path, status)
 
     def _add_custom(self, event: Custom) -> None:
         """Add what is not known for the first payload: where an assistant keeps the conversation.
@@ -181,37 +178,28 @@ class Encoder:
         self._response = found
         self._flush()
         fields = [field for field in self._plan.head if field.name in _LATE_FIELDS]
-        if fields:
-            data = dumps(project(fields, found))
-            self._patches.append(b'{"data":%b,"path":%b]}' % (data, self._root))
+        self._add_data(fields, found, self._root)
 
     def _add_meta_event(self, event: Interrupt) -> None:
         self._flush()
         field = self._plan.meta_events
         if field is None or field.selection is None:
             return
-        output = build_meta_event(event)
-        self._patches.append(
-            b'{"items":[%b],"path":%b,"%b",%d]}'
-            % (
-                dumps(project_value(field, output)),
-                self._root,
-                field.key.encode(),
-                self._meta_events,
-            )
-        )
+        data = dumps(project_value(field, build_meta_event(event)))
+        path = b'%b,"%b",%d' % (self._root, field.key.encode(), self._meta_events)
+        self._patches.append(b'{"items":[%b],"path":%b]}' % (data, path))
         self._meta_events += 1
 
     def _end_response(self, last: RunFinished | RunFailed) -> None:
         for key in [*self._open]:
             self._end_message(key, last)
-        self._add_deferred(self._plan.deferred, self._response, response_status(last), self._root)
+        self._add_data(self._plan.deferred, self._response, self._root, response_status(last))
         self.ended = True
 
-    def _add_deferred(
-        self, fields: Sequence[Field], owner: object, status: object, path: bytes
+    def _add_data(
+        self, fields: Sequence[Field], owner: object, path: bytes, status: object = None
     ) -> None:
-        """Add the patch of what was deferred of a message or a response."""
+        """Add the patch of what was not known before of a message or of the response."""
         if fields:
             data = dumps(project(fields, owner, status))
             self._patches.append(b'{"data":%b,"path":%b]}' % (data, path))

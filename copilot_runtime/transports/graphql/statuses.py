@@ -105,14 +105,13 @@ def error_extensions(error: ErrorReport) -> dict[str, Any]:
 
 
 def _details(error: ErrorReport) -> dict[str, Any]:
+    extensions = error_extensions(error)
+    fields = ("code", "statusCode", "severity", "visibility")
     return {
         "description": error.message,
         "originalError": {
-            "code": error.code,
-            "statusCode": error.status_code,
-            "severity": error.severity,
-            "visibility": error.visibility,
+            **{field: extensions[field] for field in fields},
             "originalErrorType": error.kind,
-            "extensions": error_extensions(error),
+            "extensions": extensions,
         },
     }

@@ -7,11 +7,7 @@ from typing import Any
 import strawberry
 
 from copilot_runtime.errors import Misuse, NotFound
-from copilot_runtime.events import (
-    Event,
-    Interrupt,
-    RunStarted,
-)
+from copilot_runtime.events import Event, Interrupt, RunStarted
 from copilot_runtime.interfaces import START, Cursor
 from copilot_runtime.transports.graphql.context import Context
 from copilot_runtime.transports.graphql.decode import run_input
@@ -25,10 +21,7 @@ from copilot_runtime.transports.graphql.outputs import (
     ended_id,
     read_delta,
 )
-from copilot_runtime.transports.graphql.statuses import (
-    ResponseStatus,
-    response_status,
-)
+from copilot_runtime.transports.graphql.statuses import ResponseStatus, response_status
 
 
 @strawberry.type(
@@ -74,7 +67,7 @@ async def stream_updates(
 
 
 async def is_owner(context: Context, run_id: str) -> bool:
-    """Say whether there is such a run, and it is this caller's."""
+    """Return whether there is such a run, and it is this caller's."""
     try:
         await _find_thread(context, run_id)
     except NotFound:

@@ -9,7 +9,7 @@ from typing import Any
 
 import orjson
 
-_MAX_DEPTH = 254
+MAX_DEPTH = 254
 """Levels; orjson reads more than it writes."""
 
 
@@ -24,7 +24,7 @@ def loads(data: bytes) -> Any:
         if b"\\u" not in data:
             raise
         value = _load_halves(data)
-    if len(data) > 2 * _MAX_DEPTH and data.count(b"[") + data.count(b"{") > _MAX_DEPTH:
+    if len(data) > 2 * MAX_DEPTH and data.count(b"[") + data.count(b"{") > MAX_DEPTH:
         try:
             orjson.dumps(value)
         except TypeError as error:

@@ -8,11 +8,12 @@ import orjson
 
 from copilot_runtime.errors import IncompleteStream, Misuse
 from copilot_runtime.events import Event, MessagesSnapshot
+from copilot_runtime.jsontext import MAX_DEPTH
 
 DEEPEST = 240
-"""Levels of a value. JSON is written with 254, of which events, lists and requests need some."""
+"""Levels of a value. JSON is written with more, of which events, lists and requests need some."""
 
-_AROUND = 254 - DEEPEST
+_AROUND = MAX_DEPTH - DEEPEST
 
 
 def validate_event(event: object) -> None:

@@ -4,8 +4,9 @@ The rules, and the words they are broken with, are those of `verifyEvents` in @a
 0.0.59, so that a person sees the same error from this server as from CopilotKit's own.
 """
 
+from collections.abc import Callable
 from contextlib import aclosing
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from copilot_runtime.errors import Cancelled, ErrorReport, IncompleteStream
 from copilot_runtime.event_order.open_items import OpenItems
@@ -59,17 +60,18 @@ async def verify_events(events: Events, _run: RunInput) -> Events:
 
 @dataclass(frozen=True, slots=True, eq=False)  # a key of dictionaries: its identity is its hash
 class _Kind:
-    """Something that begins and ends, in the words of the protocol."""
+    """Something that begins and ends, in the words of the protocol, and the event that ends it."""
 
     noun: str
     word: str
+    end: Callable[[str], Event]
 
 
-_TEXT = _Kind("text message", "TEXT_MESSAGE")
-_CALL = _Kind("tool call", "TOOL_CALL")
-_STEP = _Kind("step", "STEP")
-_THOUGHT = _Kind("thought", "REASONING")
-_SUBAGENT = _Kind("subagent", "SUBAGENT")
+_TEXT = _Kind("text message", "TEXT_MESSAGE", lambda key: TextMessageEnd(message_id=key))
+_CALL = _Kind("tool call", "TOOL_CALL", lambda key: ActionExecutionEnd(call_id=key))
+_STEP = _Kind("step", "STEP", lambda key: StepFinished(name=key))
+_THOUGHT = _Kind("thought", "REASONING", lambda key: ReasoningEnd(message_id=key))
+_SUBAGENT = _Kind("subagent", "SUBAGENT", lambda key: Subagent(subagent_id=key, status="finished"))
 
 
 class EventOrder:
@@ -114,7 +116,10 @@ class EventOrder:
         """
         closing_events: list[Event] = []
         for kind, key, name in self._open.list_innermost_first():
-            closing_events.append(_closing_event(kind, key, failed))
+            end = kind.end(key)
+            if isinstance(end, Subagent) and failed is not None:
+                end = replace(end, status="failed", message=failed.message)
+            closing_events.append(end)
             if kind is _CALL and key not in self._answered and failed is not None:
                 closing_events.append(_interrupted_call(key, name, failed))
         return closing_events
@@ -239,20 +244,6 @@ class EventOrder:
     def _close(self, last: type[RunFinished | RunFailed]) -> None:
         self._last = last
         self._open.clear()
-
-
-def _closing_event(kind: _Kind, key: str, failed: ErrorReport | None) -> Event:
-    if kind is _TEXT:
-        return TextMessageEnd(message_id=key)
-    if kind is _CALL:
-        return ActionExecutionEnd(call_id=key)
-    if kind is _STEP:
-        return StepFinished(name=key)
-    if kind is _THOUGHT:
-        return ReasoningEnd(message_id=key)
-    if failed is None:
-        return Subagent(subagent_id=key, status="finished")
-    return Subagent(subagent_id=key, status="failed", message=failed.message)
 
 
 def interrupted_result(failed: ErrorReport) -> str:

@@ -7,15 +7,13 @@ shared, only what is new. And a patch that copies is short where its outcome is 
 from typing import Any
 
 from copilot_runtime.jsonpatch.difference import is_same_json
+from copilot_runtime.jsontext import MAX_DEPTH
 
 _DEEPEST_LOOK = 8
 """Levels looked into for what is shared; what lies deeper is compared as a whole.
 
 Each level may be compared again on the way down, which is to stay cheap.
 """
-
-_DEEPEST = 254
-"""Levels that JSON is written with; see `jsontext`."""
 
 _CONTAINERS = (dict, list)
 _WORTH_IT = (dict, list, str)
@@ -74,7 +72,7 @@ def _measure(value: Any, level: int, measured: dict[int, tuple[int, int]]) -> tu
         return 0, 0
     length, height = measured.get(id(value), (0, 0))
     if not height:
-        if level > _DEEPEST:
+        if level > MAX_DEPTH:
             raise ValueError("it would be nested too deeply")
         length = _own_length(value)
         for part in value.values() if isinstance(value, dict) else value:
@@ -83,7 +81,7 @@ def _measure(value: Any, level: int, measured: dict[int, tuple[int, int]]) -> tu
                 length, height = length + more, max(height, inner)
         height += 1
         measured[id(value)] = length, height
-    if level + height - 1 > _DEEPEST:
+    if level + height - 1 > MAX_DEPTH:
         raise ValueError("it would be nested too deeply")
     return length, height
 

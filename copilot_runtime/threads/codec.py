@@ -69,13 +69,9 @@ def parse_events(rows: Any) -> list[Event]:
     """Return events of decoded JSON. Raises `ValueError` if one of them is not one."""
     if not isinstance(rows, list):
         raise ValueError("the events are not a list")
-    readers = _readers()
-    events: list[Event] = []
-    for number, row in enumerate(rows, 1):
-        try:
-            events.append(readers[row["type"]](row))
-        except (KeyError, TypeError, ValueError) as error:
-            raise ValueError(f"event {number} is none ({type(error).__name__}: {error})") from error
+    events, errors = _read_events(rows)
+    if errors:
+        raise ValueError(errors[0])
     return events
 
 
@@ -93,19 +89,25 @@ def _load_rows(data: bytes | str, where: str) -> list[Any]:
 
 def _parse_rows(rows: Sequence[Any], where: str) -> list[Event]:
     """Return the events among some rows."""
+    events, errors = _read_events(rows)
+    if errors:
+        logger.error(
+            "Left out %s of %s events in %s: %s", len(errors), len(rows), where, errors[0][:200]
+        )
+    return events
+
+
+def _read_events(rows: Sequence[Any]) -> tuple[list[Event], list[str]]:
+    """Return the events among some rows, and what is wrong with the others."""
     events: list[Event] = []
-    wrong: list[str] = []
+    errors: list[str] = []
     readers = _readers()
-    for row in rows:
+    for number, row in enumerate(rows, 1):
         try:
             events.append(readers[row["type"]](row))
         except (KeyError, TypeError, ValueError) as error:
-            wrong.append(f"{type(error).__name__}: {error}")
-    if wrong:
-        logger.error(
-            "Left out %s of %s events in %s: %s", len(wrong), len(rows), where, wrong[0][:200]
-        )
-    return events
+            errors.append(f"event {number} is none ({type(error).__name__}: {error})")
+    return events, errors
 
 
 def _as_json(value: Any) -> Any:

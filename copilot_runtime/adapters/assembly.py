@@ -1,6 +1,6 @@
 """From pieces of an answer to start, content and end events, shared by all adapters.
 
-A provider's pieces say "some text", "some arguments of call 1"; who began and who ended is found
+A provider's pieces say "some text", "some arguments of call 1"; what begins and what ends is found
 out here. One text or reasoning is open at a time; calls may interleave.
 """
 

@@ -7,7 +7,7 @@
   see its own call makes it again.
 - Arguments that are no JSON object are wrapped in one, so that the model sees what it wrote.
 - Empty texts of the model and of the system are dropped, and so are states and activities.
-- Thoughts are dropped too, but for those signed by the provider that is asked (see `signatures.py`)
+- Thoughts are dropped too, but for those signed by the same provider (see `signatures.py`)
   and followed by what they led to: providers refuse one that a stopped answer ended with.
 """
 
@@ -52,7 +52,7 @@ class ToolExchange:
 
 @dataclass(frozen=True, slots=True)
 class Thought:
-    """What the model thought, with the signature its provider wants to see again."""
+    """What the model thought, with the signature that goes back to its provider."""
 
     id: str
     content: str
@@ -107,7 +107,7 @@ def truncate_history(items: Sequence[HistoryItem], tokens: int) -> list[HistoryI
     What stays in any case: instructions, the last message of the user and all after it. The rest
     is dropped from its oldest end on, a call never without its result. If what stays is too long
     already, the longest results are shortened, for a model that does not see its own call makes
-    it again. If it is too long even then, it is sent as it is: the provider knows its limits.
+    it again. If it is too long even then, it is sent as it is: the provider may refuse it.
     """
     limit = tokens * CHARACTERS_PER_TOKEN
     sizes = [_size(item) for item in items]

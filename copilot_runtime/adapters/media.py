@@ -21,7 +21,7 @@ USUAL_TYPES = {
     "video": "video/mp4",
     "document": "application/pdf",
 }
-"""Kind → the type of an attachment of which nobody has given the type."""
+"""Kind → the type of an attachment that came without a type."""
 
 _UNKNOWN_BYTES = "application/octet-stream"
 _TEXTS = ("application/json", "application/xml", "application/yaml", "application/javascript")
@@ -34,7 +34,7 @@ _BASE64_PER_TOKEN = {"audio": 2_000, "video": 400, "document": 40}
 class Media:
     """One attachment. One of `data` (base64), `url` and `id` is not empty.
 
-    `mime_type` is in lower case and without parameters, or empty if nobody knows it.
+    `mime_type` is in lower case and without parameters, or empty if it is unknown.
     """
 
     kind: Kind

@@ -1,8 +1,8 @@
 """What is known of a model, its context window and its prices, from the package `genai-prices`.
 
-The data comes with the package and is read on first use (half a second, 30 MB): `await loaded()`
-does that beside the event loop. It has no largest answers and no abilities. Nothing is fetched;
-who wants newer prices than the installed ones uses `genai_prices.UpdatePrices` before the start.
+The data comes with the package and is read on first use (half a second, 30 MB); `load_prices` does
+that beside the event loop. It has no largest answers and no abilities. Nothing is fetched;
+newer prices come with `genai_prices.UpdatePrices`, called before the start.
 """
 
 import asyncio
@@ -66,17 +66,17 @@ UNKNOWN = ModelFacts()
 
 
 async def load_prices() -> None:
-    """Read the data in a thread, so that a first question later stops nobody's answer."""
+    """Read the data in a thread, so that the first look-up does not block the event loop."""
     await asyncio.to_thread(_providers)
 
 
 @lru_cache(maxsize=256)  # a client may name a model in each request
 def find_model_facts(provider: str, model: str) -> ModelFacts:
-    """Return what is known of `model`, as `provider` or somebody else calls it.
+    """Return what is known of `model`, by the name that it has at `provider` or elsewhere.
 
     A provider is called as in `ADAPTERS`. Prices are only those of the provider itself, or those
-    of the vendor if the name is empty. A window that it does not tell is what most others tell of
-    a model with this name. A name that says nothing (a deployment) is `UNKNOWN`.
+    of the vendor if the name is empty. A window that is missing there is the median of those of
+    other providers. A name without meaning (a deployment) is `UNKNOWN`.
     """
     names = _spellings(model)
     found = _find_offer(provider, names)

@@ -1,7 +1,7 @@
 """Actions as tools of a model, with names and schemas that every provider takes.
 
-OpenAI, Anthropic and Bedrock know letters, digits, `_` and `-`, and up to 64 of them; Gemini wants
-no digit first. An action of another name gets a stand-in for as long as a model speaks of it.
+OpenAI, Anthropic and Bedrock take letters, digits, `_` and `-`, up to 64 of them; at Gemini the
+first is no digit. An action of another name has a stand-in in requests and responses.
 """
 
 import re
@@ -41,7 +41,7 @@ def build_tools(actions: Sequence[Action]) -> list[JsonObject]:
 
 
 def encode_tool_name(name: str) -> str:
-    """Return what a model knows the action by: nearly always its name."""
+    """Return the name of an action's tool: nearly always its own."""
     if _VALID_NAME.fullmatch(name):
         return name
     stem = _INVALID.sub("_", name)[:_LONGEST_STEM]
@@ -60,7 +60,7 @@ def required_tool(parameters: Parameters) -> str:
 
 
 def _complete(schema: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return a schema that says of which properties it is, if it has none: OpenAI insists."""
+    """Return a schema that lists its properties, even if it has none: OpenAI insists."""
     if "properties" in schema or schema.get("type", "object") != "object":
         return schema
     return {"type": "object", **schema, "properties": {}}

@@ -1,4 +1,4 @@
-"""A conversation as turns of user and model, for providers that want them to alternate.
+"""A conversation as turns of user and model, for providers that insist on alternation.
 
 - Instructions stand apart, wherever they were given; only those after the last word of the model
   become the last word of the user.

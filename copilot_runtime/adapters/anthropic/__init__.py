@@ -1,4 +1,4 @@
-"""Anthropic's Claude, and every server that speaks its Messages API."""
+"""Anthropic's Claude, and every server with the same Messages API."""
 
 from copilot_runtime.adapters.anthropic.adapter import AnthropicAdapter
 

@@ -1,4 +1,4 @@
-"""Anthropic's Claude, and every server that speaks its Messages API."""
+"""Anthropic's Claude, and every server with the same Messages API."""
 
 import os
 from collections.abc import Sequence
@@ -51,7 +51,7 @@ class AnthropicAdapter(HTTPAdapter):
         eager_arguments: Arguments of calls arrive while the model writes them, and not when each
             value is whole.
         betas: Names for the header `anthropic-beta`.
-        api_version: The version of the API; None: the newest that takes what is asked.
+        api_version: The version of the API; None: the newest that takes the parameters.
         context_tokens: The context window in tokens; None: looked up by the model's name.
         options: Those of `HTTPOptions`.
 
@@ -120,7 +120,7 @@ class AnthropicAdapter(HTTPAdapter):
         )
 
     async def _access(self) -> tuple[dict[str, str], str | None]:
-        """Return the headers that let us in, and the secret in them. Raises if there is none."""
+        """Return the headers that authenticate, and the secret in them. Raises if there is none."""
         secret = await resolve_api_key(self._key or self._token, NAME)
         if not secret and self._base_url.rstrip("/") == URL:
             raise ConfigurationFailed(

@@ -18,14 +18,14 @@ from copilot_runtime.jsonvalue import JsonObject
 from copilot_runtime.messages import ImageMessage, TextMessage
 
 REDACTED = "redacted/"
-"""How the signature of a thought begins that nobody may read."""
+"""The beginning of the signature of a thought whose text is encrypted."""
 
 _API = "Anthropic's Messages API"
 _ID = re.compile(r"[^a-zA-Z0-9_-]")
 
 
 def build_blocks(message: TextMessage | ImageMessage, *, new: bool) -> list[JsonObject]:
-    """Return the content of a message. `new` says that it is what the person sent just now.
+    """Return the content of a message. `new` is True for what the user has just sent.
 
     Raises `Misuse` for a new attachment that the API does not take.
     """

@@ -1,7 +1,7 @@
-"""What Claude's models take, by their version: they refuse with 400 what they do not know.
+"""What Claude's models take, by their version. What they do not take, they refuse with 400.
 
 https://platform.claude.com/docs/en/about-claude/models/overview and the migration guides there.
-`genai-prices` knows windows and prices, but none of this. Other models behind the same API
+`genai-prices` has windows and prices, but none of this. Other models behind the same API
 (gateways, local servers) are taken for an older Claude.
 """
 
@@ -35,7 +35,7 @@ class Traits:
     """It takes a JSON schema for its answer."""
     bound: bool = False
     eager: bool = False
-    """It sends arguments while it writes them, if it is asked to."""
+    """It sends arguments while it writes them, if the tool has the flag for it."""
     versioned: bool = True
     """It is a Claude by its name, so the rules of its provider hold."""
 

@@ -1,6 +1,6 @@
 """The parameters of a request as a Claude model takes them: choice of tools, and thinking.
 
-Claude 4.5 and older think for a budget of tokens, newer ones as long as `effort` says; some cannot
+Claude 4.5 and older think for a budget of tokens, newer ones by `effort`; some cannot
 be kept from thinking, and those do not let a tool be forced on them.
 https://platform.claude.com/docs/en/build-with-claude/thinking
 """
@@ -58,8 +58,8 @@ def build_tool_choice(
             choice = {"type": "any"}
         case "function":
             choice = {"type": "tool", "name": required_tool(parameters)}
-        case known:
-            choice = {"type": known}
+        case word:
+            choice = {"type": word}
     if choice and choice["type"] in ("any", "tool") and not traits.forced_tools:
         capabilities.omit(
             f"tool_choice_{parameters.tool_choice}",

@@ -1,4 +1,4 @@
-"""A chat request as Anthropic's Messages API wants it.
+"""A chat request as Anthropic's Messages API takes it.
 
 https://platform.claude.com/docs/en/api/messages/create. What a model refuses with 400 is left out
 by `options`; what the API refuses in conversations is put right by `turns`: calls of one answer
@@ -42,7 +42,7 @@ NEWEST = "2026-10-21"
 _WITH_SAMPLING = "2023-06-01"
 _BINDING = "thinking-binding-controls-2026-08-01"
 _FILES = "files-api-2025-04-14"
-"""The beta that knows files by an id."""
+"""The beta that takes files by their ids."""
 
 _USUAL_MAX_TOKENS = 32_000
 
@@ -55,7 +55,7 @@ class Settings:
     whether to think (None: as the model does by itself), or for older models how many tokens
     long. `cache` is whether the provider keeps what is the same next time, and how long. `eager`
     arguments arrive while they are written. Without `version`, it is the newest one that takes
-    what is asked.
+    the parameters.
     """
 
     context_tokens: int = 200_000
@@ -92,7 +92,7 @@ def build_request(
     blocks = [block for turn in turns.turns for block in turn.blocks]
     choice = build_tool_choice(parameters, traits, capabilities) if tools else None
     names = dict.fromkeys(item.call.name for item in items if isinstance(item, ToolExchange))
-    if names and not tools:  # calls of tools nobody knows are refused
+    if names and not tools:  # calls of tools that are not listed are refused
         tools = [{"name": name, "input_schema": {"type": "object"}} for name in names]
         choice = {"type": "none"}
     thoughts = build_thinking(
@@ -146,7 +146,7 @@ def build_request(
 
 
 def _max_tokens(parameters: Parameters, settings: Settings, traits: Traits) -> int:
-    """Return how long the answer may be; the API wants to be told, thoughts included."""
+    """Return how long the answer may be, thoughts included; the API insists on a limit."""
     limit = settings.max_tokens if parameters.max_tokens is None else parameters.max_tokens
     if limit is None:
         return min(traits.max_tokens, _USUAL_MAX_TOKENS)

@@ -1,6 +1,6 @@
 """Events of Anthropic's Messages API to ours.
 
-https://platform.claude.com/docs/en/build-with-claude/streaming. Events and blocks we do not know
+https://platform.claude.com/docs/en/build-with-claude/streaming. Events and blocks of other types
 are passed over, as the API's rules for versions ask. A whole `message` is read too: some proxies
 ignore `stream`.
 """

@@ -1,4 +1,4 @@
-"""Attachments and results as Bedrock's Converse API wants them.
+"""Attachments and results as Bedrock's Converse API takes them.
 
 https://docs.aws.amazon.com/bedrock/latest/APIReference/API_runtime_ContentBlock.html. Bedrock
 fetches files from Amazon S3 only; texts are sent as texts, which every model can read.
@@ -76,7 +76,7 @@ class MediaBuilder:
 def build_blocks(
     message: TextMessage | ImageMessage, encode_media: MediaBuilder, *, new: bool
 ) -> list[JsonObject]:
-    """Return the blocks of a message, with a text if there are documents: Bedrock wants one."""
+    """Return the blocks of a message, and a text beside documents: Bedrock insists on one."""
     blocks = build_parts(message, encode_media, new=new)
     if any("document" in block for block in blocks) and not any(
         "text" in block for block in blocks

@@ -43,7 +43,7 @@ _PLACE = re.compile(r"^(global|us-gov|us|ca|sa|eu|uk|me|il|af|ap|apac|au|in|jp|k
 def find_traits(model: str) -> Traits:
     """Return what a model takes, named by its id, an inference profile's or an ARN.
 
-    An application's inference profile does not tell its model: it counts as unknown.
+    The id of an application's inference profile does not name a model: it counts as unknown.
     """
     id = model.rpartition("/")[2].lower()
     vendor, _, name = _PLACE.sub("", id, count=1).partition(".")

@@ -1,6 +1,6 @@
 """The parameters of a request as a model at Bedrock takes them.
 
-Converse has a place for most of it; how hard to think, each vendor says in its own fields.
+Converse has fields for most of them; how hard to think is in fields of each vendor.
 """
 
 from dataclasses import dataclass, field
@@ -28,7 +28,7 @@ def filter_parameters(
 
 @dataclass(frozen=True, slots=True)
 class Thinking:
-    """How the model is asked to think: Converse's `effort`, and the fields only this model knows.
+    """How the model is asked to think: Converse's `effort`, and the fields of this model only.
 
     `max_tokens` is how long its answer may be, thoughts included.
     """

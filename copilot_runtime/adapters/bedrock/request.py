@@ -1,4 +1,4 @@
-"""A chat request as Bedrock's `ConverseStream` wants it.
+"""A chat request as Bedrock's `ConverseStream` takes it.
 
 https://docs.aws.amazon.com/bedrock/latest/APIReference/API_runtime_ConverseStream.html
 """

@@ -34,7 +34,7 @@ class ConverseReader(JSONReader):
         super().__init__(request, service)
         self._elsewhere: set[int] = set()  # blocks of tools that run at Amazon
         self._pieces: dict[int, tuple[str, list[str]]] = {}
-        """Block → what its pieces are of, and those pieces that say something only together."""
+        """Block → what its pieces are of, and those that make sense only together."""
         self._usage: JsonObject = {}
 
     def end(self) -> list[Event]:

@@ -1,4 +1,4 @@
-"""Where Gemini is found, and what lets a request in: Google AI by a key, Vertex AI by a token."""
+"""The address of Gemini, and what authenticates a request: a key, or a token at Vertex AI."""
 
 import asyncio
 import os
@@ -19,7 +19,7 @@ _REGIONS = ("us", "eu")
 class Authentication:
     """The address and the key. With a `project`, or `vertex` alone for express mode, Vertex AI.
 
-    Without `api_key`, `GOOGLE_API_KEY` or `GEMINI_API_KEY` counts. Vertex AI in a project wants a
+    Without `api_key`, `GOOGLE_API_KEY` or `GEMINI_API_KEY` counts. Vertex AI in a project takes a
     token: from `token`, else from `credentials` or the application default ones, by `google-auth`.
     """
 

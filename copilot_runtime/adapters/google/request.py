@@ -1,4 +1,4 @@
-"""A chat request as Gemini's `generateContent` wants it, at Google AI and at Vertex AI.
+"""A chat request as Gemini's `generateContent` takes it, at Google AI and at Vertex AI.
 
 https://ai.google.dev/api/generate-content
 """
@@ -44,7 +44,7 @@ class Traits:
 
 
 BUDGETS = {"minimal": 1_024, "low": 1_024, "medium": 8_192, "high": 24_576}
-"""Effort → tokens to think with, for models that do not know levels."""
+"""Effort → tokens to think with, for models without levels."""
 
 _GENERATION = re.compile(r"gemini-(\d+)(?:\.(\d+))?")
 
@@ -127,7 +127,7 @@ def _build_media(media: Media) -> JsonObject | str:
     """Return the part with the content, or with the address of a file; or why there is none.
 
     Any address is passed on: which ones Gemini reads (its own files, `gs://`, YouTube, the web)
-    depends on the model and on who is asked.
+    depends on the model and on the service.
     https://ai.google.dev/gemini-api/docs/file-input-methods
     """
     if media.url or media.id:
@@ -149,7 +149,7 @@ def _build_uri(id: str) -> str:
 
 
 def _response(result: ResultMessage, traits: Traits) -> JsonObject:
-    """Return what came of a call, as an object: its own, or with the members Gemini knows."""
+    """Return what came of a call, as an object: its own, or with the members of Gemini's API."""
     if not result.result and result.error:
         return {"response": {"error": result.error}}
     blocks = parse_result_blocks(result.result) if traits.thinking == "level" else result.result

@@ -96,8 +96,11 @@ def build_thinking(
             budget = _budget(thinking, effort, traits, max_tokens)
             if budget and forced:
                 capabilities.omit("reasoning_effort", "It does not think when it must call a tool.")
-            is_on = not forced and not resumed  # it refuses to think in the middle
-            return _think_for_budget(budget if is_on else None, level if traits.effort else None)
+            if forced or resumed:  # it refuses to think in the middle
+                budget = None
+            options = {"type": "enabled", "budget_tokens": budget} if budget else None
+            effort_level = level if traits.effort else None
+            return ThinkingOptions(thinking=options, effort=effort_level, on=bool(budget))
         case "adaptive":
             is_on = None if effort is None else effort != "minimal"
             if thinking is not None:
@@ -112,13 +115,6 @@ def build_thinking(
             return _think_adaptively(level, bound=bound)
         case _:
             assert_never(traits.thinking)
-
-
-def _think_for_budget(budget: int | None, level: str | None) -> ThinkingOptions:
-    if not budget:
-        return ThinkingOptions(effort=level)
-    thinking: JsonObject = {"type": "enabled", "budget_tokens": budget}
-    return ThinkingOptions(thinking=thinking, effort=level, on=True)
 
 
 def _think_adaptively(level: str | None, *, bound: bool) -> ThinkingOptions:

@@ -31,7 +31,7 @@ class Preset:
     takes_no_choice: bool = False
     """It ignores `tool_choice`: for `none`, no tools are sent."""
     asks_for_usage: bool = True
-    """It counts tokens when `stream_options` ask for it, and refuses no such question."""
+    """Whether `stream_options` ask for the counts of tokens; some services refuse that."""
     developer_role: bool | None = False
     """It takes the role; None: at its own address, elsewhere if the model's profile says so."""
     strict_order: bool = False

@@ -29,6 +29,7 @@ class CompletionReader(JSONReader):
         super().__init__(request, service)
         self._provider = provider
         self._signer = signer
+        self._begun = False
         self._thinks = False
         self._usage: JsonObject | None = None
         self._refused = False
@@ -46,7 +47,8 @@ class CompletionReader(JSONReader):
         if not choices:
             self._take_aside(data)
             return
-        if not self._assembly.answer_id:
+        if not self._begun:
+            self._begun = True
             self._assembly.begin(data.get("id") or "")
             self._model = data.get("model") or self._model
         for choice in choices:

@@ -3,10 +3,10 @@
 import asyncio
 import logging
 from abc import abstractmethod
-from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from datetime import datetime
 from functools import partial
-from typing import Any, Generic, NamedTuple, TypeVar
+from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 
 from copilot_runtime.interfaces import RunInput
 from copilot_runtime.messages import Message
@@ -32,11 +32,25 @@ from copilot_runtime.threads.validation import (
     parse_cursor,
 )
 
-Database = TypeVar("Database")
 T = TypeVar("T")
 
 Work = Callable[[Transaction], Coroutine[Any, Any, T]]
 """What is done in one transaction."""
+
+
+class OpenDatabase(Protocol):
+    """A database that is open."""
+
+    async def do(self, work: Work[T], *, reading: bool = False) -> T:
+        """Do all of some work in one transaction, or nothing; when `reading`, at one moment."""
+        ...
+
+    async def close(self) -> None:
+        """Finish what is being done, and close the database."""
+        ...
+
+
+Database = TypeVar("Database", bound=OpenDatabase)
 
 logger = logging.getLogger("copilot_runtime.threads")
 
@@ -174,7 +188,7 @@ class DatabaseThreads(ThreadStore, Generic[Database]):
         async with self._opening:
             database, self._database = self._database, None
             if database is not None:
-                await self._close(database)
+                await database.close()
             self._running.clear()
 
     async def _connect(self) -> Database:
@@ -184,6 +198,9 @@ class DatabaseThreads(ThreadStore, Generic[Database]):
             if self._database is None:
                 self._database = await self._open_now()
         return self._database
+
+    async def _do(self, work: Work[T], *, reading: bool = False) -> T:
+        return await (await self._connect()).do(work, reading=reading)
 
     async def _fetch(self, statement: str, *values: Any) -> Sequence[Sequence[Any]]:
         return await self._do(lambda db: db.fetch(statement, *values), reading=True)
@@ -202,19 +219,11 @@ class DatabaseThreads(ThreadStore, Generic[Database]):
         if not task.cancelled() and (error := task.exception()):
             logger.error("A run that nobody waits for is still in its thread: %s", error)
 
-    async def _end_dead_runs(self, do: Callable[[Work[int]], Awaitable[int]]) -> None:
+    async def _end_dead_runs(self, database: Database) -> None:
         """End the runs of servers that died, in a database that was just opened."""
-        if count := await do(partial(transactions.end_dead_runs, now=self._clock.now())):
+        if count := await database.do(partial(transactions.end_dead_runs, now=self._clock.now())):
             logger.warning("Ended %s runs that a server left unfinished", count)
 
     @abstractmethod
     async def _open_now(self) -> Database:
         """Open the database, and end the runs of servers that died."""
-
-    @abstractmethod
-    async def _do(self, work: Work[T], *, reading: bool = False) -> T:
-        """Do all of some work in one transaction, or nothing; when `reading`, at one moment."""
-
-    @abstractmethod
-    async def _close(self, database: Database) -> None:
-        """Close the database."""

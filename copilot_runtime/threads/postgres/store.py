@@ -1,12 +1,9 @@
 """Threads in PostgreSQL: the store for servers on several machines."""
 
 from functools import partial
-from typing import TypeVar
 
-from copilot_runtime.threads.database import DatabaseThreads, Work
+from copilot_runtime.threads.database import DatabaseThreads
 from copilot_runtime.threads.postgres.connection import Link
-
-T = TypeVar("T")
 
 
 class PostgresThreads(DatabaseThreads[Link]):
@@ -25,14 +22,8 @@ class PostgresThreads(DatabaseThreads[Link]):
         link = self._make()
         await link.open()
         try:
-            await self._end_dead_runs(link.do)
+            await self._end_dead_runs(link)
         except BaseException:
             await link.close()
             raise
         return link
-
-    async def _do(self, work: Work[T], *, reading: bool = False) -> T:
-        return await (await self._connect()).do(work, reading=reading)
-
-    async def _close(self, database: Link) -> None:
-        await database.close()

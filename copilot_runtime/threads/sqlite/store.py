@@ -7,6 +7,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
+from copilot_runtime.errors import CopilotError
 from copilot_runtime.threads import transactions
 from copilot_runtime.threads.database import DatabaseThreads
 from copilot_runtime.threads.server_locks import Server, remove_stale_locks
@@ -43,21 +44,23 @@ class SqliteThreads(DatabaseThreads["_File"]):
         """Before this time, the journal has nothing of runs that go on."""
 
     async def _write(self, parts: Sequence[tuple[Place, Segment]]) -> None:
+        file = await self._connect()
         self._writes += 1
         trim = self._plan_trim() if self._writes % _WRITES_PER_TRIM == 0 else None
         now = self._clock.now(len(parts))  # later than what is trimmed
         work = partial(transactions.write_segments, segments=parts, now=now)
         if trim is None:
             is_one_statement = all(segment.whole is None for _, segment in parts)
-            await self._do(work, is_one_statement=is_one_statement)
+            await file.do(work, is_one_statement=is_one_statement)
         else:
-            await self._do(_trim_and_do(trim, work))
+            await file.do(_trim_and_do(trim, work))
             self._trimmed_before = trim.before
 
     async def _delete(self, key: ThreadKey) -> bool:
         # the latest events of the thread are in the journal
         delete = partial(transactions.delete_thread, key=key)
-        return await self._do(_trim_and_do(self._plan_trim(), delete))
+        file = await self._connect()
+        return await file.do(_trim_and_do(self._plan_trim(), delete))
 
     def _plan_trim(self) -> "_JournalTrim":
         now = self._clock.now()
@@ -80,29 +83,19 @@ class SqliteThreads(DatabaseThreads["_File"]):
         try:
             server = await writer.do(lambda _: Server(self.path))
             file = _File(self.path, writer, Readers(self.path), server)
-            await self._end_dead_runs(file.do)
+            await self._end_dead_runs(file)
             await writer.do(lambda _: remove_stale_locks(self.path))
         except BaseException:
             await writer.end()
             raise
         return file
 
-    async def _do(
-        self, work: Work[T], *, reading: bool = False, is_one_statement: bool = False
-    ) -> T:
-        file = self._database or await self._connect()
-        try:
-            return await file.do(work, reading=reading, is_one_statement=is_one_statement)
-        except (sqlite3.Error, OSError) as error:
-            raise build_failure(self.path, error) from error
-
-    async def _close(self, database: "_File") -> None:
-        if not self._running:
-            with suppress(sqlite3.Error):  # then whoever opens it next does it
-                await database.do(lambda db: db.trim_journal())
-        await database.writer.end()
-        await database.readers.end()
-        database.lock.leave()
+    async def aclose(self) -> None:
+        """Finish writing and close the file. What is asked for later opens it again."""
+        if self._database is not None and not self._running:
+            with suppress(CopilotError):  # then whoever opens it next does it
+                await self._database.do(lambda db: db.trim_journal())
+        await super().aclose()
 
 
 class _File(NamedTuple):
@@ -119,9 +112,18 @@ class _File(NamedTuple):
         def run(connection: sqlite3.Connection) -> T:
             return run_to_end(work(SqliteTransaction(connection, self.path, self.lock.id)))
 
-        if reading:
-            return await self.readers.do(run)
-        return await self.writer.do(run, is_one_statement=is_one_statement)
+        try:
+            if reading:
+                return await self.readers.do(run)
+            return await self.writer.do(run, is_one_statement=is_one_statement)
+        except (sqlite3.Error, OSError) as error:
+            raise build_failure(self.path, error) from error
+
+    async def close(self) -> None:
+        """Finish writing, and release the lock of this server."""
+        await self.writer.end()
+        await self.readers.end()
+        self.lock.leave()
 
 
 class _JournalTrim(NamedTuple):

@@ -23,9 +23,8 @@ def tune_for_startup() -> None:
     gc.set_threshold(*_STARTING)
 
 
-_saved_thresholds: list[
-    tuple[int, int, int]
-] = []  # one entry per application: a process has one collector
+# one entry per application: a process has one collector
+_saved_thresholds: list[tuple[int, int, int]] = []
 
 
 @asynccontextmanager

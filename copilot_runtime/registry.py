@@ -13,6 +13,8 @@ from copilot_runtime.errors import ConfigurationFailed, MissingPackage, UnknownN
 PACKAGE = "copilot-runtime"
 """The name this package is installed under."""
 
+_REQUIREMENT = re.compile(r"""(?P<name>[\w.-]+).*?extra\s*==\s*['"](?P<extra>[^'"]+)['"]""")
+
 
 @dataclass(frozen=True, slots=True)
 class Entry:
@@ -110,12 +112,10 @@ def _find_extra(module: str) -> str | None:
         requirements = metadata.requires(PACKAGE) or []
     except metadata.PackageNotFoundError:  # run from a source tree
         return None
+    extras: dict[str, str] = {}
+    for requirement in requirements:
+        if found := _REQUIREMENT.match(requirement):
+            extras.setdefault(found["name"].replace("_", "-").lower(), found["extra"])
     parts = module.replace("_", "-").lower().split(".")
-    names = ["-".join(parts[:length]) for length in range(len(parts), 0, -1)]
-    for candidate in names:
-        for requirement in requirements:
-            name = re.split(r"[^\w.-]", requirement, maxsplit=1)[0].replace("_", "-").lower()
-            extra = re.search(r"""extra\s*==\s*['"]([^'"]+)['"]""", requirement)
-            if extra and name == candidate:
-                return extra[1]
-    return None
+    names = ("-".join(parts[:length]) for length in range(len(parts), 0, -1))
+    return next((extras[name] for name in names if name in extras), None)

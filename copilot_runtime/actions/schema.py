@@ -6,7 +6,6 @@ from functools import partial
 from typing import Annotated, Any, NamedTuple, cast, get_args, get_origin, get_type_hints
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, create_model
-from pydantic.errors import PydanticUserError
 from pydantic.fields import FieldInfo
 from pydantic.json_schema import GenerateJsonSchema
 
@@ -89,11 +88,12 @@ def inspect_arguments(
         else:
             field = f"argument_{len(parameters)}"
             parameters.append(_parameter(parameter, hint, field, descriptions))
-    model = _model(parameters, where)
-    if schema is None:
-        sent = simplify(_schema_of(model, parameters, where))
-    else:
-        sent = _check_schema(schema, parameters, where, takes_any)
+    try:
+        model = _build_model(parameters)
+        own = _build_schema(model) if schema is None else None
+    except Exception as error:  # an annotation is code, and may raise anything
+        raise _blame_parameter(parameters, where, error) from error
+    sent = simplify(own) if own else _check_schema(schema or {}, parameters, where, takes_any)
     return Arguments(model, parameters, contexts, sent, takes_any=takes_any)
 
 
@@ -180,21 +180,13 @@ def _parameter(
     return _Parameter(parameter.name, key, field, definition, needed, has_field)
 
 
-def _model(parameters: Sequence[_Parameter], where: str) -> type[BaseModel]:
-    fields = {parameter.field: parameter.definition for parameter in parameters}
-    try:
-        return create_model("Arguments", __config__=_CONFIG, **fields)
-    except Exception as error:  # an annotation is code, and may raise anything
-        raise _blame_parameter(parameters, where, error) from error
+def _build_model(parameters: Sequence[_Parameter]) -> type[BaseModel]:
+    fields: dict[str, Any] = {parameter.field: parameter.definition for parameter in parameters}
+    return create_model("Arguments", __config__=_CONFIG, **fields)
 
 
-def _schema_of(
-    model: type[BaseModel], parameters: Sequence[_Parameter], where: str
-) -> dict[str, Any]:
-    try:
-        return model.model_json_schema(schema_generator=_Generator)
-    except PydanticUserError as error:
-        raise _blame_parameter(parameters, where, error) from error
+def _build_schema(model: type[BaseModel]) -> dict[str, Any]:
+    return model.model_json_schema(schema_generator=_Generator)
 
 
 def _blame_parameter(
@@ -202,10 +194,8 @@ def _blame_parameter(
 ) -> ConfigurationFailed:
     """Find the parameter whose type cannot be described."""
     for parameter in parameters:
-        fields: dict[str, Any] = {parameter.field: parameter.definition}
         try:
-            one = create_model("Arguments", __config__=_CONFIG, **fields)
-            one.model_json_schema(schema_generator=_Generator)
+            _build_schema(_build_model([parameter]))
         except Exception as cause:  # as above
             reason = str(cause).partition("\n")[0]
             return ConfigurationFailed(

@@ -117,7 +117,7 @@ class AguiAgent(Agent):
 def run_agent_input(run: RunInput, state: Any) -> dict[str, Any]:
     """Return the RunAgentInput, its keys as `@ag-ui/client` sends them."""
     parent = run.extensions.get("parentRunId")
-    resume, command = _encode_resumes(run.resume)
+    resume, command = encode_resumes(run.resume)
     return {
         "threadId": private_thread_id(run.user, run.thread_id),
         "runId": run.run_id,
@@ -141,7 +141,7 @@ def _build_v1_properties(run: RunInput) -> dict[str, Any]:
     return {**config, "nodeName": run.node} if run.node else config
 
 
-def _encode_resumes(resumes: Sequence[Resume]) -> tuple[list[dict[str, Any]], dict[str, Any]]:
+def encode_resumes(resumes: Sequence[Resume]) -> tuple[list[dict[str, Any]], dict[str, Any]]:
     """Return the answers to interrupts, and the one to a legacy interrupt, which has no id."""
     answers: list[dict[str, Any]] = []
     command: dict[str, Any] = {}

@@ -7,6 +7,7 @@ them (`loadMessagesFromJsonRepresentation` of @copilotkit/runtime-client-gql 1.1
 from collections.abc import Iterable, Mapping
 from typing import Any, get_args
 
+from copilot_runtime.events import Interrupt
 from copilot_runtime.jsonvalue import as_objects, as_optional_text, parse_object, to_text
 from copilot_runtime.messages import (
     ActionExecutionMessage,
@@ -28,6 +29,12 @@ def encode_messages(messages: Iterable[Message]) -> list[dict[str, Any]]:
 def decode_messages(items: Any) -> list[Message]:
     """Return the messages in such a list; other items are left out."""
     return [m for item in as_objects(items) if (m := _decode_message(item)) is not None]
+
+
+def decode_interrupt(data: Mapping[str, Any]) -> Interrupt:
+    """Return the interrupt in an event `CopilotKitLangGraphInterruptEvent`."""
+    messages = decode_messages(data.get("messages"))
+    return Interrupt(interrupt_id=new_id(), value=data.get("value"), messages=messages)
 
 
 def _encode_message(message: Message) -> dict[str, Any] | None:

@@ -12,7 +12,7 @@ from dataclasses import replace
 from enum import Enum, auto
 from typing import Any
 
-from copilot_runtime.agents.copilotkit_form import decode_messages, encode_messages
+from copilot_runtime.agents.copilotkit_form import decode_interrupt, encode_messages
 from copilot_runtime.agents.prediction import Prediction
 from copilot_runtime.events import (
     ActionExecutionArgs,
@@ -226,11 +226,9 @@ class _Pending:
 
 def _decode_interrupt(event: Custom) -> Interrupt:
     """Return the interrupt in a custom event, of agents older than interrupts in AG-UI."""
-    id, value = new_id(), event.value
-    if event.name == "on_interrupt" or not isinstance(value, dict):
-        return Interrupt(interrupt_id=id, value=value)
-    messages = decode_messages(value.get("messages"))
-    return Interrupt(interrupt_id=id, value=value.get("value"), messages=messages)
+    if event.name == "on_interrupt" or not isinstance(event.value, dict):
+        return Interrupt(interrupt_id=new_id(), value=event.value)
+    return decode_interrupt(event.value)
 
 
 def _drop_messages(state: Any) -> JsonObject:

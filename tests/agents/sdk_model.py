@@ -19,10 +19,12 @@ from openai.types.responses import (
     ResponseTextDeltaEvent,
     ResponseUsage,
 )
+from openai.types.responses.response_output_item import ImageGenerationCall
 from openai.types.responses.response_reasoning_item import Summary
 from openai.types.responses.response_usage import InputTokensDetails, OutputTokensDetails
 
-Output = ResponseOutputMessage | ResponseFunctionToolCall | ResponseReasoningItem
+Piecemeal = ResponseOutputMessage | ResponseFunctionToolCall | ResponseReasoningItem
+Output = Piecemeal | ImageGenerationCall
 Play = Callable[[list[Any]], Sequence[Output | Exception]]
 """What the model says to a conversation, item by item."""
 
@@ -71,7 +73,7 @@ class PlayingModel(Model):
         for item in self.play(heard):
             if isinstance(item, Exception):
                 raise item
-            if not self.whole:
+            if not self.whole and not isinstance(item, ImageGenerationCall):
                 for event in _streamed(len(said), item):
                     yield event
             said.append(item)
@@ -106,7 +108,7 @@ def _response(output: list[Output]) -> Response:
     )
 
 
-def _streamed(at: int, item: Output) -> Sequence[Any]:
+def _streamed(at: int, item: Piecemeal) -> Sequence[Any]:
     place: dict[str, Any] = {"output_index": at, "sequence_number": 0}
     first = ResponseOutputItemAddedEvent(type="response.output_item.added", item=item, **place)
     last = ResponseOutputItemDoneEvent(type="response.output_item.done", item=item, **place)
@@ -114,7 +116,7 @@ def _streamed(at: int, item: Output) -> Sequence[Any]:
     return [first, *(_delta(item, piece, place) for piece in _halves(item)), last]
 
 
-def _halves(item: Output) -> Sequence[str]:
+def _halves(item: Piecemeal) -> Sequence[str]:
     match item:
         case ResponseOutputMessage():
             [part] = item.content
@@ -127,7 +129,7 @@ def _halves(item: Output) -> Sequence[str]:
     return [whole[:middle], whole[middle:]]
 
 
-def _delta(item: Output, piece: str, place: dict[str, Any]) -> Any:
+def _delta(item: Piecemeal, piece: str, place: dict[str, Any]) -> Any:
     match item:
         case ResponseOutputMessage():
             return ResponseTextDeltaEvent(

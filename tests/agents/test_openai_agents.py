@@ -14,6 +14,7 @@ from agents import (
     handoff,
 )
 from openai import OpenAIError
+from openai.types.responses.response_output_item import ImageGenerationCall
 
 from copilot_runtime import RunInput, action
 from copilot_runtime.agents.openai_agents import OpenAIAgentsAgent
@@ -103,6 +104,19 @@ async def test_thoughts_and_own_tools_are_shown(whole: bool) -> None:
     assert "".join(arguments) == '{"fruit": "fig"}'
     thoughts = [e["delta"] for e in events if e["type"] == "REASONING_MESSAGE_CONTENT"]
     assert "".join(thoughts) == "Let me weigh."
+
+
+async def test_an_image_that_a_hosted_tool_has_made_is_shown() -> None:
+    image = ImageGenerationCall(
+        id="i", type="image_generation_call", status="completed", result="aGk="
+    )
+    agent = Agent(name="Desk", model=PlayingModel(lambda _: [image, text("Look")], whole=True))
+    async with browsing(agents={"it": agent}) as browser:
+        events = (await browser.run(agent="it")).events()
+
+    [shown] = [event["content"] for event in events if event["type"] == "ACTIVITY_SNAPSHOT"]
+    assert shown == {"mimeType": "image/png", "data": "aGk="}
+    assert text_of(events) == "Look"
 
 
 def painting(heard: list[Any]) -> Sequence[Output]:

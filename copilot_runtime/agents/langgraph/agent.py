@@ -11,13 +11,13 @@ from copilot_runtime.agents.forwarding import check_url
 from copilot_runtime.agents.langgraph.client import LangGraphServer
 from copilot_runtime.agents.langgraph.errors import invalid_response_error
 from copilot_runtime.agents.langgraph.interrupts import read_interrupts
-from copilot_runtime.agents.langgraph.messages import encode_langchain, encode_v1_history
+from copilot_runtime.agents.langgraph.messages import encode_langchain
 from copilot_runtime.agents.langgraph.request import (
     STREAM_MODES,
     Assistant,
     build_headers,
-    filter_state,
     merge_config,
+    select_state,
     should_stream_subgraphs,
 )
 from copilot_runtime.agents.langgraph.run_stream import RunStream
@@ -137,11 +137,7 @@ class LangGraphAgent(Agent):
         headers = build_headers(caller, {}, self._headers)
         assistant = await self._find_assistant(headers)
         _, state = await self._server.thread(thread_id, headers)
-        values = _read_values(state)
-        if not values:
-            return None
-        messages = encode_v1_history(values.get("messages"))
-        return filter_state(values, assistant.output_keys), messages
+        return select_state(_read_values(state), assistant)
 
     async def aclose(self) -> None:
         """Wait for cancellations under way, at most 5 seconds, and close the connections."""

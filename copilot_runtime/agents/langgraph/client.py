@@ -120,7 +120,7 @@ class LangGraphServer:
         )
 
     async def is_busy(self, thread_id: str, headers: Headers) -> bool:
-        """Say whether a run is under way in a thread."""
+        """Return whether a run is under way in a thread."""
         thread = await self._call(self._client().threads.get(thread_id, headers=headers))
         return as_object(thread).get("status") == "busy"
 

@@ -9,11 +9,11 @@ from pydantic_core import to_jsonable_python
 
 from copilot_runtime.agents.agui_inprocess import select_conversation
 from copilot_runtime.agents.langgraph.interrupts import read_interrupts
-from copilot_runtime.agents.langgraph.messages import encode_langchain, encode_v1_history
+from copilot_runtime.agents.langgraph.messages import encode_langchain
 from copilot_runtime.agents.langgraph.request import (
     Assistant,
-    filter_state,
     merge_config,
+    select_state,
     should_stream_subgraphs,
 )
 from copilot_runtime.agents.langgraph.thread_sync import GraphThread, Plan, plan_run
@@ -108,10 +108,7 @@ class LangGraphInProcessAgent(Agent):
     ) -> tuple[dict[str, Any], list[Any]] | None:
         """Return the state and the messages of a thread, None if it has none yet."""
         thread = await self._load_thread(_in_thread(self._config, thread_id))
-        if not thread.values:
-            return None
-        messages = encode_v1_history(thread.values.get("messages"))
-        return filter_state(thread.values, self._assistant.output_keys), messages
+        return select_state(thread.values, self._assistant)
 
     def _build_config(self, run: RunInput) -> JsonObject:
         config = merge_config(self._config, run)
@@ -119,8 +116,8 @@ class LangGraphInProcessAgent(Agent):
         config["configurable"] = {**config.get("configurable", {}), "copilotkit": caller}
         return _in_thread(config, private_thread_id(run.user, run.thread_id))
 
-    async def _load_thread(self, config: JsonObject) -> GraphThread:
-        state: Any = await self.graph.aget_state(_runnable_config(config))
+    async def _load_thread(self, config: Any) -> GraphThread:
+        state: Any = await self.graph.aget_state(config)
         tasks = [{"interrupts": _to_json(task.interrupts or ())} for task in state.tasks or ()]
         return GraphThread(
             config["configurable"]["thread_id"],
@@ -135,10 +132,11 @@ class LangGraphInProcessAgent(Agent):
         """Yield what a LangGraph server would stream of this run."""
         has_subgraphs = should_stream_subgraphs(run, self.stream_subgraphs)
         run_id = uuid4()
+        run_config: Any = {**(plan.checkpoint or config), "run_id": run_id}
         yield "metadata", {"run_id": str(run_id)}
         stream = self.graph.astream_events(
             self._build_input(plan),
-            _runnable_config({**(plan.checkpoint or config), "run_id": run_id}),
+            run_config,
             version="v2",
             stream_mode=["values", "updates", "custom"],
             subgraphs=has_subgraphs,
@@ -193,10 +191,6 @@ class _Backend:
 
 def _in_thread(config: Mapping[str, Any], thread_id: str) -> JsonObject:
     return {**config, "configurable": {**config.get("configurable", {}), "thread_id": thread_id}}
-
-
-def _runnable_config(config: JsonObject) -> Any:
-    return config
 
 
 def _to_json(value: Any) -> Any:

@@ -174,7 +174,7 @@ def _read_filter(metadata: Mapping[str, Any], name: str) -> Any:
 
 
 def _matches(name: str, filter: Any) -> bool:
-    """Say whether a filter shows a call: it is a boolean, a name, or a list of names."""
+    """Return whether a filter shows a call: it is a boolean, a name, or a list of names."""
     return name in filter if isinstance(filter, list) else filter is True or name == filter
 
 

@@ -172,7 +172,7 @@ def build_placeholder_result(call: Mapping[str, Any]) -> JsonObject:
 
 
 def is_placeholder(message: Mapping[str, Any]) -> bool:
-    """Say whether a message is such a result."""
+    """Return whether a message is such a result."""
     text = extract_text(message.get("content")) if read_kind(message) == "tool" else ""
     return _PLACEHOLDER.fullmatch(text) is not None
 

@@ -7,6 +7,7 @@ from typing import Any
 from uuid import UUID, uuid5
 
 from copilot_runtime.agents.forwarding import describe_actions, forward_headers
+from copilot_runtime.agents.langgraph.messages import encode_v1_history
 from copilot_runtime.interfaces import Caller, RunInput
 from copilot_runtime.jsonvalue import JsonObject, as_object
 
@@ -66,6 +67,15 @@ def filter_state(state: Mapping[str, Any], keys: Collection[str] | None = None) 
     }
 
 
+def select_state(
+    values: Mapping[str, Any], assistant: Assistant
+) -> tuple[JsonObject, list[JsonObject]] | None:
+    """Return the state of a thread and its messages, as CopilotKit v1 loads them, None if empty."""
+    if not values:
+        return None
+    return filter_state(values, assistant.output_keys), encode_v1_history(values.get("messages"))
+
+
 def build_input(
     run: RunInput,
     assistant: Assistant,
@@ -116,7 +126,7 @@ def merge_config(ours: Mapping[str, Any], run: RunInput) -> JsonObject:
 
 
 def should_stream_subgraphs(run: RunInput, default: bool) -> bool:
-    """Say whether to stream states of subgraphs: by the page's word, or the default."""
+    """Return whether to stream states of subgraphs: as the page sets it, or the default."""
     for place in (run.properties, run.agent_input.config):
         for key in ("streamSubgraphs", "stream_subgraphs"):
             if isinstance(value := place.get(key), bool):

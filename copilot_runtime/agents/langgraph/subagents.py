@@ -89,11 +89,11 @@ class SubagentTracker:
         return [Subagent(subagent_id=id, status="finished") for id in reversed(ids)]
 
     def contains(self, namespace: str) -> bool:
-        """Say whether a namespace is that of a subagent, or in it."""
+        """Return whether a namespace is that of a subagent, or in it."""
         return any(f"{namespace}|".startswith(f"{prefix}|") for prefix in self._namespaces)
 
 
 def _is_interrupt(error: Any) -> bool:
-    """Say whether the error of a tool, an exception or its JSON, is an interrupt in the tool."""
+    """Return whether the error of a tool, an exception or its JSON, is an interrupt in the tool."""
     name = error.get("error") if isinstance(error, dict) else type(error).__name__
     return name == "GraphInterrupt"

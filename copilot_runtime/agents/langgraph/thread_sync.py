@@ -44,7 +44,7 @@ class ThreadBackend(Protocol):
         ...
 
     async def is_busy(self, thread: GraphThread, /) -> bool:
-        """Say whether a run is under way in a thread."""
+        """Return whether a run is under way in a thread."""
         ...
 
 

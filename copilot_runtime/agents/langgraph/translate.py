@@ -253,7 +253,7 @@ class Translator:
 
 
 def _is_node(event: JsonObject, metadata: JsonObject) -> bool:
-    """Say whether an event is of a node itself, and not of what runs in it."""
+    """Return whether an event is of a node itself, and not of what runs in it."""
     name = event.get("name")
     return isinstance(name, str) and name == metadata.get("langgraph_node")
 

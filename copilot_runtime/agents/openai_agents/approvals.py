@@ -4,7 +4,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from copilot_runtime.agents.agui import run_agent_input
+from copilot_runtime.agents.agui import encode_resumes
 from copilot_runtime.agents.agui_inprocess import parse_decision
 from copilot_runtime.errors import Misuse
 from copilot_runtime.events import Interrupt
@@ -54,11 +54,12 @@ class PausedRun:
         """
         approvals = self.approvals
         decisions: list[tuple[ToolApprovalItem, str | None]] = []
-        for one in run_agent_input(run, {}).get("resume", ()):
-            call = approvals.get(one["interruptId"])
+        answers, _ = encode_resumes(run.resume)
+        for answer in answers:
+            call = approvals.get(answer["interruptId"])
             if call is None:
                 raise no_pending_approval()
-            decisions.append((call, _read_rejection(one)))
+            decisions.append((call, _read_rejection(answer)))
         if not decisions:
             raise no_pending_approval()
         for call, rejection in decisions:

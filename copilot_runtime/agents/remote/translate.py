@@ -8,7 +8,7 @@ import logging
 from collections.abc import Iterator
 from typing import Any
 
-from copilot_runtime.agents.copilotkit_form import decode_messages
+from copilot_runtime.agents.copilotkit_form import decode_interrupt
 from copilot_runtime.agents.langgraph.message_stream import MessageStream
 from copilot_runtime.agents.langgraph.messages import unwrap_message
 from copilot_runtime.agui.outcome import AgentFailed
@@ -140,7 +140,7 @@ class RemoteEventDecoder:
             case "MetaEvent" if fields.get("name") == "LangGraphInterruptEvent":
                 yield Interrupt(interrupt_id=new_id(), value=fields.get("value"))
             case "MetaEvent" if fields.get("name") == "CopilotKitLangGraphInterruptEvent":
-                yield _copilotkit_interrupt(require_object(fields.get("data"), kind))
+                yield decode_interrupt(require_object(fields.get("data"), kind))
             case "RunError":
                 error = fields.get("error")
                 self.failure = AgentFailed(error if isinstance(error, str) else "The agent failed.")
@@ -195,7 +195,7 @@ class _LangGraphTranslator:
             case "on_interrupt":
                 yield Interrupt(interrupt_id=new_id(), value=line.get("value"))
             case "on_copilotkit_interrupt":
-                yield _copilotkit_interrupt(get_object(line, "data"))
+                yield decode_interrupt(get_object(line, "data"))
             case "error" | "on_copilotkit_error":
                 self.failure = AgentFailed(_find_reason(line.get("data")))
             case _:  # how the graph works inside
@@ -230,11 +230,6 @@ class _LangGraphTranslator:
             active=line.get("active") is True,
             running=line.get("running") is True,
         )
-
-
-def _copilotkit_interrupt(data: JsonObject) -> Interrupt:
-    messages = decode_messages(data.get("messages"))
-    return Interrupt(interrupt_id=new_id(), value=data.get("value"), messages=messages)
 
 
 def _find_reason(data: Any) -> str:

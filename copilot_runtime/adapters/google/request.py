@@ -209,7 +209,7 @@ def _settings(parameters: Parameters, traits: Traits, include_thoughts: bool) ->
             "presencePenalty": parameters.presence_penalty,
             "thinkingConfig": _thinking(parameters, traits, include_thoughts) or None,
             "responseMimeType": None if schema is None else "application/json",
-            "responseJsonSchema": schema,
+            "responseJsonSchema": None if schema is None else dict(schema),
         }
     )
 

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import replace
 
-from copilot_runtime.agents.turn import ToolCallBuffer, Turn
+from copilot_runtime.agents.turn import Turn
 from copilot_runtime.agents.v1_state import track_v1_state
 from copilot_runtime.errors import LimitExceeded
 from copilot_runtime.events import (
@@ -168,7 +168,7 @@ def _start_calls(turn: Turn) -> bool:
     is_blocked = any(isinstance(event, Interrupt) for event in turn.events)
     for call in _find_pending_calls(turn.run.messages, turn.events):
         if call.name in turn.server:
-            turn.start(call.id, ToolCallBuffer(call.name, [call.arguments]))
+            turn.start(call.id, call.name, call.arguments)
         else:
             is_blocked = True
     return is_blocked

@@ -3,7 +3,6 @@
 import asyncio
 import logging
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 
 from copilot_runtime.actions.execute import Outcome, execute
 from copilot_runtime.agents.shared_state import SharedState
@@ -23,14 +22,6 @@ from copilot_runtime.interfaces import Action, RunInput
 logger = logging.getLogger(__name__)
 
 
-@dataclass(slots=True)
-class ToolCallBuffer:
-    """A call, as far as it has come; its arguments are pieces of JSON text."""
-
-    name: str
-    arguments: list[str] = field(default_factory=list[str])
-
-
 class Turn:
     """Starts the actions that a turn calls, in tasks, and yields their results in call order."""
 
@@ -47,12 +38,14 @@ class Turn:
         self.browser = {action.name for action in run.actions if action.in_browser}
         self.timeout = timeout
         self.events: list[Event] = []
-        self.calls: dict[str, ToolCallBuffer] = {}
+        self.calls: dict[str, str] = {}
+        """Names of the calls by their ids."""
         self.tasks: list[tuple[str, asyncio.Task[Outcome]]] = []
         self.handoffs: list[Action] = []
         """The agents to hand off to, as actions."""
         self.browser_calls = 0
         self.is_direct = False
+        self._arguments: dict[str, list[str]] = {}
 
     @property
     def is_done(self) -> bool:
@@ -65,11 +58,12 @@ class Turn:
             case TextMessageContent():
                 pass
             case ActionExecutionArgs(call_id=call_id, delta=delta):
-                self._call(call_id).arguments.append(delta)
+                self._get_arguments(call_id).append(delta)
             case ActionExecutionStart(call_id=call_id, name=name):
-                self.calls[call_id] = ToolCallBuffer(name)
+                self.calls[call_id], self._arguments[call_id] = name, []
             case ActionExecutionEnd(call_id=call_id):
-                self.start(call_id, self._call(call_id))
+                arguments = "".join(self._get_arguments(call_id))
+                self.start(call_id, self.calls[call_id], arguments)
             case _:
                 pass
         self.events.append(event)
@@ -86,7 +80,7 @@ class Turn:
     def build_results(self, call: "tuple[str, asyncio.Task[Outcome]]") -> Sequence[Event]:
         """Return the events of a call whose task is done."""
         call_id, task = call
-        name, result = self.calls[call_id].name, task.result().result
+        name, result = self.calls[call_id], task.result().result
         events: list[Event] = [ActionExecutionResult(call_id=call_id, name=name, result=result)]
         if self.shared is not None and (state := self.shared.pop_change(call_id)) is not None:
             events.insert(0, state)
@@ -107,30 +101,29 @@ class Turn:
         for _, task in self.tasks:
             task.cancel()
 
-    def _call(self, call_id: str) -> ToolCallBuffer:
+    def _get_arguments(self, call_id: str) -> list[str]:
         try:
-            return self.calls[call_id]
+            return self._arguments[call_id]
         except KeyError:
             raise Misuse(f"The adapter spoke of a call {call_id!r} that it never began.") from None
 
-    def start(self, call_id: str, call: ToolCallBuffer) -> None:
-        """Start the action of a call, unless it is the browser's."""
-        self.calls[call_id] = call
-        action = self.server.get(call.name)
-        if action is None and (call.name in self.browser or self.run.is_v1):
+    def start(self, call_id: str, name: str, arguments: str) -> None:
+        """Start the action of a call, unless it is the browser's; `arguments` is JSON."""
+        self.calls[call_id] = name
+        action = self.server.get(name)
+        if action is None and (name in self.browser or self.run.is_v1):
             self.browser_calls += 1  # the browser's to run, or to refuse
             return
-        arguments = "".join(call.arguments)
         if action is None:
-            work = _report_unknown(call.name, self.server, self.browser)
+            work = _report_unknown(name, self.server, self.browser)
         elif action.agent is not None:
             self.handoffs.append(action)
-            work = _confirm_handoff(call.name)
+            work = _confirm_handoff(name)
         else:
             work = execute(
                 action, arguments, self.run.action_context(call_id), timeout=self.timeout
             )
-        self.tasks.append((call_id, asyncio.create_task(work, name=f"action:{call.name}")))
+        self.tasks.append((call_id, asyncio.create_task(work, name=f"action:{name}")))
 
 
 async def _report_unknown(name: str, server: dict[str, Action], browser: set[str]) -> Outcome:

@@ -248,15 +248,11 @@ class CopilotRuntime:
             await router(websocket.scope, websocket.receive, websocket.send)
 
         asked = list(dependencies)
-        urls = asgi.endpoint_urls(path)
-        below_url = dict.fromkeys(
-            below for transport in self.transports for below in transport.paths if below
-        )
+        below = [f"/{item}" for part in self.transports for item in part.paths if item]
         app.router.routes.append(Route(f"{path}/health", asgi.health))
-        for url in (
-            *urls,
-            *(url for below in below_url for url in asgi.with_and_without_slash(f"{path}/{below}")),
-        ):
+        for url in [
+            url for end in dict.fromkeys(("", *below)) for url in asgi.spell_url(path + end)
+        ]:
             # a preflight carries no login, so no dependency may refuse it
             app.router.routes.append(Route(url, RouterResponse(router), methods=["OPTIONS"]))
             app.add_api_route(
@@ -267,7 +263,7 @@ class CopilotRuntime:
                 response_model=None,
                 dependencies=asked,
             )
-        for url in urls:
+        for url in asgi.spell_url(path):
             app.add_api_websocket_route(url, socket, dependencies=asked)
         app.router.lifespan_context = asgi.combine_lifespans(
             app.router.lifespan_context, self._lifespan

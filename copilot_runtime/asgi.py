@@ -32,7 +32,7 @@ class App(FastAPI):
     def __init__(
         self, path: str, router: Router, *, typed: Sequence[BaseRoute], lifespan: Lifespan[Any]
     ) -> None:
-        urls = endpoint_urls(path)
+        urls = spell_url(path)
         self._urls = frozenset(urls)
         self._runs = f"{path}/agent/"
         self._router = router
@@ -105,14 +105,11 @@ def has_cors(app: FastAPI) -> bool:
     return any(middleware.cls is CORSMiddleware for middleware in app.user_middleware)
 
 
-def endpoint_urls(path: str) -> list[str]:
-    """Return how the path itself is written."""
-    return [path, f"{path}/"] if path else ["/"]
-
-
-def with_and_without_slash(url: str) -> list[str]:
+def spell_url(url: str) -> list[str]:
     """Return a URL with and without a last slash, so that nobody is redirected."""
-    return [url] if url.endswith(":path}") else [url, f"{url}/"]
+    if url.endswith(":path}"):
+        return [url]
+    return [url, f"{url}/"] if url else ["/"]
 
 
 def normalize_path(path: str) -> str:

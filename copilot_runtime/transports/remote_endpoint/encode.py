@@ -47,16 +47,19 @@ class Lines:
         match event:
             case TextMessageStart():
                 return self._text_start(event)
-            case TextMessageContent(message_id=id) | TextMessageEnd(message_id=id):
-                return None if id in self._silent else _text(event)
+            case TextMessageContent(message_id=id, content=content) if id not in self._silent:
+                return {"type": "TextMessageContent", "messageId": id, "content": content}
+            case TextMessageEnd(message_id=id) if id not in self._silent:
+                return {"type": "TextMessageEnd", "messageId": id}
             case ActionExecutionStart():
                 return self._call_start(event)
-            case (
-                ActionExecutionArgs(call_id=id)
-                | ActionExecutionEnd(call_id=id)
-                | ActionExecutionResult(call_id=id)
-            ):
-                return None if id in self._silent else _call(event)
+            case ActionExecutionArgs(call_id=id, delta=delta) if id not in self._silent:
+                return {"type": "ActionExecutionArgs", "actionExecutionId": id, "args": delta}
+            case ActionExecutionEnd(call_id=id) if id not in self._silent:
+                return {"type": "ActionExecutionEnd", "actionExecutionId": id}
+            case ActionExecutionResult(call_id=id) if id not in self._silent:
+                result = {"actionName": event.name, "result": event.result}
+                return {"type": "ActionExecutionResult", "actionExecutionId": id, **result}
             case AgentState():
                 return self._state(event)
             case Interrupt():
@@ -95,25 +98,6 @@ class Lines:
             "state": dumps(event.state).decode(),
             "running": event.running,
         }
-
-
-def _text(event: TextMessageContent | TextMessageEnd) -> JsonObject:
-    if isinstance(event, TextMessageEnd):
-        return {"type": "TextMessageEnd", "messageId": event.message_id}
-    item = {"messageId": event.message_id, "content": event.content}
-    return {"type": "TextMessageContent", **item}
-
-
-def _call(event: ActionExecutionArgs | ActionExecutionEnd | ActionExecutionResult) -> JsonObject:
-    about = {"actionExecutionId": event.call_id}
-    match event:
-        case ActionExecutionArgs():
-            return {"type": "ActionExecutionArgs", **about, "args": event.delta}
-        case ActionExecutionEnd():
-            return {"type": "ActionExecutionEnd", **about}
-        case ActionExecutionResult():
-            result = {"actionName": event.name, "result": event.result}
-            return {"type": "ActionExecutionResult", **about, **result}
 
 
 def _interrupt(event: Interrupt) -> JsonObject:

@@ -10,8 +10,9 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, cast
 from urllib.parse import urlsplit
 
-from copilot_runtime.errors import ConfigurationFailed, NetworkError
+from copilot_runtime.errors import NetworkError
 from copilot_runtime.http.client import Upstream
+from copilot_runtime.http.errors import parse_url
 from copilot_runtime.interfaces import Action, ActionContext, ActionSource, RunInput
 from copilot_runtime.jsonvalue import JsonObject
 
@@ -64,12 +65,7 @@ class LangServeChain(ActionSource):
         timeout: float,
         http_client: "httpx.AsyncClient | None" = None,
     ) -> None:
-        parts = urlsplit(url)
-        if parts.scheme not in ("http", "https") or not parts.hostname:
-            raise ConfigurationFailed(
-                f"The chain's address {url!r} is not an address.",
-                hint="It looks like https://chains.example/joke.",
-            )
+        parse_url(url, "chain's address", "It looks like https://chains.example/joke.")
         self.url = url.rstrip("/").removesuffix("/invoke")
         self.name = name or _build_name(urlsplit(self.url).path) or "chain"
         self.description = description

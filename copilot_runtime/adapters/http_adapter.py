@@ -5,7 +5,6 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import TypedDict
-from urllib.parse import SplitResult, urlsplit
 
 from copilot_runtime.adapters.capabilities import CapabilityFilter, UnsupportedPolicy
 from copilot_runtime.adapters.streaming import ProviderRequest, stream_response
@@ -13,14 +12,6 @@ from copilot_runtime.errors import ConfigurationFailed
 from copilot_runtime.events import Event
 from copilot_runtime.http.client import Upstream
 from copilot_runtime.interfaces import Adapter, ChatRequest, Events
-
-
-def parse_base_url(base_url: str, hint: str) -> SplitResult:
-    """Return the parts of an address. Raises `ConfigurationFailed` if it is none."""
-    parts = urlsplit(base_url)
-    if parts.scheme not in ("http", "https") or not parts.hostname:
-        raise ConfigurationFailed(f"The base URL {base_url!r} is not an address.", hint=hint)
-    return parts
 
 
 class HTTPOptions(TypedDict, total=False):

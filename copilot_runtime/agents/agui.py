@@ -5,7 +5,6 @@ from dataclasses import replace
 from typing import Any
 
 from copilot_runtime.agents.forwarding import (
-    check_url,
     describe_actions,
     forward_headers,
     map_network_error,
@@ -16,6 +15,7 @@ from copilot_runtime.agui.event_decoder import EventDecoder
 from copilot_runtime.agui.messages import encode_messages
 from copilot_runtime.errors import IncompleteStream, NetworkError
 from copilot_runtime.http.client import StreamResponse, Upstream
+from copilot_runtime.http.errors import get_origin, parse_url
 from copilot_runtime.http.sse import SSEDecoder
 from copilot_runtime.interfaces import Agent, Events, Resume, RunInput, private_thread_id
 from copilot_runtime.jsontext import dumps
@@ -45,7 +45,8 @@ class AguiAgent(Agent):
         idle_timeout: float = 300.0,
         max_retries: int = 0,
     ) -> None:
-        self._origin = check_url(url, "agent's URL", "https://agents.example.com/weather")
+        parse_url(url, "agent's URL", "It looks like https://agents.example.com/weather.")
+        self._origin = get_origin(url)
         self.url = url
         self.description = description
         self._actions = actions

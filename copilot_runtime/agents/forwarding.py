@@ -1,13 +1,11 @@
-"""What all remote agents share: addresses, headers that are forwarded, refusals and errors."""
+"""What all remote agents share: headers that are forwarded, refusals and errors."""
 
 import asyncio
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from typing import Any
-from urllib.parse import urlsplit
 
 from copilot_runtime.errors import (
-    ConfigurationFailed,
     CopilotError,
     IncompleteStream,
     NetworkError,
@@ -20,22 +18,6 @@ _BLOCKED = frozenset({"connection", "content-length", "cookie", "host", "transfe
 _RUNTIME_PREFIX = "x-copilotcloud-"  # between CopilotKit's client and its runtime
 _REFUSAL_TIMEOUT = 5.0
 _MIN_SECRET = 8
-
-
-def check_url(url: str, what: str, example: str) -> str:
-    """Return the origin of an address, without a password. Raises `ConfigurationFailed`."""
-    parts = urlsplit(url)
-    if parts.scheme not in ("http", "https") or not parts.hostname:
-        raise ConfigurationFailed(
-            f"The {what} {url!r} is not an address.", hint=f"It looks like {example}."
-        )
-    return get_origin(url)
-
-
-def get_origin(url: str) -> str:
-    """Return the scheme, the host and the port of an address."""
-    parts = urlsplit(url)
-    return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}"
 
 
 def describe_actions(actions: Iterable[Action]) -> list[dict[str, Any]]:

@@ -1,4 +1,4 @@
-"""What can go wrong on the way to a service, in sentences.
+"""What can go wrong on the way to a service, in sentences; first of all, its address.
 
 Messages are for the person in front of the browser, so no address of ours is in them; hints are
 for the log and name the remedy.
@@ -6,12 +6,26 @@ for the log and name the remedy.
 
 from dataclasses import dataclass
 from typing import Literal, assert_never
-from urllib.parse import urlsplit
+from urllib.parse import SplitResult, urlsplit
 
-from copilot_runtime.errors import NetworkError, RunStalled
+from copilot_runtime.errors import ConfigurationFailed, NetworkError, RunStalled
 
 Failure = Literal["connect timeout", "timeout", "dns", "tls", "refused", "unreachable", "closed"]
 """Why a request got no response."""
+
+
+def parse_url(url: str, what: str, hint: str) -> SplitResult:
+    """Return the parts of the address of `what`. Raises `ConfigurationFailed` if it is none."""
+    parts = urlsplit(url)
+    if parts.scheme not in ("http", "https") or not parts.hostname:
+        raise ConfigurationFailed(f"The {what} {url!r} is not an address.", hint=hint)
+    return parts
+
+
+def get_origin(url: str) -> str:
+    """Return the scheme, the host and the port of an address, without a password."""
+    parts = urlsplit(url)
+    return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,8 +38,7 @@ class UpstreamErrors:
 
     def build_connection_error(self, error: Exception, url: str, failure: Failure) -> NetworkError:
         """Return the error for a request without a response; only its hint names the address."""
-        parts = urlsplit(url)
-        origin = f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}"
+        origin = get_origin(url)
         match failure:
             case "timeout":
                 return self.build_timeout()

@@ -14,10 +14,11 @@ from copilot_runtime.adapters.api_key import ApiKey, resolve_api_key
 from copilot_runtime.adapters.capabilities import CapabilityFilter
 from copilot_runtime.adapters.context_window import ContextWindow
 from copilot_runtime.adapters.errors import Service
-from copilot_runtime.adapters.http_adapter import HTTPAdapter, HTTPOptions, parse_base_url
+from copilot_runtime.adapters.http_adapter import HTTPAdapter, HTTPOptions
 from copilot_runtime.adapters.sdk_client import SDKResponse, open_sdk_response
 from copilot_runtime.adapters.streaming import ProviderRequest, encode_body
 from copilot_runtime.errors import ConfigurationFailed
+from copilot_runtime.http.errors import parse_url
 from copilot_runtime.http.sse import SSEDecoder
 from copilot_runtime.interfaces import ChatRequest
 from copilot_runtime.jsonvalue import JsonObject
@@ -147,6 +148,8 @@ def _open_response(
 
 
 def _build_url(base_url: str) -> str:
-    parts = parse_base_url(base_url, f"It looks like {URL} (ANTHROPIC_BASE_URL or base_url).")
+    parts = parse_url(
+        base_url, "base URL", f"It looks like {URL} (ANTHROPIC_BASE_URL or base_url)."
+    )
     path = parts.path.rstrip("/").removesuffix("/v1")
     return urlunsplit(parts._replace(path=f"{path}/v1/messages"))

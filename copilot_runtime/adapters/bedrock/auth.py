@@ -8,8 +8,8 @@ from typing import Any
 from urllib.parse import quote
 
 from copilot_runtime.adapters.api_key import ApiKey, resolve_api_key
-from copilot_runtime.adapters.http_adapter import parse_base_url
 from copilot_runtime.errors import ConfigurationFailed, MissingPackage
+from copilot_runtime.http.errors import parse_url
 
 _NO_CREDENTIALS = "There are no credentials for Bedrock."
 _KEYS = "Set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or AWS_BEARER_TOKEN_BEDROCK, or pass them"
@@ -52,8 +52,10 @@ class Authentication:
         self._session = session
         self._base_url = base_url
         if base_url is not None:
-            parse_base_url(
-                base_url, "It looks like https://bedrock-runtime.eu-west-1.amazonaws.com."
+            parse_url(
+                base_url,
+                "base URL",
+                "It looks like https://bedrock-runtime.eu-west-1.amazonaws.com.",
             )
 
     def build_url(self, model: str) -> str:

@@ -6,8 +6,8 @@ from typing import Any
 from urllib.parse import quote
 
 from copilot_runtime.adapters.api_key import ApiKey, resolve_api_key
-from copilot_runtime.adapters.http_adapter import parse_base_url
 from copilot_runtime.errors import AuthenticationFailed, ConfigurationFailed, MissingPackage
+from copilot_runtime.http.errors import parse_url
 
 GOOGLE_AI = "https://generativelanguage.googleapis.com/v1beta"
 
@@ -41,7 +41,7 @@ class Authentication:
         self._key = api_key or _key_in_environment()
         self._location = location or os.environ.get("GOOGLE_CLOUD_LOCATION") or "global"
         self._base_url = (base_url or self._usual()).rstrip("/")
-        parts = parse_base_url(self._base_url, f"It looks like {GOOGLE_AI} (base_url).")
+        parts = parse_url(self._base_url, "base URL", f"It looks like {GOOGLE_AI} (base_url).")
         if not parts.path and not self.vertex:  # Google's own client wants it without a version
             self._base_url += "/v1beta"
 

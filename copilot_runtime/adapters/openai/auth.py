@@ -5,9 +5,9 @@ from dataclasses import dataclass, field
 from urllib.parse import quote, urlencode, urlsplit, urlunsplit
 
 from copilot_runtime.adapters.api_key import ApiKey, resolve_api_key
-from copilot_runtime.adapters.http_adapter import parse_base_url
 from copilot_runtime.adapters.openai.options import OPENAI, Preset
 from copilot_runtime.errors import ConfigurationFailed
+from copilot_runtime.http.errors import parse_url
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +51,7 @@ class OpenAIAuth:
         hint = f"It looks like https://api.openai.com/v1 ({variable}base_url)."
         if not self.base_url:
             raise ConfigurationFailed(f"There is no address for {preset.name}.", hint=hint)
-        parts = parse_base_url(self.base_url, hint)
+        parts = parse_url(self.base_url, "base URL", hint)
         if preset.routes_by_deployment and self._api_version:
             path = f"deployments/{quote(model, safe='')}/{path}"
             parts = parts._replace(query=urlencode({"api-version": self._api_version}))

@@ -7,7 +7,6 @@ from contextlib import aclosing
 from time import monotonic
 from typing import TYPE_CHECKING, Any, Literal
 
-from copilot_runtime.agents.forwarding import check_url
 from copilot_runtime.agents.langgraph.client import LangGraphServer
 from copilot_runtime.agents.langgraph.errors import invalid_response_error
 from copilot_runtime.agents.langgraph.interrupts import read_interrupts
@@ -31,6 +30,7 @@ from copilot_runtime.agents.langgraph.thread_sync import (
 from copilot_runtime.agents.langgraph.translate import Translator
 from copilot_runtime.errors import ConfigurationFailed, CopilotError
 from copilot_runtime.http.client import Upstream
+from copilot_runtime.http.errors import parse_url
 from copilot_runtime.interfaces import (
     Agent,
     Caller,
@@ -81,7 +81,7 @@ class LangGraphAgent(Agent):
         idle_timeout: float = 60.0,
         http_client: "httpx.AsyncClient | None" = None,
     ) -> None:
-        check_url(url, "LangGraph server's URL", "http://localhost:2024")
+        parse_url(url, "LangGraph server's URL", "It looks like http://localhost:2024.")
         if not graph:
             raise ConfigurationFailed(
                 "A LangGraphAgent needs the name of its graph.",

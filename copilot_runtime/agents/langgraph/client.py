@@ -6,7 +6,6 @@ from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
-from copilot_runtime.agents.forwarding import get_origin
 from copilot_runtime.agents.langgraph.errors import invalid_response_error, map_status_error
 from copilot_runtime.agents.langgraph.request import Assistant, derive_thread_ids
 from copilot_runtime.errors import (
@@ -17,6 +16,7 @@ from copilot_runtime.errors import (
     NotFound,
     RunStalled,
 )
+from copilot_runtime.http.errors import get_origin
 from copilot_runtime.jsonvalue import JsonObject, as_object, as_objects, get_object
 
 if TYPE_CHECKING:

@@ -8,12 +8,13 @@ from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager, suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
-from urllib.parse import quote, urlsplit
+from urllib.parse import quote
 
-from copilot_runtime.agents.forwarding import check_url, forward_headers, read_refusal, redact
+from copilot_runtime.agents.forwarding import forward_headers, read_refusal, redact
 from copilot_runtime.concurrency import call
 from copilot_runtime.errors import ConfigurationFailed
 from copilot_runtime.http.client import StreamResponse, Upstream
+from copilot_runtime.http.errors import get_origin, parse_url
 from copilot_runtime.interfaces import Caller
 from copilot_runtime.jsontext import dumps, loads
 from copilot_runtime.jsonvalue import as_object
@@ -60,9 +61,10 @@ class Link:
         idle_timeout: float,
         http_client: "httpx.AsyncClient | None" = None,
     ) -> None:
-        origin = check_url(url, "remote endpoint", "https://agents.example.com/copilotkit")
+        hint = "It looks like https://agents.example.com/copilotkit."
+        path = parse_url(url, "remote endpoint", hint).path
         self.url = url.rstrip("/")
-        self.safe_url = f"{origin}{urlsplit(url).path}".rstrip("/")
+        self.safe_url = f"{get_origin(url)}{path}".rstrip("/")
         """The address without what may be secret in it."""
         self._headers = {name.lower(): value for name, value in (headers or {}).items()}
         self._before_request = before_request

@@ -103,7 +103,9 @@ async def answer(state: Counting, config: RunnableConfig) -> dict[str, Any]:
 
 async def forever(state: MessagesState, config: RunnableConfig) -> dict[str, Any]:
     words = [f"{number} " for number in range(100_000)]
-    return {"messages": [await Model(words=words, pause=0.01).ainvoke([], config)]}
+    answer = await Model(words=words, pause=0.01).ainvoke([], config)
+    await asyncio.Event().wait()  # without a reader, the words come all at once
+    return {"messages": [answer]}
 
 
 async def think(state: MessagesState, config: RunnableConfig) -> dict[str, Any]:

@@ -55,7 +55,8 @@ def _is_error(node: ast.AST) -> bool:
     """Return whether a class is an error: those are named for what happened."""
     bases = [ast.unparse(base) for base in node.bases] if isinstance(node, ast.ClassDef) else []
     return any(
-        is_participle(words(base)[-1]) or base.endswith(("Error", "Exception")) for base in bases
+        is_participle(words(base)[-1]) or base.endswith(("Error", "Exception", "Refusal"))
+        for base in bases
     )
 
 

@@ -64,7 +64,7 @@ async def test_over_http_a_given_up_call_is_cancelled_on_the_server(sse: bool, a
 
 async def test_concurrent_runs_share_one_session(served: Served, ask: Ask) -> None:
     # twenty connections at once: on a busy machine the last of them waits for long
-    asked = ask(McpServer(served.url, startup_timeout=300.0))
+    asked = ask(McpServer(served.url, connect_timeout=300.0))
 
     results = await asyncio.gather(*(asked.do("mcpEcho", text=str(n)) for n in range(20)))
 

@@ -44,6 +44,7 @@ class SqliteTransaction(Transaction):
         self.server: str = server
         self._connection = connection
         self._path = path
+        self._new_thread: int | None = None
 
     async def fetch(self, statement: str, *values: Any) -> Sequence[Sequence[Any]]:
         return self._connection.execute(_translate(statement), values).fetchall()
@@ -67,6 +68,7 @@ class SqliteTransaction(Transaction):
             "INSERT INTO threads (owner, thread, agent, created, updated) VALUES (?, ?, ?, ?, ?)",
             (*key, agent, now, now),
         )
+        self._new_thread = added.lastrowid
         return added.lastrowid, None, None
 
     async def add_names(self, thread: int, names: Iterable[str]) -> None:
@@ -76,11 +78,14 @@ class SqliteTransaction(Transaction):
         )
 
     async def add_new_names(self, thread: int, names: Iterable[str]) -> set[str]:
-        known = self._connection.execute(
-            "SELECT name FROM known WHERE thread = ? AND name IN (SELECT value FROM json_each(?))",
-            (thread, orjson.dumps([*names]).decode()),
-        )
-        new = {*names}.difference(name for (name,) in known)
+        new = {*names}
+        if thread != self._new_thread:
+            known = self._connection.execute(
+                "SELECT name FROM known"
+                " WHERE thread = ? AND name IN (SELECT value FROM json_each(?))",
+                (thread, orjson.dumps([*names]).decode()),
+            )
+            new.difference_update(name for (name,) in known)
         await self.add_names(thread, new)
         return new
 

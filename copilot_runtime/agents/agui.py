@@ -8,12 +8,13 @@ from copilot_runtime.agents.forwarding import (
     describe_actions,
     forward_headers,
     map_network_error,
+    map_refusal,
     read_refusal,
     redact,
 )
 from copilot_runtime.agui.event_decoder import EventDecoder
 from copilot_runtime.agui.messages import encode_messages
-from copilot_runtime.errors import IncompleteStream, NetworkError
+from copilot_runtime.errors import CopilotError, IncompleteStream, NetworkError
 from copilot_runtime.http.client import StreamResponse, Upstream
 from copilot_runtime.http.errors import get_origin, parse_url
 from copilot_runtime.http.sse import SSEDecoder
@@ -67,7 +68,8 @@ class AguiAgent(Agent):
         """Send the run and yield the agent's events as they come.
 
         Cancelled, or closed early, the connection is closed. Raises `AgentFailed`, `NetworkError`,
-        `RunStalled` after `idle_timeout`, and `IncompleteStream`, also for a refusal.
+        `RunStalled` after `idle_timeout`, `IncompleteStream`, and for a refusal the error of its
+        status.
         """
         name, state = run.agent_name, run.agent_input.state
         if not self._actions:
@@ -80,9 +82,9 @@ class AguiAgent(Agent):
                 dumps(run_agent_input(run, state)),
                 {**forward_headers(run.headers), **self._headers},
             ) as reply:
-                before = "the run ended"
                 if not 200 <= reply.status < 300:
-                    raise await self._refusal(reply)
+                    raise await self._refusal(name, reply)
+                before = "the run ended"
                 async for block in reply:
                     for event in incoming.read(frames.feed(block)):
                         yield event
@@ -105,13 +107,15 @@ class AguiAgent(Agent):
         """Close the connections."""
         await self._upstream.aclose()
 
-    async def _refusal(self, reply: StreamResponse) -> IncompleteStream:
-        """Return the error for a status that is not 2xx, with the agent's text without our keys."""
+    async def _refusal(self, agent: str, reply: StreamResponse) -> CopilotError:
+        """Return the error for a status that is not 2xx; the agent's text is for the log."""
         text = (await read_refusal(reply)).decode(errors="replace").strip()
         reason = redact(text, self._headers.values(), _MAX_REASON)
-        return IncompleteStream(
-            f"HTTP {reply.status}: {reason}",
-            hint=f"The agent at {self._origin} refused. Are its URL and headers right?",
+        return map_refusal(
+            agent,
+            reply.status,
+            f"The agent at {self._origin} said, with HTTP {reply.status}: {reason} "
+            "Are its URL and headers right?",
         )
 
 

@@ -6,10 +6,15 @@ from contextlib import suppress
 from typing import Any
 
 from copilot_runtime.errors import (
+    AuthenticationFailed,
+    ConfigurationFailed,
     CopilotError,
     IncompleteStream,
     NetworkError,
+    NotFound,
+    RateLimited,
     RunStalled,
+    ThreadBusy,
 )
 from copilot_runtime.http.client import StreamResponse
 from copilot_runtime.interfaces import Action
@@ -58,6 +63,31 @@ def redact(text: str, values: Iterable[str], limit: int) -> str:
             if len(secret) >= _MIN_SECRET:
                 text = text.replace(secret, "***")
     return text if len(text) <= limit else f"{text[:limit]}..."
+
+
+def map_refusal(agent: str, status: int, hint: str) -> CopilotError:
+    """Return the error for a status that is not 2xx.
+
+    The server's own text, which may be a stack trace, belongs into `hint`: that is for the log.
+    """
+    match status:
+        case 401 | 403:
+            return AuthenticationFailed(
+                f"The agent {agent!r} may not be asked: its server refused the key or the sign-in.",
+                hint=hint,
+            )
+        case 404:
+            return NotFound(f"The agent {agent!r} is not there.", hint=hint)
+        case 409:
+            return ThreadBusy(f"The agent {agent!r} is still busy in this thread.", hint=hint)
+        case 429:
+            return RateLimited(f"The agent {agent!r} is asked too often.", hint=hint)
+        case _ if status >= 500:
+            return NetworkError(f"The agent {agent!r} is not well (HTTP {status}).", hint=hint)
+        case _:
+            return ConfigurationFailed(
+                f"The agent {agent!r} refused the request (HTTP {status}).", hint=hint
+            )
 
 
 def map_network_error(

@@ -118,23 +118,54 @@ async def test_a_connection_may_break_after_the_end(provider: Provider, agent: A
 
 
 @pytest.mark.parametrize(
-    ("status", "body", "message"),
+    ("status", "told_to_the_page"),
     [
-        ("500 Oh", b'{"error":"upstream 500"}', 'HTTP 500: {"error":"upstream 500"}'),
-        ("401 No", b'{"error":"upstream 401"}', 'HTTP 401: {"error":"upstream 401"}'),
-        ("307 There", b"", "HTTP 307: "),
-        ("502 Bad", b"x" * 3_000, "HTTP 502: " + "x" * 2_000 + "..."),
-        ("400 Bad", b"\xff key: sk-secret-key", "HTTP 400: \ufffd key: ***"),
+        ("307 There", ("CONFIGURATION_ERROR", "refused the request (HTTP 307).")),
+        ("400 Bad", ("CONFIGURATION_ERROR", "refused the request (HTTP 400).")),
+        (
+            "401 No",
+            (
+                "AUTHENTICATION_ERROR",
+                "may not be asked: its server refused the key or the sign-in.",
+            ),
+        ),
+        ("404 Not", ("NOT_FOUND", "is not there.")),
+        ("409 Busy", ("THREAD_BUSY", "is still busy in this thread.")),
+        ("429 Slow", ("NETWORK_ERROR", "is asked too often.")),
+        ("500 Oh", ("NETWORK_ERROR", "is not well (HTTP 500).")),
     ],
 )
-async def test_a_refusal_is_passed_on(provider: Provider, status: str, body: bytes, message: str):
-    provider.answer([whole(body, status=status)])
+async def test_a_refusal_names_the_agent_and_has_the_code_of_its_status(
+    provider: Provider, agent: AguiAgent, status: str, told_to_the_page: tuple[str, str]
+):
+    provider.answer([whole(b"", status=status)])
+
+    events, error = await heard_until_error(agent, asked(agent="weather"))
+
+    code, sentence = told_to_the_page
+    assert (events, told(error)) == ([], (code, f"The agent 'weather' {sentence}"))
+    assert len(provider.requests) == 1
+
+
+@pytest.mark.parametrize(
+    ("body", "logged"),
+    [
+        (b"Traceback: db.connect('postgres://admin:hunter2@db')", "hunter2@db') Are its URL"),
+        (b"x" * 3_000, "HTTP 500: " + "x" * 2_000 + "... "),
+        (b"\xff key: sk-secret-key", "HTTP 500: \ufffd key: *** "),
+    ],
+)
+async def test_the_text_of_a_refusal_is_for_the_log_alone_without_our_keys(
+    provider: Provider, body: bytes, logged: str
+):
+    provider.answer([whole(body, status="500 Oh")])
     agent = agent_of(provider, headers={"Authorization": "Bearer sk-secret-key"})
-    events, error = await heard_until_error(agent)
+    _, error = await heard_until_error(agent)
     await agent.aclose()
 
-    assert (events, told(error)) == ([], ("INCOMPLETE_STREAM", message))
-    assert len(provider.requests) == 1
+    assert told(error) == ("NETWORK_ERROR", "The agent 'default' is not well (HTTP 500).")
+    assert isinstance(error, CopilotError)
+    assert logged in str(error.hint)
 
 
 async def test_a_refused_connection_names_the_agent_and_no_address():

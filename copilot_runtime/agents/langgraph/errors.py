@@ -3,15 +3,8 @@
 The server's own text goes into the hint, which is for the log: it may reveal details of the graph.
 """
 
-from copilot_runtime.errors import (
-    AuthenticationFailed,
-    ConfigurationFailed,
-    CopilotError,
-    NetworkError,
-    NotFound,
-    RateLimited,
-    ThreadBusy,
-)
+from copilot_runtime.agents.forwarding import map_refusal
+from copilot_runtime.errors import ConfigurationFailed, CopilotError
 
 _LONGEST_REASON = 2_000
 
@@ -19,24 +12,9 @@ _LONGEST_REASON = 2_000
 def map_status_error(agent: str, status: int, reason: str) -> CopilotError:
     """Return the error for a status that is not 2xx; `reason` is the server's text."""
     hint = f"The LangGraph server said, with HTTP {status}: {reason[:_LONGEST_REASON]}"
-    match status:
-        case 401 | 403:
-            return AuthenticationFailed(
-                f"The agent {agent!r} may not be asked: its server refused the key or the sign-in.",
-                hint=f"{hint} Is api_key right? Does the page pass `authorization`?",
-            )
-        case 404:
-            return NotFound(f"The agent {agent!r} is not there.", hint=hint)
-        case 409:
-            return ThreadBusy(f"The agent {agent!r} is still busy in this thread.", hint=hint)
-        case 429:
-            return RateLimited(f"The agent {agent!r} is asked too often.", hint=hint)
-        case _ if status >= 500:
-            return NetworkError(f"The agent {agent!r} is not well (HTTP {status}).", hint=hint)
-        case _:
-            return ConfigurationFailed(
-                f"The agent {agent!r} refused the request (HTTP {status}).", hint=hint
-            )
+    if status in (401, 403):
+        hint = f"{hint} Is api_key right? Does the page pass `authorization`?"
+    return map_refusal(agent, status, hint)
 
 
 def invalid_response_error(agent: str) -> ConfigurationFailed:

@@ -228,6 +228,8 @@ def test_several_workers_are_refused_with_the_reason() -> None:
         ),
         ({"COPILOT_PORT": "x"}, "COPILOT_PORT: 'port' is 'x'"),
         ({"COPILOT_PATH": "x"}, "COPILOT_PATH: 'path' is 'x'"),
+        ({"COPILOT_TRANSPORTS": ""}, "'transports' is empty.*\nLeave it out"),
+        ({"COPILOT_CORS_ORIGINS": "app.example"}, "'cors_origins' is 'app.example'.*https://"),
         ({"COPILOT_THREADS": "sqlit:t.db"}, "No store of threads.*memory, .*Did you mean 'sqlite'"),
         ({"COPILOT_THREADS": "sqlite://t.db"}, "two slashes.*\nWrite sqlite:t.db"),
     ],

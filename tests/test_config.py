@@ -62,9 +62,9 @@ def test_an_empty_file_or_key_means_the_default(file: Path, text: str) -> None:
 
 
 def test_variables_of_the_environment_stand_for_themselves_in_texts(file: Path) -> None:
-    file.write_text("host: ${NAME}.local\nport: ${PORT:-99}\npath: /$${NAME}\n")
+    file.write_text("host: ${NAME}.local\nport: ${PORT:-99}\nbus: x$${NAME}\n")
     settings = load_settings(file, {"NAME": "me"})
-    assert (settings.host, settings.port, settings.path) == ("me.local", 99, "/${NAME}")
+    assert (settings.host, settings.port, settings.bus) == ("me.local", 99, "x${NAME}")
 
 
 @pytest.mark.parametrize(
@@ -149,6 +149,48 @@ def test_a_key_in_the_options_is_never_repeated(file: Path) -> None:
 def test_settings_made_in_code_are_checked_as_well() -> None:
     with pytest.raises(ConfigurationFailed, match="Settings: 'port' is -1"):
         Settings(port=-1)
+
+
+@pytest.mark.parametrize(
+    ("written", "origin"),
+    [
+        ("HTTPS://APP.example.com", "https://app.example.com"),
+        ("https://app.example.com/", "https://app.example.com"),
+        ("https://app.example.com:443", "https://app.example.com"),
+        ("http://localhost:3000", "http://localhost:3000"),
+        ("http://[::1]:3000", "http://[::1]:3000"),
+        ("capacitor://localhost", "capacitor://localhost"),
+        ("*", "*"),
+    ],
+)
+def test_an_origin_is_compared_as_browsers_send_it(written: str, origin: str) -> None:
+    assert load_settings(environ={"COPILOT_CORS_ORIGINS": written}).cors_origins == (origin,)
+
+
+@pytest.mark.parametrize(
+    "written",
+    [
+        "app.example.com",
+        "https://*.example.com",
+        "https://app.example.com/chat",
+        "https://ann@app.example.com",
+        '["https://app.example.com"]',
+        "null",
+    ],
+)
+def test_an_origin_that_no_browser_sends_is_refused_with_the_way_out(
+    file: Path, written: str
+) -> None:
+    message = complaint(file, "", {"COPILOT_CORS_ORIGINS": written})
+    assert message.startswith("The environment variable COPILOT_CORS_ORIGINS: 'cors_origins' is ")
+    assert f"{written!r} is not an origin: write scheme://host or scheme://host:port" in message
+    assert "is not an origin" in complaint(file, f"cors_origins: [{written!r}]")
+
+
+@pytest.mark.parametrize("path", ["graphql", "/a b", "/{x}", "/a?b", "/a#b", "/a%20b", "/a\n"])
+def test_a_path_that_no_request_could_have_is_refused(path: str) -> None:
+    with pytest.raises(ConfigurationFailed, match=r"'path' is .* a path begins with a slash"):
+        Settings(path=path)
 
 
 def test_settings_do_not_change() -> None:

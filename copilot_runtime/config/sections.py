@@ -1,10 +1,16 @@
 """The sections of the settings, and the types of what stands in them."""
 
 import json
+import re
 from collections.abc import Mapping
 from typing import Annotated, Any
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field
+
+_ORIGIN = re.compile(
+    r"(?P<scheme>[a-z][a-z0-9+.-]*)://(?P<host>[a-z0-9._-]+|\[[0-9a-f:.]+\])(:(?P<port>\d{1,5}))?/?"
+)
+_USUAL_PORTS = {("http", "80"), ("https", "443")}
 
 
 def _split(value: Any) -> Any:
@@ -19,7 +25,28 @@ def _object(value: Any) -> Any:
     return json.loads(value) if isinstance(value, str) else value
 
 
+def _normalize_origin(text: str) -> str:
+    """Return an origin as browsers send it. Raises `ValueError` for what none ever sends."""
+    if text == "*":
+        return text
+    found = _ORIGIN.fullmatch(text.lower())
+    if found is None:
+        raise ValueError(
+            f"{text!r} is not an origin: write scheme://host or scheme://host:port, without a path "
+            "or a pattern, as in https://app.example.com, http://localhost:3000; "
+            "or * for every origin"
+        )
+    scheme, host, port = found["scheme"], found["host"], found["port"]
+    is_usual = port is None or (scheme, port) in _USUAL_PORTS
+    return f"{scheme}://{host}" if is_usual else f"{scheme}://{host}:{port}"
+
+
+def _normalize_origins(texts: tuple[str, ...]) -> tuple[str, ...]:
+    return tuple(map(_normalize_origin, texts))
+
+
 Words = Annotated[tuple[str, ...], BeforeValidator(_split)]
+Origins = Annotated[Words, AfterValidator(_normalize_origins)]
 Seconds = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 SecondsOrNone = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 Count = Annotated[int, Field(gt=0)]

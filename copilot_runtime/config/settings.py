@@ -5,6 +5,7 @@ and address, `http/client.py` for proxies, and `copilot-runtime chat` for COPILO
 """
 
 import os
+import re
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, get_args, get_origin
@@ -25,6 +26,7 @@ from copilot_runtime.config.sections import (
     Count,
     GuardrailSettings,
     McpSettings,
+    Origins,
     Seconds,
     SecondsOrNone,
     Section,
@@ -36,6 +38,7 @@ PREFIX = "COPILOT_"
 _OPENAI_URL = "https://api.openai.com/v1"
 DEFAULT_FILE = "copilot.yml"
 FILE_VARIABLE = "COPILOT_CONFIG"
+_PATH = re.compile(r"/[^\s\x00-\x1f\x7f{}?#%]*")
 
 NEVER_FORWARDED = frozenset(
     {"connection", "content-length", "cookie", "host", "set-cookie", "te", "transfer-encoding"}
@@ -64,7 +67,6 @@ class Settings(Section):
     )
     path: str = Field(
         default="/graphql",
-        pattern=r"^/",
         description="The URL of every client: GraphQL for CopilotKit v1, AG-UI for later ones.",
     )
     console: bool = Field(default=True, description="Serve a page to try the runtime at /.")
@@ -86,8 +88,9 @@ class Settings(Section):
         default=1, description="Server processes. The bus in memory allows only one."
     )
 
-    cors_origins: Words = Field(
-        default=("*",), description="Origins of pages that may call; * allows every origin."
+    cors_origins: Origins = Field(
+        default=("*",),
+        description="Origins of pages that may call: scheme://host[:port]; * allows every origin.",
     )
     cors_credentials: bool = Field(
         default=True, description="Whether those browsers may send cookies."
@@ -195,6 +198,8 @@ class Settings(Section):
     @field_validator("path")
     @classmethod
     def _without_last_slash(cls, path: str) -> str:
+        if _PATH.fullmatch(path) is None:
+            raise ValueError("a path begins with a slash and has no spaces and none of {}?#%")
         return path.rstrip("/") or "/"
 
     @field_validator("forward_headers", "deny_headers")

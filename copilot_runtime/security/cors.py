@@ -10,7 +10,9 @@ RawHeaders = list[tuple[bytes, bytes]]
 
 
 class Cors:
-    """`origins` of `*` lets every origin in. `credentials` lets cookies and logins come along.
+    """`origins` are as browsers send them; `*` lets every origin in.
+
+    `credentials` lets cookies and logins come along.
 
     While `silent` says so, no header is written: the application around ours writes its own.
     """
@@ -22,7 +24,7 @@ class Cors:
         credentials: bool = True,
         silent: Callable[[], bool] = lambda: False,
     ) -> None:
-        self._origins = {origin.rstrip("/") for origin in origins}
+        self._origins = frozenset(origins)
         self._credentials = credentials
         self._silent = silent
 

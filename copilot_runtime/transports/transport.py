@@ -1,6 +1,6 @@
 """What a transport is, what it is made with, and how the ones that settings name are found."""
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -121,8 +121,13 @@ TransportLike: TypeAlias = "str | Transport | Callable[[Services], Transport]"
 """A name in the table of transports, a transport, or what makes one of `Services`: a class does."""
 
 
-def build_transports(items: Iterable[TransportLike], services: Services) -> Sequence[Transport]:
+def build_transports(items: Sequence[TransportLike], services: Services) -> Sequence[Transport]:
     """Return the transports that are named, made or given. Raises `ConfigurationFailed`."""
+    if not items:
+        raise ConfigurationFailed(
+            "The setting 'transports' is empty: no request would be answered.",
+            hint="Leave it out for agui and graphql, or name those that you need.",
+        )
     table = Registry("copilot_runtime.transports", TRANSPORTS)
     return [_build(table[item] if isinstance(item, str) else item, services) for item in items]
 

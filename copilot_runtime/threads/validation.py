@@ -52,7 +52,8 @@ def get_thread_key(run: RunInput) -> ThreadKey:
     if not run.thread_id:
         raise Misuse("A thread needs an id.", hint="Send a threadId.")
     key = ThreadKey(run.user or "", run.thread_id)
-    for what, text in (("thread id", key.id), ("user", key.owner), ("run id", run.run_id)):
+    check_thread_id("thread id", key.id)
+    for what, text in (("user", key.owner), ("run id", run.run_id)):
         check_id(what, text)
     check_id("agent's name", run.agent_name)
     return key
@@ -78,6 +79,13 @@ def check_id(what: str, text: str) -> None:
         raise Misuse(
             f"The {what} has control characters.", hint="Send it without line breaks and the like."
         )
+
+
+def check_thread_id(what: str, text: str) -> None:
+    """Raise `Misuse` for an id of a thread that no store keeps, or that no URL can have."""
+    check_id(what, text)
+    if text in (".", ".."):  # clients leave them out of a path, even when they are encoded
+        raise Misuse(f"The {what} cannot be {text!r}.", hint="Send one that is no part of a path.")
 
 
 def busy(key: ThreadKey) -> ThreadBusy:

@@ -12,9 +12,10 @@ import pytest
 from starlette.applications import Starlette
 from starlette.testclient import TestClient
 
-from copilot_runtime import Caller, CopilotRuntime, DemoAdapter
+from copilot_runtime import Caller, CopilotRuntime, DemoAdapter, ScriptedAdapter, Settings
 from copilot_runtime.adapters import ADAPTERS
 from copilot_runtime.config import load_settings
+from copilot_runtime.errors import RateLimited
 from tests.documents import DOCS, Block, blocks
 from tests.site.conftest import Names, Run
 from tests.wire.client import PATH
@@ -342,6 +343,18 @@ def test_the_stage_sees_the_first_token(run: Run, caplog: pytest.LogCaptureFixtu
     with caplog.at_level("INFO", "shop"):
         ask(run(program("learn/stages")), "think")
     assert len(re.findall("first token after", caplog.text)) == 1
+
+
+def test_a_transport_answers_a_run_that_fails_with_its_status(run: Run) -> None:
+    runtime = CopilotRuntime(
+        ScriptedAdapter(RateLimited("The model is busy.")),
+        transports=[run(program("extend/transport"))["AskTransport"]],
+        settings=Settings(threads="memory"),
+    )
+    with TestClient(runtime.app()) as client:
+        answer = client.post("/graphql/ask", json={"question": "Hello"})
+
+    assert (answer.status_code, answer.json()) == (429, {"error": "The model is busy."})
 
 
 def test_an_adapter_of_a_package_is_found_by_its_name(

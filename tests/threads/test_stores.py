@@ -281,7 +281,7 @@ async def test_a_name_that_cannot_be_kept_is_refused(store: ThreadStore, name: s
         await store.update(KEY, name=name)
 
 
-@pytest.mark.parametrize("id", ["", "x" * 501, "a\0b", "\ud83d"])
+@pytest.mark.parametrize("id", ["", "x" * 501, "a\0b", "\ud83d", "a\nb", "\x7f", ".", ".."])
 async def test_an_id_that_cannot_be_kept_is_refused(store: ThreadStore, id: str) -> None:
     key = ThreadKey("ann", id)
     with pytest.raises(Misuse):

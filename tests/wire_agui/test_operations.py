@@ -23,7 +23,7 @@ IDS = [
     "\"quoted\" and 'so'",
     "a?b=c&d#e",
     "100%25",
-    "..",
+    "...",
     "subscribe",
     "a+b",
 ]
@@ -95,6 +95,15 @@ async def test_a_thread_lives_and_dies_whatever_it_is_called(id: str, how: str) 
     assert (deleted.status, deleted.json()) == (200, {"threadId": id, "deleted": True})
     assert gone.status == 404
     assert empty == [{"messages": []}, {"events": []}, {"state": None}]
+
+
+@pytest.mark.parametrize("id", [".", "..", "a\nb", "\x7f"])
+async def test_a_thread_that_no_url_could_name_is_refused(id: str) -> None:
+    async with browsing() as browser:
+        answer = await browser.ask("POST", "/agent/default/run", run_input(thread=id))
+
+    assert (answer.status, answer.json()["error"]) == (400, "Invalid request body")
+    assert answer.json()["details"].startswith("The threadId ")
 
 
 @pytest.mark.parametrize("id", IDS)

@@ -4,7 +4,7 @@ The fields are those of @ag-ui/core 0.0.59, read as leniently as CopilotKit's ow
 them: `state` and `forwardedProps` may be missing or null, what is unknown is passed over.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 from uuid import uuid4
 
@@ -27,7 +27,7 @@ from copilot_runtime.jsonvalue import (
     require_text,
     to_text,
 )
-from copilot_runtime.threads.validation import LONGEST, check_id
+from copilot_runtime.threads.validation import LONGEST, check_id, check_thread_id
 from copilot_runtime.transports.parameters import apply_forwarded_parameters, check_length
 
 _NO_PARAMETERS: Mapping[str, Any] = {"type": "object", "properties": {}}
@@ -53,7 +53,7 @@ def run_input(
     state = fields.get("state")
     parent = fields.get("parentRunId")
     return RunInput(
-        thread_id=_id(fields, "threadId"),
+        thread_id=_id(fields, "threadId", check_thread_id),
         run_id=_id(fields, "runId"),
         messages=decode_messages(messages),
         agent=agent,
@@ -142,9 +142,9 @@ def _as_text(value: Any) -> str | None:
     return None if value is None else to_text(value)
 
 
-def _id(fields: Mapping[str, Any], name: str) -> str:
+def _id(fields: Mapping[str, Any], name: str, check: Callable[[str, str], None] = check_id) -> str:
     value = require_text(fields, name)
     if not 0 < len(value) <= LONGEST:
         raise Misuse(f"{name} must have 1 to {LONGEST} characters.")
-    check_id(name, value)
+    check(name, value)
     return value

@@ -29,7 +29,7 @@ from copilot_runtime.messages import (
     TextMessage,
     new_id,
 )
-from copilot_runtime.threads.validation import check_id
+from copilot_runtime.threads.validation import check_thread_id
 from copilot_runtime.transports.parameters import apply_forwarded_parameters, check_length
 
 _ROLES: Mapping[Any, Role] = {role: role for role in get_args(Role)}
@@ -54,7 +54,7 @@ def thread_of(body: JsonObject) -> str:
     if body.get("threadId") is None:
         return new_id()
     thread = require_text(body, "threadId", "body")
-    check_id("threadId", thread)
+    check_thread_id("threadId", thread)
     return thread
 
 

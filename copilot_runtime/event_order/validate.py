@@ -1,23 +1,27 @@
 """What an agent yields must be an event that can be sent and stored."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
+from types import NoneType
 from typing import Any, get_args
 
 import orjson
 
 from copilot_runtime.errors import IncompleteStream, Misuse
-from copilot_runtime.events import Event, MessagesSnapshot
+from copilot_runtime.event_order.plain_json import DEEPEST, TooDeep, to_plain_json
+from copilot_runtime.events import Event
 from copilot_runtime.jsontext import MAX_DEPTH
-
-DEEPEST = 240
-"""Levels of a value. JSON is written with more, of which events, lists and requests need some."""
+from copilot_runtime.messages import Message
 
 _AROUND = MAX_DEPTH - DEEPEST
 
 
-def validate_event(event: object) -> None:
-    """Raise `Misuse` for what is no event, `IncompleteStream` for a value nested too deeply."""
+def validate_event(event: Event, agent: str) -> Event:
+    """Return an event of that agent whose values are plain JSON, the same one if it has them.
+
+    Raises `Misuse` for what is no event and for a value that is no JSON, `IncompleteStream` for a
+    value nested too deeply.
+    """
     kind = type(event)
     known = _KINDS.get(kind) or next((_KINDS[one] for one in kind.__mro__ if one in _KINDS), None)
     if known is None:
@@ -32,12 +36,30 @@ def validate_event(event: object) -> None:
         if not isinstance(value := getattr(event, name), (str, type(None))):
             raise _no_text(kind, name, value)
     for name in known.values:
-        if _too_deep(getattr(event, name)):
-            raise IncompleteStream(
-                f"The agent sent something that is nested too deeply: the {name} of its "
-                f"{kind.__name__} has more than {DEEPEST} levels.",
-                hint="Values that grow by patches, or hold themselves, get as deep as that.",
-            )
+        if not _is_plain(value := getattr(event, name), orjson.OPT_PASSTHROUGH_DATACLASS):
+            event = replace(event, **{name: _convert(value, name, kind, agent)})
+    for name in known.messages:
+        if not _is_plain(value := getattr(event, name), 0):
+            event = replace(event, **{name: _convert(value, name, kind, agent)})
+    return event
+
+
+def _convert(value: Any, name: str, kind: type, agent: str) -> Any:
+    """Return a value as plain JSON. Raises `Misuse` and `IncompleteStream`."""
+    try:
+        return to_plain_json(value)
+    except TooDeep:
+        raise IncompleteStream(
+            f"The agent sent something that is nested too deeply: the {name} of its "
+            f"{kind.__name__} has more than {DEEPEST} levels.",
+            hint="Values that grow by patches, or hold themselves, get as deep as that.",
+        ) from None
+    except TypeError as error:
+        raise Misuse(
+            f"The agent {agent!r} yielded {_one(kind)} whose {name} is no JSON: {error}.",
+            hint="JSON has texts, numbers, booleans, None, lists, and dicts whose keys are texts. "
+            "Dataclasses and models of pydantic become dicts.",
+        ) from error
 
 
 def _no_text(kind: type, name: str, value: object) -> Misuse:
@@ -53,56 +75,37 @@ def _one(kind: type) -> str:
 
 @dataclass(frozen=True, slots=True)
 class _Fields:
-    """The fields of an event that hold texts, texts or nothing, and anything JSON can hold."""
+    """The fields of an event by what they hold: texts, texts or nothing, any JSON, messages."""
 
     texts: Sequence[str]
     perhaps: Sequence[str]
     values: Sequence[str]
+    messages: Sequence[str]
 
     @classmethod
     def of(cls, kind: Any) -> "_Fields":
-        hints = {field.name: field.type for field in fields(kind)}
-        values = [name for name, hint in hints.items() if hint is Any]
+        def find(*hints: Any) -> list[str]:
+            return [field.name for field in fields(kind) if field.type in hints]
+
         return cls(
-            [name for name, hint in hints.items() if hint is str],
-            [name for name, hint in hints.items() if hint == str | None],
-            [*values, "messages"] if kind is MessagesSnapshot else values,
+            texts=find(str),
+            perhaps=find(str | None),
+            values=find(Any, Mapping[str, Any] | None),
+            messages=find(Sequence[Message]),
         )
 
 
 _KINDS: Mapping[type, _Fields] = {kind: _Fields.of(kind) for kind in get_args(Event)}
 
 
-def _too_deep(value: Any) -> bool:
+def _is_plain(value: Any, option: int) -> bool:
     """Ask orjson, which looks through a value in less time than Python needs to begin."""
-    if isinstance(value, (str, int, float, type(None))):
-        return False
+    if type(value) in (str, int, float, bool, NoneType):
+        return True
     for _ in range(_AROUND):
         value = [value]
     try:
-        orjson.dumps(value, default=_nothing, option=orjson.OPT_NON_STR_KEYS)
-    except TypeError as error:
-        if "ecursion" in str(error):
-            return True
-        return _too_deep_for_python(value)  # half a character, a number too large
-    return False
-
-
-def _nothing(_: object) -> None:
-    """Replace what JSON cannot hold: where it is written, it becomes a text."""
-
-
-def _too_deep_for_python(value: Any) -> bool:
-    level = [value]
-    for _ in range(DEEPEST + _AROUND):
-        # what is in two places counts once, so that a value that holds itself has an end, too
-        inside = {
-            id(part): part
-            for one in level
-            for part in (one.values() if isinstance(one, dict) else one)
-            if isinstance(part, (dict, list, tuple))
-        }
-        if not inside:
-            return False
-        level = [*inside.values()]
+        orjson.dumps(value, option=option)
+    except TypeError:  # also for half a character, a number too large, a number as a key
+        return False
     return True

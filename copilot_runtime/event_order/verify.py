@@ -33,10 +33,11 @@ from copilot_runtime.interfaces import Events, RunInput
 from copilot_runtime.jsontext import dumps
 
 
-async def verify_events(events: Events, _run: RunInput) -> Events:
+async def verify_events(events: Events, run: RunInput) -> Events:
     """End a run whose agent breaks the order: a stage. Raises `IncompleteStream`.
 
-    It also ends with `Misuse` for what is no event, before it is published or stored.
+    Values of events become plain JSON, so that they are the same live and stored. What is no event,
+    or holds what is no JSON, ends the run with `Misuse`, before it is published or stored.
     What the agent leaves open at its end stays open: each transport ends it in its own way.
     """
     ordering = EventOrder(begun=True)
@@ -53,7 +54,7 @@ async def verify_events(events: Events, _run: RunInput) -> Events:
             except TypeError:  # an id that can be in no set
                 plain = False
             if not plain:
-                validate_event(event)
+                event = validate_event(event, run.agent_name)
                 ordering.check(event)
             yield event
 

@@ -185,6 +185,7 @@ class CopilotRuntime:
             ),
             run_timeout=self.settings.run_timeout,
             max_runs=self.settings.max_concurrent_runs,
+            grace=self.settings.stop_timeout,
         )
         self.conversations = Conversations(
             self.runtime,

@@ -10,8 +10,11 @@ import subprocess
 import sys
 import threading
 from collections.abc import Generator, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from http.client import HTTPResponse
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from urllib.request import Request, urlopen
 
 import pytest
 
@@ -195,6 +198,112 @@ def test_a_server_told_to_stop_ends_open_answers_with_a_word(start: Start) -> No
         server.process.terminate()
         said = chat.errors.text()
     assert "The server stopped before the answer did. [RUN_INTERRUPTED]" in said
+    assert "Traceback" not in server.errors.text()
+
+
+SLOW = """
+import asyncio
+from copilot_runtime import CopilotRuntime
+
+async def patient(run):
+    print("begun", flush=True)
+    yield "Begun."
+    await asyncio.sleep(1000)
+
+async def stubborn(run):
+    yield "Begun."
+    while True:
+        try:
+            await asyncio.sleep(1000)
+        except asyncio.CancelledError:
+            print("goes on", flush=True)
+
+app = CopilotRuntime(agents={"patient": patient, "stubborn": stubborn}).app(path="/")
+"""
+ASK = {"messages": [{"id": "m", "role": "user", "content": "Hi"}], "threadId": "t", "runId": "r"}
+
+
+@contextlib.contextmanager
+def asking(url: str, agent: str) -> Generator[HTTPResponse]:
+    """Ask a question over AG-UI and read the beginning of the answer."""
+    data = json.dumps({**ASK, "state": {}, "tools": [], "context": []}).encode()
+    headers = {"content-type": "application/json"}
+    request = Request(f"{url}/agent/{agent}/run", data=data, headers=headers)
+    with urlopen(request) as answer:
+        while b"Begun." not in answer.readline():
+            pass
+        yield answer
+
+
+@pytest.mark.parametrize("sign", [signal.SIGTERM, signal.SIGINT])
+def test_a_signal_ends_the_answers_of_an_application_at_once(
+    start: Start, tmp_path: Path, sign: signal.Signals
+) -> None:
+    (tmp_path / "mine.py").write_text(SLOW)
+    url = url_in(start("mine:app", COPILOT_STOP_TIMEOUT="1000"))
+    with asking(url, "patient") as answer:
+        server = start.programs[-1]
+        server.process.send_signal(sign)
+        rest = answer.read()
+    server.wait()
+    assert b'"code":"RUN_INTERRUPTED"' in rest.splitlines()[-2]
+    assert server.errors.text() == ""
+
+
+def test_a_v1_request_for_one_body_gets_what_was_said_before_the_signal(
+    start: Start, tmp_path: Path
+) -> None:
+    (tmp_path / "mine.py").write_text(SLOW)
+    url = url_in(start("mine:app", COPILOT_STOP_TIMEOUT="1000"))
+    document = """mutation($data: GenerateCopilotResponseInput!) {
+        generateCopilotResponse(data: $data) { messages { ... on TextMessageOutput { content } } }
+    }"""
+    data = {
+        "metadata": {},
+        "frontend": {"actions": []},
+        "agentSession": {"agentName": "patient"},
+        "messages": [
+            {
+                "id": "m",
+                "createdAt": "2026-01-01T00:00:00Z",
+                "textMessage": {"role": "user", "content": "Hi"},
+            }
+        ],
+    }
+    body = json.dumps({"query": document, "variables": {"data": data}}).encode()
+    headers = {"content-type": "application/json"}
+    server = start.programs[-1]
+    with ThreadPoolExecutor() as pool:
+        request = Request(url, data=body, headers=headers)
+        asked = pool.submit(lambda: urlopen(request).read())
+        server.until("begun")
+        server.process.terminate()
+        answer = json.loads(asked.result())
+    assert answer["data"]["generateCopilotResponse"]["messages"] == [{"content": ["Begun."]}]
+
+
+def test_a_second_ctrl_c_ends_the_server_without_a_traceback(start: Start, tmp_path: Path) -> None:
+    (tmp_path / "mine.py").write_text(SLOW)
+    url = url_in(start("mine:app", COPILOT_STOP_TIMEOUT="1000"))
+    with asking(url, "stubborn"):
+        server = start.programs[-1]
+        server.process.send_signal(signal.SIGINT)
+        server.until("goes on")
+        server.process.send_signal(signal.SIGINT)
+        server.wait()
+    assert "Traceback" not in server.errors.text()
+    assert "does not end, and is left behind" in server.errors.text()
+
+
+def test_an_answer_that_does_not_end_holds_the_server_for_stop_timeout_at_most(
+    start: Start, tmp_path: Path
+) -> None:
+    (tmp_path / "mine.py").write_text(SLOW)
+    url = url_in(start("mine:app", COPILOT_STOP_TIMEOUT="0.5"))
+    with asking(url, "stubborn"):
+        server = start.programs[-1]
+        server.process.terminate()
+        server.wait()
     assert "Traceback" not in server.errors.text()
 
 

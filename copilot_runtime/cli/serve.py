@@ -20,8 +20,10 @@ from copilot_runtime.cli.target import find_target
 from copilot_runtime.config.settings import Settings, adapter_name
 from copilot_runtime.errors import ConfigurationFailed, CopilotError
 from copilot_runtime.registry import Registry
-from copilot_runtime.runtime.conversations import Conversations
+from copilot_runtime.runtime.conversations import OPENED, Conversations
 from copilot_runtime.transports.console.clock import get_time
+
+logger = logging.getLogger(__name__)
 
 _LISTENERS = 16
 """How often the loop looks at the one socket we listen on.
@@ -29,9 +31,6 @@ _LISTENERS = 16
 libuv accepts one connection for each look in a turn of the loop. When a thousand streams keep
 the loop busy, a turn takes long, and a new client would wait for seconds (measured: 4 s).
 """
-
-_CLOSE_GRACE = 2
-"""Seconds to send clients the last event of runs that were stopped."""
 
 
 def serve(target: str | None, settings: Settings, path: str | None = None) -> None:
@@ -53,14 +52,13 @@ def serve(target: str | None, settings: Settings, path: str | None = None) -> No
         access_log=False,
         log_config=None,
         server_header=False,
-        timeout_graceful_shutdown=ceil(settings.stop_timeout) + _CLOSE_GRACE,
+        timeout_graceful_shutdown=ceil(settings.stop_timeout),
         ws_max_size=settings.max_body_bytes,
     )
     with listener:
         origin = _origin(settings.host, listener.getsockname()[1])
         banner = _banner(name, _addresses(found, origin, path))
-        runs = found.conversations if isinstance(found, CopilotRuntime) else None
-        server = _Server(config, banner, runs, settings.stop_timeout)
+        server = _Server(config, banner, life)
         try:
             server.run(sockets=[listener, *(listener.dup() for _ in range(_LISTENERS - 1))])
         except KeyboardInterrupt:
@@ -75,23 +73,36 @@ def serve(target: str | None, settings: Settings, path: str | None = None) -> No
 
 
 class _LifespanApp:
-    """An application whose start may fail with a sentence, in place of Starlette's traceback."""
+    """An application whose start may fail with a sentence, and that ends without a traceback."""
 
     def __init__(self, app: ASGIApp) -> None:
         self._app = app
         self.failure: CopilotError | None = None
         """What kept it from starting, such as a store that cannot be opened."""
+        self._opened: list[Conversations] = []
+        self._is_stopping = False
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] != "lifespan":
-            await self._app(scope, receive, send)
-            return
+        work = self._live if scope["type"] == "lifespan" else self._app
+        try:
+            await work(scope, receive, send)
+        except asyncio.CancelledError:
+            if not self._is_stopping:
+                raise  # and uvicorn logs it; of a server that stops it is no error
+
+    async def stop_runs(self) -> None:
+        """Stop the runs of every runtime in the application, so that their readers end."""
+        self._is_stopping = True
+        await asyncio.gather(*(conversations.aclose() for conversations in self._opened))
+
+    async def _live(self, scope: Scope, receive: Receive, send: Send) -> None:
+        OPENED.set(self._opened)
         failures: list[Message] = []
 
         async def hold(message: Message) -> None:
             if message["type"] == "lifespan.startup.failed":  # with a traceback for its message
                 failures.append(message)
-            else:
+            elif message["type"] != "lifespan.shutdown.failed" or not _is_cancelled():
                 await send(message)
 
         try:
@@ -106,16 +117,19 @@ class _LifespanApp:
                 await send(message)
 
 
-class _Server(uvicorn.Server):
-    """A server that prints its addresses once it listens, and ends all runs when it stops."""
+def _is_cancelled() -> bool:
+    """Return whether the lifespan was given up, as by a second Ctrl-C."""
+    task = asyncio.current_task()
+    return task is not None and task.cancelling() > 0
 
-    def __init__(
-        self, config: uvicorn.Config, banner: str, runs: Conversations | None, stop_timeout: float
-    ) -> None:
+
+class _Server(uvicorn.Server):
+    """A server that prints its addresses once it listens, and stops all runs when it stops."""
+
+    def __init__(self, config: uvicorn.Config, banner: str, life: _LifespanApp) -> None:
         super().__init__(config)
         self._banner = banner
-        self._runs = runs
-        self._stop_timeout = stop_timeout
+        self._life = life
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         await super().startup(sockets)
@@ -123,16 +137,18 @@ class _Server(uvicorn.Server):
             typer.echo(self._banner)
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        ending = asyncio.create_task(self._end_runs())
+        stopping = asyncio.create_task(self._life.stop_runs())
         try:
             await super().shutdown(sockets)
         finally:
-            ending.cancel()
+            stopping.cancel()
+            await asyncio.wait((stopping,))
+            asyncio.get_running_loop().set_exception_handler(_log_leftover)
 
-    async def _end_runs(self) -> None:
-        await asyncio.sleep(self._stop_timeout)
-        if self._runs is not None:
-            await self._runs.aclose()
+
+def _log_leftover(_: asyncio.AbstractEventLoop, context: Mapping[str, Any]) -> None:
+    """Log what a run that was left behind does to the loop: its name is in the log already."""
+    logger.debug("%s", context["message"], exc_info=context.get("exception"))
 
 
 def log_to_stderr(level: str) -> None:

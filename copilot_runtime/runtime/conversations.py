@@ -4,6 +4,7 @@ import asyncio
 import logging
 from collections.abc import AsyncGenerator, Awaitable, Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager
+from contextvars import ContextVar
 from itertools import takewhile
 from typing import Literal
 
@@ -53,6 +54,13 @@ _MAX_QUEUE = 5
 """Questions that wait for their turn in one thread; each holds a whole conversation."""
 
 
+OPENED: "ContextVar[list[Conversations]]" = ContextVar("OPENED")
+"""Where a server that stops its runs itself collects those of the application it starts.
+
+Servers end the lifespan of an application only after its connections, which wait for the runs.
+"""
+
+
 class Conversations:
     """The runs of all transports, and the threads that they belong to.
 
@@ -86,6 +94,8 @@ class Conversations:
         """Take runs again, after `aclose`."""
         self._closing = False
         self.runtime.open()
+        if (opened := OPENED.get(None)) is not None:
+            opened.append(self)
 
     @property
     def chat(self) -> Agent:

@@ -55,10 +55,11 @@ class Run:
         """Read the log from a cursor on, until its last event. Raises `NotFound` without a log."""
         return self._bus.read(self.log_id, after)
 
-    def stop(self) -> bool:
+    def stop(self, *, keep_log: bool = False) -> bool:
         """End the run, and delete the log of an attached one. Never waits.
 
-        Returns whether the run still went on.
+        With `keep_log`, the log stays until the request has read it. Returns whether the run
+        still went on.
         """
         if not self.stop_requested.done():
             self.stop_requested.set_result(None)
@@ -66,11 +67,11 @@ class Run:
             case "starting":  # `Runtime.start` ends it, once it can
                 return True
             case "running":
-                self.is_attached = False
+                self.is_attached &= keep_log
                 self._cancel()
                 return True
             case "ending":  # its last event says how it ended
-                self.is_attached = False
+                self.is_attached &= keep_log
                 return False
             case "ended" | "refused":
                 if self.is_attached:

@@ -185,20 +185,20 @@ class Runtime:
     async def aclose(self) -> None:
         """Stop all runs; wait until each has written its last event and called the hooks.
 
-        What has not ended after `grace` seconds is left behind.
+        What has not ended after `grace` seconds, or when this is cancelled, is left behind.
         """
         self._closing = True
         for timer in self._log_timers.values():
             timer.cancel()
         self._log_timers.clear()
         for run in self._active_runs():
-            run.stop()
+            run.stop(keep_log=True)
         deadline = monotonic() + self.grace
-        while work := self._unfinished_work():
-            if (left := deadline - monotonic()) <= 0:
-                self._abandon_tasks()
-                return
-            await asyncio.wait(work, timeout=left)
+        try:
+            while (work := self._unfinished_work()) and (left := deadline - monotonic()) > 0:
+                await asyncio.wait(work, timeout=left)
+        finally:
+            self._abandon_tasks()
 
     def _unfinished_work(self) -> "list[asyncio.Future[Any]]":
         starting = (run.started for run in self._active_runs())
@@ -209,6 +209,7 @@ class Runtime:
             logger.error("%s does not end, and is left behind", task.get_name())
             # `asyncio.run` would wait for it without end
             asyncio._unregister_task(task)  # documented for the likes of us
+        self._tasks.clear()
 
     def _active_runs(self) -> list[Run]:
         return [run for run in self._runs.values() if run.is_active]

@@ -403,6 +403,9 @@ def test_an_unknown_agent_is_named(start: Start) -> None:
         (["http://127.0.0.1:9", "-m", "hi"], "The connection was refused"),
         (["ftp://127.0.0.1", "-m", "hi"], "is no URL of a runtime"),
         (["http://127.0.0.1:9", "-m", "hi", "-H", "nonsense"], "is no header"),
+        (["http://127.0.0.1:9", "-m", "hi", "-H", "x: a\nb: c"], "is no header"),
+        (["http://127.0.0.1:9", "-m", "hi", "-H", "ü: e"], "is no header"),
+        (["http://127.0.0.1:9", "-m", "hi", "-H", "a b: c"], "is no header"),
         (["http://127.0.0.1:9"], "the input is empty"),
     ],
 )
@@ -424,6 +427,7 @@ STREAM = "text/event-stream"
         ("text/html", b"<html>", "does not speak the protocol of CopilotKit"),
         ("application/json", b'{"errors":[{"message":"No."}]}', "does not speak the protocol"),
         ("application/json", b'{"error":"invalid_request","message":"No."}', "No."),
+        ("application/json", b'{"detail":"Not Found"}', "does not speak the protocol"),
     ],
 )
 def test_an_answer_that_is_none_is_an_error(kind: str, body: bytes, sentence: str) -> None:

@@ -181,6 +181,32 @@ def test_the_cors_middleware_of_the_host_does_not_double_headers() -> None:
     assert answer.headers.get_list("access-control-allow-origin") == ["http://page.example"]
 
 
+@guarded
+def test_a_page_of_another_origin_reads_a_refusal_by_the_cors_middleware_of_the_host(
+    where: str,
+) -> None:
+    app = mounted(where)
+    app.add_middleware(
+        CORSMiddleware,
+        allow_origins=["http://page.example"],
+        allow_credentials=True,
+        allow_methods=["*"],
+        allow_headers=["*"],
+    )
+    client = TestClient(app, headers={"origin": "http://page.example"})
+    asked = {
+        "access-control-request-method": "POST",
+        "access-control-request-headers": "authorization, content-type, x-copilotkit-any",
+    }
+    answers = [client.options(PATH, headers=asked), client.post(PATH, json=HELLO)]
+
+    assert [answer.status_code for answer in answers] == [200, 401]
+    assert [answer.headers["access-control-allow-origin"] for answer in answers] == [
+        "http://page.example",
+        "http://page.example",
+    ]
+
+
 def test_the_cors_middleware_of_the_host_decides_alone() -> None:
     app = FastAPI()
     runtime().mount(app, PATH)

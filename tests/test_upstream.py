@@ -227,6 +227,22 @@ async def test_an_address_that_is_none_is_explained(upstream: Upstream):
         await upstream.request_json("GET", "http://")
 
 
+async def test_a_password_in_an_address_beside_a_key_is_explained(upstream: Upstream):
+    headers = {"authorization": "Bearer key"}
+    with pytest.raises(ConfigurationFailed, match="cannot be sent") as caught:
+        await upstream.request_json("GET", "http://user:pass@nowhere.test/v1", headers=headers)
+    assert "pass" not in f"{caught.value} {caught.value.hint}"
+
+
+async def test_an_answer_that_breaks_off_is_explained(provider: Provider, upstream: Upstream):
+    provider.answer([b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n5\r\nab", CLOSE])
+    with pytest.raises(NetworkError, match="Premature close") as caught:
+        async with upstream.post(provider.url, b"{}", {}) as reply:
+            await reply.text()
+    hint = "The connection broke off before the end of the answer (ClientPayloadError)."
+    assert caught.value.hint == hint
+
+
 async def test_an_answer_has_a_limit(provider: Provider, upstream: Upstream):
     provider.answer([whole(b"x" * 100)])
     with pytest.raises(CopilotError, match="larger than 10 bytes"):

@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import re
 import sys
 from collections.abc import Mapping, Sequence
 from contextlib import aclosing
@@ -32,6 +33,7 @@ from copilot_runtime.messages import (
 )
 from copilot_runtime.transcript import fold_conversation
 
+_HEADER_NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 _STOP_TIMEOUT = 10.0
 """Seconds that Ctrl-C waits for the runtime to stop the run."""
 
@@ -192,7 +194,8 @@ async def _read_refusal(response: StreamResponse, url: str) -> NetworkError:
     except ValueError:
         fields = {}
     for key in ("message", "details", "error", "detail"):  # FastAPI says detail
-        if reason := get_text(fields, key):
+        reason = get_text(fields, key)
+        if reason and reason.lower() != "not found":  # which does not say what
             return NetworkError(reason, status_code=response.status)
     return NetworkError(
         f"{url} does not speak the protocol of CopilotKit: it answered {response.status}.",
@@ -210,9 +213,10 @@ def _parse_url(url: str) -> str:
 
 def _parse_header(text: str) -> tuple[str, str]:
     name, colon, value = text.partition(":")
-    if not colon or not name.strip():
+    name, value = name.strip(), value.strip()
+    if not colon or _HEADER_NAME.fullmatch(name) is None or not value.isprintable():
         raise ConfigurationFailed(f"{text!r} is no header; write 'Name: value'.")
-    return name.strip().lower(), value.strip()
+    return name.lower(), value
 
 
 def _print_error(error: CopilotError) -> None:

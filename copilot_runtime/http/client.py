@@ -163,6 +163,10 @@ class Upstream:
                 f"{self.name} API error: {url!r} is not an address.",
                 hint="A base URL looks like https://api.example.com/v1.",
             ) from error
+        except ValueError as error:  # of headers, or of a password in the address beside them
+            raise ConfigurationFailed(
+                f"{self.name} API error: The request cannot be sent.", hint=f"{error}."
+            ) from error
         except (ClientError, OSError, TimeoutError) as error:
             raise self.errors.build_connection_error(error, url, classify_error(error)) from error
 
@@ -272,7 +276,7 @@ class StreamResponse:
             if self._has_timed_out:
                 raise self._upstream.errors.build_timeout() from None
             raise self._upstream.errors.build_premature_close(
-                f"The connection broke off: {error}."
+                f"The connection broke off before the end of the answer ({type(error).__name__})."
             ) from error
         if not block:
             raise StopAsyncIteration

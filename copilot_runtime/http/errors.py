@@ -14,11 +14,20 @@ Failure = Literal["connect timeout", "timeout", "dns", "tls", "refused", "unreac
 """Why a request got no response."""
 
 
-def parse_url(url: str, what: str, hint: str) -> SplitResult:
-    """Return the parts of the address of `what`. Raises `ConfigurationFailed` if it is none."""
+def parse_url(url: str, what: str, hint: str, *, has_authorization: bool = False) -> SplitResult:
+    """Return the parts of the address of `what`. Raises `ConfigurationFailed` if it is none.
+
+    With `has_authorization`, requests have a header of that name: the address may then have no
+    user and no password, which become the same header.
+    """
     parts = urlsplit(url)
     if parts.scheme not in ("http", "https") or not parts.hostname:
         raise ConfigurationFailed(f"The {what} {url!r} is not an address.", hint=hint)
+    if has_authorization and (parts.username or parts.password):
+        raise ConfigurationFailed(
+            f"The {what} has a user or a password in it, but requests have a key already.",
+            hint=f"Leave out what stands before the @. {hint}",
+        )
     return parts
 
 

@@ -1,8 +1,11 @@
 """Read the body of a request, in any protocol."""
 
+import logging
 from collections.abc import Mapping
 
 from starlette.types import Receive
+
+logger = logging.getLogger(__name__)
 
 
 class BadRequest(Exception):
@@ -36,10 +39,9 @@ async def read_body(receive: Receive, headers: Mapping[str, str], limit: int) ->
     The rest of one that is too large is passed over: a client that is still sending when the
     connection closes never sees the answer.
     """
-    too_large = BadRequest(f"The request body is larger than {limit} bytes.", 413, "LIMIT_EXCEEDED")
     length = headers.get("content-length", "")
     if length.isdecimal() and int(length) > limit + _MOST_PASSED_OVER:
-        raise too_large
+        raise _too_large(limit)
     pieces: list[bytes] = []
     size = 0
     while size <= limit + _MOST_PASSED_OVER:
@@ -55,5 +57,12 @@ async def read_body(receive: Receive, headers: Mapping[str, str], limit: int) ->
         if not message.get("more_body", False):
             break
     if size > limit:
-        raise too_large
+        raise _too_large(limit)
     return pieces[0] if len(pieces) == 1 else b"".join(pieces)
+
+
+def _too_large(limit: int) -> BadRequest:
+    """Return the error for a body that is too large; only the log names the setting."""
+    message = f"The request body is larger than {limit} bytes."
+    logger.warning("Refused a request: %s (Raise max_body_bytes in the settings.)", message)
+    return BadRequest(message, 413, "LIMIT_EXCEEDED")

@@ -7,12 +7,15 @@ of AG-UI as `forwardedProps.forwardedParameters`. They stand in an object of the
 application may well have a property called `model` or `temperature` that means something else.
 """
 
+import logging
 from collections.abc import Callable, Mapping, Sized
 from dataclasses import replace
 from typing import Any
 
 from copilot_runtime.errors import LimitExceeded
 from copilot_runtime.interfaces import Parameters
+
+logger = logging.getLogger(__name__)
 
 NAME = "forwardedParameters"
 
@@ -40,10 +43,12 @@ def apply_forwarded_parameters(parameters: Parameters, properties: Mapping[str, 
 def check_length(messages: Sized, most: int) -> None:
     """Raise `LimitExceeded` for a conversation of more messages than the settings allow."""
     if len(messages) > most:
-        raise LimitExceeded(
+        error = LimitExceeded(
             f"The conversation has {len(messages)} messages; {most} are allowed.",
             hint="Raise max_messages in the settings, or start a new thread.",
         )
+        logger.warning("Refused a request: %s (%s)", error.message, error.hint)
+        raise error
 
 
 def _text(value: Any) -> str | None:

@@ -246,6 +246,17 @@ def test_a_base_url_that_is_none_is_refused_at_once(address: str):
         OpenAIAdapter(base_url=address)
 
 
+def test_a_password_in_the_base_url_beside_a_key_is_refused_at_once():
+    with pytest.raises(ConfigurationFailed, match="a user or a password in it") as caught:
+        OpenAIAdapter(api_key="key", base_url="https://ann:secret@models.example/v1")
+    assert "secret" not in f"{caught.value} {caught.value.hint}"
+
+
+def test_a_password_in_the_base_url_takes_the_place_of_a_key(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.delenv("OPENAI_API_KEY", raising=False)
+    OpenAIAdapter(base_url="https://ann:secret@models.example/v1")
+
+
 async def test_nobody_listening_is_explained():
     with socket.socket() as unused:
         unused.bind(("127.0.0.1", 0))

@@ -220,6 +220,18 @@ async def test_deep_json_is_answered_or_refused_and_its_thread_can_be_read(
     assert [answer.status for answer in read] == [200] * 3
 
 
+@pytest.mark.parametrize("setting", ["max_messages", "max_body_bytes"])
+async def test_the_log_names_the_setting_of_a_limit_that_refused_a_request(
+    setting: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    settings = Settings.model_validate({"threads": "memory", setting: 1})
+    async with browsing(settings=settings) as browser:
+        answer = await browser.run(messages=[user("a", "1"), user("b", "2")])
+
+    assert answer.status == 413
+    assert f"Raise {setting} in the settings" in caplog.text
+
+
 async def test_too_many_messages_are_too_many() -> None:
     settings = Settings(threads="memory", max_messages=3)
     async with browsing(settings=settings) as browser:

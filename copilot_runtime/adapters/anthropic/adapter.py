@@ -89,12 +89,13 @@ class AnthropicAdapter(HTTPAdapter):
         self._window = ContextWindow(PROVIDER, context_tokens, usual=_USUAL_WINDOW)
         self._client = client
         self._base_url = base_url or os.environ.get("ANTHROPIC_BASE_URL") or URL
-        self._url = _build_url(self._base_url)
         self._key = api_key
         self._token = auth_token
         if not (api_key or auth_token):
             self._key = os.environ.get("ANTHROPIC_API_KEY")
             self._token = None if self._key else os.environ.get("ANTHROPIC_AUTH_TOKEN")
+        has_bearer = bool(self._token) and not self._key
+        self._url = _build_url(self._base_url, has_authorization=has_bearer)
 
     async def _prepare(
         self, request: ChatRequest, model: str, capabilities: CapabilityFilter
@@ -147,9 +148,8 @@ def _open_response(
     return open_sdk_response(response, anthropic, service)
 
 
-def _build_url(base_url: str) -> str:
-    parts = parse_url(
-        base_url, "base URL", f"It looks like {URL} (ANTHROPIC_BASE_URL or base_url)."
-    )
+def _build_url(base_url: str, *, has_authorization: bool) -> str:
+    hint = f"It looks like {URL} (ANTHROPIC_BASE_URL or base_url)."
+    parts = parse_url(base_url, "base URL", hint, has_authorization=has_authorization)
     path = parts.path.rstrip("/").removesuffix("/v1")
     return urlunsplit(parts._replace(path=f"{path}/v1/messages"))

@@ -56,6 +56,7 @@ class Authentication:
                 base_url,
                 "base URL",
                 "It looks like https://bedrock-runtime.eu-west-1.amazonaws.com.",
+                has_authorization=True,
             )
 
     def build_url(self, model: str) -> str:

@@ -41,7 +41,12 @@ class Authentication:
         self._key = api_key or _key_in_environment()
         self._location = location or os.environ.get("GOOGLE_CLOUD_LOCATION") or "global"
         self._base_url = (base_url or self._usual()).rstrip("/")
-        parts = parse_url(self._base_url, "base URL", f"It looks like {GOOGLE_AI} (base_url).")
+        parts = parse_url(
+            self._base_url,
+            "base URL",
+            f"It looks like {GOOGLE_AI} (base_url).",
+            has_authorization=self._has_bearer(),
+        )
         if not parts.path and not self.vertex:  # Google's own client wants it without a version
             self._base_url += "/v1beta"
 
@@ -59,7 +64,7 @@ class Authentication:
 
     async def authenticate(self) -> tuple[dict[str, str], str]:
         """Return headers and the secret in them. Raises when there is none."""
-        if self._token is not None or self._credentials is not None or self._project:
+        if self._has_bearer():
             token = await self._bearer()
             return {"authorization": f"Bearer {token}"}, token
         key = await resolve_api_key(self._key, "Google")
@@ -70,6 +75,9 @@ class Authentication:
                 "for Vertex AI pass project.",
             )
         return {"x-goog-api-key": key}, key
+
+    def _has_bearer(self) -> bool:
+        return self._token is not None or self._credentials is not None or bool(self._project)
 
     def _usual(self) -> str:
         if not self.vertex:

@@ -51,7 +51,9 @@ class OpenAIAuth:
         hint = f"It looks like https://api.openai.com/v1 ({variable}base_url)."
         if not self.base_url:
             raise ConfigurationFailed(f"There is no address for {preset.name}.", hint=hint)
-        parts = parse_url(self.base_url, "base URL", hint)
+        has_key = bool(self._api_key) and preset.key_header == "authorization"
+        authorized = self._token is not None or has_key
+        parts = parse_url(self.base_url, "base URL", hint, has_authorization=authorized)
         if preset.routes_by_deployment and self._api_version:
             path = f"deployments/{quote(model, safe='')}/{path}"
             parts = parts._replace(query=urlencode({"api-version": self._api_version}))

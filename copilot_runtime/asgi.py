@@ -34,6 +34,7 @@ class App(FastAPI):
     ) -> None:
         urls = spell_url(path)
         self._urls = frozenset(urls)
+        self._path = path
         self._runs = f"{path}/agent/"
         self._router = router
         self._typed = [
@@ -72,20 +73,28 @@ class App(FastAPI):
         return HTMLResponse(render_reference(self.openapi(), url), headers=headers)
 
     def build_middleware_stack(self) -> ASGIApp:
-        # not before the first request, so that routes of an operator below the path come first
+        # not before the first request: routes of an operator come before ours, but for those that
+        # take every path, such as the files of a page mounted at "/"
         routes = [route for route in self.routes if route not in self._typed]
-        self.router.routes[:] = [*routes, *self._typed, self._rest]
-        others = super().build_middleware_stack()
+        catch_all = [route for route in routes if self._path and _takes_every_path(route)]
+        routes = [route for route in routes if route not in catch_all]
+        self.router.routes[:] = [*routes, *self._typed, self._rest, *catch_all]
+        stack = super().build_middleware_stack()
         if self.user_middleware:  # each is made only once, and sees every request
-            return others
+            return stack
 
         async def choose(scope: Scope, receive: Receive, send: Send) -> None:
             path: str = scope["path"] if scope["type"] == "http" else ""
             path = path.removeprefix(scope.get("root_path", ""))
             short = path in self._urls or path.startswith(self._runs)
-            await (self._router if short else others)(scope, receive, send)
+            await (self._router if short else stack)(scope, receive, send)
 
         return choose
+
+
+def _takes_every_path(route: BaseRoute) -> bool:
+    path = getattr(route, "path", None)
+    return path == "" or (path is not None and path.startswith("/{") and path.endswith(":path}"))
 
 
 def combine_lifespans(outer: Lifespan[Any], inner: Lifespan[Any]) -> Lifespan[Any]:

@@ -3,9 +3,12 @@
 import asyncio
 import gc
 from datetime import UTC, datetime
+from pathlib import Path
 
 import pytest
 from starlette.middleware.errors import ServerErrorMiddleware
+from starlette.responses import PlainTextResponse
+from starlette.staticfiles import StaticFiles
 from starlette.testclient import TestClient
 from starlette.types import ASGIApp, Receive, Scope, Send
 
@@ -258,6 +261,28 @@ async def test_the_end_of_the_application_ends_its_runs_and_closes_its_adapter()
     assert adapter.closed
     assert agent.ended.is_set()
     assert status["details"]["originalError"]["code"] == "RUN_INTERRUPTED"
+
+
+@pytest.mark.parametrize("is_mount", [True, False], ids=["mounted at /", "a route for every path"])
+def test_a_page_that_takes_every_path_leaves_ours_alone(tmp_path: Path, is_mount: bool) -> None:
+    (tmp_path / "index.html").write_text("the page")
+    app = runtime().app(console=False)
+    if is_mount:
+        app.mount("/", StaticFiles(directory=tmp_path, html=True))
+    else:
+
+        @app.get("/{path:path}")
+        def page(path: str) -> PlainTextResponse:
+            return PlainTextResponse(f"the page {path}")
+
+    with TestClient(app) as client:
+        threads = client.get("/graphql/threads")
+        health = client.get("/health")
+        page_text = client.get("/").text
+
+    assert threads.json() == {"threads": [], "nextCursor": None}
+    assert (health.status_code, health.text) == (200, "")
+    assert page_text.startswith("the page")
 
 
 def test_middleware_of_an_operator_is_made_once_and_sees_every_request() -> None:

@@ -435,6 +435,12 @@ def test_an_answer_that_is_none_is_an_error(kind: str, body: bytes, sentence: st
         assert sentence in complaint("chat", url, "-m", "hi")
 
 
+def test_a_runtime_that_dies_is_said_in_a_sentence() -> None:
+    with _answering(STREAM, FIRST, missing=9) as url:
+        said = complaint("chat", url, "-m", "hi")
+    assert said.startswith("The runtime broke off in the middle of the answer.\n")
+
+
 def test_what_would_command_the_terminal_is_not_shown() -> None:
     events = [
         {"type": "TEXT_MESSAGE_START", "messageId": "m", "role": "assistant"},
@@ -467,14 +473,16 @@ def test_ctrl_c_stops_the_answer_and_ctrl_d_ends_the_program(start: Start) -> No
 
 
 @contextlib.contextmanager
-def _answering(kind: str, body: bytes) -> Generator[str, None, None]:
-    """Serve one answer to everything."""
+def _answering(kind: str, body: bytes, missing: int = 0) -> Generator[str, None, None]:
+    """Serve one answer to everything, whose last bytes may be missing."""
 
     class Handler(BaseHTTPRequestHandler):
         def do_POST(self) -> None:
             self.rfile.read(int(self.headers["content-length"]))
             self.send_response(200)
             self.send_header("content-type", kind)
+            if missing:
+                self.send_header("content-length", str(len(body) + missing))
             self.end_headers()
             self.wfile.write(body)
 

@@ -4,7 +4,7 @@ import asyncio
 import contextlib
 import re
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import aclosing
 from importlib import import_module
 from typing import Any
@@ -17,7 +17,7 @@ from copilot_runtime.agents.agui import run_agent_input
 from copilot_runtime.agui.event_decoder import EventDecoder
 from copilot_runtime.agui.outcome import AgentFailed
 from copilot_runtime.cli.screen import Screen
-from copilot_runtime.errors import ConfigurationFailed, CopilotError, NetworkError
+from copilot_runtime.errors import ConfigurationFailed, CopilotError, NetworkError, RunStalled
 from copilot_runtime.events import AgentState, Event, RunStarted
 from copilot_runtime.http.client import StreamResponse, Upstream
 from copilot_runtime.http.sse import SSEDecoder
@@ -34,6 +34,7 @@ from copilot_runtime.messages import (
 from copilot_runtime.transcript import fold_conversation
 
 _HEADER_NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
+_BROKE_OFF = "The runtime broke off in the middle of the answer."
 _STOP_TIMEOUT = 10.0
 """Seconds that Ctrl-C waits for the runtime to stop the run."""
 
@@ -154,15 +155,16 @@ class Chat:
         async with self._upstream.post(self._operation_url("run"), body, self.headers) as response:
             if "text/event-stream" not in response.headers.get("content-type", ""):
                 raise await _read_refusal(response, self.url)
-            async for block in response:
-                for event in decoder.read(frames.feed(block)):
-                    yield event
-                if decoder.ended:
-                    break
+            async with aclosing(_read_blocks(response)) as blocks:
+                async for block in blocks:
+                    for event in decoder.read(frames.feed(block)):
+                        yield event
+                    if decoder.ended:
+                        break
         if decoder.failure is not None:
             raise decoder.failure
         if not decoder.ended:
-            raise NetworkError("The runtime broke off in the middle of the answer.")
+            raise NetworkError(_BROKE_OFF)
 
     async def _stop(self) -> None:
         """Stop the run, which does not end by itself when its reader leaves."""
@@ -174,6 +176,17 @@ class Chat:
     def _operation_url(self, *parts: str) -> str:
         path = "/".join(quote(part, safe="") for part in ("agent", self.agent, *parts))
         return f"{self.url.rstrip('/')}/{path}"
+
+
+async def _read_blocks(response: StreamResponse) -> AsyncGenerator[bytes, None]:
+    """Yield the answer. Raises `NetworkError` for a connection that breaks off, or is silent."""
+    try:
+        async for block in response:
+            yield block
+    except RunStalled:
+        raise
+    except NetworkError as error:
+        raise NetworkError(_BROKE_OFF, hint=error.hint) from error
 
 
 def _drop_open_calls(messages: Sequence[Message]) -> list[Message]:

@@ -236,11 +236,11 @@ def asking(url: str, agent: str) -> Generator[HTTPResponse]:
 
 
 @pytest.mark.parametrize("sign", [signal.SIGTERM, signal.SIGINT])
-def test_a_signal_ends_the_answers_of_an_application_at_once(
+def test_a_signal_ends_the_answers_of_an_application_after_a_while(
     start: Start, tmp_path: Path, sign: signal.Signals
 ) -> None:
     (tmp_path / "mine.py").write_text(SLOW)
-    url = url_in(start("mine:app", COPILOT_STOP_TIMEOUT="1000"))
+    url = url_in(start("mine:app", COPILOT_STOP_TIMEOUT="1"))
     with asking(url, "patient") as answer:
         server = start.programs[-1]
         server.process.send_signal(sign)
@@ -254,7 +254,7 @@ def test_a_v1_request_for_one_body_gets_what_was_said_before_the_signal(
     start: Start, tmp_path: Path
 ) -> None:
     (tmp_path / "mine.py").write_text(SLOW)
-    url = url_in(start("mine:app", COPILOT_STOP_TIMEOUT="1000"))
+    url = url_in(start("mine:app", COPILOT_STOP_TIMEOUT="1"))
     document = """mutation($data: GenerateCopilotResponseInput!) {
         generateCopilotResponse(data: $data) { messages { ... on TextMessageOutput { content } } }
     }"""
@@ -284,7 +284,7 @@ def test_a_v1_request_for_one_body_gets_what_was_said_before_the_signal(
 
 def test_a_second_ctrl_c_ends_the_server_without_a_traceback(start: Start, tmp_path: Path) -> None:
     (tmp_path / "mine.py").write_text(SLOW)
-    url = url_in(start("mine:app", COPILOT_STOP_TIMEOUT="1000"))
+    url = url_in(start("mine:app", COPILOT_STOP_TIMEOUT="1"))
     with asking(url, "stubborn"):
         server = start.programs[-1]
         server.process.send_signal(signal.SIGINT)
@@ -295,9 +295,7 @@ def test_a_second_ctrl_c_ends_the_server_without_a_traceback(start: Start, tmp_p
     assert "does not end, and is left behind" in server.errors.text()
 
 
-def test_an_answer_that_does_not_end_holds_the_server_for_stop_timeout_at_most(
-    start: Start, tmp_path: Path
-) -> None:
+def test_an_answer_that_does_not_end_is_left_behind(start: Start, tmp_path: Path) -> None:
     (tmp_path / "mine.py").write_text(SLOW)
     url = url_in(start("mine:app", COPILOT_STOP_TIMEOUT="0.5"))
     with asking(url, "stubborn"):

@@ -6,6 +6,7 @@ import inspect
 import logging
 import socket
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from math import ceil
 from typing import Any
 
@@ -46,13 +47,14 @@ def serve(target: str | None, settings: Settings, path: str | None = None) -> No
     found = find_target(target) if target else _build_runtime(name, settings)
     app = found.app(path) if isinstance(found, CopilotRuntime) else found
     listener = _listen(settings.host, settings.port)
-    life = _LifespanApp(app)
+    life = _LifespanApp(app, settings.stop_timeout)
     config = uvicorn.Config(
         life,
         access_log=False,
         log_config=None,
         server_header=False,
-        timeout_graceful_shutdown=ceil(settings.stop_timeout),
+        # runs may take as long again, once they have been stopped
+        timeout_graceful_shutdown=ceil(2 * settings.stop_timeout),
         ws_max_size=settings.max_body_bytes,
     )
     with listener:
@@ -73,10 +75,14 @@ def serve(target: str | None, settings: Settings, path: str | None = None) -> No
 
 
 class _LifespanApp:
-    """An application whose start may fail with a sentence, and that ends without a traceback."""
+    """An application whose start may fail with a sentence, and that ends without a traceback.
 
-    def __init__(self, app: ASGIApp) -> None:
+    When it ends, its runs have `stop_timeout` seconds before they are stopped.
+    """
+
+    def __init__(self, app: ASGIApp, stop_timeout: float) -> None:
         self._app = app
+        self._stop_timeout = stop_timeout
         self.failure: CopilotError | None = None
         """What kept it from starting, such as a store that cannot be opened."""
         self._opened: list[Conversations] = []
@@ -91,8 +97,14 @@ class _LifespanApp:
                 raise  # and uvicorn logs it; of a server that stops it is no error
 
     async def stop_runs(self) -> None:
-        """Stop the runs of every runtime in the application, so that their readers end."""
+        """Stop what still runs in a while, of every runtime in the application.
+
+        Its readers get the last event, and their connections end.
+        """
         self._is_stopping = True
+        with suppress(TimeoutError):
+            async with asyncio.timeout(self._stop_timeout):
+                await asyncio.gather(*(conversations.drain() for conversations in self._opened))
         await asyncio.gather(*(conversations.aclose() for conversations in self._opened))
 
     async def _live(self, scope: Scope, receive: Receive, send: Send) -> None:

@@ -124,7 +124,7 @@ class Settings(Section):
         default=60, description="Seconds a client may read nothing before it is disconnected."
     )
     stop_timeout: Seconds = Field(
-        default=5, description="Seconds that stopping all answers may take when the server stops."
+        default=5, description="Seconds that running answers have to end when the server stops."
     )
     bus: str = Field(
         default="memory", description="Where the logs of runs are: memory, or a name of a plugin."

@@ -206,6 +206,12 @@ class Conversations:
         finally:
             self._deleting.discard(thread)
 
+    async def drain(self) -> None:
+        """Take no more runs, and wait until those under way have ended."""
+        self._closing = True
+        if ends := [run.ended for run in self.runtime.active_runs()]:
+            await asyncio.wait(ends)
+
     async def aclose(self) -> None:
         """Stop all runs and leave no task behind. The store is closed by whoever opened it."""
         self._closing = True

@@ -191,7 +191,7 @@ class Runtime:
         for timer in self._log_timers.values():
             timer.cancel()
         self._log_timers.clear()
-        for run in self._active_runs():
+        for run in self.active_runs():
             run.stop(keep_log=True)
         deadline = monotonic() + self.grace
         try:
@@ -201,7 +201,7 @@ class Runtime:
             self._abandon_tasks()
 
     def _unfinished_work(self) -> "list[asyncio.Future[Any]]":
-        starting = (run.started for run in self._active_runs())
+        starting = (run.started for run in self.active_runs())
         return [*self._tasks, *(started for started in starting if not started.done())]
 
     def _abandon_tasks(self) -> None:
@@ -211,7 +211,8 @@ class Runtime:
             asyncio._unregister_task(task)  # documented for the likes of us
         self._tasks.clear()
 
-    def _active_runs(self) -> list[Run]:
+    def active_runs(self) -> list[Run]:
+        """Return the runs that have not ended."""
         return [run for run in self._runs.values() if run.is_active]
 
     def _admit(self, run: Run) -> None:
@@ -223,7 +224,7 @@ class Runtime:
                 f"The run {run.log_id!r} is already under way.",
                 hint="Give each run an id of its own.",
             )
-        if self.max_runs and len(self._active_runs()) >= self.max_runs:
+        if self.max_runs and len(self.active_runs()) >= self.max_runs:
             raise LimitExceeded(
                 f"All {self.max_runs} places are taken. Please try again in a moment.",
                 hint="Raise max_concurrent_runs in the settings, or add a machine.",

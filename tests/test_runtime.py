@@ -4,7 +4,7 @@ import asyncio
 import gc
 import weakref
 from collections.abc import Callable
-from contextlib import aclosing
+from contextlib import aclosing, suppress
 from typing import Any
 
 import anyio
@@ -88,6 +88,64 @@ async def test_a_stop_while_the_agent_leaves_a_scope_of_anyio_is_not_lost() -> N
     await runtime.start(run_input(detached=True))
 
     assert (await log_of(runtime))[-1] == STOPPED
+
+
+async def swallow() -> None:
+    """Wait until the task is cancelled, and go on as if nothing had been."""
+    with suppress(asyncio.CancelledError):
+        await forever()
+
+
+@pytest.mark.parametrize("rest", [[], [seen("late"), RunFinished(), seen("later")]])
+async def test_a_stopped_run_ends_as_stopped_though_its_agent_goes_on(rest: list[Event]) -> None:
+    agent = Says(seen("begun"), swallow, *rest)
+    runtime = runtime_with(agent)
+    await runtime.start(run_input(detached=True))
+
+    assert runtime.stop("r")
+    assert (await log_of(runtime))[1:] == [seen("begun"), STOPPED]
+    assert agent.ended.is_set()
+
+
+async def test_a_stopped_run_ends_as_stopped_though_its_agent_takes_the_cancellation_back() -> None:
+    async def take_back() -> None:
+        await swallow()
+        task = asyncio.current_task()
+        assert task is not None
+        task.uncancel()
+
+    runtime = runtime_with(Says(take_back, seen("late")))
+    await runtime.start(run_input(detached=True))
+    runtime.stop("r")
+
+    assert (await log_of(runtime))[1:] == [STOPPED]
+
+
+async def test_an_agent_that_waits_on_after_a_stop_is_cancelled_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("copilot_runtime.runtime.run._PATIENCE", 0.01)
+    agent = Says(swallow, forever)
+    runtime = runtime_with(agent)
+    await runtime.start(run_input(detached=True))
+    runtime.stop("r")
+
+    assert (await log_of(runtime))[1:] == [STOPPED]
+    assert agent.ended.is_set()
+
+
+async def test_an_agent_that_stops_its_own_run_says_nothing_more() -> None:
+    begun = asyncio.Event()
+
+    async def stop_myself() -> None:
+        await begun.wait()
+        runtime.stop("r")
+
+    runtime = runtime_with(Says(seen("begun"), stop_myself, seen("late")))
+    await runtime.start(run_input(detached=True))
+    begun.set()
+
+    assert (await log_of(runtime))[1:] == [seen("begun"), STOPPED]
 
 
 class Told(MemoryBus):
@@ -444,7 +502,9 @@ async def test_an_agent_that_does_not_end_is_left_behind(
     over.set()
 
     assert "run:r does not end, and is left behind" in caplog.text
-    assert isinstance((await log_of(runtime))[-1], RunFinished)
+    last = (await log_of(runtime))[-1]
+    assert isinstance(last, RunFailed)
+    assert last.error.code == "RUN_INTERRUPTED"
 
 
 async def test_what_is_closed_takes_no_runs_until_it_is_opened() -> None:

@@ -13,6 +13,10 @@ RunState = Literal["starting", "running", "ending", "ended", "refused"]
 is `refused` never had a log."""
 
 
+_PATIENCE = 10.0
+"""Seconds in which a cancelled agent may clean up. Then it is cancelled again."""
+
+
 class Run:
     """A run from its request to its end. Only the `Runtime` moves it from state to state."""
 
@@ -37,9 +41,10 @@ class Run:
         """Drives the agent and writes the log."""
         self.is_attached = False
         """Whether the request that started the run still needs its log."""
+        self.is_cancelled = False
+        """Whether the task was cancelled, because somebody stopped the run or the log failed."""
         self._bus = bus
         self._release = release
-        self._is_cancelled = False
 
     @property
     def is_active(self) -> bool:
@@ -83,9 +88,15 @@ class Run:
 
     def fail(self, error: Exception) -> None:
         """End a run whose log takes no more events: its agent may be silent for long."""
-        if self.state == "running" and not self._is_cancelled:
+        if self.state == "running" and not self.is_cancelled:
             self.error = error
             self._cancel()
+
+    async def raise_if_cancelled(self) -> None:
+        """Raise `CancelledError` after a cancellation that the agent caught."""
+        if self.is_cancelled:
+            await asyncio.sleep(0)  # raises one that has not been delivered yet
+            raise asyncio.CancelledError
 
     def finish(self, state: Literal["ended", "refused"]) -> None:
         """Note that the last event is in the log, or that there will be no log."""
@@ -123,6 +134,12 @@ class Run:
 
     def _cancel(self) -> None:
         # not by `task.cancelling()`: anyio cancels a task for a moment to end a scope in it
-        if self.task is not None and not self._is_cancelled:
-            self._is_cancelled = True
+        if not self.is_cancelled:
+            self.is_cancelled = True
+            self._cancel_task()
+
+    def _cancel_task(self) -> None:
+        """Cancel the task now, and again later if its agent caught that and goes on."""
+        if self.task is not None and self.state == "running":
             self.task.cancel()
+            asyncio.get_running_loop().call_later(_PATIENCE, self._cancel_task)

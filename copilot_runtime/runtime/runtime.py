@@ -285,10 +285,13 @@ class Runtime:
                 append = writer.append
                 finished = RunFinished()
                 async for event in events:
+                    if run.is_cancelled:
+                        break
                     if isinstance(event, RunFinished):
                         finished = event
                         break
                     await append(event)
+            await run.raise_if_cancelled()
             last = finished
         except TimeoutError as caught:
             error = self._build_stall_error() if deadline.expired() else caught
@@ -296,7 +299,7 @@ class Runtime:
         except asyncio.CancelledError as caught:
             error = run.error
             if error is None:
-                if _is_cancelled():
+                if run.is_cancelled or _is_cancelled():
                     raise
                 error = caught  # the agent's own, and nobody stopped it
             last = RunFailed(error=report_of(error))

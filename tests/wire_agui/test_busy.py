@@ -9,7 +9,8 @@ from starlette.requests import HTTPConnection
 
 from copilot_runtime import CopilotRuntime, Settings
 from copilot_runtime.adapters.scripted import Gate
-from copilot_runtime.interfaces import RunInput
+from copilot_runtime.interfaces import SupportsRun
+from copilot_runtime.runtime.run import Run
 from tests.wire.documents import chat
 from tests.wire_agui.http import Browser, text_of, user
 from tests.wire_agui.server import PATH, Parrot, browsing, serving
@@ -252,31 +253,25 @@ async def test_a_question_that_is_stopped_while_it_waits_is_told_in_its_stream(
 async def test_a_v1_client_that_leaves_takes_its_waiting_question_away(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    came, left = asyncio.Event(), asyncio.Event()
+    waiting: asyncio.Future[Run] = asyncio.get_running_loop().create_future()
     model = Parrot("one", gate=Gate())
     runtime = CopilotRuntime(model, settings=set_to("queue"))
-    start, stop = runtime.conversations.start, runtime.conversations.stop
+    launch = runtime.conversations.launch
 
-    async def started(run: RunInput) -> None:
-        if run.is_v1:
-            came.set()  # what is called next waits at once
-        await start(run)
+    async def launch_run(run: Run, agent: SupportsRun | None = None) -> None:
+        if run.request.is_v1:
+            waiting.set_result(run)  # what is called next waits at once
+        await launch(run, agent)
 
-    def stopped(key: str) -> bool:
-        went_on = stop(key)
-        left.set()
-        return went_on
-
-    monkeypatch.setattr(runtime.conversations, "start", started)
-    monkeypatch.setattr(runtime.conversations, "stop", stopped)
+    monkeypatch.setattr(runtime.conversations, "launch", launch_run)
     async with serving(runtime.app(path=PATH)) as port:
         browser = Browser(port)
         async with browser.running(run="r1") as first:
             await first.next()
             asked = asyncio.create_task(_v1(browser))
-            await came.wait()
+            run = await waiting
             asked.cancel()
-            await left.wait()
+            await run.stop_requested
             await browser.stop(body={"runId": "r1"})
             await first.rest()
         again = await browser.stop()

@@ -92,7 +92,7 @@ class Run:
             self.error = error
             self._cancel()
 
-    async def raise_if_cancelled(self) -> None:
+    async def raise_cancellation(self) -> None:
         """Raise `CancelledError` after a cancellation that the agent caught."""
         if self.is_cancelled:
             await asyncio.sleep(0)  # raises one that has not been delivered yet

@@ -291,7 +291,7 @@ class Runtime:
                         finished = event
                         break
                     await append(event)
-            await run.raise_if_cancelled()
+            await run.raise_cancellation()
             last = finished
         except TimeoutError as caught:
             error = self._build_stall_error() if deadline.expired() else caught

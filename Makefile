@@ -7,7 +7,7 @@ BIN := .venv/bin
 HOST ?= 127.0.0.1
 PORT ?= 8000
 # many tests wait for a browser or a process: more of them than cores
-WORKERS ?= 4
+WORKERS ?= 6
 # hundreds of processes start in the tests: each would compile the package anew
 unexport PYTHONDONTWRITEBYTECODE
 

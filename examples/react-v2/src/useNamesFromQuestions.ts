@@ -2,7 +2,7 @@ import { type UseThreadsResult, useAgent } from "@copilotkit/react-core/v2";
 import { useEffect, useRef } from "react";
 
 /** Name a thread after its first question, unless the server has named it already. */
-export function useNamesFromQuestions({ threads, renameThread }: UseThreadsResult) {
+export function useNamesFromQuestions({ threads, renameThread, refetchThreads }: UseThreadsResult) {
   const { agent } = useAgent();
   const firstQuestions = useRef(new Map<string, string>());
 
@@ -22,7 +22,8 @@ export function useNamesFromQuestions({ threads, renameThread }: UseThreadsResul
       const question = firstQuestions.current.get(id);
       if (name || !question) continue;
       firstQuestions.current.set(id, ""); // one attempt is enough: a name is no matter of life
-      renameThread(id, question).catch(() => {});
+      // a list that was on its way meanwhile does not have the name
+      renameThread(id, question).then(refetchThreads, () => {});
     }
-  }, [threads, renameThread]);
+  }, [threads, renameThread, refetchThreads]);
 }

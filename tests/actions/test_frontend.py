@@ -79,7 +79,7 @@ def test_an_unreadable_schema_is_an_empty_one(text: str) -> None:
     assert parse_frontend_action("paint", "", text).parameters == EMPTY
 
 
-def test_an_availability_nobody_knows_is_not_select_actions() -> None:
+def test_an_availability_nobody_knows_is_not_offered() -> None:
     assert parse_frontend_action("paint", "", "{}", "frontend").available == "disabled"
 
 

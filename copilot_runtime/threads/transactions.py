@@ -61,10 +61,13 @@ class Transaction(ABC):
         """Return the values of `by_key`."""
 
     @abstractmethod
-    async def lock_thread(self, key: ThreadKey, agent: str, now: int) -> Sequence[Any]:
-        """Return the number of a thread, its run and the server of that, and add a new thread.
+    async def lock_thread(
+        self, key: ThreadKey, agent: str, now: int, *, run: int | None = None
+    ) -> tuple[int, int | None, Any, bool]:
+        """Return the number of a thread, its run, the server of that, and whether it is new.
 
-        No other server gets the thread until the transaction ends.
+        A new thread is added, with this run of ours. No other server gets the thread until the
+        transaction ends.
         """
 
     @abstractmethod
@@ -113,19 +116,20 @@ async def begin_run(
     Returns the number of the thread, and the messages that are new in it.
     """
     agent = run.agent_name
-    thread, running, server = await db.lock_thread(key, agent, now)
+    thread, running, server, is_new = await db.lock_thread(key, agent, now, run=now)
     place = (thread, now)
-    if running == now and server == db.server:  # it had been done
-        return thread, _messages_of(await _read_head(db, place))
-    if running is not None:
-        if server == db.server or await db.is_alive(server):
-            raise busy(key)
-        await _end_dead_runs(db, server, [(thread, running)], now=now)
-    await db.execute(
-        "UPDATE copilot_threads SET updated = ?, last_run = ?, running = ?, server = ?"
-        " WHERE id = ?",
-        *(now, now, now, db.server, thread),
-    )
+    if not is_new:
+        if running == now and server == db.server:  # it had been done
+            return thread, _messages_of(await _read_head(db, place))
+        if running is not None:
+            if server == db.server or await db.is_alive(server):
+                raise busy(key)
+            await _end_dead_runs(db, server, [(thread, running)], now=now)
+        await db.execute(
+            "UPDATE copilot_threads SET updated = ?, last_run = ?, running = ?, server = ?"
+            " WHERE id = ?",
+            *(now, now, now, db.server, thread),
+        )
     named = index_by_name(run.messages)
     new_names = await db.add_new_names(thread, named)
     new = [message for name, message in named.items() if name in new_names]

@@ -35,14 +35,18 @@ class PostgresTransaction(Transaction):
     def key_values(self, key: ThreadKey) -> Sequence[Any]:
         return (hash_key(key),)
 
-    async def lock_thread(self, key: ThreadKey, agent: str, now: int) -> Sequence[Any]:
+    async def lock_thread(
+        self, key: ThreadKey, agent: str, now: int, *, run: int | None = None
+    ) -> tuple[int, int | None, Any, bool]:
         # whoever comes second waits here for the end of the first one's transaction
-        return await self._connection.fetchrow(
-            "INSERT INTO copilot_threads AS old (digest, owner, thread, agent, created, updated)"
-            " VALUES ($1, $2, $3, $4, $5, $5) ON CONFLICT (digest)"
-            " DO UPDATE SET updated = old.updated RETURNING id, running, server",
-            *(hash_key(key), *key, agent, now),
+        row = await self._connection.fetchrow(
+            "INSERT INTO copilot_threads AS old"
+            " (digest, owner, thread, agent, created, updated, last_run, running, server)"
+            " VALUES ($1, $2, $3, $4, $5, $5, $6, $6, $7) ON CONFLICT (digest)"
+            " DO UPDATE SET updated = old.updated RETURNING id, running, server, xmax = 0",
+            *(hash_key(key), *key, agent, now, run, None if run is None else self.server),
         )
+        return tuple(row)
 
     async def add_names(self, thread: int, names: Iterable[str]) -> None:
         await self.add_new_names(thread, names)

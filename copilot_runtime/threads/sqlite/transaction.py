@@ -58,18 +58,24 @@ class SqliteTransaction(Transaction):
     def key_values(self, key: ThreadKey) -> Sequence[Any]:
         return key
 
-    async def lock_thread(self, key: ThreadKey, agent: str, now: int) -> Sequence[Any]:
+    async def lock_thread(
+        self, key: ThreadKey, agent: str, now: int, *, run: int | None = None
+    ) -> tuple[int, int | None, Any, bool]:
         row = self._connection.execute(
             "SELECT id, running, server FROM threads WHERE owner = ? AND thread = ?", key
         ).fetchone()
         if row is not None:
-            return row
+            return *row, False
+        server = None if run is None else self.server
         added = self._connection.execute(
-            "INSERT INTO threads (owner, thread, agent, created, updated) VALUES (?, ?, ?, ?, ?)",
-            (*key, agent, now, now),
+            "INSERT INTO threads"
+            " (owner, thread, agent, created, updated, last_run, running, server)"
+            " VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
+            (*key, agent, now, now, run, run, server),
         )
+        assert added.lastrowid is not None
         self._new_thread = added.lastrowid
-        return added.lastrowid, None, None
+        return self._new_thread, run, server, True
 
     async def add_names(self, thread: int, names: Iterable[str]) -> None:
         self._connection.executemany(

@@ -208,13 +208,13 @@ from copilot_runtime import CopilotRuntime
 async def patient(run):
     print("begun", flush=True)
     yield "Begun."
-    await asyncio.sleep(1000)
+    await asyncio.Event().wait()
 
 async def stubborn(run):
     yield "Begun."
     while True:
         try:
-            await asyncio.sleep(1000)
+            await asyncio.Event().wait()
         except asyncio.CancelledError:
             print("goes on", flush=True)
 

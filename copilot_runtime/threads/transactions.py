@@ -131,8 +131,12 @@ async def begin_run(
             *(now, now, now, db.server, thread),
         )
     named = index_by_name(run.messages)
-    new_names = await db.add_new_names(thread, named)
-    new = [message for name, message in named.items() if name in new_names]
+    if is_new:  # there is nothing to search for
+        await db.add_names(thread, named)
+        new = [*named.values()]
+    else:
+        new_names = await db.add_new_names(thread, named)
+        new = [message for name, message in named.items() if name in new_names]
     head = RunStarted(run_id=run.run_id, thread_id=run.thread_id, messages=new)
     await db.execute(
         "INSERT INTO copilot_runs (thread, id, key, run_id, agent, began, log)"

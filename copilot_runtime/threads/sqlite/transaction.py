@@ -44,7 +44,6 @@ class SqliteTransaction(Transaction):
         self.server: str = server
         self._connection = connection
         self._path = path
-        self._new_thread: int | None = None
 
     async def fetch(self, statement: str, *values: Any) -> Sequence[Sequence[Any]]:
         return self._connection.execute(_translate(statement), values).fetchall()
@@ -74,8 +73,7 @@ class SqliteTransaction(Transaction):
             (*key, agent, now, now, run, run, server),
         )
         assert added.lastrowid is not None
-        self._new_thread = added.lastrowid
-        return self._new_thread, run, server, True
+        return added.lastrowid, run, server, True
 
     async def add_names(self, thread: int, names: Iterable[str]) -> None:
         self._connection.executemany(
@@ -84,14 +82,11 @@ class SqliteTransaction(Transaction):
         )
 
     async def add_new_names(self, thread: int, names: Iterable[str]) -> set[str]:
-        new = {*names}
-        if thread != self._new_thread:
-            known = self._connection.execute(
-                "SELECT name FROM known"
-                " WHERE thread = ? AND name IN (SELECT value FROM json_each(?))",
-                (thread, orjson.dumps([*names]).decode()),
-            )
-            new.difference_update(name for (name,) in known)
+        known = self._connection.execute(
+            "SELECT name FROM known WHERE thread = ? AND name IN (SELECT value FROM json_each(?))",
+            (thread, orjson.dumps([*names]).decode()),
+        )
+        new = {*names}.difference(name for (name,) in known)
         await self.add_names(thread, new)
         return new
 

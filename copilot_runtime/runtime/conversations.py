@@ -207,7 +207,7 @@ class Conversations:
             self._deleting.discard(thread)
 
     async def drain(self) -> None:
-        """Take no more runs, and wait until those under way have ended."""
+        """Take no more runs in threads, and wait until all runs under way have ended."""
         self._closing = True
         if ends := [run.ended for run in self.runtime.active_runs()]:
             await asyncio.wait(ends)

@@ -43,6 +43,7 @@ class Run:
         """Whether the request that started the run still needs its log."""
         self.is_cancelled = False
         """Whether the task was cancelled, because somebody stopped the run or the log failed."""
+        self._cancel_timer: asyncio.TimerHandle | None = None
         self._bus = bus
         self._release = release
 
@@ -101,6 +102,8 @@ class Run:
     def finish(self, state: Literal["ended", "refused"]) -> None:
         """Note that the last event is in the log, or that there will be no log."""
         self.state = state
+        if self._cancel_timer is not None:
+            self._cancel_timer.cancel()
         self.leave_starting()
         if not self.ended.done():
             self.ended.set_result(None)
@@ -142,4 +145,5 @@ class Run:
         """Cancel the task now, and again later if its agent caught that and goes on."""
         if self.task is not None and self.state == "running":
             self.task.cancel()
-            asyncio.get_running_loop().call_later(_PATIENCE, self._cancel_task)
+            loop = asyncio.get_running_loop()
+            self._cancel_timer = loop.call_later(_PATIENCE, self._cancel_task)

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
+from starlette.types import ASGIApp
 from starlette.websockets import WebSocket
 
 from copilot_runtime.actions.mcp.source import AllowRule, McpActions, McpAllowlist, McpServer
@@ -36,6 +37,7 @@ from copilot_runtime.hooks import (
     call_quietly,
 )
 from copilot_runtime.interfaces import Adapter, Agents, Bus, StageFunction, SupportsStream
+from copilot_runtime.lazy_app import LazyApp, is_traced
 from copilot_runtime.registry import Registry
 from copilot_runtime.runtime import Runtime
 from copilot_runtime.runtime.conversations import Conversations
@@ -50,6 +52,7 @@ from copilot_runtime.transports.auth import Authenticate, Authenticator
 from copilot_runtime.transports.program_runs import ProgramRuns
 from copilot_runtime.transports.router import Router, RouterResponse
 from copilot_runtime.transports.transport import Services, TransportLike, build_transports
+from copilot_runtime.transports.urls import normalize_path, spell_url
 
 if TYPE_CHECKING:
     import httpx
@@ -217,17 +220,28 @@ class CopilotRuntime:
         """
         from copilot_runtime import asgi  # brings FastAPI along
 
-        path = asgi.normalize_path(path or self.settings.path)
+        path = normalize_path(path or self.settings.path)
         router = self._router(path)
         typed = [route for part in self.transports for route in part.routes(path, router)]
-        lifespan = asgi.combine_lifespans(tune_while_serving, self._lifespan)
-        app = asgi.App(path, router, typed=typed, lifespan=lifespan)
+        app = asgi.App(path, router, typed=typed, lifespan=self._tuned_lifespan)
         if console if console is not None else self.settings.console:
             from copilot_runtime.transports.console import console_route
 
             app.router.routes.append(console_route(path))
             app.add_docs()
         return app
+
+    def lazy_app(self, path: str | None = None) -> ASGIApp:
+        """Return the same application, which imports FastAPI when a request first needs it.
+
+        Chats do not. A program that has OpenTelemetry gets `app` itself: FastAPI makes its spans.
+        """
+        if is_traced():
+            return self.app(path)
+        url = normalize_path(path or self.settings.path)
+        return LazyApp(
+            url, self._router(url), make=lambda: self.app(path), lifespan=self._tuned_lifespan
+        )
 
     def mount(self, app: "FastAPI", path: str, *, dependencies: Sequence[Any] = ()) -> None:
         """Add the endpoint to an application of yours, under its dependencies.
@@ -239,7 +253,7 @@ class CopilotRuntime:
         """
         from copilot_runtime import asgi  # brings FastAPI along, which is here already
 
-        path = asgi.normalize_path(path)
+        path = normalize_path(path)
         router = self._router(path, silent=lambda: asgi.has_cors(app))
 
         async def answer(request: Request) -> Response:  # noqa: ARG001  # FastAPI passes it by name
@@ -251,9 +265,7 @@ class CopilotRuntime:
         asked = list(dependencies)
         below = [f"/{item}" for part in self.transports for item in part.paths if item]
         app.router.routes.append(Route(f"{path}/health", asgi.health))
-        for url in [
-            url for end in dict.fromkeys(("", *below)) for url in asgi.spell_url(path + end)
-        ]:
+        for url in [url for end in dict.fromkeys(("", *below)) for url in spell_url(path + end)]:
             # a preflight carries no login, so no dependency may refuse it
             app.router.routes.append(Route(url, RouterResponse(router), methods=["OPTIONS"]))
             app.add_api_route(
@@ -264,7 +276,7 @@ class CopilotRuntime:
                 response_model=None,
                 dependencies=asked,
             )
-        for url in asgi.spell_url(path):
+        for url in spell_url(path):
             app.add_api_websocket_route(url, socket, dependencies=asked)
         app.router.lifespan_context = asgi.combine_lifespans(
             app.router.lifespan_context, self._lifespan
@@ -291,6 +303,11 @@ class CopilotRuntime:
             authenticator=Authenticator(self.authenticate, settings.forwards, self.properties),
             max_body_bytes=settings.max_body_bytes,
         )
+
+    @asynccontextmanager
+    async def _tuned_lifespan(self, app: Any) -> AsyncGenerator[None, None]:
+        async with tune_while_serving(app), self._lifespan(app):
+            yield
 
     @asynccontextmanager
     async def _lifespan(self, app: Any) -> AsyncGenerator[None, None]:  # noqa: ARG002  # Starlette's signature

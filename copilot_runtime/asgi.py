@@ -16,8 +16,8 @@ from starlette.routing import BaseRoute, Route, WebSocketRoute
 from starlette.types import ASGIApp, Lifespan, Receive, Scope, Send
 
 from copilot_runtime import __version__
-from copilot_runtime.errors import ConfigurationFailed
 from copilot_runtime.transports.router import Router
+from copilot_runtime.transports.urls import ChatUrls, spell_url
 
 _OPENAPI_PATH = "/openapi.json"
 
@@ -32,10 +32,8 @@ class App(FastAPI):
     def __init__(
         self, path: str, router: Router, *, typed: Sequence[BaseRoute], lifespan: Lifespan[Any]
     ) -> None:
-        urls = spell_url(path)
-        self._urls = frozenset(urls)
+        self._chats = ChatUrls(path)
         self._path = path
-        self._runs = f"{path}/agent/"
         self._router = router
         self._typed = [
             *typed,
@@ -46,7 +44,7 @@ class App(FastAPI):
             title="copilot-runtime",
             version=__version__,
             routes=[
-                *(kind(url, router) for kind in (Route, WebSocketRoute) for url in urls),
+                *(kind(url, router) for kind in (Route, WebSocketRoute) for url in spell_url(path)),
                 *self._typed,
             ],
             lifespan=lifespan,
@@ -84,10 +82,7 @@ class App(FastAPI):
             return stack
 
         async def choose(scope: Scope, receive: Receive, send: Send) -> None:
-            path: str = scope["path"] if scope["type"] == "http" else ""
-            path = path.removeprefix(scope.get("root_path", ""))
-            short = path in self._urls or path.startswith(self._runs)
-            await (self._router if short else stack)(scope, receive, send)
+            await (self._router if self._chats.match(scope) else stack)(scope, receive, send)
 
         return choose
 
@@ -112,20 +107,6 @@ def has_cors(app: FastAPI) -> bool:
     """Return whether an application decides itself which browsers may read its answers."""
     # asked at each request, because middleware may be added after the mount
     return any(middleware.cls is CORSMiddleware for middleware in app.user_middleware)
-
-
-def spell_url(url: str) -> list[str]:
-    """Return a URL with and without a last slash, so that nobody is redirected."""
-    if url.endswith(":path}"):
-        return [url]
-    return [url, f"{url}/"] if url else ["/"]
-
-
-def normalize_path(path: str) -> str:
-    """Return the path without its last slash. Raises `ConfigurationFailed` for what is none."""
-    if not path.startswith("/"):
-        raise ConfigurationFailed(f"The path {path!r} must begin with a slash.")
-    return path.rstrip("/")
 
 
 def health_routes(path: str) -> Sequence[BaseRoute]:

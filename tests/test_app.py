@@ -2,10 +2,14 @@
 
 import asyncio
 import gc
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
+from fastapi import FastAPI
+from httpx import ASGITransport, AsyncClient
 from starlette.middleware.errors import ServerErrorMiddleware
 from starlette.responses import PlainTextResponse
 from starlette.staticfiles import StaticFiles
@@ -16,6 +20,7 @@ from copilot_runtime import CopilotRuntime, ScriptedAdapter, Settings
 from copilot_runtime.adapters.scripted import say
 from copilot_runtime.bus.memory import MemoryBus
 from copilot_runtime.errors import ConfigurationFailed
+from copilot_runtime.lazy_app import LazyApp
 from copilot_runtime.threads.memory import MemoryThreads
 from tests.runs import Says, forever
 from tests.wire.client import Client
@@ -38,6 +43,11 @@ class Seen:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         self.paths.append(scope["path"])
         await self.app(scope, receive, send)
+
+
+@asynccontextmanager
+async def no_lifespan(_: object) -> AsyncGenerator[None, None]:
+    yield
 
 
 def runtime(**settings: object) -> CopilotRuntime:
@@ -77,6 +87,40 @@ def test_its_health_can_be_asked(url: str) -> None:
     answer = TestClient(runtime().app()).get(url)
 
     assert (answer.status_code, answer.content) == (200, b"")
+
+
+@pytest.mark.parametrize(("path", "url"), [(None, "/graphql"), ("/api", "/api"), ("/", "/")])
+def test_the_lazy_application_has_all_routes_of_the_other(path: str | None, url: str) -> None:
+    below = url.rstrip("/")
+    urls = ["/", "/docs", "/health", f"{below}/health", f"{below}/info", f"{below}/threads", "/no"]
+    with TestClient(runtime().lazy_app(path)) as lazy:
+        for client in (lazy, TestClient(runtime().app(path))):
+            assert client.post(url, json=HELLO).json() == ANSWER
+            statuses = [client.get(url).status_code for url in urls]
+            assert statuses[:-1] == [200] * 6
+            assert statuses[-1] == 404
+
+
+async def test_the_lazy_application_is_made_once_for_all_who_ask() -> None:
+    made: list[ASGIApp] = []
+
+    def make() -> ASGIApp:
+        made.append(PlainTextResponse("made"))
+        return made[-1]
+
+    app = LazyApp("/api", PlainTextResponse("chat"), make=make, lifespan=no_lifespan)
+    async with AsyncClient(transport=ASGITransport(app), base_url="http://test") as client:
+        answers = await asyncio.gather(*(client.get("/docs") for _ in range(20)))
+        chat = await client.get("/api")
+
+    assert {answer.text for answer in answers} == {"made"}
+    assert (chat.text, len(made)) == ("chat", 1)
+
+
+def test_who_traces_gets_fastapi_itself(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("FASTAPI_OTEL_AUTO_CONFIGURE", "true")
+
+    assert isinstance(runtime().lazy_app(), FastAPI)
 
 
 def test_there_is_a_page_to_try_it_at_the_root() -> None:

@@ -45,3 +45,22 @@ assert client.get("/graphql/info").status_code == 200
 
     assert modules & {"graphql", "strawberry", "openai"} == set()
     assert modules_with_graphql >= {"graphql", "strawberry"}
+
+
+def test_a_server_answers_chats_before_it_imports_fastapi() -> None:
+    code = """
+from starlette.testclient import TestClient
+from copilot_runtime import CopilotRuntime, ScriptedAdapter, Settings
+from copilot_runtime.adapters.scripted import say
+runtime = CopilotRuntime(ScriptedAdapter(say("Hello")), settings=Settings(threads="memory"))
+with TestClient(runtime.lazy_app()) as client:
+    run = {"threadId": "t", "runId": "r", "state": {}, "tools": [], "context": []}
+    run |= {"messages": [{"id": "1", "role": "user", "content": "Hi"}], "forwardedProps": {}}
+    assert "Hello" in client.post("/graphql/agent/default/run", json=run).text
+    assert client.post("/graphql", json={"query": "{ hello }"}).status_code == 200
+"""
+    _, modules = loaded_by(code)
+    _, modules_with_docs = loaded_by(f'{code}    assert client.get("/docs").status_code == 200')
+
+    assert "fastapi" not in modules
+    assert "fastapi" in modules_with_docs

@@ -10,7 +10,7 @@ LAYERS = [
     {"__main__"},
     {"cli"},
     {"app"},
-    {"asgi"},
+    {"asgi", "lazy_app"},
     {"transports"},
     {"runtime"},
     {"agents"},

@@ -45,7 +45,7 @@ def serve(target: str | None, settings: Settings, path: str | None = None) -> No
     log_to_stderr(settings.log_level)
     name = target or adapter_name(settings)
     found = find_target(target) if target else _build_runtime(name, settings)
-    app = found.app(path) if isinstance(found, CopilotRuntime) else found
+    app = found.lazy_app(path) if isinstance(found, CopilotRuntime) else found
     listener = _listen(settings.host, settings.port)
     life = _LifespanApp(app, settings.stop_timeout)
     config = uvicorn.Config(

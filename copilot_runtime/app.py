@@ -302,6 +302,7 @@ class CopilotRuntime:
             pages=Cors([origin for origin in origins if origin != "*"]),
             authenticator=Authenticator(self.authenticate, settings.forwards, self.properties),
             max_body_bytes=settings.max_body_bytes,
+            write_timeout=settings.write_timeout,
         )
 
     @asynccontextmanager

@@ -10,7 +10,7 @@ from copilot_runtime.interfaces import Caller
 from copilot_runtime.jsontext import dumps, loads
 from copilot_runtime.security.cors import RawHeaders
 from copilot_runtime.transports.body import BadRequest, read_body
-from copilot_runtime.transports.streaming import UNBUFFERED, Stream
+from copilot_runtime.transports.streaming import PIECE, UNBUFFERED, Stream
 
 
 class Request:
@@ -34,6 +34,7 @@ class Request:
         caller: Caller | None = None,
         response_headers: RawHeaders | None = None,
         max_body_bytes: int = 16 * 1024 * 1024,
+        write_timeout: float = 60.0,
     ) -> None:
         self.scope = scope
         self.receive = receive
@@ -46,6 +47,7 @@ class Request:
         self.is_answered = False
         """Whether the head of the answer has been written."""
         self._max_body_bytes = max_body_bytes
+        self._write_timeout = write_timeout
         self._body: bytes | BadRequest | None = None
         self._json: Any = None
         self._is_decoded = False
@@ -115,7 +117,10 @@ class Request:
         content_type: str = "application/json",
         headers: Mapping[str, str] | None = None,
     ) -> None:
-        """Answer with one body; an empty one has no type."""
+        """Answer with one body; an empty one has no type.
+
+        Raises `WriteTimeout` when the client takes nothing of a large one.
+        """
         every: RawHeaders = [(b"content-type", content_type.encode())] if body else []
         if status != 204:
             every.append((b"content-length", str(len(body)).encode()))
@@ -123,7 +128,14 @@ class Request:
         every += self.response_headers
         self.is_answered = True
         await self.send({"type": "http.response.start", "status": status, "headers": every})
-        await self.send({"type": "http.response.body", "body": body})
+        if len(body) <= PIECE:
+            await self.send({"type": "http.response.body", "body": body})
+            return
+        stream = Stream(self.receive, self.send, self._write_timeout)
+        try:
+            await stream.write(body, last=True)
+        finally:
+            stream.close()
 
     async def respond_json(
         self, status: int, value: Any, headers: Mapping[str, str] | None = None
@@ -136,17 +148,21 @@ class Request:
         self,
         content_type: str,
         *,
-        write_timeout: float,
+        write_timeout: float | None = None,
         keep_alive: float = 0.0,
         comment: bytes = b"",
         headers: Mapping[str, str] | None = None,
     ) -> AsyncGenerator[Stream, None]:
-        """Answer with a stream: its head is written on entry. See `Stream` for the times."""
+        """Answer with a stream: its head is written on entry. See `Stream` for the times.
+
+        Without a `write_timeout` it is that of the settings.
+        """
         every = [(b"content-type", content_type.encode()), *UNBUFFERED, *encode_headers(headers)]
         every += self.response_headers
         self.is_answered = True
         await self.send({"type": "http.response.start", "status": 200, "headers": every})
-        stream = Stream(self.send, write_timeout, keep_alive=keep_alive, comment=comment)
+        timeout = self._write_timeout if write_timeout is None else write_timeout
+        stream = Stream(self.receive, self.send, timeout, keep_alive=keep_alive, comment=comment)
         try:
             yield stream
         finally:

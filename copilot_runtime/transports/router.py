@@ -42,12 +42,14 @@ class Router:
         pages: Cors,
         authenticator: Authenticator,
         max_body_bytes: int,
+        write_timeout: float,
     ) -> None:
         self._base = base
         self._cors = cors
         self._pages = pages
         self._authenticator = authenticator
         self._max_body_bytes = max_body_bytes
+        self._write_timeout = write_timeout
         paths = [(path, transport) for transport in transports for path in transport.paths]
         self._patterns = [(compile_path(f"/{path}")[0], transport) for path, transport in paths]
         self._fixed = {path: [*self._match(path)] for path, _ in paths if "{" not in path}
@@ -63,6 +65,7 @@ class Router:
             headers=headers,
             response_headers=self._cors.headers(headers),
             max_body_bytes=self._max_body_bytes,
+            write_timeout=self._write_timeout,
         )
         if request.method == "OPTIONS":
             request.response_headers = self._cors.preflight(headers)

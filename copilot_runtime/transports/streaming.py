@@ -1,11 +1,13 @@
 """Write to a client that may be slow, and notice one that has left."""
 
 import asyncio
+import inspect
 import logging
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Iterable
 from contextlib import suppress
 from typing import Any
 
+from starlette.requests import Request
 from starlette.types import Receive, Send
 
 from copilot_runtime.security.cors import RawHeaders
@@ -20,6 +22,10 @@ UNBUFFERED: RawHeaders = [
 """Headers of a response that is to arrive as it is written."""
 
 
+PIECE = 64 * 1024
+"""Bytes that are written at once: a server takes all it is given, however slow its client is."""
+
+
 class WriteTimeout(Exception):
     """The client took nothing for too long."""
 
@@ -27,15 +33,22 @@ class WriteTimeout(Exception):
 class Stream:
     """The body of one response: the first write opens it, the last one closes it.
 
-    It is written with the server's own backpressure. A client that takes nothing for `timeout`
-    seconds is cut off: `write` then raises `WriteTimeout`. After `keep_alive` seconds of silence
-    the `comment` is written, because proxies cut what is silent; 0 is never. One timer watches a
-    whole response; a timer per chunk would cost more than the chunk.
+    It is written with the server's own backpressure. The connection of a client that takes nothing
+    for `timeout` seconds is aborted: `write` then raises `WriteTimeout`. After `keep_alive`
+    seconds of silence the `comment` is written, because proxies cut what is silent; 0 is never.
+    One timer watches a whole response; a timer per chunk would cost more than the chunk.
     """
 
     def __init__(
-        self, send: Send, timeout: float, *, keep_alive: float = 0.0, comment: bytes = b""
+        self,
+        receive: Receive,
+        send: Send,
+        timeout: float,
+        *,
+        keep_alive: float = 0.0,
+        comment: bytes = b"",
     ) -> None:
+        self._receive = receive
         self._send = send
         self._timeout = timeout
         self._keep_alive = keep_alive
@@ -49,7 +62,13 @@ class Stream:
         self._timer = self._loop.call_later(min(keep_alive or timeout, timeout), self._check)
 
     async def write(self, body: bytes, *, last: bool = False) -> None:
-        """Write some bytes at once. With `last`, the body ends after them."""
+        """Write some bytes. With `last`, the body ends after them."""
+        if len(body) > PIECE:
+            for start in range(0, len(body), PIECE):
+                await self.write(body[start : start + PIECE])
+            if not last:
+                return
+            body = b""  # is not written before the client has taken most of the rest
         self._since = self._last = self._loop.time()
         try:
             await self._send({"type": "http.response.body", "body": body, "more_body": not last})
@@ -59,6 +78,19 @@ class Stream:
                 raise WriteTimeout from None
             raise
         self._since = None
+
+    async def write_each(self, frames: Iterable[bytes]) -> None:
+        """Write many frames in few pieces. No frame is asked for before the client has room."""
+        parts: list[bytes] = []
+        size = 0
+        for frame in frames:
+            parts.append(frame)
+            size += len(frame)
+            if size >= PIECE:
+                await self.write(b"".join(parts))
+                parts, size = [], 0
+        if parts:
+            await self.write(b"".join(parts))
 
     def close(self) -> None:
         """Stop watching."""
@@ -74,6 +106,7 @@ class Stream:
             due = self._since + self._timeout
             if due <= now and self._task is not None:
                 logger.warning("Cut off a client that took nothing for %g seconds", self._timeout)
+                abort_connection(self._receive)
                 self._stalled = True
                 self._task.cancel()
                 return
@@ -85,10 +118,39 @@ class Stream:
         self._timer = self._loop.call_at(due, self._check)
 
     async def _write_comment(self) -> None:
+        if self._since is not None:  # within a body that goes out in pieces
+            return
         with suppress(OSError):  # a client that left is noticed elsewhere
             await self._send(
                 {"type": "http.response.body", "body": self._comment, "more_body": True}
             )
+
+
+def abort_connection(receive: Receive) -> None:
+    """Close the connection behind `receive` at once, and drop what waits to be sent on it.
+
+    ASGI has no message for that, and the connection of an application that gives up is closed
+    only once everything has been sent: to a client that takes nothing, never. So the server's
+    transport is looked for behind the middleware. A server that shows none does as it likes.
+    """
+    waiting: list[Any] = [receive]
+    for _ in range(_MOST_WRAPPERS):
+        if not waiting:
+            return
+        found = waiting.pop()
+        owner = getattr(found, "__self__", None)
+        abort = getattr(getattr(owner, "transport", None), "abort", None)
+        if callable(abort):
+            abort()
+            return
+        if isinstance(owner, Request):  # as Starlette's middleware hands it on
+            waiting.append(owner.receive)
+        elif inspect.isfunction(found):
+            with suppress(ValueError):  # a variable that has no value yet
+                waiting += filter(callable, inspect.getclosurevars(found).nonlocals.values())
+
+
+_MOST_WRAPPERS = 100
 
 
 async def run_until_disconnect(

@@ -65,7 +65,6 @@ class AguiEndpoint(Transport):
             services.runs, self._names, dialect=self._dialect, transcriber=services.transcriber
         )
         self._max_messages = settings.max_messages
-        self._write_timeout = settings.write_timeout
         self._keep_alive = settings.keep_alive
         self._starting: set[asyncio.Task[Log]] = set()
 
@@ -160,8 +159,7 @@ class AguiEndpoint(Transport):
         runs, log = await self._conversations.history(key)
         async with self._stream(request) as stream:
             replay = threads.replay(key, runs, self._dialect, goes_on=log is not None)
-            if frames := [*replay]:
-                await stream.write(b"".join(frames))
+            await stream.write_each(replay)
             if log is not None:
                 encoder: Encoder | None = None
                 async with aclosing(log) as batches:
@@ -191,7 +189,6 @@ class AguiEndpoint(Transport):
     def _stream(self, request: Request) -> AbstractAsyncContextManager[Stream]:
         return request.stream(
             "text/event-stream",
-            write_timeout=self._write_timeout,
             keep_alive=self._keep_alive,
             comment=KEEP_ALIVE,
         )

@@ -84,7 +84,7 @@ def events(key: ThreadKey, runs: Iterable[StoredRun], dialect: Dialect) -> Itera
 def replay(
     key: ThreadKey, runs: Sequence[StoredRun], dialect: Dialect, *, goes_on: bool
 ) -> Iterator[bytes]:
-    """Yield the frames of each stored run in one piece, for a client that is to show the thread.
+    """Yield the frames of all stored runs, for a client that is to show the thread.
 
     After an error clients before 1.71 take nothing more, so a run that failed looks finished
     unless it is the last: its text is there, and its error has been shown when it happened.
@@ -96,7 +96,7 @@ def replay(
             events = compact(events, ending=_INCOMPLETE)
         if (number < len(runs) or goes_on) and isinstance(events[-1], RunFailed):
             events = [*events[:-1], RunFinished()]
-        yield b"".join(_frames(key, run, events, dialect))
+        yield from _frames(key, run, events, dialect)
 
 
 def _frames(

@@ -26,9 +26,8 @@ _VERSION = re.compile(r"[\w.+-]{1,64}")
 class GraphQLResponse:
     """Answers one request in the encoding its Accept header asks for."""
 
-    def __init__(self, request: Request, *, write_timeout: float) -> None:
+    def __init__(self, request: Request) -> None:
         self._request = request
-        self._write_timeout = write_timeout
         self._accept = request.headers.get("accept", "")
         self._headers = _version_headers(request.headers)
 
@@ -75,9 +74,7 @@ class GraphQLResponse:
     async def stream(self) -> AsyncGenerator["PayloadStream", None]:
         """Begin a streamed answer, and end it well or not at all. See `require_stream`."""
         framing = self.require_stream()
-        async with self._request.stream(
-            framing.content_type, write_timeout=self._write_timeout, headers=self._headers
-        ) as stream:
+        async with self._request.stream(framing.content_type, headers=self._headers) as stream:
             yield PayloadStream(stream, framing)
 
 

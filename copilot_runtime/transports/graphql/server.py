@@ -47,7 +47,6 @@ class GraphQLServer:
         settings = services.settings
         self._runs = services.runs
         self._max_messages = settings.max_messages
-        self._write_timeout = settings.write_timeout
         self._schema = core_schema()
         self._documents = Documents(
             self._schema,
@@ -74,7 +73,7 @@ class GraphQLServer:
             context.stop_runs()
 
     async def _respond(self, request: Request, context: Context) -> None:
-        response = GraphQLResponse(request, write_timeout=self._write_timeout)
+        response = GraphQLResponse(request)
         try:
             operation = await read_request(request)
             document = self._documents.get(operation.query)

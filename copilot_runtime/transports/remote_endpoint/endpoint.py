@@ -34,7 +34,6 @@ class RemoteServer(Transport):
     def __init__(self, services: Services) -> None:
         self._program_runs = services.program_runs
         self._max_messages = services.settings.max_messages
-        self._write_timeout = services.settings.write_timeout
         self._keep_alive = services.settings.keep_alive
         self._answers: Mapping[str, Callable[[JsonObject, Caller], Awaitable[JsonObject]]] = {
             "info": self._info,
@@ -102,7 +101,6 @@ class RemoteServer(Transport):
             await anext(events)  # what forbids the run to begin is answered by a status
             stream = request.stream(
                 "application/json",
-                write_timeout=self._write_timeout,
                 keep_alive=self._keep_alive,
                 comment=_EMPTY_LINE,
             )

@@ -99,7 +99,7 @@ async def waiting(found: Conversations, *names: str) -> list["asyncio.Task[Run]"
     return tasks
 
 
-@pytest.mark.parametrize("how", ["run", "id", "thread"])
+@pytest.mark.parametrize("how", ["run", "id", "deletion"])
 async def test_what_waits_for_its_turn_can_be_taken_away(how: str) -> None:
     gate = Gate()
     found = conversations(say("one"), gate=gate, when_busy="queue")
@@ -114,12 +114,12 @@ async def test_what_waits_for_its_turn_can_be_taken_away(how: str) -> None:
         case "id":
             assert found.stop_thread(MINE, "r2")
         case _:
-            assert found.stop_thread(MINE)
+            await found.delete(MINE)
     with pytest.raises(Cancelled):
         await second
     gate.release(3)
     ended_well = isinstance(await last_of(found, "log-r1"), RunFinished)
-    assert ended_well is (how != "thread")
+    assert ended_well is (how != "deletion")
 
 
 async def test_only_so_many_wait_in_one_thread() -> None:

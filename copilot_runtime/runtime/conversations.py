@@ -141,13 +141,13 @@ class Conversations:
         return self.runtime.follow(log_id, after)
 
     def stop_thread(self, thread: ThreadKey, run_id: str | None = None) -> bool:
-        """End the run of a thread, and those that wait there; with a `run_id`, only that one.
+        """End the run that a thread is answered with; those that wait for their turn go on.
 
-        Returns whether there was one.
+        With a `run_id`, end only that run, also while it waits. Returns whether there was one.
         """
         went_on = False
-        for run in [*self._queues.get(thread, {}).values()]:
-            if run_id in (None, run.request.run_id):
+        for run in self._queued(thread):
+            if run_id == run.request.run_id:
                 went_on = _stop_queued(run) or went_on
         current = self._current.get(thread)
         if current is not None and run_id in (None, current.request.run_id):
@@ -192,6 +192,8 @@ class Conversations:
             raise NotFound("There is no such thread.")
         self._deleting.add(thread)
         try:
+            for run in self._queued(thread):
+                run.stop()
             self.stop_thread(thread)
             if (current := self._current.get(thread)) is not None:
                 await asyncio.wait((current.ended,), timeout=self.patience)
@@ -253,6 +255,10 @@ class Conversations:
             raise Cancelled("The run was stopped before it began.")
         if self._closing:
             raise Interrupted("The server stopped before it could answer.")
+
+    def _queued(self, thread: ThreadKey) -> Sequence[Run]:
+        """Return the runs that wait for their turn in a thread."""
+        return [*self._queues.get(thread, {}).values()]
 
     @contextmanager
     def _queue(self, thread: ThreadKey, run: Run) -> Generator[None]:

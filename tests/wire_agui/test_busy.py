@@ -250,6 +250,27 @@ async def test_a_question_that_is_stopped_while_it_waits_is_told_in_its_stream(
     assert events == [{"type": "RUN_ERROR", "message": "Run stopped by user", "code": "abort"}]
 
 
+async def test_a_stop_ends_the_answer_under_way_and_the_next_question_gets_its_own(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("copilot_runtime.transports.agui.endpoint._SOON", 0.01)
+    model = Parrot("one", gate=Gate())
+    async with (
+        browsing(model, settings=set_to("queue")) as browser,
+        browser.running(run="r1") as first,
+    ):
+        await first.until("RUN_STARTED")
+        async with browser.running(run="r2") as second:
+            await second.to_comment()
+            model.gate = None
+            stopped = await browser.stop()
+            ends = [(await exchange.rest())[-1] for exchange in (first, second)]
+
+    assert stopped["stopped"] is True
+    assert [end["type"] for end in ends] == ["RUN_ERROR", "RUN_FINISHED"]
+    assert text_of(second.seen) == "one"
+
+
 async def test_a_v1_client_that_leaves_takes_its_waiting_question_away(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

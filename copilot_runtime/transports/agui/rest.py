@@ -137,7 +137,7 @@ class StopResult(_Model):
 
 
 class StopRequest(_Model):
-    """Which run is to stop; without a body, all of the thread."""
+    """Which run is to stop; without a body, the one that is answering."""
 
     run_id: str | None = Field(default=None, alias="runId", examples=["run-1"])
 

@@ -1,6 +1,6 @@
 # make run         a working copilot with a page to try it, no key needed
 # make test        every check, with the real npm clients and a browser
-# make test-quick  what needs neither of them, in about three minutes
+# make test-quick  what needs neither of them, in about two minutes
 
 PYTHON ?= python3
 BIN := .venv/bin
@@ -46,7 +46,9 @@ test: setup system  ## Run every check and every test
 	@$(MAKE) --no-print-directory --jobs=2 check packages
 	$(BIN)/pytest --numprocesses=$(WORKERS) --dist=loadfile --no-loadscope-reorder $(ARGS)
 
-test-quick: setup  ## Run the tests without browsers, npm and servers in other processes: about three minutes
+# each worker imports all tests, and little waits here
+test-quick: WORKERS = 4
+test-quick: setup  ## Run the tests without browsers, npm and servers in other processes: about two minutes
 	$(BIN)/pytest --numprocesses=$(WORKERS) --dist=loadfile --no-loadscope-reorder -m "not whole" $(ARGS)
 
 check: setup  ## Check format, style and types

@@ -1,5 +1,6 @@
 """What every test gets: asyncio, and no way out of this machine."""
 
+import gc
 import os
 import signal
 import socket
@@ -18,6 +19,11 @@ os.environ.setdefault("COPILOT_THREADS", "memory")
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
+# what is imported stays: the garbage collector need not look at it, now or later
+gc.disable()
+
+TESTS = Path(__file__).parent
+
 # these take longest: begun first, none of them is what all others wait for at the end
 LONG = ("browser", "conformance", "threads", "test_cli.py", "site")
 
@@ -34,16 +40,32 @@ WHOLE = (
     "threads/test_export.py",
     "threads/test_kill.py",
     "threads/test_kill_v1.py",
+    "transports/mcp/test_mcp_pipes.py",
 )
 
 
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    # not even imported then, in every worker
+    return (config.option.markexpr == "not whole" and is_whole(collection_path)) or None
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    tests = Path(__file__).parent
-    items.sort(key=lambda item: item.path.relative_to(tests).parts[0] not in LONG)
+    paths = {item.path for item in items}
+    long = {path for path in paths if path.relative_to(TESTS).parts[0] in LONG}
+    whole = {path for path in paths if is_whole(path)}
+    items.sort(key=lambda item: item.path not in long)
     for item in items:
-        path = item.path.relative_to(tests)
-        if any(path.is_relative_to(part) for part in WHOLE):
+        if item.path in whole:
             item.add_marker("whole")
+
+
+def pytest_collection_finish() -> None:
+    gc.freeze()
+    gc.enable()
+
+
+def is_whole(path: Path) -> bool:
+    return any(path.is_relative_to(TESTS / part) for part in WHOLE)
 
 
 @pytest.fixture

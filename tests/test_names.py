@@ -4,6 +4,7 @@ import ast
 import re
 from collections import Counter
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -40,9 +41,12 @@ def is_participle(word: str) -> bool:
     return word in IRREGULAR or (word.endswith("ed") and word not in NO_PARTICIPLE)
 
 
-def _trees() -> Iterator[tuple[Path, ast.AST]]:
-    for path in sorted(ROOT.rglob("*.py")):
-        yield path.relative_to(ROOT), ast.parse(path.read_text(encoding="utf-8"))
+@cache
+def _trees() -> list[tuple[Path, ast.AST]]:
+    return [
+        (path.relative_to(ROOT), ast.parse(path.read_text(encoding="utf-8")))
+        for path in sorted(ROOT.rglob("*.py"))
+    ]
 
 
 def _is_flag(node: ast.AST) -> bool:
@@ -127,7 +131,8 @@ def test_no_public_name_is_a_participle() -> None:
 
 
 def test_hardly_any_other_name_is_a_participle() -> None:
-    assert len(other_participles()) <= MOST_ELSEWHERE, other_participles()
+    found = other_participles()
+    assert len(found) <= MOST_ELSEWHERE, found
 
 
 def test_no_family_of_files_wants_to_be_a_folder() -> None:

@@ -1,5 +1,6 @@
 """Our schema has everything of the recorded one; it may have more."""
 
+import asyncio
 from pathlib import Path
 
 import pytest
@@ -18,9 +19,9 @@ from graphql import (
     is_specified_scalar_type,
 )
 
-from tests.wire.client import Client
-
-pytestmark = pytest.mark.anyio
+from copilot_runtime import CopilotRuntime
+from copilot_runtime.adapters.empty import EmptyAdapter
+from tests.wire.client import client_of
 
 NODE = build_schema(
     (Path(__file__).parent / "node" / "schema.graphql").read_text(), assume_valid_sdl=True
@@ -32,9 +33,15 @@ NAMES = sorted(
 )
 
 
-@pytest.fixture
-async def ours(client: Client) -> GraphQLSchema:
-    answer = await client.ask({"query": get_introspection_query(input_value_deprecation=True)})
+@pytest.fixture(scope="module")
+def ours() -> GraphQLSchema:
+    return asyncio.run(introspect())
+
+
+async def introspect() -> GraphQLSchema:
+    question = {"query": get_introspection_query(input_value_deprecation=True)}
+    async with client_of(CopilotRuntime(adapter=EmptyAdapter())) as client:
+        answer = await client.ask(question)
     return build_client_schema(answer.json()["data"])
 
 
@@ -63,7 +70,7 @@ def facts(kind: GraphQLNamedType) -> set[str]:
 
 
 @pytest.mark.parametrize("name", NAMES)
-async def test_a_type_has_the_names_nullability_and_defaults_of_node(
+def test_a_type_has_the_names_nullability_and_defaults_of_node(
     ours: GraphQLSchema, name: str
 ) -> None:
     theirs, mine = NODE.type_map[name], ours.type_map.get(name)
@@ -74,7 +81,7 @@ async def test_a_type_has_the_names_nullability_and_defaults_of_node(
 
 
 @pytest.mark.parametrize("name", NAMES)
-async def test_nothing_we_add_to_an_input_is_required(ours: GraphQLSchema, name: str) -> None:
+def test_nothing_we_add_to_an_input_is_required(ours: GraphQLSchema, name: str) -> None:
     theirs, mine = NODE.type_map[name], ours.type_map[name]
     if not isinstance(theirs, GraphQLInputObjectType):
         return
@@ -86,7 +93,7 @@ async def test_nothing_we_add_to_an_input_is_required(ours: GraphQLSchema, name:
 
 
 @pytest.mark.parametrize("name", ["defer", "stream"])
-async def test_the_directives_are_those_of_node(ours: GraphQLSchema, name: str) -> None:
+def test_the_directives_are_those_of_node(ours: GraphQLSchema, name: str) -> None:
     theirs, mine = NODE.get_directive(name), ours.get_directive(name)
 
     assert theirs and mine

@@ -6,7 +6,6 @@ from contextlib import aclosing, suppress
 
 import pytest
 
-from copilot_runtime.adapters import streaming as _streaming
 from copilot_runtime.errors import (
     AuthenticationFailed,
     ConfigurationFailed,
@@ -182,12 +181,11 @@ async def test_an_error_before_the_first_word_is_one_too(fake: Fake):
 
 @pytest.mark.parametrize("failing", [ErrorInStream("overloaded"), Breaks()])
 async def test_an_answer_that_fails_before_its_first_word_is_asked_for_again(
-    fake: Fake, failing: ErrorInStream | Breaks, monkeypatch: pytest.MonkeyPatch
+    fake: Fake, failing: ErrorInStream | Breaks
 ):
     needs(fake, "http", "errors_in_stream")
     if fake.name == "openai_assistants":
         pytest.skip("What is sent twice stands in the thread twice.")
-    monkeypatch.setattr(_streaming, "backoff", float)
     fake.plays(failing)
     fake.plays(failing)
     fake.plays(Say("Hi"), Stop())

@@ -25,7 +25,7 @@ ROOT = Path(__file__).parent.parent
 CLEAN = {
     name: value
     for name, value in os.environ.items()
-    if not name.startswith(("COPILOT", "OPENAI", "PYTEST"))
+    if not name.startswith(("COPILOT", "OPENAI", "ANTHROPIC", "GOOGLE", "GEMINI", "PYTEST"))
 } | {"PYTHONPATH": str(ROOT), "PYTHONWARNINGS": "error", "COLUMNS": "100"}
 COMMAND = [sys.executable, "-m", "copilot_runtime"]
 
@@ -114,6 +114,36 @@ def test_without_a_key_the_demo_is_served_and_says_so(start: Start) -> None:
     assert "serves demo" in banner
     assert "no language model" in banner
     assert re.search(r"runtimeUrl  http://127\.0\.0\.1:\d+/graphql", banner)
+
+
+@pytest.mark.parametrize(
+    ("name", "variable"),
+    [
+        ("openai", "OPENAI_API_KEY"),
+        ("anthropic", "ANTHROPIC_API_KEY"),
+        ("google", "GOOGLE_API_KEY"),
+    ],
+)
+def test_a_key_that_is_missing_is_said_at_the_start(start: Start, name: str, variable: str) -> None:
+    start(COPILOT_ADAPTER_NAME=name)
+    assert start.programs[-1].errors.until(f"There is no API key .* Set {variable}")
+
+
+@pytest.mark.parametrize(
+    "environ",
+    [
+        {"OPENAI_API_KEY": "sk-1"},
+        {"COPILOT_ADAPTER_NAME": "openai", "OPENAI_BASE_URL": "http://127.0.0.1:1/v1"},
+        {"COPILOT_ADAPTER_NAME": "ollama"},
+    ],
+)
+def test_nothing_is_said_of_a_key_that_is_there_or_not_needed(
+    start: Start, environ: dict[str, str]
+) -> None:
+    start(**environ)
+    program = start.programs[-1]
+    program.end()
+    assert "API key" not in program.errors.text()
 
 
 def test_the_settings_file_chooses_the_adapter_and_the_path(start: Start, tmp_path: Path) -> None:

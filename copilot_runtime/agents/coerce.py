@@ -34,9 +34,12 @@ AgentsLike = (
 def coerce_agents(agents: AgentsLike) -> Mapping[str, Agent] | AgentsOf:
     """Return agents of ours for a mapping, or a function that does so for each caller.
 
-    Raises `ConfigurationFailed` for what is neither, or for something that cannot be an agent.
+    Raises `ConfigurationFailed` for what is neither, for something that cannot be an agent, and
+    for a name that clients cannot write into a URL.
     """
     if isinstance(agents, Mapping):
+        for name in agents:
+            _check_name(name)
         return {name: coerce_agent(name, agent) for name, agent in agents.items()}
     if not callable(agents) or inspect.isasyncgenfunction(agents):
         raise ConfigurationFailed(
@@ -83,6 +86,16 @@ def coerce_agent(name: str, agent: Any) -> Agent:
         hint="An agent has a method run(run), is a function of the RunInput, or an object of "
         "pydantic-ai, LangGraph or OpenAI's Agents SDK.",
     )
+
+
+def _check_name(name: Any) -> None:
+    is_text = isinstance(name, str) and name.isprintable() and name.strip() != ""
+    if not is_text or name in (".", "..") or "/" in name or "\\" in name:
+        raise ConfigurationFailed(
+            f"{name!r} cannot be the name of an agent.",
+            hint="Clients write the name into a URL: it is a text that is neither empty nor "
+            "'.' or '..', without slashes and control characters.",
+        )
 
 
 def _wrap_graph(agent: Any, wrap: Callable[..., Agent]) -> Agent:

@@ -16,6 +16,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from copilot_runtime import __version__
 from copilot_runtime.adapters import ADAPTERS
+from copilot_runtime.adapters.http_adapter import HTTPAdapter
 from copilot_runtime.app import CopilotRuntime
 from copilot_runtime.cli.target import find_target
 from copilot_runtime.config.settings import Settings, adapter_name
@@ -177,6 +178,11 @@ def _build_runtime(name: str, settings: Settings) -> CopilotRuntime:
     """Return a runtime made from settings alone."""
     make = Registry("copilot_runtime.adapters", ADAPTERS)[name]
     adapter = _build_adapter(make, name, settings.adapter.options)
+    if isinstance(adapter, HTTPAdapter):
+        try:
+            asyncio.run(adapter.check_key())
+        except ConfigurationFailed as error:  # the page and the actions can be tried without it
+            logger.warning("%s %s", error.message, error.hint)
     return CopilotRuntime(adapter=adapter, actions=[get_time], settings=settings)
 
 

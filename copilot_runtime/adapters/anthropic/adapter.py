@@ -121,6 +121,10 @@ class AnthropicAdapter(HTTPAdapter):
             max_retries=0 if self._client else self._upstream.max_retries,
         )
 
+    async def check_key(self) -> None:
+        if self._client is None:
+            await self._access()
+
     async def _access(self) -> tuple[dict[str, str], str | None]:
         """Return the headers that authenticate, and the secret in them. Raises if there is none."""
         secret = await resolve_api_key(self._key or self._token, NAME)

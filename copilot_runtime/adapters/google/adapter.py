@@ -117,3 +117,7 @@ class GoogleAdapter(HTTPAdapter):
             new_reader=lambda: (GenerationReader(request, service), new_decoder()),
             max_retries=0 if self._client else self._upstream.max_retries,
         )
+
+    async def check_key(self) -> None:
+        if self._client is None:
+            await self._authentication.check_key()

@@ -62,6 +62,11 @@ class Authentication:
             name = f"models/{name}"
         return f"{self._base_url}/{name}:streamGenerateContent?alt=sse"
 
+    async def check_key(self) -> None:
+        """Raise `ConfigurationFailed` if there is neither a key nor another way to sign in."""
+        if not self._has_bearer():
+            await self.authenticate()
+
     async def authenticate(self) -> tuple[dict[str, str], str]:
         """Return headers and the secret in them. Raises when there is none."""
         if self._has_bearer():

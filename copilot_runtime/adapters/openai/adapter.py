@@ -150,6 +150,10 @@ class OpenAIAdapter(HTTPAdapter):
             on_usage=partial(self._window.calibrate, model, request, body),
         )
 
+    async def check_key(self) -> None:
+        if self._client is None:
+            await self._auth.authorize()
+
     def _new_reader(self, request: ChatRequest, service: Service) -> JSONReader:
         provider = self.options.preset.adapter
         if self.api == "chat":

@@ -85,6 +85,9 @@ class OpenAIAssistantsAdapter(HTTPAdapter):
         await asyncio.gather(*self._cancelling, return_exceptions=True)
         await super().aclose()
 
+    async def check_key(self) -> None:
+        await self._auth.authorize()
+
     def _choose_model(self, request: ChatRequest) -> str:
         del request  # its model is sent beside the assistant
         return self.assistant_id

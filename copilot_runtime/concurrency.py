@@ -38,6 +38,12 @@ async def call(function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> An
     return await value if inspect.isawaitable(value) else value
 
 
+def is_being_cancelled() -> bool:
+    """Return whether `cancel` was called on the current task."""
+    task = asyncio.current_task()
+    return task is not None and task.cancelling() > 0
+
+
 async def capture(work: Coroutine[Any, Any, Any]) -> CallResult:
     """Await `work` and keep what it raises, so that nothing it raises can end the loop."""
     try:

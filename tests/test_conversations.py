@@ -8,7 +8,7 @@ import pytest
 from copilot_runtime.adapters.scripted import Gate, ScriptedAdapter, say
 from copilot_runtime.agents.direct import DirectAgent
 from copilot_runtime.bus.memory import MemoryBus
-from copilot_runtime.errors import Cancelled, NotFound, ThreadBusy
+from copilot_runtime.errors import Cancelled, Interrupted, NotFound, ThreadBusy
 from copilot_runtime.events import Custom, RunFailed, RunFinished
 from copilot_runtime.interfaces import RunInput
 from copilot_runtime.runtime import Runtime
@@ -251,3 +251,18 @@ async def test_a_thread_is_named_once(name: str | None) -> None:
     assert thread is not None
     assert thread.name == name
     assert asked == ([1] if name else [1, 2])
+
+
+async def test_while_it_drains_runs_end_and_no_other_begins() -> None:
+    gate = Gate()
+    found = conversations(say("one"), say("two", id="m2"), gate=gate)
+    await found.start(kept("r1"))
+    drained = asyncio.create_task(found.drain())
+    await asyncio.sleep(0)
+    for request in (kept("r2", user="eve"), run_input("r3")):
+        with pytest.raises(Interrupted):
+            await found.start(request)
+    gate.release(3)
+    await drained
+
+    assert isinstance(await last_of(found, "log-r1"), RunFinished)

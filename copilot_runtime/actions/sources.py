@@ -9,7 +9,7 @@ from typing import Any, Literal, cast, get_args
 
 import orjson
 
-from copilot_runtime.concurrency import call, capture
+from copilot_runtime.concurrency import call, capture, is_being_cancelled
 from copilot_runtime.duck_typing import complete
 from copilot_runtime.interfaces import Action, ActionSource, RunInput
 
@@ -136,7 +136,7 @@ async def _query(source: ActionSource, run: RunInput, timeout: float) -> Sequenc
         async with asyncio.timeout(timeout):
             returned = await capture(_actions_of(source, run))
     except asyncio.CancelledError as cancelled:
-        if (task := asyncio.current_task()) is not None and task.cancelling():
+        if is_being_cancelled():
             raise
         error: BaseException = cancelled  # by something inside the source: this run goes on
     except TimeoutError:

@@ -19,6 +19,7 @@ from copilot_runtime.adapters import ADAPTERS
 from copilot_runtime.adapters.http_adapter import HTTPAdapter
 from copilot_runtime.app import CopilotRuntime
 from copilot_runtime.cli.target import find_target
+from copilot_runtime.concurrency import is_being_cancelled
 from copilot_runtime.config.settings import Settings, adapter_name
 from copilot_runtime.errors import ConfigurationFailed, CopilotError
 from copilot_runtime.registry import Registry
@@ -115,8 +116,10 @@ class _LifespanApp:
         async def hold(message: Message) -> None:
             if message["type"] == "lifespan.startup.failed":  # with a traceback for its message
                 failures.append(message)
-            elif message["type"] != "lifespan.shutdown.failed" or not _is_cancelled():
-                await send(message)
+                return
+            if message["type"] == "lifespan.shutdown.failed" and is_being_cancelled():
+                return  # a second Ctrl-C: nobody waits any more
+            await send(message)
 
         try:
             await self._app(scope, receive, hold)
@@ -128,12 +131,6 @@ class _LifespanApp:
         finally:
             for message in failures:
                 await send(message)
-
-
-def _is_cancelled() -> bool:
-    """Return whether the lifespan was given up, as by a second Ctrl-C."""
-    task = asyncio.current_task()
-    return task is not None and task.cancelling() > 0
 
 
 class _Server(uvicorn.Server):

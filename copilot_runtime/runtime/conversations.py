@@ -88,11 +88,9 @@ class Conversations:
         """Runs that wait for their turn, by `log_id`."""
         self._deleting: set[ThreadKey] = set()
         self._naming: set[asyncio.Task[None]] = set()
-        self._closing = False
 
     def open(self) -> None:
         """Take runs again, after `aclose`."""
-        self._closing = False
         self.runtime.open()
         if (opened := OPENED.get(None)) is not None:
             opened.append(self)
@@ -209,14 +207,14 @@ class Conversations:
             self._deleting.discard(thread)
 
     async def drain(self) -> None:
-        """Take no more runs in threads, and wait until all runs under way have ended."""
-        self._closing = True
+        """Refuse all further runs, and wait until those under way have ended."""
+        self.runtime.close_admission()
         if ends := [run.ended for run in self.runtime.active_runs()]:
             await asyncio.wait(ends)
 
     async def aclose(self) -> None:
         """Stop all runs and leave no task behind. The store is closed by whoever opened it."""
-        self._closing = True
+        self.runtime.close_admission()
         for queue in self._queues.values():
             for run in queue.values():
                 run.stop()
@@ -232,7 +230,7 @@ class Conversations:
             with self._queue(thread, run):
                 while (before := self._current.get(thread)) is not None:
                     await self._wait_for_turn(before, run)
-        if self._closing:
+        if self.runtime.is_closing:
             raise Interrupted("The server stopped before it could answer.")
         if thread in self._deleting:
             raise ThreadBusy("This conversation is being deleted.")
@@ -251,9 +249,9 @@ class Conversations:
             before.stop()
         ends = (before.ended, run.stop_requested)
         await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
-        if run.stop_requested.done() and not self._closing:
+        if run.stop_requested.done() and not self.runtime.is_closing:
             raise Cancelled("The run was stopped before it began.")
-        if self._closing:
+        if self.runtime.is_closing:
             raise Interrupted("The server stopped before it could answer.")
 
     def _queued(self, thread: ThreadKey) -> Sequence[Run]:

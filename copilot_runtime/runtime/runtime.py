@@ -9,6 +9,7 @@ from time import monotonic
 from typing import Any, TypeVar, cast
 
 from copilot_runtime.actions.sources import Source, as_sources, gather_actions
+from copilot_runtime.concurrency import is_being_cancelled
 from copilot_runtime.duck_typing import as_stage, complete
 from copilot_runtime.errors import (
     Cancelled,
@@ -92,11 +93,15 @@ class Runtime:
         """Active runs by `log_id`, and those that ended and whose log a request still needs."""
         self._tasks: set[asyncio.Task[Any]] = set()
         self._log_timers: dict[str, asyncio.TimerHandle] = {}
-        self._closing = False
+        self.is_closing = False
 
     def open(self) -> None:
         """Take runs again, after `aclose`."""
-        self._closing = False
+        self.is_closing = False
+
+    def close_admission(self) -> None:
+        """Refuse all further runs with `Interrupted`; those under way go on."""
+        self.is_closing = True
 
     async def agents_for(self, caller: Caller) -> Mapping[str, Agent]:
         """Return the agents this caller may talk to."""
@@ -187,7 +192,7 @@ class Runtime:
 
         What has not ended after `grace` seconds, or when this is cancelled, is left behind.
         """
-        self._closing = True
+        self.close_admission()
         for timer in self._log_timers.values():
             timer.cancel()
         self._log_timers.clear()
@@ -217,7 +222,7 @@ class Runtime:
 
     def _admit(self, run: Run) -> None:
         """Raise when there is no place for a run, or it has one."""
-        if self._closing:
+        if self.is_closing:
             raise Interrupted("The server stopped before it could answer.")
         if (other := self._runs.get(run.log_id)) is not None and other.is_active:
             raise Misuse(
@@ -299,7 +304,7 @@ class Runtime:
         except asyncio.CancelledError as caught:
             error = run.error
             if error is None:
-                if run.is_cancelled or _is_cancelled():
+                if run.is_cancelled or is_being_cancelled():
                     raise
                 error = caught  # the agent's own, and nobody stopped it
             last = RunFailed(error=report_of(error))
@@ -317,7 +322,7 @@ class Runtime:
 
     def _build_stop_event(self) -> RunFailed:
         """Return the last event of a run that was stopped, or that ends with the server."""
-        if self._closing:
+        if self.is_closing:
             return RunFailed(
                 error=Interrupted("The server stopped before the answer did.").report()
             )
@@ -347,7 +352,7 @@ class Runtime:
         request = run.request
         if not request.detached and not run.is_attached:
             await self.bus.drop(run.log_id)
-        elif request.detached and request.persist and not request.is_v1 and not self._closing:
+        elif request.detached and request.persist and not request.is_v1 and not self.is_closing:
             # v1 subscriptions come back to the log itself, all others to the thread
             loop = asyncio.get_running_loop()
             timer = loop.call_later(_LOG_TTL, self._drop_log, run.log_id)
@@ -382,12 +387,6 @@ class Runtime:
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
         return task
-
-
-def _is_cancelled() -> bool:
-    """Return whether `cancel` was called on this task."""
-    task = asyncio.current_task()
-    return task is not None and task.cancelling() > 0
 
 
 def _retrieve_exception(task: asyncio.Task[Any]) -> None:

@@ -44,6 +44,12 @@ def is_being_cancelled() -> bool:
     return task is not None and task.cancelling() > 0
 
 
+def retrieve_exception(task: asyncio.Task[Any]) -> None:
+    """Take the exception of a task that nobody awaits any more."""
+    if not task.cancelled():
+        task.exception()
+
+
 async def capture(work: Coroutine[Any, Any, Any]) -> CallResult:
     """Await `work` and keep what it raises, so that nothing it raises can end the loop."""
     try:

@@ -393,7 +393,7 @@ async def test_a_run_that_ended_lets_go_of_its_request_though_nobody_stops_it() 
     gc.collect()
 
     assert released() is None
-    assert (run.request.thread_id, run.request.run_id) == ("t", "r")
+    assert (run.thread_id, run.log_id) == ("t", "r")
     assert [event async for batch in run.follow() for event in batch.events] == log
 
 

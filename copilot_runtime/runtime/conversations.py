@@ -281,13 +281,12 @@ class Conversations:
             del self._current[thread]
         if self.namer is not None and run.state == "ended":
             name = f"name:{thread.id}"
-            task = asyncio.create_task(self._name(self.namer, run.request), name=name)
+            task = asyncio.create_task(self._name(self.namer, thread), name=name)
             self._naming.add(task)
             task.add_done_callback(self._naming.discard)
 
-    async def _name(self, namer: Namer, run: RunInput) -> None:
+    async def _name(self, namer: Namer, thread: ThreadKey) -> None:
         """Give a thread without a name one, once it has been answered."""
-        thread = _thread_key(run)
         try:
             found = await self.store.get(thread)
             if found is None or found.name is not None:
@@ -296,7 +295,7 @@ class Conversations:
             if name is not None:
                 await self.store.update(thread, name=name)
         except CopilotError as error:
-            logger.warning("The thread %s got no name: %s", run.thread_id, error.message)
+            logger.warning("The thread %s got no name: %s", thread.id, error.message)
 
 
 def _stop_queued(run: Run) -> bool:

@@ -16,6 +16,8 @@ is `refused` never had a log."""
 _PATIENCE = 10.0
 """Seconds in which a cancelled agent may clean up. Then it is cancelled again."""
 
+_RELEASED = RunInput(thread_id="", run_id="", messages=(), log_id="released")
+
 
 class Run:
     """A run from its request to its end. Only the `Runtime` moves it from state to state."""
@@ -24,7 +26,8 @@ class Run:
         loop = asyncio.get_running_loop()
         self.request = request
         """As the client sent it, and then as the `before_request` hook returned it. Once the run
-        has ended, only what identifies it is left."""
+        has ended and only waits for its reader, nothing is left of it."""
+        self.thread_id = request.thread_id
         self.log_id = request.log_id
         self.state: RunState = "starting"
         self.started: asyncio.Future[None] = loop.create_future()
@@ -116,22 +119,11 @@ class Run:
             self.started.set_result(None)
 
     def release_request(self) -> None:
-        """Free what only the agent and the hooks needed, and keep what identifies the run.
+        """Free what only the agent and the hooks needed.
 
         An attached run that nobody stops is in memory as long as the server.
         """
-        request = self.request
-        self.request = RunInput(
-            thread_id=request.thread_id,
-            run_id=request.run_id,
-            messages=(),
-            agent=request.agent,
-            follow_up=request.follow_up,
-            detached=request.detached,
-            user=request.user,
-            persist=request.persist,
-            log_id=request.log_id,
-        )
+        self.request = _RELEASED
         self.context = Context()
         self.task = None
 

@@ -9,7 +9,7 @@ from time import monotonic
 from typing import Any, TypeVar, cast
 
 from copilot_runtime.actions.sources import Source, as_sources, gather_actions
-from copilot_runtime.concurrency import is_being_cancelled
+from copilot_runtime.concurrency import is_being_cancelled, retrieve_exception
 from copilot_runtime.duck_typing import as_stage, complete
 from copilot_runtime.errors import (
     Cancelled,
@@ -240,7 +240,6 @@ class Runtime:
         """Prepare a run, which may take forever: nobody has to wait for it."""
         work = self._preparer.prepare_run(run.request, agent)
         task = self._spawn(work, f"prepare:{run.log_id}", run.context)
-        task.add_done_callback(_retrieve_exception)
         try:
             waiting = (task, run.stop_requested)
             first = asyncio.FIRST_COMPLETED
@@ -256,7 +255,11 @@ class Runtime:
             await report_error(self.hooks, error, run)
             raise
         finally:
-            task.cancel()
+            if task.done():
+                retrieve_exception(task)
+            else:
+                task.add_done_callback(retrieve_exception)
+                task.cancel()
 
     async def _open_log(self, run: Run) -> LogWriter:
         """Open the log of a run and write its first event."""
@@ -315,7 +318,8 @@ class Runtime:
             try:
                 await self._end(run, writer, last or self._build_stop_event(), error)
             finally:
-                run.release_request()
+                if run.is_attached:  # and stays in memory until its reader has left
+                    run.release_request()
 
     def _build_stall_error(self) -> RunStalled:
         return RunStalled(f"The answer took longer than {self.run_timeout:g} seconds.")
@@ -387,12 +391,6 @@ class Runtime:
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
         return task
-
-
-def _retrieve_exception(task: asyncio.Task[Any]) -> None:
-    """Take the exception of a task that nobody awaits any more."""
-    if not task.cancelled():
-        task.exception()
 
 
 def _complete_agents(agents: Mapping[str, SupportsRun]) -> Mapping[str, Agent]:

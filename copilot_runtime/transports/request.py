@@ -12,6 +12,8 @@ from copilot_runtime.security.cors import RawHeaders
 from copilot_runtime.transports.body import BadRequest, read_body
 from copilot_runtime.transports.streaming import PIECE, UNBUFFERED, Stream
 
+_NOBODY = Caller()
+
 
 class Request:
     """One HTTP request, or one WebSocket, at the URL of a runtime or below it.
@@ -42,7 +44,7 @@ class Request:
         self.path = path
         self.method: str = scope.get("method", "")
         self.headers = decode_headers(scope) if headers is None else headers
-        self.caller = caller or Caller()
+        self.caller = caller or _NOBODY
         self.response_headers = response_headers or []
         self.is_answered = False
         """Whether the head of the answer has been written."""

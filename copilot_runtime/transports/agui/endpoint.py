@@ -12,6 +12,7 @@ from dataclasses import replace
 from starlette.routing import BaseRoute
 from starlette.types import ASGIApp
 
+from copilot_runtime.concurrency import retrieve_exception
 from copilot_runtime.errors import AgentNotFound, AuthenticationFailed, report_of
 from copilot_runtime.events import Event, RunFailed, RunStarted
 from copilot_runtime.interfaces import DEFAULT_AGENT, Caller, RunInput
@@ -147,8 +148,7 @@ class AguiEndpoint(Transport):
 
     def _note(self, task: "asyncio.Task[Log]") -> None:
         self._starting.discard(task)
-        if not task.cancelled():
-            task.exception()  # the client has left, and the runtime has logged it
+        retrieve_exception(task)  # the client has left, and the runtime has logged it
 
     async def _start_run(self, run: RunInput) -> Log:
         """Start a run; return its log, which may be forgotten as soon as the run has ended."""

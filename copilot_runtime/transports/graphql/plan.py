@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from enum import Enum
-from functools import cache
+from functools import cache, lru_cache
 from typing import Any
 
 from graphql import (
@@ -34,7 +34,11 @@ from graphql import (
 )
 from strawberry.types import get_object_definition
 
-from copilot_runtime.transports.graphql.statuses import SuccessMessageStatus
+from copilot_runtime.transports.graphql.statuses import (
+    PendingResponseStatus,
+    SuccessMessageStatus,
+    SuccessResponseStatus,
+)
 from copilot_runtime.transports.graphql.types import graphql_name, iso
 
 STREAMED = {"TextMessageOutput": "content", "ActionExecutionMessageOutput": "arguments"}
@@ -42,8 +46,11 @@ STREAMED = {"TextMessageOutput": "content", "ActionExecutionMessageOutput": "arg
 
 _SUCCESS = SuccessMessageStatus()
 
+_CONSTANT = {SuccessMessageStatus, SuccessResponseStatus, PendingResponseStatus}
+"""Statuses that always have the same values."""
 
-@dataclass(frozen=True, slots=True)
+
+@dataclass(frozen=True, slots=True, eq=False)  # a key of caches: its identity is its hash
 class Field:
     """A selected field: its key in the response, its name, and the fields below it."""
 
@@ -104,6 +111,8 @@ def project_field(field: Field, owner: Any, status: object = _SUCCESS) -> Any:
     if field.name in {"content", "arguments"}:
         return [owner.whole]  # only a message that is whole is projected with its text
     if field.name == "status":
+        if type(status) in _CONSTANT:
+            return _project_constant(field, type(status))
         return project_value(field, status)
     value = getattr(owner, _attributes(type(owner))[field.name])
     if isinstance(value, Enum):
@@ -116,6 +125,12 @@ def project_field(field: Field, owner: Any, status: object = _SUCCESS) -> Any:
         items: list[Any] = value
         return [project_value(field, item) for item in items]
     return project_value(field, value)
+
+
+@lru_cache(maxsize=1024)
+def _project_constant(field: Field, status: type) -> dict[str, Any]:
+    """Return what is selected of a status that always has the same values."""
+    return project_value(field, status())
 
 
 @cache

@@ -148,7 +148,7 @@ async def start_run(
 
 def build_response(run: Run) -> CopilotResponse:
     """Return the response that a run writes."""
-    return CopilotResponse(thread_id=run.request.thread_id, place=Place(run))
+    return CopilotResponse(thread_id=run.thread_id, place=Place(run))
 
 
 class _Schema(strawberry.Schema):

@@ -89,12 +89,10 @@ def coerce_agent(name: str, agent: Any) -> Agent:
 
 
 def _check_name(name: Any) -> None:
-    is_text = isinstance(name, str) and name.isprintable() and name.strip() != ""
-    if not is_text or name in (".", "..") or "/" in name or "\\" in name:
+    if not isinstance(name, str) or name.strip() in ("", ".", ".."):
         raise ConfigurationFailed(
             f"{name!r} cannot be the name of an agent.",
-            hint="Clients write the name into a URL: it is a text that is neither empty nor "
-            "'.' or '..', without slashes and control characters.",
+            hint="Clients write the name into a URL: it is a text, and not empty, '.' or '..'.",
         )
 
 

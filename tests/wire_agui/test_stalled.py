@@ -74,13 +74,19 @@ def reporting(protocol: type[asyncio.Protocol], lost: asyncio.Event) -> type[asy
     return Reporting
 
 
-@pytest.mark.parametrize("request_of", REQUESTS)
-@pytest.mark.parametrize("app", [by_itself, mounted, under_middleware])
-@pytest.mark.parametrize("protocol", [HttpToolsProtocol, H11Protocol])
+ASYNCIO, UVLOOP = ("asyncio", {"use_uvloop": False}), ("asyncio", {"use_uvloop": True})
+
+
 @pytest.mark.parametrize(
-    "anyio_backend",
-    [("asyncio", {"use_uvloop": False}), ("asyncio", {"use_uvloop": True})],
-    ids=["asyncio", "uvloop"],
+    ("anyio_backend", "protocol", "app", "request_of"),
+    [
+        (UVLOOP, HttpToolsProtocol, by_itself, "run"),
+        (UVLOOP, H11Protocol, mounted, "run"),
+        (UVLOOP, HttpToolsProtocol, under_middleware, "connect"),
+        (ASYNCIO, HttpToolsProtocol, mounted, "run"),
+        (ASYNCIO, H11Protocol, under_middleware, "run"),
+        (ASYNCIO, H11Protocol, by_itself, "messages"),
+    ],
 )
 async def test_the_connection_of_a_stalled_client_is_aborted_and_its_answer_dropped(
     request_of: str, app: Callable[[], ASGIApp], protocol: type[asyncio.Protocol]

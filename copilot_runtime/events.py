@@ -163,7 +163,11 @@ class ActionExecutionResult:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AgentState:
-    """The whole state of an agent at one moment, nearly always an object."""
+    """The whole state of an agent at one moment, nearly always an object.
+
+    The rest is for `useCoAgent` of v1 clients and may be left out: `running` is whether the agent
+    still works, `active` whether it is the one that answers, `node` where in its graph it is.
+    """
 
     agent: str
     state: Any

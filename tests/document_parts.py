@@ -3,6 +3,7 @@
 import ast
 import inspect
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from pathlib import Path
 from typing import Any, get_args
 
 import click
@@ -146,6 +147,12 @@ def command_line() -> str:
     return _lines(_commands(get_command(cli), "copilot-runtime"))
 
 
+def words_table() -> str:
+    """Return the glossary of ARCHITECTURE.md."""
+    text = (Path(__file__).parent.parent / "ARCHITECTURE.md").read_text(encoding="utf-8")
+    return text.partition("<!-- glossary -->\n")[2].partition("<!-- /glossary -->")[0]
+
+
 PARTS: Mapping[str, Callable[[str], str]] = {
     "capabilities": lambda _: capabilities_tables(),
     "unsupported": unsupported_table,
@@ -154,6 +161,7 @@ PARTS: Mapping[str, Callable[[str], str]] = {
     "errors": lambda _: errors_table(),
     "events": lambda _: events_reference(),
     "commands": lambda _: command_line(),
+    "words": lambda _: words_table(),
 }
 """Marker in a page → what makes the text between it and its end, of the marker's argument."""
 

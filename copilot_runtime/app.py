@@ -232,9 +232,10 @@ class CopilotRuntime:
         return app
 
     def lazy_app(self, path: str | None = None) -> ASGIApp:
-        """Return the same application, which imports FastAPI when a request first needs it.
+        """Return the same application, which imports FastAPI only when a request needs it.
 
-        Chats do not. A program that has OpenTelemetry gets `app` itself: FastAPI makes its spans.
+        Chats never need it, so the first answer comes sooner. If the program uses OpenTelemetry,
+        this returns `app(path)`, because FastAPI makes the spans of requests.
         """
         if is_traced():
             return self.app(path)

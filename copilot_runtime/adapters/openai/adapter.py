@@ -64,7 +64,7 @@ class OpenAIAdapter(HTTPAdapter):
         options: Those of `HTTPOptions`.
 
     Raises:
-        ConfigurationFailed: The address is none, or there must be one and is not.
+        ConfigurationFailed: `base_url` is no URL, or is missing where the preset needs one.
         Misuse: `api` is neither of the two.
     """
 

@@ -8,6 +8,7 @@ from collections.abc import AsyncGenerator, Iterator, Sequence
 from contextlib import asynccontextmanager
 from typing import Any, Protocol
 
+import pytest
 from aiohttp import ClientSession
 
 from copilot_runtime import Adapter
@@ -142,3 +143,9 @@ def _decoded(result: str) -> Any:
     except ValueError:
         return result
     return value.get("output", value)
+
+
+def needs(model: Model, ability: str) -> None:
+    """Skip the test if the adapter lacks it, for the reason the table gives."""
+    if reason := model.lacks(ability):
+        pytest.skip(reason)

@@ -116,8 +116,9 @@ class FakeModel:
         self._connections: set[asyncio.Task[None]] = set()
 
     def turn(self, question: str) -> Turn:
-        """Return the last turn that answered this question itself, not a result."""
-        return [t for t in self.turns if t.question == question and not t.results][-1]
+        """Return the last turn that answered this question itself: no result, no suggestions."""
+        turns = [t for t in self.turns if not t.results and not t.wants_suggestions]
+        return [t for t in turns if t.question == question][-1]
 
     async def accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         """Serve one connection in a task of ours, so that `close` can end it."""

@@ -1,4 +1,4 @@
-"""Every model behind a real page of CopilotKit v1: what a person sees, what the provider is told."""
+"""Every model behind a v1 page: what a person sees, and what the provider is told."""
 
 import pytest
 from playwright.async_api import expect

@@ -1,4 +1,4 @@
-"""Every model behind a real page of CopilotKit v2: what a person sees, what the provider is told."""
+"""Every model behind a v2 page: what a person sees, and what the provider is told."""
 
 import pytest
 from playwright.async_api import expect

@@ -1,6 +1,6 @@
 # make run         a working copilot with a page to try it, no key needed
 # make test        every check, with the real npm clients and a browser
-# make test-quick  what needs neither of them, in about two minutes
+# make test-quick  what needs neither of them, in less than three minutes
 
 PYTHON ?= python3
 BIN := .venv/bin
@@ -48,7 +48,7 @@ test: setup system  ## Run every check and every test
 
 # each worker imports all tests, and little waits here
 test-quick: WORKERS = 4
-test-quick: setup  ## Run the tests without browsers, npm and servers in other processes: about two minutes
+test-quick: setup  ## Run the tests without browsers, npm and servers in other processes: less than three minutes
 	$(BIN)/pytest --numprocesses=$(WORKERS) --dist=loadfile --no-loadscope-reorder -m "not whole" $(ARGS)
 
 check: setup  ## Check format, style and types

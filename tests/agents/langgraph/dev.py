@@ -35,15 +35,29 @@ def graphs_of(config: Path, folder: Path, *, jobs: int = 8) -> Generator[str]:
     }
     wanted["dependencies"] = [str(config.parent / place) for place in wanted["dependencies"]]
     (folder / "langgraph.json").write_text(json.dumps(wanted))
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        port = free.getsockname()[1]
     program = [sys.executable, "-m", "langgraph_cli", "dev", "--no-browser", "--no-reload"]
-    options = ["--port", str(port), "--n-jobs-per-worker", str(jobs), "--config", "langgraph.json"]
-    with running([*program, *options], cwd=folder, env={**os.environ, **_OFFLINE}) as server:
+    program += ["--n-jobs-per-worker", str(jobs), "--config", "langgraph.json", "--port"]
+    environment = {**os.environ, **_OFFLINE}
+    with (
+        reserve_port() as port,
+        running([*program, str(port)], cwd=folder, env=environment) as server,
+    ):
         url = f"http://127.0.0.1:{port}"
         _wait(server, url)
         yield url
         server.end()
+
+
+@contextmanager
+def reserve_port() -> Generator[int]:
+    """Yield a port that nobody else gets who asks for any: it is bound, and not listened on.
+
+    A server that names it may listen there: both sockets have SO_REUSEADDR.
+    """
+    with socket.socket() as reserved:
+        reserved.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        reserved.bind(("127.0.0.1", 0))
+        yield reserved.getsockname()[1]
 
 
 def _wait(server: Program, url: str) -> None:

@@ -8,7 +8,7 @@ import pytest
 
 LAYERS = [
     {"__main__"},
-    {"cli"},
+    {"cli", "testing"},
     {"app"},
     {"asgi", "lazy_app"},
     {"transports"},

@@ -3,8 +3,9 @@
 import inspect
 import re
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
 from functools import partial
-from typing import Any, cast, overload
+from typing import Any, Generic, ParamSpec, TypeVar, cast, overload
 
 from copilot_runtime.actions.docstring import parse_docstring
 from copilot_runtime.actions.schema import Arguments, inspect_arguments
@@ -14,9 +15,26 @@ from copilot_runtime.interfaces import Action, ActionContext
 
 _NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
 
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FunctionAction(Action, Generic[P, R]):
+    """An action made of a function. Called, it is that function, as in a test of it alone."""
+
+    function: Callable[P, R] = field(repr=False)
+
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
+        return self.function(*args, **kwargs)
+
+    @property
+    def __signature__(self) -> inspect.Signature:
+        return inspect.signature(self.function)
+
 
 @overload
-def action(function: Callable[..., Any], /) -> Action: ...
+def action(function: Callable[P, R], /) -> FunctionAction[P, R]: ...
 
 
 @overload
@@ -27,7 +45,7 @@ def action(
     parameters: Mapping[str, Any] | None = None,
     timeout: float | None = None,
     return_direct: bool = False,
-) -> Callable[[Callable[..., Any]], Action]: ...
+) -> "Callable[[Callable[P, R]], FunctionAction[P, R]]": ...
 
 
 def action(
@@ -39,15 +57,16 @@ def action(
     parameters: Mapping[str, Any] | None = None,
     timeout: float | None = None,
     return_direct: bool = False,
-) -> Action | Callable[[Callable[..., Any]], Action]:
+) -> FunctionAction[..., Any] | Callable[[Callable[..., Any]], FunctionAction[..., Any]]:
     """Let a model call a function: `@action` or `@action(name=…, timeout=…)`.
 
     Description and parameters come from the signature and the docstring. `parameters` is a
     JSON schema to send instead. `timeout` is in seconds. A parameter annotated
     `ActionContext` gets the context of the call. A sync function runs in a thread.
+    The result can be called as the function can.
     """
 
-    def build(function: Callable[..., Any]) -> Action:
+    def build(function: Callable[..., Any]) -> FunctionAction[..., Any]:
         return _build_action(function, name, description, parameters, timeout, return_direct)
 
     return build if function is None else build(function)
@@ -85,7 +104,9 @@ def _build_action(
     parameters: Mapping[str, Any] | None,
     timeout: float | None,
     return_direct: bool,
-) -> Action:
+) -> FunctionAction[..., Any]:
+    if isinstance(function, FunctionAction):
+        function = cast("FunctionAction[..., Any]", function).function
     where = qualified_name(function)
     if not callable(cast("Any", function)):
         raise ConfigurationFailed(f"An action is a function; {where} is not.")
@@ -100,10 +121,11 @@ def _build_action(
         raise ConfigurationFailed(f"The timeout of {where} must be more than 0 s, not {timeout!r}.")
     doc = parse_docstring(_doc_of(function))
     arguments = inspect_arguments(function, where, doc.parameters, parameters)
-    return Action(
+    return FunctionAction(
         name=name,
         description=doc.description if description is None else description,
         parameters=arguments.schema,
+        function=function,
         run=_Function(function, arguments),
         timeout=timeout,
         return_direct=return_direct,

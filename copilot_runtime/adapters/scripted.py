@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 import orjson
 
@@ -48,6 +48,80 @@ class Gate:
         await self._open.acquire()
 
 
+Request = TypeVar("Request")
+
+
+class Script(Generic[Request]):
+    """Plays one turn per request, in order, and records the requests.
+
+    Args:
+        player: The name of the class that plays it, for the error of a script that is too short.
+        turns: The turns, as of a `ScriptedAdapter`.
+        gate: Each event waits until the test releases it here; None: no event waits.
+
+    Raises:
+        Misuse: A turn is no list of events.
+    """
+
+    def __init__(
+        self,
+        player: str,
+        turns: Sequence[
+            Sequence[Event | Exception]
+            | Callable[[Request], Sequence[Event | Exception]]
+            | Exception
+        ],
+        gate: Gate | None = None,
+    ) -> None:
+        for number, turn in enumerate(turns, 1):
+            if not callable(turn) and not isinstance(turn, Exception):
+                _check_turn(player, number, turn)
+        self.requests: list[Request] = []
+        self._player = player
+        self._turns = turns
+        self._gate = gate
+
+    async def play(self, request: Request) -> Events:
+        """Yield the events of the next turn.
+
+        Raises:
+            Misuse: There is no turn left, or it is no list of events.
+            Exception: The exception that stands in the turn.
+        """
+        number = len(self.requests)
+        self.requests.append(request)
+        if number >= len(self._turns):
+            raise Misuse(
+                f"The script has {len(self._turns)} turns and was asked for turn {number + 1}. "
+                f"Give {self._player} another turn, or look why it is asked again."
+            )
+        turn = self._turns[number]
+        if isinstance(turn, Exception):
+            turn = [turn]
+        elif callable(turn):
+            turn = turn(request)
+            _check_turn(self._player, number + 1, turn)
+        for event in turn:
+            if self._gate is not None:
+                await self._gate.wait()
+            if isinstance(event, Exception):
+                raise event
+            yield event
+
+
+def _check_turn(player: str, number: int, turn: object) -> None:
+    """Raise `Misuse` for what newcomers write in place of a list of events."""
+    wrong = [turn]
+    if isinstance(turn, Sequence) and not isinstance(turn, str):
+        wrong = [item for item in turn if isinstance(item, str | Sequence)]
+    if wrong:
+        raise Misuse(
+            f"Turn {number} of {player} is no list of events, but "
+            f"{'has' if wrong[0] is not turn else 'is'} a {type(wrong[0]).__name__}. "
+            f"Write {player}(say('Hello'), say('Bye')): each turn is what `say` or `call` returns."
+        )
+
+
 class ScriptedAdapter(Adapter):
     """Yields one turn per request, in order, and records the requests.
 
@@ -60,34 +134,22 @@ class ScriptedAdapter(Adapter):
     """
 
     def __init__(self, *turns: Turn, gate: Gate | None = None) -> None:
-        self.requests: list[ChatRequest] = []
         self.closed = False
-        self._turns = turns
-        self._gate = gate
+        self._script = Script[ChatRequest]("ScriptedAdapter", turns, gate)
 
-    async def stream(self, request: ChatRequest) -> Events:
+    @property
+    def requests(self) -> list[ChatRequest]:
+        """The requests up to now."""
+        return self._script.requests
+
+    def stream(self, request: ChatRequest) -> Events:
         """Yield the events of the next turn.
 
         Raises:
             Misuse: There is no turn left.
             Exception: The exception that stands in the turn.
         """
-        number = len(self.requests)
-        self.requests.append(request)
-        if number >= len(self._turns):
-            raise Misuse(
-                f"The script has {len(self._turns)} turns and was asked for turn {number + 1}.",
-                hint="Give ScriptedAdapter another turn, or look why the model is asked again.",
-            )
-        turn = self._turns[number]
-        if isinstance(turn, Exception):
-            turn = [turn]
-        for event in turn(request) if callable(turn) else turn:
-            if self._gate is not None:
-                await self._gate.wait()
-            if isinstance(event, Exception):
-                raise event
-            yield event
+        return self._script.play(request)
 
     async def aclose(self) -> None:
         """Set `closed`."""

@@ -1,5 +1,6 @@
 """From a Python function to what a model is told of it."""
 
+import inspect
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -396,3 +397,35 @@ async def test_a_function_with_a_schema_by_hand_gets_what_was_sent(context: Acti
         return values
 
     assert await give(move, {"x": 1, "y": 2}, context) == {"x": 1, "y": 2}
+
+
+def test_a_function_under_the_decorator_can_be_called() -> None:
+    @action
+    def get_weather(city: str, days: int = 1) -> str:
+        """Look out of the window."""
+        return f"{city}: {days}"
+
+    assert get_weather("Oslo", days=2) == "Oslo: 2"
+    assert str(inspect.signature(get_weather)) == "(city: str, days: int = 1) -> str"
+
+
+@pytest.mark.anyio
+async def test_an_async_function_under_the_decorator_with_options_can_be_called() -> None:
+    @action(name="weather", timeout=3)
+    async def get_weather(city: str) -> str:
+        return city
+
+    assert await get_weather(city="Oslo") == "Oslo"
+
+
+@pytest.mark.anyio
+async def test_an_action_can_be_made_an_action_of_another_name() -> None:
+    @action
+    async def get_weather(city: str) -> str:
+        """Look out of the window."""
+        return city
+
+    renamed = action(name="weather")(get_weather)
+
+    assert (renamed.name, renamed.description) == ("weather", "Look out of the window.")
+    assert await renamed("Oslo") == "Oslo"

@@ -1,0 +1,40 @@
+"""What the tests of an application need: scripted models, a client that talks to it, and a watch.
+
+Importing `copilot_runtime` does not import this package, and this package does not import pytest;
+`copilot_runtime.testing.fixtures` does, for those who name it in `pytest_plugins`.
+"""
+
+from copilot_runtime.adapters.scripted import Gate, ScriptedAdapter
+from copilot_runtime.testing.answer import ReplyFailed, ToolCall
+from copilot_runtime.testing.client import Client, Reply
+from copilot_runtime.testing.connection import Response
+from copilot_runtime.testing.scripted import (
+    ScriptedAgent,
+    ask,
+    call,
+    replace_adapter,
+    say,
+    set_state,
+)
+from copilot_runtime.testing.sync_client import SyncClient
+from copilot_runtime.testing.timing import Timing, benchmark, format_timings
+
+__all__ = [
+    "Client",
+    "Gate",
+    "Reply",
+    "ReplyFailed",
+    "Response",
+    "ScriptedAdapter",
+    "ScriptedAgent",
+    "SyncClient",
+    "Timing",
+    "ToolCall",
+    "ask",
+    "benchmark",
+    "call",
+    "format_timings",
+    "replace_adapter",
+    "say",
+    "set_state",
+]

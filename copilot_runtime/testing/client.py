@@ -1,0 +1,364 @@
+"""A client that talks to an application as CopilotKit's pages do, for tests."""
+
+import inspect
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AsyncExitStack
+from dataclasses import dataclass, field
+from types import TracebackType
+from typing import Any, Literal, Self
+from uuid import uuid4
+
+from starlette.types import ASGIApp
+
+from copilot_runtime.actions.functions import as_actions
+from copilot_runtime.actions.results import serialize_result
+from copilot_runtime.app import CopilotRuntime
+from copilot_runtime.errors import Misuse
+from copilot_runtime.events import Interrupt
+from copilot_runtime.http.errors import parse_url
+from copilot_runtime.interfaces import DEFAULT_AGENT, Action, AgentInput, Resume, RunInput
+from copilot_runtime.jsontext import dumps
+from copilot_runtime.jsonvalue import to_text
+from copilot_runtime.messages import Message, ResultMessage, TextMessage, new_id
+from copilot_runtime.testing.agui import send_agui
+from copilot_runtime.testing.answer import Answer, ToolCall, pair_calls
+from copilot_runtime.testing.connection import AppConnection, Response, UrlConnection, connect
+from copilot_runtime.testing.graphql import send_graphql
+
+Protocol = Literal["agui", "graphql"]
+
+_SENDERS = {"agui": send_agui, "graphql": send_graphql}
+_DEFAULT_PATH = "/graphql"
+_MOST_REQUESTS = 25
+"""Requests for one message: a model that calls tools for ever would keep a test for as long."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reply:
+    """What came of a message, up to the point where the person is asked again."""
+
+    text: str
+    """The texts of the answer, with an empty line between two."""
+    tool_calls: Sequence[ToolCall] = ()
+    """All calls, those of the server and those of the page, in their order."""
+    interrupts: Sequence[Interrupt] = ()
+    """Questions to the person; `Client.resume` answers them."""
+    state: Any = None
+    """The state that page and agent share, after this answer."""
+    messages: Sequence[Message] = field(default=(), repr=False)
+    """All messages of the answer."""
+
+    @property
+    def open_calls(self) -> list[ToolCall]:
+        """Return the calls that wait for the page; `Client.answer` answers them."""
+        return [call for call in self.tool_calls if call.result is None]
+
+
+class Client:
+    """One conversation with an application.
+
+    >>> async with Client(runtime) as client:
+    ...     chat = await client.say("Hi")
+    ...     assert chat.text == "Hello."
+
+    Args:
+        target: A `CopilotRuntime` or an ASGI application, which is called in this process and whose
+            lifespan is entered; or the URL of a runtime, as `<CopilotKit runtimeUrl>` gets it.
+        protocol: `agui` speaks as CopilotKit 1.50 and later, `graphql` as 1.10.
+        path: The path of the runtime in an application. Default: that of the settings of a
+            `CopilotRuntime`, else `/graphql`.
+        agent: The name of the agent. Default: the one that answers when none is named.
+        tools: What the page offers: functions, which are called here as a page calls its own, and
+            `Action` values without `run`, whose calls wait for `answer`.
+        state: The state that the page shares with the agent.
+        headers: Headers of each request, such as those of a login.
+        properties: The properties that the page sends with each message.
+        thread_id: The id of the conversation. Default: a new one.
+        timeout: Seconds that one request may take.
+    """
+
+    def __init__(
+        self,
+        target: CopilotRuntime | ASGIApp | str,
+        *,
+        protocol: Protocol = "agui",
+        path: str | None = None,
+        agent: str | None = None,
+        tools: Sequence[Action | Callable[..., Any]] = (),
+        state: Any = None,
+        headers: Mapping[str, str] | None = None,
+        properties: Mapping[str, Any] | None = None,
+        thread_id: str | None = None,
+        timeout: float = 60.0,
+    ) -> None:
+        if protocol not in _SENDERS:
+            raise Misuse(f"There is no protocol {protocol!r}. Known: {', '.join(_SENDERS)}.")
+        self.protocol: Protocol = protocol
+        self.path, self._target = _find_path(target, path)
+        self.agent = agent
+        self.tools = as_actions(tools)
+        self.state = state
+        self.headers = {name.lower(): value for name, value in (headers or {}).items()}
+        self.properties = dict(properties or {})
+        self.thread_id = thread_id or str(uuid4())
+        self.messages: Sequence[Message] = []
+        """The conversation as the page has it."""
+        self.interrupts: Sequence[Interrupt] = ()
+        """The questions that wait for `resume`."""
+        self._timeout = timeout
+        self._connection: AppConnection | UrlConnection | None = None
+        self._stack = AsyncExitStack()
+
+    async def __aenter__(self) -> Self:
+        self._connection = await self._stack.enter_async_context(
+            connect(self._target, self._timeout)
+        )
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._connection = None
+        await self._stack.aclose()
+
+    async def say(self, text: str) -> Reply:
+        """Send a message of the person, and return what came of it.
+
+        Functions in `tools` that the model calls are called, and their results sent. Raises
+        `ReplyFailed` for a refusal, and for an answer that fails.
+        """
+        question = TextMessage(id=new_id(), role="user", content=text)
+        self.messages = [*self.messages, question]
+        return await self._converse(())
+
+    async def answer(self, results: Mapping[str, Any]) -> Reply:
+        """Send results of calls that wait for the page, by the ids or the names of their tools.
+
+        Each call that waits needs its result. Raises as `say` does.
+        """
+        waiting = _open_calls(_last_exchange(self.messages))
+        names = {name for call in waiting for name in (call.id, call.name)}
+        if strangers := [name for name in results if name not in names]:
+            raise Misuse(f"No call waits for {strangers[0]!r}.")
+        messages: list[Message] = []
+        for call in waiting:
+            key = call.id if call.id in results else call.name
+            if key not in results:
+                raise Misuse(
+                    f"The call of {call.name!r} has no result. All that wait are answered at once."
+                )
+            messages.append(_build_result(call, results[key]))
+        if not messages:
+            raise Misuse("No call waits for an answer.")
+        self.messages = [*self.messages, *messages]
+        return await self._converse(())
+
+    async def resume(self, *answers: Any) -> Reply:
+        """Answer the questions of the last reply, in their order, and return what came of it.
+
+        Raises as `say` does.
+        """
+        if len(answers) != len(self.interrupts) or not answers:
+            raise Misuse(
+                f"{len(self.interrupts)} questions wait for an answer, not {len(answers)}."
+            )
+        return await self._converse(
+            [
+                Resume(
+                    to_text(interrupt.value),
+                    to_text(answer),
+                    interrupt_id=interrupt.interrupt_id or None,
+                    payload=answer,
+                )
+                for interrupt, answer in zip(self.interrupts, answers, strict=True)
+            ]
+        )
+
+    def another(
+        self,
+        *,
+        protocol: Protocol | None = None,
+        agent: str | None = None,
+        headers: Mapping[str, str] | None = None,
+        thread_id: str | None = None,
+    ) -> "Client":
+        """Return another conversation with the same application: of another person, for instance.
+
+        What is not given is as here, but for the messages, the state and the `thread_id`. The
+        other client is ready, and ends with this one.
+        """
+        other = Client(
+            self._target,
+            protocol=protocol or self.protocol,
+            path=None if isinstance(self._target, str) else self.path,
+            agent=self.agent if agent is None else agent,
+            tools=self.tools,
+            headers=self.headers if headers is None else headers,
+            properties=self.properties,
+            thread_id=thread_id,
+            timeout=self._timeout,
+        )
+        other._connection = self._get_connection()
+        return other
+
+    async def request(
+        self,
+        method: str,
+        path: str,
+        json: Any = None,
+        *,
+        headers: Mapping[str, str] | None = None,
+    ) -> Response:
+        """Send any other request, such as `GET /health`, with this client's headers."""
+        body = b"" if json is None else dumps(json)
+        kind = {} if json is None else {"content-type": "application/json"}
+        return await self._get_connection().request(
+            method, path, body, {**kind, **self.headers, **(headers or {})}
+        )
+
+    async def _converse(self, resume: Sequence[Resume]) -> Reply:
+        """Send the conversation until the person is asked again; return what is new in it."""
+        self.interrupts = ()
+        messages: list[Message] = []
+        for _ in range(_MOST_REQUESTS):
+            answer = await self._send(resume)
+            resume = ()
+            messages += answer.messages
+            results = [] if answer.failure else await self._call_tools(answer)
+            messages += results
+            self.messages = [
+                *(
+                    [*self.messages, *answer.messages]
+                    if answer.conversation is None
+                    else answer.conversation
+                ),
+                *results,
+            ]
+            if answer.state is not None:
+                self.state = answer.state
+            if answer.failure is not None:
+                answer.failure.reply = self._build_reply(messages)
+                raise answer.failure
+            if not self._is_next(answer, results):
+                self.interrupts = answer.interrupts
+                return self._build_reply(messages)
+        raise Misuse(f"The model called tools {_MOST_REQUESTS} times without an answer.")
+
+    async def _send(self, resume: Sequence[Resume]) -> Answer:
+        states = {} if self.state is None else {self.agent or DEFAULT_AGENT: self.state}
+        run = RunInput(
+            thread_id=self.thread_id,
+            run_id=str(uuid4()),
+            messages=self.messages,
+            agent=self.agent,
+            actions=[_strip(tool) for tool in self.tools],
+            properties=self.properties,
+            agents={name: AgentInput(state=state) for name, state in states.items()},
+            resume=resume,
+        )
+        send = _SENDERS[self.protocol]
+        return await send(self._get_connection(), self.path, run, self.headers)
+
+    async def _call_tools(self, answer: Answer) -> list[Message]:
+        """Call the functions of the page that the model calls, as the page would."""
+        tools = {tool.name: tool.run for tool in self.tools}
+        results: list[Message] = []
+        for call in pair_calls(answer.messages):
+            run = tools.get(call.name)
+            if run is not None and call.result is None:
+                context = RunInput(
+                    thread_id=self.thread_id, run_id="", messages=self.messages
+                ).action_context(call.id)
+                results.append(_build_result(call, await run(call.arguments, context)))
+        return results
+
+    def _is_next(self, answer: Answer, results: Sequence[Message]) -> bool:
+        """Return whether a page goes on by itself: after its tools, and in v1 the server's."""
+        if answer.interrupts or _open_calls([*answer.messages, *results]):
+            return False
+        if results:
+            return True
+        last = answer.messages[-1] if answer.messages else None
+        is_v1_chat = self.protocol == "graphql" and self.agent is None
+        return is_v1_chat and isinstance(last, ResultMessage)
+
+    def _build_reply(self, messages: Sequence[Message]) -> Reply:
+        texts = [
+            message.content
+            for message in messages
+            if isinstance(message, TextMessage) and message.role == "assistant"
+        ]
+        return Reply(
+            text="\n\n".join(text for text in texts if text),
+            tool_calls=pair_calls(messages),
+            interrupts=self.interrupts,
+            state=self.state,
+            messages=messages,
+        )
+
+    def _get_connection(self) -> AppConnection | UrlConnection:
+        if self._connection is None:
+            raise Misuse("The client is not open: use it as `async with Client(...) as client:`.")
+        return self._connection
+
+
+def _find_path(
+    target: CopilotRuntime | ASGIApp | str, path: str | None
+) -> tuple[str, ASGIApp | str]:
+    """Return the path of the runtime, and its application or URL."""
+    if isinstance(target, CopilotRuntime):
+        path = path or target.settings.path
+        return path, target.lazy_app(path)
+    if isinstance(target, str):
+        parts = parse_url(target, "URL of a runtime", "Such as http://127.0.0.1:8000/graphql.")
+        if path is not None:
+            raise Misuse(f"The URL {target!r} has the path already.")
+        return parts.path.rstrip("/") or _DEFAULT_PATH, target
+    if not _is_application(target):
+        raise Misuse(
+            f"{target!r} is no CopilotRuntime, no ASGI application and no URL of a runtime. "
+            "Write Client(runtime) or Client(app), with the object and not its class or a method."
+        )
+    return path or _DEFAULT_PATH, target
+
+
+def _is_application(target: Any) -> bool:
+    """Return whether a target can be called with the three arguments of ASGI."""
+    try:
+        inspect.signature(target).bind("scope", "receive", "send")
+    except (TypeError, ValueError):
+        return False
+    return not isinstance(target, type)
+
+
+def _strip(tool: Action) -> Action:
+    """Return a tool as the page declares it."""
+    return Action(
+        name=tool.name,
+        description=tool.description,
+        parameters=tool.parameters,
+        available=tool.available,
+    )
+
+
+def _last_exchange(messages: Sequence[Message]) -> Sequence[Message]:
+    """Return what follows the last message of the person."""
+    questions = [
+        at
+        for at, message in enumerate(messages)
+        if isinstance(message, TextMessage) and message.role == "user"
+    ]
+    return messages[questions[-1] + 1 :] if questions else messages
+
+
+def _open_calls(messages: Sequence[Message]) -> list[ToolCall]:
+    return [call for call in pair_calls(messages) if call.result is None]
+
+
+def _build_result(call: ToolCall, value: Any) -> ResultMessage:
+    return ResultMessage(
+        id=new_id(), call_id=call.id, name=call.name, result=serialize_result(value)
+    )

@@ -1,0 +1,40 @@
+"""Fixtures for pytest, for those who ask for them in their `conftest.py`:
+
+    pytest_plugins = ["copilot_runtime.testing.fixtures"]
+
+They are no plugin of every test run where this package is installed.
+"""
+
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator
+from contextlib import AsyncExitStack, ExitStack
+from typing import Any
+
+import pytest
+
+from copilot_runtime.testing.client import Client
+from copilot_runtime.testing.sync_client import SyncClient
+
+
+@pytest.fixture
+def open_client() -> Iterator[Callable[..., SyncClient]]:
+    """Return a function that opens a `SyncClient`, which is closed after the test."""
+    with ExitStack() as stack:
+
+        def connect(target: Any, **options: Any) -> SyncClient:
+            return stack.enter_context(SyncClient(target, **options))
+
+        yield connect
+
+
+@pytest.fixture
+async def open_async_client() -> AsyncGenerator[Callable[..., Awaitable[Client]], None]:
+    """Return a coroutine function that opens a `Client`, which is closed after the test.
+
+    For async tests of anyio's plugin, and of pytest-asyncio in its mode `auto`.
+    """
+    async with AsyncExitStack() as stack:
+
+        async def connect(target: Any, **options: Any) -> Client:
+            return await stack.enter_async_context(Client(target, **options))
+
+        yield connect

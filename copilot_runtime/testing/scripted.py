@@ -1,0 +1,101 @@
+"""Models and agents whose answers a test has written, and the events to write them with."""
+
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
+from contextlib import aclosing, contextmanager
+from dataclasses import replace
+from typing import Any
+
+from copilot_runtime.adapters import scripted
+from copilot_runtime.adapters.empty import EmptyAdapter
+from copilot_runtime.adapters.scripted import Gate, Script
+from copilot_runtime.agents.direct import DirectAgent
+from copilot_runtime.app import CopilotRuntime
+from copilot_runtime.duck_typing import complete
+from copilot_runtime.errors import Misuse
+from copilot_runtime.events import AgentState, Event, Interrupt
+from copilot_runtime.interfaces import Adapter, Agent, Events, RunInput, SupportsStream
+from copilot_runtime.messages import new_id
+
+AgentTurn = (
+    Sequence[Event | Exception] | Callable[[RunInput], Sequence[Event | Exception]] | Exception
+)
+"""The answer to one run. An exception is raised where it stands."""
+
+
+class ScriptedAgent(Agent):
+    """An agent that yields one turn per run, in order, and records the runs.
+
+    >>> agent = ScriptedAgent(ask("Book it?"), say("It is booked."))
+
+    Args:
+        turns: The turns: events, an exception that is raised where it stands, or a function that
+            gets the `RunInput` and returns them.
+        description: What the agent is for.
+        gate: Each event waits until the test releases it here; None: no event waits.
+    """
+
+    def __init__(self, *turns: AgentTurn, description: str = "", gate: Gate | None = None) -> None:
+        self.description = description
+        self._script = Script[RunInput]("ScriptedAgent", turns, gate)
+
+    @property
+    def runs(self) -> Sequence[RunInput]:
+        """The runs up to now."""
+        return self._script.requests
+
+    async def run(self, run: RunInput) -> Events:
+        """Yield the events of the next turn. Raises `Misuse` if there is none."""
+        async with aclosing(self._script.play(run)) as events:
+            async for event in events:
+                if isinstance(event, AgentState) and not event.agent:
+                    event = replace(event, agent=run.agent_name)
+                yield event
+
+
+def say(text: str | Iterable[str], *, id: str | None = None) -> list[Event]:
+    """Return the events of a text, whole or in pieces; by default, its id is a new one."""
+    return scripted.say(text, id=id or new_id())
+
+
+def call(
+    name: str, arguments: Mapping[str, Any] | str | None = None, *, id: str | None = None
+) -> list[Event]:
+    """Return the events of a call of a tool; by default, its id is a new one."""
+    return scripted.call(name, arguments, id=id or new_id())
+
+
+def set_state(state: Any) -> list[Event]:
+    """Return the event by which a `ScriptedAgent` changes its state."""
+    return [AgentState(agent="", state=state)]
+
+
+def ask(message: str, *, value: Any = None, id: str | None = None) -> list[Event]:
+    """Return the event by which an agent asks a person; the run ends, and is resumed."""
+    interrupt_id = id or new_id()
+    if value is None:  # all that clients of CopilotKit 1.10 get of it
+        value = {"id": interrupt_id, "reason": "input", "message": message}
+    return [Interrupt(interrupt_id=interrupt_id, message=message, value=value)]
+
+
+@contextmanager
+def replace_adapter(
+    runtime: CopilotRuntime, adapter: SupportsStream
+) -> Generator[None, None, None]:
+    """Let another model answer, such as a `ScriptedAdapter`, in place of that of a runtime.
+
+    >>> with replace_adapter(main.runtime, ScriptedAdapter(say("Hello."))): ...
+
+    Raises `Misuse` for a runtime that was made without a model, so that no plain chat reaches it.
+    """
+    chat = runtime.runtime.chat
+    if not isinstance(chat, DirectAgent) or isinstance(runtime.adapter, EmptyAdapter):
+        raise Misuse(
+            "The runtime has no model that could be replaced. Make it with one, as in "
+            "CopilotRuntime(DemoAdapter(), agents=...), or replace its agents by ScriptedAgents."
+        )
+    before = runtime.adapter
+    runtime.adapter = chat.adapter = complete(Adapter, adapter)
+    try:
+        yield
+    finally:
+        runtime.adapter = chat.adapter = before

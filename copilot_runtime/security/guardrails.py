@@ -1,14 +1,16 @@
 """Stages that refuse: rules on topics, lists of words, and a validator behind HTTP.
 
-A rule on the question refuses before the agent starts. A list of words for the answer stops
+Rules on what a person writes refuse before the agent starts. They judge the whole conversation, for
+all of it goes to the model, and the context of the page. A list of words for the answer stops
 it before the word is shown. Both look at text only, never into images, arguments or results.
 """
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import aclosing
-from dataclasses import replace
-from typing import TYPE_CHECKING
+from dataclasses import dataclass, replace
+from itertools import chain
+from typing import TYPE_CHECKING, Any, cast
 
 from copilot_runtime.config import Settings
 from copilot_runtime.errors import LimitExceeded, Refused
@@ -31,7 +33,9 @@ __all__ = ["HttpGuardrail", "from_settings", "topics", "words"]
 MESSAGE = "I cannot help with that topic."
 
 _MOST_CLIENT_RULES = 1000
-_LONG = 50_000
+_LONG = 10_000
+"""Characters that take milliseconds to search: more are searched in a thread."""
+_TOO_LONG = 1_000_000
 
 
 def from_settings(
@@ -59,17 +63,16 @@ def topics(
     message: str = MESSAGE,
     honour_client: bool = False,
 ) -> StageFunction:
-    """Refuse a question that names a denied topic, or none of the allowed ones.
+    """Refuse a person who names a denied topic, or whose question names none of the allowed ones.
 
-    The question is the last text of the user. With `honour_client`, the topics which the client
-    sent for itself count as well.
+    The question is their last text; a denied topic is looked for in all of them and in the context,
+    also in disguise. With `honour_client`, the topics which the client sent for itself count as
+    well.
     """
     allowed, denied = Phrases(allow), Phrases(deny)
 
     def stage(events: Events, run: RunInput) -> Events:
-        question = _question(run)
-        if question is None:
-            return events
+        texts = _PersonTexts.of(run)
         rules = [(allowed, denied)]
         if honour_client and run.rules is not None:
             rules.append(
@@ -77,9 +80,9 @@ def topics(
             )
 
         def is_permitted() -> bool:
-            return all(_is_permitted(allow, deny, question) for allow, deny in rules)
+            return all(texts.permit(allow, deny) for allow, deny in rules)
 
-        return _check_question(events, message, is_permitted, len(question))
+        return _check_texts(events, message, is_permitted, texts.length)
 
     return stage
 
@@ -87,36 +90,72 @@ def topics(
 def words(
     forbidden: Sequence[str], *, message: str = MESSAGE, output: bool = False
 ) -> StageFunction:
-    """Refuse a question that contains one of the words; with `output`, stop an answer that does.
+    """Refuse a person who writes one of the words; with `output`, stop an answer that has one.
 
-    What may be the beginning of a word is held back until it is not.
+    The words are looked for in all texts of the person and in the context, also in disguise. In an
+    answer, what may be the beginning of a word is held back until it is not.
     """
     phrases = Phrases(forbidden)
 
     def stage(events: Events, run: RunInput) -> Events:
-        question = _question(run) or ""
+        texts = _PersonTexts.of(run)
         if output and phrases:
             events = _filter_answer(events, phrases, message)
-        return _check_question(
-            events, message, lambda: phrases.find(question) is None, len(question)
+        return _check_texts(
+            events, message, lambda: texts.permit(Phrases(()), phrases), texts.length
         )
 
     return stage
 
 
-def _question(run: RunInput) -> str | None:
-    texts = (
-        message.content
-        for message in reversed(run.messages)
-        if isinstance(message, TextMessage) and message.role == "user"
-    )
-    return next(texts, None)
+@dataclass(frozen=True, slots=True)
+class _PersonTexts:
+    """What a person wrote, oldest first, and what the page says beside it."""
+
+    messages: Sequence[str]
+    answers: Sequence[str]
+    """To interrupts."""
+    context: Sequence[str]
+
+    @classmethod
+    def of(cls, run: RunInput) -> "_PersonTexts":
+        messages = [
+            message.content
+            for message in run.messages
+            if isinstance(message, TextMessage) and message.role == "user"
+        ]
+        answers = [
+            text
+            for answer in run.resume
+            for text in _find_texts(answer.response if answer.payload is None else answer.payload)
+        ]
+        context = [text for item in run.context for text in (item.description, item.value)]
+        return cls(messages, answers, context)
+
+    @property
+    def length(self) -> int:
+        return sum(map(len, (*self.messages, *self.answers, *self.context)))
+
+    def permit(self, allowed: Phrases, denied: Phrases) -> bool:
+        """Return whether no text has a denied phrase, and the last message an allowed one."""
+        written = (*self.messages, *self.answers)
+        if denied.search(written) or denied.search(["\n".join(self.context)]):
+            return False
+        return not allowed or not self.messages or allowed.find(self.messages[-1]) is not None
 
 
-def _is_permitted(allowed: Phrases, denied: Phrases, question: str) -> bool:
-    if denied.find(question) is not None:
-        return False
-    return not allowed or allowed.find(question) is not None
+def _find_texts(value: Any) -> Iterator[str]:
+    """Yield all texts in a JSON value, names of members included."""
+    match value:
+        case str():
+            yield value
+        case dict():
+            for part in cast("dict[str, Any]", value).items():
+                yield from chain.from_iterable(map(_find_texts, part))
+        case list():
+            yield from chain.from_iterable(map(_find_texts, cast("list[Any]", value)))
+        case _:
+            pass
 
 
 def _parse_client_rules(names: Sequence[str]) -> Phrases:
@@ -125,11 +164,14 @@ def _parse_client_rules(names: Sequence[str]) -> Phrases:
     return Phrases(names)
 
 
-async def _check_question(
+async def _check_texts(
     events: Events, message: str, is_permitted: Callable[[], bool], length: int
 ) -> Events:
     async with aclosing(events):
-        # megabytes take seconds to search: in a thread, nobody else waits for them
+        if length > _TOO_LONG:
+            raise LimitExceeded(
+                f"This conversation is too long: {_TOO_LONG} characters of yours can be judged."
+            )
         fine = is_permitted() if length < _LONG else await asyncio.to_thread(is_permitted)
         if not fine:
             raise Refused(message)

@@ -1,14 +1,19 @@
 """Find words and phrases in text, however they are written.
 
 Case, width, accents' encoding, invisible characters, punctuation and line breaks make no
-difference. Look-alikes from other alphabets and misspellings do: this is no classifier.
+difference. In what a person writes, neither do look-alike letters, digits in place of letters,
+and letters with dots or spaces between them. Misspellings do: this is no classifier.
 """
 
-from collections.abc import Iterable
+import re
+from bisect import bisect_left
+from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
+from itertools import accumulate, pairwise
 from unicodedata import category, normalize
 
 from copilot_runtime.errors import ConfigurationFailed
+from copilot_runtime.security.disguises import join_ends, list_readings, read_by_shape
 
 _INVISIBLE = frozenset("\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b\u180c\u180d\u180f\u3164\uffa0")
 """Invisible characters that Unicode does not class as formatting."""
@@ -25,6 +30,14 @@ _UNSPACED = (
 
 _LONGEST_HOLD = 4096
 
+_SHORTEST_DISGUISED = 3
+"""Letters of a phrase that is looked for in disguise. A shorter one would be seen everywhere."""
+_FEWEST_LONE = 2
+"""Letters that stand alone in a phrase that is spaced: "a" and "I" are words."""
+
+_DOTS = "._-*+~·•\u2010\u2011"
+_DOTTED = re.compile(rf"\w[{re.escape(_DOTS)}]+\w")
+
 
 class Phrases:
     """A set of words and phrases to look for, each as a whole."""
@@ -35,6 +48,12 @@ class Phrases:
                 f"Expected a list of words, got the text {phrases!r}.", hint=f"Write [{phrases!r}]."
             )
         self.patterns = {_pattern(phrase): phrase for phrase in phrases}
+        shapes = {_pattern(read_by_shape(phrase)): phrase for phrase in self.patterns.values()}
+        self._shapes = {
+            pattern: phrase
+            for pattern, phrase in {**shapes, **self.patterns}.items()
+            if len(pattern.strip()) >= _SHORTEST_DISGUISED
+        }
         self._beginnings = frozenset(
             pattern[:length] for pattern in self.patterns for length in range(1, len(pattern))
         )
@@ -44,8 +63,19 @@ class Phrases:
 
     def find(self, text: str) -> str | None:
         """Return the first of the phrases, as it was given, that the text contains."""
-        plain = f" {' '.join(_plain(text).split())} "
-        return next((phrase for pattern, phrase in self.patterns.items() if pattern in plain), None)
+        return _find_words(_plain(text).split(), self.patterns)
+
+    def search(self, texts: Sequence[str]) -> str | None:
+        """Return one of the phrases that texts contain in disguise, or that is split over them."""
+        if not self.patterns:
+            return None
+        for text in ("\n".join(texts), " ".join(join_ends(texts))):
+            if (found := _search_reading(text, self.patterns)) is not None:
+                return found
+            for reading in list_readings(text):
+                if (found := _search_reading(reading, self._shapes)) is not None:
+                    return found
+        return None
 
     def scan(self, plain: str) -> tuple[str | None, int]:
         """Look at plain text that may go on. Return a phrase, or where one may have begun."""
@@ -110,6 +140,60 @@ class PhraseFound(Exception):
         self.phrase = phrase
 
 
+def _find_words(words: Sequence[str], patterns: Mapping[str, str]) -> str | None:
+    plain = f" {' '.join(words)} "
+    return next((phrase for pattern, phrase in patterns.items() if pattern in plain), None)
+
+
+def _search_reading(text: str, patterns: Mapping[str, str]) -> str | None:
+    words = _plain(text).split()
+    found = _find_words(words, patterns) or _find_lone_letters(words, patterns)
+    if found is None and _DOTTED.search(text):
+        found = _find_words(text.translate(_SIMPLE_WITHOUT_DOTS).split(), patterns)
+    return found
+
+
+def _find_lone_letters(words: Sequence[str], patterns: Mapping[str, str]) -> str | None:
+    """Look for phrases whose letters stand alone, but for one piece: "b o m bs"."""
+    pieces = _gather_lone_letters(words)
+    text = "".join(pieces)
+    starts = [0, *accumulate(map(len, pieces))]
+    for pattern, phrase in patterns.items():
+        letters = pattern.replace(" ", "")
+        is_long = len(letters) >= _SHORTEST_DISGUISED or _is_unspaced(letters[0])
+        at = text.find(letters) if is_long else -1
+        while at >= 0:
+            if _is_spaced(pattern, at, starts):
+                return phrase
+            at = text.find(letters, at + 1)
+    return None
+
+
+def _gather_lone_letters(words: Sequence[str]) -> Sequence[str]:
+    """Return the words around letters that stand alone, with line breaks where others were."""
+    pieces: list[str] = []
+    end = 0
+    lone = [at for at, word in enumerate(words) if len(word) == 1]
+    for at, following in pairwise(lone):
+        if following - at <= 2:  # with at most one longer piece between them
+            start = max(at - 1, 0)
+            pieces += ["\n"] if start > end else []
+            pieces += words[max(start, end) : following + 2]
+            end = following + 2
+    return pieces
+
+
+def _is_spaced(phrase: str, at: int, starts: Sequence[int]) -> bool:
+    """Return whether a phrase at a place is made of whole pieces, of which one may be longer."""
+    ends = [*accumulate(map(len, phrase.split()), initial=at)]
+    places = [bisect_left(starts, end) for end in ends]
+    if any(starts[place] != end for place, end in zip(places, ends, strict=True)):
+        return False  # it begins or ends within a piece
+    inside = starts[places[0] : places[-1] + 1]
+    lone = sum(second - first == 1 for first, second in pairwise(inside))
+    return lone >= _FEWEST_LONE and len(inside) - 1 - lone <= 1
+
+
 def _pattern(phrase: str) -> str:
     plain = " ".join(_plain(phrase).split())
     if not plain:
@@ -147,8 +231,12 @@ def _simple(char: str) -> str:
 class _Table:
     """What `str.translate` asks for each character."""
 
-    def __getitem__(self, code: int) -> str:
-        return _simple(chr(code))
+    def __init__(self, removed: str = "") -> None:
+        self._removed = frozenset(map(ord, removed))
+
+    def __getitem__(self, code: int) -> str | None:
+        return None if code in self._removed else _simple(chr(code))
 
 
 _SIMPLE = _Table()
+_SIMPLE_WITHOUT_DOTS = _Table(_DOTS)

@@ -18,14 +18,20 @@ from starlette.websockets import WebSocket
 
 from copilot_runtime.actions.mcp.source import AllowRule, McpActions, McpAllowlist, McpServer
 from copilot_runtime.actions.sources import Source, as_sources
+from copilot_runtime.adapters.parameters import (
+    ParametersLike,
+    merge_parameters,
+    parse_parameters,
+)
 from copilot_runtime.agents.coerce import AgentsLike, coerce_agents
 from copilot_runtime.agents.direct import DirectAgent
+from copilot_runtime.agents.instructions import Instructions
 from copilot_runtime.agents.title import generate_title
 from copilot_runtime.agents.v1_state import track_v1_state
 from copilot_runtime.bus import BUSES
 from copilot_runtime.config.settings import Settings, has_transcription, load_settings
 from copilot_runtime.duck_typing import complete
-from copilot_runtime.errors import CopilotError
+from copilot_runtime.errors import ConfigurationFailed, CopilotError
 from copilot_runtime.event_order.verify import verify_events
 from copilot_runtime.gc_tuning import tune_while_serving
 from copilot_runtime.hooks import (
@@ -36,11 +42,19 @@ from copilot_runtime.hooks import (
     OnStop,
     call_quietly,
 )
-from copilot_runtime.interfaces import Adapter, Agents, Bus, StageFunction, SupportsStream
+from copilot_runtime.interfaces import (
+    Adapter,
+    Agents,
+    Bus,
+    Parameters,
+    StageFunction,
+    SupportsStream,
+)
 from copilot_runtime.lazy_app import LazyApp, is_traced
 from copilot_runtime.registry import Registry
 from copilot_runtime.runtime import Runtime
 from copilot_runtime.runtime.conversations import Conversations
+from copilot_runtime.runtime.page_policy import PagePolicy
 from copilot_runtime.runtime.prepare import HandoffPolicy
 from copilot_runtime.security.cors import Cors
 from copilot_runtime.security.guardrails import from_settings
@@ -78,6 +92,8 @@ class CopilotRuntime:
         self,
         adapter: SupportsStream | None = None,
         *,
+        instructions: Instructions | None = None,
+        parameters: ParametersLike | None = None,
         actions: Source = (),
         agents: AgentsLike | None = None,
         remote_endpoints: "Sequence[str | RemoteEndpoint]" = (),
@@ -104,6 +120,12 @@ class CopilotRuntime:
 
         * **adapter** - The model of the plain chat, such as `OpenAIAdapter`. Default: none; then
           only agents answer.
+        * **instructions** - The system prompt of the plain chat: a text, or a function of the
+          `RunInput`, sync or async, that returns one or None. It stands before what a page sends,
+          is in no thread, and is sent to no page. An agent has its own, such as
+          `DirectAgent(adapter, instructions=...)`. Default: the setting `instructions`.
+        * **parameters** - `Parameters` of that model, or a mapping such as `{"temperature": 0.2}`,
+          for what a page does not ask for. Default: each from the settings `parameters`.
         * **actions** - Functions made with `@action`, `Action` values, an `ActionSource`, or a
           function of the `RunInput` that returns such. They run on this server.
         * **agents** - Agents by the name that a request gives, or a function of the `Caller` that
@@ -144,6 +166,8 @@ class CopilotRuntime:
         name that is in no table, and `MissingPackage` for an extra that is not installed.
         """
         self.settings = settings or load_settings()
+        if adapter is None:
+            _check_no_model(self.settings, instructions, parameters)
         self.adapter = _empty() if adapter is None else complete(Adapter, adapter)
         self.properties = properties or {}
         self.authenticate = authenticate
@@ -155,6 +179,8 @@ class CopilotRuntime:
         self.runtime = Runtime(
             DirectAgent(
                 self.adapter,
+                instructions=self.settings.instructions if instructions is None else instructions,
+                parameters=_merge_parameters(self.settings, parameters),
                 max_turns=self.settings.max_turns,
                 action_timeout=self.settings.action_timeout,
                 shared_state=self.settings.shared_state,
@@ -185,6 +211,10 @@ class CopilotRuntime:
                 timeout=self.settings.action_timeout,
                 hand_over=self.settings.hand_over,
                 model=adapter is not None,
+            ),
+            pages=PagePolicy(
+                instructions=self.settings.page_instructions,
+                allows_model=self.settings.allows_model,
             ),
             run_timeout=self.settings.run_timeout,
             max_runs=self.settings.max_concurrent_runs,
@@ -348,6 +378,26 @@ class CopilotRuntime:
 
 _LONGEST_RETENTION = 100 * 365 * 86400.0
 """Seconds; a calendar has a beginning."""
+
+
+def _check_no_model(
+    settings: Settings, instructions: Instructions | None, parameters: ParametersLike | None
+) -> None:
+    """Raise `ConfigurationFailed` for what is meant for a model that is not there."""
+    arguments = {"instructions": instructions, "parameters": parameters}
+    if names := [name for name, value in arguments.items() if value is not None]:
+        raise ConfigurationFailed(
+            f"There are {' and '.join(names)}, but no adapter: they are for the plain chat.",
+            hint="Give agents their own, as in DirectAgent(adapter, instructions=...).",
+        )
+    if settings.instructions:
+        logger.warning("The setting instructions is for the plain chat, and there is no adapter.")
+
+
+def _merge_parameters(settings: Settings, parameters: ParametersLike | None) -> Parameters:
+    """Return the parameters of an argument, and for the rest those of the settings."""
+    defaults = Parameters(**settings.parameters.model_dump())
+    return merge_parameters(defaults, parse_parameters(parameters))
 
 
 def _named_servers(

@@ -162,6 +162,8 @@ class RunInput:
     """Headers of the request that may be forwarded, by names in lower case."""
     agents: Mapping[str, AgentInput] = field(default_factory=dict)
     """The state and configuration that the client has for each agent, by name."""
+    page_instructions: Literal["keep", "context", "drop"] = "keep"
+    """What became of the system messages of the page: see the setting of that name."""
     resume: Sequence[Resume] = ()
     """Answers to the interrupts of the run before this one."""
     rules: GuardrailRules | None = None
@@ -245,6 +247,8 @@ class ChatRequest:
     """
 
     messages: Sequence[Message]
+    instructions: str = ""
+    """The operator's part of the first message: no error or log line may repeat it."""
     actions: Sequence[Action] = ()
     parameters: Parameters = Parameters()
     thread_id: str = ""

@@ -7,6 +7,7 @@ import pytest
 
 from copilot_runtime.config.settings import Settings, adapter_name, load_settings
 from copilot_runtime.errors import ConfigurationFailed
+from copilot_runtime.interfaces import Parameters
 
 
 @pytest.fixture
@@ -221,3 +222,77 @@ def test_a_star_forwards_everything_but_cookies_and_what_belongs_to_the_connecti
 def test_without_a_name_the_adapter_is_openai_if_there_is_a_key() -> None:
     assert adapter_name(Settings(), {}) == "demo"
     assert adapter_name(Settings(), {"OPENAI_API_KEY": "sk"}) == "openai"
+
+
+def test_instructions_and_parameters_stand_in_the_file_and_in_the_environment(file: Path) -> None:
+    file.write_text(
+        "instructions: |\n  You are the clerk of a bookshop.\n  Be brief.\n"
+        "parameters:\n  temperature: 0\n  max_tokens: 500\n  stop: [END]\n"
+        "page_instructions: drop\npage_models: [gpt-4o*]\n"
+    )
+    environ = {
+        "COPILOT_PARAMETERS_MAX_TOKENS": "9",
+        "COPILOT_PARAMETERS_REASONING_EFFORT": "low",
+        "COPILOT_PARAMETERS_PARALLEL_TOOL_CALLS": "false",
+        "COPILOT_PARAMETERS_RESPONSE_SCHEMA": '{"type": "object"}',
+    }
+    settings = load_settings(file, environ)
+    assert settings.instructions == "You are the clerk of a bookshop.\nBe brief.\n"
+    assert settings.parameters.model_dump(exclude_none=True) == {
+        "temperature": 0,
+        "max_tokens": 9,
+        "stop": ("END",),
+        "parallel_tool_calls": False,
+        "reasoning_effort": "low",
+        "response_schema": {"type": "object"},
+    }
+    assert settings.page_instructions == "drop"
+    assert load_settings(file, {"COPILOT_INSTRUCTIONS": "Sing."}).instructions == "Sing."
+
+
+def test_settings_have_every_parameter_there_is_but_the_tool_to_call() -> None:
+    names = {*Settings().parameters.model_dump(), "tool_choice_name"}
+    assert names == set(Parameters.__dataclass_fields__)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        (
+            "parameters:\n  temperature: hot",
+            "copilot.yml, line 2: 'parameters.temperature' is 'hot'; it should be a valid number",
+        ),
+        (
+            "parameters:\n  maxTokens: 9",
+            "copilot.yml, line 2: there is no setting 'parameters.maxTokens'. "
+            "Did you mean 'parameters.max_tokens'?",
+        ),
+        (
+            "parameters:\n  temperature: on",
+            "copilot.yml, line 2: 'parameters.temperature' is True; "
+            "it is refused because it is true or false, and no number.",
+        ),
+        (
+            "page_instructions: hide",
+            "copilot.yml, line 1: 'page_instructions' is 'hide'; "
+            "it should be 'keep', 'context' or 'drop'.",
+        ),
+        (
+            "page_models: ['*-mini']",
+            "copilot.yml, line 1: 'page_models' is ['*-mini']; "
+            "it is refused because '*-mini' has a * that is not its last character.",
+        ),
+        ("instructions: [a]", "copilot.yml, line 1: 'instructions' is ['a']; it should be a valid"),
+    ],
+)
+def test_wrong_instructions_and_parameters_are_named(file: Path, text: str, message: str) -> None:
+    assert complaint(file, text).startswith(message)
+
+
+def test_a_variable_with_one_underscore_too_many_is_no_secret(file: Path) -> None:
+    message = complaint(file, "", {"COPILOT_PARAMETERS__TEMPERATURE": "0"})
+    assert "Did you mean COPILOT_PARAMETERS_TEMPERATURE?" in message
+
+
+def test_nobody_reads_the_instructions_in_the_settings_of_a_traceback() -> None:
+    assert "bookshop" not in repr(Settings(instructions="You are the clerk of a bookshop."))

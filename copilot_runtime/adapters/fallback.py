@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import replace
 
+from copilot_runtime.adapters.redaction import redact_error
 from copilot_runtime.duck_typing import complete
 from copilot_runtime.errors import ConfigurationFailed, CopilotError, NetworkError
 from copilot_runtime.events import (
@@ -99,6 +100,7 @@ class FallbackAdapter(Adapter):
             except self._passing as error:
                 if pending is None or adapter is adapters[-1]:
                     raise
+                redact_error(error, request.instructions)
                 logger.warning("%s; asking the next: %s", _describe(adapter), error)
                 continue
             for earlier in pending or ():

@@ -5,12 +5,23 @@ from contextlib import aclosing
 from dataclasses import replace
 
 from copilot_runtime.actions.sources import select_actions
-from copilot_runtime.agents.context_message import build_context_message
+from copilot_runtime.adapters.parameters import (
+    ParametersLike,
+    merge_parameters,
+    parse_parameters,
+)
+from copilot_runtime.adapters.redaction import redact_error
+from copilot_runtime.agents.instructions import (
+    Instructions,
+    check_instructions,
+    resolve_instructions,
+)
 from copilot_runtime.agents.shared_state import SharedState, find_shared_state
+from copilot_runtime.agents.system_message import build_system_message
 from copilot_runtime.agents.tool_loop import find_handoff_resumes, finish_turn, hand_off
 from copilot_runtime.agents.turn import Turn
 from copilot_runtime.duck_typing import complete
-from copilot_runtime.errors import LimitExceeded
+from copilot_runtime.errors import CopilotError, LimitExceeded
 from copilot_runtime.interfaces import (
     Action,
     Adapter,
@@ -33,17 +44,27 @@ class DirectAgent(Agent):
     for all others. With `shared_state`, the model may read and change the state that an AG-UI
     client shares. An agent that the model calls takes over. There are at most `max_turns` requests
     in a run; an action may take `action_timeout` seconds.
+
+    `instructions` are the system prompt, before all that a page sends: a text, or a function of the
+    `RunInput`, called once in a run. No thread stores them and no client gets them. `parameters`
+    are the model's where a client asks for no others. Raises `ConfigurationFailed` for those that
+    cannot be used.
     """
 
     def __init__(
         self,
         adapter: SupportsStream,
         *,
+        instructions: Instructions | None = None,
+        parameters: ParametersLike | None = None,
         max_turns: int = 8,
         action_timeout: float = 60.0,
         shared_state: bool = True,
     ) -> None:
+        check_instructions(instructions)
         self.adapter = complete(Adapter, adapter)
+        self.instructions = instructions
+        self.parameters = parse_parameters(parameters)
         self.max_turns = max_turns
         self.action_timeout = action_timeout
         self.shared_state = shared_state
@@ -56,32 +77,20 @@ class DirectAgent(Agent):
         """Yield the events of the model and the results of its calls, in call order.
 
         Cancelled, or closed early, the adapter's stream is closed and the actions are cancelled.
-        Raises `LimitExceeded` after `max_turns`, and what the adapter raises.
+        Raises `LimitExceeded` after `max_turns`, what the adapter raises, and for a function that
+        makes no `instructions` what `resolve_instructions` raises.
         """
-        server = [action for action in run.actions if not action.in_browser]
-        browser = [action for action in run.actions if action.in_browser]
         if run.is_v1:
-            request = _build_request(run, run.messages, server, browser)
-            return self._run_turn(request, Turn(run, server, self.action_timeout))
+            return self._run_turn(self._create_turn(run))
         if resumes := find_handoff_resumes(run):
             return hand_off(run, resumes, self.max_turns, self.action_timeout)
-        shared = find_shared_state(run) if self.shared_state else None
-        if shared is not None:
-            server += shared.actions()
-        context = build_context_message(run.context, shared.value if shared else None, run.run_id)
-        request = _build_request(run, [*context, *run.messages], server, browser)
-        return self._run_turns(request, run, server, shared)
+        return self._run_turns(run, find_shared_state(run) if self.shared_state else None)
 
-    async def _run_turns(
-        self,
-        request: ChatRequest,
-        run: RunInput,
-        server: Sequence[Action],
-        shared: SharedState | None,
-    ) -> Events:
+    async def _run_turns(self, run: RunInput, shared: SharedState | None) -> Events:
+        request = await self._build_request(run, shared)
         for _ in range(self.max_turns):
-            turn = Turn(run, server, self.action_timeout, shared)
-            async with aclosing(self._run_turn(request, turn)) as events:
+            turn = self._create_turn(run, shared)
+            async with aclosing(self._run_turn(turn, request)) as events:
                 async for event in events:
                     yield event
             if turn.is_done:
@@ -92,8 +101,12 @@ class DirectAgent(Agent):
             hint="Raise max_turns in the settings, or look at what the actions return.",
         )
 
-    async def _run_turn(self, request: ChatRequest, turn: Turn) -> Events:
-        """Yield one answer of the model, and results in call order, each as soon as possible."""
+    async def _run_turn(self, turn: Turn, request: ChatRequest | None = None) -> Events:
+        """Yield one answer of the model, and results in call order, each as soon as possible.
+
+        Without a `request`, it is the first of the run.
+        """
+        request = request or await self._build_request(turn.run)
         try:
             async with aclosing(self.adapter.stream(request)) as events:
                 async for event in events:
@@ -107,26 +120,43 @@ class DirectAgent(Agent):
                 async with aclosing(finish_turn(turn, self.max_turns)) as events:
                     async for event in events:
                         yield event
+        except CopilotError as error:
+            redact_error(error, request.instructions)
+            raise
         finally:
             turn.cancel()
 
+    def _create_turn(self, run: RunInput, shared: SharedState | None = None) -> Turn:
+        return Turn(run, _list_server_actions(run, shared), self.action_timeout, shared)
 
-def _build_request(
-    run: RunInput,
-    messages: Sequence[Message],
-    server: Sequence[Action],
-    browser: Sequence[Action],
-) -> ChatRequest:
-    return ChatRequest(
-        messages=messages,
-        actions=select_actions(server, browser, for_agent=False),
-        parameters=run.parameters,
-        thread_id=run.thread_id,
-        run_id=run.run_id,
-        agent=run.agent,
-        user=run.user,
-        extensions=run.extensions,
-    )
+    async def _build_request(self, run: RunInput, shared: SharedState | None = None) -> ChatRequest:
+        """Return the first request of a run. Raises what `resolve_instructions` raises."""
+        instructions = await resolve_instructions(self.instructions, run)
+        # a v1 page has put its context into its own system message
+        has_context = not run.is_v1 or run.page_instructions != "keep"
+        system = build_system_message(
+            run.run_id,
+            instructions=instructions,
+            context=run.context if has_context else (),
+            state=shared.value if shared else None,
+        )
+        browser = [action for action in run.actions if action.in_browser]
+        return ChatRequest(
+            messages=[*system, *run.messages],
+            instructions=instructions,
+            actions=select_actions(_list_server_actions(run, shared), browser, for_agent=False),
+            parameters=merge_parameters(self.parameters, run.parameters),
+            thread_id=run.thread_id,
+            run_id=run.run_id,
+            agent=run.agent,
+            user=run.user,
+            extensions=run.extensions,
+        )
+
+
+def _list_server_actions(run: RunInput, shared: SharedState | None) -> Sequence[Action]:
+    server = [action for action in run.actions if not action.in_browser]
+    return [*server, *shared.actions()] if shared else server
 
 
 def _extend_request(request: ChatRequest, turn: Turn) -> ChatRequest:

@@ -14,7 +14,7 @@ from copilot_runtime.agents.agui_inprocess import (
     translate_agui_events,
     upgrade_parts,
 )
-from copilot_runtime.agents.context_message import build_context_message
+from copilot_runtime.agents.system_message import build_system_message
 from copilot_runtime.agui.outcome import AgentFailed
 from copilot_runtime.errors import (
     ConfigurationFailed,
@@ -170,7 +170,7 @@ def _map_error(error: Exception, run: RunInput) -> Exception:
 
 
 def _instructions(run: RunInput) -> str | None:
-    context = build_context_message(run.context, None, run.run_id)
+    context = build_system_message(run.run_id, context=run.context)
     return context[0].content if context else None
 
 

@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Sequence
 from importlib import import_module
 from operator import attrgetter
+from textwrap import shorten
 
 from copilot_runtime.config import Settings
 from copilot_runtime.errors import CopilotError
@@ -63,6 +64,8 @@ def _format_value(name: str, settings: Settings) -> str:
     value = attrgetter(name)(settings)
     if name == "adapter.options":  # it may hold a key
         return ", ".join(value) or "-"
+    if name == "instructions":  # they may be pages
+        return shorten(value, 60, placeholder=" …") or "-"
     if isinstance(value, tuple):
         return ", ".join(map(str, value)) or "-"
     if isinstance(value, bool):

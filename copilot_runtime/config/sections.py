@@ -3,9 +3,16 @@
 import json
 import re
 from collections.abc import Mapping
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    field_validator,
+)
 
 _ORIGIN = re.compile(
     r"(?P<scheme>[a-z][a-z0-9+.-]*)://(?P<host>[a-z0-9._-]+|\[[0-9a-f:.]+\])(:(?P<port>\d{1,5}))?/?"
@@ -70,6 +77,69 @@ class AdapterSettings(Section):
         description="Arguments of the adapter, such as model; as JSON in the environment.",
         repr=False,  # it may hold a key
     )
+
+
+class ParameterSettings(Section):
+    """Parameters of the model, where a page asks for no others. Null means the adapter's own.
+
+    There is no `tool_choice` that demands a call: with each result, it would demand the next.
+    """
+
+    model: str | None = Field(
+        default=None, min_length=1, description="The model, if not the adapter's own."
+    )
+    temperature: float | None = Field(
+        default=None, ge=0, allow_inf_nan=False, description="How much chance is in an answer."
+    )
+    max_tokens: int | None = Field(
+        default=None, gt=0, description="Longest answer, in the model's tokens."
+    )
+    stop: tuple[str, ...] | None = Field(default=None, description="Texts at which an answer ends.")
+    tool_choice: Literal["auto", "none"] | None = Field(
+        default=None, description="Whether the model may call tools."
+    )
+    parallel_tool_calls: bool | None = Field(
+        default=None, description="Whether the model may call several tools at once."
+    )
+    top_p: float | None = Field(
+        default=None, ge=0, le=1, description="Share of the likeliest tokens that count."
+    )
+    seed: int | None = Field(default=None, description="Seed for answers that can be repeated.")
+    frequency_penalty: float | None = Field(
+        default=None, allow_inf_nan=False, description="How much repeated tokens are avoided."
+    )
+    presence_penalty: float | None = Field(
+        default=None, allow_inf_nan=False, description="How much known subjects are avoided."
+    )
+    reasoning_effort: Literal["minimal", "low", "medium", "high"] | None = Field(
+        default=None, description="How long the model thinks."
+    )
+    response_schema: Mapping[str, Any] | None = Field(
+        default=None, description="JSON schema of every answer; as JSON in the environment."
+    )
+    response_name: str | None = Field(
+        default=None, min_length=1, description="The name of what the schema describes."
+    )
+
+    @field_validator(
+        *("temperature", "max_tokens", "top_p", "seed", "frequency_penalty", "presence_penalty"),
+        mode="before",
+    )
+    @classmethod
+    def _no_flag(cls, value: Any) -> Any:
+        if isinstance(value, bool):  # Python counts with them, and YAML makes them of `on`
+            raise ValueError("it is true or false, and no number")
+        return value
+
+    @field_validator("stop", mode="before")
+    @classmethod
+    def _list_of_texts(cls, value: Any) -> Any:
+        return tuple(value) if isinstance(value, list) else _split(value)
+
+    @field_validator("response_schema", mode="before")
+    @classmethod
+    def _json_object(cls, value: Any) -> Any:
+        return _object(value)
 
 
 class TranscriptionSettings(Section):

@@ -8,6 +8,7 @@ import os
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
+from types import NoneType
 from typing import Any, Literal, NamedTuple, get_args, get_origin
 
 from pydantic import (
@@ -27,6 +28,7 @@ from copilot_runtime.config.sections import (
     GuardrailSettings,
     McpSettings,
     Origins,
+    ParameterSettings,
     Seconds,
     SecondsOrNone,
     Section,
@@ -180,6 +182,19 @@ class Settings(Section):
         description="Whether the model may change the state an AG-UI client shares with it.",
     )
 
+    instructions: str = Field(
+        default="",
+        description="Instructions for the model of the plain chat: its system prompt.",
+        repr=False,
+    )
+    page_instructions: Literal["keep", "context", "drop"] = Field(
+        default="keep",
+        description="What becomes of a page's system messages: kept, shown as context, left out.",
+    )
+    page_models: Words = Field(
+        default=(),
+        description="Models that a page may choose: names or patterns; * for any. Empty: none.",
+    )
     hand_over: Literal["v1", "always", "never"] = Field(
         default="v1",
         description="In which chats agents are tools: those of CopilotKit v1, all, or none.",
@@ -191,6 +206,7 @@ class Settings(Section):
         description="Base URL of a cloud-compatible guardrails service. Empty: none.",
     )
     adapter: AdapterSettings = AdapterSettings()
+    parameters: ParameterSettings = ParameterSettings()
     transcription: TranscriptionSettings = TranscriptionSettings()
     guardrails: GuardrailSettings = GuardrailSettings()
     mcp: McpSettings = McpSettings()
@@ -208,8 +224,13 @@ class Settings(Section):
         names = tuple(name.lower() for name in names)
         if forbidden := NEVER_FORWARDED.intersection(names):
             raise ValueError(f"{', '.join(sorted(forbidden))} cannot be forwarded")
-        if odd := [name for name in names if "*" in name[:-1]]:
-            raise ValueError(f"{odd[0]!r} has a * that is not its last character")
+        _check_patterns(names)
+        return names
+
+    @field_validator("page_models")
+    @classmethod
+    def _are_patterns(cls, names: tuple[str, ...]) -> tuple[str, ...]:
+        _check_patterns(names)
         return names
 
     @model_validator(mode="wrap")
@@ -231,16 +252,23 @@ class Settings(Section):
             return False
         return _matches(header, self.forward_headers)
 
+    def allows_model(self, name: str) -> bool:
+        """Return whether a page may choose a model."""
+        return _matches(name, self.page_models)
+
     @staticmethod
     def describe() -> "list[SettingRow]":
         """Return one row for every setting, in the order of this file."""
         return [*_rows(Settings)]
 
 
-def _matches(header: str, names: Iterable[str]) -> bool:
-    return any(
-        header.startswith(name[:-1]) if name.endswith("*") else header == name for name in names
-    )
+def _matches(text: str, names: Iterable[str]) -> bool:
+    return any(text.startswith(name[:-1]) if name.endswith("*") else text == name for name in names)
+
+
+def _check_patterns(names: Iterable[str]) -> None:
+    if odd := [name for name in names if "*" in name[:-1]]:
+        raise ValueError(f"{odd[0]!r} has a * that is not its last character")
 
 
 class SettingRow(NamedTuple):
@@ -331,6 +359,9 @@ def _rows(section: type[Section], prefix: str = "") -> Iterator[SettingRow]:
 
 
 def _type_name(annotation: Any) -> str:
+    kinds = [kind for kind in get_args(annotation) if kind is not NoneType]
+    if len(kinds) < len(get_args(annotation)):  # it may be null
+        return "number" if kinds == [float] else _type_name(kinds[0])
     if get_origin(annotation) is Literal:
         return " | ".join(get_args(annotation))
     names = {
@@ -340,6 +371,5 @@ def _type_name(annotation: Any) -> str:
         bool: "true | false",
         tuple[str, ...]: "list",
         Mapping[str, Any]: "mapping",
-        str | None: "text",
     }
     return names[annotation]

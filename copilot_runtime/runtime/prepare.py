@@ -20,6 +20,7 @@ from copilot_runtime.interfaces import (
     Stage,
     SupportsRun,
 )
+from copilot_runtime.runtime.page_policy import PagePolicy
 
 _HANDOFF_TIMEOUT = 10.0
 """Seconds that a chat waits for the agents it may hand over to, if it needs none of them."""
@@ -70,6 +71,7 @@ class RunPreparer:
     stages: Sequence[Stage]
     hooks: Hooks
     handoff: HandoffPolicy
+    pages: PagePolicy
 
     async def prepare_run(self, request: RunInput, agent: SupportsRun | None = None) -> PendingRun:
         """Return the run as it is to start. An `agent` given here answers it.
@@ -77,7 +79,7 @@ class RunPreparer:
         Raises what the hook, the checks and a missing agent raise.
         """
         try:
-            request = await self._call_before_request(request)
+            request = await self._call_before_request(self.pages.apply(request))
             agents = await self._find_agents(request)
             request = self._choose_only_agent(request, agents)
             answering = self._select_agent(request, agents, agent)

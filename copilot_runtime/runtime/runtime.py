@@ -38,6 +38,7 @@ from copilot_runtime.interfaces import (
     StageFunction,
     SupportsRun,
 )
+from copilot_runtime.runtime.page_policy import PagePolicy
 from copilot_runtime.runtime.prepare import HandoffPolicy, PendingRun, RunPreparer, get_agent
 from copilot_runtime.runtime.report import report_error
 from copilot_runtime.runtime.run import Run
@@ -68,6 +69,7 @@ class Runtime:
         stages: Sequence[StageFunction] = (),
         hooks: Hooks | None = None,
         handoff: HandoffPolicy | None = None,
+        pages: PagePolicy | None = None,
         run_timeout: float = 600.0,
         max_runs: int = 0,
         grace: float = 10.0,
@@ -88,6 +90,7 @@ class Runtime:
             stages=self.stages,
             hooks=self.hooks,
             handoff=handoff or HandoffPolicy(),
+            pages=pages or PagePolicy(),
         )
         self._runs: dict[str, Run] = {}
         """Active runs by `log_id`, and those that ended and whose log a request still needs."""

@@ -14,8 +14,10 @@ from starlette.testclient import TestClient
 
 from copilot_runtime import Caller, CopilotRuntime, DemoAdapter, ScriptedAdapter, Settings
 from copilot_runtime.adapters import ADAPTERS
+from copilot_runtime.adapters.scripted import say
 from copilot_runtime.config import load_settings
 from copilot_runtime.errors import RateLimited
+from copilot_runtime.messages import TextMessage
 from tests.documents import DOCS, Block, blocks
 from tests.site.conftest import Names, Run
 from tests.wire.client import PATH
@@ -134,6 +136,16 @@ def test_the_smallest_program_serves_a_page(run: Run) -> None:
 )
 def test_each_kind_of_model_is_asked(run: Run, page: str, number: int) -> None:
     assert text_of(ask(run(program(page, number)), "Hi")) == "You said: Hi"
+
+
+def test_instructions_that_a_function_makes_are_asked_of_the_model(run: Run) -> None:
+    names = run(program("learn/instructions", 1))
+    model = names["runtime"].runtime.chat.adapter = ScriptedAdapter(say("Hello"))
+    ask(names, "Hi")
+    instructions = model.requests[0].messages[0]
+    assert isinstance(instructions, TextMessage)
+    assert "Today is 20" in instructions.content
+    assert "You serve a guest." in instructions.content
 
 
 def test_a_chain_that_langserve_serves_is_an_action(run: Run) -> None:

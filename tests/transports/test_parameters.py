@@ -1,5 +1,8 @@
-"""What a page asks of the model reaches the adapter through both doors."""
+"""What a page asks of the model reaches the adapter through both doors, where it may ask."""
 
+import logging
+from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -43,14 +46,23 @@ ASKED = Parameters(
 )
 
 
-def asked_by(door: str, properties: dict[str, Any], **more: Any) -> Parameters:
+def asked_by(
+    door: str,
+    properties: dict[str, Any],
+    *,
+    defaults: Any = None,
+    settings: Mapping[str, Any] = {"page_models": ["other"]},
+    **more: Any,
+) -> Parameters:
     """Return what the adapter is asked for a page with these properties.
 
-    `more` is beside them in the request: for v1 in its `data`.
+    `more` is beside them in the request: for v1 in its `data`. `defaults` are the server's.
     """
     adapter = ScriptedAdapter(say("Hello"))
     runtime = CopilotRuntime(
-        adapter=adapter, settings=Settings(threads="memory", shared_state=False)
+        adapter=adapter,
+        parameters=defaults,
+        settings=Settings(threads="memory", shared_state=False, **settings),
     )
     with TestClient(runtime.app()) as client:
         if door == "graphql":
@@ -123,3 +135,68 @@ def test_a_property_that_happens_to_be_called_so_is_no_wish(door: str) -> None:
 )
 def test_what_is_not_of_its_kind_is_passed_over(door: str, odd: Any) -> None:
     assert asked_by(door, {"forwardedParameters": odd}) == Parameters()
+
+
+@doors
+@pytest.mark.parametrize(
+    ("allowed", "model"),
+    [
+        ((), None),
+        (("another",), None),
+        (("oth",), None),
+        (("OTHER",), None),
+        (("a", "other"), "other"),
+        (("oth*",), "other"),
+        (("*",), "other"),
+    ],
+)
+def test_a_page_chooses_only_a_model_that_the_settings_allow(
+    door: str, allowed: tuple[str, ...], model: str | None
+) -> None:
+    wishes = {"forwardedParameters": {"model": "other", "seed": 7}}
+
+    asked = asked_by(door, wishes, settings={"page_models": allowed})
+
+    assert asked == Parameters(model=model, seed=7)
+
+
+@doors
+def test_a_model_that_is_not_allowed_is_said_in_the_log(
+    door: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO)
+    asked_by(door, {"forwardedParameters": {"model": "huge"}})
+    assert "page_models does not have the model 'huge'" in caplog.text
+
+
+def test_a_hook_of_the_server_may_choose_any_model() -> None:
+    adapter = ScriptedAdapter(say("Hello"))
+    chosen = Parameters(model="for-ann")
+    runtime = CopilotRuntime(
+        adapter=adapter,
+        on_before_request=lambda run: replace(run, parameters=chosen),
+        settings=Settings(threads="memory"),
+    )
+    with TestClient(runtime.app()) as client:
+        client.post("/graphql/agent/default/run", json=run_input())
+    assert adapter.requests[0].parameters == chosen
+
+
+@doors
+def test_the_servers_parameters_hold_until_the_page_asks_for_others(door: str) -> None:
+    defaults: dict[str, Any] = {"model": "mine", "temperature": 0.2, "max_tokens": 500}
+    wishes = {"forwardedParameters": {"model": "huge", "temperature": 0, "seed": 7}}
+
+    assert asked_by(door, {}, defaults=defaults) == Parameters(**defaults)
+    assert asked_by(door, wishes, defaults=defaults) == Parameters(
+        model="mine", temperature=0, max_tokens=500, seed=7
+    )
+
+
+@doors
+def test_parameters_of_the_constructor_count_more_than_those_of_the_settings(door: str) -> None:
+    settings = {"parameters": {"temperature": 0.9, "top_p": 0.5}}
+    assert asked_by(door, {}, settings=settings) == Parameters(temperature=0.9, top_p=0.5)
+    assert asked_by(door, {}, defaults={"temperature": 0}, settings=settings) == Parameters(
+        temperature=0, top_p=0.5
+    )

@@ -16,9 +16,9 @@ from copilot_runtime.agents.agui_inprocess import (
     resolve,
     select_conversation,
 )
-from copilot_runtime.agents.context_message import build_context_message
 from copilot_runtime.agents.openai_agents.approvals import ApprovalStore, PausedRun
 from copilot_runtime.agents.openai_agents.translate import SDKTranslator
+from copilot_runtime.agents.system_message import build_system_message
 from copilot_runtime.errors import (
     CopilotError,
     LimitExceeded,
@@ -214,7 +214,7 @@ async def _stop_on_exit(result: "RunResultStreaming") -> AsyncGenerator[None, No
 
 def _history(run: RunInput) -> Any:
     """Return the conversation as input items of the SDK, which suit every API of models."""
-    context = build_context_message(run.context, None, run.run_id)
+    context = build_system_message(run.run_id, context=run.context)
     request = ChatRequest(messages=[*context, *select_conversation(run)])
     options = RequestOptions(preset=replace(OPENAI, developer_role=False))
     capabilities = CapabilityFilter("openai_agents", "OpenAI's Agents SDK", "")

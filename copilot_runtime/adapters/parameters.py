@@ -1,0 +1,54 @@
+"""The operator's parameters of a model, and those that a client asks for on top of them."""
+
+from collections.abc import Mapping
+from dataclasses import fields, replace
+from typing import Any
+
+from copilot_runtime.errors import ConfigurationFailed
+from copilot_runtime.interfaces import Parameters
+
+ParametersLike = Parameters | Mapping[str, Any]
+"""Parameters, or a mapping with the names of their fields, such as `{"max_tokens": 500}`."""
+
+_NONE = Parameters()
+
+
+def parse_parameters(values: ParametersLike | None) -> Parameters:
+    """Return the parameters of an argument. Raises `ConfigurationFailed` for what is wrong there.
+
+    The names and types are those of the settings `parameters`.
+    """
+    if values is None:
+        return _NONE
+    mapping: Any = _as_mapping(values) if isinstance(values, Parameters) else values
+    if not isinstance(mapping, Mapping):
+        raise ConfigurationFailed(
+            f"The parameters are a {type(values).__name__}, and not a mapping of names to values.",
+            hint="Write parameters={'temperature': 0.2, 'max_tokens': 500}.",
+        )
+    from pydantic import ValidationError  # only for those who give some
+
+    from copilot_runtime.config.problems import SettingOrigins, explain
+    from copilot_runtime.config.sections import ParameterSettings
+
+    by_name = {str(name): value for name, value in mapping.items()}
+    try:
+        section = ParameterSettings.model_validate(by_name, strict=True)
+    except ValidationError as error:
+        places = dict.fromkeys(by_name, "The argument 'parameters'")
+        raise explain(
+            error, [*ParameterSettings.model_fields], SettingOrigins(overrides=places)
+        ) from None
+    return Parameters(**section.model_dump())
+
+
+def merge_parameters(defaults: Parameters, overrides: Parameters) -> Parameters:
+    """Return the overrides, with defaults for what they leave open."""
+    if defaults == _NONE:
+        return overrides
+    return replace(defaults, **_as_mapping(overrides))
+
+
+def _as_mapping(parameters: Parameters) -> Mapping[str, Any]:
+    values = {field.name: getattr(parameters, field.name) for field in fields(parameters)}
+    return {name: value for name, value in values.items() if value is not None}

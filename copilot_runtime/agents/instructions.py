@@ -1,0 +1,70 @@
+"""The operator's instructions for a model: a text, or a function that makes one for each run.
+
+They are a part of the request to the model and of nothing else: neither the run nor its events
+have them, so no thread stores them and no client gets them.
+"""
+
+import inspect
+import logging
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+from copilot_runtime.concurrency import call, capture
+from copilot_runtime.errors import ConfigurationFailed, CopilotError
+from copilot_runtime.interfaces import RunInput
+
+Instructions = str | Callable[[RunInput], str | Awaitable[str | None] | None]
+"""A text, or a function of the run, sync or async, that returns one; None for no instructions."""
+
+_FAILED = "The instructions for this answer could not be made. The server's log says why."
+_WAY_OUT = "Instructions are a text, or a function of the RunInput that returns one."
+
+logger = logging.getLogger(__name__)
+
+
+def check_instructions(instructions: Any) -> None:
+    """Raise `ConfigurationFailed` for what is neither text nor a function of a run."""
+    if instructions is None or isinstance(instructions, str):
+        return
+    if not callable(instructions):
+        kind = type(instructions).__name__
+        raise ConfigurationFailed(f"The instructions are a {kind}.", hint=_WAY_OUT)
+    try:
+        signature = inspect.signature(instructions)
+    except (TypeError, ValueError):  # some that are written in C have none
+        return
+    try:
+        signature.bind(None)
+    except TypeError as error:
+        raise ConfigurationFailed(
+            f"The function {_get_name(instructions)!r} cannot make instructions: "
+            "it does not take a run.",
+            hint=f"Python says: {error}. It is called with one RunInput.",
+        ) from None
+
+
+async def resolve_instructions(instructions: Instructions | None, run: RunInput) -> str:
+    """Return the instructions for a run, empty if there are none.
+
+    A `CopilotError` of the function is raised as it is, anything else it raises as the cause of
+    one. Raises `ConfigurationFailed` if it returns no text.
+    """
+    if instructions is None or isinstance(instructions, str):
+        return instructions or ""
+    name = _get_name(instructions)
+    text, error = await capture(call(instructions, run))
+    if isinstance(error, CopilotError):
+        raise error
+    if error is not None:
+        logger.error("The function %r made no instructions", name, exc_info=error)
+        raise CopilotError(_FAILED) from error
+    if text is None or isinstance(text, str):
+        return text or ""
+    kind = type(text).__name__
+    raise ConfigurationFailed(
+        _FAILED, hint=f"The function {name!r} returned a {kind}, and not text or None."
+    )
+
+
+def _get_name(function: Callable[..., Any]) -> str:
+    return getattr(function, "__name__", type(function).__name__)

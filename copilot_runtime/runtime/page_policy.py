@@ -1,0 +1,56 @@
+"""Decides what a page may tell a model beside its questions: instructions, and which model."""
+
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Literal, TypeGuard
+
+from copilot_runtime.interfaces import ContextItem, RunInput
+from copilot_runtime.messages import Message, TextMessage
+
+CONTEXT_DESCRIPTION = "Instructions of the page"
+"""What the system messages of a page are called when they are context."""
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PagePolicy:
+    """Applies to a request as it arrives: what a `before_request` hook adds is the server's."""
+
+    instructions: Literal["keep", "context", "drop"] = "keep"
+    """Whether system and developer messages stay, become context of the application, or go."""
+    allows_model: Callable[[str], bool] = lambda _: False
+    """Returns whether a page may choose the model of that name."""
+
+    def apply(self, run: RunInput) -> RunInput:
+        """Return the request as the server takes it.
+
+        A model that is not allowed is passed over, as by Node, and the adapter's answers.
+        """
+        model = run.parameters.model
+        if model is not None and not self.allows_model(model):
+            logger.info("Run %s: page_models does not have the model %.100r", run.run_id, model)
+            run = replace(run, parameters=replace(run.parameters, model=None))
+        if self.instructions == "keep":
+            return run
+        context = run.context
+        if self.instructions == "context":
+            context = [
+                *context,
+                *(
+                    ContextItem(CONTEXT_DESCRIPTION, message.content)
+                    for message in run.messages
+                    if _is_instruction(message) and message.content.strip()
+                ),
+            ]
+        return replace(
+            run,
+            messages=[message for message in run.messages if not _is_instruction(message)],
+            context=context,
+            page_instructions=self.instructions,
+        )
+
+
+def _is_instruction(message: Message) -> TypeGuard[TextMessage]:
+    return isinstance(message, TextMessage) and message.role in ("system", "developer")

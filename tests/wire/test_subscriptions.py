@@ -391,3 +391,57 @@ async def test_a_subscription_over_http_is_told_where_to_go(client: Client) -> N
 
     assert answer.status == 400
     assert "WebSocket" in answer.json()["errors"][0]["message"]
+
+
+ODD = {
+    "no object": "[]",
+    "null": "null",
+    "no type": "{}",
+    "a type that is no text": '{"type": ["subscribe"]}',
+    "a type of a megabyte": json.dumps({"type": "x" * 2**20}),
+    "a type of half characters": r'{"type": "\ud83d"}',
+    "no payload": '{"id": "1", "type": "subscribe"}',
+    "a payload of null": '{"id": "1", "type": "subscribe", "payload": null}',
+    "a payload that is no object": '{"id": "1", "type": "subscribe", "payload": [1]}',
+    "no query": '{"id": "1", "type": "subscribe", "payload": {"query": null}}',
+    "no id": '{"type": "subscribe", "payload": {"query": "{ hello }"}}',
+    "an id of null": '{"id": null, "type": "subscribe", "payload": {"query": "{ hello }"}}',
+    "an id of a list": '{"id": [], "type": "complete"}',
+    "variables of a list": (
+        '{"id": "1", "type": "subscribe", "payload": {"query": "{ hello }", "variables": [1]}}'
+    ),
+    "nested a million times": "[" * 10**6,
+    "half of a message": '{"type": "subscr',
+    "bytes": b'{"type": "ping"}',
+}
+
+
+@pytest.mark.parametrize("message", ODD.values(), ids=ODD)
+async def test_a_message_that_is_none_closes_the_socket_and_is_no_exception(
+    port: int, message: str | bytes, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with opened(port) as socket:
+        await socket.connection.send(message)
+        with pytest.raises(ConnectionClosed) as closed:
+            await socket.hear()
+
+    assert closed.value.rcvd is not None
+    assert closed.value.rcvd.code == 4400
+    assert closed.value.rcvd.reason
+    assert [record for record in caplog.records if record.exc_info] == []
+
+
+async def test_half_characters_and_empty_payloads_are_read_as_over_http(
+    port: int, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with opened(port) as socket:
+        await socket.connection.send('{"type": "ping", "payload": null}')
+        assert await socket.hear() == {"type": "pong"}
+        await socket.connection.send(
+            r'{"id": "\ud83d", "type": "subscribe", "payload": {"query": "{ hello }",'
+            r' "variables": {"\udc00": "\ud83d"}}}'
+        )
+        answer = await socket.hear()
+
+    assert (answer["type"], answer["payload"]) == ("next", {"data": {"hello": "Hello World"}})
+    assert [record for record in caplog.records if record.exc_info] == []

@@ -3,20 +3,21 @@
 Strawberry implements the protocol; here are our context, limits and errors.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from datetime import timedelta
 from json import JSONDecodeError
-from typing import Any, cast
+from typing import Any, TypeGuard, cast
 
 from graphql import GraphQLError
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.websockets import WebSocket
-from strawberry.asgi import GraphQL
+from strawberry.asgi import ASGIWebSocketAdapter, GraphQL
 from strawberry.extensions import SchemaExtension
 from strawberry.subscriptions import GRAPHQL_TRANSPORT_WS_PROTOCOL
 from strawberry.types.execution import ExecutionResult, StreamExecutionResult
 
+from copilot_runtime.jsontext import loads
 from copilot_runtime.transports.graphql.context import CONTEXT, Context
 from copilot_runtime.transports.graphql.errors import format_error
 from copilot_runtime.transports.graphql.schema import make_schema
@@ -24,9 +25,22 @@ from copilot_runtime.transports.graphql.schema import make_schema
 _INIT_TIMEOUT = timedelta(seconds=10)
 _SUBSCRIPTIONS_PER_CONNECTION = 20
 
+_LONGEST_REASON = 123
+"""Bytes: a control frame of a WebSocket has 125, of which two are the code (RFC 6455, 5.5)."""
+
+
+class _Connection(ASGIWebSocketAdapter):
+    """A WebSocket that is closed with a reason that fits: it may repeat what a client sent."""
+
+    async def close(self, code: int, reason: str) -> None:
+        short = reason.encode(errors="replace")[:_LONGEST_REASON].decode(errors="ignore")
+        await super().close(code, short)
+
 
 class Socket(GraphQL[Context, None]):
     """Strawberry's view, for WebSockets only, with our context and our limits."""
+
+    websocket_adapter_class = _Connection
 
     def __init__(self) -> None:
         super().__init__(
@@ -47,27 +61,41 @@ class Socket(GraphQL[Context, None]):
     def decode_json(self, data: str | bytes) -> object:
         """Read one message. Strawberry would fail on what is none by the protocol."""
         try:
-            value = super().decode_json(data)
-        except RecursionError:
-            value = None
-        if not _is_message(value):
-            raise JSONDecodeError("not a message", str(data)[:40], 0)
-        return value
+            message = loads(data.encode(errors="replace") if isinstance(data, str) else data)
+        except ValueError as error:
+            raise JSONDecodeError("no JSON", "", 0) from error
+        if not _is_message(message):
+            raise JSONDecodeError("no message", "", 0)
+        if message.get("payload") is None:  # Strawberry takes it to be absent, but not null
+            message.pop("payload", None)
+        return message
 
     def is_websocket_origin_allowed(self, request: WebSocket, origin: str) -> bool:  # noqa: ARG002  # Strawberry's signature
         """Allow every origin: the router has refused the foreign ones."""
         return True
 
 
-def _is_message(value: Any) -> bool:
+def _is_message(value: Any) -> TypeGuard[dict[str, Any]]:
     """Return whether the parts of a message have the types that the protocol gives them."""
     if not isinstance(value, dict):
         return False
     message = cast("dict[str, Any]", value)
-    payload = message.get("payload") or {}
-    if not isinstance(payload, dict) or not isinstance(message.get("id", ""), str | int):
+    kind, payload = message.get("type"), message.get("payload")
+    if not isinstance(kind, str) or not isinstance(payload, dict | None):
         return False
-    return isinstance(cast("dict[str, Any]", payload).get("query"), str | None)
+    if kind not in ("subscribe", "complete"):
+        return True
+    if not isinstance(message.get("id"), str):
+        return False
+    return kind == "complete" or (payload is not None and _is_operation(payload))
+
+
+def _is_operation(payload: Mapping[str, Any]) -> bool:
+    return (
+        isinstance(payload.get("query"), str)
+        and isinstance(payload.get("variables"), dict | None)
+        and isinstance(payload.get("operationName"), str | None)
+    )
 
 
 class KnownDocuments(SchemaExtension):

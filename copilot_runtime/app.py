@@ -204,6 +204,7 @@ class CopilotRuntime:
                 before_request=on_before_request,
                 after_request=on_after_request,
                 error=on_error,
+                environment=self.settings.deployment,
                 stop=on_stop,
             ),
             handoff=HandoffPolicy(

@@ -32,7 +32,8 @@ logged whole and shown as "The run failed".
 """
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from datetime import datetime
 from difflib import get_close_matches
 from typing import Literal
 
@@ -63,7 +64,8 @@ class ErrorReport:
 class ErrorContext:
     """Where an error happened: for hooks and logs, never for clients.
 
-    `latency` is in seconds since the request arrived.
+    `latency` is in seconds since the request arrived. Fields about one moment do not make two
+    contexts differ.
     """
 
     thread_id: str
@@ -72,7 +74,15 @@ class ErrorContext:
     agent: str | None = None
     node: str | None = None
     url: str | None = None
+    method: Literal["POST", "WEBSOCKET"] = "POST"
+    """How the run was asked for."""
+    started_at: datetime | None = field(default=None, compare=False)
+    ended_at: datetime | None = field(default=None, compare=False)
     latency: float = 0.0
+    environment: str = ""
+    """The setting `deployment`."""
+    stack: str = field(default="", compare=False, repr=False)
+    """The traceback as text."""
     source: Literal["runtime", "agent"] = "runtime"
     cause: BaseException | None = None
 

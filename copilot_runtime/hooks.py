@@ -35,6 +35,8 @@ class Hooks:
     """Gets the whole error and where it happened, for every request that failed."""
     stop: OnStop | None = None
     """Gets the request of a run that was stopped, or whose client went away."""
+    environment: str = ""
+    """What `ErrorContext.environment` says."""
 
 
 async def call(hook: Callable[..., Any] | None, *args: Any) -> Any:

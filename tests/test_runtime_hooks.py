@@ -89,6 +89,13 @@ async def test_a_failed_run_is_told_once_with_everything_that_clients_do_not_see
         cause=cause,
     )
     assert context.latency > 0
+    assert context.started_at is not None
+    assert context.ended_at is not None
+    assert (context.ended_at - context.started_at).total_seconds() == pytest.approx(
+        context.latency, abs=1e-5
+    )
+    assert context.stack.startswith("OSError: 10.0.0.7 refused")
+    assert "RuntimeError: password=hunter2" in context.stack
 
 
 async def test_a_stopped_run_is_told_as_stopped_and_not_as_failed() -> None:

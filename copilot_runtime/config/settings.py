@@ -86,6 +86,10 @@ class Settings(Section):
     log_level: Literal["critical", "error", "warning", "info", "debug"] = Field(
         default="info", description="How much is logged."
     )
+    deployment: str = Field(
+        default="",
+        description="What this server is, such as production: for the hook on_error.",
+    )
     workers: Count = Field(
         default=1, description="Server processes. The bus in memory allows only one."
     )

@@ -1,7 +1,9 @@
 """Report errors to those who run the server."""
 
 import logging
+from datetime import UTC, datetime, timedelta
 from time import monotonic
+from traceback import format_exception
 
 from copilot_runtime.errors import CopilotError, ErrorContext
 from copilot_runtime.hooks import Hooks, call_quietly
@@ -13,6 +15,7 @@ logger = logging.getLogger("copilot_runtime.runtime")
 async def report_error(hooks: Hooks, error: BaseException, run: Run) -> None:
     """Log an error and call the `error` hook with all of it; the client gets the report only."""
     request = run.request
+    latency, now = monotonic() - run.created_at, datetime.now(UTC)
     context = ErrorContext(
         thread_id=request.thread_id,
         run_id=request.run_id,
@@ -20,7 +23,12 @@ async def report_error(hooks: Hooks, error: BaseException, run: Run) -> None:
         agent=request.agent,
         node=request.node,
         url=request.url,
-        latency=monotonic() - run.created_at,
+        method="WEBSOCKET" if request.detached and request.is_v1 else "POST",
+        started_at=now - timedelta(seconds=latency),
+        ended_at=now,
+        latency=latency,
+        environment=hooks.environment,
+        stack="".join(format_exception(error)),
         source="agent" if request.agent else "runtime",
         cause=error.__cause__,
     )

@@ -206,6 +206,46 @@ def test_a_function_that_fails_ends_the_run_and_only_log_and_hook_get_the_reason
         assert "The function 'broken' returned a int" in caplog.text
 
 
+@pytest.mark.parametrize("door", ["agui", "graphql"])
+def test_a_function_that_hangs_ends_with_the_time_of_a_run(door: str) -> None:
+    async def hang(run: RunInput) -> str:
+        await asyncio.Event().wait()
+        return PROMPT
+
+    settings = Settings(threads="memory", run_timeout=0.2)
+    runtime = CopilotRuntime(ScriptedAdapter(), instructions=hang, settings=settings)
+    with TestClient(runtime.app()) as client:
+        path, body = question(door)
+        failed = client.post(f"/graphql{path}", json=body).text
+    assert "The answer took longer than 0.2 seconds." in failed
+
+
+@pytest.mark.parametrize("door", ["agui", "graphql"])
+def test_an_agent_that_takes_over_gets_its_own_instructions_and_not_those_of_the_chat(
+    door: str,
+) -> None:
+    other = "You keep the stock. The password is marimba-77."
+    model = ScriptedAdapter(call("clerk"), say("Hello"))
+    runtime = CopilotRuntime(
+        model,
+        instructions=PROMPT,
+        agents={"clerk": DirectAgent(model, instructions=other)},
+        settings=Settings(threads="memory", hand_over="always", shared_state=False),
+    )
+    with TestClient(runtime.app()) as client:
+        path, body = question(door)
+        got = client.post(f"/graphql{path}", json=body).text
+        for path in ("messages", "events", "state"):
+            got += client.get(f"/graphql/threads/t/{path}?agentId=default").text
+
+    chat_request, clerk_request = model.requests
+    assert (_first(chat_request), _first(clerk_request)) == (PROMPT, other)
+    assert SECRET not in repr(clerk_request)
+    assert "Hello" in got
+    assert SECRET not in got
+    assert "marimba" not in got
+
+
 def question(door: str) -> tuple[str, Mapping[str, Any]]:
     """Return the path and the body of a question in the thread `t`."""
     if door == "agui":

@@ -10,6 +10,7 @@ from starlette.testclient import TestClient
 
 from copilot_runtime import CopilotRuntime, ScriptedAdapter, Settings
 from copilot_runtime.adapters.scripted import say
+from copilot_runtime.agents.direct import DirectAgent
 from copilot_runtime.interfaces import Parameters
 from tests.wire.documents import PLAIN, chat, user
 from tests.wire_agui.http import run_input
@@ -200,3 +201,22 @@ def test_parameters_of_the_constructor_count_more_than_those_of_the_settings(doo
     assert asked_by(door, {}, defaults={"temperature": 0}, settings=settings) == Parameters(
         temperature=0, top_p=0.5
     )
+
+
+@doors
+def test_an_agent_has_parameters_of_its_own(door: str) -> None:
+    model = ScriptedAdapter(say("Hello"))
+    clerk = DirectAgent(model, parameters={"model": "small", "temperature": 0.1})
+    runtime = CopilotRuntime(
+        model,
+        parameters={"temperature": 0.9, "max_tokens": 500},
+        agents={"clerk": clerk},
+        settings=Settings(threads="memory"),
+    )
+    with TestClient(runtime.app()) as client:
+        if door == "graphql":
+            client.post("/graphql", json=chat(query=PLAIN, agentSession={"agentName": "clerk"}))
+        else:
+            client.post("/graphql/agent/clerk/run", json=run_input())
+    (request,) = model.requests
+    assert request.parameters == Parameters(model="small", temperature=0.1)

@@ -175,6 +175,8 @@ class CopilotRuntime:
         self.threads = complete(ThreadStore, threads or build_store(self.settings.threads))
         self.agents = coerce_agents(agents or {})
         endpoints, all_agents = _add_endpoints(self.agents, remote_endpoints, http_client)
+        if adapter is None and not (agents or endpoints):
+            logger.warning("There is neither a model nor an agent, so nothing answers a chat.")
         named = _named_servers(mcp_servers, mcp_allowed, self.settings, http_client)
         self.runtime = Runtime(
             DirectAgent(
@@ -258,7 +260,7 @@ class CopilotRuntime:
         if console if console is not None else self.settings.console:
             from copilot_runtime.transports.console import console_route
 
-            app.router.routes.append(console_route(path))
+            app.router.routes.append(console_route(path, suggestions=self.adapter.suggestions))
             app.add_docs()
         return app
 

@@ -267,6 +267,9 @@ class SupportsStream(Protocol):
 class Adapter:
     """One LLM provider. A class with `stream` alone need not inherit from it."""
 
+    suggestions: Sequence[str] = ()
+    """What the page at `/` offers to ask it."""
+
     def stream(self, request: ChatRequest) -> Events:
         """Send one request to the model and yield its answer.
 

@@ -8,7 +8,8 @@ from starlette.applications import Starlette
 from starlette.routing import Mount
 from starlette.testclient import TestClient
 
-from copilot_runtime.interfaces import ActionContext
+from copilot_runtime import CopilotRuntime, DemoAdapter, ScriptedAdapter, Settings
+from copilot_runtime.interfaces import ActionContext, Adapter
 from copilot_runtime.transports import console
 from copilot_runtime.transports.console import console_route
 from copilot_runtime.transports.console.clock import get_time
@@ -50,6 +51,25 @@ def test_a_page_behind_a_proxy_adds_the_path_the_proxy_took_away():
     page = TestClient(app, root_path="/behind/").get("/").text
 
     assert 'data-endpoint="/behind/graphql"' in page
+
+
+@pytest.mark.parametrize(
+    ("adapter", "offered"), [(DemoAdapter(), True), (ScriptedAdapter(), False)]
+)
+def test_only_the_demo_is_asked_for_what_only_the_demo_knows(adapter: Adapter, offered: bool):
+    runtime = CopilotRuntime(adapter=adapter, settings=Settings(threads="memory"))
+    page = TestClient(runtime.app()).get("/").text
+
+    assert "What can you do?" in page
+    assert ("Show me an error" in page) is offered
+    assert ("mood" in page) is offered
+
+
+def test_a_strange_suggestion_cannot_leave_its_attribute():
+    words = '"><script>alert(1)</script>'
+    app = Starlette(routes=[console_route("/graphql", suggestions=[words])])
+
+    assert "<script>alert" not in TestClient(app).get("/").text
 
 
 def test_a_strange_path_cannot_leave_its_attribute():

@@ -9,7 +9,7 @@ from typing import Literal
 from copilot_runtime.actions.sources import gather_actions, select_actions
 from copilot_runtime.agents.tool_loop import ToolLoopAgent, build_handoff_actions
 from copilot_runtime.duck_typing import complete
-from copilot_runtime.errors import AgentNotFound, ConfigurationFailed
+from copilot_runtime.errors import AgentNotFound, ConfigurationFailed, Misuse
 from copilot_runtime.hooks import Hooks, call
 from copilot_runtime.interfaces import (
     Action,
@@ -135,7 +135,11 @@ class RunPreparer:
     ) -> Agent:
         if agent is not None:
             return complete(Agent, agent)
-        return self.chat if request.agent is None else get_agent(agents, request.agent)
+        if request.agent is not None:
+            return get_agent(agents, request.agent)
+        if not self.handoff.model:
+            raise _no_model(agents)
+        return self.chat
 
     async def _gather_actions(
         self, request: RunInput, agents: Mapping[str, Agent]
@@ -158,6 +162,19 @@ class RunPreparer:
         if actions:
             request = replace(request, actions=[*actions, *request.actions])
         return PendingRun(request, agent)
+
+
+def _no_model(agents: Mapping[str, Agent]) -> Misuse:
+    """Return the error for a plain chat where there is no model."""
+    if names := ", ".join(agents):
+        return Misuse(
+            "This runtime has no model for a chat without an agent. Name one of its agents "
+            f"({names}), or give CopilotRuntime an adapter such as OpenAIAdapter()."
+        )
+    return Misuse(
+        "This runtime has no model and no agents, so nothing can answer. "
+        "Give CopilotRuntime an adapter such as OpenAIAdapter(), or agents."
+    )
 
 
 def get_agent(agents: Mapping[str, Agent], name: str) -> Agent:

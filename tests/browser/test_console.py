@@ -95,6 +95,24 @@ async def test_an_action_of_the_server_shows_its_arguments_and_its_result(browse
         await expect(answer(page)).to_have_text("The action get_time answered: 12:00 in Paris")
 
 
+async def test_what_only_the_demo_knows_is_offered_to_the_demo_alone(browser: Browser):
+    tools_of_the_page = [
+        "What can you do?",
+        "Make it orange and dark",
+        "Add a note: water the plants",
+    ]
+    settings = Settings(threads="memory")
+    runtime = CopilotRuntime(DemoAdapter(), agents={"echo": ScriptedAgent()}, settings=settings)
+    async with console(browser, runtime) as page:
+        offered = page.get_by_role("group", name="Suggestions").get_by_role("button")
+        await expect(offered.last).to_have_text("Show me an error")
+        await page.get_by_label("Agent", exact=True).select_option("echo")
+        await expect(offered).to_have_text(tools_of_the_page)
+    async with console(browser, HeldAdapter()) as page:
+        offered = page.get_by_role("group", name="Suggestions").get_by_role("button")
+        await expect(offered).to_have_text(tools_of_the_page)
+
+
 @pytest.mark.parametrize("how", ["button", "key"])
 async def test_stop_keeps_what_was_said_and_frees_the_model(browser: Browser, how: str):
     model = HeldAdapter("One", " two")

@@ -21,6 +21,14 @@ class DemoAdapter(Adapter):
         pace: The pause before each word, in seconds.
     """
 
+    suggestions = (
+        "What time is it in Paris?",
+        "Think about the sea",
+        'Set the state to {"mood": "calm"}',
+        "Tell me a long story",
+        "Show me an error",
+    )
+
     def __init__(self, *, pace: float = 0.03) -> None:
         self._pace = pace
 

@@ -4,8 +4,10 @@ It is written in parts, a page, a style and some scripts, and served as one: not
 be found, and the policy can name the very style and the very script that may be used.
 """
 
+import json
 import re
 from base64 import b64encode
+from collections.abc import Sequence
 from functools import cache
 from hashlib import sha256
 from html import escape
@@ -16,6 +18,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 _ENDPOINT = "__ENDPOINT__"
+_SUGGESTIONS = "__SUGGESTIONS__"
 _STYLE = "/* page.css */"
 _SCRIPT = "/* scripts */"
 _SCRIPTS = (
@@ -33,15 +36,18 @@ _SCRIPTS = (
 """In the order they are run: what a script needs at once stands above it."""
 
 
-def console_route(endpoint_path: str, path: str = "/") -> Route:
+def console_route(endpoint_path: str, path: str = "/", *, suggestions: Sequence[str] = ()) -> Route:
     """Return the route of a page that talks with the runtime at `endpoint_path`.
 
-    Both paths are those inside the app; where it is mounted comes from the request.
+    Both paths are those inside the app; where it is mounted comes from the request. The
+    `suggestions` are what the page offers to ask the plain chat, beside what it offers everybody.
     """
+    offered = escape(json.dumps(list(suggestions)))
 
-    async def page(request: Request) -> Response:
+    async def answer(request: Request) -> Response:
         endpoint = request.scope.get("root_path", "").rstrip("/") + endpoint_path or "/"
-        document = _template().replace(_ENDPOINT, escape(endpoint)).encode()
+        page = _template().replace(_ENDPOINT, escape(endpoint)).replace(_SUGGESTIONS, offered)
+        document = page.encode()
         headers = {
             "content-security-policy": _policy(),
             "x-content-type-options": "nosniff",
@@ -54,7 +60,7 @@ def console_route(endpoint_path: str, path: str = "/") -> Route:
             return Response(status_code=304, headers=headers)
         return Response(document, media_type="text/html", headers=headers)
 
-    return Route(path, page, methods=["GET"], name="console")
+    return Route(path, answer, methods=["GET"], name="console")
 
 
 @cache

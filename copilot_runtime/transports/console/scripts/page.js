@@ -1,9 +1,7 @@
 /* The page around the conversation: its controls, its panel, and how it begins. */
 
-const SUGGESTIONS = [
-  "What can you do?", "What time is it in Paris?", "Make it orange and dark", "Add a note: water the plants",
-  "Think about the sea", 'Set the state to {"mood": "calm"}', "Tell me a long story", "Show me an error",
-];
+/* What anybody can be asked who sees the tools of this page; the server may add more for its own chat. */
+const SUGGESTIONS = ["What can you do?", "Make it orange and dark", "Add a note: water the plants"];
 let agents = [];
 
 /* ---- which thread is shown ---- */
@@ -22,6 +20,7 @@ async function go() {
   setBusy(false);
   setView("chat");
   drawThreads();
+  drawChips();
   $("input").focus();
   if (found) await open();
 }
@@ -35,6 +34,12 @@ function newChat() {
 function setView(view) {
   document.body.dataset.view = view;
   for (const each of $("views").children) each.setAttribute("aria-pressed", String(each.dataset.view === view));
+}
+
+function drawChips() {
+  const more = agent === "default" ? JSON.parse($("chips").dataset.more) : [];
+  const chip = (words) => button(words, () => { if (!reading) send(words); });
+  $("chips").replaceChildren(...[...SUGGESTIONS, ...more].map(chip));
 }
 
 function drawTitle() {
@@ -167,6 +172,5 @@ $("authorization").onchange = () => {
 };
 $("endpoint").textContent = new URL(base).pathname;
 $("snippet").textContent = `<CopilotKit runtimeUrl="${base}">`;
-$("chips").append(...SUGGESTIONS.map((words) => button(words, () => { if (!reading) send(words); })));
 setView("chat");
 start();

@@ -243,7 +243,8 @@ _THREADS = UUID("5d0f3b0e-3c53-4b1c-9a3e-7f2f0f1d6a10")
 class ChatRequest:
     """What an adapter sends to its provider.
 
-    `agent`, `user` and `extensions` are those of the `RunInput`.
+    `agent`, `user` and `extensions` are those of the `RunInput`. `message_id` is for the answer;
+    an empty one is the provider's, which some providers use again in the next answer.
     """
 
     messages: Sequence[Message]
@@ -256,6 +257,7 @@ class ChatRequest:
     agent: str | None = None
     user: str | None = None
     extensions: Mapping[str, Any] = field(default_factory=dict)
+    message_id: str = ""
 
 
 class SupportsStream(Protocol):

@@ -31,14 +31,15 @@ from copilot_runtime.messages import ActionExecutionMessage, Message, new_id
 class Assembly:
     """The events of one response. Its methods append to `events`, which the caller empties.
 
-    An id that the conversation of the request already uses is replaced: some servers number
-    their answers and calls from zero each time, and a browser takes equal ids for equal messages.
+    An answer has the id that the request gives it, or else its provider's. An id that the
+    conversation of the request already uses is replaced: some servers number their answers and
+    calls from zero each time, and a browser takes equal ids for equal messages.
     A call of an action of the request starts as soon as its name is complete.
     """
 
     def __init__(self, request: ChatRequest) -> None:
         self.events: list[Event] = []
-        self.answer_id = ""
+        self.answer_id = self._given_id = request.message_id
         self._names = {encode_tool_name(action.name): action.name for action in request.actions}
         self._request_ids = _collect_ids(request.messages)
         self._used: set[str] = set()
@@ -48,7 +49,9 @@ class Assembly:
         self._latest: ToolCallBuffer | None = None
 
     def begin(self, answer_id: str) -> None:
-        """Give the answer its provider's id, before its first piece."""
+        """Give the answer its provider's id, before its first piece, if it has none yet."""
+        if self._given_id:
+            return
         self.answer_id = answer_id if answer_id and answer_id not in self._request_ids else new_id()
 
     def text(self, content: str) -> None:

@@ -31,7 +31,7 @@ from copilot_runtime.interfaces import (
     RunInput,
     SupportsStream,
 )
-from copilot_runtime.messages import Message
+from copilot_runtime.messages import Message, new_id
 from copilot_runtime.transcript import fold_messages
 
 
@@ -151,6 +151,8 @@ class DirectAgent(Agent):
             agent=run.agent,
             user=run.user,
             extensions=run.extensions,
+            # a client of v1 sends all messages, so that it is enough if those have other ids
+            message_id="" if run.is_v1 else new_id(),
         )
 
 
@@ -164,4 +166,4 @@ def _extend_request(request: ChatRequest, turn: Turn) -> ChatRequest:
     messages: list[Message] = [*request.messages, *fold_messages(turn.events)]
     # a model forced to call an action may answer freely once it has done so
     parameters = replace(request.parameters, tool_choice=None, tool_choice_name=None)
-    return replace(request, messages=messages, parameters=parameters)
+    return replace(request, messages=messages, parameters=parameters, message_id=new_id())

@@ -2,11 +2,12 @@
 
 import asyncio
 import json
+from dataclasses import replace
 
 import pytest
 
 from copilot_runtime.adapters import ADAPTERS
-from copilot_runtime.events import TextMessageContent
+from copilot_runtime.events import TextMessageContent, TextMessageStart
 from copilot_runtime.messages import ActionExecutionMessage, ResultMessage, TextMessage
 from copilot_runtime.transcript import fold_messages
 from tests.adapters.contract.asking import (
@@ -52,6 +53,13 @@ CALL = ["action_execution_start", "action_execution_args", "action_execution_end
 def calls(id: str, *pieces: str, name: str = "setColor") -> list[Step]:
     """Return the steps of one call."""
     return [CallStart(id, name), *(CallArgs(id, piece) for piece in pieces), CallEnd(id)]
+
+
+async def test_an_answer_has_the_id_that_the_request_gives_it(fake: Fake):
+    fake.plays(Say("Hello"), Stop())
+    events = await answer(fake, replace(asking(), message_id="mine"))
+    starts = [event for event in events if isinstance(event, TextMessageStart)]
+    assert [start.message_id for start in starts] == ["mine"]
 
 
 async def test_a_text_in_pieces_is_one_message(fake: Fake):

@@ -12,7 +12,7 @@ from functools import cache
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from copilot_runtime.errors import ErrorReport
-from copilot_runtime.messages import Message, Role
+from copilot_runtime.messages import Message, Part, Role
 
 if TYPE_CHECKING:
     from pydantic import TypeAdapter
@@ -150,6 +150,7 @@ class ActionExecutionEnd:
 class ActionExecutionResult:
     """The result of an action: text unchanged, everything else as JSON text.
 
+    One that AG-UI gave in `parts`, such as a text and an image, has them beside their JSON text.
     Clients get it as a message with the id `message_id`; the default is `result-` and the id of
     the call.
     """
@@ -158,6 +159,7 @@ class ActionExecutionResult:
     name: str
     result: str
     message_id: str | None = None
+    parts: Sequence[Part] = ()
     type: Literal["action_execution_result"] = "action_execution_result"
 
 
@@ -254,6 +256,7 @@ class Subagent:
 class Usage:
     """The token counts of one model call, as the provider counted them, and its stop reason.
 
+    A count that the provider does not give is None; zero means that it counted none.
     `input_tokens` includes tokens read from a cache (`cached_tokens`) and written to one
     (`cache_write_tokens`); `output_tokens` includes `reasoning_tokens`. `stop_reason` is
     `stop`, `length`, `tool_calls`, `content_filter`, `refusal`, `pause`, or the provider's own word
@@ -261,11 +264,11 @@ class Usage:
     """
 
     model: str
-    input_tokens: int = 0
-    output_tokens: int = 0
-    cached_tokens: int = 0
-    cache_write_tokens: int = 0
-    reasoning_tokens: int = 0
+    input_tokens: int | None = None
+    output_tokens: int | None = None
+    cached_tokens: int | None = None
+    cache_write_tokens: int | None = None
+    reasoning_tokens: int | None = None
     provider: str = ""
     stop_reason: str | None = None
     type: Literal["usage"] = "usage"

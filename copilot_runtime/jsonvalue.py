@@ -38,6 +38,22 @@ def as_optional_text(value: JsonValue) -> str | None:
     return value if isinstance(value, str) else None
 
 
+def as_count(value: JsonValue) -> int | None:
+    """Return how many of something there are, also from the text of a number; else None."""
+    if isinstance(value, str | float):
+        try:
+            value = int(value)
+        except (ValueError, OverflowError):  # no number, or too long a one
+            return None
+    return value if type(value) is int and value >= 0 else None
+
+
+def add_counts(fields: Mapping[str, JsonValue], *keys: str) -> int | None:
+    """Return the sum of those counts that an object has, or None if it has none of them."""
+    counts = [count for key in keys if (count := as_count(fields.get(key))) is not None]
+    return sum(counts) if counts else None
+
+
 def get_object(value: JsonValue, *keys: str) -> JsonObject:
     """Return the object at the end of a path of keys, or an empty one if there is none."""
     for key in keys:

@@ -15,12 +15,17 @@ Role = Literal["user", "assistant", "system", "tool", "developer"]
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TextPart:
     text: str
+    id: str | None = None
+    metadata: Any = None
     type: Literal["text"] = "text"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MediaPart:
-    """Something to look at or to listen to: `value` is base64 text, an URL or a provider's id."""
+    """Something to look at or to listen to: `value` is base64 text, an URL or a provider's id.
+
+    `provider` is whose id it is, if that is known.
+    """
 
     kind: Literal["image", "audio", "video", "document", "binary"]
     source: Literal["data", "url", "id"]
@@ -28,6 +33,8 @@ class MediaPart:
     mime_type: str | None = None
     filename: str | None = None
     metadata: Any = None
+    id: str | None = None
+    provider: str | None = None
     type: Literal["media"] = "media"
 
 
@@ -74,13 +81,17 @@ class ActionExecutionMessage:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ResultMessage:
-    """What came of the call `call_id`."""
+    """What came of the call `call_id`, as text; one in parts has these beside it.
+
+    `result` is the text of parts that are texts, and the JSON of others.
+    """
 
     id: str
     call_id: str
     name: str
     result: str
     error: str | None = None
+    parts: Sequence[Part] = ()
     extra: Mapping[str, Any] | None = None
     type: Literal["result"] = "result"
 

@@ -96,6 +96,7 @@ def result_message(event: ActionExecutionResult) -> ResultMessage:
         call_id=event.call_id,
         name=event.name,
         result=event.result,
+        parts=event.parts,
     )
 
 

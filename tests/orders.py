@@ -34,7 +34,7 @@ from copilot_runtime.events import (
     TextMessageStart,
     Usage,
 )
-from copilot_runtime.messages import Message, TextMessage
+from copilot_runtime.messages import MediaPart, Message, TextMessage, TextPart
 from copilot_runtime.transports.agui.encode import Dialect, Encoder
 
 STARTED = RunStarted(
@@ -51,6 +51,7 @@ def _ids(letter: str) -> st.SearchStrategy[str]:
 
 _texts, _calls, _thoughts, _names = _ids("m"), _ids("c"), _ids("r"), _ids("s")
 _pieces = st.sampled_from(["a", "bc", " ", "{}", "ü", "\ud83d", "\ude00"])
+_IMAGE = MediaPart(kind="image", source="id", value="file-1", provider="openai")
 _values = st.sampled_from([None, 1, {"n": 1}, {"n": 2, "deep": {"er": [1]}}, ["x"]])
 _snapshots: st.SearchStrategy[list[Message]] = st.lists(
     st.builds(TextMessage, id=_texts, role=st.just("assistant"), content=_pieces),
@@ -65,7 +66,13 @@ ANY_EVENT: st.SearchStrategy[Event] = st.one_of(
     st.builds(ActionExecutionStart, call_id=_calls, name=_names, parent_id=st.none() | _texts),
     st.builds(ActionExecutionArgs, call_id=_calls, delta=_pieces),
     st.builds(ActionExecutionEnd, call_id=_calls),
-    st.builds(ActionExecutionResult, call_id=_calls, name=_names, result=_pieces),
+    st.builds(
+        ActionExecutionResult,
+        call_id=_calls,
+        name=_names,
+        result=_pieces,
+        parts=st.sampled_from([(), (TextPart(text="a"), _IMAGE)]),
+    ),
     st.builds(ReasoningStart, message_id=_thoughts),
     st.builds(ReasoningContent, message_id=_thoughts, content=_pieces),
     st.builds(ReasoningEnd, message_id=_thoughts),
@@ -92,7 +99,12 @@ ANY_EVENT: st.SearchStrategy[Event] = st.one_of(
     st.builds(MessagesSnapshot, messages=_snapshots),
     st.builds(Custom, name=st.just("progress"), value=_values),
     st.builds(Raw, event=_values),
-    st.builds(Usage, model=st.just("m"), input_tokens=st.just(1)),
+    st.builds(
+        Usage,
+        model=st.just("m"),
+        input_tokens=st.none() | st.just(1),
+        stop_reason=st.none() | st.just("tool_calls"),
+    ),
 )
 """Events about so few things that they often meet."""
 
@@ -113,7 +125,7 @@ def any_logs(draw: st.DrawFn) -> list[Event]:
     return draw(st.lists(st.one_of(ANY_EVENT, ANY_EVENT, ANY_EVENT, stray), max_size=40))
 
 
-def encoded(events: Sequence[Event]) -> list[dict[str, Any]]:
+def encoded(events: Sequence[Event], *, legacy: bool = True) -> list[dict[str, Any]]:
     """Return what the AG-UI transport tells a client of the events."""
-    frames = Encoder("t", "r", dialect=Dialect(subagents=True)).feed(events)
+    frames = Encoder("t", "r", dialect=Dialect(legacy=legacy, subagents=True)).feed(events)
     return [json.loads(frame.removeprefix(b"data:")) for frame in frames]

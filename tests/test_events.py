@@ -41,7 +41,8 @@ def events(kind: type[Any]) -> st.SearchStrategy[Event]:
     any_json = dict.fromkeys(["value", "content", "event", "result", "metadata"], JSON)
     if kind.__name__.endswith(("Content", "ActionExecutionResult", "Signature")):
         any_json = {}  # theirs is text
-    return built(kind, state=OBJECTS, messages=st.lists(MESSAGES, max_size=3), **any_json)
+    messages = st.lists(MESSAGES, max_size=3)
+    return built(kind, state=OBJECTS, messages=messages, parts=PARTS, **any_json)
 
 
 def test_each_event_has_a_type_of_its_own() -> None:

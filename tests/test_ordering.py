@@ -37,7 +37,7 @@ from copilot_runtime.events import (
 )
 from copilot_runtime.interfaces import Events
 from copilot_runtime.messages import TextMessage
-from tests.conformance.v2.oracle import Oracle
+from tests.conformance.v2.oracle import STABLE, Oracle
 from tests.orders import ANY_EVENT, BROKEN, STARTED, STOPPED, any_runs, encoded
 from tests.runs import Says, run_input, runtime_with
 
@@ -355,3 +355,4 @@ def test_whatever_an_agent_says_the_client_gets_a_legal_run(
     oracle: Oracle, events: list[Event]
 ) -> None:
     assert oracle.verify(encoded(events)) is None
+    assert oracle.verify(encoded(events, legacy=False), STABLE) is None

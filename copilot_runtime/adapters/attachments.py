@@ -55,7 +55,8 @@ def build_parts(
 def parse_result_blocks(result: str) -> str | list[JsonObject]:
     """Return what came of a call: text, or the blocks of a list of texts and images.
 
-    That list is the `content` of MCP (https://modelcontextprotocol.io, `CallToolResult`).
+    That list is the `content` of MCP (https://modelcontextprotocol.io, `CallToolResult`), or that
+    of a result in AG-UI.
     """
     if '"image"' not in result:
         return result
@@ -117,9 +118,10 @@ def _result_block(item: Any) -> JsonObject | None:
     match item:
         case {"type": "text", "text": str(text)} if text.strip():
             return {"type": "text", "text": text}
-        case {"type": "image", "data": str(data), "mimeType": str(mime_type)} if (
-            mime_type in RESULT_IMAGES
-        ):
+        case {"type": "image", "data": str(data), "mimeType": str(mime_type)} | {
+            "type": "image",
+            "source": {"type": "data", "value": str(data), "mimeType": str(mime_type)},
+        } if mime_type in RESULT_IMAGES:
             source = {"type": "base64", "media_type": mime_type, "data": data}
             return {"type": "image", "source": source}
         case _:

@@ -130,7 +130,7 @@ class BudgetedAdapter(Adapter):
         )
 
     async def _count(self, usage: Usage, spent: _Spent) -> None:
-        spent.tokens += usage.input_tokens + usage.output_tokens
+        spent.tokens += (usage.input_tokens or 0) + (usage.output_tokens or 0)
         if self.dollars is None:
             return
         await load_prices()

@@ -58,9 +58,10 @@ class ContextWindow:
 
     def calibrate(self, model: str, request: ChatRequest, sent: bytes, usage: Usage) -> None:
         """Correct the estimate by the count of input tokens, unless images and files were sent."""
-        if usage.input_tokens < _LEAST_COUNT or any(map(_has_media, request.messages)):
+        tokens = usage.input_tokens or 0
+        if tokens < _LEAST_COUNT or any(map(_has_media, request.messages)):
             return
-        ratio = len(sent.decode(errors="replace")) / usage.input_tokens * _CAUTION
+        ratio = len(sent.decode(errors="replace")) / tokens * _CAUTION
         ratio = min(max(ratio, _FEWEST), _MOST)
         self._measured[model] = (self._measured.get(model, ratio) + ratio) / 2
         if len(self._measured) > 256:  # a client may name a model in each request

@@ -33,6 +33,7 @@ from copilot_runtime.messages import (
     ReasoningMessage,
     ResultMessage,
     TextMessage,
+    TextPart,
 )
 
 NO_RESULT = "This action returned no result."
@@ -129,8 +130,11 @@ def truncate_history(items: Sequence[HistoryItem], tokens: int) -> list[HistoryI
 
 
 def format_result(result: ResultMessage) -> str:
-    """Return the result of a call as text."""
-    return result.result or (f"Error: {result.error}" if result.error else "")
+    """Return the result of a call as text; of one in parts, the texts among them."""
+    text = result.result
+    if result.parts:
+        text = "".join(part.text for part in result.parts if isinstance(part, TextPart))
+    return text or (f"Error: {result.error}" if result.error else "")
 
 
 def find_last_turn(items: Sequence[HistoryItem]) -> int:

@@ -52,8 +52,8 @@ class ModelFacts:
         provider, model = self.priced
         try:
             counted = Counted(
-                input_tokens=usage.input_tokens,
-                output_tokens=usage.output_tokens,
+                input_tokens=usage.input_tokens or 0,
+                output_tokens=usage.output_tokens or 0,
                 cache_read_tokens=usage.cached_tokens or None,
                 cache_write_tokens=usage.cache_write_tokens or None,
             )

@@ -14,6 +14,7 @@ from copilot_runtime.agents.forwarding import (
 )
 from copilot_runtime.agui.event_decoder import EventDecoder
 from copilot_runtime.agui.messages import encode_messages
+from copilot_runtime.agui.version import PROTOCOL_VERSION
 from copilot_runtime.errors import CopilotError, IncompleteStream, NetworkError
 from copilot_runtime.http.client import StreamResponse, Upstream
 from copilot_runtime.http.errors import get_origin, parse_url
@@ -31,8 +32,10 @@ class AguiAgent(Agent):
     Requests carry the headers that may be forwarded; `headers` replace them. With `actions`, the
     agent may call the actions of this server; its own tools then need other names. Times are in
     seconds; `idle_timeout` is the longest silence of the agent. A run may have acted before it
-    failed, so by default nothing is repeated: `max_retries` is 0. Raises `ConfigurationFailed` for
-    a `url` that is none.
+    failed, so by default nothing is repeated: `max_retries` is 0. Requests are those of AG-UI 1.0;
+    an agent that refuses what is newer than itself is `legacy`, and gets them without the version,
+    and with parts and results in their older form. Raises `ConfigurationFailed` for a `url` that
+    is none.
     """
 
     def __init__(
@@ -45,12 +48,14 @@ class AguiAgent(Agent):
         connect_timeout: float = 10.0,
         idle_timeout: float = 300.0,
         max_retries: int = 0,
+        legacy: bool = False,
     ) -> None:
         parse_url(url, "agent's URL", "It looks like https://agents.example.com/weather.")
         self._origin = get_origin(url)
         self.url = url
         self.description = description
         self._actions = actions
+        self._legacy = legacy
         self._headers = {
             "content-type": "application/json",
             "accept": "text/event-stream",
@@ -67,9 +72,9 @@ class AguiAgent(Agent):
     async def run(self, run: RunInput) -> Events:
         """Send the run and yield the agent's events as they come.
 
-        Cancelled, or closed early, the connection is closed. Raises `AgentFailed`, `NetworkError`,
-        `RunStalled` after `idle_timeout`, `IncompleteStream`, and for a refusal the error of its
-        status.
+        Cancelled, or closed early, the connection is closed. Raises `AgentFailed`, `Cancelled` for
+        a run that somebody stopped over there, `NetworkError`, `RunStalled` after `idle_timeout`,
+        `IncompleteStream`, and for a refusal the error of its status.
         """
         name, state = run.agent_name, run.agent_input.state
         if not self._actions:
@@ -79,7 +84,7 @@ class AguiAgent(Agent):
         try:
             async with self._upstream.post(
                 self.url,
-                dumps(run_agent_input(run, state)),
+                dumps(run_agent_input(run, state, legacy=self._legacy)),
                 {**forward_headers(run.headers), **self._headers},
             ) as reply:
                 if not 200 <= reply.status < 300:
@@ -119,16 +124,17 @@ class AguiAgent(Agent):
         )
 
 
-def run_agent_input(run: RunInput, state: Any) -> dict[str, Any]:
+def run_agent_input(run: RunInput, state: Any, *, legacy: bool = False) -> dict[str, Any]:
     """Return the RunAgentInput, its keys as `@ag-ui/client` sends them."""
     parent = run.extensions.get("parentRunId")
     resume, command = encode_resumes(run.resume)
     return {
         "threadId": private_thread_id(run.user, run.thread_id),
         "runId": run.run_id,
+        **({} if legacy else {"protocolVersion": PROTOCOL_VERSION}),
         **({"parentRunId": parent} if isinstance(parent, str) else {}),
         "state": state,
-        "messages": encode_messages(run.messages),
+        "messages": encode_messages(run.messages, legacy=legacy),
         "tools": describe_actions(
             action
             for action in run.actions

@@ -1,14 +1,20 @@
 """Decode the AG-UI events of a remote agent.
 
-Read by the letter of `@ag-ui/client` 0.0.59, and patiently: nulls count as absent, empty pieces
-and unknown events are left out. `event_order` checks the order of the events.
+Read by the letter of `@ag-ui/client` 0.0.59 and 1.0.0, and patiently: nulls count as absent, empty
+pieces and unknown events are left out. `event_order` checks the order of the events.
 """
 
 import logging
 from typing import Any
 
 from copilot_runtime.agui.chunks import CHUNKS, ChunkExpander
-from copilot_runtime.agui.outcome import decode_run_end, decode_run_error, decode_usage
+from copilot_runtime.agui.outcome import (
+    decode_cancellation,
+    decode_run_end,
+    decode_run_error,
+    decode_usage,
+)
+from copilot_runtime.agui.parts import find_parts
 from copilot_runtime.agui.plain import PLAIN_DECODERS
 from copilot_runtime.errors import CopilotError, IncompleteStream, Misuse
 from copilot_runtime.events import (
@@ -154,6 +160,7 @@ class EventDecoder:
                 self._end_thoughts()
             case "RUN_FINISHED":
                 self._events += decode_run_end(event)
+                self.failure = decode_cancellation(event)
                 self.ended = True
             case "RUN_ERROR":
                 self._events += decode_usage(event)
@@ -182,7 +189,11 @@ class EventDecoder:
         message_id = optional_text(event, "messageId", kind)
         self._events.append(
             ActionExecutionResult(
-                call_id=id, name=self._find_call_name(id), result=result, message_id=message_id
+                call_id=id,
+                name=self._find_call_name(id),
+                result=result,
+                parts=find_parts(content),
+                message_id=message_id,
             )
         )
 

@@ -10,7 +10,13 @@ from typing import Any, assert_never
 
 from copilot_runtime.agui.parts import decode_parts, encode_part
 from copilot_runtime.errors import Misuse
-from copilot_runtime.jsonvalue import optional_text, require_list, require_object, require_text
+from copilot_runtime.jsonvalue import (
+    optional_text,
+    require_list,
+    require_object,
+    require_text,
+    to_text,
+)
 from copilot_runtime.messages import (
     ActionExecutionMessage,
     ActivityMessage,
@@ -70,8 +76,8 @@ def decode_messages(messages: list[Any], where: str = "messages") -> list[Messag
     return decoded
 
 
-def encode_messages(messages: Sequence[Message]) -> list[dict[str, Any]]:
-    """Return a conversation as JSON.
+def encode_messages(messages: Sequence[Message], *, legacy: bool = True) -> list[dict[str, Any]]:
+    """Return a conversation as JSON, for another side of before AG-UI 1.0 if it is `legacy`.
 
     Calls go into the message that is their parent. What AG-UI has no words for is left out:
     states of agents, and texts in the role of a tool.
@@ -96,9 +102,9 @@ def encode_messages(messages: Sequence[Message]) -> list[dict[str, Any]]:
             case AgentStateMessage() | TextMessage(role="tool"):
                 pass
             case TextMessage(role="assistant") if _has_only_calls(by_id.get(message.id)):
-                by_id[message.id] |= _encode(message)
+                by_id[message.id] |= _encode(message, legacy)
             case _:
-                add(_encode(message))
+                add(_encode(message, legacy))
     return encoded
 
 
@@ -158,12 +164,17 @@ def _decode_assistant(
 def _decode_result(
     id: str, fields: dict[str, Any], where: str, names: Mapping[str, str]
 ) -> ResultMessage:
-    call_id = require_text(fields, "toolCallId", where)
+    call_id, content = require_text(fields, "toolCallId", where), fields.get("content")
+    parts: tuple[Part, ...] = ()
+    if isinstance(content, list):
+        parts = decode_parts(content, f"{where}.content")
+    has_media = any(isinstance(part, MediaPart) for part in parts)
     return ResultMessage(
         id=id,
         call_id=call_id,
         name=names.get(call_id, ""),
-        result=_decode_text(fields, where),
+        result=to_text(content) if has_media else _decode_text(fields, where),
+        parts=parts,
         error=optional_text(fields, "error", where),
         extra=_decode_extra(fields, where),
     )
@@ -208,6 +219,7 @@ def _decode_extra(fields: dict[str, Any], where: str, without: str = "") -> dict
 
 def _encode(
     message: TextMessage | ImageMessage | ResultMessage | ReasoningMessage | ActivityMessage,
+    legacy: bool,
 ) -> dict[str, Any]:
     encoded_message: dict[str, Any] = {"id": message.id}
     match message:
@@ -215,17 +227,20 @@ def _encode(
             encoded_message["role"] = message.role
             in_parts = message.role == "user" and message.parts
             encoded_message["content"] = (
-                [encode_part(part) for part in message.parts] if in_parts else message.content
+                _encode_parts(message.parts, legacy) if in_parts else message.content
             )
             if message.name is not None:
                 encoded_message["name"] = message.name
         case ImageMessage():
-            encoded_message |= {"role": "user", "content": [encode_part(_image_part(message))]}
+            parts = _encode_parts([_image_part(message)], legacy)
+            encoded_message |= {"role": "user", "content": parts}
         case ResultMessage():
             encoded_message |= {
                 "role": "tool",
                 "toolCallId": message.call_id,
-                "content": message.result,
+                "content": _encode_parts(message.parts, legacy)
+                if message.parts and not legacy
+                else message.result,
             }
             if message.error is not None:
                 encoded_message["error"] = message.error
@@ -244,6 +259,10 @@ def _encode(
     if not isinstance(message, ImageMessage) and message.extra:
         encoded_message |= message.extra
     return encoded_message
+
+
+def _encode_parts(parts: Sequence[Part], legacy: bool) -> list[dict[str, Any]]:
+    return [encode_part(part, legacy=legacy) for part in parts]
 
 
 def _encode_call(message: ActionExecutionMessage) -> dict[str, Any]:

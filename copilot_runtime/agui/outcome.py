@@ -1,18 +1,34 @@
-"""How a run of AG-UI ended: with a result, with questions to a person, or with an error."""
+"""How a run of AG-UI ended, and what it cost: a result, questions, a stop or an error."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
-from copilot_runtime.errors import CopilotError
+from copilot_runtime.errors import Cancelled, CopilotError
 from copilot_runtime.events import Event, Interrupt, RunFinished, Usage
 from copilot_runtime.jsontext import dumps
 from copilot_runtime.jsonvalue import (
     JsonObject,
-    as_list,
+    as_count,
+    as_objects,
+    as_optional_text,
+    drop_none,
+    get_object,
     optional_text,
     require_list,
     require_object,
     require_text,
 )
+
+FINISH_REASON = "finishReason"
+"""The field for why a model stopped, in the words of the AI SDK, which Node sends."""
+
+_FINISH_REASONS = {
+    "tool_calls": "tool-calls",
+    "content_filter": "content-filter",
+    "refusal": "content-filter",
+}
+"""The words that differ from those of `Usage.stop_reason`."""
+
+_STOP_REASONS = {"tool-calls": "tool_calls", "content-filter": "content_filter"}
 
 
 class AgentFailed(CopilotError):
@@ -35,6 +51,13 @@ def decode_run_end(event: JsonObject) -> Iterator[Event]:
         yield RunFinished(result=result)
 
 
+def decode_cancellation(event: JsonObject) -> Cancelled | None:
+    """Return the error of a run that somebody stopped, if that is how a RUN_FINISHED ends it."""
+    if get_object(event, "outcome").get("type") == "cancelled":
+        return Cancelled("The agent's run was stopped.")
+    return None
+
+
 def decode_run_error(event: JsonObject) -> AgentFailed:
     """Return the error of a RUN_ERROR."""
     message, code = event.get("message"), event.get("code")
@@ -47,23 +70,62 @@ def decode_run_error(event: JsonObject) -> AgentFailed:
 
 
 def decode_usage(event: JsonObject) -> Iterator[Usage]:
-    """Return the token usage of the run; what is no number counts as 0."""
-    counted = event.get("usage")
-    for item in as_list(counted):
-        if isinstance(item, dict):
-            yield Usage(
-                model=str(item.get("model") or ""),
-                provider=str(item.get("provider") or ""),
-                input_tokens=_count(item, "inputTokens"),
-                output_tokens=_count(item, "outputTokens"),
-                cached_tokens=_count(item, "cachedInputTokens"),
-                reasoning_tokens=_count(item, "reasoningTokens"),
-            )
+    """Return the token usage of the run. What is no count is not known."""
+    for item in as_objects(event.get("usage")):
+        reason = _find_finish_reason(item, event, get_object(event, "metadata"))
+        yield Usage(
+            model=str(item.get("model") or ""),
+            provider=str(item.get("provider") or ""),
+            input_tokens=as_count(item.get("inputTokens")),
+            output_tokens=as_count(item.get("outputTokens")),
+            cached_tokens=as_count(item.get("cachedInputTokens")),
+            cache_write_tokens=as_count(item.get("cacheWriteInputTokens")),
+            reasoning_tokens=as_count(item.get("reasoningTokens")),
+            stop_reason=None if reason is None else _STOP_REASONS.get(reason, reason),
+        )
 
 
-def _count(item: JsonObject, key: str) -> int:
-    value = item.get(key)
-    return value if isinstance(value, int) else 0
+def encode_usage(usages: Sequence[Usage], *, legacy: bool) -> list[JsonObject]:
+    """Return the counts of a run, added up for each model of each provider.
+
+    Counts that nobody knows are absent. For `legacy` clients, the reason why a model stopped
+    stands with its counts.
+    """
+    entries: dict[tuple[str, str], JsonObject] = {}
+    for usage in usages:
+        counts = drop_none(
+            {
+                "inputTokens": usage.input_tokens,
+                "outputTokens": usage.output_tokens,
+                "reasoningTokens": usage.reasoning_tokens,
+                "cachedInputTokens": usage.cached_tokens,
+                "cacheWriteInputTokens": usage.cache_write_tokens,
+            }
+        )
+        if not counts:
+            continue
+        entry = entries.setdefault((usage.provider, usage.model), {})
+        if usage.provider:
+            entry["provider"] = usage.provider
+        entry["model"] = usage.model
+        for name, count in counts.items():
+            entry[name] = entry.get(name, 0) + count
+        if "inputTokens" in entry and "outputTokens" in entry:
+            entry["totalTokens"] = entry["inputTokens"] + entry["outputTokens"]
+        if legacy and (reason := encode_finish_reason([usage])) is not None:
+            entry[FINISH_REASON] = reason
+    return list(entries.values())
+
+
+def encode_finish_reason(usages: Sequence[Usage]) -> str | None:
+    """Return why the last model of a run stopped, if that is known."""
+    reason = usages[-1].stop_reason if usages else None
+    return None if reason is None else _FINISH_REASONS.get(reason, reason)
+
+
+def _find_finish_reason(*places: JsonObject) -> str | None:
+    reasons = (as_optional_text(place.get(FINISH_REASON)) for place in places)
+    return next((reason for reason in reasons if reason), None)
 
 
 def _interrupt(fields: JsonObject, where: str) -> Interrupt:

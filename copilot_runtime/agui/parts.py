@@ -1,70 +1,122 @@
-"""The parts of a user's message: texts, images, audio, video and documents.
+"""The parts of a message or a result: texts, images, audio, video and documents.
 
-Parts of `source` are those of AG-UI 0.0.5x and 1.0, `binary` is their predecessor.
+Parts of `source` are those of AG-UI 0.0.5x and 1.0, `binary` is their predecessor. Only 1.0 has
+the source `file`, an id at a provider of models.
 """
 
-from typing import Any
+import logging
+from typing import Any, Literal
 
+from copilot_runtime.agui.version import PROTOCOL_VERSION
 from copilot_runtime.errors import Misuse
-from copilot_runtime.jsonvalue import optional_text, require_list, require_object, require_text
+from copilot_runtime.jsonvalue import (
+    JsonObject,
+    drop_none,
+    optional_text,
+    require_list,
+    require_object,
+    require_text,
+)
 from copilot_runtime.messages import MediaPart, Part, TextPart
 
 _KINDS = ("image", "audio", "video", "document")
 _BINARY = ("data", "url", "id")
 _UNKNOWN_BYTES = "application/octet-stream"
+_SOURCES: dict[str, Literal["data", "url", "id"]] = {"data": "data", "url": "url", "file": "id"}
+"""A source in AG-UI → in ours."""
+
+_LINES = 32
+_reported: set[str] = set()
+"""What has a line in the log; one for each kind, and not for whatever somebody makes up."""
+
+logger = logging.getLogger(__name__)
 
 
 def decode_parts(value: Any, where: str) -> tuple[Part, ...]:
-    """Read a list of parts. Raises `Misuse`, which names the place of what is wrong."""
+    """Read a list of parts. Raises `Misuse`, which names the place of what is wrong.
+
+    What the protocol does not know is left out: the other side may speak a later version.
+    """
     parts = enumerate(require_list(value, where))
-    return tuple(_decode_part(part, f"{where}[{at}]") for at, part in parts)
+    decoded = (_decode_part(part, f"{where}[{at}]") for at, part in parts)
+    return tuple(part for part in decoded if part is not None)
 
 
-def encode_part(part: Part) -> dict[str, Any]:
-    """Return a part as JSON."""
+def find_parts(value: Any) -> tuple[Part, ...]:
+    """Return the parts of what may be a list of them; anything else has none."""
+    if not isinstance(value, list):
+        return ()
+    try:
+        return decode_parts(value, "content")
+    except Misuse:
+        return ()
+
+
+def encode_part(part: Part, *, legacy: bool) -> JsonObject:
+    """Return a part as JSON, for the other side's version of AG-UI."""
     if isinstance(part, TextPart):
-        return {"type": "text", "text": part.text}
-    if part.kind == "binary" or part.source == "id":
+        return {"type": "text", "text": part.text, **_encode_extra(part)}
+    if legacy and (part.kind == "binary" or part.source == "id"):
         filename_field = {"filename": part.filename} if part.filename is not None else {}
         mime_type = part.mime_type or _UNKNOWN_BYTES
         return {"type": "binary", "mimeType": mime_type, part.source: part.value, **filename_field}
-    source = {"type": part.source, "value": part.value}
+    source: JsonObject = {"type": part.source, "value": part.value}
+    if part.source == "id":
+        source = {"type": "file", "value": part.value, **drop_none({"provider": part.provider})}
     mime_type = part.mime_type or (_UNKNOWN_BYTES if part.source == "data" else None)
     if mime_type is not None:
         source["mimeType"] = mime_type
+    return {"type": _find_kind(part), "source": source, **_encode_extra(part)}
+
+
+def _encode_extra(part: Part) -> JsonObject:
     metadata = part.metadata
-    if metadata is None and part.filename is not None:
+    if isinstance(part, MediaPart) and metadata is None and part.filename is not None:
         metadata = {"filename": part.filename}
-    extra = {"metadata": metadata} if metadata is not None else {}
-    return {"type": part.kind, "source": source, **extra}
+    return drop_none({"id": part.id, "metadata": metadata})
 
 
-def _decode_part(value: Any, where: str) -> Part:
+def _find_kind(part: MediaPart) -> str:
+    """Return the kind of a part, for one of old by its type."""
+    if part.kind != "binary":
+        return part.kind
+    kind = (part.mime_type or "").partition("/")[0]
+    return kind if kind in _KINDS else "document"
+
+
+def _decode_part(value: Any, where: str) -> Part | None:
     part = require_object(value, where)
     kind = require_text(part, "type", where)
     if kind == "text":
-        return TextPart(text=require_text(part, "text", where))
+        return TextPart(
+            text=require_text(part, "text", where),
+            id=optional_text(part, "id", where),
+            metadata=part.get("metadata"),
+        )
     if kind == "binary":
         return _decode_binary(part, where)
     if kind not in _KINDS:
-        kinds = ", ".join(["text", *_KINDS, "binary"])
-        raise Misuse(f"{where}.type is {kind!r}, which is none of {kinds}.")
+        return _leave_out(f"Parts of type {kind[:40]!r}")
     within = f"{where}.source"
     source = require_object(part.get("source"), within)
-    match source.get("type"):
-        case "data":
-            origin, mime_type = "data", require_text(source, "mimeType", within)
-        case "url":
-            origin, mime_type = "url", optional_text(source, "mimeType", within)
-        case _:
-            raise Misuse(f"{within}.type must be 'data' or 'url'.")
+    name = require_text(source, "type", within)
+    if name not in _SOURCES:
+        return _leave_out(f"Parts with a source of type {name[:40]!r}")
     return MediaPart(
         kind=kind,
-        source=origin,
+        source=_SOURCES[name],
         value=require_text(source, "value", within),
-        mime_type=mime_type,
+        mime_type=(require_text if name == "data" else optional_text)(source, "mimeType", within),
         metadata=part.get("metadata"),
+        id=optional_text(part, "id", where),
+        provider=optional_text(source, "provider", within) if name == "file" else None,
     )
+
+
+def _leave_out(what: str) -> None:
+    if what not in _reported and len(_reported) < _LINES:
+        _reported.add(what)
+        logger.warning("%s are left out: AG-UI %s does not know them", what, PROTOCOL_VERSION)
 
 
 def _decode_binary(part: dict[str, Any], where: str) -> MediaPart:

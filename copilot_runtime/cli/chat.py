@@ -17,7 +17,13 @@ from copilot_runtime.agents.agui import run_agent_input
 from copilot_runtime.agui.event_decoder import EventDecoder
 from copilot_runtime.agui.outcome import AgentFailed
 from copilot_runtime.cli.screen import Screen
-from copilot_runtime.errors import ConfigurationFailed, CopilotError, NetworkError, RunStalled
+from copilot_runtime.errors import (
+    Cancelled,
+    ConfigurationFailed,
+    CopilotError,
+    NetworkError,
+    RunStalled,
+)
 from copilot_runtime.events import AgentState, Event, RunStarted
 from copilot_runtime.http.client import StreamResponse, Upstream
 from copilot_runtime.http.sse import SSEDecoder
@@ -138,7 +144,7 @@ class Chat:
         except asyncio.CancelledError:
             await self._stop()
             raise
-        except AgentFailed as error:
+        except (AgentFailed, Cancelled) as error:
             screen.end_line()
             typer.echo(f"\n{error.message} [{error.code}]", err=True)
             return False

@@ -11,7 +11,7 @@ from copilot_runtime.errors import IncompleteStream, Misuse
 from copilot_runtime.event_order.plain_json import DEEPEST, TooDeep, to_plain_json
 from copilot_runtime.events import Event
 from copilot_runtime.jsontext import MAX_DEPTH
-from copilot_runtime.messages import Message
+from copilot_runtime.messages import Message, Part
 
 _AROUND = MAX_DEPTH - DEEPEST
 
@@ -91,7 +91,7 @@ class _Fields:
             texts=find(str),
             perhaps=find(str | None),
             values=find(Any, Mapping[str, Any] | None),
-            messages=find(Sequence[Message]),
+            messages=find(Sequence[Message], Sequence[Part]),
         )
 
 

@@ -304,6 +304,8 @@ class Runtime:
                     await append(event)
             await run.raise_cancellation()
             last = finished
+        except Cancelled as caught:  # somebody stopped the run where a remote agent runs it
+            last = RunFailed(error=caught.report())
         except TimeoutError as caught:
             error = self._build_stall_error() if deadline.expired() else caught
             last = RunFailed(error=report_of(error))

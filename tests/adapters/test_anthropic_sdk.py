@@ -118,7 +118,7 @@ async def _by_the_sdk(url: str) -> list[Any]:
             usage.input_tokens + usage.cache_read_input_tokens,
             usage.cache_read_input_tokens,
             usage.output_tokens,
-            details.thinking_tokens if details else 0,
+            details.thinking_tokens if details else None,
         )
     )
     return told

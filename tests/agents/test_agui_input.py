@@ -24,6 +24,7 @@ async def test_an_agent_is_asked_with_the_keys_that_clients_send(
     assert request.body == {
         "threadId": "t",
         "runId": "r",
+        "protocolVersion": "1.0",
         "state": {},
         "messages": [{"id": "u-1", "role": "user", "content": "scenario:echo-input"}],
         "tools": [],
@@ -63,6 +64,7 @@ async def test_an_agent_is_told_everything_the_client_said(provider: Provider, a
     assert provider.requests[0].body == {
         "threadId": "t",
         "runId": "r",
+        "protocolVersion": "1.0",
         "parentRunId": "r0",
         "state": ["any"],
         "messages": [

@@ -87,7 +87,7 @@ WRONG: list[tuple[str, Any, str]] = [
         "messages[0].activityType",
     ),
     ("tools of an object", run_input(tools={}), "tools must be a list"),
-    ("tools missing", run_input(tools=None), "tools must be a list"),
+    ("tools of null", run_input(tools=None), "tools must be a list"),
     ("tool of a text", run_input(tools=["f"]), "tools[0] must be an object"),
     ("tool without a name", run_input(tools=[{}]), "tools[0].name"),
     ("context of an object", run_input(context={}), "context must be a list"),

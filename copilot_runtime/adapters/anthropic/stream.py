@@ -16,6 +16,7 @@ from copilot_runtime.adapters.reader import JSONReader
 from copilot_runtime.errors import Refused
 from copilot_runtime.events import Custom, Event, Usage
 from copilot_runtime.interfaces import ChatRequest
+from copilot_runtime.jsonvalue import add_counts, as_count, get_object
 
 STOP_REASONS = {
     "end_turn": "stop",
@@ -144,18 +145,16 @@ class MessageReader(JSONReader):
             self._usage |= {name: value for name, value in usage.items() if value is not None}
 
     def _build_usage(self) -> Usage:
-        usage = self._usage
-        cached: int = usage.get("cache_read_input_tokens") or 0
-        stored: int = usage.get("cache_creation_input_tokens") or 0
-        details: dict[str, Any] = usage.get("output_tokens_details") or {}
+        counts, cached = self._usage, ("cache_read_input_tokens", "cache_creation_input_tokens")
+        details = get_object(counts, "output_tokens_details")
         return Usage(
             model=self._model,
             provider=PROVIDER,
-            input_tokens=(usage.get("input_tokens") or 0) + cached + stored,
-            output_tokens=usage.get("output_tokens") or 0,
-            cached_tokens=cached,
-            cache_write_tokens=stored,
-            reasoning_tokens=details.get("thinking_tokens") or 0,
+            input_tokens=add_counts(counts, "input_tokens", *cached),
+            output_tokens=as_count(counts.get("output_tokens")),
+            cached_tokens=as_count(counts.get(cached[0])),
+            cache_write_tokens=as_count(counts.get(cached[1])),
+            reasoning_tokens=as_count(details.get("thinking_tokens")),
             stop_reason=self._stop,
         )
 

@@ -14,7 +14,7 @@ from copilot_runtime.adapters.errors import Service, build_error, read_stream_er
 from copilot_runtime.adapters.reader import JSONReader
 from copilot_runtime.events import Event, Usage
 from copilot_runtime.interfaces import ChatRequest
-from copilot_runtime.jsonvalue import JsonObject
+from copilot_runtime.jsonvalue import JsonObject, add_counts, as_count
 
 _STOPS = {
     "end_turn": "stop",
@@ -39,14 +39,13 @@ class ConverseReader(JSONReader):
 
     def end(self) -> list[Event]:
         """Return the counts; without them, only why the model stopped."""
-        read = self._usage.get("cacheReadInputTokens") or 0
-        written = self._usage.get("cacheWriteInputTokens") or 0
+        counts, cached = self._usage, ("cacheReadInputTokens", "cacheWriteInputTokens")
         usage = Usage(
             model=self._model,
-            input_tokens=(self._usage.get("inputTokens") or 0) + read + written,
-            output_tokens=self._usage.get("outputTokens") or 0,
-            cached_tokens=read,
-            cache_write_tokens=written,
+            input_tokens=add_counts(counts, "inputTokens", *cached),
+            output_tokens=as_count(counts.get("outputTokens")),
+            cached_tokens=as_count(counts.get(cached[0])),
+            cache_write_tokens=as_count(counts.get(cached[1])),
             provider=SIGNER,
             stop_reason=self._stop,
         )

@@ -13,7 +13,7 @@ from copilot_runtime.adapters.reader import JSONReader
 from copilot_runtime.errors import CopilotError
 from copilot_runtime.events import Event, Usage
 from copilot_runtime.interfaces import ChatRequest
-from copilot_runtime.jsonvalue import JsonObject
+from copilot_runtime.jsonvalue import JsonObject, add_counts, as_count
 
 _STOPS = {"STOP": "stop", "MAX_TOKENS": "length", "CONTINUATION": "pause"}
 _FAILED = {
@@ -42,14 +42,12 @@ class GenerationReader(JSONReader):
         events = self._assembly.events = []
         self._assembly.end()  # only here: older models give the reason with every chunk
         counts = self._usage
-        thoughts = counts.get("thoughtsTokenCount") or 0
-        of_tools = counts.get("toolUsePromptTokenCount") or 0
         usage = Usage(
             model=self._model,
-            input_tokens=(counts.get("promptTokenCount") or 0) + of_tools,
-            output_tokens=(counts.get("candidatesTokenCount") or 0) + thoughts,
-            cached_tokens=counts.get("cachedContentTokenCount") or 0,
-            reasoning_tokens=thoughts,
+            input_tokens=add_counts(counts, "promptTokenCount", "toolUsePromptTokenCount"),
+            output_tokens=add_counts(counts, "candidatesTokenCount", "thoughtsTokenCount"),
+            cached_tokens=as_count(counts.get("cachedContentTokenCount")),
+            reasoning_tokens=as_count(counts.get("thoughtsTokenCount")),
             provider=SIGNER,
             stop_reason=self._stop,
         )

@@ -14,7 +14,7 @@ from copilot_runtime.adapters.reader import JSONReader
 from copilot_runtime.events import Custom, Event, Usage
 from copilot_runtime.interfaces import ChatRequest
 from copilot_runtime.jsontext import replace_surrogates
-from copilot_runtime.jsonvalue import JsonObject
+from copilot_runtime.jsonvalue import JsonObject, as_count
 
 STOP_REASONS = {
     **dict.fromkeys(("completed", "end_turn", "stop", "stop_sequence"), "stop"),
@@ -154,8 +154,8 @@ class ChunkReader(JSONReader):
             "cached_tokens": into.get("cache_read"),
             "reasoning_tokens": out.get("reasoning"),
         }
-        for name, count in counts.items():
-            if count:
+        for name, value in counts.items():
+            if (count := as_count(value)) is not None:
                 self._usage[name] = self._usage.get(name, 0) + count
 
     def _finish(self, metadata: JsonObject) -> None:

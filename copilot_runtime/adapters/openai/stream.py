@@ -11,7 +11,7 @@ from copilot_runtime.adapters.errors import Service, read_stream_error
 from copilot_runtime.adapters.reader import JSONReader
 from copilot_runtime.events import Event, Usage
 from copilot_runtime.interfaces import ChatRequest
-from copilot_runtime.jsonvalue import JsonObject
+from copilot_runtime.jsonvalue import JsonObject, as_count
 
 _STOPS = {"function_call": "tool_calls", "eos": "stop", "model_length": "length"}
 """Others' words for why the model stopped → OpenAI's."""
@@ -145,14 +145,16 @@ def build_usage(
     usage, (question, answer) = usage or {}, names
     read: JsonObject = usage.get(f"{question}_tokens_details") or {}
     written: JsonObject = usage.get(f"{answer}_tokens_details") or {}
-    cached = read.get("cached_tokens") or usage.get("prompt_cache_hit_tokens") or 0  # DeepSeek
+    cached = read.get("cached_tokens")
+    if not cached:
+        cached = usage.get("prompt_cache_hit_tokens", cached)  # DeepSeek
     return Usage(
         model=model,
         provider=provider,
-        input_tokens=usage.get(f"{question}_tokens") or 0,
-        output_tokens=usage.get(f"{answer}_tokens") or 0,
-        cached_tokens=cached,
-        cache_write_tokens=read.get("cache_write_tokens") or 0,
-        reasoning_tokens=written.get("reasoning_tokens") or 0,
+        input_tokens=as_count(usage.get(f"{question}_tokens")),
+        output_tokens=as_count(usage.get(f"{answer}_tokens")),
+        cached_tokens=as_count(cached),
+        cache_write_tokens=as_count(read.get("cache_write_tokens")),
+        reasoning_tokens=as_count(written.get("reasoning_tokens")),
         stop_reason=stop_reason,
     )

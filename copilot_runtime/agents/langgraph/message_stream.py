@@ -24,7 +24,14 @@ from copilot_runtime.events import (
     Usage,
 )
 from copilot_runtime.jsontext import dumps
-from copilot_runtime.jsonvalue import JsonObject, as_list, as_object, as_objects, get_object
+from copilot_runtime.jsonvalue import (
+    JsonObject,
+    as_count,
+    as_list,
+    as_object,
+    as_objects,
+    get_object,
+)
 from copilot_runtime.messages import new_id
 
 
@@ -250,14 +257,10 @@ def _translate_usage(usage: JsonObject, output: JsonObject, metadata: JsonObject
     return Usage(
         model=str(model or ""),
         provider=str(metadata.get("ls_provider") or ""),
-        input_tokens=_count(usage.get("input_tokens")),
-        output_tokens=_count(usage.get("output_tokens")),
-        cached_tokens=_count(input.get("cache_read")),
-        cache_write_tokens=_count(input.get("cache_creation")),
-        reasoning_tokens=_count(get_object(usage, "output_token_details").get("reasoning")),
+        input_tokens=as_count(usage.get("input_tokens")),
+        output_tokens=as_count(usage.get("output_tokens")),
+        cached_tokens=as_count(input.get("cache_read")),
+        cache_write_tokens=as_count(input.get("cache_creation")),
+        reasoning_tokens=as_count(get_object(usage, "output_token_details").get("reasoning")),
         stop_reason=reason if isinstance(reason, str) else None,
     )
-
-
-def _count(value: Any) -> int:
-    return value if isinstance(value, int) else 0

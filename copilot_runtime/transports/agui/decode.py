@@ -1,7 +1,8 @@
 """From an AG-UI client's `RunAgentInput` to one `RunInput`.
 
-The fields are those of @ag-ui/core 0.0.59, read as leniently as CopilotKit's own server reads
-them: `state` and `forwardedProps` may be missing or null, what is unknown is passed over.
+The fields are those of @ag-ui/core 0.0.59 and 1.0.0, read as leniently as CopilotKit's own server
+reads them: `state` and `forwardedProps` may be missing or null, `tools` and `context` missing, and
+what is unknown is passed over.
 """
 
 from collections.abc import Callable, Mapping
@@ -9,6 +10,7 @@ from typing import Any
 from uuid import uuid4
 
 from copilot_runtime.agui.messages import decode_messages
+from copilot_runtime.agui.version import is_legacy
 from copilot_runtime.errors import Misuse
 from copilot_runtime.interfaces import (
     DEFAULT_AGENT,
@@ -58,11 +60,12 @@ def run_input(
         messages=decode_messages(messages),
         agent=agent,
         actions=[
-            _action(item, at) for at, item in enumerate(require_list(fields.get("tools"), "tools"))
+            _action(item, at)
+            for at, item in enumerate(require_list(fields.get("tools", []), "tools"))
         ],
         context=[
             _context(item, at)
-            for at, item in enumerate(require_list(fields.get("context"), "context"))
+            for at, item in enumerate(require_list(fields.get("context", []), "context"))
         ],
         parameters=apply_forwarded_parameters(_parameters(forwarded_props), forwarded_props),
         properties=caller.merge_properties(forwarded_props),
@@ -78,6 +81,11 @@ def run_input(
         persist=name == "run",
         log_id=uuid4().hex,
     )
+
+
+def is_legacy_request(body: Any) -> bool:
+    """Return whether a request is of a client of before AG-UI 1.0. Raises `Misuse`."""
+    return is_legacy(optional_text(require_object(body, "the body"), "protocolVersion"))
 
 
 def _action(item: Any, at: int) -> Action:

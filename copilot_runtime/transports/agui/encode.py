@@ -1,8 +1,8 @@
 """Write the log of a run as AG-UI events, in an order that every client accepts.
 
-The client's rules are those of `verifyEvents` in @ag-ui/client 0.0.59: it refuses what was never
-begun, what is begun twice, and a run that ends while something is open. What would break a rule
-is left out here, and what is open at the end is closed, so that a failed run keeps its text.
+The client's rules are those of `verifyEvents` in @ag-ui/client 0.0.59 and 1.0.0: it refuses what
+was never begun, what is begun twice, and a run that ends while something is open. What would break
+a rule is left out here, and what is open at the end is closed, so that a failed run keeps its text.
 Events: https://docs.ag-ui.com/concepts/events.
 """
 
@@ -11,6 +11,9 @@ from dataclasses import dataclass
 from typing import Any, Literal, assert_never
 
 from copilot_runtime.agui.messages import encode_messages
+from copilot_runtime.agui.outcome import FINISH_REASON, encode_finish_reason, encode_usage
+from copilot_runtime.agui.parts import encode_part
+from copilot_runtime.agui.version import PROTOCOL_VERSION
 from copilot_runtime.errors import Cancelled, ErrorReport
 from copilot_runtime.event_order.open_items import OpenItems
 from copilot_runtime.event_order.verify import interrupted_result
@@ -66,14 +69,17 @@ _NOTHING = object()
 
 @dataclass(frozen=True, slots=True)
 class Dialect:
-    """What the clients of this server understand.
+    """What a client understands.
 
+    `legacy`: it is of before AG-UI 1.0, whose schemas refuse a run that was `cancelled`, the calls
+    that wait for the page, and the parts of a result.
     `reasoning`: thoughts, which React 1.51.3 and 1.51.4 end a run at. `subagents`: events of
     subagents, which clients before 1.71 end a run at. `interrupts`: how an agent asks for a
     person: as the `outcome` of the run, as the `custom` event `on_interrupt`, which older clients
     know, or as both.
     """
 
+    legacy: bool = True
     reasoning: bool = True
     subagents: bool = False
     interrupts: Literal["outcome", "custom", "both"] = "outcome"
@@ -101,7 +107,9 @@ class Encoder:
         """Subagents that have ended."""
         self._activities: dict[str, Activity] = {}
         self._interrupts: list[dict[str, Any]] = []
-        self._usage: list[dict[str, Any]] = []
+        self._usage: list[Usage] = []
+        self._pending: dict[str, None] = {}
+        """The calls without a result, in the order in which they began."""
         self._frames: list[bytes] = []
         self._started = False
         self.ended = False
@@ -163,12 +171,12 @@ class Encoder:
             case Interrupt():
                 self._interrupt(event)
             case MessagesSnapshot(messages=messages):
-                self._send("MESSAGES_SNAPSHOT", messages=encode_messages(messages))
+                self._send("MESSAGES_SNAPSHOT", messages=self._encode_messages(messages))
             case Subagent():
                 if self._dialect.subagents:
                     self._subagent(event)
             case Usage():
-                self._usage.append(_encode_usage(event))
+                self._usage.append(event)
             case Custom(name=name, value=value):
                 # null is a value here
                 self._frames.append(_frame({"type": "CUSTOM", "name": name, "value": value}))
@@ -193,12 +201,15 @@ class Encoder:
         run_input = {
             **self._ids,
             "state": {},
-            "messages": encode_messages(history),
+            "messages": self._encode_messages(history),
             "tools": [],
             "context": [],
             "forwardedProps": {},
         }
-        self._send("RUN_STARTED", **self._ids, input=run_input)
+        self._send("RUN_STARTED", **self._ids, protocolVersion=PROTOCOL_VERSION, input=run_input)
+
+    def _encode_messages(self, messages: Sequence[Message]) -> list[dict[str, Any]]:
+        return encode_messages(messages, legacy=self._dialect.legacy)
 
     def _text(self, event: TextMessageStart) -> None:
         key = event.message_id
@@ -209,6 +220,7 @@ class Encoder:
     def _call(self, event: ActionExecutionStart) -> None:
         key = event.call_id
         if self._open.begin("call", key, _head("TOOL_CALL_ARGS", "toolCallId", key)):
+            self._pending[key] = None
             self._send(
                 "TOOL_CALL_START",
                 toolCallId=key,
@@ -219,9 +231,12 @@ class Encoder:
     def _result(self, event: ActionExecutionResult) -> None:
         key = event.call_id
         self._close("call", key)
-        self._send_result(key, event.message_id or f"result-{key}", event.result)
+        parts = () if self._dialect.legacy else event.parts
+        content = [encode_part(part, legacy=False) for part in parts] or event.result
+        self._send_result(key, event.message_id or f"result-{key}", content)
 
-    def _send_result(self, key: str, message_id: str, content: str) -> None:
+    def _send_result(self, key: str, message_id: str, content: str | list[Any]) -> None:
+        self._pending.pop(key, None)
         names = {"messageId": message_id, "toolCallId": key}
         self._send("TOOL_CALL_RESULT", **names, content=content, role="tool")
 
@@ -303,22 +318,35 @@ class Encoder:
 
     def _finish(self, event: RunFinished) -> None:
         self._close_all(None)
-        outcome = {"type": "interrupt", "interrupts": self._interrupts}
-        self._send(
-            "RUN_FINISHED",
-            **self._ids,
-            result=event.result,
-            outcome=outcome if self._interrupts else None,
-            usage=self._usage or None,
-        )
-        self.ended = True
+        outcome = None
+        if self._interrupts:
+            outcome = {"type": "interrupt", "interrupts": self._interrupts}
+        elif self._pending and not self._dialect.legacy:
+            outcome = {"type": "success", "pendingToolCallIds": [*self._pending]}
+        self._send_end(result=event.result, outcome=outcome)
 
     def _fail(self, error: ErrorReport) -> None:
-        stopped = error.code == Cancelled.code
+        is_stopped = error.code == Cancelled.code
+        if is_stopped and not self._dialect.legacy:
+            self._start(())
+            self._close_all(error)
+            self._send_end(outcome={"type": "cancelled"})
+            return
         self._close_all(error)
         # the client takes `abort` for what the person asked for, and shows no error
-        message = "Run stopped by user" if stopped else error.message
-        self._send("RUN_ERROR", message=message, code="abort" if stopped else error.code)
+        message = "Run stopped by user" if is_stopped else error.message
+        self._send("RUN_ERROR", message=message, code="abort" if is_stopped else error.code)
+        self.ended = True
+
+    def _send_end(self, **values: Any) -> None:
+        """End the run. Why the model stopped is beside the counts, as Node writes it."""
+        reason = encode_finish_reason(self._usage)
+        if self._dialect.legacy:
+            values[FINISH_REASON] = reason
+        elif reason is not None:  # 1.0 knows no such field, and clients warn of it
+            values["metadata"] = {FINISH_REASON: reason}
+        usage = encode_usage(self._usage, legacy=self._dialect.legacy)
+        self._send("RUN_FINISHED", **self._ids, **values, usage=usage or None)
         self.ended = True
 
     def _close(self, kind: str, key: str) -> None:
@@ -380,16 +408,3 @@ def _encode_interrupt(event: Interrupt) -> dict[str, Any]:
         expiresAt=event.expires_at,
         metadata=metadata,
     )
-
-
-def _encode_usage(event: Usage) -> dict[str, Any]:
-    """Return what one call of a model cost, in tokens."""
-    return {
-        **({"provider": event.provider} if event.provider else {}),
-        "model": event.model,
-        "inputTokens": event.input_tokens,
-        "outputTokens": event.output_tokens,
-        "totalTokens": event.input_tokens + event.output_tokens,
-        "reasoningTokens": event.reasoning_tokens,
-        "cachedInputTokens": event.cached_tokens,
-    }

@@ -1,6 +1,6 @@
 """Requests of AG-UI clients, over REST routes or one endpoint, and their answers.
 
-Both ways end in the same operations. Contract: CopilotKit 1.50 to 1.74.
+Both ways end in the same operations. Contract: CopilotKit 1.50 to 1.74, and AG-UI 1.0.
 """
 
 import asyncio
@@ -19,7 +19,7 @@ from copilot_runtime.interfaces import DEFAULT_AGENT, Caller, RunInput
 from copilot_runtime.jsontext import dumps
 from copilot_runtime.runtime.conversations import Log
 from copilot_runtime.transports.agui import threads
-from copilot_runtime.transports.agui.decode import run_input
+from copilot_runtime.transports.agui.decode import is_legacy_request, run_input
 from copilot_runtime.transports.agui.encode import Dialect, Encoder
 from copilot_runtime.transports.agui.errors import (
     Refusal,
@@ -62,6 +62,7 @@ class AguiEndpoint(Transport):
             subagents=settings.subagent_events,
             interrupts=settings.interrupt_events,
         )
+        self._current_dialect = replace(self._dialect, legacy=False)
         self._answers = Answers(
             services.runs, self._names, dialect=self._dialect, transcriber=services.transcriber
         )
@@ -91,17 +92,23 @@ class AguiEndpoint(Transport):
             case "run" | "ask" | "suggest":
                 run = await self._run_input(operation, request.caller)
                 gone = None if run.persist else (lambda: self._stop(run))
-                await run_until_disconnect(self._run(run, request), request.receive, gone)
+                work = self._run(run, request, self._negotiate(operation))
+                await run_until_disconnect(work, request.receive, gone)
             case "connect":
                 run = await self._run_input(operation, request.caller)  # to refuse what is wrong
                 key = threads.thread_key(request.caller, run.thread_id)
-                work = self._connect(key, operation.agent, request)
+                dialect = self._negotiate(operation)
+                work = self._connect(key, operation.agent, request, dialect)
                 await run_until_disconnect(work, request.receive, None)
             case _:
                 status, body = await self._answers.of(operation, request.caller)
                 await request.respond(status, b"" if body is None else dumps(body))
 
-    async def _run(self, run: RunInput, request: Request) -> None:
+    def _negotiate(self, operation: Operation) -> Dialect:
+        """Return what the client of a request understands. Raises `Misuse`."""
+        return self._dialect if is_legacy_request(operation.body) else self._current_dialect
+
+    async def _run(self, run: RunInput, request: Request, dialect: Dialect) -> None:
         """Start a run and write it as it grows; what forbids it to start is an event, too.
 
         One that takes its time to start, such as one that waits for its turn, is answered
@@ -120,10 +127,12 @@ class AguiEndpoint(Transport):
         async with self._stream(request) as stream:
             if not beginning.done():
                 await stream.write(KEEP_ALIVE)
-            await self._write(run, beginning, stream)
+            encoder = Encoder(run.thread_id, run.run_id, agent=run.agent_name, dialect=dialect)
+            await self._write(run, beginning, stream, encoder)
 
-    async def _write(self, run: RunInput, beginning: "asyncio.Task[Log]", stream: Stream) -> None:
-        encoder = Encoder(run.thread_id, run.run_id, agent=run.agent_name, dialect=self._dialect)
+    async def _write(
+        self, run: RunInput, beginning: "asyncio.Task[Log]", stream: Stream, encoder: Encoder
+    ) -> None:
         try:
             log = await asyncio.shield(beginning)
         except Exception as error:  # also of hooks and agents: the client gets it without details
@@ -154,25 +163,22 @@ class AguiEndpoint(Transport):
         """Start a run; return its log, which may be forgotten as soon as the run has ended."""
         return (await self._conversations.start(run)).follow()
 
-    async def _connect(self, key: threads.ThreadKey, agent: str, request: Request) -> None:
+    async def _connect(
+        self, key: threads.ThreadKey, agent: str, request: Request, dialect: Dialect
+    ) -> None:
         """Write a thread from its beginning, and go on with the run it is answering with."""
         runs, log = await self._conversations.history(key)
         async with self._stream(request) as stream:
-            replay = threads.replay(key, runs, self._dialect, goes_on=log is not None)
+            replay = threads.replay(key, runs, dialect, goes_on=log is not None)
             await stream.write_each(replay)
             if log is not None:
                 encoder: Encoder | None = None
                 async with aclosing(log) as batches:
                     async for _, events in batches:
-                        encoder = encoder or self._encoder(key, events[0], agent)
+                        encoder = encoder or _build_encoder(key, events[0], agent, dialect)
                         if frames := encoder.feed(events):
                             await stream.write(b"".join(frames))
             await stream.write(b"", last=True)
-
-    def _encoder(self, key: threads.ThreadKey, first: Event, agent: str) -> Encoder:
-        """Return an encoder for the run that begins with this event."""
-        assert isinstance(first, RunStarted), "the runtime writes the first event of every log"
-        return Encoder(key.id, first.run_id, agent=agent, dialect=self._dialect)
 
     def _stop(self, run: RunInput) -> None:
         self._conversations.stop(run.log_id)
@@ -201,6 +207,12 @@ _SOON = 1.0
 """Seconds in which nearly every run has started, or is known not to."""
 
 _WITHOUT_BODY = {"info", "inspect", "list threads", "read messages", "read events", "read state"}
+
+
+def _build_encoder(key: threads.ThreadKey, first: Event, agent: str, dialect: Dialect) -> Encoder:
+    """Return an encoder for the run that begins with this event."""
+    assert isinstance(first, RunStarted), "the runtime writes the first event of every log"
+    return Encoder(key.id, first.run_id, agent=agent, dialect=dialect)
 
 
 async def _read_operation(request: Request) -> Operation:

@@ -5,7 +5,7 @@ from datetime import datetime
 from typing import Any
 
 from copilot_runtime.agui.messages import encode_messages
-from copilot_runtime.errors import Interrupted, Misuse
+from copilot_runtime.errors import Cancelled, Interrupted, Misuse
 from copilot_runtime.events import (
     LAST,
     AgentState,
@@ -88,15 +88,21 @@ def replay(
 
     After an error clients before 1.71 take nothing more, so a run that failed looks finished
     unless it is the last: its text is there, and its error has been shown when it happened.
+    One that was stopped stays so for clients of AG-UI 1.0, for whom that is no error.
     With `goes_on`, the run that is under way follows. Any other without an end gets one.
     """
     for number, run in enumerate(runs, 1):
         events: Sequence[Event] = run.events
         if not events or not isinstance(events[-1], LAST):
             events = compact(events, ending=_INCOMPLETE)
-        if (number < len(runs) or goes_on) and isinstance(events[-1], RunFailed):
+        if (number < len(runs) or goes_on) and _is_shown_as_success(events[-1], dialect):
             events = [*events[:-1], RunFinished()]
         yield from _frames(key, run, events, dialect)
+
+
+def _is_shown_as_success(last: Event, dialect: Dialect) -> bool:
+    """Return whether a run that did not end well is shown as one that did, where others follow."""
+    return isinstance(last, RunFailed) and (dialect.legacy or last.error.code != Cancelled.code)
 
 
 def _frames(

@@ -8,7 +8,7 @@
 //
 // Each question may name a "version" of @ag-ui/client; 0.0.59 is meant without one.
 import { createInterface } from "node:readline";
-import { from, lastValueFrom, toArray } from "rxjs";
+import { finalize, from, lastValueFrom, toArray } from "rxjs";
 
 const NEWEST = "0.0.59";
 const CLIENTS = {
@@ -16,6 +16,7 @@ const CLIENTS = {
   "0.0.52": await import("ag-ui-client-0.0.52"),
   "0.0.53": await import("ag-ui-client-0.0.53"), // React 1.57
   [NEWEST]: await import("@ag-ui/client"), // React 1.74
+  "1.0.0": await import("ag-ui-client-1.0.0"),
 };
 
 /** Return the event as the client's parser passes it on, or throw with the first complaint. */
@@ -27,9 +28,23 @@ function parsed(client, event) {
   throw new Error(`schema: ${event?.type}: ${[issue.path.join("."), complaint].join(": ")}`);
 }
 
+/** Since 1.0 the client strips what it does not know, and warns; here that is a complaint. */
+const enforced = (client, events) => {
+  const warn = console.warn;
+  console.warn = (complaint) => {
+    throw new Error(complaint);
+  };
+  return from(events).pipe(
+    client.enforceEvents(false),
+    finalize(() => (console.warn = warn)),
+  );
+};
+
 /** What HttpAgent does with a stream before it looks at the order: parse, then expand chunks. */
 const received = (client, events) =>
-  from(events.map((event) => parsed(client, event))).pipe(client.transformChunks(false));
+  (client.enforceEvents ? enforced(client, events) : from(events.map((event) => parsed(client, event)))).pipe(
+    client.transformChunks(false),
+  );
 
 const ask = {
   async verify(client, { events }) {
@@ -38,7 +53,8 @@ const ask = {
   },
 
   async schema(client, { event }) {
-    parsed(client, event);
+    if (client.enforceEvents) await lastValueFrom(enforced(client, [event]));
+    else parsed(client, event);
     return {};
   },
 

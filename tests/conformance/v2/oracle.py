@@ -15,7 +15,10 @@ from tests.conformance.v2.node import HERE, install
 from tests.processes import running
 
 NEWEST = "0.0.59"
-VERSIONS = ("0.0.42", "0.0.52", "0.0.53", NEWEST)
+STABLE = "1.0.0"
+"""The version that refuses what its schemas do not have: also what the client would only strip."""
+
+VERSIONS = ("0.0.42", "0.0.52", "0.0.53", NEWEST, STABLE)
 """The versions of @ag-ui/client that can be asked: of React 1.50 the first, of 1.57 the third."""
 
 Event = Mapping[str, Any]

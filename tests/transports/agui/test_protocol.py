@@ -19,10 +19,10 @@ from tests.orders import any_runs, encoded
 THEIRS: TypeAdapter[Any] = TypeAdapter(TheirEvent)
 
 
-@given(events=any_runs())
+@given(events=any_runs(), legacy=st.booleans())
 @settings(max_examples=150, deadline=None, database=None)
-def test_every_event_we_write_is_one_of_the_protocol(events: Any) -> None:
-    for event in encoded(events):
+def test_every_event_we_write_is_one_of_the_protocol(events: Any, legacy: bool) -> None:
+    for event in encoded(events, legacy=legacy):
         # their parser takes no half characters, which a browser joins
         THEIRS.validate_json(replace_surrogates(json.dumps(event, ensure_ascii=False)))
 
@@ -47,6 +47,7 @@ def test_their_request_is_read_whole(text: str, state: Any, props: Any) -> None:
             "context": [{"description": "who", "value": text}],
             "state": state,
             "forwardedProps": props,
+            "protocolVersion": "1.0",
         }
     )
     run = decoded(theirs.model_dump(mode="json", by_alias=True))

@@ -1,0 +1,140 @@
+"""AG-UI 1.0 with a remote agent: what it is asked, what it may send, and how it is stopped."""
+
+from typing import Any
+
+import pytest
+
+from copilot_runtime import RunInput
+from copilot_runtime.agents.agui import AguiAgent
+from copilot_runtime.errors import Cancelled
+from copilot_runtime.events import ActionExecutionResult, MessagesSnapshot, Usage
+from copilot_runtime.messages import MediaPart, ResultMessage, TextMessage, TextPart
+from tests.adapters.provider import Provider
+from tests.agents.remote import (
+    FINISHED,
+    STARTED,
+    agent_of,
+    asked,
+    cut_short,
+    heard,
+    heard_until_error,
+    text,
+    whole_run,
+)
+from tests.agents.test_agui import said
+from tests.wire_agui.http import connect_input
+from tests.wire_agui.server import browsing
+
+pytestmark = pytest.mark.anyio
+
+CANCELLED = {"type": "cancelled"}
+STOPPED = cut_short(STARTED, *text("m", "half"), {**FINISHED, "outcome": CANCELLED})
+SOURCE = {"type": "data", "value": "AA==", "mimeType": "image/png"}
+PARTS: list[dict[str, Any]] = [
+    {"type": "text", "text": "A cat."},
+    {"type": "image", "source": SOURCE},
+]
+OUR_PARTS = (
+    TextPart(text="A cat."),
+    MediaPart(kind="image", source="data", value="AA==", mime_type="image/png"),
+)
+
+
+async def test_an_agent_is_told_the_version_unless_it_is_of_before(provider: Provider):
+    provider.answer(whole_run())
+    for legacy in (False, True):
+        agent = agent_of(provider, legacy=legacy)
+        await heard(agent)
+        await agent.aclose()
+
+    versions = [request.body.get("protocolVersion") for request in provider.requests]
+    assert versions == ["1.0", None]
+
+
+async def test_a_result_in_parts_is_sent_as_a_list_and_as_text_before_1_0(provider: Provider):
+    provider.answer(whole_run())
+    result = ResultMessage(id="t", call_id="c", name="look", result="the text", parts=OUR_PARTS)
+    for legacy in (False, True):
+        agent = agent_of(provider, legacy=legacy)
+        await heard(agent, asked(messages=[result]))
+        await agent.aclose()
+
+    contents = [request.body["messages"][0]["content"] for request in provider.requests]
+    assert contents == [PARTS, "the text"]
+
+
+async def test_a_run_that_was_stopped_over_there_is_no_success(
+    provider: Provider, agent: AguiAgent
+):
+    provider.answer(STOPPED)
+    events, error = await heard_until_error(agent)
+
+    assert events == said("m", "half")
+    assert isinstance(error, Cancelled)
+
+
+async def test_a_run_that_was_stopped_over_there_is_kept_and_shown_as_stopped(provider: Provider):
+    provider.answer(STOPPED, whole_run())
+    stops: list[str] = []
+    errors: list[Any] = []
+
+    async def on_stop(run: RunInput) -> None:
+        stops.append(run.run_id)
+
+    agents = {"default": agent_of(provider)}
+    async with browsing(agents=agents, on_stop=on_stop, on_error=errors.append) as browser:
+        live = (await browser.run(protocolVersion="1.0")).events()
+        path, body = "/agent/default/connect", connect_input("t")
+        now = (await browser.ask("POST", path, {**body, "protocolVersion": "1.0"})).events()
+        before = (await browser.ask("POST", path, body)).events()
+
+    for events in (live, now):
+        assert [event["type"] for event in events[-2:]] == ["TEXT_MESSAGE_END", "RUN_FINISHED"]
+        assert events[-1]["outcome"] == CANCELLED
+    assert before[-1] == {"type": "RUN_ERROR", "message": "Run stopped by user", "code": "abort"}
+    assert (stops, errors) == (["r"], [])
+
+
+@pytest.mark.parametrize(
+    ("content", "parts"),
+    [
+        (PARTS, OUR_PARTS),
+        ([PARTS[0], {"type": "smell"}], OUR_PARTS[:1]),
+        ([1, 2], ()),
+        ([{"hits": 3}], ()),
+        ("plain", ()),
+    ],
+)
+async def test_a_result_in_parts_is_read_and_any_other_stays_text(
+    provider: Provider, agent: AguiAgent, content: Any, parts: Any
+):
+    event = {"type": "TOOL_CALL_RESULT", "messageId": "t", "toolCallId": "c", "content": content}
+    provider.answer(whole_run(event))
+    [result] = await heard(agent)
+
+    assert isinstance(result, ActionExecutionResult)
+    assert result.parts == parts
+    assert isinstance(result.result, str)
+
+
+async def test_counts_that_an_agent_does_not_give_are_not_known(
+    provider: Provider, agent: AguiAgent
+):
+    usage = [{"model": "m", "inputTokens": 0, "outputTokens": -1, "totalTokens": 3}]
+    end = {**FINISHED, "usage": usage, "metadata": {"finishReason": "tool-calls"}}
+    provider.answer(cut_short(STARTED, end))
+
+    assert await heard(agent) == [Usage(model="m", input_tokens=0, stop_reason="tool_calls")]
+
+
+async def test_a_part_that_nobody_knows_does_not_end_a_run(provider: Provider, agent: AguiAgent):
+    content = [{"type": "smell"}, {"type": "text", "text": "Hi"}]
+    messages = [{"id": "u", "role": "user", "content": content}]
+    provider.answer(whole_run({"type": "MESSAGES_SNAPSHOT", "messages": messages}))
+    [snapshot] = await heard(agent)
+
+    assert isinstance(snapshot, MessagesSnapshot)
+
+    assert snapshot.messages == [
+        TextMessage(id="u", role="user", content="Hi", parts=(TextPart(text="Hi"),))
+    ]

@@ -22,6 +22,7 @@ from copilot_runtime.http.sse import SSEDecoder
 from copilot_runtime.interfaces import Agent, Events, Resume, RunInput, private_thread_id
 from copilot_runtime.jsontext import dumps
 from copilot_runtime.jsonvalue import as_optional_text, parse_text
+from copilot_runtime.messages import ActivityMessage
 
 _MAX_REASON = 2_000
 
@@ -134,7 +135,11 @@ def run_agent_input(run: RunInput, state: Any, *, legacy: bool = False) -> dict[
         **({} if legacy else {"protocolVersion": PROTOCOL_VERSION}),
         **({"parentRunId": parent} if isinstance(parent, str) else {}),
         "state": state,
-        "messages": encode_messages(run.messages, legacy=legacy),
+        # an activity is for the eyes of a person; clients leave it out, too
+        "messages": encode_messages(
+            [message for message in run.messages if not isinstance(message, ActivityMessage)],
+            legacy=legacy,
+        ),
         "tools": describe_actions(
             action
             for action in run.actions

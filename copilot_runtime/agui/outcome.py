@@ -95,11 +95,11 @@ def encode_usage(usages: Sequence[Usage], *, legacy: bool) -> list[JsonObject]:
     for usage in usages:
         counts = drop_none(
             {
-                "inputTokens": usage.input_tokens,
-                "outputTokens": usage.output_tokens,
-                "reasoningTokens": usage.reasoning_tokens,
-                "cachedInputTokens": usage.cached_tokens,
-                "cacheWriteInputTokens": usage.cache_write_tokens,
+                "inputTokens": as_count(usage.input_tokens),
+                "outputTokens": as_count(usage.output_tokens),
+                "reasoningTokens": as_count(usage.reasoning_tokens),
+                "cachedInputTokens": as_count(usage.cached_tokens),
+                "cacheWriteInputTokens": as_count(usage.cache_write_tokens),
             }
         )
         if not counts:

@@ -4,10 +4,9 @@ Parts of `source` are those of AG-UI 0.0.5x and 1.0, `binary` is their predecess
 the source `file`, an id at a provider of models.
 """
 
-import logging
 from typing import Any, Literal
 
-from copilot_runtime.agui.version import PROTOCOL_VERSION
+from copilot_runtime.agui.version import PROTOCOL_VERSION, report_unknown
 from copilot_runtime.errors import Misuse
 from copilot_runtime.jsonvalue import (
     JsonObject,
@@ -24,12 +23,6 @@ _BINARY = ("data", "url", "id")
 _UNKNOWN_BYTES = "application/octet-stream"
 _SOURCES: dict[str, Literal["data", "url", "id"]] = {"data": "data", "url": "url", "file": "id"}
 """A source in AG-UI → in ours."""
-
-_LINES = 32
-_reported: set[str] = set()
-"""What has a line in the log; one for each kind, and not for whatever somebody makes up."""
-
-logger = logging.getLogger(__name__)
 
 
 def decode_parts(value: Any, where: str) -> tuple[Part, ...]:
@@ -114,9 +107,7 @@ def _decode_part(value: Any, where: str) -> Part | None:
 
 
 def _leave_out(what: str) -> None:
-    if what not in _reported and len(_reported) < _LINES:
-        _reported.add(what)
-        logger.warning("%s are left out: AG-UI %s does not know them", what, PROTOCOL_VERSION)
+    report_unknown(f"{what} are left out: AG-UI {PROTOCOL_VERSION} does not know them")
 
 
 def _decode_binary(part: dict[str, Any], where: str) -> MediaPart:

@@ -8,7 +8,13 @@ from copilot_runtime import RunInput
 from copilot_runtime.agents.agui import AguiAgent
 from copilot_runtime.errors import Cancelled
 from copilot_runtime.events import ActionExecutionResult, MessagesSnapshot, Usage
-from copilot_runtime.messages import MediaPart, ResultMessage, TextMessage, TextPart
+from copilot_runtime.messages import (
+    ActivityMessage,
+    MediaPart,
+    ResultMessage,
+    TextMessage,
+    TextPart,
+)
 from tests.adapters.provider import Provider
 from tests.agents.remote import (
     FINISHED,
@@ -61,6 +67,17 @@ async def test_a_result_in_parts_is_sent_as_a_list_and_as_text_before_1_0(provid
 
     contents = [request.body["messages"][0]["content"] for request in provider.requests]
     assert contents == [PARTS, "the text"]
+
+
+async def test_activities_are_for_the_eyes_of_a_person_and_not_for_an_agent(
+    provider: Provider, agent: AguiAgent
+):
+    provider.answer(whole_run())
+    question = TextMessage(id="u", role="user", content="Hi")
+    activity = ActivityMessage(id="a", activity_type="image", content={})
+    await heard(agent, asked(messages=[activity, question]))
+
+    assert [message["id"] for message in provider.requests[0].body["messages"]] == ["u"]
 
 
 async def test_a_run_that_was_stopped_over_there_is_no_success(

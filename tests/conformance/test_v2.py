@@ -1,7 +1,7 @@
 """Clients of 1.50 to 1.74 end up with the same as on the Node runtime, or with something better."""
 
 import json
-from collections.abc import Generator, Mapping
+from collections.abc import Generator, Iterator, Mapping
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
@@ -13,6 +13,7 @@ from tests.conformance.v1 import node as v1
 from tests.conformance.v1.node import need_node, started
 from tests.conformance.v2.node import HERE, OLD, install, served
 from tests.processes import Program, finished, running
+from tests.referee import find_faults
 
 EXPECTED, OURS = HERE / "expected", HERE / "divergences"
 SCENARIOS = json.loads((HERE / "scenarios.json").read_text())
@@ -166,6 +167,32 @@ def test_the_same_url_serves_the_client_of_v1(driven: Path, name: str) -> None:
 
     ours = v1.HERE / "divergences" / f"{name}.json"
     assert got == load(ours if ours.exists() else v1.HERE / "expected" / f"{name}.json")
+
+
+def test_a_referee_from_outside_finds_no_fault_with_any_recorded_stream() -> None:
+    streams = {
+        f"{name} by {transport}, {where}": events
+        for name in SCENARIOS
+        for transport in ("rest", "single")
+        if (EXPECTED / f"{name}.{transport}.json").exists()
+        for where, events in find_streams(wanted(name, transport, EXPECTED, OURS))
+    }
+
+    assert len(streams) > 80
+    assert {at: faults for at, events in streams.items() if (faults := find_faults(events))} == {}
+
+
+def find_streams(value: Any, where: str = "all") -> Iterator[tuple[str, list[Any]]]:
+    """Return the lists of events in what was recorded, each with its place."""
+    if isinstance(value, list) and value and all(map(is_event, value)):
+        yield where, value
+    elif isinstance(value, dict | list):
+        for key, item in value.items() if isinstance(value, dict) else enumerate(value):
+            yield from find_streams(item, f"{where}.{key}")
+
+
+def is_event(value: Any) -> bool:
+    return isinstance(value, dict) and str(value.get("type")).isupper()
 
 
 def test_the_lists_of_scenarios_are_those_of_the_driver() -> None:

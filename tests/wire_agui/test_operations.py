@@ -173,6 +173,26 @@ async def test_what_is_not_there_says_so(method: str, path: str, status: int) ->
     assert (answer.body == b"") if status == 204 else answer.json()["error"]
 
 
+@pytest.mark.parametrize("operation", ["run", "connect", "suggest", "ask", "stop/t"])
+async def test_an_agent_that_is_not_there_has_a_code(operation: str) -> None:
+    async with browsing() as browser:
+        answers = [await browser.ask("POST", f"/agent/nobody/{operation}", run_input())]
+        if operation != "ask":  # which the single endpoint does not have
+            name, _, thread = operation.partition("/")
+            params = {"agentId": "nobody", **({"threadId": thread} if thread else {})}
+            answers.append(await browser.envelope(f"agent/{name}", run_input(), **params))
+
+    for answer in answers:
+        assert (answer.status, answer.json()) == (
+            404,
+            {
+                "error": "Agent not found",
+                "message": "Agent 'nobody' does not exist",
+                "code": "AGENT_NOT_FOUND",
+            },
+        )
+
+
 @pytest.mark.parametrize(
     ("method", "path", "allow"),
     [

@@ -12,6 +12,7 @@ from copilot_runtime.adapters.scripted import Gate, ScriptedAdapter, call
 from copilot_runtime.errors import Cancelled
 from copilot_runtime.events import ActionExecutionResult, Usage
 from copilot_runtime.messages import MediaPart, ResultMessage, TextMessage, TextPart
+from tests.referee import find_faults
 from tests.wire.upstream import upstream
 from tests.wire_agui.http import Browser, Event, Exchange, connect_input, text_of, user
 from tests.wire_agui.server import Parrot, browsing
@@ -90,6 +91,19 @@ async def test_a_version_that_is_no_text_is_refused(version: Any, operation: str
 
     assert answer.status == 400
     assert answer.json()["details"] == "protocolVersion must be a string."
+
+
+async def test_versions_that_somebody_makes_up_fill_neither_the_log_nor_the_memory(
+    caplog: pytest.LogCaptureFixture,
+):
+    async with browsing() as browser:
+        for number in range(50):
+            body = {**connect_input("t"), "protocolVersion": f"{number + 2}.{'x' * 10_000}"}
+            assert (await browser.ask("POST", "/agent/default/connect", body)).status == 200
+
+    lines = [line.getMessage() for line in caplog.records if "AG-UI" in line.getMessage()]
+    assert len(lines) <= 32
+    assert max(map(len, lines), default=0) < 100
 
 
 @pytest.mark.parametrize("version", ["1.0", "1.1", "1.10", "2.0", "of tomorrow"])
@@ -331,6 +345,33 @@ async def test_counts_that_nobody_knows_are_absent_and_those_of_a_model_are_adde
         },
         {"model": "n", "outputTokens": 2},
     ]
+
+
+@pytest.mark.parametrize("fields", [{}, {"protocolVersion": "1.0"}], ids=["before", "1.0"])
+async def test_a_referee_from_outside_finds_no_fault_live_and_later(fields: dict[str, str]):
+    model = Parrot("one ", "two")
+    async with browsing(model) as browser:
+        async with stopped(browser, model, **fields) as run:
+            streams = [await run.rest()]
+        for number in (2, 3):
+            message = user("Again", f"user-{number}")
+            answer = await browser.run(run=f"r{number}", messages=[message], **fields)
+            streams.append(answer.events())
+        body = {**connect_input("t"), **fields}
+        answer = await browser.ask("POST", "/agent/default/connect", body)
+        streams.append(answer.events())
+
+    assert [find_faults(events) for events in streams] == [[]] * 4
+
+
+async def test_counts_that_are_no_counts_are_absent():
+    strange: Any = ["3", -1, 2.0, "many", None]
+    names = ["input_tokens", "output_tokens", "cached_tokens", "cache_write_tokens"]
+    usage = Usage(model="m", **dict(zip(names, strange, strict=False)))
+    async with browsing(**agent_that(usage)) as browser:
+        end = (await ask_1(browser))[-1]
+
+    assert end["usage"] == [{"model": "m", "inputTokens": 3, "cachedInputTokens": 2}]
 
 
 @pytest.mark.parametrize(

@@ -6,8 +6,8 @@ what is unknown is passed over.
 """
 
 from collections.abc import Callable, Mapping
+from os import urandom
 from typing import Any
-from uuid import uuid4
 
 from copilot_runtime.agui.messages import decode_messages
 from copilot_runtime.agui.version import is_legacy
@@ -23,6 +23,7 @@ from copilot_runtime.interfaces import (
     RunInput,
 )
 from copilot_runtime.jsonvalue import (
+    JsonObject,
     optional_text,
     require_list,
     require_object,
@@ -79,13 +80,13 @@ def run_input(
         detached=name == "run",
         user=caller.user,
         persist=name == "run",
-        log_id=uuid4().hex,
+        log_id=urandom(16).hex(),
     )
 
 
-def is_legacy_request(body: Any) -> bool:
-    """Return whether a request is of a client of before AG-UI 1.0. Raises `Misuse`."""
-    return is_legacy(optional_text(require_object(body, "the body"), "protocolVersion"))
+def is_legacy_request(body: JsonObject) -> bool:
+    """Return whether an object is the request of a client of before 1.0. Raises `Misuse`."""
+    return is_legacy(optional_text(body, "protocolVersion"))
 
 
 def _action(item: Any, at: int) -> Action:

@@ -1,6 +1,13 @@
 """Errors that are answered by a status, in the words of CopilotKit's own server."""
 
-from copilot_runtime.errors import RUN_FAILED, CopilotError, LimitExceeded, Misuse, NotFound
+from copilot_runtime.errors import (
+    RUN_FAILED,
+    AgentNotFound,
+    CopilotError,
+    LimitExceeded,
+    Misuse,
+    NotFound,
+)
 from copilot_runtime.transports.body import BadRequest
 from copilot_runtime.transports.transport import Refusal
 
@@ -11,8 +18,10 @@ def invalid(message: str, status: int = 400) -> Refusal:
 
 
 def no_agent(name: str) -> Refusal:
+    """Return the refusal of an agent's name; the code is ours."""
     message = f"Agent '{name}' does not exist"
-    return Refusal(404, {"error": "Agent not found", "message": message})
+    body = {"error": "Agent not found", "message": message, "code": AgentNotFound.code}
+    return Refusal(404, body)
 
 
 def no_json(details: str) -> Refusal:

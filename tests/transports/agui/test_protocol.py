@@ -1,4 +1,6 @@
-"""What we write and read is what the protocol's own Python package (ag-ui-protocol 1.0) says."""
+"""What we write and read is what others say of the protocol: its own package for Python (1.0),
+and a referee from outside.
+"""
 
 import json
 from typing import Any
@@ -10,11 +12,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic import TypeAdapter
 
+from copilot_runtime.events import LAST, RunFinished
 from copilot_runtime.interfaces import Caller, RunInput
 from copilot_runtime.jsontext import replace_surrogates
 from copilot_runtime.messages import TextMessage
 from copilot_runtime.transports.agui.decode import run_input
 from tests.orders import any_runs, encoded
+from tests.referee import find_faults
 
 THEIRS: TypeAdapter[Any] = TypeAdapter(TheirEvent)
 
@@ -25,6 +29,20 @@ def test_every_event_we_write_is_one_of_the_protocol(events: Any, legacy: bool) 
     for event in encoded(events, legacy=legacy):
         # their parser takes no half characters, which a browser joins
         THEIRS.validate_json(replace_surrogates(json.dumps(event, ensure_ascii=False)))
+
+
+@given(events=any_runs(), legacy=st.booleans())
+@settings(max_examples=150, deadline=None, database=None)
+def test_a_referee_from_outside_finds_no_fault_with_any_run(events: Any, legacy: bool) -> None:
+    ended = events if isinstance(events[-1], LAST) else [*events, RunFinished()]
+
+    assert find_faults(encoded(ended, legacy=legacy)) == []
+
+
+def test_the_referee_finds_faults() -> None:
+    faults = find_faults([{"type": "TEXT_MESSAGE_START", "messageId": "m"}])
+
+    assert [fault.partition(":")[0] for fault in faults] == ["AGUI001", "AGUI003", "AGUI103"]
 
 
 TEXTS = st.text(max_size=10)

@@ -258,6 +258,22 @@ class Foreign:
             ActionExecutionStart(call_id="c", name="f", parent_id=1),  # pyright: ignore[reportArgumentType]
             "The agent yielded an ActionExecutionStart whose parent_id is no text.",
         ),
+        (
+            MessagesSnapshot(messages=[{"id": "m"}]),  # pyright: ignore[reportArgumentType]
+            "The agent yielded a MessagesSnapshot whose messages hold a dict.",
+        ),
+        (
+            MessagesSnapshot(messages=None),  # pyright: ignore[reportArgumentType]
+            "The agent yielded a MessagesSnapshot whose messages hold a NoneType.",
+        ),
+        (
+            MessagesSnapshot(messages=[TextMessage(id="m", role="user", content="", parts=["x"])]),  # pyright: ignore[reportArgumentType]
+            "The agent yielded a MessagesSnapshot whose messages' parts hold a str.",
+        ),
+        (
+            ActionExecutionResult(call_id="c", name="f", result="", parts=[{}]),  # pyright: ignore[reportArgumentType]
+            "The agent yielded an ActionExecutionResult whose parts hold a dict.",
+        ),
     ],
 )
 async def test_what_is_no_event_ends_the_run_before_it_is_kept(yielded: Any, message: str) -> None:

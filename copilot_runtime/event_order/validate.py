@@ -11,9 +11,11 @@ from copilot_runtime.errors import IncompleteStream, Misuse
 from copilot_runtime.event_order.plain_json import DEEPEST, TooDeep, to_plain_json
 from copilot_runtime.events import Event
 from copilot_runtime.jsontext import MAX_DEPTH
-from copilot_runtime.messages import Message, Part
+from copilot_runtime.messages import Message, Part, ResultMessage, TextMessage
 
 _AROUND = MAX_DEPTH - DEEPEST
+_MESSAGES: tuple[type, ...] = get_args(Message)
+_PARTS: tuple[type, ...] = get_args(Part)
 
 
 def validate_event(event: Event, agent: str) -> Event:
@@ -38,10 +40,25 @@ def validate_event(event: Event, agent: str) -> Event:
     for name in known.values:
         if not _is_plain(value := getattr(event, name), orjson.OPT_PASSTHROUGH_DATACLASS):
             event = replace(event, **{name: _convert(value, name, kind, agent)})
-    for name in known.messages:
-        if not _is_plain(value := getattr(event, name), 0):
-            event = replace(event, **{name: _convert(value, name, kind, agent)})
+    for name, items in known.lists:
+        if (value := getattr(event, name)) != ():
+            _check_items(value, items, name, kind)
+            if not _is_plain(value, 0):
+                event = replace(event, **{name: _convert(value, name, kind, agent)})
     return event
+
+
+def _check_items(value: Any, kinds: tuple[type, ...], name: str, kind: type) -> None:
+    """Raise `Misuse` for what is no list of messages, or of parts."""
+    for item in value if isinstance(value, Sequence) else (value,):
+        if not isinstance(item, kinds):
+            raise Misuse(
+                f"The agent yielded {_one(kind)} whose {name} hold {_one(type(item))}.",
+                hint=f"They are a list of {', '.join(one.__name__ for one in kinds)}, which are "
+                "dataclasses of copilot_runtime.messages.",
+            )
+        if isinstance(item, TextMessage | ResultMessage):
+            _check_items(item.parts, _PARTS, f"{name}' parts", kind)
 
 
 def _convert(value: Any, name: str, kind: type, agent: str) -> Any:
@@ -75,12 +92,14 @@ def _one(kind: type) -> str:
 
 @dataclass(frozen=True, slots=True)
 class _Fields:
-    """The fields of an event by what they hold: texts, texts or nothing, any JSON, messages."""
+    """The fields of an event by what they hold: texts, texts or nothing, any JSON, and lists of
+    what is of one of some types.
+    """
 
     texts: Sequence[str]
     perhaps: Sequence[str]
     values: Sequence[str]
-    messages: Sequence[str]
+    lists: Sequence[tuple[str, tuple[type, ...]]]
 
     @classmethod
     def of(cls, kind: Any) -> "_Fields":
@@ -91,7 +110,10 @@ class _Fields:
             texts=find(str),
             perhaps=find(str | None),
             values=find(Any, Mapping[str, Any] | None),
-            messages=find(Sequence[Message], Sequence[Part]),
+            lists=[
+                *((name, _MESSAGES) for name in find(Sequence[Message])),
+                *((name, _PARTS) for name in find(Sequence[Part])),
+            ],
         )
 
 

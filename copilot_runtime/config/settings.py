@@ -115,6 +115,9 @@ class Settings(Section):
 
     max_body_bytes: Count = Field(default=16 * 1024 * 1024, description="Largest request body.")
     max_messages: Count = Field(default=2000, description="Most messages in one request.")
+    max_document_length: Count = Field(
+        default=64 * 1024, description="Longest GraphQL document, in characters."
+    )
     max_depth: Count = Field(default=15, description="Deepest nesting of a GraphQL document.")
     max_aliases: int = Field(default=50, ge=0, description="Most aliases in a GraphQL document.")
     max_tokens_in_document: Count = Field(

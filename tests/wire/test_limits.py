@@ -95,6 +95,13 @@ async def test_a_document_so_deep_that_it_would_break_a_parser_is_refused(client
     assert refusal(answer)
 
 
+async def test_a_document_that_is_mostly_a_comment_is_refused_by_its_length(client: Client) -> None:
+    answer = await client.ask({"query": "{ hello } #" + "x" * 100_000})
+
+    assert answer.status == 400
+    assert "65536 are allowed" in refusal(answer)
+
+
 async def test_a_bomb_of_aliases_is_refused(client: Client, provider: Upstream) -> None:
     many = " ".join(f"a{number}: hello" for number in range(1000))
 

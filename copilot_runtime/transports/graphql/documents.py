@@ -1,11 +1,15 @@
 """Parse, validate and plan a GraphQL document once, however often it is sent.
 
 Parsing and validating the v1 client's document takes 5 ms, more than everything else in a
-short chat together; every client sends the same few documents.
+short chat together; every client sends the same few documents. What a stranger writes may take
+longer, so that it happens in a thread, beside all other requests and one document at a time.
 """
 
+import asyncio
+from collections.abc import Set as AbstractSet
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
-from functools import lru_cache
+from threading import Lock
 from typing import NamedTuple
 
 from graphql import (
@@ -28,8 +32,11 @@ from graphql import (
 
 from copilot_runtime.transports.graphql.plan import Plan, compile_plan
 
-_CACHE_SIZE = 256
-"""Documents remembered, most recently used."""
+_CACHE_SIZE = 64
+"""Documents remembered, most recently used. One takes up to 1 MB."""
+
+_LONGEST_REMEMBERED = 20_000
+"""Characters of a document that is remembered; those of CopilotKit's clients have 3,300."""
 
 _MAX_ROOT_FIELDS = 4
 """Each root field of a mutation may start a run, and each run costs tokens."""
@@ -46,28 +53,65 @@ class Document:
 
 
 class Documents:
-    """Documents by their text. `max_depth` and `max_aliases` bound each operation."""
+    """Documents by their text, of at most `max_length` characters and `max_tokens` tokens.
+
+    `max_depth`, `max_aliases` and `max_repeats` bound each operation: fields of one name are
+    compared, each with each (240 of them cost half a second; the client's chat has 34).
+    Valid documents are remembered.
+    """
 
     def __init__(
         self,
         schema: GraphQLSchema,
         *,
+        max_length: int = 64 * 1024,
         max_depth: int = 15,
         max_aliases: int = 50,
         max_tokens: int = 2_000,
+        max_repeats: int = 150,
         introspection: bool = True,
     ) -> None:
         self.schema = schema
+        self.max_length = max_length
         self.max_depth = max_depth
         self.max_aliases = max_aliases
         self.max_tokens = max_tokens
+        self.max_repeats = max_repeats
         self._rules = (
             specified_rules
             if introspection
             else (*specified_rules, NoSchemaIntrospectionCustomRule)
         )
-        self.get = lru_cache(_CACHE_SIZE)(self._read)
+        self._known: dict[str, Document] = {}
+        self._lock = Lock()
+        self._reader = ThreadPoolExecutor(1, "graphql-documents")
+
+    async def get(self, text: str) -> Document:
         """Return a document by its text."""
+        if (document := self._recall(text)) is not None:
+            return document
+        if len(text) > self.max_length:  # a parser reads every character, also of comments
+            message = (
+                f"The document has {len(text)} characters; {self.max_length} are allowed. "
+                "Send values in the variables."
+            )
+            return Document(None, [GraphQLError(message)], parsed=False)
+        loop = asyncio.get_running_loop()
+        return await loop.run_in_executor(self._reader, self._read_once, text)
+
+    def _recall(self, text: str) -> Document | None:
+        """Return a document that is remembered, which makes it the most recently used."""
+        with self._lock:
+            document = self._known.pop(text, None)
+            if document is not None:
+                self._known[text] = document
+        return document
+
+    def _remember(self, text: str, document: Document) -> None:
+        with self._lock:
+            self._known[text] = document
+            if len(self._known) > _CACHE_SIZE:
+                del self._known[next(iter(self._known))]
 
     def plan(self, document: Document, operation_name: str | None) -> Plan | None:
         """Return the plan of an operation, if it has the shape that can be planned."""
@@ -77,6 +121,15 @@ class Documents:
                 self.schema, document.node, operation_name
             )
         return document.plans[operation_name]
+
+    def _read_once(self, text: str) -> Document:
+        """Read a document, unless that was done for another request while this one waited."""
+        if (document := self._recall(text)) is not None:
+            return document
+        document = self._read(text)
+        if not document.errors and len(text) <= _LONGEST_REMEMBERED:
+            self._remember(text, document)
+        return document
 
     def _read(self, text: str) -> Document:
         try:
@@ -100,6 +153,12 @@ class Documents:
             if size.aliases > self.max_aliases:
                 text = f"The operation has {size.aliases} aliases; {self.max_aliases} are allowed."
                 errors.append(GraphQLError(text))
+            elif size.all_repeats > self.max_repeats:
+                text = (
+                    f"The operation repeats {size.all_repeats} fields; "
+                    f"{self.max_repeats} are allowed."
+                )
+                errors.append(GraphQLError(text))
             is_mutation = operation.operation is OperationType.MUTATION
             if is_mutation and size.fields > _MAX_ROOT_FIELDS:
                 text = f"A mutation may have {_MAX_ROOT_FIELDS} fields at its root."
@@ -108,11 +167,21 @@ class Documents:
 
 
 class _Size(NamedTuple):
-    """What a selection amounts to with its fragments spread out; `fields` are those at its top."""
+    """What a selection amounts to with its fragments spread out.
+
+    `fields` are those at its top and `names` what they are called in the response. `repeats`
+    counts the fields below them whose name another field beside them has.
+    """
 
     depth: int = 0
     aliases: int = 0
     fields: int = 0
+    names: AbstractSet[str] = frozenset()
+    repeats: int = 0
+
+    @property
+    def all_repeats(self) -> int:
+        return self.repeats + self.fields - len(self.names)
 
 
 class _Measure:
@@ -127,19 +196,28 @@ class _Measure:
         self._known: dict[str, _Size] = {}
 
     def selection(self, selection_set: SelectionSetNode) -> _Size:
-        depth = aliases = fields = 0
+        depth = aliases = fields = repeats = 0
+        names: set[str] = set()
         for node in selection_set.selections:
             size = self._node(node)
             depth = max(depth, size.depth)
             aliases += size.aliases
             fields += size.fields
-        return _Size(depth, aliases, fields)
+            names |= size.names
+            repeats += size.repeats
+        return _Size(depth, aliases, fields, names, repeats)
 
     def _node(self, node: SelectionNode) -> _Size:
         match node:
             case FieldNode():
                 below = self.selection(node.selection_set) if node.selection_set else _Size()
-                return _Size(below.depth + 1, below.aliases + (node.alias is not None), 1)
+                return _Size(
+                    depth=below.depth + 1,
+                    aliases=below.aliases + (node.alias is not None),
+                    fields=1,
+                    names={(node.alias or node.name).value},
+                    repeats=below.all_repeats,
+                )
             case InlineFragmentNode():
                 return self.selection(node.selection_set)
             case FragmentSpreadNode():

@@ -50,6 +50,7 @@ class GraphQLServer:
         self._schema = core_schema()
         self._documents = Documents(
             self._schema,
+            max_length=settings.max_document_length,
             max_depth=settings.max_depth,
             max_aliases=settings.max_aliases,
             max_tokens=settings.max_tokens_in_document,
@@ -76,7 +77,7 @@ class GraphQLServer:
         response = GraphQLResponse(request)
         try:
             operation = await read_request(request)
-            document = self._documents.get(operation.query)
+            document = await self._documents.get(operation.query)
             if document.node is not None:
                 reads_only = request.method == "GET"
                 _check_operation(document.node, operation.operation_name, reads_only=reads_only)

@@ -3,7 +3,7 @@
 Strawberry implements the protocol; here are our context, limits and errors.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import AsyncIterator, Iterator, Mapping
 from datetime import timedelta
 from json import JSONDecodeError
 from typing import Any, TypeGuard, cast
@@ -101,10 +101,10 @@ def _is_operation(payload: Mapping[str, Any]) -> bool:
 class KnownDocuments(SchemaExtension):
     """Parses by the cache of documents, which also checks the limits."""
 
-    def on_operation(self) -> Iterator[None]:
+    async def on_operation(self) -> AsyncIterator[None]:
         execution = self.execution_context
         context: Context = execution.context
-        document = context.documents.get(execution.query or "")
+        document = await context.documents.get(execution.query or "")
         if document.errors:
             execution.pre_execution_errors = document.errors
         else:

@@ -1,11 +1,14 @@
 """Documents are measured before they are validated, and understood once."""
 
+import asyncio
+import threading
 from time import process_time
 
 import pytest
+from graphql import GraphQLError
 
 from copilot_runtime.transports.graphql import documents
-from copilot_runtime.transports.graphql.documents import Documents
+from copilot_runtime.transports.graphql.documents import Document, Documents
 from tests.transports.graphql.generated import SCHEMA
 from tests.wire.documents import AGENTS, CHAT, PLAIN, STATE
 
@@ -17,7 +20,11 @@ def reasons(
 ) -> list[str]:
     """Return why a document is refused."""
     known = Documents(SCHEMA, max_depth=max_depth, max_aliases=max_aliases, max_tokens=max_tokens)
-    return [error.message for error in known.get(text).errors]
+    return [error.message for error in read(known, text).errors]
+
+
+def read(known: Documents, text: str) -> Document:
+    return asyncio.run(known.get(text))
 
 
 def nested(depth: int) -> str:
@@ -82,7 +89,7 @@ def test_a_document_of_too_many_words_is_not_read_to_its_end(text: str) -> None:
 
 @pytest.mark.parametrize("text", ["{ hello", "", "}", "\x00", "{ hello } }", "query {", "#"])
 def test_what_cannot_be_parsed_is_not_even_a_document(text: str) -> None:
-    document = Documents(SCHEMA).get(text)
+    document = read(Documents(SCHEMA), text)
 
     assert (document.node, document.parsed, len(document.errors)) == (None, False, 1)
 
@@ -110,19 +117,90 @@ def test_a_mutation_may_not_hide_its_runs_in_fragments(body: str) -> None:
 def test_a_document_is_understood_once() -> None:
     known = Documents(SCHEMA)
 
-    assert known.get(CHAT) is known.get(CHAT)
-    assert known.plan(known.get(CHAT), None) is known.plan(known.get(CHAT), None) is not None
+    assert read(known, CHAT) is read(known, CHAT)
+    assert known.plan(read(known, CHAT), None) is known.plan(read(known, CHAT), None) is not None
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["{ hello", "{ nothing }", "{ hello } #" + "x" * 20_000],
+    ids=["not parsed", "not valid", "large"],
+)
+def test_what_is_invalid_or_large_takes_no_place_among_the_known(text: str) -> None:
+    known = Documents(SCHEMA)
+
+    assert read(known, text) is not read(known, text)
+
+
+LONGEST = 100
+
+
+@pytest.mark.parametrize(
+    "text", ["{ hello } #" + "x" * LONGEST, '"""' + "x\n" * LONGEST + '""" query a { hello }']
+)
+def test_a_document_is_measured_before_any_of_it_is_read(
+    text: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(documents, "parse", None)  # a parser reads comments, too
+
+    document = read(Documents(SCHEMA, max_length=LONGEST), text)
+
+    assert [error.message for error in document.errors] == [
+        f"The document has {len(text)} characters; 100 are allowed. Send values in the variables."
+    ]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "{" + "availableAgents { agents { id } } " * 152 + "}",
+        "{ availableAgents { agents {" + "...A " * 152 + "} } } fragment A on Agent { id }",
+        "{" + "... { hello } " * 152 + "}",
+        "{"
+        + " ".join(f"...F{n}" for n in range(152))
+        + "}"
+        + "".join(f" fragment F{n} on Query {{ hello }}" for n in range(152)),
+        "{ availableAgents {" + "agents { id id } " * 76 + "} }",
+    ],
+    ids=["fields", "one fragment", "inline fragments", "fragments", "at two levels"],
+)
+def test_fields_that_would_be_compared_each_with_each_are_counted_first(
+    text: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(documents, "validate", None)  # which compares them
+
+    assert reasons(text) == ["The operation repeats 151 fields; 150 are allowed."]
+
+
+@pytest.mark.anyio
+async def test_the_loop_goes_on_while_a_new_document_is_read(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    released = threading.Event()
+
+    def wait_to_validate(*_: object, **__: object) -> list[GraphQLError]:
+        assert released.wait(30), "the loop stood still"
+        return []
+
+    known = Documents(SCHEMA)
+    monkeypatch.setattr(documents, "validate", wait_to_validate)
+    reading = [asyncio.create_task(known.get("{ hello }")) for _ in range(2)]
+    await asyncio.sleep(0)
+    released.set()
+    first, second = await asyncio.gather(*reading)
+
+    assert first is second
 
 
 def test_the_documents_used_longest_ago_are_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(documents, "_CACHE_SIZE", 2)
     known = Documents(SCHEMA)
-    hello, agents = known.get("{ hello }"), known.get(AGENTS)
-    known.get("{ hello }")
-    known.get(STATE)
+    hello, agents = read(known, "{ hello }"), read(known, AGENTS)
+    read(known, "{ hello }")
+    read(known, STATE)
 
-    assert known.get("{ hello }") is hello
-    assert known.get(AGENTS) is not agents
+    assert read(known, "{ hello }") is hello
+    assert read(known, AGENTS) is not agents
 
 
 @pytest.mark.parametrize(
@@ -140,11 +218,11 @@ def test_the_documents_used_longest_ago_are_forgotten(monkeypatch: pytest.Monkey
 def test_what_has_another_shape_has_no_plan_and_is_still_valid(text: str) -> None:
     known = Documents(SCHEMA)
 
-    assert known.get(text).errors == []
-    assert known.plan(known.get(text), None) is None
+    assert read(known, text).errors == []
+    assert known.plan(read(known, text), None) is None
 
 
 def test_introspection_can_be_forbidden() -> None:
-    (error,) = Documents(SCHEMA, introspection=False).get("{ __schema { __typename } }").errors
+    (error,) = read(Documents(SCHEMA, introspection=False), "{ __schema { __typename } }").errors
 
     assert "introspection" in error.message

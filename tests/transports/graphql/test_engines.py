@@ -109,8 +109,10 @@ async def test_planned_or_executed_the_answer_is_the_same(query: str, log: Log) 
     max_examples=50, deadline=None, database=None, suppress_health_check=[HealthCheck.too_slow]
 )
 def test_what_the_comparison_generates_is_valid_and_has_a_plan(query: str) -> None:
-    known = Documents(SCHEMA, max_depth=100, max_aliases=10_000, max_tokens=100_000)
-    document = known.get(query)
+    known = Documents(
+        SCHEMA, max_depth=100, max_aliases=10_000, max_tokens=100_000, max_repeats=10_000
+    )
+    document = asyncio.run(known.get(query))
 
     assert document.errors == []
     assert known.plan(document, None) is not None

@@ -158,7 +158,10 @@ def _build_argument_failure(action: Action, error: InvalidArguments) -> Outcome:
 
 
 def _build_handler_failure(action: Action, error: BaseException) -> Outcome:
-    logger.error("The action %r failed.", action.name, exc_info=error)
+    if isinstance(error, CopilotError):  # said in words, such as the error of an MCP server's tool
+        logger.warning("The action %r failed: %s %s", action.name, error.message, error.hint or "")
+    else:
+        logger.error("The action %r failed.", action.name, exc_info=error)
     return Outcome.failure("HANDLER_ERROR", _describe_error(error), error)
 
 

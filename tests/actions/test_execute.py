@@ -20,7 +20,7 @@ from pydantic import BaseModel
 
 from copilot_runtime.actions import action
 from copilot_runtime.actions.execute import Outcome, execute
-from copilot_runtime.errors import LimitExceeded
+from copilot_runtime.errors import CopilotError, LimitExceeded
 from copilot_runtime.interfaces import Action, ActionContext
 
 pytestmark = pytest.mark.anyio
@@ -178,6 +178,22 @@ async def test_an_exception_gives_the_bytes_of_the_node_runtime(
     assert outcome.result == '{"error":{"code":"HANDLER_ERROR","message":"kaboom"},"result":""}'
     assert isinstance(outcome.error, ValueError)
     assert caplog.records[0].exc_info and caplog.records[0].exc_info[1] is outcome.error
+
+
+async def test_an_error_that_an_action_says_in_words_is_one_line_of_the_log(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    def find() -> None:
+        raise CopilotError("There is no such city.", hint="Ask for a larger one.")
+
+    outcome = await outcome_of(find)
+
+    assert message_of(outcome) == "There is no such city."
+    (record,) = caplog.records
+    assert record.exc_info is None
+    assert record.getMessage() == (
+        "The action 'find' failed: There is no such city. Ask for a larger one."
+    )
 
 
 async def test_a_long_message_is_cut() -> None:

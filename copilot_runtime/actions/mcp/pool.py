@@ -100,6 +100,8 @@ class Connection:
 
     def __init__(self, pool: SessionPool, server: McpServer, headers: Mapping[str, str]) -> None:
         self.server = server
+        self.key = _key(server, headers)
+        """Connections of one key share a session."""
         self._pool = pool
         self._headers = headers
 

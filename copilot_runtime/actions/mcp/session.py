@@ -23,6 +23,7 @@ from pydantic import ValidationError
 from copilot_runtime.actions.mcp.client import Client, EndNotifyingStream
 from copilot_runtime.actions.mcp.connect import TransportStatus, open_transport, watch_requests
 from copilot_runtime.actions.mcp.server import McpServer
+from copilot_runtime.concurrency import retrieve_exception
 from copilot_runtime.errors import CopilotError, NetworkError, RunStalled
 
 MAX_TOOLS = 500
@@ -75,6 +76,7 @@ class Session:
         self._tools_lock = asyncio.Lock()
         self._tools: Sequence[Tool] | None = None
         self._listed_at = 0.0
+        self._refreshing: asyncio.Task[Sequence[Tool]] | None = None
         self._client: Client | None = None
         self._kill_timer: asyncio.TimerHandle | None = None
         # it belongs to no run, so it gets no context of one
@@ -122,14 +124,32 @@ class Session:
         return (await self.ready()).server_capabilities or ServerCapabilities()
 
     async def tools(self) -> Sequence[Tool]:
-        """Return the server's tools, from a cache that its notifications and `TOOLS_TTL` empty."""
+        """Return the server's tools, from a cache that its notifications empty.
+
+        After `TOOLS_TTL` they are listed again, for those who ask later.
+        """
+        if self._tools is None or not self._listed_at:
+            return await self._fetch_tools()
+        if self.loop.time() - self._listed_at > TOOLS_TTL and self._refreshing is None:
+            self._refreshing = self.loop.create_task(
+                self._fetch_tools(is_stale=True), name="mcp tools", context=Context()
+            )
+            self._refreshing.add_done_callback(self._end_refreshing)
+        return self._tools
+
+    async def _fetch_tools(self, *, is_stale: bool = False) -> Sequence[Tool]:
+        """List the tools, unless somebody else has done so meanwhile and they are not stale."""
         async with self._tools_lock:
-            if self._tools is None or self._is_stale():
+            if is_stale or self._tools is None or not self._listed_at:
                 self._listed_at = self.loop.time()
                 tools = await self.request(self._list_tools)
                 self._tools = tools if self._listed_at else None  # they may have changed meanwhile
                 return tools
             return self._tools
+
+    def _end_refreshing(self, task: "asyncio.Task[Sequence[Tool]]") -> None:
+        self._refreshing = None
+        retrieve_exception(task)  # whoever asks next gets it
 
     async def request(self, question: Callable[[ClientSession], Awaitable[T]]) -> T:
         """Send a request that changes nothing, and so may be repeated."""
@@ -202,9 +222,6 @@ class Session:
             return False  # there are no sessions
         return status == 404 or (status == 400 and "session" in error.message.lower())
 
-    def _is_stale(self) -> bool:
-        return not self._listed_at or self.loop.time() - self._listed_at > TOOLS_TTL
-
     async def _list_tools(self, client: ClientSession) -> Sequence[Tool]:
         tools: list[Tool] = []
         cursor: str | None = None
@@ -260,6 +277,8 @@ class Session:
     def _finish(self, task: asyncio.Task[None]) -> None:
         """Fail whatever waits for this session: it has ended. `_run` may never have begun."""
         self._over.set()
+        if self._refreshing is not None:
+            self._refreshing.cancel()
         if self._kill_timer is not None:
             self._kill_timer.cancel()
         if not self._ready.done():

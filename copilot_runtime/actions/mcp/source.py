@@ -2,17 +2,29 @@
 
 import asyncio
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
+from contextvars import Context
+from time import monotonic
+from typing import TYPE_CHECKING
 
 from copilot_runtime.actions.mcp.allowlist import AllowRule as AllowRule
 from copilot_runtime.actions.mcp.allowlist import McpAllowlist as McpAllowlist
 from copilot_runtime.actions.mcp.server import McpServer as McpServer
-from copilot_runtime.concurrency import call, capture
+from copilot_runtime.concurrency import call, capture, retrieve_exception
 from copilot_runtime.errors import MissingPackage
 from copilot_runtime.interfaces import Action, ActionSource, RunInput
 
+if TYPE_CHECKING:
+    from copilot_runtime.actions.mcp.pool import Connection
+
 SERVER_TIMEOUT = 25.0
 """Seconds that a run waits for a server; connecting goes on, and serves the next one."""
+
+_QUICK = 1.0
+"""Seconds in which a server may fail and be waited for again by the next run."""
+
+_MOST_SLOW = 1000
+"""Servers, with the headers of a caller, that are known to be slow."""
 
 logger = logging.getLogger(__name__)
 
@@ -26,7 +38,8 @@ class McpActions(ActionSource):
     """The actions of all MCP servers that count for a request.
 
     A server that does not answer is left out of the run, with a warning, and tried again at the
-    next one. Of two actions with one name, the first counts.
+    next one. One that hangs delays a single run: the next ones ask it in the background, and do
+    without it until it has answered. Of two actions with one name, the first counts.
     """
 
     def __init__(self, servers: McpAllowlist) -> None:
@@ -36,6 +49,8 @@ class McpActions(ActionSource):
             raise MissingPackage("An MCP server", "mcp", "mcp") from error
         self._servers = servers
         self._pool = SessionPool()
+        self._slow: dict[Hashable, asyncio.Task[Sequence[Action]]] = {}
+        """The last question to each server that was slow."""
 
     async def actions(self, run: RunInput) -> Sequence[Action]:
         """Return what models may call. Raises for a server that is not allowed."""
@@ -56,25 +71,64 @@ class McpActions(ActionSource):
 
     async def aclose(self) -> None:
         """Close all connections and end all processes."""
+        for task in self._slow.values():
+            task.cancel()
+        self._slow.clear()
         await self._pool.aclose()
 
     async def _load(self, server: McpServer, run: RunInput) -> Sequence[Action]:
         try:
             async with asyncio.timeout(SERVER_TIMEOUT):
-                result = await capture(self._list_server_actions(server, run))
+                headers = await capture(_headers(server, run))
         except TimeoutError:
-            reason = f"It did not answer within {SERVER_TIMEOUT:g} s."
-        else:
-            if result.error is None:
-                return result.value
-            reason = str(result.error) or type(result.error).__name__
-        logger.warning("The MCP server %r is left out of this run. %s", server.label, reason)
-        return ()
+            return _leave_out(server, f"Its headers took more than {SERVER_TIMEOUT:g} s.")
+        if headers.error is not None:
+            return _leave_out(server, headers.error)
+        connection = self._pool.connect(server, headers.value)
+        last = self._slow.pop(connection.key, None)
+        if last is not None and not _has_answered(last):
+            self._ask_on(connection, last)
+            return _leave_out(server, "It was slow, and is asked in the background.")
+        began = monotonic()
+        task = _ask(connection)
+        try:
+            await asyncio.wait((task,), timeout=SERVER_TIMEOUT)
+        except asyncio.CancelledError:
+            task.cancel()
+            raise
+        if _has_answered(task):
+            return task.result()
+        if not task.done() or monotonic() - began > _QUICK:
+            self._ask_on(connection, task)
+        if not task.done():
+            return _leave_out(server, f"It did not answer within {SERVER_TIMEOUT:g} s.")
+        return _leave_out(server, task.exception() if not task.cancelled() else None)
 
-    async def _list_server_actions(self, server: McpServer, run: RunInput) -> Sequence[Action]:
-        from copilot_runtime.actions.mcp.tools import build_actions  # as above
+    def _ask_on(self, connection: "Connection", last: "asyncio.Task[Sequence[Action]]") -> None:
+        """Remember that a server is slow; ask it again if it has failed meanwhile."""
+        if len(self._slow) >= _MOST_SLOW:
+            self._slow.pop(next(iter(self._slow))).cancel()
+        self._slow[connection.key] = _ask(connection) if last.done() else last
 
-        return await build_actions(self._pool.connect(server, await _headers(server, run)))
+
+def _ask(connection: "Connection") -> "asyncio.Task[Sequence[Action]]":
+    from copilot_runtime.actions.mcp.tools import build_actions  # as above
+
+    # it may outlive the run, so it gets no context of one
+    work = build_actions(connection)
+    task = asyncio.get_running_loop().create_task(work, name="mcp", context=Context())
+    task.add_done_callback(retrieve_exception)
+    return task
+
+
+def _has_answered(task: "asyncio.Task[Sequence[Action]]") -> bool:
+    return task.done() and not task.cancelled() and task.exception() is None
+
+
+def _leave_out(server: McpServer, reason: BaseException | str | None) -> Sequence[Action]:
+    text = str(reason or "") or type(reason).__name__
+    logger.warning("The MCP server %r is left out of this run. %s", server.label, text)
+    return ()
 
 
 async def _headers(server: McpServer, run: RunInput) -> Mapping[str, str]:

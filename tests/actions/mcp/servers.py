@@ -47,6 +47,8 @@ class Served:
     """A status to answer everything with."""
     location: str = ""
     """Where that sends people."""
+    answers: asyncio.Event = field(default_factory=asyncio.Event)
+    """Set while it answers; else everybody waits."""
     modern: bool = False
     """Whether it refuses the handshake, as servers will that know no sessions."""
     packs: bool = False
@@ -151,6 +153,7 @@ def build(served: Served) -> MCPServer[Any]:
 async def serve(*, sse: bool = False, **options: Any) -> AsyncGenerator[Served, None]:
     """Serve over HTTP on a free port of loopback."""
     served = Served(path="/sse" if sse else "/mcp")
+    served.answers.set()
     mcp = build(served)
     app = mcp.sse_app() if sse else mcp.streamable_http_app(**options)
     async with serving(_noting(app, served)) as served.port:
@@ -166,6 +169,7 @@ def _noting(app: ASGIApp, served: Served) -> ASGIApp:
         served.headers.append(dict(request.headers))
         method = json.loads(body)["method"] if body else ""
         served.methods.append(method)
+        await served.answers.wait()
         if served.refuse or (served.modern and method == "initialize"):
             headers = {"location": served.location} if served.location else {}
             refusal = Response(status_code=served.refuse or 404, headers=headers)

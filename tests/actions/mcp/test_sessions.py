@@ -7,7 +7,7 @@ from pathlib import Path
 import httpx2
 import pytest
 
-from copilot_runtime.actions.mcp import McpServer
+from copilot_runtime.actions.mcp import McpServer, source
 from copilot_runtime.actions.mcp.pool import SessionPool
 from copilot_runtime.actions.mcp.results import parse_tool_result
 from copilot_runtime.actions.mcp.session import Session
@@ -340,6 +340,43 @@ async def test_a_server_that_tells_of_no_change_is_asked_again_after_a_while(
     asked = ask(McpServer(served.url))
 
     await asked.actions()
-    await asked.actions()
+    assert "mcpEcho" in await asked.actions()
 
-    assert served.methods.count("tools/list") == 2
+    while served.methods.count("tools/list") == 1:  # noqa: ASYNC110  # the background has no event
+        await asyncio.sleep(0.01)
+
+
+async def test_a_server_that_hangs_delays_one_run_and_is_asked_in_the_background(
+    served: Served, ask: Ask, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    served.answers.clear()
+    asked = ask(McpServer(served.url, connect_timeout=300.0))
+
+    monkeypatch.setattr(source, "SERVER_TIMEOUT", 0.05)
+    assert await asked.actions() == {}
+    assert "It did not answer within 0.05 s." in caplog.text
+    monkeypatch.setattr(source, "SERVER_TIMEOUT", 3600.0)
+    for _ in range(3):
+        assert await asyncio.wait_for(asked.actions(), 60) == {}
+    assert served.sessions <= 1
+
+    served.answers.set()
+    while not await asked.actions():  # noqa: ASYNC110  # the background has no event
+        await asyncio.sleep(0.01)
+
+
+async def test_a_server_that_fails_after_a_while_delays_one_run(
+    served: Served, ask: Ask, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(source, "_QUICK", 0.0)
+    asked = ask(McpServer(served.url))
+    served.refuse = 503
+    assert await asked.actions() == {}
+    served.refuse = 0
+    served.answers.clear()
+
+    assert await asyncio.wait_for(asked.actions(), 60) == {}  # it does not wait for the answer
+
+    served.answers.set()
+    while "mcpEcho" not in await asked.actions():  # noqa: ASYNC110  # the background has no event
+        await asyncio.sleep(0.01)

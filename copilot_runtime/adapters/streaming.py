@@ -20,6 +20,7 @@ from copilot_runtime.adapters.reader import JSONReader
 from copilot_runtime.errors import CopilotError, NetworkError, RunStalled
 from copilot_runtime.events import Event, Usage
 from copilot_runtime.http.retries import backoff
+from copilot_runtime.http.sse import PAYLOADS_AT_ONCE
 from copilot_runtime.interfaces import Events
 
 _T = TypeVar("_T")
@@ -161,7 +162,12 @@ async def _read_payloads(
             frames.is_event_stream = True
             yield [block + await response.text()]
         else:
-            yield frames.feed(block)
+            payloads = frames.feed(block)
+            while len(payloads) > PAYLOADS_AT_ONCE:
+                yield payloads[:PAYLOADS_AT_ONCE]
+                del payloads[:PAYLOADS_AT_ONCE]
+                await asyncio.sleep(0)  # others run, and the run can be stopped
+            yield payloads
     yield frames.finish()
 
 

@@ -1,5 +1,6 @@
 """Runs a remote agent over AG-UI: pydantic-ai, LangGraph, CrewAI, or one of your own."""
 
+import asyncio
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
@@ -18,7 +19,7 @@ from copilot_runtime.agui.version import PROTOCOL_VERSION
 from copilot_runtime.errors import CopilotError, IncompleteStream, NetworkError
 from copilot_runtime.http.client import StreamResponse, Upstream
 from copilot_runtime.http.errors import get_origin, parse_url
-from copilot_runtime.http.sse import SSEDecoder
+from copilot_runtime.http.sse import PAYLOADS_AT_ONCE, SSEDecoder
 from copilot_runtime.interfaces import Agent, Events, Resume, RunInput, private_thread_id
 from copilot_runtime.jsontext import dumps
 from copilot_runtime.jsonvalue import as_optional_text, parse_text
@@ -92,8 +93,15 @@ class AguiAgent(Agent):
                     raise await self._refusal(name, reply)
                 before = "the run ended"
                 async for block in reply:
-                    for event in incoming.read(frames.feed(block)):
-                        yield event
+                    payloads = frames.feed(block)
+                    while len(payloads) > PAYLOADS_AT_ONCE and not incoming.ended:
+                        for event in incoming.read(payloads[:PAYLOADS_AT_ONCE]):
+                            yield event
+                        del payloads[:PAYLOADS_AT_ONCE]
+                        await asyncio.sleep(0)  # others run, and the run can be stopped
+                    if not incoming.ended:
+                        for event in incoming.read(payloads):
+                            yield event
                     if incoming.ended:
                         # an agent that sends invalid events is disconnected, so that it stops
                         reply.finished = not isinstance(incoming.failure, IncompleteStream)

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from copilot_runtime.actions.execute import Outcome, execute
 from copilot_runtime.agents.shared_state import SharedState
-from copilot_runtime.errors import Misuse
+from copilot_runtime.errors import LimitExceeded, Misuse
 from copilot_runtime.events import (
     ActionExecutionArgs,
     ActionExecutionEnd,
@@ -20,6 +20,9 @@ from copilot_runtime.events import (
 from copilot_runtime.interfaces import Action, RunInput
 
 logger = logging.getLogger(__name__)
+
+MAX_CALLS = 256
+"""Calls in one answer. Models make a few at once; each has a task, and many of them a thread."""
 
 
 class Turn:
@@ -60,7 +63,8 @@ class Turn:
             case ActionExecutionArgs(call_id=call_id, delta=delta):
                 self._get_arguments(call_id).append(delta)
             case ActionExecutionStart(call_id=call_id, name=name):
-                self.calls[call_id], self._arguments[call_id] = name, []
+                self._name_call(call_id, name)
+                self._arguments[call_id] = []
             case ActionExecutionEnd(call_id=call_id):
                 arguments = "".join(self._get_arguments(call_id))
                 self.start(call_id, self.calls[call_id], arguments)
@@ -107,9 +111,20 @@ class Turn:
         except KeyError:
             raise Misuse(f"The adapter spoke of a call {call_id!r} that it never began.") from None
 
-    def start(self, call_id: str, name: str, arguments: str) -> None:
-        """Start the action of a call, unless it is the browser's; `arguments` is JSON."""
+    def _name_call(self, call_id: str, name: str) -> None:
         self.calls[call_id] = name
+        if len(self.calls) > MAX_CALLS:
+            raise LimitExceeded(
+                f"One answer calls more than {MAX_CALLS} actions.",
+                hint="The model or agent repeats itself, or should do such work in one action.",
+            )
+
+    def start(self, call_id: str, name: str, arguments: str) -> None:
+        """Start the action of a call, unless it is the browser's; `arguments` is JSON.
+
+        Raises `LimitExceeded` for more than `MAX_CALLS`.
+        """
+        self._name_call(call_id, name)
         action = self.server.get(name)
         if action is None and (name in self.browser or self.run.is_v1):
             self.browser_calls += 1  # the browser's to run, or to refuse

@@ -10,6 +10,9 @@ from copilot_runtime.errors import NetworkError
 MAX_EVENT_SIZE = 8 * 1024 * 1024
 """The largest event, in bytes, that is waited for."""
 
+PAYLOADS_AT_ONCE = 64
+"""Events of one block that are read before others have their turn: it may hold thousands."""
+
 _BOM = b"\xef\xbb\xbf"
 _FIELDS = (b"event", b"id", b"retry")
 

@@ -184,6 +184,26 @@ async def test_a_model_that_never_stops_calling_is_stopped() -> None:
     assert len(adapter.requests) == 3
 
 
+async def test_an_answer_of_thousands_of_calls_is_ended_and_its_actions_are_cancelled() -> None:
+    began, ended = 0, 0
+
+    async def work(_values: object, _context: object) -> None:
+        nonlocal began, ended
+        began += 1
+        try:
+            await asyncio.Event().wait()
+        finally:
+            ended += 1
+
+    calls = [event for n in range(5_000) for event in call("work", {}, id=f"c{n}")]
+    adapter = ScriptedAdapter(calls)
+
+    with pytest.raises(LimitExceeded, match="One answer calls more than 256 actions"):
+        await said(adapter, Action(name="work", run=work))
+    await asyncio.sleep(0)
+    assert began == ended <= 256
+
+
 @pytest.mark.parametrize("arguments", ['{"name":', "[]", '{"name":1}', "{}", "\x00"])
 async def test_malformed_arguments_are_an_answer_to_the_model(arguments: str) -> None:
     events = await said(ScriptedAdapter(call("greet", arguments), say("Sorry.")), greet)

@@ -229,6 +229,20 @@ def test_what_does_not_apply_is_said(operation: Any, complaint: str):
     assert complaint in str(caught.value)
 
 
+@pytest.mark.parametrize(
+    "operation",
+    [
+        {"op": "move", "from": "/items/0", "path": "/items/-"},
+        {"op": "add", "path": "/items/0", "value": 1},
+        {"op": "test", "path": "/n", "value": 1},
+    ],
+)
+def test_a_patch_has_a_limited_number_of_operations(operation: Any):
+    assert apply_patch({"n": 1, "items": [1]}, [operation] * 2_000)["n"] == 1
+    with pytest.raises(ValueError, match="it has 2001 operations; 2000 are allowed"):
+        apply_patch({"n": 1, "items": [1]}, [operation] * 2_001)
+
+
 BOMB = [{"op": "copy", "from": "/a", "path": "/a/-"}]
 
 

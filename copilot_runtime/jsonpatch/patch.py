@@ -40,6 +40,9 @@ def make_patch(old: Any, new: Any) -> list[dict[str, Any]] | None:
 MAX_OPERATIONS = 2_000
 """Operations of one patch. Each may move all items of a long list: 60,000 of them took 10 s."""
 
+_MAX_MOVES = 5_000_000
+"""Items of lists and objects that one patch may copy or push aside, in a tenth of a second."""
+
 
 def apply_patch(value: Any, operations: Sequence[Any]) -> Any:
     """Return the value with all operations applied. Raises `ValueError`, which names the
@@ -68,13 +71,15 @@ class _Patch:
     """A value on its way from old to new.
 
     `own` holds the containers made on the way, by their ids: only those may be changed in place.
-    `copies` is where the last container was copied to.
+    `copies` is where the last container was copied to, `moves` how many items were copied or
+    pushed aside.
     """
 
     def __init__(self, root: Any) -> None:
         self.root: Any = root
         self.own: dict[int, Any] = {}
         self.copies = ""
+        self.moves = 0
 
     def apply(self, operation: Any) -> None:
         if not isinstance(operation, dict):
@@ -116,7 +121,9 @@ class _Patch:
         elif key == "-":
             parent.append(value)
         else:
-            parent.insert(_index(key, len(parent)), value)
+            at = _index(key, len(parent))
+            self._count(len(parent) - at)
+            parent.insert(at, value)
 
     def _replace(self, path: list[str], value: Any) -> None:
         if not path:
@@ -130,7 +137,10 @@ class _Patch:
             self.root = None
             return
         parent, key = self._parent(path)
-        del parent[_resolve_key(parent, key)]
+        at = _resolve_key(parent, key)
+        if isinstance(parent, list):
+            self._count(len(parent) - at)
+        del parent[at]
 
     def _find(self, path: list[str]) -> Any:
         value = self.root
@@ -152,9 +162,15 @@ class _Patch:
     def _copy_once(self, value: Any) -> Any:
         if id(value) in self.own or not isinstance(value, (dict, list)):
             return value
+        self._count(len(value))
         copy = value.copy()
         self.own[id(copy)] = copy
         return copy
+
+    def _count(self, moves: int) -> None:
+        self.moves += moves
+        if self.moves > _MAX_MOVES:
+            raise _PatchConflict("so many changes of what is so long take too much time")
 
 
 def _resolve_key(parent: Any, key: str) -> Any:

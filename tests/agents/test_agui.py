@@ -1,8 +1,5 @@
 """What a remote agent says, event by event."""
 
-import asyncio
-from collections.abc import AsyncGenerator
-from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
@@ -39,7 +36,7 @@ from copilot_runtime.messages import (
     TextMessage,
 )
 from tests.adapters.provider import Provider
-from tests.agents.remote import FINISHED, STARTED, asked, cut_short, frame, heard, text, whole_run
+from tests.agents.remote import FINISHED, STARTED, asked, cut_short, heard, text, whole_run
 
 pytestmark = pytest.mark.anyio
 
@@ -74,40 +71,6 @@ async def test_a_text_is_passed_on_piece_by_piece(provider: Provider, agent: Agu
     pieces = ["Grüße, ", "世界 ", "👩🏽‍💻", "\n\ndata: not-an-event\n", "\u2028end"]
     provider.answer(whole_run(*text("m", *pieces)))
     assert await heard(agent) == said("m", *pieces)
-
-
-class OneBlock:
-    """A connection on which everything comes at once."""
-
-    def __init__(self, block: bytes) -> None:
-        self.status = 200
-        self.finished = False
-        self.block = block
-
-    @asynccontextmanager
-    async def post(self, *_: object) -> AsyncGenerator["OneBlock", None]:
-        yield self
-
-    async def __aiter__(self) -> AsyncGenerator[bytes, None]:
-        yield self.block
-
-
-async def test_others_have_their_turn_within_a_block_of_thousands_of_events(agent: AguiAgent):
-    said = [STARTED, *text("m", *"x" * 3_000), FINISHED]
-    agent._upstream = OneBlock(b"".join(map(frame, said)))  # pyright: ignore
-    turns = 0
-
-    async def take_turns() -> None:
-        nonlocal turns
-        while True:
-            turns += 1
-            await asyncio.sleep(0)
-
-    other = asyncio.create_task(take_turns())
-    assert len(await heard(agent)) == 3_002
-    other.cancel()
-
-    assert turns >= 3_000 / 64
 
 
 async def test_a_run_may_say_nothing(provider: Provider, agent: AguiAgent):

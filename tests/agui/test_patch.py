@@ -243,6 +243,22 @@ def test_a_patch_has_a_limited_number_of_operations(operation: Any):
         apply_patch({"n": 1, "items": [1]}, [operation] * 2_001)
 
 
+@pytest.mark.parametrize(
+    "patch",
+    [
+        [{"op": "add", "path": "/0", "value": 1}],
+        [{"op": "remove", "path": "/0"}],
+        [{"op": "move", "from": "/0", "path": "/-"}],
+        [{"op": "copy", "from": "/0", "path": "/-"}, {"op": "replace", "path": "/0", "value": 2}],
+    ],
+    ids=["add", "remove", "move", "copy"],
+)
+def test_a_patch_may_push_aside_only_so_many_items(patch: list[Any]):
+    assert apply_patch([1] * 1_000_000, patch)
+    with pytest.raises(ValueError, match="so many changes of what is so long take too much time"):
+        apply_patch([1] * 1_000_000, patch * 100)
+
+
 BOMB = [{"op": "copy", "from": "/a", "path": "/a/-"}]
 
 

@@ -31,6 +31,7 @@ from copilot_runtime.agents.langgraph.translate import Translator
 from copilot_runtime.errors import ConfigurationFailed, CopilotError
 from copilot_runtime.http.client import Upstream
 from copilot_runtime.http.errors import parse_url
+from copilot_runtime.http.sse import PAYLOADS_AT_ONCE
 from copilot_runtime.interfaces import (
     Agent,
     Caller,
@@ -198,9 +199,11 @@ class LangGraphAgent(Agent):
         try:
             async with aclosing(stream.events(body)) as batches:
                 async for frames in batches:
-                    for frame in frames:
+                    for number, frame in enumerate(frames, 1):
                         for event in translator.feed(frame.name, self._decode(frame)):
                             yield event
+                        if number % PAYLOADS_AT_ONCE == 0:
+                            await asyncio.sleep(0)  # others run, and the run can be stopped
                     if translator.ended:
                         stream.finished = True
                         break

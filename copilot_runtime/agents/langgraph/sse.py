@@ -1,5 +1,6 @@
 """Parses the event stream of a LangGraph server, with the ids by which it can be resumed."""
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 from copilot_runtime.errors import NetworkError
@@ -23,29 +24,36 @@ class FrameParser:
     """
 
     def __init__(self) -> None:
-        self._rest: list[bytes] = []
-        self._size = 0
+        self._rest: list[bytes] = []  # an incomplete line
+        self._lines: list[bytes] = []  # the lines of an incomplete event
+        self._size = 0  # of both
 
     def feed(self, block: bytes) -> list[Frame]:
-        """Return the events that end in this block."""
+        """Return the events that end in this block. Raises `NetworkError` for one too large."""
         self._rest.append(block)
         self._size += len(block)
-        if b"\n" not in block:
-            if self._size > _LIMIT:
-                raise NetworkError(f"The agent sent an event larger than {_LIMIT} bytes.")
-            return []
-        text = b"".join(self._rest)
-        # a CR at the very end may be half of a line's end
-        whole = text.replace(b"\r\n", b"\n")
-        *events, rest = whole.split(b"\n\n")
-        self._rest, self._size = [rest], len(rest)
-        return [frame for event in events if (frame := _parse_frame(event)) is not None]
+        frames: list[Frame] = []
+        if b"\n" in block:
+            *lines, rest = b"".join(self._rest).split(b"\n")
+            self._rest = [rest]
+            for line in lines:
+                if line := line.removesuffix(b"\r"):
+                    self._lines.append(line)
+                    continue
+                if (frame := _parse_frame(self._lines)) is not None:
+                    frames.append(frame)
+                self._lines.clear()
+                self._size = 0
+            self._size = self._size or len(rest) + sum(map(len, self._lines))
+        if self._size > _LIMIT:
+            raise NetworkError(f"The agent sent an event larger than {_LIMIT} bytes.")
+        return frames
 
 
-def _parse_frame(event: bytes) -> Frame | None:
+def _parse_frame(lines: Sequence[bytes]) -> Frame | None:
     name, id = "", None
     data: list[bytes] = []
-    for line in event.split(b"\n"):
+    for line in lines:
         field, _, value = line.partition(b":")
         value = value.removeprefix(b" ")
         match field:

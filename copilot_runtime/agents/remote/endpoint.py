@@ -4,6 +4,7 @@
 decodes the response.
 """
 
+import asyncio
 from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -24,6 +25,7 @@ from copilot_runtime.agents.remote.request import build_request_body
 from copilot_runtime.agents.remote.translate import RemoteEventDecoder
 from copilot_runtime.agui.outcome import AgentFailed
 from copilot_runtime.errors import CopilotError, IncompleteStream, NetworkError, NotFound
+from copilot_runtime.http.sse import PAYLOADS_AT_ONCE
 from copilot_runtime.interfaces import (
     Action,
     ActionContext,
@@ -149,8 +151,10 @@ class RemoteAgent(Agent):
                 if not is_success(reply.status):
                     raise self._refusal(reply.status, await read_reason(reply, headers))
                 async for block in reply:
-                    for event in decoder.feed(block):
+                    for number, event in enumerate(decoder.feed(block), 1):
                         yield event
+                        if number % PAYLOADS_AT_ONCE == 0:
+                            await asyncio.sleep(0)  # others run, and the run can be stopped
                     if decoder.failure is not None:
                         break  # the connection is closed, so that the agent stops
                 else:

@@ -57,14 +57,15 @@ class LangGraphAgent(Agent):
     """Runs the `graph`, or the assistant of that id, on the LangGraph server at `url`.
 
     Requests carry the headers that may be forwarded, and the property `authorization` of a page as
-    a bearer token; `headers` and `api_key` replace them. `config` is LangGraph's (`configurable`,
-    `recursion_limit`): a page may add to `configurable` without replacing a value, and lower the
-    limit. `if_busy` is LangGraph's `multitask_strategy`, for a run in a thread that has one under
-    way. With `stream_subgraphs`, states of subgraphs are shown while they work. Times are in
-    seconds; `idle_timeout` is the longest silence of the server. `http_client` is an
-    `httpx.AsyncClient` of the application for all but the streams of runs; it is not closed here.
-    Raises `ConfigurationFailed` for a wrong `url` or no `graph`, and `MissingPackage` without the
-    extra `langgraph`.
+    a bearer token; `headers` and `api_key` replace them. The `x-*` headers are also in
+    `configurable["copilotkit_forwarded_headers"]`, from where CopilotKit's Python SDK sends them to
+    the models of the graph. `config` is LangGraph's (`configurable`, `recursion_limit`): a page may
+    add to `configurable` without replacing a value, and lower the limit. `if_busy` is LangGraph's
+    `multitask_strategy`, for a run in a thread that has one under way. With `stream_subgraphs`,
+    states of subgraphs are shown while they work. Times are in seconds; `idle_timeout` is the
+    longest silence of the server. `http_client` is an `httpx.AsyncClient` of the application for
+    all but the streams of runs; it is not closed here. Raises `ConfigurationFailed` for a wrong
+    `url` or no `graph`, and `MissingPackage` without the extra `langgraph`.
     """
 
     def __init__(
@@ -174,7 +175,7 @@ class LangGraphAgent(Agent):
         return {
             **start,
             "assistant_id": thread.assistant.id,
-            "config": merge_config(self._config, run),
+            "config": merge_config(self._config, run, replaced=self._headers),
             "stream_mode": STREAM_MODES,
             "stream_subgraphs": should_stream_subgraphs(run, self.stream_subgraphs),
             "stream_resumable": True,

@@ -38,11 +38,12 @@ class LangGraphInProcessAgent(Agent):
 
     `config` is LangGraph's (`configurable`, `recursion_limit`): a page may add to `configurable`
     without replacing a value, and lower the limit. Nodes find the caller in
-    `configurable["copilotkit"]`: `user`, `headers` and `properties`. A graph may ask a person with
-    `interrupt()`, call actions of the page, and go back to a question that was edited. With
-    `stream_subgraphs`, states of subgraphs are shown while they work. Raises `MissingPackage`
-    without the extra `langgraph-inprocess`, and `ConfigurationFailed` for a graph without a
-    checkpointer.
+    `configurable["copilotkit"]`: `user`, `headers` and `properties`. Its `x-*` headers are also in
+    `configurable["copilotkit_forwarded_headers"]`, from where CopilotKit's Python SDK sends them to
+    the models of the graph. A graph may ask a person with `interrupt()`, call actions of the page,
+    and go back to a question that was edited. With `stream_subgraphs`, states of subgraphs are
+    shown while they work. Raises `MissingPackage` without the extra `langgraph-inprocess`, and
+    `ConfigurationFailed` for a graph without a checkpointer.
     """
 
     def __init__(

@@ -1,7 +1,7 @@
 """Builds what a graph is run with: input, configuration, headers and the id of its thread."""
 
 import re
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Container, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 from uuid import UUID, uuid5
@@ -18,8 +18,13 @@ STREAM_MODES = ("events", "values", "updates", "custom")
 
 _SAFE_ID = re.compile(r"[A-Za-z0-9_-]{1,100}")
 _ID_NAMESPACE = UUID("8f6c1f0a-5a0e-4a54-9d0a-5b0a0a0b6d11")
-_RESERVED_PREFIXES = ("__", "langgraph_auth", "langgraph_request", "checkpoint_")
-_RESERVED_KEYS = frozenset({"thread_id", "run_id", "graph_id", "assistant_id", "user_id"})
+_FORWARDED_HEADERS = "copilotkit_forwarded_headers"
+"""Where CopilotKit's Python SDK finds the headers for the requests of a graph to its models."""
+_RESERVED_PREFIXES = ("__", "langgraph_auth", "langgraph_request", "checkpoint_", "x-")
+_RESERVED_KEYS = frozenset(
+    {"thread_id", "run_id", "graph_id", "assistant_id", "user_id", _FORWARDED_HEADERS}
+)
+"""Keys that a page may not add. LangGraph's servers, and the SDK, take `x-*` for headers."""
 _MAX_STEPS = 25
 """LangGraph's own `recursion_limit`."""
 
@@ -107,16 +112,27 @@ def build_input(
     return accepted or {key: value for key, value in page.items() if key in keys}
 
 
-def merge_config(ours: Mapping[str, Any], run: RunInput) -> JsonObject:
-    """Return the operator's configuration with additions of the page, which replace nothing."""
+def merge_config(
+    ours: Mapping[str, Any], run: RunInput, *, replaced: Container[str] = ()
+) -> JsonObject:
+    """Return the operator's configuration with additions of the page, which replace nothing.
+
+    The `x-*` headers of the caller are among them, for the requests of the graph to its models, but
+    for those that are `replaced`: names in lower case.
+    """
     theirs = as_object(run.agent_input.config or run.properties.get("config"))
     additions = {
         key: value
         for key, value in as_object(theirs.get("configurable")).items()
-        if not key.startswith(_RESERVED_PREFIXES) and key not in _RESERVED_KEYS
+        if not key.lower().startswith(_RESERVED_PREFIXES) and key not in _RESERVED_KEYS
     }
     config = {key: value for key, value in ours.items() if key != "configurable"}
     configurable = {**additions, **ours.get("configurable", {})}
+    headers = forward_headers(run.headers)
+    headers = {k: v for k, v in headers.items() if k.startswith("x-") and k not in replaced}
+    if headers:
+        fixed = {k.lower(): v for k, v in as_object(configurable.get(_FORWARDED_HEADERS)).items()}
+        configurable[_FORWARDED_HEADERS] = headers | fixed
     if configurable:
         config["configurable"] = configurable
     limit, most = theirs.get("recursion_limit"), ours.get("recursion_limit", _MAX_STEPS)

@@ -144,6 +144,17 @@ Message = (
 )
 
 
+def drop_empty_results(messages: Sequence[Message]) -> Sequence[Message]:
+    """Return messages without the empty results of calls that have another result, too.
+
+    A page that only draws an action of the server sends one beside the server's, before it.
+    """
+    results = [message for message in messages if isinstance(message, ResultMessage)]
+    real = {result.call_id for result in results if result.result or result.error}
+    empty = {id(r) for r in results if not (r.result or r.error) and r.call_id in real}
+    return [message for message in messages if id(message) not in empty] if empty else messages
+
+
 def new_id() -> str:
     """Return an id that looks like those of CopilotKit's clients (`randomId`)."""
     digits = urandom(16).hex()

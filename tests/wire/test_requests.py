@@ -14,8 +14,9 @@ from copilot_runtime.events import (
     TextMessageStart,
 )
 from copilot_runtime.interfaces import AgentInput, ContextItem, GuardrailRules, Parameters, Resume
+from copilot_runtime.messages import ResultMessage
 from tests.wire.client import HEADERS, Answer, Client, client_of
-from tests.wire.documents import AGENTS, STATE, chat
+from tests.wire.documents import AGENTS, STATE, WHEN, chat
 from tests.wire.merge import merge
 
 pytestmark = pytest.mark.anyio
@@ -67,6 +68,11 @@ async def agents(listener: Listener) -> AsyncGenerator[Client, None]:
 
 def talk(**more: Any) -> dict[str, Any]:
     return chat(agentSession={"agentName": "listener"}, **more)
+
+
+def result_v1(call: str, result: str) -> dict[str, Any]:
+    fields = {"actionExecutionId": call, "actionName": "getTime", "result": result}
+    return {"id": f"result-{call}", "createdAt": WHEN, "resultMessage": fields}
 
 
 def response(answer: Answer) -> dict[str, Any]:
@@ -124,6 +130,24 @@ async def test_properties_of_the_browser_come_on_top_of_ours(
         "userId": "u-1",
         "nested": {"flag": True},
     }
+
+
+async def test_an_empty_result_beside_a_real_one_does_not_reach_the_run(
+    agents: Client, listener: Listener
+) -> None:
+    call = {"name": "getTime", "arguments": "{}", "scope": "server"}
+    drawn, real, lonely = ("c1", ""), ("c1", "12:00"), ("c2", "")
+    body = talk()
+    body["variables"]["data"]["messages"] += [
+        {"id": "c1", "createdAt": WHEN, "actionExecutionMessage": call},
+        *(result_v1(id, result) for id, result in (drawn, real, lonely)),
+    ]
+
+    await agents.ask(body)
+
+    [run] = listener.runs
+    results = [one for one in run.messages if isinstance(one, ResultMessage)]
+    assert [(one.call_id, one.result) for one in results] == [real, lonely]
 
 
 async def test_only_headers_made_for_it_reach_the_run(agents: Client, listener: Listener) -> None:

@@ -8,6 +8,7 @@ import pytest
 from copilot_runtime import Events, RunInput, Settings
 from copilot_runtime.adapters.scripted import say
 from copilot_runtime.events import AgentState
+from copilot_runtime.messages import ResultMessage
 from tests.wire_agui.http import Browser, run_input, text_of, user
 from tests.wire_agui.server import Parrot, browsing
 
@@ -40,6 +41,29 @@ async def test_sixteen_megabytes_are_the_limit_unless_it_is_set() -> None:
 
     assert text_of(fits.events()) == "Hello"
     assert too_large.status == 413
+
+
+async def test_an_empty_result_beside_a_real_one_does_not_reach_the_run() -> None:
+    runs: list[RunInput] = []
+
+    async def listen(run: RunInput) -> Events:
+        runs.append(run)
+        yield AgentState(agent="it", state={})
+
+    results = [("c1", ""), ("c1", "12:00"), ("c2", "")]
+    messages = [
+        user(),
+        {"id": "a1", "role": "assistant", "toolCalls": [CALL, {**CALL, "id": "c2"}]},
+        *(
+            {"id": f"t{at}", "role": "tool", "toolCallId": call, "content": result}
+            for at, (call, result) in enumerate(results)
+        ),
+    ]
+    async with browsing(agents={"it": listen}) as browser:
+        await browser.run(agent="it", messages=messages)
+
+    found = [one for one in runs[0].messages if isinstance(one, ResultMessage)]
+    assert [(one.call_id, one.result) for one in found] == results[1:]
 
 
 WRONG: list[tuple[str, Any, str]] = [

@@ -30,6 +30,7 @@ from copilot_runtime.jsonvalue import (
     require_text,
     to_text,
 )
+from copilot_runtime.messages import drop_empty_results
 from copilot_runtime.threads.validation import LONGEST, check_id, check_thread_id
 from copilot_runtime.transports.parameters import apply_forwarded_parameters, check_length
 
@@ -58,7 +59,7 @@ def run_input(
     return RunInput(
         thread_id=_id(fields, "threadId", check_thread_id),
         run_id=_id(fields, "runId"),
-        messages=decode_messages(messages),
+        messages=drop_empty_results(decode_messages(messages)),
         agent=agent,
         actions=[
             _action(item, at)

@@ -24,6 +24,7 @@ from copilot_runtime.messages import (
     Message,
     ResultMessage,
     TextMessage,
+    drop_empty_results,
     new_id,
 )
 from copilot_runtime.transports.graphql.context import Context
@@ -55,9 +56,9 @@ def run_input(
     return RunInput(
         thread_id=data.thread_id or (session and session.thread_id) or str(uuid4()),
         run_id=new_id(),
-        messages=[
-            message for item in data.messages if (message := _decode_message(item)) is not None
-        ],
+        messages=drop_empty_results(
+            [message for item in data.messages if (message := _decode_message(item)) is not None]
+        ),
         agent=session.agent_name if session else None,
         node=(session.node_name or None) if session else None,
         actions=_decode_actions(data.frontend.actions),

@@ -107,8 +107,12 @@ export async function drive(baseUrl, name) {
     if (s.agents) continue;
     if (!s.followUp) break;
     const final = [...messages, ...got]; let executed = false;
-    for (const m of got) if (m.isActionExecutionMessage() && (s.actions ?? []).some((a) => a.name === m.name) && !got.some((r) => r.isResultMessage() && r.actionExecutionId === m.id)) {
-      const r = new ResultMessage({ id: "result-" + m.id, result: ResultMessage.encodeResult(`done ${m.name}`), actionExecutionId: m.id, actionName: m.name });
+    for (const m of got) if (m.isActionExecutionMessage()) {
+      const action = (s.actions ?? []).find((a) => a.name === m.name);
+      // react-core "runs" a render-only action as well, and the server's result stands behind its empty one
+      const renderOnly = action?.available === "disabled";
+      if (!action || (!renderOnly && got.some((r) => r.isResultMessage() && r.actionExecutionId === m.id))) continue;
+      const r = new ResultMessage({ id: "result-" + m.id, result: ResultMessage.encodeResult(renderOnly ? undefined : `done ${m.name}`), actionExecutionId: m.id, actionName: m.name });
       final.splice(final.findIndex((x) => x.id === m.id) + 1, 0, r); executed = true;
     }
     messages.splice(0, messages.length, ...final);

@@ -3,10 +3,46 @@
 The server's own text goes into the hint, which is for the log: it may reveal details of the graph.
 """
 
+import re
+from collections.abc import Set as AbstractSet
+
 from copilot_runtime.agents.forwarding import map_refusal
-from copilot_runtime.errors import ConfigurationFailed, CopilotError
+from copilot_runtime.errors import ConfigurationFailed, CopilotError, LimitExceeded, Misuse
 
 _LONGEST_REASON = 2_000
+_STEPS = re.compile(r"Recursion limit of (\d+) reached")
+_MISSING_FIELD = re.compile(r"^(\S+)\n  Field required \[type=missing", re.MULTILINE)
+
+
+def explain_failure(
+    agent: str, kind: str, reason: str, missing: AbstractSet[str]
+) -> CopilotError | None:
+    """Return an error that tells a person what to do about an exception of a graph.
+
+    `kind` is the name of its class and `reason` its text, which may be secret: of that, only a
+    number is shown, and names among `missing`, the keys of the graph's input that nobody has set.
+    None if nothing can be shown.
+    """
+    hint = f"{kind}: {reason[:_LONGEST_REASON]}"
+    match kind:
+        case "GraphRecursionError" if steps := _STEPS.search(reason):
+            return LimitExceeded(
+                f"The agent {agent!r} reached its recursion limit of {steps[1]} steps without "
+                "coming to an end. A higher `recursion_limit` in its config allows more.",
+                hint=hint,
+            )
+        case "EmptyInputError":
+            return Misuse(f"The agent {agent!r} received no input.", hint=hint)
+        case "KeyError":
+            names = {reason.strip("'\"")}
+        case "ValidationError":
+            names = {*_MISSING_FIELD.findall(reason)}
+        case _:
+            return None
+    if not names or not names <= missing:
+        return None
+    lacking = ", ".join(sorted(names))
+    return Misuse(f"The agent {agent!r} needs more input: its state lacks {lacking}.", hint=hint)
 
 
 def map_status_error(agent: str, status: int, reason: str) -> CopilotError:

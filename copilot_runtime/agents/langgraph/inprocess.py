@@ -5,9 +5,10 @@ from contextlib import aclosing
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
-from pydantic_core import to_jsonable_python
+from pydantic_core import ValidationError, to_jsonable_python
 
 from copilot_runtime.agents.agui_inprocess import select_conversation
+from copilot_runtime.agents.langgraph.errors import explain_failure
 from copilot_runtime.agents.langgraph.interrupts import read_interrupts
 from copilot_runtime.agents.langgraph.messages import encode_langchain
 from copilot_runtime.agents.langgraph.request import (
@@ -16,7 +17,12 @@ from copilot_runtime.agents.langgraph.request import (
     select_state,
     should_stream_subgraphs,
 )
-from copilot_runtime.agents.langgraph.thread_sync import GraphThread, Plan, plan_run
+from copilot_runtime.agents.langgraph.thread_sync import (
+    GraphThread,
+    Plan,
+    find_missing_inputs,
+    plan_run,
+)
 from copilot_runtime.agents.langgraph.translate import Translator
 from copilot_runtime.errors import ConfigurationFailed, MissingPackage
 from copilot_runtime.interfaces import (
@@ -56,6 +62,7 @@ class LangGraphInProcessAgent(Agent):
     ) -> None:
         try:
             from langchain_core.messages import convert_to_messages
+            from langgraph.errors import EmptyInputError, GraphRecursionError
             from langgraph.types import Command
         except ImportError as error:
             raise MissingPackage(
@@ -72,6 +79,7 @@ class LangGraphInProcessAgent(Agent):
         self.stream_subgraphs = stream_subgraphs
         self._config = dict(config or {})
         self._command = Command
+        self._explicable = (GraphRecursionError, EmptyInputError, ValidationError, KeyError)
         self._decode_messages: Any = convert_to_messages
         schemas = graph.builder.schemas
         self._assistant = Assistant(
@@ -84,7 +92,8 @@ class LangGraphInProcessAgent(Agent):
         """Run the graph in its thread and yield our events.
 
         Cancelled, or closed early, the graph is stopped, and this waits until it has stopped.
-        Exceptions of the graph are raised as they are; an answer to no interrupt is a `Misuse`.
+        Raises `LimitExceeded` at the graph's `recursion_limit`, and `Misuse` for a missing input
+        and for an answer to no interrupt; other exceptions of the graph are raised as they are.
         """
         config = self._build_config(run)
         thread = await self._load_thread(config)
@@ -95,10 +104,17 @@ class LangGraphInProcessAgent(Agent):
                 yield interrupt
             return
         translator = Translator(run, thread, client)
-        async with aclosing(self._stream(run, plan, config)) as items:
-            async for name, data in items:
-                for event in translator.feed(name, data):
-                    yield event
+        try:
+            async with aclosing(self._stream(run, plan, config)) as items:
+                async for name, data in items:
+                    for event in translator.feed(name, data):
+                        yield event
+        except self._explicable as error:
+            kind, missing = type(error).__name__, find_missing_inputs(run, thread)
+            explained = explain_failure(run.agent_name, kind, str(error), missing)
+            if explained is None:
+                raise
+            raise explained from error
         for event in translator.finish():
             yield event
 

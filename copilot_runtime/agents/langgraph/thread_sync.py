@@ -6,6 +6,7 @@ show stay in the thread: it may never have shown them, and they could not be res
 """
 
 from collections.abc import AsyncGenerator, Sequence
+from collections.abc import Set as AbstractSet
 from contextlib import aclosing
 from dataclasses import dataclass
 from typing import Any, Protocol
@@ -23,7 +24,7 @@ from copilot_runtime.agents.langgraph.request import Assistant, build_input
 from copilot_runtime.events import Interrupt
 from copilot_runtime.interfaces import RunInput
 from copilot_runtime.jsontext import dumps
-from copilot_runtime.jsonvalue import JsonObject
+from copilot_runtime.jsonvalue import JsonObject, as_object
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,6 +100,12 @@ async def plan_run(
             if all(message["id"] != sync.back_to for message in messages):
                 return Plan(input, checkpoint)
     return Plan(input)
+
+
+def find_missing_inputs(run: RunInput, thread: GraphThread) -> AbstractSet[str]:
+    """Return the keys of the graph's input that neither its thread nor the page has."""
+    keys = thread.assistant.input_keys or frozenset[str]()
+    return keys - thread.values.keys() - as_object(run.agent_input.state).keys()
 
 
 def find_edit(client: Sequence[JsonObject], thread: Sequence[JsonObject]) -> Sync | None:

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+from copilot_runtime.agents.langgraph.errors import explain_failure
 from copilot_runtime.agents.langgraph.interrupts import parse_interrupts
 from copilot_runtime.agents.langgraph.message_stream import MessageStream
 from copilot_runtime.agents.langgraph.messages import (
@@ -23,7 +24,7 @@ from copilot_runtime.agents.langgraph.messages import (
 from copilot_runtime.agents.langgraph.state import StateTracker
 from copilot_runtime.agents.langgraph.steps import StepTracker
 from copilot_runtime.agents.langgraph.subagents import SubagentTracker
-from copilot_runtime.agents.langgraph.thread_sync import GraphThread
+from copilot_runtime.agents.langgraph.thread_sync import GraphThread, find_missing_inputs
 from copilot_runtime.agui.outcome import AgentFailed
 from copilot_runtime.errors import CopilotError
 from copilot_runtime.events import (
@@ -55,6 +56,7 @@ class Translator:
         self.ended = False
         self.failure: CopilotError | None = None
         self._agent = run.agent_name
+        self._missing = find_missing_inputs(run, thread)
         self._run_id: Any = None
         self._stream = MessageStream()
         self._actions = {action.name for action in run.actions}
@@ -243,12 +245,12 @@ class Translator:
             self._interrupts |= {one.interrupt_id: one for one in parse_interrupts(items)}
 
     def _fail(self, error: JsonObject) -> None:
-        kind, message = error.get("error"), error.get("message")
+        kind, reason = str(error.get("error")), str(error.get("message"))
         self.ended = True
-        self.failure = AgentFailed(
-            f"The agent {self._agent!r} failed: {str(kind)[:200]}.",
+        self.failure = explain_failure(self._agent, kind, reason, self._missing) or AgentFailed(
+            f"The agent {self._agent!r} failed: {kind[:200]}.",
             # the text of an exception may be secret
-            hint=f"{kind}: {str(message)[:2_000]}",
+            hint=f"{kind}: {reason[:2_000]}",
         )
 
 

@@ -1,6 +1,6 @@
 """Headers of the caller reach the gateway of a graph's model through CopilotKit's Python SDK."""
 
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator
 from typing import Any
 
 import pytest
@@ -8,16 +8,14 @@ from langgraph.checkpoint.memory import InMemorySaver
 
 from copilot_runtime import Settings
 from copilot_runtime.agents.langgraph import LangGraphAgent
-from copilot_runtime.agents.langgraph.inprocess import LangGraphInProcessAgent
 from tests.adapters.provider import Provider, serving, whole
 from tests.agents.langgraph import graphs_gateway
 from tests.agents.langgraph.asking import new_thread
+from tests.agents.langgraph.conftest import Make
 from tests.wire_agui.http import run_input, text_of, user
 from tests.wire_agui.server import browsing
 
 pytestmark = pytest.mark.anyio
-
-Make = Callable[..., Any]
 
 THEIRS = {
     "X-Gateway-Key": "k-person",
@@ -34,24 +32,6 @@ async def provider(anyio_backend: str) -> AsyncGenerator[Provider, None]:
     async with serving() as provider:
         provider.answer([whole({"word": "Hello."})])
         yield provider
-
-
-def on_a_server(url: str) -> Make:
-    return lambda graph, **options: LangGraphAgent(url, graph=graph, **options)
-
-
-def in_process(_: str) -> Make:
-    def make(graph: str, **options: Any) -> LangGraphInProcessAgent:
-        compiled = getattr(graphs_gateway, graph).builder.compile(checkpointer=InMemorySaver())
-        return LangGraphInProcessAgent(compiled, **options)
-
-    return make
-
-
-@pytest.fixture(params=[on_a_server, in_process])
-def make(request: pytest.FixtureRequest, langgraph: str) -> Make:
-    """A way to have a graph of `graphs_gateway.py` as an agent."""
-    return request.param(langgraph)
 
 
 async def ask(

@@ -31,6 +31,10 @@ class ContextItem:
     value: str
 
 
+PAGE_INSTRUCTIONS = "Instructions of the page"
+"""The description of a context item that was a system message of a page."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Parameters:
     """Settings of the model that the client asks for. `None` means not set; zero is a value."""

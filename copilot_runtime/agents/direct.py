@@ -23,10 +23,12 @@ from copilot_runtime.agents.turn import Turn
 from copilot_runtime.duck_typing import complete
 from copilot_runtime.errors import CopilotError, LimitExceeded
 from copilot_runtime.interfaces import (
+    PAGE_INSTRUCTIONS,
     Action,
     Adapter,
     Agent,
     ChatRequest,
+    ContextItem,
     Events,
     RunInput,
     SupportsStream,
@@ -132,12 +134,10 @@ class DirectAgent(Agent):
     async def _build_request(self, run: RunInput, shared: SharedState | None = None) -> ChatRequest:
         """Return the first request of a run. Raises what `resolve_instructions` raises."""
         instructions = await resolve_instructions(self.instructions, run)
-        # a v1 page has put its context into its own system message
-        has_context = not run.is_v1 or run.page_instructions != "keep"
         system = build_system_message(
             run.run_id,
             instructions=instructions,
-            context=run.context if has_context else (),
+            context=_select_context(run),
             state=shared.value if shared else None,
         )
         browser = [action for action in run.actions if action.in_browser]
@@ -154,6 +154,13 @@ class DirectAgent(Agent):
             # a client of v1 sends all messages, so that it is enough if those have other ids
             message_id="" if run.is_v1 else new_id(),
         )
+
+
+def _select_context(run: RunInput) -> Sequence[ContextItem]:
+    """Return the context without what a v1 page has put into its own system message as well."""
+    if not run.is_v1 or run.page_instructions == "drop":
+        return run.context
+    return [item for item in run.context if item.description == PAGE_INSTRUCTIONS]
 
 
 def _list_server_actions(run: RunInput, shared: SharedState | None) -> Sequence[Action]:

@@ -5,11 +5,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Literal, TypeGuard
 
-from copilot_runtime.interfaces import ContextItem, RunInput
+from copilot_runtime.interfaces import PAGE_INSTRUCTIONS, ContextItem, RunInput
 from copilot_runtime.messages import Message, TextMessage
-
-CONTEXT_DESCRIPTION = "Instructions of the page"
-"""What the system messages of a page are called when they are context."""
 
 logger = logging.getLogger(__name__)
 
@@ -39,7 +36,7 @@ class PagePolicy:
             context = [
                 *context,
                 *(
-                    ContextItem(CONTEXT_DESCRIPTION, message.content)
+                    ContextItem(PAGE_INSTRUCTIONS, message.content)
                     for message in run.messages
                     if _is_instruction(message) and message.content.strip()
                 ),

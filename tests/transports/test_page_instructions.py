@@ -60,10 +60,16 @@ def test_a_page_instructs_after_the_server_by_default(door: str, first: str, rol
     assert read_by_model(door, role) == [("system", first), (role, PAGE), ("user", "Hi")]
 
 
-@doors
+HEADING = "## Context from the application"
+
+
 @pytest.mark.parametrize("role", ["system", "developer"])
-def test_instructions_of_a_page_can_be_context(door: str, role: str) -> None:
-    shown = f"{SHOWN}\n\nInstructions of the page:\n{PAGE}"
+@pytest.mark.parametrize(
+    ("door", "before"),  # what a page of v1 shows is in its instructions already
+    [("agui", SHOWN), ("graphql", f"{PROMPT}\n\n{HEADING}")],
+)
+def test_instructions_of_a_page_can_be_context(door: str, before: str, role: str) -> None:
+    shown = f"{before}\n\nInstructions of the page:\n{PAGE}"
     assert read_by_model(door, role, page_instructions="context") == [
         ("system", shown),
         ("user", "Hi"),

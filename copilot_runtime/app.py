@@ -55,7 +55,7 @@ from copilot_runtime.registry import Registry
 from copilot_runtime.runtime import Runtime
 from copilot_runtime.runtime.conversations import Conversations
 from copilot_runtime.runtime.page_policy import PagePolicy
-from copilot_runtime.runtime.prepare import HandoffPolicy
+from copilot_runtime.runtime.prepare import HandoffPolicy, ThreadPolicy
 from copilot_runtime.security.cors import Cors
 from copilot_runtime.security.guardrails import from_settings
 from copilot_runtime.threads.recorder import Recorder
@@ -219,6 +219,7 @@ class CopilotRuntime:
                 instructions=self.settings.page_instructions,
                 allows_model=self.settings.allows_model,
             ),
+            threads=ThreadPolicy(self.threads, self.settings.history),
             run_timeout=self.settings.run_timeout,
             max_runs=self.settings.max_concurrent_runs,
             grace=self.settings.stop_timeout,

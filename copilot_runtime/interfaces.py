@@ -22,6 +22,9 @@ DEFAULT_AGENT = "default"
 START: Cursor = "0"
 """The place before the first event; every bus takes it."""
 
+HistoryOwner = Literal["client", "server"]
+"""Whose conversation an agent gets: what the client sends, or what is stored."""
+
 
 @dataclass(frozen=True, slots=True)
 class ContextItem:
@@ -311,6 +314,8 @@ class Agent:
 
     description: str = ""
     """What the agent is for; listed for clients, and given to a model that may hand over to it."""
+    history: HistoryOwner | None = None
+    """Whose conversation it gets; None: as the setting `history` says."""
 
     def run(self, run: RunInput) -> Events:
         """Answer one request.

@@ -84,6 +84,16 @@ def fold_conversation(events: Sequence[Event]) -> list[Message]:
     return [*(found | _by_id(fold_messages(events))).values()]
 
 
+def fold_thread(logs: Iterable[Sequence[Event]]) -> list[Message]:
+    """Return the messages of a thread, of the logs of its runs from the oldest on."""
+    found: dict[tuple[str, str], Message] = {}
+    for events in logs:
+        if any(isinstance(event, MessagesSnapshot) for event in events):
+            found.clear()  # it repeats all that was there before
+        found |= _by_id(fold_conversation(events))
+    return [*found.values()]
+
+
 def _by_id(messages: Iterable[Message]) -> dict[tuple[str, str], Message]:
     # a call may have the id of the message it belongs to
     return {(message.type, message.id): message for message in messages}

@@ -162,6 +162,10 @@ class Settings(Section):
         default="refuse",
         description="What happens to a question in a thread that is still being answered.",
     )
+    history: Literal["client", "server"] = Field(
+        default="client",
+        description="Whose conversation an agent gets: what the client sends, or what is stored.",
+    )
     thread_names: bool = Field(
         default=False, description="Whether the model names threads, with an additional request."
     )

@@ -3,6 +3,7 @@
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Literal
 
@@ -16,11 +17,14 @@ from copilot_runtime.interfaces import (
     ActionSource,
     Agent,
     Caller,
+    HistoryOwner,
     RunInput,
     Stage,
     SupportsRun,
 )
 from copilot_runtime.runtime.page_policy import PagePolicy
+from copilot_runtime.runtime.history import restore_history, select_owner
+from copilot_runtime.threads.store import ThreadKey, ThreadStore
 
 _HANDOFF_TIMEOUT = 10.0
 """Seconds that a chat waits for the agents it may hand over to, if it needs none of them."""
@@ -58,6 +62,27 @@ class PendingRun:
 
     request: RunInput
     agent: Agent
+    is_rewritten: bool = False
+    """Whether the readers of its thread have to be sent the conversation anew."""
+
+
+@dataclass(frozen=True, slots=True)
+class ThreadPolicy:
+    """What a run takes from the thread that it continues."""
+
+    store: ThreadStore | None = None
+    history: HistoryOwner = "client"
+    """Whose conversation agents get that do not say it themselves."""
+
+    async def continue_thread(self, run: RunInput, agent: Agent | None) -> tuple[RunInput, bool]:
+        """Return a run with its conversation, and whether readers have to be sent that anew."""
+        if self.store is None or select_owner(self.history, agent) == "client":
+            return run, False
+        runs = await self.store.runs(ThreadKey(run.user or "", run.thread_id))
+        if not runs and not run.persist:
+            return run, False  # no thread of this server
+        history = restore_history(run, runs)
+        return replace(run, messages=history.messages), history.is_rewritten and run.persist
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,6 +97,7 @@ class RunPreparer:
     hooks: Hooks
     handoff: HandoffPolicy
     pages: PagePolicy
+    threads: ThreadPolicy
 
     async def prepare_run(self, request: RunInput, agent: SupportsRun | None = None) -> PendingRun:
         """Return the run as it is to start. An `agent` given here answers it.
@@ -79,8 +105,12 @@ class RunPreparer:
         Raises what the hook, the checks and a missing agent raise.
         """
         try:
-            request = await self._call_before_request(self.pages.apply(request))
             agents = await self._find_agents(request)
+            original, is_rewritten = await self._continue_thread(request, agents, agent)
+            original = self.pages.apply(original)
+            request = await self._call_before_request(original)
+            if (request.agent, request.caller) != (original.agent, original.caller):
+                agents = await self._find_agents(request)
             request = self._choose_only_agent(request, agents)
             answering = self._select_agent(request, agents, agent)
             for part in (*self.stages, answering):
@@ -88,7 +118,18 @@ class RunPreparer:
             actions = await self._gather_actions(request, agents)
         except SystemExit as error:  # it would end the server
             raise RuntimeError("What prepares a run called sys.exit().") from error
-        return self._add_actions(request, answering, actions)
+        pending = self._add_actions(request, answering, actions)
+        return replace(pending, is_rewritten=is_rewritten)
+
+    async def _continue_thread(
+        self, request: RunInput, agents: Mapping[str, Agent], agent: SupportsRun | None
+    ) -> tuple[RunInput, bool]:
+        """Return the run as its thread continues, before the hook sees it."""
+        answering: Agent | None = None
+        with suppress(AgentNotFound):  # the hook may still name another
+            named = self._choose_only_agent(request, agents)
+            answering = self._select_agent(named, agents, agent)
+        return await self.threads.continue_thread(request, answering)
 
     async def _call_before_request(self, request: RunInput) -> RunInput:
         """Return the request as the `before_request` hook changed it."""

@@ -42,6 +42,8 @@ class Run:
         self.created_at = monotonic()
         self.task: asyncio.Task[None] | None = None
         """Drives the agent and writes the log."""
+        self.is_rewritten = False
+        """Whether the readers of its thread have to be sent the conversation anew."""
         self.is_attached = False
         """Whether the request that started the run still needs its log."""
         self.is_cancelled = False

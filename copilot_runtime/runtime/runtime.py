@@ -21,7 +21,7 @@ from copilot_runtime.errors import (
     RunStalled,
     report_of,
 )
-from copilot_runtime.events import RunFailed, RunFinished, RunStarted
+from copilot_runtime.events import MessagesSnapshot, RunFailed, RunFinished, RunStarted
 from copilot_runtime.hooks import Hooks, call, call_quietly
 from copilot_runtime.interfaces import (
     START,
@@ -39,7 +39,13 @@ from copilot_runtime.interfaces import (
     SupportsRun,
 )
 from copilot_runtime.runtime.page_policy import PagePolicy
-from copilot_runtime.runtime.prepare import HandoffPolicy, PendingRun, RunPreparer, get_agent
+from copilot_runtime.runtime.prepare import (
+    HandoffPolicy,
+    PendingRun,
+    RunPreparer,
+    ThreadPolicy,
+    get_agent,
+)
 from copilot_runtime.runtime.report import report_error
 from copilot_runtime.runtime.run import Run
 from copilot_runtime.transcript import fold_messages
@@ -70,6 +76,7 @@ class Runtime:
         hooks: Hooks | None = None,
         handoff: HandoffPolicy | None = None,
         pages: PagePolicy | None = None,
+        threads: ThreadPolicy | None = None,
         run_timeout: float = 600.0,
         max_runs: int = 0,
         grace: float = 10.0,
@@ -91,6 +98,7 @@ class Runtime:
             hooks=self.hooks,
             handoff=handoff or HandoffPolicy(),
             pages=pages or PagePolicy(),
+            threads=threads or ThreadPolicy(),
         )
         self._runs: dict[str, Run] = {}
         """Active runs by `log_id`, and those that ended and whose log a request still needs."""
@@ -168,7 +176,7 @@ class Runtime:
         self._runs[run.log_id] = run
         try:
             pending = await self._prepare(run, agent)
-            run.request = pending.request
+            run.request, run.is_rewritten = pending.request, pending.is_rewritten
             writer = await self._open_log(run)
             run.is_attached = not run.request.detached
             work = self._drive(run, pending.agent, writer)
@@ -277,6 +285,8 @@ class Runtime:
                     user=request.user,
                 )
             )
+            if run.is_rewritten:
+                await writer.append(MessagesSnapshot(messages=request.messages))
         except BaseException as error:
             if writer is not None and request.persist:  # its thread waits for the end
                 last = RunFailed(error=report_of(error))

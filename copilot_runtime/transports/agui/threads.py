@@ -10,15 +10,13 @@ from copilot_runtime.events import (
     LAST,
     AgentState,
     Event,
-    MessagesSnapshot,
     RunFailed,
     RunFinished,
 )
 from copilot_runtime.interfaces import Caller
-from copilot_runtime.messages import Message
 from copilot_runtime.threads.compact import compact
 from copilot_runtime.threads.store import StoredRun, Thread, ThreadKey, ThreadPage, ThreadQuery
-from copilot_runtime.transcript import fold_conversation
+from copilot_runtime.transcript import fold_thread
 from copilot_runtime.transports.agui.encode import Dialect, Encoder
 
 _INCOMPLETE = RunFailed(
@@ -71,7 +69,8 @@ def thread(found: Thread) -> dict[str, Any]:
 
 def messages(runs: Iterable[StoredRun]) -> list[dict[str, Any]]:
     """Return a thread's messages in the inspector's form, which names calls its own way."""
-    return [_inspect(message) for message in encode_messages(_read_messages(runs))]
+    found = fold_thread(run.events for run in runs)
+    return [_inspect(message) for message in encode_messages(found)]
 
 
 def events(key: ThreadKey, runs: Iterable[StoredRun], dialect: Dialect) -> Iterator[bytes]:
@@ -118,15 +117,6 @@ def state(runs: Sequence[StoredRun]) -> Any:
             if isinstance(event, AgentState) and event.agent in ("", run.agent):
                 return event.state
     return None
-
-
-def _read_messages(runs: Iterable[StoredRun]) -> list[Message]:
-    found: dict[tuple[str, str], Message] = {}
-    for run in runs:
-        if any(isinstance(event, MessagesSnapshot) for event in run.events):
-            found.clear()  # it repeats all that was there before
-        found |= {(message.type, message.id): message for message in fold_conversation(run.events)}
-    return [*found.values()]
 
 
 def _inspect(message: Mapping[str, Any]) -> dict[str, Any]:

@@ -55,7 +55,8 @@ from copilot_runtime.registry import Registry
 from copilot_runtime.runtime import Runtime
 from copilot_runtime.runtime.conversations import Conversations
 from copilot_runtime.runtime.page_policy import PagePolicy
-from copilot_runtime.runtime.prepare import HandoffPolicy, ThreadPolicy
+from copilot_runtime.runtime.prepare import HandoffPolicy
+from copilot_runtime.runtime.thread_policy import ThreadPolicy
 from copilot_runtime.security.cors import Cors
 from copilot_runtime.security.guardrails import from_settings
 from copilot_runtime.threads.recorder import Recorder

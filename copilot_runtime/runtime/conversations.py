@@ -25,6 +25,7 @@ from copilot_runtime.interfaces import (
     RunInput,
     SupportsRun,
 )
+from copilot_runtime.runtime.interrupts import answers_same
 from copilot_runtime.runtime.run import Run
 from copilot_runtime.runtime.runtime import Runtime
 from copilot_runtime.threads.store import (
@@ -238,6 +239,8 @@ class Conversations:
 
     async def _wait_for_turn(self, before: Run, run: Run) -> None:
         """Wait for the end of a run, if this one may. Raises `Cancelled` or `ThreadBusy`."""
+        if answers_same(before.request, run.request):  # twice: it must not end the first, either
+            raise ThreadBusy("This answer has been given already, and the agent works on it.")
         # a client may ask again as soon as it has seen the last event
         when_busy = "queue" if run.request.is_v1 else self.when_busy
         if when_busy == "refuse" and not before.is_ending:

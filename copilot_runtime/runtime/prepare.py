@@ -17,14 +17,12 @@ from copilot_runtime.interfaces import (
     ActionSource,
     Agent,
     Caller,
-    HistoryOwner,
     RunInput,
     Stage,
     SupportsRun,
 )
 from copilot_runtime.runtime.page_policy import PagePolicy
-from copilot_runtime.runtime.history import restore_history, select_owner
-from copilot_runtime.threads.store import ThreadKey, ThreadStore
+from copilot_runtime.runtime.thread_policy import ThreadPolicy
 
 _HANDOFF_TIMEOUT = 10.0
 """Seconds that a chat waits for the agents it may hand over to, if it needs none of them."""
@@ -64,25 +62,6 @@ class PendingRun:
     agent: Agent
     is_rewritten: bool = False
     """Whether the readers of its thread have to be sent the conversation anew."""
-
-
-@dataclass(frozen=True, slots=True)
-class ThreadPolicy:
-    """What a run takes from the thread that it continues."""
-
-    store: ThreadStore | None = None
-    history: HistoryOwner = "client"
-    """Whose conversation agents get that do not say it themselves."""
-
-    async def continue_thread(self, run: RunInput, agent: Agent | None) -> tuple[RunInput, bool]:
-        """Return a run with its conversation, and whether readers have to be sent that anew."""
-        if self.store is None or select_owner(self.history, agent) == "client":
-            return run, False
-        runs = await self.store.runs(ThreadKey(run.user or "", run.thread_id))
-        if not runs and not run.persist:
-            return run, False  # no thread of this server
-        history = restore_history(run, runs)
-        return replace(run, messages=history.messages), history.is_rewritten and run.persist
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

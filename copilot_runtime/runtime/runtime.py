@@ -39,15 +39,10 @@ from copilot_runtime.interfaces import (
     SupportsRun,
 )
 from copilot_runtime.runtime.page_policy import PagePolicy
-from copilot_runtime.runtime.prepare import (
-    HandoffPolicy,
-    PendingRun,
-    RunPreparer,
-    ThreadPolicy,
-    get_agent,
-)
+from copilot_runtime.runtime.prepare import HandoffPolicy, PendingRun, RunPreparer, get_agent
 from copilot_runtime.runtime.report import report_error
 from copilot_runtime.runtime.run import Run
+from copilot_runtime.runtime.thread_policy import ThreadPolicy
 from copilot_runtime.transcript import fold_messages
 
 logger = logging.getLogger(__name__)

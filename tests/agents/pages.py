@@ -19,6 +19,12 @@ PAINT: Json = {
 }
 """A tool of an AG-UI page."""
 
+GIVEN = (
+    "The agent does not wait for this answer: it has been given before, or the conversation has "
+    "gone on without it."
+)
+"""What a person is told whose answer comes twice."""
+
 
 @asynccontextmanager
 async def page_v1(agent: Any, **options: Any) -> AsyncGenerator[Client, None]:

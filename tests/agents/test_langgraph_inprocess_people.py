@@ -7,8 +7,8 @@ from langgraph.checkpoint.memory import InMemorySaver
 
 from tests.agents.langgraph import graphs
 from tests.agents.langgraph.asking import state_of
-from tests.agents.pages import answered, asked_v1, failure, page_v1, questions, texts_v1
-from tests.wire_agui.http import text_of, user
+from tests.agents.pages import GIVEN, answered, asked_v1, failure, page_v1, questions, texts_v1
+from tests.wire_agui.http import run_input, text_of, user
 from tests.wire_agui.server import browsing
 
 pytestmark = pytest.mark.anyio
@@ -36,7 +36,7 @@ async def test_an_agui_page_is_asked_and_answers() -> None:
     )
     assert text_of(again.events()) == "Hello Ada."
     assert state_of(again.events()) == {"answers": ["Ada"]}
-    assert failure(twice.events()) == "The agent does not wait for this answer."
+    assert failure(twice.events()) == GIVEN
 
 
 async def test_a_question_stays_open_until_it_is_answered() -> None:
@@ -69,3 +69,17 @@ async def test_a_person_answers_on_a_v1_page() -> None:
         "What is your name?",
     )
     assert texts_v1(answer) == ["Hello Ada."]
+
+
+async def test_a_graph_refuses_a_second_answer_also_in_runs_that_are_stored_nowhere() -> None:
+    async with browsing(agents={"it": kept(graphs.asker)}) as browser:
+
+        async def ask(**fields: Any) -> Any:
+            return (await browser.ask("POST", "/agent/it/ask", run_input(**fields))).events()
+
+        [question] = questions(await ask(run="r1"))
+        again = await ask(run="r2", resume=[answered(question, "Ada")])
+        twice = await ask(run="r3", resume=[answered(question, "Eve")])
+
+    assert text_of(again) == "Hello Ada."
+    assert failure(twice) == "The agent does not wait for this answer."

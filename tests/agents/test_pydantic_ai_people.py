@@ -93,7 +93,9 @@ async def test_an_answer_that_says_neither_yes_nor_no_launches_nothing() -> None
             resume=[answered(question, "perhaps")],
         )
 
-    assert failure(again.events()) == "The agent 'it' cannot go on with this answer."
+    assert failure(again.events()) == (
+        "The agent cannot go on with this answer: $: 'perhaps' is not of type 'object'"
+    )
 
 
 async def test_a_person_answers_on_a_v1_page() -> None:

@@ -14,6 +14,7 @@ from copilot_runtime.events import (
     RunFinished,
 )
 from copilot_runtime.interfaces import Caller
+from copilot_runtime.runtime.interrupts import find_asking_run, is_question
 from copilot_runtime.threads.compact import compact
 from copilot_runtime.threads.store import StoredRun, Thread, ThreadKey, ThreadPage, ThreadQuery
 from copilot_runtime.transcript import fold_thread
@@ -88,10 +89,17 @@ def replay(
     After an error clients before 1.71 take nothing more, so a run that failed looks finished
     unless it is the last: its text is there, and its error has been shown when it happened.
     One that was stopped stays so for clients of AG-UI 1.0, for whom that is no error.
-    With `goes_on`, the run that is under way follows. Any other without an end gets one.
+    With `goes_on`, the run that is under way follows. Any other without an end gets one. The
+    last run asks what is still open, even if another one asked it; nothing else is asked again.
     """
+    asking = None if goes_on else find_asking_run(runs)
     for number, run in enumerate(runs, 1):
         events: Sequence[Event] = run.events
+        if asking is None or run is not asking or number < len(runs):
+            events = [event for event in events if not is_question(event)]
+            if asking is not None and number == len(runs):
+                questions = [event for event in asking.events if is_question(event)]
+                events = [*events[:-1], *questions, RunFinished()]
         if not events or not isinstance(events[-1], LAST):
             events = compact(events, ending=_INCOMPLETE)
         if (number < len(runs) or goes_on) and _is_shown_as_success(events[-1], dialect):

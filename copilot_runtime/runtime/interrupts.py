@@ -1,0 +1,182 @@
+"""Checks answers to interrupts: each is to a question that is open, and fits its schema."""
+
+import logging
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from copilot_runtime.concurrency import call
+from copilot_runtime.errors import Misuse
+from copilot_runtime.events import (
+    AgentState,
+    Custom,
+    Event,
+    Interrupt,
+    MessagesSnapshot,
+    RunFailed,
+    RunFinished,
+    RunStarted,
+)
+from copilot_runtime.interfaces import Resume, RunInput
+from copilot_runtime.jsonvalue import as_object, parse_text
+from copilot_runtime.threads.store import StoredRun
+
+_CUSTOM = ("on_interrupt", "CopilotKitLangGraphInterruptEvent")
+"""Names of custom events by which agents older than interrupts in AG-UI ask a person."""
+
+_BEFORE_WORK = (RunStarted, MessagesSnapshot, AgentState, RunFailed)
+"""What a run has of which the agent refused the answer."""
+
+_LONGEST = 300
+"""Characters of what is said of a wrong answer."""
+
+logger = logging.getLogger(__name__)
+
+
+def find_asking_run(runs: Sequence[StoredRun]) -> StoredRun | None:
+    """Return the run of a thread whose questions are open, None if none are.
+
+    Each run closes the questions before it: it answers them, the agent goes on without, or asks
+    again. An answer counts once, also if its run fails, because a tool may have run by then. Only
+    a run of which the agent refused the answer, and did nothing, leaves the questions open.
+    """
+    for run in reversed(runs):
+        if any(map(is_question, run.events)):
+            return run if isinstance(run.events[-1], RunFinished) else None
+        if not _was_refused(run):
+            return None
+    return None
+
+
+def is_question(event: Event) -> bool:
+    """Return whether an event asks a person."""
+    return isinstance(event, Interrupt) or (isinstance(event, Custom) and event.name in _CUSTOM)
+
+
+def answers_same(one: RunInput, other: RunInput) -> bool:
+    """Return whether two runs answer the same question."""
+    return any(
+        (a.interrupt_id, a.value) == (b.interrupt_id, b.value)
+        for a in one.resume
+        for b in other.resume
+    )
+
+
+async def check_answers(resumes: Sequence[Resume], runs: Sequence[StoredRun]) -> None:
+    """Raise `Misuse` for an answer to no open question of a thread, or one of a wrong form."""
+    asking = find_asking_run(runs)
+    pending = [] if asking is None else _list_questions(asking.events)
+    past = [it for run in runs if run is not asking for it in _list_questions(run.events)]
+    for resume in resumes:
+        question = _find_question(resume, pending, past)
+        pending.remove(question)
+        past.append(question)  # a second answer in one request is one too many
+        await _check_form(resume, question)
+
+
+def _list_questions(events: Iterable[Event]) -> list[Interrupt]:
+    """Return the questions of a run; an old one has no id, and is known by its value."""
+    return [
+        event if isinstance(event, Interrupt) else Interrupt(interrupt_id="", value=event.value)
+        for event in events
+        if isinstance(event, Interrupt) or (isinstance(event, Custom) and is_question(event))
+    ]
+
+
+def _find_question(
+    resume: Resume, pending: Sequence[Interrupt], past: Sequence[Interrupt]
+) -> Interrupt:
+    """Return the open question of an answer. Raises `Misuse` if there is none."""
+    for question in pending:
+        if _is_answer(resume, question):
+            return question
+    is_past = any(_is_answer(resume, question) for question in past)
+    if is_past or (pending == [] and resume.interrupt_id is None):
+        raise Misuse(
+            "The agent does not wait for this answer: it has been given before, or the "
+            "conversation has gone on without it.",
+            hint="An answer counts once. Ask the agent again, and it may ask the person again.",
+        )
+    if resume.interrupt_id is not None:
+        raise Misuse(
+            "The agent does not wait for this answer: there is no such question in this "
+            "conversation.",
+            hint=f"No interrupt of the thread has the id {resume.interrupt_id[:100]!r}.",
+        )
+    return pending[0]  # a page may have changed the value by which it names the question
+
+
+def _is_answer(resume: Resume, question: Interrupt) -> bool:
+    """Return whether an answer names a question: by its id, or by its value, as v1 does."""
+    if resume.interrupt_id is not None:
+        return resume.interrupt_id == question.interrupt_id
+    if resume.value == question.value:
+        return True
+    value = parse_text(resume.value)
+    fields = as_object(value)
+    # a question without a value is named by the whole interrupt
+    return value == question.value or ("reason" in fields and fields.get("id") == _id(question))
+
+
+def _id(question: Interrupt) -> Any:
+    return question.interrupt_id or None
+
+
+async def _check_form(resume: Resume, question: Interrupt) -> None:
+    """Raise `Misuse` for an answer that does not fit the schema of its question."""
+    schema = question.response_schema
+    if schema is None or resume.status == "cancelled":
+        return
+    # in a thread: the package takes 0.1 s to load, and may take long for a long answer
+    misfit = await call(_find_misfit, _read_values(resume, schema), schema)
+    if misfit is not None:
+        raise Misuse(
+            f"The agent cannot go on with this answer: {misfit}",
+            hint="The answer has to fit the responseSchema of the interrupt.",
+        )
+
+
+def _read_values(resume: Resume, schema: Mapping[str, Any]) -> Sequence[Any]:
+    """Return the values that an answer may mean; for an approval, a page may say just yes or no."""
+    value = resume.payload
+    if resume.interrupt_id is None and value is None:
+        value = parse_text(resume.response or "")
+    if "approved" not in as_object(schema.get("properties")):
+        return [value]
+    decision = parse_text(value)
+    return [value, {"approved": decision} if isinstance(decision, bool) else decision]
+
+
+def _find_misfit(values: Sequence[Any], schema: Mapping[str, Any]) -> str | None:
+    """Return why no value fits, or None. A schema that is none is the agent's mistake."""
+    from jsonschema import Draft202012Validator, SchemaError
+    from jsonschema.exceptions import best_match
+    from jsonschema.validators import validator_for
+    from referencing import Registry
+    from referencing.exceptions import Unresolvable
+
+    wrong = (SchemaError, Unresolvable, RecursionError, TypeError, ValueError, re.error)
+    try:
+        dialect: Any = validator_for(schema, default=Draft202012Validator)
+        dialect.check_schema(schema)
+        # an empty registry, or else a schema could have this server fetch any URL
+        validator = dialect(schema, registry=Registry())
+        errors = [best_match(validator.iter_errors(value)) for value in values]
+    except wrong as error:
+        logger.warning("The responseSchema of an interrupt cannot be used: %.300s", error)
+        return None
+    if None in errors:
+        return None
+    error = errors[0]
+    text = f"{error.json_path}: {error.message}"
+    return text if len(text) <= _LONGEST else text[: _LONGEST - 1] + "…"
+
+
+def _was_refused(run: StoredRun) -> bool:
+    """Return whether the agent took an answer for none that it can go on with, and did nothing."""
+    last = run.events[-1] if run.events else None
+    return (
+        isinstance(last, RunFailed)
+        and last.error.code == Misuse.code
+        and all(isinstance(event, _BEFORE_WORK) for event in run.events)
+    )

@@ -1,0 +1,34 @@
+"""What a run takes from the thread that it continues: its conversation, and its open questions."""
+
+from dataclasses import dataclass, replace
+
+from copilot_runtime.interfaces import Agent, HistoryOwner, RunInput
+from copilot_runtime.runtime.history import restore_history, select_owner
+from copilot_runtime.runtime.interrupts import check_answers
+from copilot_runtime.threads.store import ThreadKey, ThreadStore
+
+
+@dataclass(frozen=True, slots=True)
+class ThreadPolicy:
+    """Where threads are, and whose conversation agents get that do not say it themselves."""
+
+    store: ThreadStore | None = None
+    history: HistoryOwner = "client"
+
+    async def continue_thread(self, run: RunInput, agent: Agent | None) -> tuple[RunInput, bool]:
+        """Return a run with its conversation, and whether readers have to be sent that anew.
+
+        Raises `Misuse` for an answer to no open question of the thread. Of runs that are stored
+        nowhere, and of threads that are not here, only the agent knows what it asked.
+        """
+        owns_history = select_owner(self.history, agent) == "server"
+        answers = run.persist and bool(run.resume)
+        if self.store is None or not (owns_history or answers):
+            return run, False
+        runs = await self.store.runs(ThreadKey(run.user or "", run.thread_id))
+        if answers and runs:
+            await check_answers(run.resume, runs)
+        if not owns_history or not (runs or run.persist):
+            return run, False
+        history = restore_history(run, runs)
+        return replace(run, messages=history.messages), history.is_rewritten and run.persist

@@ -1,0 +1,382 @@
+"""Answers to interrupts: to a question that is open, once, and in the form that it asks for."""
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from copilot_runtime import CopilotRuntime, Events, RunInput, Settings
+from copilot_runtime.adapters.scripted import Gate, say
+from copilot_runtime.errors import Misuse
+from copilot_runtime.events import Custom, Interrupt
+from tests.agents.pages import GIVEN, answered, failure, questions
+from tests.wire.documents import PLAIN, chat
+from tests.wire.documents import user as v1_user
+from tests.wire_agui.http import Browser, Event, text_of, user
+from tests.wire_agui.server import PATH, browsing, serving
+
+pytestmark = pytest.mark.anyio
+
+MEMORY = Settings(threads="memory")
+APPROVAL = {
+    "type": "object",
+    "properties": {"approved": {"type": "boolean"}},
+    "required": ["approved"],
+}
+NO_QUESTION = "there is no such question in this conversation."
+
+
+class Launcher:
+    """Asks before it launches. It stores nothing, and launches whenever it gets an answer."""
+
+    def __init__(
+        self,
+        schema: Mapping[str, Any] | None = None,
+        *,
+        fails: bool = False,
+        gate: Gate | None = None,
+    ) -> None:
+        self.schema = schema
+        self.fails = fails
+        self.gate = gate
+        self.launches: list[Any] = []
+
+    async def run(self, run: RunInput) -> Events:
+        if not run.resume:
+            for event in say("Ready.", id=f"ready-{run.run_id}"):
+                yield event
+            yield Interrupt(
+                interrupt_id=f"ask-{run.thread_id}-{run.run_id}",
+                value="Launch?",
+                message="Launch?",
+                response_schema=self.schema,
+            )
+            return
+        self.launches.append(run.resume[0].payload or run.resume[0].response)
+        if self.gate is not None:
+            await self.gate.wait()
+        if self.fails:
+            raise RuntimeError("the rocket is lost")
+        for event in say("Launched.", id=f"launched-{run.run_id}"):
+            yield event
+
+
+async def ask(browser: Browser, **fields: Any) -> Event:
+    """Have the agent ask; return its question."""
+    events = (await browser.run(**{"agent": "it", "run": "r1", **fields})).events()
+    [question] = questions(events)
+    return question
+
+
+async def answer(browser: Browser, *resume: Any, run: str = "r2", **fields: Any) -> Sequence[Event]:
+    fields = {"agent": "it", "run": run, "resume": [*resume], **fields}
+    return (await browser.run(**fields)).events()
+
+
+async def test_an_answer_counts_once() -> None:
+    launcher: Any = Launcher()
+    async with browsing(agents={"it": launcher}) as browser:
+        question = await ask(browser)
+        first = await answer(browser, answered(question, "yes"))
+        second = await answer(browser, answered(question, "yes"), run="r3")
+
+    assert text_of(first) == "Launched."
+    assert failure(second) == GIVEN
+    assert second[-1]["code"] == "MISUSE"
+    assert launcher.launches == ["yes"]
+
+
+@pytest.mark.parametrize("when_busy", ["refuse", "supersede", "queue"])
+async def test_of_an_answer_that_comes_twice_at_once_one_counts(when_busy: Any) -> None:
+    gate = Gate()
+    launcher: Any = Launcher(gate=gate)
+    settings = Settings(threads="memory", when_busy=when_busy)
+    async with browsing(agents={"it": launcher}, settings=settings) as browser:
+        question = await ask(browser)
+        resume = [answered(question, "yes")]
+        first = asyncio.create_task(answer(browser, *resume))
+        await gate.wait_for_event()
+        others = await asyncio.gather(
+            *(answer(browser, *resume, run=f"again-{number}") for number in range(5))
+        )
+        gate.release()
+        done = await first
+
+    assert text_of(done) == "Launched."
+    assert {failure(other) for other in others} == {
+        "This answer has been given already, and the agent works on it."
+    }
+    assert launcher.launches == ["yes"]
+
+
+async def test_an_answer_counts_once_after_the_server_has_been_started_again(
+    tmp_path: Path,
+) -> None:
+    settings = Settings(threads=f"sqlite:{tmp_path}/threads.db")
+    launcher: Any = Launcher()
+    async with browsing(agents={"it": launcher}, settings=settings) as browser:
+        question = await ask(browser)
+    async with browsing(agents={"it": launcher}, settings=settings) as browser:
+        await answer(browser, answered(question, "yes"))
+    async with browsing(agents={"it": launcher}, settings=settings) as browser:
+        again = await answer(browser, answered(question, "yes"), run="r3")
+
+    assert failure(again) == GIVEN
+    assert launcher.launches == ["yes"]
+
+
+async def test_an_answer_counts_once_even_if_its_run_fails() -> None:
+    launcher: Any = Launcher(fails=True)
+    async with browsing(agents={"it": launcher}) as browser:
+        question = await ask(browser)
+        await answer(browser, answered(question, "yes"))
+        again = await answer(browser, answered(question, "yes"), run="r3")
+
+    assert failure(again) == GIVEN
+    assert launcher.launches == ["yes"]
+
+
+async def test_an_answer_to_no_question_is_refused_and_the_question_stays_open() -> None:
+    launcher: Any = Launcher()
+    async with browsing(agents={"it": launcher}) as browser:
+        question = await ask(browser)
+        made_up = await answer(browser, answered({"id": "made-up"}, "yes"))
+        real = await answer(browser, answered(question, "yes"), run="r3")
+
+    assert failure(made_up).endswith(NO_QUESTION)
+    assert text_of(real) == "Launched."
+
+
+async def test_the_question_of_another_thread_is_none() -> None:
+    launcher: Any = Launcher()
+    async with browsing(agents={"it": launcher}) as browser:
+        await ask(browser, thread="mine")
+        foreign = await ask(browser, thread="other", run="r2")
+        events = await answer(browser, answered(foreign, "yes"), thread="mine", run="r3")
+
+    assert failure(events).endswith(NO_QUESTION)
+    assert launcher.launches == []
+
+
+async def test_the_question_of_another_user_is_none() -> None:
+    def who(request: Any) -> str:
+        return str(request.headers["authorization"])
+
+    launcher: Any = Launcher()
+    async with browsing(agents={"it": launcher}, authenticate=who) as browser:
+        question = await ask(browser.signed_in("ada"))
+        await ask(browser.signed_in("eve"), run="r2")
+        events = await answer(browser.signed_in("eve"), answered(question, "yes"), run="r3")
+
+    assert failure(events).endswith(NO_QUESTION)
+    assert launcher.launches == []
+
+
+async def test_a_question_that_the_conversation_has_left_behind_is_closed() -> None:
+    launcher: Any = Launcher()
+    async with browsing(agents={"it": launcher}) as browser:
+        old = await ask(browser)
+        new = await ask(browser, run="r2", messages=[user("Well?", "user-2")])
+        late = await answer(browser, answered(old, "yes"), run="r3")
+        await answer(browser, answered(new, "yes"), run="r4")
+
+    assert failure(late) == GIVEN
+    assert launcher.launches == ["yes"]
+
+
+async def test_two_answers_to_one_question_in_a_request_are_refused() -> None:
+    launcher: Any = Launcher()
+    async with browsing(agents={"it": launcher}) as browser:
+        question = await ask(browser)
+        events = await answer(browser, answered(question, "yes"), answered(question, "no"))
+
+    assert failure(events) == GIVEN
+    assert launcher.launches == []
+
+
+@pytest.mark.parametrize(
+    ("payload", "reason"),
+    [
+        ({"approved": "yes"}, "$.approved: 'yes' is not of type 'boolean'"),
+        ({}, "$: 'approved' is a required property"),
+        ("perhaps", "$: 'perhaps' is not of type 'object'"),
+        (None, "$: None is not of type 'object'"),
+    ],
+)
+async def test_an_answer_of_the_wrong_form_is_refused_and_may_be_given_again(
+    payload: Any, reason: str
+) -> None:
+    launcher: Any = Launcher(APPROVAL)
+    async with browsing(agents={"it": launcher}) as browser:
+        question = await ask(browser)
+        wrong = await answer(browser, answered(question, payload))
+        right = await answer(browser, answered(question, {"approved": True}), run="r3")
+
+    assert failure(wrong) == f"The agent cannot go on with this answer: {reason}"
+    assert text_of(right) == "Launched."
+    assert launcher.launches == [{"approved": True}]
+
+
+@pytest.mark.parametrize("payload", [{"approved": False, "reason": "Too windy"}, True])
+async def test_an_answer_of_the_right_form_is_taken(payload: Any) -> None:
+    launcher: Any = Launcher(APPROVAL)
+    async with browsing(agents={"it": launcher}) as browser:
+        question = await ask(browser)
+        await answer(browser, answered(question, payload))
+
+    assert launcher.launches == [payload]
+
+
+async def test_a_cancelled_question_needs_no_form() -> None:
+    launcher: Any = Launcher(APPROVAL)
+    async with browsing(agents={"it": launcher}) as browser:
+        question = await ask(browser)
+        events = await answer(browser, answered(question, None, "cancelled"))
+
+    assert text_of(events) == "Launched."
+
+
+@pytest.mark.parametrize(
+    "schema",
+    [
+        {"type": "nonsense"},
+        {"$ref": "http://127.0.0.1:1/schema.json"},
+        {"$ref": "#/nowhere"},
+        {"$ref": "#"},
+        {"type": "string", "pattern": "("},
+        {"$schema": ["odd"], "type": "string"},
+    ],
+)
+async def test_a_schema_that_is_none_is_not_the_persons_fault(
+    schema: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    launcher: Any = Launcher(schema)
+    async with browsing(agents={"it": launcher}) as browser:
+        question = await ask(browser)
+        events = await answer(browser, answered(question, "yes"))
+
+    assert text_of(events) == "Launched."
+    assert "responseSchema of an interrupt cannot be used" in caplog.text
+
+
+async def test_a_page_that_reloads_sees_the_open_question_and_no_other() -> None:
+    launcher: Any = Launcher(APPROVAL)
+    async with browsing(agents={"it": launcher}) as browser:
+        await ask(browser)
+        question = await ask(browser, run="r2", messages=[user("Well?", "user-2")])
+        reloaded = (await browser.connect(agent="it")).events()
+        again = await answer(browser, answered(question, {"approved": True}), run="r3")
+        later = (await browser.connect(agent="it")).events()
+
+    ends = [event for event in reloaded if event["type"] == "RUN_FINISHED"]
+    assert ["outcome" in end for end in ends] == [False, True]
+    assert questions(reloaded) == [question]
+    assert text_of(again) == "Launched."
+    assert not any("interrupts" in event.get("outcome", {}) for event in later)
+
+
+async def test_a_question_of_an_answer_that_failed_is_not_asked_again_after_a_reload() -> None:
+    launcher: Any = Launcher(fails=True)
+    async with browsing(agents={"it": launcher}) as browser:
+        question = await ask(browser)
+        await answer(browser, answered(question, "yes"))
+        reloaded = (await browser.connect(agent="it")).events()
+
+    assert not any("interrupts" in event.get("outcome", {}) for event in reloaded)
+    assert reloaded[-1]["type"] == "RUN_ERROR"
+
+
+async def test_a_question_stays_open_when_the_agent_itself_refuses_the_answer() -> None:
+    class Picky(Launcher):
+        async def run(self, run: RunInput) -> Events:
+            if any(resume.payload == "hm" for resume in run.resume):
+                raise Misuse("Yes or no?")
+            async for event in super().run(run):
+                yield event
+
+    picky: Any = Picky()
+    async with browsing(agents={"it": picky}) as browser:
+        question = await ask(browser)
+        for number in (2, 3):
+            refused = await answer(browser, answered(question, "hm"), run=f"r{number}")
+            assert failure(refused) == "Yes or no?"
+        reloaded = (await browser.connect(agent="it")).events()
+        again = await answer(browser, answered(question, "yes"), run="r4")
+
+    assert questions(reloaded) == [question]
+    assert text_of(again) == "Launched."
+
+
+async def test_only_the_agent_knows_what_it_asked_in_a_run_that_is_stored_nowhere() -> None:
+    launcher: Any = Launcher(APPROVAL)
+    async with browsing(agents={"it": launcher}) as browser:
+        resume = [answered({"id": "elsewhere"}, "yes")]
+        body = {"threadId": "t", "runId": "r", "messages": [user()], "resume": resume}
+        stranger = await browser.ask("POST", "/agent/it/ask", {**body, "tools": [], "context": []})
+        new = await answer(browser, *resume, thread="new")
+
+    assert text_of(stranger.events()) == text_of(new) == "Launched."
+
+
+async def v1(browser: Browser, *messages: Any, answers: Sequence[tuple[str, str]] = ()) -> Any:
+    meta = [
+        {"name": "LangGraphInterruptEvent", "value": value, "response": response}
+        for value, response in answers
+    ]
+    request = chat(
+        *messages,
+        query=PLAIN,
+        threadId="t",
+        agentSession={"agentName": "it"},
+        metaEvents=meta,
+    )
+    return (await browser.ask("POST", "", request, {"accept": "application/json"})).json()
+
+
+async def test_the_answer_of_a_v1_page_counts_once() -> None:
+    launcher: Any = Launcher()
+    async with browsing(agents={"it": launcher}) as browser:
+        await v1(browser, v1_user())
+        await v1(browser, answers=[("Launch?", "yes")])
+        again = await v1(browser, answers=[("Launch?", "yes")])
+
+    assert launcher.launches == ["yes"]
+    [error] = again["errors"]
+    assert error["message"] == GIVEN
+    assert error["extensions"]["code"] == "MISUSE"
+
+
+async def test_the_answer_of_a_v1_page_has_the_form_that_is_asked_for() -> None:
+    launcher: Any = Launcher(APPROVAL)
+    async with browsing(agents={"it": launcher}) as browser:
+        await v1(browser, v1_user())
+        wrong = await v1(browser, answers=[("Launch?", "perhaps")])
+        await v1(browser, answers=[("Launch?", '{"approved": true}')])
+
+    assert "cannot go on with this answer" in wrong["errors"][0]["message"]
+    assert launcher.launches == ['{"approved": true}']
+
+
+async def test_an_answer_to_a_question_of_older_agents_counts_once() -> None:
+    class Old(Launcher):
+        async def run(self, run: RunInput) -> Events:
+            if run.resume:
+                async for event in super().run(run):
+                    yield event
+            else:
+                yield Custom(name="on_interrupt", value={"question": "Launch?"})
+
+    old: Any = Old()
+    command = {"resume": "yes", "interruptEvent": {"question": "Launch?"}}
+    async with serving(CopilotRuntime(agents={"it": old}, settings=MEMORY).app(PATH)) as port:
+        browser = Browser(port)
+        await browser.run(agent="it", run="r1")
+        reloaded = (await browser.connect(agent="it")).types()
+        for run in ("r2", "r3"):
+            await browser.run(agent="it", run=run, forwardedProps={"command": command})
+        later = (await browser.connect(agent="it")).types()
+
+    assert old.launches == ["yes"]
+    assert ("CUSTOM" in reloaded, "CUSTOM" in later) == (True, False)

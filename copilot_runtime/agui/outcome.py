@@ -8,6 +8,7 @@ from copilot_runtime.jsontext import dumps
 from copilot_runtime.jsonvalue import (
     JsonObject,
     as_count,
+    as_object,
     as_objects,
     as_optional_text,
     drop_none,
@@ -53,7 +54,7 @@ def decode_run_end(event: JsonObject) -> Iterator[Event]:
 
 def decode_cancellation(event: JsonObject) -> Cancelled | None:
     """Return the error of a run that somebody stopped, if that is how a RUN_FINISHED ends it."""
-    if get_object(event, "outcome").get("type") == "cancelled":
+    if as_object(event.get("outcome")).get("type") == "cancelled":
         return Cancelled("The agent's run was stopped.")
     return None
 

@@ -10,7 +10,6 @@ from os import urandom
 from typing import Any
 
 from copilot_runtime.agui.messages import decode_messages
-from copilot_runtime.agui.version import is_legacy
 from copilot_runtime.errors import Misuse
 from copilot_runtime.interfaces import (
     DEFAULT_AGENT,
@@ -23,7 +22,6 @@ from copilot_runtime.interfaces import (
     RunInput,
 )
 from copilot_runtime.jsonvalue import (
-    JsonObject,
     optional_text,
     require_list,
     require_object,
@@ -83,11 +81,6 @@ def run_input(
         persist=name == "run",
         log_id=urandom(16).hex(),
     )
-
-
-def is_legacy_request(body: JsonObject) -> bool:
-    """Return whether an object is the request of a client of before 1.0. Raises `Misuse`."""
-    return is_legacy(optional_text(body, "protocolVersion"))
 
 
 def _action(item: Any, at: int) -> Action:

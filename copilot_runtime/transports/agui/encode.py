@@ -340,13 +340,14 @@ class Encoder:
 
     def _send_end(self, **values: Any) -> None:
         """End the run. Why the model stopped is beside the counts, as Node writes it."""
-        reason = encode_finish_reason(self._usage)
-        if self._dialect.legacy:
-            values[FINISH_REASON] = reason
-        elif reason is not None:  # 1.0 knows no such field, and clients warn of it
-            values["metadata"] = {FINISH_REASON: reason}
-        usage = encode_usage(self._usage, legacy=self._dialect.legacy)
-        self._send("RUN_FINISHED", **self._ids, **values, usage=usage or None)
+        if self._usage:
+            values["usage"] = encode_usage(self._usage, legacy=self._dialect.legacy) or None
+            reason = encode_finish_reason(self._usage)
+            if self._dialect.legacy:
+                values[FINISH_REASON] = reason
+            elif reason is not None:  # 1.0 knows no such field, and clients warn of it
+                values["metadata"] = {FINISH_REASON: reason}
+        self._send("RUN_FINISHED", **self._ids, **values)
         self.ended = True
 
     def _close(self, kind: str, key: str) -> None:

@@ -12,14 +12,16 @@ from dataclasses import replace
 from starlette.routing import BaseRoute
 from starlette.types import ASGIApp
 
+from copilot_runtime.agui.version import is_legacy
 from copilot_runtime.concurrency import retrieve_exception
 from copilot_runtime.errors import AgentNotFound, AuthenticationFailed, report_of
 from copilot_runtime.events import Event, RunFailed, RunStarted
 from copilot_runtime.interfaces import DEFAULT_AGENT, Caller, RunInput
 from copilot_runtime.jsontext import dumps
+from copilot_runtime.jsonvalue import optional_text
 from copilot_runtime.runtime.conversations import Log
 from copilot_runtime.transports.agui import threads
-from copilot_runtime.transports.agui.decode import is_legacy_request, run_input
+from copilot_runtime.transports.agui.decode import run_input
 from copilot_runtime.transports.agui.encode import Dialect, Encoder
 from copilot_runtime.transports.agui.errors import (
     Refusal,
@@ -106,7 +108,8 @@ class AguiEndpoint(Transport):
 
     def _negotiate(self, operation: Operation) -> Dialect:
         """Return what the client of a request understands. Raises `Misuse`."""
-        return self._dialect if is_legacy_request(operation.body) else self._current_dialect
+        declared = optional_text(operation.body, "protocolVersion")
+        return self._dialect if is_legacy(declared) else self._current_dialect
 
     async def _run(self, run: RunInput, request: Request, dialect: Dialect) -> None:
         """Start a run and write it as it grows; what forbids it to start is an event, too.

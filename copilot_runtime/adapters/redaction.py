@@ -2,6 +2,8 @@
 
 import logging
 import re
+from html import unescape
+from urllib.parse import unquote
 
 from copilot_runtime.errors import CopilotError
 
@@ -40,9 +42,9 @@ def _repeats(text: str, instructions: str) -> bool:
 
 
 def _normalize(text: str) -> str:
-    """Return the letters and digits of a text, which may be escaped as in JSON."""
-    return _NO_WORD.sub("", _ESCAPE.sub(_unescape, text)).casefold()
+    """Return the letters and digits of a text, which may be escaped as in JSON, HTML or a URL."""
+    return _NO_WORD.sub("", _ESCAPE.sub(_decode_escape, unescape(unquote(text)))).casefold()
 
 
-def _unescape(escape: re.Match[str]) -> str:
+def _decode_escape(escape: re.Match[str]) -> str:
     return chr(int(escape[1], 16)) if escape[1] else ""

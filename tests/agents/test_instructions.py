@@ -5,6 +5,7 @@ import json
 import logging
 from collections.abc import Mapping
 from typing import Any
+from urllib.parse import quote
 
 import pytest
 
@@ -207,6 +208,8 @@ def test_what_cannot_be_instructions_is_said_at_the_start(wrong: Any, message: s
         f"OpenAI API error: 400 Invalid content: {PROMPT}",
         'vLLM API error: 400 {"content": "You are the clerk\\n of a bookshop. The pas...',
         "OpenAI API error: 400 the  password is\nXYLOPHONE-42, is it?",
+        f"Gateway API error: 502 {quote(PROMPT)}",
+        "Gateway API error: 502 the&#32;password&#32;is&#32;xylophone-42",
     ],
 )
 async def test_a_provider_that_repeats_them_in_an_error_is_not_quoted(

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from copilot_runtime import Caller, CopilotRuntime, EmptyAdapter, Events, RunInput
+from copilot_runtime import Caller, CopilotRuntime, EmptyAdapter, Events, RunInput, Settings
 from copilot_runtime.events import (
     AgentState,
     Interrupt,
@@ -61,6 +61,7 @@ async def agents(listener: Listener) -> AsyncGenerator[Client, None]:
         adapter=EmptyAdapter(),
         agents={"listener": listener, "silent": Silent()},
         properties={"tenant": "ours", "userId": "nobody"},
+        settings=Settings(page_models=("other",)),
     )
     async with client_of(runtime) as client:
         yield client

@@ -30,6 +30,7 @@ LONG = ("browser", "conformance", "threads", "test_cli.py", "site")
 # these drive browsers, npm, or servers in other processes: `make test-quick` leaves them out
 WHOLE = (
     "adapters/aimock",
+    "agents/crewai",
     "agents/langgraph",
     "browser",
     "conformance",

@@ -215,6 +215,18 @@ async def test_agui_passes_on_what_the_remote_agent_says_and_keeps_it(
     assert text_of(kept.events()) == "Question 1. You said: HiQuestion 2. You said: And now?"
 
 
+@pytest.mark.anyio
+async def test_crew_passes_on_what_is_said_where_the_crew_should_be(
+    monkeypatch: pytest.MonkeyPatch,
+):
+    async with serving(loaded("agui", "agent")) as port:
+        monkeypatch.setenv("CREW_URL", f"http://127.0.0.1:{port}/")
+        async with serving(loaded("crew")) as here:
+            answer = await Browser(here, "/graphql").run(messages=[user("Hi")])
+
+    assert text_of(answer.events()) == "Question 1. You said: Hi"
+
+
 def test_mcp_lends_what_is_there_and_says_what_is_not():
     with app_of("mcp") as client:
         found = ask(client, "find the book Momo")

@@ -86,6 +86,7 @@ def result_of(response: Any) -> str:
 # --- programs
 
 ELSEWHERE = {
+    "agents/crewai",
     "agents/langgraph-platform",
     "agents/openai-agents",
     "models/anthropic",

@@ -88,7 +88,10 @@ class ErrorContext:
 
 
 class CopilotError(Exception):
-    """The base class of all errors of this package. `hint` is for logs: how to mend it."""
+    """The base class of all errors of this package. `hint` is for logs: how to mend it.
+
+    `public` is what clients get, where the message is for logs, too: it names a file or an address.
+    """
 
     code = "UNKNOWN"
     status_code = 500
@@ -105,10 +108,12 @@ class CopilotError(Exception):
         hint: str | None = None,
         status_code: int | None = None,
         kind: str | None = None,
+        public: str | None = None,
     ) -> None:
         super().__init__(message)
         self.message = message
         self.hint = hint
+        self.public = public or message
         self.kind = kind or type(self).__name__
         if status_code is not None:
             self.status_code = status_code
@@ -117,7 +122,7 @@ class CopilotError(Exception):
         """Return the part of this error that may leave the server."""
         return ErrorReport(
             code=self.code,
-            message=self.message,
+            message=self.public,
             status_code=self.status_code,
             visibility=self.visibility,
             severity=self.severity,

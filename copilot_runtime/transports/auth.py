@@ -84,7 +84,7 @@ class Authenticator:
             if isinstance(error, ConfigurationFailed):
                 logger.error("%s %s", error.message, error.hint or "")
                 raise Unauthorized(500, RUN_FAILED.message, code=RUN_FAILED.code) from error
-            raise Unauthorized(error.status_code, error.message, code=error.code) from error
+            raise Unauthorized(error.status_code, error.public, code=error.code) from error
         except Exception as error:  # code of the application: nobody comes in by its mistakes
             logger.exception("The authenticate hook failed")
             raise Unauthorized(500, RUN_FAILED.message, code=RUN_FAILED.code) from error

@@ -85,6 +85,8 @@ class Router:
                 raise
             if not isinstance(error, BadRequest | CopilotError):
                 logger.exception("A request failed")
+            elif isinstance(error, CopilotError) and error.public != error.message:
+                logger.error("A request failed: %s %s", error.message, error.hint or "")
             await _refuse(request, transport.refuse(error))
 
     async def _find(self, request: Request) -> Transport:

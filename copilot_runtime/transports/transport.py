@@ -98,7 +98,7 @@ class Transport:
         match error:
             case BadRequest(status=status, message=message, code=code):
                 return Refusal(status, error_body("invalid_request", message, code), error.headers)
-            case CopilotError(status_code=status, message=message, code=code):
+            case CopilotError(status_code=status, public=message, code=code):
                 return Refusal(status, error_body(code.lower(), message, code))
             case _:
                 body = error_body("internal_error", RUN_FAILED.message, RUN_FAILED.code)

@@ -141,6 +141,7 @@ class Link:
         return StoreFailed(
             f"{self._address()} cannot be used: {error or type(error).__name__}",
             hint="See whether it runs, and whether address, user and password are right.",
+            public="The threads cannot be used: their database does not answer, or refuses.",
         )
 
     def _address(self) -> str:

@@ -109,13 +109,21 @@ def build_failure(path: Path, error: Exception) -> CopilotError:
         return ConfigurationFailed(
             f"{str(path)!r} is not a database of threads.",
             hint="Name another file, or one that does not exist yet.",
+            public=_PUBLIC,
         )
     for part, cause, way_out in _CAUSES:
         if part in text:
-            return StoreFailed(f"{where} cannot be used: {cause}.", hint=way_out)
+            public = f"The threads cannot be used: {cause}."
+            return StoreFailed(f"{where} cannot be used: {cause}.", hint=way_out, public=public)
     return StoreFailed(
-        f"{where} cannot be used: {text}.", hint="The log of the system may say why."
+        f"{where} cannot be used: {text}.",
+        hint="The log of the system may say why.",
+        public=_PUBLIC,
     )
+
+
+_PUBLIC = "The threads cannot be used."
+"""What clients get in place of a message with a path."""
 
 
 _CAUSES = (
@@ -144,7 +152,9 @@ def _check(connection: sqlite3.Connection, path: Path) -> None:
     connection.execute("ROLLBACK")
     if application != _APPLICATION and (application or tables):
         raise ConfigurationFailed(
-            f"{str(path)!r} is a database of another program.", hint="Name another file."
+            f"{str(path)!r} is a database of another program.",
+            hint="Name another file.",
+            public=_PUBLIC,
         )
 
 
@@ -159,6 +169,7 @@ def _migrate(connection: sqlite3.Connection, path: Path) -> None:
             raise ConfigurationFailed(
                 f"{str(path)!r} was written by a later version of copilot-runtime.",
                 hint="Install that version, or name another file.",
+                public=_PUBLIC,
             )
         for migration in _MIGRATIONS[version:]:
             for statement in migration.split(";"):

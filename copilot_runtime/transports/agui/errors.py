@@ -38,7 +38,7 @@ def refusal_of(error: Exception) -> Refusal:
         case NotFound():
             body = {"error": "Not found", "message": error.message}
         case CopilotError():
-            body = {"error": error.code.lower(), "message": error.message}
+            body = {"error": error.code.lower(), "message": error.public}
         case _:
             return Refusal(500, {"error": "internal_error", "message": RUN_FAILED.message})
     return Refusal(error.status_code, body)

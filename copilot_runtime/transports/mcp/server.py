@@ -64,7 +64,7 @@ def build_server(program_runs: ProgramRuns, owner: Caller | None = None) -> "Ser
         try:
             return await tool.call(context.session.report_progress)
         except CopilotError as error:
-            return build_text_result(error.message, is_error=True)
+            return build_text_result(error.public, is_error=True)
         except Exception:  # of hooks and agents: the client gets them without details
             logger.exception("The tool %r failed", params.name)
             return build_text_result(RUN_FAILED.message, is_error=True)

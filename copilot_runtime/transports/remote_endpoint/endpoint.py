@@ -49,7 +49,7 @@ class RemoteServer(Transport):
             case BadRequest():
                 return Refusal(error.status, {"error": error.message}, error.headers)
             case CopilotError():
-                return Refusal(_status(error), {"error": error.message})
+                return Refusal(_status(error), {"error": error.public})
             case _:
                 return Refusal(500, {"error": RUN_FAILED.message})
 

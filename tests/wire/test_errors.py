@@ -8,9 +8,9 @@ from copilot_runtime import CopilotRuntime, EmptyAdapter, action
 from copilot_runtime.errors import CopilotError
 from copilot_runtime.interfaces import RunInput
 from tests.wire.client import Answer, Client, client_of
-from tests.wire.documents import chat
+from tests.wire.documents import CHAT, chat
 from tests.wire.merge import merge
-from tests.wire.upstream import HEAD, Upstream, call, finish, refusing
+from tests.wire.upstream import HEAD, Upstream, call, finish, refusing, saying
 
 pytestmark = pytest.mark.anyio
 
@@ -147,3 +147,17 @@ async def test_malformed_arguments_end_in_a_result(provider: Upstream, arguments
 
     assert response["status"]["code"] == "Success"
     assert '"code":"INVALID_ARGUMENTS"' in response["messages"][1]["result"]
+
+
+@pytest.mark.parametrize("count", ["-1", "null"])
+async def test_a_negative_initial_count_is_the_mistake_of_the_client(
+    client: Client, provider: Upstream, count: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    provider.plays(saying("Hello"))
+    query = CHAT.replace("@stream", f"@stream(initialCount: {count})", 1)
+    answer = await client.ask(chat(query=query))
+
+    [error] = answer.json()["errors"]
+    assert error["message"] == "initialCount must be a positive integer"
+    assert error["extensions"] == {"code": "BAD_USER_INPUT"}
+    assert [record for record in caplog.records if record.exc_info] == []

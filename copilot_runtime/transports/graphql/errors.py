@@ -11,12 +11,17 @@ from copilot_runtime.transports.graphql.statuses import error_extensions
 
 logger = logging.getLogger(__name__)
 
+_NEGATIVE_COUNT = "initialCount must be a positive integer"
+"""What graphql-core raises, as a resolver would, for a `@stream` that a client wrote."""
+
 
 def format_error(error: GraphQLError) -> dict[str, Any]:
     """Return an error without the server's stack, paths or secrets."""
     cause = error.original_error
     payload: dict[str, Any] = {**error.formatted}
-    if isinstance(cause, CopilotError) or (cause is not None and error.path is not None):
+    if isinstance(cause, ValueError) and str(cause) == _NEGATIVE_COUNT:
+        payload["extensions"] = {"code": "BAD_USER_INPUT"}
+    elif isinstance(cause, CopilotError) or (cause is not None and error.path is not None):
         report = _report(cause, f"A resolver failed at {error.path}")
         payload["message"] = report.message
         payload["extensions"] = error_extensions(report)

@@ -13,6 +13,12 @@ from copilot_runtime.transports.transport import Services, Transport
 if TYPE_CHECKING:
     from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
 
+_MOST_SESSIONS = 1000
+"""Sessions at one time; each is a task with its queues. More are answered 503."""
+
+_SESSION_LIFETIME = 1800.0
+"""Seconds without a request after which a session ends; its id is then answered 404."""
+
 
 class McpEndpoint(Transport):
     """Answers MCP clients between `open` and `aclose`. Sessions belong to who began them."""
@@ -62,7 +68,10 @@ class McpEndpoint(Transport):
         from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
 
         sessions = StreamableHTTPSessionManager(
-            self._server, max_request_body_size=self._max_body_bytes
+            self._server,
+            session_idle_timeout=_SESSION_LIFETIME,
+            max_request_body_size=self._max_body_bytes,
+            max_sessions=_MOST_SESSIONS,
         )
         async with sessions.run():
             self._sessions = sessions

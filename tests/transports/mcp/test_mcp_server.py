@@ -135,30 +135,57 @@ async def test_whoever_does_not_sign_in_gets_nothing() -> None:
     assert answer.status == 401
 
 
+GREETING = {
+    "jsonrpc": "2.0",
+    "id": 1,
+    "method": "initialize",
+    "params": {
+        "protocolVersion": "2025-06-18",
+        "capabilities": {},
+        "clientInfo": {"name": "test", "version": "1"},
+    },
+}
+LISTING = {"jsonrpc": "2.0", "id": 2, "method": "tools/list"}
+ACCEPT = {"accept": "application/json, text/event-stream"}
+
+
 async def test_the_session_of_one_user_is_none_for_another() -> None:
-    greeting = {
-        "jsonrpc": "2.0",
-        "id": 1,
-        "method": "initialize",
-        "params": {
-            "protocolVersion": "2025-06-18",
-            "capabilities": {},
-            "clientInfo": {"name": "test", "version": "1"},
-        },
-    }
-    listing = {"jsonrpc": "2.0", "id": 2, "method": "tools/list"}
-    accept = {"accept": "application/json, text/event-stream"}
     async with at_work(authenticate=by_token) as browser:
         url = f"http://127.0.0.1:{browser.where}{PATH}/mcp"
-        async with httpx2.AsyncClient(headers=accept) as http:
+        async with httpx2.AsyncClient(headers=ACCEPT) as http:
             ann = {"authorization": "Bearer ann"}
-            begun = await http.post(url, json=greeting, headers=ann)
+            begun = await http.post(url, json=GREETING, headers=ann)
             session = {"mcp-session-id": begun.headers["mcp-session-id"]}
             users = (ann, {"authorization": "Bearer bob"})
             answers = [
-                await http.post(url, json=listing, headers={**session, **user}) for user in users
+                await http.post(url, json=LISTING, headers={**session, **user}) for user in users
             ]
     assert [answer.status_code for answer in answers] == [200, 404]
+
+
+async def test_a_server_has_so_many_sessions_and_no_more(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("copilot_runtime.transports.mcp.endpoint._MOST_SESSIONS", 2)
+    async with at_work() as browser:
+        url = f"http://127.0.0.1:{browser.where}{PATH}/mcp"
+        async with httpx2.AsyncClient(headers=ACCEPT) as http:
+            begun = [await http.post(url, json=GREETING) for _ in range(3)]
+            session = {"mcp-session-id": begun[0].headers["mcp-session-id"]}
+            await http.delete(url, headers=session)
+            begun.append(await http.post(url, json=GREETING))
+    assert [answer.status_code for answer in begun] == [200, 200, 503, 200]
+
+
+async def test_a_session_that_nobody_uses_ends(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("copilot_runtime.transports.mcp.endpoint._SESSION_LIFETIME", 0.05)
+    async with at_work() as browser:
+        url = f"http://127.0.0.1:{browser.where}{PATH}/mcp"
+        async with httpx2.AsyncClient(headers=ACCEPT) as http:
+            begun = await http.post(url, json=GREETING)
+            session = {"mcp-session-id": begun.headers["mcp-session-id"]}
+            async with asyncio.timeout(30):
+                # a client does not hear of the end
+                while (await http.post(url, json=LISTING, headers=session)).status_code != 404:  # noqa: ASYNC110
+                    await asyncio.sleep(0.2)
 
 
 async def test_a_page_may_not_ask_unless_its_origin_is_named() -> None:

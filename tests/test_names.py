@@ -122,8 +122,11 @@ def other_participles() -> list[str]:
     ]
 
 
-PROTOCOL = _words("RunStarted RunFinished RunFailed StepStarted StepFinished")
-"""Events as AG-UI calls them."""
+PROTOCOL = _words(
+    "RunStarted RunFinished RunFailed StepStarted StepFinished "
+    "connection_made data_received connection_lost"
+)
+"""Events as AG-UI calls them, and callbacks as asyncio calls them."""
 
 
 def test_no_public_name_is_a_participle() -> None:

@@ -1,37 +1,60 @@
 """An HTTP client for streams and JSON, with time limits, retries and errors that explain.
 
-Only this file and `errors.py` use aiohttp, and only `httpx_client.py` uses httpx. A response that
-was read to its end gives its connection back to the pool; any other is closed at once, so that no
-tokens are paid for that are not read.
+Requests go out by `pool.py`; by `aiohttp_client.py` where the environment names a proxy; by
+`httpx_client.py` where the host application gave its own client. A response that was read to its
+end gives its connection back to the pool; any other is closed at once, so that no tokens are paid
+for that are not read.
 """
 
 import asyncio
 from collections.abc import Mapping
-from contextlib import suppress
 from dataclasses import dataclass, field
-from io import BytesIO
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 from urllib.parse import urlsplit
 
 import orjson
 
 from copilot_runtime.errors import ConfigurationFailed, CopilotError, NetworkError, RunStalled
-from copilot_runtime.http.errors import UpstreamErrors, classify_error, is_disconnect
+from copilot_runtime.http.connection import ServerDisconnected
+from copilot_runtime.http.errors import ConnectionFailed, InvalidAddress, UpstreamErrors
+from copilot_runtime.http.inflate import INFLATABLE, InflatedResponse
+from copilot_runtime.http.pool import ConnectionPool
+from copilot_runtime.http.request import Target, encode_head, parse_target
 from copilot_runtime.http.retries import backoff, is_retryable, parse_retry_after
 
 if TYPE_CHECKING:
     import httpx
-    from aiohttp import ClientResponse, ClientSession
 
-    from copilot_runtime.http.httpx_client import BufferedResponse
-
-    Response = ClientResponse | BufferedResponse
+    from copilot_runtime.http.aiohttp_client import AiohttpClient
 
 _MAX_WAIT = 30.0
 _MAX_BODY = 16 * 1024 * 1024
-_DRAIN_TIME = 1.0
-_MAX_INLINE_BODY = 512 * 1024
-_MAX_HEADER = 64 * 1024  # security policies of gateways are longer than aiohttp's 8 kB
+_IDEMPOTENT = {"GET", "HEAD", "OPTIONS", "TRACE", "PUT", "DELETE"}
+
+
+class Response(Protocol):
+    """A response whose headers are here, as each of the clients returns it."""
+
+    @property
+    def status(self) -> int: ...
+
+    @property
+    def headers(self) -> Mapping[str, str]: ...
+
+    async def readany(self) -> bytes:
+        """Return what has arrived since the last call; b"" at the end. Raises `OSError`."""
+        ...
+
+    def release(self, *, finished: bool) -> None:
+        """Keep the connection for others if the response is complete, else close it.
+
+        With `finished`, no more than the end of the response is missing.
+        """
+        ...
+
+    def close(self) -> None:
+        """Close the connection. Who reads gets an error."""
+        ...
 
 
 class Upstream:
@@ -58,9 +81,9 @@ class Upstream:
         self.idle_timeout = idle_timeout
         self.max_retries = max_retries
         self.errors = UpstreamErrors(name, connect_timeout, idle_timeout)
-        self._sessions: dict[asyncio.AbstractEventLoop, ClientSession] = {}
+        self._pools: dict[asyncio.AbstractEventLoop, ConnectionPool] = {}
+        self._aiohttp_clients: dict[asyncio.AbstractEventLoop, AiohttpClient] = {}
         self._proxies: dict[str, str | None] = {}
-        self._draining: set[asyncio.Task[None]] = set()
         self._http_client = http_client
 
     def post(self, url: str, body: bytes, headers: Mapping[str, str]) -> "Exchange":
@@ -86,18 +109,14 @@ class Upstream:
 
     async def aclose(self) -> None:
         """Close the connections of this event loop. The next request opens new ones."""
-        loop = asyncio.get_running_loop()
-        draining = [task for task in self._draining if task.get_loop() is loop]
-        for task in draining:
-            task.cancel()
-        await asyncio.gather(*draining, return_exceptions=True)
-        if session := self._sessions.pop(loop, None):
-            await session.close()
-        await self._close_dead_loops()
+        running = asyncio.get_running_loop()
+        for clients in (self._pools, self._aiohttp_clients):
+            for loop in [loop for loop in clients if loop is running or loop.is_closed()]:
+                await clients.pop(loop).aclose()
 
     async def send(
         self, method: str, url: str, body: bytes | None, headers: Mapping[str, str]
-    ) -> "Response":
+    ) -> Response:
         """Return the response once its headers are here. Retries what may pass by itself."""
         attempt = 0
         while True:
@@ -109,7 +128,8 @@ class Upstream:
                 if attempt >= self.max_retries or isinstance(error, RunStalled):
                     raise
                 # the server may have closed a pooled connection meanwhile: no reason to wait
-                wait = 0.0 if attempt == 0 and is_disconnect(error) else backoff(attempt)
+                is_disconnect = isinstance(error.__cause__, ServerDisconnected)
+                wait = 0.0 if attempt == 0 and is_disconnect else backoff(attempt)
             else:
                 if attempt < self.max_retries and is_retryable(response.status, response.headers):
                     wait = parse_retry_after(response.headers)
@@ -120,20 +140,9 @@ class Upstream:
             await asyncio.sleep(wait)
             attempt += 1
 
-    def drain(self, response: "Response") -> None:
-        """Read the last bytes of a finished answer, so that its connection can be used again."""
-        task = asyncio.create_task(_drain(response))
-        self._draining.add(task)
-
-        def release(task: asyncio.Task[None]) -> None:
-            self._draining.discard(task)
-            _release(response)  # not in the task: cancelled before its first step, it runs nothing
-
-        task.add_done_callback(release)
-
     async def _send_once(
         self, method: str, url: str, body: bytes | None, headers: Mapping[str, str]
-    ) -> "Response":
+    ) -> Response:
         if self._http_client is not None:
             from copilot_runtime.http.httpx_client import send_request
 
@@ -142,23 +151,13 @@ class Upstream:
                 errors=self.errors,
                 max_body=_MAX_BODY,
             )
-        from aiohttp import ClientError, InvalidURL
-        from yarl import URL
-
-        session = await self._get_session()
         try:
-            async with asyncio.timeout(self.connect_timeout + self.idle_timeout):
-                return await session.request(
-                    method,
-                    # escapes stay as they are written: a signature may be of them
-                    URL(url, encoded=True) if "%" in url else url,
-                    # in one piece, aiohttp warns, a large body would hold up the event loop
-                    data=BytesIO(body) if body and len(body) > _MAX_INLINE_BODY else body,
-                    headers=headers,
-                    proxy=self._proxy(url),
-                    allow_redirects=False,
-                )
-        except InvalidURL as error:
+            target = parse_target(url)
+            proxy = self._proxy(url)
+            if target is None or proxy is not None or method == "HEAD":
+                return await self._send_by_aiohttp(method, url, body, headers, proxy)
+            return await self._send_directly(method, target, body, headers)
+        except InvalidAddress as error:
             raise ConfigurationFailed(
                 f"{self.name} API error: {url!r} is not an address.",
                 hint="A base URL looks like https://api.example.com/v1.",
@@ -167,31 +166,48 @@ class Upstream:
             raise ConfigurationFailed(
                 f"{self.name} API error: The request cannot be sent.", hint=f"{error}."
             ) from error
-        except (ClientError, OSError, TimeoutError) as error:
-            raise self.errors.build_connection_error(error, url, classify_error(error)) from error
+        except ConnectionFailed as error:
+            raise self.errors.build_connection_error(error, url, error.failure) from error
+        except TimeoutError as error:
+            raise self.errors.build_timeout() from error
+        except OSError as error:
+            raise self.errors.build_connection_error(error, url, "closed") from error
 
-    async def _get_session(self) -> "ClientSession":
-        """Return the connections of this event loop: those of another one are of no use here."""
+    async def _send_directly(
+        self, method: str, target: Target, body: bytes | None, headers: Mapping[str, str]
+    ) -> Response:
+        head = encode_head(method, target, headers, None if body is None else len(body))
         loop = asyncio.get_running_loop()
-        session = self._sessions.get(loop)
-        if session is None or session.closed:
-            from aiohttp import ClientSession, ClientTimeout, DummyCookieJar, TCPConnector
+        pool = self._pools.get(loop)
+        if pool is None:
+            pool = self._pools[loop] = ConnectionPool(self.connect_timeout)
+        response = await pool.send(
+            target.origin,
+            head,
+            body or b"",
+            timeout=self.idle_timeout,
+            is_idempotent=method in _IDEMPOTENT,
+        )
+        if response.headers.get("content-encoding") in INFLATABLE:
+            return InflatedResponse(response)
+        return response
 
-            session = self._sessions[loop] = ClientSession(
-                connector=TCPConnector(limit=0),
-                cookie_jar=DummyCookieJar(),  # what one person's answer sets is not for another's
-                timeout=ClientTimeout(total=None, connect=self.connect_timeout),
-                max_line_size=_MAX_HEADER,
-                max_field_size=_MAX_HEADER,
-            )
-            await self._close_dead_loops()
-        return session
+    async def _send_by_aiohttp(
+        self,
+        method: str,
+        url: str,
+        body: bytes | None,
+        headers: Mapping[str, str],
+        proxy: str | None,
+    ) -> Response:
+        from copilot_runtime.http.aiohttp_client import AiohttpClient
 
-    async def _close_dead_loops(self) -> None:
-        """Close the sessions of event loops that have been closed."""
-        for loop in [loop for loop in [*self._sessions] if loop.is_closed()]:
-            if session := self._sessions.pop(loop, None):
-                await session.close()
+        loop = asyncio.get_running_loop()
+        client = self._aiohttp_clients.get(loop)
+        if client is None:
+            client = self._aiohttp_clients[loop] = AiohttpClient(self.connect_timeout)
+        timeout = self.connect_timeout + self.idle_timeout
+        return await client.send(method, url, body, headers, proxy=proxy, timeout=timeout)
 
     def _proxy(self, url: str) -> str | None:
         """Return the proxy the environment names for this address.
@@ -248,21 +264,18 @@ class StreamResponse:
     Set `finished` when nothing of interest follows: the connection is then kept for others.
     """
 
-    def __init__(self, response: "Response", upstream: Upstream) -> None:
-        from aiohttp import ClientError
-
+    def __init__(self, response: Response, upstream: Upstream) -> None:
         self.status = response.status
         self.headers: Mapping[str, str] = response.headers
         self.finished = False
         self._response = response
         self._upstream = upstream
-        self._read = response.content.readany
-        self._read_errors = (ClientError, OSError)
+        self._read = response.readany
         self._loop = asyncio.get_running_loop()
         self._last_read_at = self._loop.time()
         self._waiting = False
         self._has_timed_out = False
-        # one timer per answer that looks at a clock: aiohttp would set a new one for every read
+        # one timer per answer that looks at a clock, not one for every read
         self._timer = self._loop.call_later(upstream.idle_timeout, self._watch)
 
     def __aiter__(self) -> "StreamResponse":
@@ -272,7 +285,7 @@ class StreamResponse:
         self._waiting = True
         try:
             block = await self._read()
-        except self._read_errors as error:
+        except OSError as error:
             if self._has_timed_out:
                 raise self._upstream.errors.build_timeout() from None
             raise self._upstream.errors.build_premature_close(
@@ -302,10 +315,7 @@ class StreamResponse:
     def release(self) -> None:
         """Give the connection back if the answer is at its end, else close it at once."""
         self._timer.cancel()
-        if self.finished and not self._response.content.at_eof():
-            self._upstream.drain(self._response)
-        else:
-            _release(self._response)
+        self._response.release(finished=self.finished)
 
     def _watch(self) -> None:
         now = self._loop.time()
@@ -317,20 +327,3 @@ class StreamResponse:
         else:
             self._has_timed_out = True
             self._response.close()
-
-
-async def _drain(response: "Response") -> None:
-    from aiohttp import ClientError
-
-    with suppress(ClientError, OSError, TimeoutError):
-        async with asyncio.timeout(_DRAIN_TIME):
-            while await response.content.readany():
-                pass
-
-
-def _release(response: "Response") -> None:
-    """Keep the connection for others if the answer was read to its end, else close it."""
-    if response.content.at_eof():
-        response.release()
-    else:
-        response.close()

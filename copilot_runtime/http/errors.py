@@ -14,6 +14,18 @@ Failure = Literal["connect timeout", "timeout", "dns", "tls", "refused", "unreac
 """Why a request got no response."""
 
 
+class InvalidAddress(ValueError):
+    """An address that nothing can be sent to."""
+
+
+class ConnectionFailed(OSError):
+    """A request got no response; the cause is the error of the socket or of the client."""
+
+    def __init__(self, failure: Failure, error: BaseException) -> None:
+        super().__init__(str(error))
+        self.failure: Failure = failure
+
+
 def parse_url(url: str, what: str, hint: str, *, has_authorization: bool = False) -> SplitResult:
     """Return the parts of the address of `what`. Raises `ConfigurationFailed` if it is none.
 
@@ -98,31 +110,3 @@ class UpstreamErrors:
         return NetworkError(
             f"{self.name} API error: Premature close", kind=f"{self.name}Error", hint=hint
         )
-
-
-def classify_error(error: Exception) -> Failure:
-    """Return what an error of aiohttp, or of the socket below it, means."""
-    import aiohttp  # here, because importing it takes a quarter of a second
-
-    match error:
-        case aiohttp.ConnectionTimeoutError():
-            return "connect timeout"
-        case TimeoutError():
-            return "timeout"
-        case aiohttp.ClientConnectorDNSError():
-            return "dns"
-        case aiohttp.ClientSSLError():
-            return "tls"
-        case aiohttp.ClientConnectorError() if isinstance(error.os_error, ConnectionRefusedError):
-            return "refused"
-        case aiohttp.ClientConnectorError() | aiohttp.ClientHttpProxyError():
-            return "unreachable"
-        case _:
-            return "closed"
-
-
-def is_disconnect(error: NetworkError) -> bool:
-    """Return whether the server had closed the connection before it read the request."""
-    from aiohttp import ServerDisconnectedError
-
-    return isinstance(error.__cause__, ServerDisconnectedError)

@@ -16,7 +16,7 @@ from copilot_runtime.http.forward import forward_request
 
 
 class BufferedResponse:
-    """A response that was read to its end, with the attributes that `client.py` uses of aiohttp's.
+    """A response that was read to its end, with the methods of `connection.Response`.
 
     A body larger than the limit is cut off above it: `StreamResponse.text` then raises.
     """
@@ -24,7 +24,6 @@ class BufferedResponse:
     def __init__(self, status: int, headers: Mapping[str, str], body: bytes) -> None:
         self.status = status
         self.headers = headers
-        self.content = self
         self._body = body
 
     async def readany(self) -> bytes:
@@ -32,11 +31,7 @@ class BufferedResponse:
         body, self._body = self._body, b""
         return body
 
-    def at_eof(self) -> bool:
-        """Return whether the body was taken."""
-        return not self._body
-
-    def release(self) -> None:
+    def release(self, *, finished: bool) -> None:
         """Do nothing: the connection went back to its pool when the body was read."""
 
     def close(self) -> None:

@@ -1,0 +1,312 @@
+"""One connection of HTTP/1.1: a protocol of asyncio, whose bytes `httptools` parses.
+
+What a server may send is bounded. Between two pieces of a body there may be `MAX_HEAD` bytes of
+headers, trailers, chunk extensions and interim responses; of a body that nobody reads, 128 kB
+are held before the socket is read no further. A connection has one exchange at a time. It
+serves another one only after a response that ended where its own framing says; bytes that follow
+belong to no request, and close it.
+"""
+
+import asyncio
+from collections.abc import Callable
+from typing import cast
+
+from httptools import HttpParserError, HttpParserUpgrade, HttpResponseParser
+
+MAX_HEAD = 64 * 1024
+"""Security policies of gateways are long; nothing is longer than this, give or take one read."""
+
+_HIGH_WATER = 128 * 1024
+_WRITE_SIZE = 512 * 1024  # to encrypt more in one piece would hold up the event loop
+_DRAIN_TIME = 1.0
+
+
+class ServerDisconnected(ConnectionError):
+    """The server closed the connection before it began to respond."""
+
+
+class InvalidResponse(OSError):
+    """What the server sent is not HTTP/1.1, or is too long."""
+
+
+class ClientPayloadError(ConnectionError):
+    """The body of a response broke off. The name is that of aiohttp's error, which hints show."""
+
+
+class Connection(asyncio.Protocol):
+    """A connection to one server.
+
+    `on_free` is called when the next request may be sent, `on_lost` when the socket is closed.
+    """
+
+    def __init__(
+        self,
+        on_free: "Callable[[Connection], None]",
+        on_lost: "Callable[[Connection], None]",
+    ) -> None:
+        self.free_since = 0.0
+        self._loop = asyncio.get_running_loop()
+        self._on_free = on_free
+        self._on_lost = on_lost
+        self._transport: asyncio.Transport | None = None
+        self._parser: HttpResponseParser | None = HttpResponseParser(self)
+        # servers that were written by hand end lines so
+        self._parser.set_dangerous_leniencies(
+            lenient_optional_cr_before_lf=True, lenient_spaces_after_chunk_size=True
+        )
+        self._response: Response | None = None
+        self._headers: dict[str, str] = {}
+        self._overhead = 0  # bytes since the last piece of a body
+        self._keep_alive = False
+        self._paused = False
+        self._drain_timer: asyncio.TimerHandle | None = None
+
+    @property
+    def is_closing(self) -> bool:
+        return self._transport is None or self._transport.is_closing()
+
+    async def send(self, head: bytes, body: bytes, timeout: float) -> "Response":
+        """Send a request and return its response once the headers are here.
+
+        Raises `TimeoutError` after `timeout` seconds, `ServerDisconnected`, `InvalidResponse`, and
+        what else of `OSError` closed the connection. Whatever is raised, the connection is closed.
+        """
+        response = self._response = Response(self, self._loop)
+        self._overhead = 0
+        self._keep_alive = False
+        timer = self._loop.call_later(timeout, self.abort, TimeoutError())
+        try:
+            self._write(head + body[:_WRITE_SIZE])
+            for start in range(_WRITE_SIZE, len(body), _WRITE_SIZE):
+                await asyncio.sleep(0)
+                self._write(body[start : start + _WRITE_SIZE])
+            await response.wait_for_head()
+        except BaseException:
+            self.abort()
+            raise
+        finally:
+            timer.cancel()
+        return response
+
+    def release(self, response: "Response") -> None:
+        """Let go of a response that has ended, or that is about to: the rest of it is dropped."""
+        if self._response is not response:
+            return
+        if response.ended:
+            self._free()
+        else:
+            response.drop()
+            self.resume_reading()
+            self._drain_timer = self._loop.call_later(_DRAIN_TIME, self.abort)
+
+    def abort(self, error: OSError | None = None) -> None:
+        """Close the socket at once, whatever has not been sent; who still reads gets `error`."""
+        self._keep_alive = False
+        if self._drain_timer is not None:
+            self._drain_timer.cancel()
+            self._drain_timer = None
+        if self._response is not None and not self._response.ended:
+            self._response.fail(error or ClientPayloadError("the connection was closed"))
+        if self._transport is not None:
+            self._transport.abort()
+
+    def abort_response(self, response: "Response") -> None:
+        """Close the socket, unless it serves another exchange by now."""
+        if self._response is response:
+            self.abort()
+
+    def pause_reading(self) -> None:
+        if not self._paused and self._transport is not None and not self._transport.is_closing():
+            self._paused = True
+            self._transport.pause_reading()
+
+    def resume_reading(self) -> None:
+        if self._paused and self._transport is not None and not self._transport.is_closing():
+            self._paused = False
+            self._transport.resume_reading()
+
+    # called by the transport
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast(asyncio.Transport, transport)
+
+    def data_received(self, data: bytes) -> None:
+        response = self._response
+        if response is None or response.ended or self._parser is None:
+            self.abort()  # nothing was asked
+            return
+        self._overhead += len(data)
+        try:
+            self._parser.feed_data(data)
+        except (HttpParserError, HttpParserUpgrade) as error:
+            self.abort(InvalidResponse(f"its response is not valid HTTP ({error})"))
+            return
+        if self._overhead > MAX_HEAD and not response.ended:
+            self.abort(InvalidResponse(f"its headers are larger than {MAX_HEAD} bytes"))
+        elif response.ended and self._drain_timer is not None:
+            self._free()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        response = self._response
+        if response is not None and not response.ended:
+            if not response.status:
+                is_error = isinstance(exc, OSError)
+                response.fail(exc if is_error else ServerDisconnected("there was no response"))
+            elif exc is None and response.ends_with_connection:
+                response.end()
+            else:
+                response.fail(ClientPayloadError("the body is incomplete"))
+        self.abort()
+        self._transport = self._parser = self._response = None  # they refer to each other
+        self._on_lost(self)
+
+    # called by the parser
+
+    def on_message_begin(self) -> None:
+        if self._response is None or self._response.ended:
+            raise HttpParserError("bytes after the response")
+        self._headers = {}
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        # of several headers of one name, the first counts; trailers count nothing
+        text = value.decode("utf-8", "surrogateescape")
+        self._headers.setdefault(name.decode("latin-1").lower(), text)
+
+    def on_headers_complete(self) -> None:
+        assert self._parser is not None and self._response is not None
+        status = self._parser.get_status_code()
+        if status >= 200:  # else an interim response: the final one follows
+            self._overhead = 0
+            self._response.begin(status, self._headers)
+            self._headers = {}
+
+    def on_body(self, body: bytes) -> None:
+        assert self._response is not None
+        self._overhead = 0
+        self._response.feed(body)
+
+    def on_message_complete(self) -> None:
+        assert self._parser is not None and self._response is not None
+        if self._response.status:
+            self._keep_alive = self._parser.should_keep_alive()
+            self._response.end()
+
+    # inside
+
+    def _write(self, data: bytes) -> None:
+        if self._transport is not None and not self._transport.is_closing():
+            self._transport.write(data)
+
+    def _free(self) -> None:
+        """Hand the connection back, or close it if the server wants it so."""
+        self._response = None
+        if self._drain_timer is not None:
+            self._drain_timer.cancel()
+            self._drain_timer = None
+        if self._keep_alive and not self.is_closing:
+            self.resume_reading()
+            self._on_free(self)
+        else:
+            self.abort()
+
+
+class Response:
+    """A response whose body is still arriving."""
+
+    def __init__(self, connection: Connection, loop: asyncio.AbstractEventLoop) -> None:
+        self.status = 0
+        """0 until the headers are here."""
+        self.headers: dict[str, str] = {}
+        """By their names in small letters."""
+        self.ended = False
+        """Whether nothing more of it will come."""
+        self._connection = connection
+        self._loop = loop
+        self._blocks: list[bytes] = []
+        self._size = 0
+        self._dropped = False
+        self._error: OSError | None = None
+        self._waiter: asyncio.Future[None] | None = None
+
+    @property
+    def ends_with_connection(self) -> bool:
+        """Whether the close of the connection is the end of the body."""
+        coding = self.headers.get("transfer-encoding", "").lower()
+        return "content-length" not in self.headers and not coding.endswith("chunked")
+
+    async def wait_for_head(self) -> None:
+        """Return when the headers are here."""
+        while not self.status:
+            if self._error is not None:
+                raise self._error
+            await self._wait()
+
+    async def readany(self) -> bytes:
+        """Return what has arrived since the last call, as soon as there is any; b"" at the end.
+
+        Raises `OSError` where the body broke off, after what had arrived before.
+        """
+        while not self._blocks:
+            if self._error is not None:
+                raise self._error
+            if self.ended:
+                return b""
+            await self._wait()
+        block = self._blocks[0] if len(self._blocks) == 1 else b"".join(self._blocks)
+        self._blocks.clear()
+        if self._size > _HIGH_WATER:
+            self._connection.resume_reading()
+        self._size = 0
+        return block
+
+    def release(self, *, finished: bool) -> None:
+        """Let go: keep the connection for others if the response is complete, else close it.
+
+        With `finished`, no more than the end of the response is missing, and it is awaited shortly.
+        """
+        if self.ended or finished:
+            self._connection.release(self)
+        else:
+            self.close()
+
+    def close(self) -> None:
+        """Close the connection. Who reads gets an error."""
+        self._connection.abort_response(self)
+
+    # called by the connection
+
+    def begin(self, status: int, headers: dict[str, str]) -> None:
+        self.status = status
+        self.headers = headers
+        self._wake()
+
+    def feed(self, block: bytes) -> None:
+        if self._dropped:
+            return
+        self._blocks.append(block)
+        self._size += len(block)
+        if self._size > _HIGH_WATER:
+            self._connection.pause_reading()
+        self._wake()
+
+    def end(self) -> None:
+        self.ended = True
+        self._wake()
+
+    def fail(self, error: OSError) -> None:
+        self._error = error
+        self.end()
+
+    def drop(self) -> None:
+        """Forget what was not read, and what will arrive."""
+        self._dropped = True
+        self._blocks.clear()
+
+    def _wait(self) -> "asyncio.Future[None]":
+        self._waiter = self._loop.create_future()
+        return self._waiter
+
+    def _wake(self) -> None:
+        waiter, self._waiter = self._waiter, None
+        if waiter is not None and not waiter.done():
+            waiter.set_result(None)

@@ -1,0 +1,168 @@
+"""The connections of one event loop: kept for the next request to the same server, or opened.
+
+Connecting tries IPv6 and IPv4 in parallel (RFC 8305). Certificates and host names are verified.
+"""
+
+import asyncio
+import socket
+import ssl
+from functools import cache, partial
+from typing import Any
+
+from aiohappyeyeballs import start_connection
+
+from copilot_runtime.http.connection import Connection, Response, ServerDisconnected
+from copilot_runtime.http.errors import ConnectionFailed, Failure
+from copilot_runtime.http.request import Origin
+
+KEEP_ALIVE = 15.0
+"""Seconds that a free connection is kept. Servers close it after 5 to 75."""
+
+_MOST_FREE = 256  # of one server
+_DNS_TIME = 10.0
+_FALLBACK_DELAY = 0.25
+
+
+class ConnectionPool:
+    """Connections to any number of servers. `connect_timeout` includes the DNS and TLS."""
+
+    def __init__(self, connect_timeout: float) -> None:
+        self._connect_timeout = connect_timeout
+        self._loop = asyncio.get_running_loop()
+        self._open: set[Connection] = set()
+        self._free: dict[Origin, list[Connection]] = {}  # the longest free first
+        self._lookups: dict[tuple[str, int], asyncio.Future[Any]] = {}
+        self._sweep_timer: asyncio.TimerHandle | None = None
+
+    async def send(
+        self, origin: Origin, head: bytes, body: bytes, *, timeout: float, is_idempotent: bool
+    ) -> Response:
+        """Send a request; return its response once the headers are here.
+
+        A server may close a connection just when it is used again. Then an idempotent request is
+        sent once more, by a new connection; any other may have been acted upon. Raises
+        `ConnectionFailed`, and what `Connection.send` raises.
+        """
+        if (connection := self._take(origin)) is not None:
+            try:
+                return await connection.send(head, body, timeout)
+            except (ServerDisconnected, ConnectionResetError, BrokenPipeError):
+                if not is_idempotent:
+                    raise
+        connection = await self._connect(origin)
+        return await connection.send(head, body, timeout)
+
+    async def aclose(self) -> None:
+        """Close all connections, whatever they are doing. With their loop, they ended already."""
+        if self._loop.is_closed():
+            return
+        if self._sweep_timer is not None:
+            self._sweep_timer.cancel()
+            self._sweep_timer = None
+        self._free.clear()
+        for connection in [*self._open]:
+            connection.abort()
+        await asyncio.sleep(0)  # sockets close in the next step of the loop
+
+    def _take(self, origin: Origin) -> Connection | None:
+        """Return the connection that was used last."""
+        free = self._free.get(origin)
+        while free:
+            connection = free.pop()
+            if not connection.is_closing:
+                return connection
+        return None
+
+    def _put(self, origin: Origin, connection: Connection) -> None:
+        free = self._free.setdefault(origin, [])
+        if len(free) >= _MOST_FREE:
+            free.pop(0).abort()
+        connection.free_since = self._loop.time()
+        free.append(connection)
+        if self._sweep_timer is None:
+            self._sweep_timer = self._loop.call_later(KEEP_ALIVE, self._sweep)
+
+    def _forget(self, origin: Origin, connection: Connection) -> None:
+        self._open.discard(connection)
+        free = self._free.get(origin, [])
+        if connection in free:
+            free.remove(connection)
+
+    def _sweep(self) -> None:
+        """Close what has been free for too long, and look again as long as something is."""
+        self._sweep_timer = None
+        now = self._loop.time()
+        for origin, free in [*self._free.items()]:
+            while free and now - free[0].free_since >= KEEP_ALIVE:
+                free.pop(0).abort()
+            if not free:
+                del self._free[origin]
+        if self._free:
+            oldest = min(free[0].free_since for free in self._free.values())
+            self._sweep_timer = self._loop.call_at(oldest + KEEP_ALIVE, self._sweep)
+
+    async def _connect(self, origin: Origin) -> Connection:
+        limit = asyncio.timeout(self._connect_timeout)
+        try:
+            async with limit:
+                return await self._open_connection(origin)
+        except (OSError, ssl.CertificateError) as error:
+            failure = "connect timeout" if limit.expired() else _classify(error)
+            raise ConnectionFailed(failure, error) from error
+
+    async def _open_connection(self, origin: Origin) -> Connection:
+        infos = await self._look_up(origin.host, origin.port)
+        sock = await start_connection(infos, happy_eyeballs_delay=_FALLBACK_DELAY, interleave=1)
+        connection = Connection(partial(self._put, origin), partial(self._forget, origin))
+        self._open.add(connection)
+        try:
+            await self._loop.create_connection(
+                lambda: connection,
+                sock=sock,
+                ssl=create_tls_context() if origin.is_tls else None,
+                server_hostname=origin.host if origin.is_tls else None,
+            )
+        except BaseException:
+            self._open.discard(connection)
+            sock.close()
+            raise
+        return connection
+
+    async def _look_up(self, host: str, port: int) -> Any:
+        """Return the addresses of a host. Many that ask at once share one answer of the DNS."""
+        lookup = self._lookups.get((host, port))
+        if lookup is None:
+            lookup = asyncio.ensure_future(
+                self._loop.getaddrinfo(
+                    host, port, type=socket.SOCK_STREAM, flags=socket.AI_ADDRCONFIG
+                )
+            )
+            self._lookups[host, port] = lookup
+            lookup.add_done_callback(partial(self._expire_lookup, host, port))
+        return await asyncio.shield(lookup)
+
+    def _expire_lookup(self, host: str, port: int, lookup: "asyncio.Future[Any]") -> None:
+        if lookup.cancelled() or lookup.exception() is not None:
+            self._lookups.pop((host, port), None)
+        else:
+            self._loop.call_later(_DNS_TIME, self._lookups.pop, (host, port), None)
+
+
+@cache
+def create_tls_context() -> ssl.SSLContext:
+    """Return what trusts the authorities of the system, or those that SSL_CERT_FILE names."""
+    context = ssl.create_default_context()
+    context.set_alpn_protocols(["http/1.1"])
+    return context
+
+
+def _classify(error: Exception) -> Failure:
+    match error:
+        case socket.gaierror():
+            return "dns"
+        case ssl.SSLError() | ssl.CertificateError():
+            return "tls"
+        case ConnectionRefusedError():
+            return "refused"
+        case _:
+            return "unreachable"

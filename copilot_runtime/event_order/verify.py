@@ -9,6 +9,7 @@ from contextlib import aclosing
 from dataclasses import dataclass, replace
 
 from copilot_runtime.errors import Cancelled, ErrorReport, IncompleteStream
+from copilot_runtime.event_order.a2ui import A2UI_EVENTS, watch_a2ui
 from copilot_runtime.event_order.open_items import OpenItems
 from copilot_runtime.event_order.validate import validate_event
 from copilot_runtime.events import (
@@ -42,21 +43,24 @@ async def verify_events(events: Events, run: RunInput) -> Events:
     """
     ordering = EventOrder(begun=True)
     texts = ordering.texts
-    async with aclosing(events):
-        async for event in events:
-            try:
-                # nearly all events are this one
-                plain = (
-                    type(event) is TextMessageContent
-                    and event.message_id in texts
-                    and type(event.content) is str
-                )
-            except TypeError:  # an id that can be in no set
-                plain = False
-            if not plain:
-                event = validate_event(event, run.agent_name)
-                ordering.check(event)
-            yield event
+    with watch_a2ui(run) as watch:
+        async with aclosing(events):
+            async for event in events:
+                try:
+                    # nearly all events are this one
+                    plain = (
+                        type(event) is TextMessageContent
+                        and event.message_id in texts
+                        and type(event.content) is str
+                    )
+                except TypeError:  # an id that can be in no set
+                    plain = False
+                if not plain:
+                    event = validate_event(event, run.agent_name)
+                    ordering.check(event)
+                    if type(event) in A2UI_EVENTS:
+                        watch(event)
+                yield event
 
 
 @dataclass(frozen=True, slots=True, eq=False)  # a key of dictionaries: its identity is its hash

@@ -42,6 +42,7 @@ WHOLE = (
     "threads/test_kill.py",
     "threads/test_kill_v1.py",
     "transports/mcp/test_mcp_pipes.py",
+    "wire_agui/test_stalled_memory.py",
 )
 
 

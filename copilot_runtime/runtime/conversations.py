@@ -26,6 +26,7 @@ from copilot_runtime.interfaces import (
     SupportsRun,
 )
 from copilot_runtime.runtime.interrupts import answers_same
+from copilot_runtime.runtime.reader import ThreadReader
 from copilot_runtime.runtime.run import Run
 from copilot_runtime.runtime.runtime import Runtime
 from copilot_runtime.threads.store import (
@@ -88,6 +89,7 @@ class Conversations:
         self._queues: dict[ThreadKey, dict[str, Run]] = {}
         """Runs that wait for their turn, by `log_id`."""
         self._deleting: set[ThreadKey] = set()
+        self._reader = ThreadReader(store)
         self._naming: set[asyncio.Task[None]] = set()
 
     def open(self) -> None:
@@ -163,7 +165,7 @@ class Conversations:
         while True:
             current = self._current.get(thread)
             log = None if current is None else await _follow(current)
-            runs = await self.store.runs(thread)
+            runs = await self.runs(thread)
             if current is not None and log is not None:
                 return _runs_before(current.log_id, runs), log
             # one that began, or even ended, while the store was read
@@ -171,6 +173,10 @@ class Conversations:
             if unfinished in (None, elsewhere):
                 return runs, None
             elsewhere = unfinished
+
+    async def runs(self, thread: ThreadKey) -> Sequence[StoredRun]:
+        """Return what is stored of a thread, the oldest run first; it is shared by its readers."""
+        return await self._reader.read(thread)
 
     async def list(self, query: ThreadQuery) -> ThreadPage:
         """Return a page of threads. Raises `Misuse` for a cursor that is none."""

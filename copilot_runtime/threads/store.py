@@ -53,7 +53,7 @@ class ThreadPage:
     next_cursor: str | None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, weakref_slot=True, kw_only=True)
 class StoredRun:
     """A run of a thread: shortened by `compact` if it has ended, else all that was written."""
 

@@ -204,16 +204,22 @@ async def read_runs(db: Transaction, *, key: ThreadKey) -> Sequence[StoredRun]:
         "SELECT copilot_threads.id, server, copilot_runs.id, key, run_id, copilot_runs.agent,"  # noqa: S608  # ours
         " began, ended, log FROM copilot_threads JOIN copilot_runs"
         " ON copilot_runs.thread = copilot_threads.id"
-        f" WHERE {db.by_key} ORDER BY began, copilot_runs.id",
+        f" WHERE {db.by_key}",
         *db.key_values(key),
     )
     runs: list[StoredRun] = []
-    for thread, server, run, *row, log in rows:
+    # a database that puts them in order copies the logs, twice
+    for thread, server, run, *row, log in sorted(rows, key=_get_beginning):
         place, has_ended = (thread, run), row[-1] is not None
         events = {} if has_ended else await db.read_events(server, [place])
         head = decode(log, _describe(db, place))
         runs.append(build_run(row, prepend_head(head, events.get(place, ()))))
     return runs
+
+
+def _get_beginning(row: Sequence[Any]) -> tuple[int, int]:
+    _, _, run, _, _, _, began, _, _ = row
+    return began, run
 
 
 async def get_thread(db: Transaction, *, key: ThreadKey) -> Thread | None:

@@ -10,7 +10,7 @@ from copilot_runtime.interfaces import Caller
 from copilot_runtime.jsontext import dumps, loads
 from copilot_runtime.security.cors import RawHeaders
 from copilot_runtime.transports.body import BadRequest, read_body
-from copilot_runtime.transports.streaming import PIECE, UNBUFFERED, Stream
+from copilot_runtime.transports.streaming import PIECE, UNBUFFERED, Stream, share
 
 _NOBODY = Caller()
 
@@ -134,6 +134,8 @@ class Request:
             await self.send({"type": "http.response.body", "body": body})
             return
         stream = Stream(self.receive, self.send, self._write_timeout)
+        shared = share(body)
+        body = shared.body
         try:
             await stream.write(body, last=True)
         finally:

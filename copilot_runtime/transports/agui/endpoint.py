@@ -103,8 +103,12 @@ class AguiEndpoint(Transport):
                 work = self._connect(key, operation.agent, request, dialect)
                 await run_until_disconnect(work, request.receive, None)
             case _:
-                status, body = await self._answers.of(operation, request.caller)
-                await request.respond(status, b"" if body is None else dumps(body))
+                await request.respond(*await self._answer(operation, request.caller))
+
+    async def _answer(self, operation: Operation, caller: Caller) -> tuple[int, bytes]:
+        """Return a status and a body, and hold nothing that the body was made of."""
+        status, body = await self._answers.of(operation, caller)
+        return status, b"" if body is None else dumps(body)
 
     def _negotiate(self, operation: Operation) -> Dialect:
         """Return what the client of a request understands. Raises `Misuse`."""

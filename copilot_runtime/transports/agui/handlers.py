@@ -106,12 +106,12 @@ class Answers:
         key = threads.thread_key(caller, operation.thread)
         match operation.name:
             case "read messages":
-                return 200, {"messages": threads.messages(await conversations.store.runs(key))}
+                return 200, {"messages": threads.messages(await conversations.runs(key))}
             case "read events":
-                runs = await conversations.store.runs(key)
+                runs = await conversations.runs(key)
                 return 200, {"events": await self._list_events(key, runs)}
             case "read state":
-                return 200, {"state": threads.state(await conversations.store.runs(key))}
+                return 200, {"state": threads.state(await conversations.runs(key))}
             case "change thread":
                 name, archived = _changes(operation.body)
                 changed = await conversations.update(key, name=name, archived=archived)

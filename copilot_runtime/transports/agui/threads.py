@@ -1,6 +1,7 @@
 """Threads as the client's `useThreads` and its inspector read them."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from datetime import datetime
 from typing import Any
 
@@ -8,10 +9,13 @@ from copilot_runtime.agui.messages import encode_messages
 from copilot_runtime.errors import Cancelled, Interrupted, Misuse
 from copilot_runtime.events import (
     LAST,
+    ActionExecutionArgs,
     AgentState,
     Event,
+    ReasoningContent,
     RunFailed,
     RunFinished,
+    TextMessageContent,
 )
 from copilot_runtime.interfaces import Caller
 from copilot_runtime.runtime.interrupts import find_asking_run, is_question
@@ -19,6 +23,9 @@ from copilot_runtime.threads.compact import compact
 from copilot_runtime.threads.store import StoredRun, Thread, ThreadKey, ThreadPage, ThreadQuery
 from copilot_runtime.transcript import fold_thread
 from copilot_runtime.transports.agui.encode import Dialect, Encoder
+
+_PART = 16 * 1024
+"""Characters of a text in one event of a replay."""
 
 _INCOMPLETE = RunFailed(
     error=Interrupted(
@@ -104,7 +111,25 @@ def replay(
             events = compact(events, ending=_INCOMPLETE)
         if (number < len(runs) or goes_on) and _is_shown_as_success(events[-1], dialect):
             events = [*events[:-1], RunFinished()]
-        yield from _frames(key, run, events, dialect)
+        encoder = Encoder(key.id, run.run_id, agent=run.agent, dialect=dialect)
+        for event in events:
+            for part in _split(event):
+                frames = encoder.feed((part,))
+                while frames:
+                    yield frames.pop(0)  # and hold none that the client has
+
+
+def _split(event: Event) -> Iterator[Event]:
+    """Yield an event in parts that a slow reader may hold; most are one."""
+    match event:
+        case TextMessageContent(content=text) | ReasoningContent(content=text) if len(text) > _PART:
+            for start in range(0, len(text), _PART):
+                yield replace(event, content=text[start : start + _PART])
+        case ActionExecutionArgs(delta=text) if len(text) > _PART:
+            for start in range(0, len(text), _PART):
+                yield replace(event, delta=text[start : start + _PART])
+        case _:
+            yield event
 
 
 def _is_shown_as_success(last: Event, dialect: Dialect) -> bool:

@@ -1,0 +1,64 @@
+"""Read long threads for many clients at once, and have them in memory once."""
+
+import asyncio
+from collections.abc import Sequence
+from weakref import WeakValueDictionary
+
+from copilot_runtime.concurrency import retrieve_exception
+from copilot_runtime.threads.store import StoredRun, Thread, ThreadKey, ThreadStore
+
+
+class ThreadReader:
+    """Reads the runs of threads from a store.
+
+    Forty clients that open a thread of 12 MB and read slowly hold it once: who asks while a
+    thread is read waits for the next reading, which is one for all of them. What somebody still
+    holds is not read again unless the thread has changed, and then its old runs are shared.
+    """
+
+    def __init__(self, store: ThreadStore) -> None:
+        self._store = store
+        self._next: dict[ThreadKey, asyncio.Task[Sequence[StoredRun]]] = {}
+        """Readings that have not begun."""
+        self._locks: WeakValueDictionary[ThreadKey, asyncio.Lock] = WeakValueDictionary()
+        self._readings: WeakValueDictionary[ThreadKey, _Reading] = WeakValueDictionary()
+        self._runs: WeakValueDictionary[tuple[ThreadKey, str], StoredRun] = WeakValueDictionary()
+        """Ended runs that somebody holds."""
+
+    async def read(self, key: ThreadKey) -> Sequence[StoredRun]:
+        """Return the runs of a thread, as they are after the call at the earliest."""
+        reading = self._next.get(key)
+        if reading is None:
+            reading = self._next[key] = asyncio.create_task(self._read_in_turn(key))
+            reading.add_done_callback(retrieve_exception)
+        return await asyncio.shield(reading)
+
+    async def _read_in_turn(self, key: ThreadKey) -> Sequence[StoredRun]:
+        lock = self._locks.setdefault(key, asyncio.Lock())
+        try:
+            await lock.acquire()
+        finally:
+            del self._next[key]
+        try:
+            return await self._read(key)
+        finally:
+            lock.release()
+
+    async def _read(self, key: ThreadKey) -> Sequence[StoredRun]:
+        thread = await self._store.get(key)  # before its runs, which may be more by then
+        last = self._readings.get(key)
+        if last is not None and last.thread == thread and all(run.ended for run in last):
+            return last  # each run that begins changes the thread
+        reading = _Reading(
+            self._runs.setdefault((key, run.log_id), run) if run.ended else run
+            for run in await self._store.runs(key)
+        )
+        reading.thread = thread
+        self._readings[key] = reading
+        return reading
+
+
+class _Reading(list[StoredRun]):
+    """The runs of a thread, and what the thread was before they were read."""
+
+    thread: Thread | None = None

@@ -420,6 +420,14 @@ class Bus:
         """
         raise NotImplementedError
 
+    async def reserve(self, log_id: str, events: Sequence[Event]) -> bool:  # noqa: ARG002
+        """Return whether a log has room for events that `append_all` is to add next.
+
+        They are stored in between, so that what is stored is what is shown. A bus without limits
+        returns True.
+        """
+        return True
+
     async def append_all(self, log_id: str, events: Sequence[Event]) -> bool:  # noqa: ARG002
         """Add events, all or none, and return whether it did. Raises what `append` raises.
 

@@ -62,18 +62,21 @@ class MemoryBus(Bus):
         if log.waiters:
             log.wake()
 
+    async def reserve(self, log_id: str, events: Sequence[Event]) -> bool:
+        """Return whether `append_all` will take events. Raises `Misuse` after the end."""
+        return self._reserve(self._open(log_id), events)
+
     async def append_all(self, log_id: str, events: Sequence[Event]) -> bool:
         """Add events, all or none, and wake the readers once. Raises as `append` does.
 
         A last event has to fit, too: when this refuses, `append` may still take some of them.
         """
         log = self._open(log_id)
-        sized = [log.measure(event) for event in events]
-        size = log.size + sum(size for _, size in sized)
-        if size > self.max_bytes or len(log.events) + len(events) > self.max_events:
-            log.sizes = None  # it counts what was not added
+        if not self._reserve(log, events):
             raise self._build_limit_error()
-        log.size = size
+        _, sized, size = log.reserved
+        log.reserved = _NOTHING
+        log.size += size
         if isinstance(events[-1], LAST):
             self._end(log_id, log)
         log.events.extend(event for event, _ in sized)
@@ -109,6 +112,18 @@ class MemoryBus(Bus):
             raise Misuse(f"The run {log_id!r} has ended: its log takes no more events.")
         return log
 
+    def _reserve(self, log: "_Log", events: Sequence[Event]) -> bool:
+        """Measure events, unless that has just been done, and return whether there is room."""
+        if log.reserved[0] is events:
+            return True
+        sized = [log.measure(event) for event in events]
+        size = sum(size for _, size in sized)
+        if log.size + size > self.max_bytes or len(log.events) + len(events) > self.max_events:
+            log.sizes = None  # it counts what will not be added
+            return False
+        log.reserved = (events, sized, size)
+        return True
+
     def _end(self, log_id: str, log: "_Log") -> None:
         log.ended = True
         loop = asyncio.get_running_loop()
@@ -121,12 +136,17 @@ class MemoryBus(Bus):
         )
 
 
+_NOTHING: tuple[Sequence[Event], Sequence[tuple[Event, int]], int] = ((), (), 0)
+
+
 class _Log:
-    __slots__ = ("ended", "events", "expiry", "size", "sizes", "waiters")
+    __slots__ = ("ended", "events", "expiry", "reserved", "size", "sizes", "waiters")
 
     def __init__(self) -> None:
         self.events: list[Event] = []
         self.size = 0
+        self.reserved = _NOTHING
+        """Events that have room: as they came, as they will be added, and their size."""
         self.ended = False
         self.expiry: asyncio.TimerHandle | None = None
         self.sizes: SizeTracker | None = None

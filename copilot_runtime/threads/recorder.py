@@ -110,7 +110,14 @@ class Recorder(Bus):
             await run.last_published
 
     async def _write(self, writes: Sequence[PendingWrite]) -> None:
-        """Store what is pending, and publish what of it is not published yet."""
+        """Store what is pending, and publish what of it is not published yet.
+
+        A run whose log has no room for all of that is stored without its end, because it will
+        have another one.
+        """
+        for write in writes:
+            if write.last is not None and not await self._has_room(write):
+                self._commits.add(write.run, write.postpone_last())
         error = await self._store([write.segment() for write in writes])
         if error is not None and not isinstance(error, StoreFailed) and len(writes) > 1:
             for write in writes:  # something is wrong with one of them: the others go on
@@ -123,6 +130,15 @@ class Recorder(Bus):
                 await self._fail_store(write, error)
         if error is None and self._unsaved_ends:
             await self._retry_ends()
+
+    async def _has_room(self, write: PendingWrite) -> bool:
+        """Return whether the inner bus will take what is not published yet."""
+        if len(write.unpublished) == 1:  # a last event is always taken
+            return True
+        try:
+            return await self.inner.reserve(write.run.log_id, write.unpublished)
+        except Exception:  # it will be found when they are published
+            return True
 
     async def _store(self, segments: Sequence[Segment]) -> Exception | None:
         """Write to the store; return why that failed, or None."""

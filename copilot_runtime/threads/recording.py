@@ -45,6 +45,13 @@ class PendingWrite:
         if run.publish_first:
             self.unpublished = () if self.last is None else (self.last,)
 
+    def postpone_last(self) -> Event:
+        """Take the last event out of what has to be stored, and return it."""
+        *events, last = self.events
+        self.events = self.unpublished = events
+        self.last = None
+        return last
+
     def segment(self) -> Segment:
         whole = None if self.last is None else [*self.run.log, *self.unpublished]
         return Segment(log_id=self.run.log_id, events=self.events, whole=whole)

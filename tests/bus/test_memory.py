@@ -193,6 +193,26 @@ async def test_many_events_at_once_are_taken_all_or_none(limits: dict[str, int])
     assert await read(bus) == [piece(1), piece(2), RunFinished()]
 
 
+@pytest.mark.parametrize("limits", [{"max_events": 4}, {"max_bytes": 1000}])
+async def test_a_log_says_whether_it_has_room_and_keeps_it(limits: dict[str, int]) -> None:
+    bus = await written(piece(1), bus=MemoryBus(**limits))
+    small: list[Event] = [Custom(name="c", value=["x" * 100]), RunFinished()]
+
+    assert not await bus.reserve("r", [piece(500), piece(1), *small])
+    assert await read_so_far(bus) == [piece(1)]
+    assert await bus.reserve("r", small)
+    assert await bus.append_all("r", small)
+    with pytest.raises(Misuse, match="'r' has ended"):
+        await bus.reserve("r", small)
+
+    assert await read(bus) == [piece(1), *small]
+
+
+async def read_so_far(bus: MemoryBus) -> Sequence[Event]:
+    async with aclosing(bus.read("r")) as reader:
+        return (await anext(reader)).events
+
+
 async def test_nothing_follows_the_last_event() -> None:
     bus = await written(RunFinished())
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from copilot_runtime import Events, RunInput, Settings
-from copilot_runtime.adapters.scripted import say
+from copilot_runtime.adapters.scripted import ScriptedAdapter, say
 from copilot_runtime.errors import NetworkError
 from copilot_runtime.events import (
     ActionExecutionArgs,
@@ -249,3 +249,22 @@ async def test_a_replay_is_shorter_than_what_happened(oracle: Oracle) -> None:
         user("Hi", "user-0"),
         {"id": "message-1", "role": "assistant", "content": "".join(words)},
     ]
+
+
+@pytest.mark.parametrize("store", ["memory", "sqlite"])
+async def test_what_outgrew_the_limit_is_kept_as_it_was_shown(store: str, tmp_path: Any) -> None:
+    """All of this answer comes at once, so that its end is there before anything is stored."""
+    place = store if store == "memory" else f"sqlite:{tmp_path}/threads.db"
+    limited = Settings(threads=place, max_bytes_per_run=20_000)
+    async with browsing(ScriptedAdapter(say("x" * 50_000)), settings=limited) as browser:
+        live = (await browser.run()).events()
+        replayed = (await browser.connect()).events()
+
+    assert [frame["type"] for frame in live] == [
+        "RUN_STARTED",
+        "TEXT_MESSAGE_START",
+        "TEXT_MESSAGE_END",
+        "RUN_ERROR",
+    ]
+    assert live[-1]["code"] == "LIMIT_EXCEEDED"
+    assert replayed == live

@@ -92,6 +92,8 @@ class RunPreparer:
                 agents = await self._find_agents(request)
             request = self._choose_only_agent(request, agents)
             answering = self._select_agent(request, agents, agent)
+            if answering is self.chat and not self.handoff.model:
+                raise _no_model(agents)
             for part in (*self.stages, answering):
                 part.check(request)
             actions = await self._gather_actions(request, agents)
@@ -155,11 +157,7 @@ class RunPreparer:
     ) -> Agent:
         if agent is not None:
             return complete(Agent, agent)
-        if request.agent is not None:
-            return get_agent(agents, request.agent)
-        if not self.handoff.model:
-            raise _no_model(agents)
-        return self.chat
+        return self.chat if request.agent is None else get_agent(agents, request.agent)
 
     async def _gather_actions(
         self, request: RunInput, agents: Mapping[str, Agent]

@@ -1,5 +1,6 @@
 """What a runtime without a model says to those who ask for one."""
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -55,3 +56,16 @@ def test_a_chat_without_an_agent_is_told_which_agents_there_are(
         answer = ask(client, "graphql", metadata={"requestType": kind})
     assert f"Name one of its agents ({', '.join(agents)}), or give CopilotRuntime an" in answer
     assert "EmptyAdapter" not in answer
+
+
+@doors
+def test_a_hook_may_choose_the_agent_where_there_is_no_model(door: str) -> None:
+    def choose(run: RunInput) -> RunInput:
+        return replace(run, agent="cook")
+
+    runtime = build(agents=dict.fromkeys(["clerk", "cook"], Clerk()), on_before_request=choose)
+    with TestClient(runtime.app()) as client:
+        path, body = "", chat(query=PLAIN)
+        if door == "agui":
+            path, body = "/agent/clerk/run", run_input()
+        assert "Hello" in client.post(f"/graphql{path}", json=body).text

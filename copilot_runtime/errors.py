@@ -113,10 +113,15 @@ class CopilotError(Exception):
         super().__init__(message)
         self.message = message
         self.hint = hint
-        self.public = public or message
+        self._public = public
         self.kind = kind or type(self).__name__
         if status_code is not None:
             self.status_code = status_code
+
+    @property
+    def public(self) -> str:
+        """The message for clients."""
+        return self._public or self.message
 
     def report(self) -> ErrorReport:
         """Return the part of this error that may leave the server."""

@@ -3,6 +3,7 @@
 import logging
 import re
 from html import unescape
+from traceback import format_exception_only
 from urllib.parse import unquote
 
 from copilot_runtime.errors import CopilotError
@@ -18,16 +19,23 @@ logger = logging.getLogger(__name__)
 def redact_error(error: CopilotError, instructions: str) -> None:
     """Replace the message and the hint of an error that repeats a part of the instructions.
 
-    What they were is logged at the level `debug`.
+    Causes that repeat them are cut off, since hooks get these too. What the error was is logged at
+    the level `debug`.
     """
-    if not instructions or not _repeats(f"{error.message}\n{error.hint or ''}", instructions):
+    if not instructions:
+        return
+    cause = error.__cause__ or error.__context__
+    if cause is not None and _repeats("".join(format_exception_only(cause)), instructions):
+        logger.debug("The provider repeated instructions in the cause of an error", exc_info=error)
+        error.__cause__ = error.__context__ = None
+    if not _repeats(f"{error.message}\n{error.public}\n{error.hint or ''}", instructions):
         return
     logger.debug("The provider repeated instructions: %s (%s)", error.message, error.hint)
     # what adapters put before the provider's words says which of them it was
     service = error.message.partition(" API error: ")[0]
     service = "The model's provider" if service == error.message else service
     error.message = f"{service} refused the request. Why is in the server's log, at level debug."
-    error.args = (error.message,)
+    error.public, error.args = error.message, (error.message,)
     error.hint = "The provider's sentence repeats the instructions, so it is not shown."
 
 

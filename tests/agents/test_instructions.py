@@ -4,6 +4,7 @@ import asyncio
 import json
 import logging
 from collections.abc import Mapping
+from traceback import format_exception
 from typing import Any
 from urllib.parse import quote
 
@@ -247,6 +248,23 @@ async def test_a_fallback_does_not_log_instructions_that_a_provider_repeats(
     assert await events_of(DirectAgent(fallback, instructions=PROMPT)) == say("Hello")
     assert "asking the next: vLLM refused the request." in caplog.text
     assert "bookshop" not in caplog.text
+
+
+@pytest.mark.parametrize("words", ["OpenAI API error: 400 no", f"OpenAI API error: 400 {PROMPT}"])
+async def test_what_hooks_get_of_such_an_error_does_not_have_its_cause_either(words: str) -> None:
+    error = NetworkError(words)
+    error.__cause__ = ValueError(f"400 {{'input': {PROMPT!r}}}")
+    with pytest.raises(NetworkError) as caught:
+        await events_of(DirectAgent(ScriptedAdapter(error), instructions=PROMPT))
+    assert "bookshop" not in "".join(format_exception(caught.value))
+
+
+async def test_a_cause_that_repeats_nothing_stays() -> None:
+    error = NetworkError("OpenAI API error: connection lost")
+    error.__cause__ = cause = OSError("reset")
+    with pytest.raises(NetworkError) as caught:
+        await events_of(DirectAgent(ScriptedAdapter(error), instructions=PROMPT))
+    assert caught.value.__cause__ is cause
 
 
 async def test_any_other_error_is_shown_as_it_is() -> None:

@@ -74,12 +74,12 @@ class MemoryBus(Bus):
         log = self._open(log_id)
         if not self._reserve(log, events):
             raise self._build_limit_error()
-        _, sized, size = log.reserved
+        _, shared, size = log.reserved
         log.reserved = _NOTHING
         log.size += size
         if isinstance(events[-1], LAST):
             self._end(log_id, log)
-        log.events.extend(event for event, _ in sized)
+        log.events += shared
         if log.waiters:
             log.wake()
         return True
@@ -116,12 +116,16 @@ class MemoryBus(Bus):
         """Measure events, unless that has just been done, and return whether there is room."""
         if log.reserved[0] is events:
             return True
-        sized = [log.measure(event) for event in events]
-        size = sum(size for _, size in sized)
-        if log.size + size > self.max_bytes or len(log.events) + len(events) > self.max_events:
+        shared: list[Event] = []
+        total = 0
+        for event in events:
+            event, size = log.measure(event)
+            shared.append(event)
+            total += size
+        if log.size + total > self.max_bytes or len(log.events) + len(events) > self.max_events:
             log.sizes = None  # it counts what will not be added
             return False
-        log.reserved = (events, sized, size)
+        log.reserved = (events, shared, total)
         return True
 
     def _end(self, log_id: str, log: "_Log") -> None:
@@ -136,7 +140,7 @@ class MemoryBus(Bus):
         )
 
 
-_NOTHING: tuple[Sequence[Event], Sequence[tuple[Event, int]], int] = ((), (), 0)
+_NOTHING: tuple[Sequence[Event], Sequence[Event], int] = ((), (), 0)
 
 
 class _Log:

@@ -28,14 +28,14 @@ def redact_error(error: CopilotError, instructions: str) -> None:
     if cause is not None and _repeats("".join(format_exception_only(cause)), instructions):
         logger.debug("The provider repeated instructions in the cause of an error", exc_info=error)
         error.__cause__ = error.__context__ = None
-    if not _repeats(f"{error.message}\n{error.public}\n{error.hint or ''}", instructions):
+    if not _repeats(f"{error.message}\n{error.hint or ''}", instructions):
         return
     logger.debug("The provider repeated instructions: %s (%s)", error.message, error.hint)
     # what adapters put before the provider's words says which of them it was
     service = error.message.partition(" API error: ")[0]
     service = "The model's provider" if service == error.message else service
     error.message = f"{service} refused the request. Why is in the server's log, at level debug."
-    error.public, error.args = error.message, (error.message,)
+    error.args = (error.message,)
     error.hint = "The provider's sentence repeats the instructions, so it is not shown."
 
 

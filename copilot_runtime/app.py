@@ -8,12 +8,13 @@ import logging
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime, timedelta
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
-from starlette.types import ASGIApp
+from starlette.types import ASGIApp, Receive, Scope, Send
 from starlette.websockets import WebSocket
 
 from copilot_runtime.actions.mcp.source import AllowRule, McpActions, McpAllowlist, McpServer
@@ -28,6 +29,17 @@ from copilot_runtime.agents.direct import DirectAgent
 from copilot_runtime.agents.instructions import Instructions
 from copilot_runtime.agents.title import generate_title
 from copilot_runtime.agents.v1_state import track_v1_state
+from copilot_runtime.argument_checks import (
+    check_actions,
+    check_function,
+    check_items,
+    check_list,
+    check_mapping,
+    check_settings,
+    check_stages,
+    check_store,
+    describe,
+)
 from copilot_runtime.bus import BUSES
 from copilot_runtime.config.settings import Settings, has_transcription, load_settings
 from copilot_runtime.duck_typing import complete
@@ -50,7 +62,9 @@ from copilot_runtime.interfaces import (
     StageFunction,
     SupportsStream,
 )
+from copilot_runtime.keyword_arguments import explain_names
 from copilot_runtime.lazy_app import LazyApp, is_traced
+from copilot_runtime.logs import add_fallback_handler
 from copilot_runtime.registry import Registry
 from copilot_runtime.runtime import Runtime
 from copilot_runtime.runtime.conversations import Conversations
@@ -79,16 +93,26 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 
+_ELSEWHERE = {
+    "model": "adapter=OpenAIAdapter('gpt-4o')",
+    **{name: f"settings=Settings({name}=...)" for name in Settings.model_fields},
+}
+"""What to write for what newcomers look for among the arguments of a runtime."""
+
+
 class CopilotRuntime:
     """A CopilotKit runtime: a model, actions and agents behind one URL.
 
     >>> runtime = CopilotRuntime(adapter=OpenAIAdapter(model="gpt-4o"), actions=[get_time])
     >>> app = runtime.app()
 
+    It is an ASGI application itself, as `app()` is, and may be served as one.
+
     Wherever an object with methods is taken, one that has them without inheriting will do, and the
     functions may be async. `aclose` closes all parts.
     """
 
+    @explain_names(_ELSEWHERE)
     def __init__(
         self,
         adapter: SupportsStream | None = None,
@@ -101,7 +125,7 @@ class CopilotRuntime:
         mcp_servers: Sequence[McpServer] = (),
         mcp_allowed: AllowRule = (),
         authenticate: Authenticate | None = None,
-        threads: ThreadStore | None = None,
+        threads: ThreadStore | str | None = None,
         transcriber: "Transcriber | None" = None,
         guardrails: Sequence[StageFunction] = (),
         stages: Sequence[StageFunction] = (),
@@ -141,7 +165,8 @@ class CopilotRuntime:
         * **authenticate** - A function of the `HTTPConnection` that returns the id of its user, to
           whom threads then belong, or None. To refuse, it raises `AuthenticationFailed` or
           Starlette's `HTTPException`. Default: nobody signs in, and threads have no owner.
-        * **threads** - The store of conversations. Default: the one at the setting `threads`.
+        * **threads** - The store of conversations, or an address such as `sqlite:threads.db`.
+          Default: the one at the setting `threads`.
         * **transcriber** - Turns speech into text. Default: OpenAI's, if there is a key or the
           settings name one, else none.
         * **guardrails** - Stages that refuse, around all others; those of the settings are added.
@@ -166,6 +191,22 @@ class CopilotRuntime:
         Raises `ConfigurationFailed` for settings or parts that cannot be used, `UnknownName` for a
         name that is in no table, and `MissingPackage` for an extra that is not installed.
         """
+        check_settings(settings)
+        check_actions(actions)
+        check_store(threads)
+        check_mapping("properties", properties)
+        check_list("remote_endpoints", remote_endpoints, "'http://localhost:9000/copilotkit'")
+        check_list("mcp_servers", mcp_servers, "McpServer(url)")
+        check_items("mcp_servers", mcp_servers, McpServer, "McpServer")
+        check_stages("guardrails", guardrails)
+        check_stages("stages", stages)
+        if transports is not None:
+            check_list("transports", transports, "'agui'")
+        check_function("authenticate", authenticate, ("connection",))
+        check_function("on_before_request", on_before_request, ("run",))
+        check_function("on_after_request", on_after_request, ("run", "messages"))
+        check_function("on_error", on_error, ("error", "context"))
+        check_function("on_stop", on_stop, ("run",))
         self.settings = settings or load_settings()
         if adapter is None:
             _check_no_model(self.settings, instructions, parameters)
@@ -173,7 +214,7 @@ class CopilotRuntime:
         self.properties = properties or {}
         self.authenticate = authenticate
         self.transcriber = transcriber or _transcriber(self.settings, http_client)
-        self.threads = complete(ThreadStore, threads or build_store(self.settings.threads))
+        self.threads = _store(threads, self.settings)
         self.agents = coerce_agents(agents or {})
         endpoints, all_agents = _add_endpoints(self.agents, remote_endpoints, http_client)
         if adapter is None and not (agents or endpoints):
@@ -262,9 +303,19 @@ class CopilotRuntime:
         if console if console is not None else self.settings.console:
             from copilot_runtime.transports.console import console_route
 
-            app.router.routes.append(console_route(path, suggestions=self.adapter.suggestions))
+            # first: where clients are at `/` as well, it takes only what a browser opens
+            route = console_route(path, suggestions=self.adapter.suggestions)
+            app.router.routes.insert(0, route)
             app.add_docs()
         return app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer as `app()` does, for those who name the runtime where an application is meant."""
+        await self._own_app(scope, receive, send)
+
+    @cached_property
+    def _own_app(self) -> ASGIApp:
+        return self.lazy_app()
 
     def lazy_app(self, path: str | None = None) -> ASGIApp:
         """Return the same application, which imports FastAPI only when a request needs it.
@@ -289,6 +340,12 @@ class CopilotRuntime:
         """
         from copilot_runtime import asgi  # brings FastAPI along, which is here already
 
+        if not hasattr(app, "add_api_route"):
+            raise ConfigurationFailed(
+                f"The application is {describe(app)}, and not FastAPI.",
+                hint="Write runtime.mount(app, '/graphql'). Any other ASGI framework mounts "
+                "runtime.app(), and enters its lifespan.",
+            )
         path = normalize_path(path)
         router = self._router(path, silent=lambda: asgi.has_cors(app))
 
@@ -348,6 +405,7 @@ class CopilotRuntime:
 
     @asynccontextmanager
     async def _lifespan(self, app: Any) -> AsyncGenerator[None, None]:  # noqa: ARG002  # Starlette's signature
+        add_fallback_handler(self.settings.log_level, self.settings.log_format)
         self.conversations.open()
         await self.threads.open()
         for transport in self.transports:
@@ -379,6 +437,12 @@ class CopilotRuntime:
         """Return a title that the model finds for a thread, once there is an answer in it."""
         messages = [message for run in runs[:1] for message in fold_conversation(run.events)]
         return await generate_title(self.adapter, messages)
+
+
+def _store(threads: ThreadStore | str | None, settings: Settings) -> ThreadStore:
+    if threads is None or isinstance(threads, str):
+        threads = build_store(settings.threads if threads is None else threads)
+    return complete(ThreadStore, threads)
 
 
 _LONGEST_RETENTION = 100 * 365 * 86400.0

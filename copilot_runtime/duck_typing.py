@@ -4,18 +4,41 @@ from collections.abc import Callable
 from functools import lru_cache
 from typing import Any, TypeVar, cast
 
+from copilot_runtime.errors import ConfigurationFailed
 from copilot_runtime.interfaces import Events, RunInput, Stage, StageFunction
 
 T = TypeVar("T")
+
+_REQUIRED = {
+    "Adapter": ("adapter", "stream", "CopilotRuntime(OpenAIAdapter('gpt-4o'), actions=[...])"),
+    "Agent": ("agent", "run", "agents={'weather': AguiAgent('https://...')}"),
+    "ActionSource": ("source of actions", "actions", "actions=[mcp_actions(server)]"),
+    "Bus": ("bus", "append", "bus=MemoryBus()"),
+    "Stage": ("stage", "__call__", "stages=[stage]"),
+    "ThreadStore": ("store of threads", "begin", "threads='sqlite:threads.db'"),
+}
+"""The name of an interface → what errors call it, the method that counts, and an example."""
 
 
 def complete(interface: type[T], part: object) -> T:
     """Return an object with everything of an interface: of `part`, or else by default.
 
-    It has the class name of `part`, and all its attributes.
+    It has the class name of `part`, and all its attributes. Raises `ConfigurationFailed` for a
+    class in place of an object of it, and for an object without the method that counts.
     """
     if isinstance(part, interface):
         return part
+    noun, method, example = _REQUIRED.get(interface.__name__, ("part", "", ""))
+    if isinstance(part, type) and (interface is not Stage or issubclass(part, interface)):
+        raise ConfigurationFailed(
+            f"The {noun} is the class {part.__name__!r}, and not an object of it.",
+            hint=f"Write {part.__name__}(...), with what it needs.",
+        )
+    if method and not hasattr(part, method):
+        raise ConfigurationFailed(
+            f"The {noun} is of the type {type(part).__name__!r}, which has no method {method!r}.",
+            hint=f"Write {example}, or give an object of yours that has it.",
+        )
     names = tuple(name for name in dir(interface) if name[0] != "_" and hasattr(part, name))
     return _build_class(interface, type(part).__name__, names)(part)
 

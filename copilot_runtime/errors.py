@@ -88,8 +88,9 @@ class ErrorContext:
 
 
 class CopilotError(Exception):
-    """The base class of all errors of this package. `hint` is for logs: how to mend it.
+    """The base class of all errors of this package.
 
+    `hint` is how to mend it, for logs and for the traceback of a program, never for clients.
     `public` is what clients get, where the message is for logs, too: it names a file or an address.
     """
 
@@ -100,6 +101,7 @@ class CopilotError(Exception):
     help_url: str | None = None
     retryable = False
     """Whether the same request may succeed when it is sent again."""
+    _hint: str | None = None
 
     def __init__(
         self,
@@ -117,6 +119,17 @@ class CopilotError(Exception):
         self.kind = kind or type(self).__name__
         if status_code is not None:
             self.status_code = status_code
+
+    @property
+    def hint(self) -> str | None:
+        """How to mend it. A traceback shows it below the message."""
+        return self._hint
+
+    @hint.setter
+    def hint(self, hint: str | None) -> None:
+        notes = [note for note in getattr(self, "__notes__", ()) if note != self._hint]
+        self.__notes__ = [hint, *notes] if hint else notes
+        self._hint = hint
 
     @property
     def public(self) -> str:
@@ -180,8 +193,10 @@ class AgentNotFound(NotFound):
     help_url = _AGENT_HELP
 
     def __init__(self, name: str, known: Iterable[str]) -> None:
+        self.agents = [*known]
+        """The names of the agents that there are for this caller."""
         more = f"See more: [{_AGENT_HELP}]({_AGENT_HELP})"
-        if names := ", ".join(known):
+        if names := ", ".join(self.agents):
             way_out = (
                 f"Available agents are: {names}. Please verify the agent name in your "
                 "configuration and ensure it matches one of the available agents.\n\n"
@@ -255,6 +270,7 @@ class MissingPackage(ConfigurationFailed):
     """A part needs a package that is not installed, and that an `extra` of ours may bring."""
 
     def __init__(self, what: str, package: str, extra: str | None = None) -> None:
+        self.extra = extra
         wanted = f"'copilot-runtime[{extra}]'" if extra else package
         super().__init__(
             f"{what} needs the package {package!r}. Install it with: pip install {wanted}"

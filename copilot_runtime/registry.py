@@ -1,14 +1,19 @@
 """Find a part by its name: first the ones we ship, then installed entry points."""
 
+import logging
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from importlib import import_module, metadata
 from operator import attrgetter
 from typing import Any
+from urllib.parse import unquote, urlsplit
 
 from copilot_runtime.errors import ConfigurationFailed, MissingPackage, UnknownName
+from copilot_runtime.jsontext import loads
+
+logger = logging.getLogger(__name__)
 
 PACKAGE = "copilot-runtime"
 """The name this package is installed under."""
@@ -63,16 +68,30 @@ class Registry(Mapping[str, Any]):
     @cached_property
     def entries(self) -> Mapping[str, Entry]:
         """Every name with its line, in order of the names. A name we ship cannot be taken over."""
+        entries = {name: Entry(name, target) for name, target in self._built_in.items()}
+        for entry in self._plugins:
+            entries.setdefault(entry.name, entry)
+        for entry in self.clashes(entries):
+            logger.warning("%s", explain_clash(self.noun, entry, entries[entry.name]))
+        return dict(sorted(entries.items()))
+
+    def clashes(self, entries: Mapping[str, Entry] | None = None) -> Sequence[Entry]:
+        """Return the lines of packages that are not used: their names are taken by others."""
+        entries = self.entries if entries is None else entries
+        return [entry for entry in self._plugins if entries[entry.name] != entry]
+
+    @cached_property
+    def _plugins(self) -> Sequence[Entry]:
+        """The lines of installed packages, by name and package: of two with one name, the first."""
         entries = {
-            point.name: Entry(
+            Entry(
                 point.name,
                 point.value.partition("[")[0].strip(),
                 (point.dist and point.dist.name) or "an unnamed package",
             )
             for point in metadata.entry_points(group=self.group)
         }
-        entries |= {name: Entry(name, target) for name, target in self._built_in.items()}
-        return dict(sorted(entries.items()))
+        return sorted(entries, key=lambda entry: (entry.name, entry.origin, entry.target))
 
     def _find(self, name: str) -> Entry | None:
         """Return the line of a name; for one that we ship, installed packages are not searched."""
@@ -98,12 +117,41 @@ class Registry(Mapping[str, Any]):
             raise _build_plugin_error(what, entry, error) from error
 
 
+def explain_clash(noun: str, unused: Entry, used: Entry) -> str:
+    """Return what to say of a line of a package whose name is taken."""
+    return (
+        f"The package {unused.origin!r} names a {noun} {unused.name!r}, and so does "
+        f"{used.origin!r}: that of {used.origin!r} is used."
+    )
+
+
 def _build_plugin_error(what: str, entry: Entry, error: Exception) -> ConfigurationFailed:
     return ConfigurationFailed(
         f"{what} of the package {entry.origin!r} could not be loaded from {entry.target!r}: "
         f"{type(error).__name__}: {error}",
         hint=f"Update or remove the package {entry.origin!r}, or install what it needs.",
     )
+
+
+def install_command(extra: str) -> str:
+    """Return the command that installs an extra, from where this package came (PEP 610)."""
+    try:
+        origin = metadata.distribution(PACKAGE).read_text("direct_url.json")
+    except metadata.PackageNotFoundError:  # run from a source tree
+        return f"pip install -e '.[{extra}]'"
+    if origin is None:  # from an index
+        return f"pip install '{PACKAGE}[{extra}]'"
+    fields = loads(origin.encode())
+    url: str = fields["url"]
+    if "dir_info" in fields:
+        path = unquote(urlsplit(url).path)
+        editable = "-e " if fields["dir_info"].get("editable") else ""
+        return f"pip install {editable}'{path}[{extra}]'"
+    if vcs := fields.get("vcs_info"):
+        url = f"{vcs['vcs']}+{url}@{vcs.get('requested_revision') or vcs['commit_id']}"
+    if folder := fields.get("subdirectory"):
+        url += f"#subdirectory={folder}"
+    return f"pip install '{PACKAGE}[{extra}] @ {url}'"
 
 
 def _find_extra(module: str) -> str | None:

@@ -130,6 +130,28 @@ def test_there_is_a_page_to_try_it_at_the_root() -> None:
     assert 'data-endpoint="/api"' in page.text
 
 
+@pytest.mark.parametrize("lazy", [True, False])
+def test_the_page_is_there_for_browsers_where_clients_are_at_the_root(lazy: bool) -> None:
+    made = runtime(path="/")
+    browser = {"accept": "text/html,application/xhtml+xml,*/*;q=0.8"}
+    with TestClient(made.lazy_app() if lazy else made.app()) as client:
+        page = client.get("/", headers=browser)
+        query = client.get("/", params={"query": "{ hello }"}, headers=browser)
+        answer = client.post("/", json=HELLO, headers=browser)
+
+    assert 'data-endpoint="/"' in page.text
+    assert query.json() == {"data": {"hello": "Hello World"}}
+    assert answer.json() == ANSWER
+
+
+def test_a_runtime_is_an_application_itself() -> None:
+    with TestClient(runtime(path="/api")) as client:
+        answer = client.post("/api", json=HELLO)
+        health = client.get("/health")
+
+    assert (answer.json(), health.status_code) == (ANSWER, 200)
+
+
 def test_the_page_can_be_left_out() -> None:
     silent = runtime(console=False)
 

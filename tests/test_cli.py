@@ -98,6 +98,55 @@ def test_plugins_are_listed_with_what_keeps_them_from_working(tmp_path: Path) ->
     assert re.search(r"acme +acme +acme:Adapter +The adapter 'acme' .* No module", done.stdout)
 
 
+def test_a_plugin_whose_name_is_taken_is_listed_as_not_used(tmp_path: Path) -> None:
+    info = tmp_path / "acme-1.0.dist-info"
+    info.mkdir()
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: acme\nVersion: 1.0\n")
+    (info / "entry_points.txt").write_text("[copilot_runtime.adapters]\ndemo = acme:Adapter\n")
+    done = run("plugins", PYTHONPATH=f"{tmp_path}{os.pathsep}{ROOT}")
+
+    assert re.search(
+        r"demo +acme +acme:Adapter +not used: the name is taken by copilot", done.stdout
+    )
+
+
+def test_plugins_says_what_a_part_needs_and_how_to_get_it_from_where_we_came(
+    tmp_path: Path,
+) -> None:
+    script = tmp_path / "without.py"
+    script.write_text(
+        "from importlib import metadata\n"
+        "version = metadata.version\n"
+        "def find(name):\n"
+        "    if name == 'asyncpg':\n"
+        "        raise metadata.PackageNotFoundError(name)\n"
+        "    return version(name)\n"
+        "metadata.version = find\n"
+        "import sys\n"
+        "from copilot_runtime.cli.main import main\n"
+        "sys.argv = ['copilot-runtime', 'plugins']\n"
+        "main()\n"
+    )
+    done = finished([sys.executable, str(script)], cwd=tmp_path, env=CLEAN)
+
+    assert re.search(r"bedrock .* ready \(botocore \d", done.stdout)
+    assert re.search(r"postgres .* needs asyncpg: pip install .*\[postgres\]'", done.stdout)
+
+
+def test_a_server_with_reload_serves_what_was_changed(tmp_path: Path) -> None:
+    program = tmp_path / "main.py"
+    code = (
+        "from copilot_runtime import CopilotRuntime, DemoAdapter\n"
+        "runtime = CopilotRuntime(DemoAdapter())\nprint('PRINTED', flush=True)\n"
+    )
+    program.write_text(code.replace("PRINTED", "first"))
+    command = [*COMMAND, "serve", "main:runtime", "--port", "0", "--reload"]
+    with running(command, cwd=tmp_path, env=CLEAN | {"PYTHONUNBUFFERED": "1"}) as server:
+        server.until(r"(?s)first.*^Ctrl-C.*$")
+        program.write_text(code.replace("PRINTED", "second"))
+        server.until(r"(?s)second.*^Ctrl-C.*$")
+
+
 def test_settings_are_listed_with_their_value_now() -> None:
     done = run("settings", COPILOT_PORT="1234")
     assert re.search(r"port +COPILOT_PORT +1234 +Port to listen on", done.stdout)
@@ -422,7 +471,7 @@ def test_a_failure_is_shown_and_is_the_exit_code(start: Start) -> None:
 
 def test_an_unknown_agent_is_named(start: Start) -> None:
     said = complaint("chat", url_in(start()), "-m", "hi", "--agent", "nobody")
-    assert "Agent 'nobody' does not exist" in said
+    assert "Agent 'nobody' does not exist\nKnown: default." in said
 
 
 @pytest.mark.parametrize(

@@ -296,3 +296,49 @@ def test_a_variable_with_one_underscore_too_many_is_no_secret(file: Path) -> Non
 
 def test_nobody_reads_the_instructions_in_the_settings_of_a_traceback() -> None:
     assert "bookshop" not in repr(Settings(instructions="You are the clerk of a bookshop."))
+
+
+@pytest.mark.parametrize(
+    ("text", "sentence"),
+    [
+        (
+            "adapter: openai",
+            "'adapter' is 'openai', but it is a section with the keys name, options: "
+            "write adapter: {name: openai}.",
+        ),
+        (
+            "mcp: http://localhost",
+            "'mcp' is one value, but it is a section with the keys servers, allowed: "
+            "write mcp: {servers: ...}.",
+        ),
+        ("threads: /tmp/x.db", "does not begin with the name of a store: write sqlite:/tmp/x.db"),
+        ("threads: C:\\x.db", "write sqlite:C:\\x.db for a file"),
+        ("path: graphql", "a path begins with a slash: write /graphql."),
+        ("adapter:\n  options: model=gpt", 'no JSON object, such as {"model": "gpt-4o"}'),
+        ("adapter:\n  options: '[1]'", 'no JSON object, such as {"model": "gpt-4o"}'),
+        ("keep_alive: yes", "it is true or false, and no number: write one, such as 15."),
+        ("port: true", "it is true or false, and no number: write one, such as 8000."),
+        ("max_concurrent_runs: no", "it is true or false, and no number: write one, such as 0."),
+    ],
+)
+def test_what_newcomers_write_is_answered_with_what_they_mean(
+    file: Path, text: str, sentence: str
+) -> None:
+    assert sentence in complaint(file, text)
+
+
+def test_an_address_with_a_password_is_not_made_a_file(file: Path) -> None:
+    assert "write sqlite:threads.db for a file" in complaint(file, "threads: Me:pw@host/db")
+
+
+def test_a_variable_that_names_a_whole_section_is_answered_with_its_first_key(file: Path) -> None:
+    said = complaint(file, "", {"COPILOT_ADAPTER": "openai"})
+    assert said == (
+        "The environment variable COPILOT_ADAPTER sets nothing. Did you mean COPILOT_ADAPTER_NAME?"
+    )
+
+
+def test_options_that_are_no_json_are_named_without_their_text(file: Path) -> None:
+    said = complaint(file, "", {"COPILOT_ADAPTER_OPTIONS": "api_key=sk-secret"})
+    assert "COPILOT_ADAPTER_OPTIONS" in said
+    assert "secret" not in said

@@ -17,10 +17,10 @@ LAYERS = [
     {"adapters", "actions", "knowledge"},
     {"bus", "threads", "storage", "security", "telemetry"},
     {"hooks"},
-    {"agui", "event_order", "http", "transcript", "duck_typing"},
+    {"agui", "event_order", "http", "transcript", "duck_typing", "argument_checks"},
     {"interfaces", "registry", "config", "jsonpatch"},
     {"events", "jsonvalue"},
-    {"messages", "errors", "jsontext", "concurrency", "gc_tuning"},
+    {"messages", "errors", "jsontext", "concurrency", "gc_tuning", "logs", "keyword_arguments"},
 ]
 LEVEL = {name: level for level, names in enumerate(LAYERS) for name in names}
 ROOT = Path(__file__).parent.parent / "copilot_runtime"

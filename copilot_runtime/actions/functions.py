@@ -9,6 +9,7 @@ from typing import Any, Generic, ParamSpec, TypeVar, cast, overload
 
 from copilot_runtime.actions.docstring import parse_docstring
 from copilot_runtime.actions.schema import Arguments, inspect_arguments
+from copilot_runtime.argument_checks import describe
 from copilot_runtime.concurrency import call
 from copilot_runtime.errors import ConfigurationFailed
 from copilot_runtime.interfaces import Action, ActionContext
@@ -109,7 +110,11 @@ def _build_action(
         function = cast("FunctionAction[..., Any]", function).function
     where = qualified_name(function)
     if not callable(cast("Any", function)):
-        raise ConfigurationFailed(f"An action is a function; {where} is not.")
+        raise ConfigurationFailed(
+            f"An action is a function; {describe(function)} ({where}) is not.",
+            hint="Write actions=[get_weather], with the functions themselves and without calling "
+            "them, and @action(name='...') for a name.",
+        )
     name = _name_of(function) if name is None else name
     if not _NAME.fullmatch(name):
         raise ConfigurationFailed(

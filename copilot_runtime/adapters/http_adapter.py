@@ -12,6 +12,7 @@ from copilot_runtime.errors import ConfigurationFailed
 from copilot_runtime.events import Event
 from copilot_runtime.http.client import Upstream
 from copilot_runtime.interfaces import Adapter, ChatRequest, Events
+from copilot_runtime.keyword_arguments import explain_names
 
 
 class HTTPOptions(TypedDict, total=False):
@@ -39,6 +40,7 @@ class HTTPAdapter(Adapter, ABC):
     provider. A subclass implements `_prepare`.
     """
 
+    @explain_names()
     def __init__(
         self,
         model: str,

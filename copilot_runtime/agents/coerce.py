@@ -5,6 +5,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from typing import TYPE_CHECKING, Any, cast
 
 from copilot_runtime.agents import AGENTS
+from copilot_runtime.argument_checks import check_function, describe
 from copilot_runtime.concurrency import call
 from copilot_runtime.duck_typing import complete
 from copilot_runtime.errors import ConfigurationFailed
@@ -43,9 +44,10 @@ def coerce_agents(agents: AgentsLike) -> Mapping[str, Agent] | AgentsOf:
         return {name: coerce_agent(name, agent) for name, agent in agents.items()}
     if not callable(agents) or inspect.isasyncgenfunction(agents):
         raise ConfigurationFailed(
-            f"The agents are a {type(agents).__name__}, and not a mapping of names to agents.",
+            f"The agents are {describe(agents)}, and not a mapping of names to agents.",
             hint="Give each a name: agents={'weather': weather}.",
         )
+    check_function("agents", agents, ("caller",))
     load = agents
 
     async def load_agents(caller: Caller) -> Mapping[str, Agent]:
@@ -73,9 +75,12 @@ def coerce_agent(name: str, agent: Any) -> Agent:
             from copilot_runtime.agents.function import FunctionAgent  # loads a decoder of AG-UI
 
             return FunctionAgent(cast("AgentFunction", agent))
-    what = (
-        f"the class {agent.__name__!r}" if isinstance(agent, type) else f"a {type(agent).__name__}"
-    )
+    what = describe(agent)
+    if isinstance(agent, str):
+        raise ConfigurationFailed(
+            f"The agent {name!r} is {what}, which is nothing that can answer.",
+            hint="Write AguiAgent('https://...') for an agent that has this URL.",
+        )
     if hasattr(agent, "compile"):
         raise ConfigurationFailed(
             f"The agent {name!r} is {what} that is not compiled.",

@@ -29,7 +29,7 @@ from copilot_runtime.http.client import StreamResponse, Upstream
 from copilot_runtime.http.sse import SSEDecoder
 from copilot_runtime.interfaces import DEFAULT_AGENT, Events, RunInput
 from copilot_runtime.jsontext import dumps, loads
-from copilot_runtime.jsonvalue import as_object, get_text
+from copilot_runtime.jsonvalue import as_list, as_object, as_text, get_text
 from copilot_runtime.messages import (
     ActionExecutionMessage,
     Message,
@@ -215,7 +215,9 @@ async def _read_refusal(response: StreamResponse, url: str) -> NetworkError:
     for key in ("message", "details", "error", "detail"):  # FastAPI says detail
         reason = get_text(fields, key)
         if reason and reason.lower() != "not found":  # which does not say what
-            return NetworkError(reason, status_code=response.status)
+            agents = ", ".join(as_text(name) for name in as_list(fields.get("known")))
+            hint = f"Known: {agents}." if agents else None
+            return NetworkError(reason, status_code=response.status, hint=hint)
     return NetworkError(
         f"{url} does not speak the protocol of CopilotKit: it answered {response.status}.",
         hint="The URL is the one that <CopilotKit runtimeUrl> gets, such as /graphql.",

@@ -10,7 +10,7 @@ import typer
 
 from copilot_runtime import __version__
 from copilot_runtime.cli.threads import ConfigOption, threads
-from copilot_runtime.errors import CopilotError
+from copilot_runtime.errors import CopilotError, MissingPackage
 from copilot_runtime.gc_tuning import tune_for_startup
 
 cli = typer.Typer(
@@ -84,13 +84,16 @@ def serve(
     workers: Annotated[
         int | None, typer.Option(min=1, help="Server processes. The bus in memory allows only one.")
     ] = None,
+    reload: Annotated[
+        bool, typer.Option("--reload", help="Start again when a file of the program changes.")
+    ] = False,
     config: ConfigOption = None,
 ) -> None:
     """Serve a runtime over HTTP.
 
     \b
     copilot-runtime serve
-    copilot-runtime serve main:runtime --port 8080
+    copilot-runtime serve main:runtime --port 8080 --reload
     copilot-runtime serve examples/hello/app.py:app
     COPILOT_ADAPTER_NAME=demo copilot-runtime serve --host 0.0.0.0
 
@@ -105,6 +108,12 @@ def serve(
     options = {name: value for name, value in values.items() if value is not None}
     _set_config_file(config)
     settings = load_settings(overrides=options)
+    if reload:
+        from copilot_runtime.cli.reload import serve_again
+
+        words = [word for name, value in options.items() for word in (f"--{name}", str(value))]
+        serve_again(target, words, settings.stop_timeout)
+        return
     run(target, settings, settings.path if path else None)
 
 
@@ -160,7 +169,7 @@ def mcp(
     from copilot_runtime.config import load_settings
 
     _set_config_file(config)
-    run(target, load_settings().log_level)
+    run(target, load_settings())
 
 
 @cli.command()
@@ -225,6 +234,12 @@ def _table(rows: Sequence[Sequence[Any]]) -> str:
 
 
 def _sentence(error: Exception) -> str:
+    if isinstance(error, MissingPackage) and error.extra:
+        from copilot_runtime.registry import install_command
+
+        command = install_command(error.extra)
+        if command not in error.message:
+            return f"{error.message}\nThis copilot-runtime came from elsewhere: {command}"
     if isinstance(error, CopilotError):
         return f"{error.message}\n{error.hint}" if error.hint else error.message
     return f"{type(error).__name__}: {error}\n--debug shows where."

@@ -6,16 +6,17 @@ import sys
 from contextlib import redirect_stdout
 
 from copilot_runtime.app import CopilotRuntime
-from copilot_runtime.cli.serve import log_to_stderr
 from copilot_runtime.cli.target import find_target
+from copilot_runtime.config import Settings
 from copilot_runtime.errors import ConfigurationFailed
 from copilot_runtime.interfaces import Caller
+from copilot_runtime.logs import configure_logs
 from copilot_runtime.transports.mcp.server import serve_pipes
 
 
-def serve(target: str, log_level: str) -> None:
+def serve(target: str, settings: Settings) -> None:
     """Serve until the other side ends. Only the protocol may write to stdout."""
-    log_to_stderr(log_level)
+    configure_logs(settings.log_level, settings.log_format)
     with redirect_stdout(sys.stderr):  # a module may print while it is imported
         found = find_target(target)
     if not isinstance(found, CopilotRuntime):

@@ -22,6 +22,7 @@ from copilot_runtime.cli.target import find_target
 from copilot_runtime.concurrency import is_being_cancelled
 from copilot_runtime.config.settings import Settings, adapter_name
 from copilot_runtime.errors import ConfigurationFailed, CopilotError
+from copilot_runtime.logs import configure_logs
 from copilot_runtime.registry import Registry
 from copilot_runtime.runtime.conversations import OPENED, Conversations
 from copilot_runtime.transports.console.clock import get_time
@@ -44,7 +45,7 @@ def serve(target: str | None, settings: Settings, path: str | None = None) -> No
             "process, and a client that reconnects could reach another.",
             hint="Use one worker; it serves thousands of streams.",
         )
-    log_to_stderr(settings.log_level)
+    configure_logs(settings.log_level, settings.log_format)
     name = target or adapter_name(settings)
     found = find_target(target) if target else _build_runtime(name, settings)
     app = found.lazy_app(path) if isinstance(found, CopilotRuntime) else found
@@ -161,19 +162,12 @@ def _log_leftover(_: asyncio.AbstractEventLoop, context: Mapping[str, Any]) -> N
     logger.debug("%s", context["message"], exc_info=context.get("exception"))
 
 
-def log_to_stderr(level: str) -> None:
-    """Log from this level on, and only warnings of the packages below, unless it is `debug`."""
-    logging.basicConfig(
-        level=level.upper(), format="%(asctime)s %(levelname)s %(name)s: %(message)s"
-    )
-    if level != "debug":
-        for name in ("uvicorn", "mcp"):
-            logging.getLogger(name).setLevel(max(logging.WARNING, logging.root.level))
-
-
 def _build_runtime(name: str, settings: Settings) -> CopilotRuntime:
     """Return a runtime made from settings alone."""
-    make = Registry("copilot_runtime.adapters", ADAPTERS)[name]
+    registry = Registry("copilot_runtime.adapters", ADAPTERS)
+    make = registry[name]
+    if settings.adapter.name:
+        registry.clashes()  # which are logged: the name may be meant for another
     adapter = _build_adapter(make, name, settings.adapter.options)
     if isinstance(adapter, HTTPAdapter):
         try:

@@ -1,13 +1,13 @@
 """What `copilot-runtime plugins` and `settings` show."""
 
-from collections.abc import Iterator, Sequence
-from importlib import import_module
+from collections.abc import Iterator, Mapping, Sequence
+from importlib import import_module, metadata
 from operator import attrgetter
 from textwrap import shorten
 
 from copilot_runtime.config import Settings
 from copilot_runtime.errors import CopilotError
-from copilot_runtime.registry import Registry
+from copilot_runtime.registry import PACKAGE, Entry, Registry, install_command
 
 TABLES = (
     ("adapter", "copilot_runtime.adapters", "ADAPTERS"),
@@ -18,6 +18,23 @@ TABLES = (
     ("transport", "copilot_runtime.transports", "TRANSPORTS"),
 )
 """Every table of names: what an entry is called, the module it is in, and its name there."""
+
+NEEDS = {
+    ("adapter", "bedrock"): ("botocore", "bedrock"),
+    ("adapter", "langchain"): ("langchain-core", "langchain"),
+    ("agent", "langgraph"): ("langgraph-sdk", "langgraph"),
+    ("agent", "langgraph_inprocess"): ("langgraph", "langgraph-inprocess"),
+    ("agent", "openai_agents"): ("openai-agents", "openai-agents"),
+    ("agent", "pydantic_ai"): ("pydantic-ai-slim", "pydantic-ai"),
+    ("action source", "mcp"): ("mcp", "mcp"),
+    ("store of threads", "postgres"): ("asyncpg", "postgres"),
+    ("store of threads", "postgresql"): ("asyncpg", "postgres"),
+    ("transport", "mcp"): ("mcp", "mcp"),
+}
+"""What a part is and its name → the package that it cannot do without, and the extra with it.
+
+These packages are imported when such a part is made, so that it can be imported says nothing.
+"""
 
 Row = Sequence[str]
 
@@ -33,9 +50,14 @@ def registries() -> Iterator[Registry]:
 def plugin_rows() -> Iterator[tuple[str, Sequence[Row]]]:
     """Yield each table's title and its rows. Each part is imported to see whether it can be."""
     for registry in registries():
+        entries = registry.entries
         rows = [
             (entry.name, entry.origin, entry.target, _state(registry, entry.name))
-            for entry in registry.entries.values()
+            for entry in entries.values()
+        ]
+        rows += [
+            (entry.name, entry.origin, entry.target, f"not used: {_clash(entry, entries)}")
+            for entry in registry.clashes()
         ]
         yield registry.group, rows or [("(none)", "", "", "")]
 
@@ -57,7 +79,17 @@ def _state(registry: Registry, name: str) -> str:
         return error.message
     except Exception as error:  # one broken part must not hide the others
         return f"broken: {type(error).__name__}: {error}"
-    return "ready"
+    if registry.entries[name].origin != PACKAGE or (registry.noun, name) not in NEEDS:
+        return "ready"
+    package, extra = NEEDS[registry.noun, name]
+    try:
+        return f"ready ({package} {metadata.version(package)})"
+    except metadata.PackageNotFoundError:
+        return f"needs {package}: {install_command(extra)}"
+
+
+def _clash(entry: Entry, entries: Mapping[str, Entry]) -> str:
+    return f"the name is taken by {entries[entry.name].origin}"
 
 
 def _format_value(name: str, settings: Settings) -> str:

@@ -159,17 +159,26 @@ def expire(
         float,
         typer.Option(min=0, max=_MOST_DAYS, help="Delete threads unused for this many days."),
     ],
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="List these threads, and delete none.")
+    ] = False,
     store: StoreOption = None,
     config: ConfigOption = None,
 ) -> None:
     """Delete threads that were not used for a number of days. Running answers are not deleted.
 
     \b
+    copilot-runtime threads expire --days 90 --dry-run
     copilot-runtime threads expire --days 90
     """
 
     async def work(threads_store: "ThreadStore") -> None:
-        gone = await threads_store.expire(datetime.now(UTC) - timedelta(days=days))
+        before = datetime.now(UTC) - timedelta(days=days)
+        if dry_run:
+            count = await _show_older(threads_store, before)
+            _say(f"Would delete {count} threads.")
+            return
+        gone = await threads_store.expire(before)
         _say(f"Deleted {gone} threads.")
 
     _with_store(store, config, work)
@@ -242,6 +251,19 @@ async def _list_threads(
         cursor = page.next_cursor
         if cursor is None:
             return
+
+
+async def _show_older(store: "ThreadStore", before: datetime) -> int:
+    """Print the threads that were last used before a moment and have no run. Return how many."""
+    count = 0
+    async with aclosing(_list_threads(store, None, None)) as found:
+        async for thread in found:
+            if thread.updated_at >= before:
+                continue
+            if all(run.ended for run in await store.runs(thread.key)):
+                typer.echo(_line(thread))
+                count += 1
+    return count
 
 
 def _line(thread: "Thread") -> str:

@@ -41,6 +41,8 @@ def explain(
         place = origins.describe(name)
         if problem["type"] == "extra_forbidden":
             sentences.append(f"{place}: there is no setting {name!r}.{_suggest(name, names)}")
+        elif problem["type"] in _SECTION_ERRORS:
+            sentences.append(f"{place}: {_explain_section(name, problem['input'], names)}")
         else:
             value = "not valid" if name == REDACTED_NAME else _abbreviate(problem["input"])
             reason = problem["msg"].removeprefix("Value error, ").removeprefix("Input ")
@@ -51,8 +53,10 @@ def explain(
 
 
 def reject_misspelt_variable(variable: str, variables: Iterable[str]) -> None:
-    """Raise `ConfigurationFailed` for a variable that is nearly one of ours."""
-    close = get_close_matches(variable, [*variables], n=1, cutoff=0.88)
+    """Raise `ConfigurationFailed` for a variable that is nearly one of ours, or a whole section."""
+    names = [*variables]
+    inside = [name for name in names if name.startswith(f"{variable}_")]
+    close = inside or get_close_matches(variable, names, n=1, cutoff=0.88)
     if close:
         raise ConfigurationFailed(
             f"The environment variable {variable} sets nothing. Did you mean {close[0]}?",
@@ -74,6 +78,26 @@ def _suggest(name: str, names: Sequence[str]) -> str:
     section, dot, _ = name.rpartition(".")
     siblings = [other for other in names if other.rpartition(".")[0] == section]
     return f" Known{' there' if dot else ''}: {', '.join(siblings)}."
+
+
+_SECTION_ERRORS = ("model_type", "model_attributes_type")
+"""How pydantic calls what is no section."""
+
+
+def _explain_section(name: str, value: object, names: Sequence[str]) -> str:
+    """Return a sentence about a section that was written as one value."""
+    keys = [other.removeprefix(f"{name}.") for other in names if other.startswith(f"{name}.")]
+    example = f"{{{keys[0]}: {value if _is_word(value) else '...'}}}"
+    found = repr(value) if _is_word(value) else "one value"
+    return (
+        f"{name!r} is {found}, but it is a section with the keys {', '.join(keys)}: "
+        f"write {name}: {example}."
+    )
+
+
+def _is_word(value: object) -> bool:
+    """Return whether a value is a name, and not what may hold a key."""
+    return isinstance(value, str) and value.isidentifier() and len(value) <= 32
 
 
 def _abbreviate(value: object) -> str:

@@ -3,7 +3,7 @@
 import json
 import re
 from collections.abc import Mapping
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, cast, get_args
 
 from pydantic import (
     AfterValidator,
@@ -11,6 +11,7 @@ from pydantic import (
     BeforeValidator,
     ConfigDict,
     Field,
+    ValidationInfo,
     field_validator,
 )
 
@@ -29,7 +30,15 @@ def _split(value: Any) -> Any:
 
 def _object(value: Any) -> Any:
     """Read JSON text as a mapping: environment variables are text."""
-    return json.loads(value) if isinstance(value, str) else value
+    if not isinstance(value, str):
+        return value
+    try:
+        found = json.loads(value)
+    except ValueError:
+        found = None
+    if not isinstance(found, dict):
+        raise ValueError('it is no JSON object, such as {"model": "gpt-4o"}')
+    return cast("dict[str, Any]", found)
 
 
 def _normalize_origin(text: str) -> str:
@@ -63,6 +72,19 @@ class Section(BaseModel):
     """Settings that belong together: what is not one of them is an error."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", validate_default=True)
+
+    @field_validator("*", mode="before")
+    @classmethod
+    def _refuse_switches(cls, value: Any, info: ValidationInfo) -> Any:
+        """Refuse yes and no for a number: pydantic would read 1 and 0, YAML's `yes` one second."""
+        if not isinstance(value, bool):
+            return value
+        field = cls.model_fields[info.field_name or ""]
+        kinds = get_args(field.annotation) or (field.annotation,)
+        if bool not in kinds and {int, float}.intersection(kinds):
+            way_out = "" if field.default is None else f": write one, such as {field.default:g}"
+            raise ValueError(f"it is true or false, and no number{way_out}")
+        return value
 
 
 class AdapterSettings(Section):
@@ -120,16 +142,6 @@ class ParameterSettings(Section):
     response_name: str | None = Field(
         default=None, min_length=1, description="The name of what the schema describes."
     )
-
-    @field_validator(
-        *("temperature", "max_tokens", "top_p", "seed", "frequency_penalty", "presence_penalty"),
-        mode="before",
-    )
-    @classmethod
-    def _no_flag(cls, value: Any) -> Any:
-        if isinstance(value, bool):  # Python counts with them, and YAML makes them of `on`
-            raise ValueError("it is true or false, and no number")
-        return value
 
     @field_validator("stop", mode="before")
     @classmethod

@@ -42,6 +42,8 @@ DEFAULT_FILE = "copilot.yml"
 FILE_VARIABLE = "COPILOT_CONFIG"
 _PATH = re.compile(r"/[^\s\x00-\x1f\x7f{}?#%]*")
 
+_STORE = re.compile(r"[a-z][a-z0-9+_-]*(:|$)")
+
 NEVER_FORWARDED = frozenset(
     {"connection", "content-length", "cookie", "host", "set-cookie", "te", "transfer-encoding"}
 )
@@ -89,6 +91,9 @@ class Settings(Section):
     deployment: str = Field(
         default="",
         description="What this server is, such as production: for the hook on_error.",
+    )
+    log_format: Literal["text", "json"] = Field(
+        default="text", description="How a line of the log is written; json for programs."
     )
     workers: Count = Field(
         default=1, description="Server processes. The bus in memory allows only one."
@@ -154,7 +159,6 @@ class Settings(Section):
 
     threads: str = Field(
         default="sqlite:.copilot/threads.db",
-        pattern=r"^[a-z][a-z0-9+_-]*(:|$)",
         description="Where threads are stored: sqlite:PATH, postgresql://..., or memory.",
         repr=False,  # it may hold a password
     )
@@ -225,9 +229,17 @@ class Settings(Section):
     @field_validator("path")
     @classmethod
     def _without_last_slash(cls, path: str) -> str:
+        if path and _PATH.fullmatch(f"/{path}") is not None and not path.startswith("/"):
+            raise ValueError(f"a path begins with a slash: write /{path}")
         if _PATH.fullmatch(path) is None:
             raise ValueError("a path begins with a slash and has no spaces and none of {}?#%")
         return path.rstrip("/") or "/"
+
+    @field_validator("threads")
+    @classmethod
+    def _with_scheme(cls, address: str) -> str:
+        check_store_address(address)
+        return address
 
     @field_validator("forward_headers", "deny_headers")
     @classmethod
@@ -280,6 +292,16 @@ def _matches(text: str, names: Iterable[str]) -> bool:
 def _check_patterns(names: Iterable[str]) -> None:
     if odd := [name for name in names if "*" in name[:-1]]:
         raise ValueError(f"{odd[0]!r} has a * that is not its last character")
+
+
+def check_store_address(address: str) -> None:
+    """Raise `ValueError` for an address of a store that does not begin with the store's name."""
+    if _STORE.match(address) is None:
+        is_path = address and "://" not in address and "@" not in address
+        raise ValueError(
+            "it does not begin with the name of a store: write "
+            f"sqlite:{address if is_path else 'threads.db'} for a file, postgresql://... or memory"
+        )
 
 
 class SettingRow(NamedTuple):

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from copilot_runtime.errors import CopilotError
 from copilot_runtime.events import Interrupt
 from copilot_runtime.jsontext import loads
-from copilot_runtime.jsonvalue import get_text, parse_object
+from copilot_runtime.jsonvalue import as_list, as_text, get_text, parse_object
 from copilot_runtime.messages import ActionExecutionMessage, Message, ResultMessage
 from copilot_runtime.testing.connection import Response
 
@@ -77,6 +77,8 @@ def read_refusal(response: Response, path: str) -> ReplyFailed:
             reason = get_text(fields, key)
             if reason and reason.lower() != "not found":
                 code = get_text(fields, "code") or f"HTTP_{response.status}"
+                if agents := [as_text(name) for name in as_list(fields.get("known"))]:
+                    reason += f". Known: {', '.join(agents)}."
                 return ReplyFailed(reason, code=code, status=response.status)
     return ReplyFailed(
         f"HTTP {response.status} at {path!r}, which is no answer of a runtime. "

@@ -13,6 +13,7 @@ from starlette.types import ASGIApp
 from copilot_runtime.actions.functions import as_actions
 from copilot_runtime.actions.results import serialize_result
 from copilot_runtime.app import CopilotRuntime
+from copilot_runtime.argument_checks import check_list, check_mapping
 from copilot_runtime.errors import Misuse
 from copilot_runtime.events import Interrupt
 from copilot_runtime.http.errors import parse_url
@@ -24,6 +25,7 @@ from copilot_runtime.testing.agui import send_agui
 from copilot_runtime.testing.answer import Answer, ToolCall, pair_calls
 from copilot_runtime.testing.connection import AppConnection, Response, UrlConnection, connect
 from copilot_runtime.testing.graphql import send_graphql
+from copilot_runtime.transports.urls import normalize_path
 
 Protocol = Literal["agui", "graphql"]
 
@@ -96,6 +98,7 @@ class Client:
         self.protocol: Protocol = protocol
         self.path, self._target = _find_path(target, path)
         self.agent = agent
+        check_list("tools", tools, "set_color")
         self.tools = as_actions(tools)
         self.state = state
         self.headers = {name.lower(): value for name, value in (headers or {}).items()}
@@ -141,8 +144,10 @@ class Client:
         """
         waiting = _open_calls(_last_exchange(self.messages))
         names = {name for call in waiting for name in (call.id, call.name)}
+        open_names = ", ".join(call.name for call in waiting) or "none"
+        check_mapping("results", results)
         if strangers := [name for name in results if name not in names]:
-            raise Misuse(f"No call waits for {strangers[0]!r}.")
+            raise Misuse(f"No call waits for {strangers[0]!r}. Those that wait: {open_names}.")
         messages: list[Message] = []
         for call in waiting:
             key = call.id if call.id in results else call.name
@@ -213,6 +218,7 @@ class Client:
         headers: Mapping[str, str] | None = None,
     ) -> Response:
         """Send any other request, such as `GET /health`, with this client's headers."""
+        normalize_path(path)  # or raise
         body = b"" if json is None else dumps(json)
         kind = {} if json is None else {"content-type": "application/json"}
         return await self._get_connection().request(

@@ -1,5 +1,6 @@
 """Find the store that the setting `threads` names."""
 
+from copilot_runtime.config.settings import check_store_address
 from copilot_runtime.errors import ConfigurationFailed
 from copilot_runtime.registry import Registry
 from copilot_runtime.threads import STORES
@@ -10,8 +11,12 @@ def build_store(address: str) -> ThreadStore:
     """Return the store of an address such as `sqlite:threads.db`, without opening it.
 
     The word before the colon is a name in the table of stores, where plugins may add theirs; a
-    plugin gets the whole address. Raises `ConfigurationFailed`.
+    plugin gets what stands behind `name:` or `name://`. Raises `ConfigurationFailed`.
     """
+    try:
+        check_store_address(address)
+    except ValueError as error:
+        raise ConfigurationFailed(f"The store of threads is refused because {error}.") from None
     name, _, rest = address.partition(":")
     make = Registry("copilot_runtime.threads", STORES, noun="store of threads")[name]
     if name == "memory":
@@ -30,4 +35,6 @@ def build_store(address: str) -> ThreadStore:
                 f"The address {address!r} names no file.", hint="For example: sqlite:threads.db"
             )
         return make(path)
-    return make(address)
+    if name in STORES:
+        return make(address)
+    return make(rest.removeprefix("//"))

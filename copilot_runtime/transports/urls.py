@@ -10,11 +10,15 @@ class ChatUrls:
 
     def __init__(self, path: str) -> None:
         self._urls = frozenset(spell_url(path))
+        self._has_page = not path
         self._runs = f"{path}/agent/"
 
     def match(self, scope: Scope) -> bool:
-        """Return whether a request is for one of them."""
-        if scope["type"] != "http":
+        """Return whether a request is for one of them.
+
+        Where they are at `/`, what gets it may be a browser that opens the page.
+        """
+        if scope["type"] != "http" or (self._has_page and scope["method"] == "GET"):
             return False
         path: str = scope["path"].removeprefix(scope.get("root_path", ""))
         return path in self._urls or path.startswith(self._runs)
@@ -30,5 +34,7 @@ def spell_url(url: str) -> list[str]:
 def normalize_path(path: str) -> str:
     """Return the path without its last slash. Raises `ConfigurationFailed` for what is none."""
     if not path.startswith("/"):
-        raise ConfigurationFailed(f"The path {path!r} must begin with a slash.")
+        raise ConfigurationFailed(
+            f"The path {path!r} must begin with a slash.", hint=f"Write '/{path}'."
+        )
     return path.rstrip("/")

@@ -13,7 +13,7 @@ from starlette.requests import HTTPConnection
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from copilot_runtime import Action, ChatRequest, CopilotRuntime, Events, RunInput, Settings, action
-from copilot_runtime.errors import Misuse, NetworkError, Refused
+from copilot_runtime.errors import ConfigurationFailed, Misuse, NetworkError, Refused
 from copilot_runtime.events import Event
 from copilot_runtime.testing import (
     Client,
@@ -125,8 +125,23 @@ async def test_a_call_that_the_person_passed_over_needs_no_answer_later() -> Non
 async def test_an_answer_to_a_call_that_nobody_made_is_an_error_of_the_test() -> None:
     async with Client(runtime_of(say("Hello."))) as client:
         await client.say("Hi")
-        with pytest.raises(Misuse, match="No call waits for 'confirm'"):
+        with pytest.raises(Misuse, match=r"No call waits for 'confirm'\. Those that wait: none"):
             await client.answer({"confirm": "yes"})
+        with pytest.raises(ConfigurationFailed, match="results is a str, and not a mapping"):
+            await client.answer("yes")  # pyright: ignore[reportArgumentType]  # the mistake
+
+
+def test_tools_that_are_one_function_are_answered_with_a_list() -> None:
+    with pytest.raises(
+        ConfigurationFailed, match=r"(?s)tools is .* not a list.*Write tools=\[set_color\]"
+    ):
+        Client(runtime_of(), tools=get_weather)  # pyright: ignore[reportArgumentType]  # the mistake
+
+
+async def test_a_path_without_a_slash_is_answered_with_one() -> None:
+    async with Client(runtime_of()) as client:
+        with pytest.raises(ConfigurationFailed, match=r"Write '/health'"):
+            await client.request("GET", "health")
 
 
 @PROTOCOLS

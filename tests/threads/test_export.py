@@ -260,6 +260,17 @@ def test_old_threads_expire_by_command(command: Command) -> None:
     assert (kept.stderr, gone.stderr) == (b"Deleted 0 threads.\n", b"Deleted 2 threads.\n")
 
 
+def test_a_dry_run_names_what_would_expire_and_deletes_nothing(command: Command) -> None:
+    dry = command("expire", "--days", "0", "--dry-run", "--store", "sqlite:threads.db")
+    late = command("expire", "--days", "1", "--dry-run", "--store", "sqlite:threads.db")
+    gone = command("expire", "--days", "0", "--store", "sqlite:threads.db")
+
+    assert [line.split(b"\t")[2] for line in dry.stdout.splitlines()] == [b"t", b"t"]
+    assert dry.stderr == b"Would delete 2 threads.\n"
+    assert (late.stdout, late.stderr) == (b"", b"Would delete 0 threads.\n")
+    assert gone.stderr == b"Deleted 2 threads.\n"
+
+
 @pytest.mark.parametrize(
     ("store", "why"),
     [

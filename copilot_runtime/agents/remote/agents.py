@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from copilot_runtime.agents.directory import AgentDirectory
 from copilot_runtime.agents.remote.endpoint import RemoteEndpoint
+from copilot_runtime.argument_checks import check_items
 from copilot_runtime.concurrency import call
 from copilot_runtime.errors import ConfigurationFailed
 from copilot_runtime.interfaces import Agent, Agents, Caller
@@ -27,6 +28,7 @@ def coerce_endpoints(
 
     `http_client` is for those made of URLs.
     """
+    check_items("remote_endpoints", endpoints, (str, RemoteEndpoint), "RemoteEndpoint")
     items = (
         RemoteEndpoint(one, http_client=http_client) if isinstance(one, str) else one
         for one in endpoints

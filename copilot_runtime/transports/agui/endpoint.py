@@ -125,8 +125,8 @@ class AguiEndpoint(Transport):
         await asyncio.wait((beginning,), timeout=_SOON)
         if beginning.done() and not beginning.cancelled():
             match beginning.exception():
-                case AgentNotFound():
-                    raise no_agent(run.agent_name)
+                case AgentNotFound() as error:
+                    raise no_agent(run.agent_name, error.agents)
                 case AuthenticationFailed() as error:
                     raise error
                 case _:

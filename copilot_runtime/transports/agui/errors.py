@@ -1,5 +1,7 @@
 """Errors that are answered by a status, in the words of CopilotKit's own server."""
 
+from collections.abc import Iterable
+
 from copilot_runtime.errors import (
     RUN_FAILED,
     AgentNotFound,
@@ -17,11 +19,11 @@ def invalid(message: str, status: int = 400) -> Refusal:
     return Refusal(status, {"error": "invalid_request", "message": message})
 
 
-def no_agent(name: str) -> Refusal:
-    """Return the refusal of an agent's name; the code is ours."""
+def no_agent(name: str, agents: Iterable[str]) -> Refusal:
+    """Return the refusal of an agent's name; the code and the names there are, are ours."""
     message = f"Agent '{name}' does not exist"
     body = {"error": "Agent not found", "message": message, "code": AgentNotFound.code}
-    return Refusal(404, body)
+    return Refusal(404, {**body, "known": sorted(agents)})
 
 
 def no_json(details: str) -> Refusal:

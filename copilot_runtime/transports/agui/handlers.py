@@ -49,7 +49,7 @@ class AgentNames:
         if requested_name not in agents:
             with suppress(AgentNotFound):
                 await self._conversations.agent(requested_name, caller)  # it may be known why
-            raise no_agent(requested_name)
+            raise no_agent(requested_name, agents)
         return None if agents[requested_name] is self._chat else requested_name
 
 

@@ -13,9 +13,11 @@ from hashlib import sha256
 from html import escape
 from importlib import resources
 
+from starlette.datastructures import Headers
 from starlette.requests import Request
 from starlette.responses import Response
-from starlette.routing import Route
+from starlette.routing import Match, Route
+from starlette.types import Scope
 
 _ENDPOINT = "__ENDPOINT__"
 _SUGGESTIONS = "__SUGGESTIONS__"
@@ -39,7 +41,8 @@ _SCRIPTS = (
 def console_route(endpoint_path: str, path: str = "/", *, suggestions: Sequence[str] = ()) -> Route:
     """Return the route of a page that talks with the runtime at `endpoint_path`.
 
-    Both paths are those inside the app; where it is mounted comes from the request. The
+    Both paths are those inside the app; where it is mounted comes from the request. They may be
+    the same: then the page is for browsers, and all other requests are for the runtime. The
     `suggestions` are what the page offers to ask the plain chat, beside what it offers everybody.
     """
     offered = escape(json.dumps(list(suggestions)))
@@ -60,7 +63,18 @@ def console_route(endpoint_path: str, path: str = "/", *, suggestions: Sequence[
             return Response(status_code=304, headers=headers)
         return Response(document, media_type="text/html", headers=headers)
 
-    return Route(path, answer, methods=["GET"], name="console")
+    kind = _BrowserRoute if endpoint_path == path.rstrip("/") else Route
+    return kind(path, answer, methods=["GET"], name="console")
+
+
+class _BrowserRoute(Route):
+    """A route that only a browser takes that opens a page, and no query of GraphQL."""
+
+    def matches(self, scope: Scope) -> tuple[Match, Scope]:
+        accepts = Headers(scope=scope).get("accept", "")
+        if "text/html" not in accepts or scope["query_string"]:
+            return Match.NONE, {}
+        return super().matches(scope)
 
 
 @cache

@@ -259,7 +259,7 @@ async def test_a_silence_in_the_middle_is_an_error(fake: Fake, clock: Clock):
     fake.plays(Say("Hi"), Silence())
     adapter = fake.adapter(first_token_timeout=5, idle_timeout=60)
 
-    with pytest.raises(RunStalled, match=r"No answer for 60 seconds\.$"):
+    with pytest.raises(RunStalled, match=r"(?m)No answer for 60 seconds\.$"):
         async for event in adapter.stream(asking()):
             if isinstance(event, TextMessageContent):
                 clock.forward_soon(61)

@@ -395,6 +395,7 @@ class CopilotRuntime:
             pages=Cors([origin for origin in origins if origin != "*"]),
             authenticator=Authenticator(self.authenticate, settings.forwards, self.properties),
             max_body_bytes=settings.max_body_bytes,
+            max_values=settings.max_values,
             write_timeout=settings.write_timeout,
         )
 

@@ -72,7 +72,7 @@ def decode_messages(messages: list[Any], where: str = "messages") -> list[Messag
                     )
                 )
             case _:
-                raise Misuse(f"{place}.role is {role!r}, which is none of {_ROLES}.")
+                raise Misuse(f"{place}.role is {role[:40]!r}, which is none of {_ROLES}.")
     return decoded
 
 

@@ -119,7 +119,14 @@ class Settings(Section):
     )
 
     max_body_bytes: Count = Field(default=16 * 1024 * 1024, description="Largest request body.")
+    max_values: Count = Field(
+        default=250_000, description="Most JSON values in a request body; texts may be of any size."
+    )
     max_messages: Count = Field(default=2000, description="Most messages in one request.")
+    max_items: Count = Field(
+        default=5000,
+        description="Most of each else in one request: tools, context, answers, parts and calls.",
+    )
     max_document_length: Count = Field(
         default=64 * 1024, description="Longest GraphQL document, in characters."
     )

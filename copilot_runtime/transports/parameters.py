@@ -51,6 +51,17 @@ def check_length(messages: Sized, most: int) -> None:
         raise error
 
 
+def check_count(count: int, most: int, what: str, setting: str | None = "max_items") -> None:
+    """Raise `LimitExceeded` for more of `what` in one request than the `setting` allows."""
+    if count > most:
+        error = LimitExceeded(
+            f"The request has {count} {what}; {most} are allowed.",
+            hint=f"Raise {setting} in the settings." if setting else None,
+        )
+        logger.warning("Refused a request: %s %s", error.message, error.hint or "")
+        raise error
+
+
 def _text(value: Any) -> str | None:
     return value if isinstance(value, str) and value else None
 

@@ -9,7 +9,7 @@ from starlette.types import Receive, Scope, Send
 from copilot_runtime.interfaces import Caller
 from copilot_runtime.jsontext import dumps, loads
 from copilot_runtime.security.cors import RawHeaders
-from copilot_runtime.transports.body import BadRequest, read_body
+from copilot_runtime.transports.body import BadRequest, check_values, read_body
 from copilot_runtime.transports.streaming import PIECE, UNBUFFERED, Stream, share
 
 _NOBODY = Caller()
@@ -36,6 +36,7 @@ class Request:
         caller: Caller | None = None,
         response_headers: RawHeaders | None = None,
         max_body_bytes: int = 16 * 1024 * 1024,
+        max_values: int = 250_000,
         write_timeout: float = 60.0,
     ) -> None:
         self.scope = scope
@@ -49,6 +50,7 @@ class Request:
         self.is_answered = False
         """Whether the head of the answer has been written."""
         self._max_body_bytes = max_body_bytes
+        self._max_values = max_values
         self._write_timeout = write_timeout
         self._body: bytes | BadRequest | None = None
         self._json: Any = None
@@ -86,12 +88,23 @@ class Request:
     async def json(self) -> Any:
         """Return the value of a JSON body, which is decoded only once.
 
-        Raises `ValueError` for what is no JSON, and what `body` raises.
+        Raises `ValueError` for what is no JSON, `BadRequest` (413) for one of more values than the
+        setting `max_values`, and what `body` raises.
         """
         if not self._is_decoded:
-            self._json = loads(await self.body())
+            body = await self.body()
+            try:
+                self._json = self.decode_json(body)
+            except BadRequest as error:
+                self._body = error
+                raise
             self._is_decoded = True
         return self._json
+
+    def decode_json(self, data: bytes) -> Any:
+        """Return the value of JSON that came with this request. Raises what `json` does."""
+        check_values(data, self._max_values)
+        return loads(data)
 
     async def is_envelope(self) -> bool:
         """Return whether this is a POST of an AG-UI envelope or of an AG-UI run, by its body.

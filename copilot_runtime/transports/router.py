@@ -42,6 +42,7 @@ class Router:
         pages: Cors,
         authenticator: Authenticator,
         max_body_bytes: int,
+        max_values: int,
         write_timeout: float,
     ) -> None:
         self._base = base
@@ -49,6 +50,7 @@ class Router:
         self._pages = pages
         self._authenticator = authenticator
         self._max_body_bytes = max_body_bytes
+        self._max_values = max_values
         self._write_timeout = write_timeout
         paths = [(path, transport) for transport in transports for path in transport.paths]
         self._patterns = [(compile_path(f"/{path}")[0], transport) for path, transport in paths]
@@ -65,6 +67,7 @@ class Router:
             headers=headers,
             response_headers=self._cors.headers(headers),
             max_body_bytes=self._max_body_bytes,
+            max_values=self._max_values,
             write_timeout=self._write_timeout,
         )
         if request.method == "OPTIONS":

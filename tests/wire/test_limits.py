@@ -8,8 +8,9 @@ import pytest
 
 from copilot_runtime import CopilotRuntime, Settings
 from copilot_runtime.errors import ErrorContext
+from copilot_runtime.transports.graphql import server
 from tests.wire.client import HEADERS, Answer, Client, client_of, parts
-from tests.wire.documents import AGENTS, PLAIN, chat, user
+from tests.wire.documents import AGENTS, CHAT, PLAIN, browser_action, chat, user
 from tests.wire.merge import merge
 from tests.wire.upstream import HEAD, SILENCE, Upstream, finish, saying, text
 
@@ -144,6 +145,84 @@ async def test_the_documents_of_the_npm_client_are_within_the_limits(client: Cli
     answers = [await client.ask(chat()), await client.ask({"query": AGENTS})]
 
     assert [answer.status for answer in answers] == [200, 200]
+
+
+MANY = 10_000
+
+TOO_MUCH: dict[str, dict[str, Any]] = {
+    "actions": {"frontend": {"actions": [{"name": 1}] * MANY}},
+    "context": {"context": [{"value": 1}] * MANY},
+    "agentStates": {"agentStates": [{"state": 1}] * MANY},
+    "metaEvents": {"metaEvents": [{"value": 1}] * MANY},
+    "stop": {"forwardedParameters": {"stop": [1234567] * MANY}},
+    "inner": {"metaEvents": [{"messages": [{"inner": [{"a": 1}] * MANY}]}]},
+    "data": {f"field-{n}": 1 for n in range(MANY)},
+}
+"""Each is wrong, too: graphql-core would take seconds to say so."""
+
+
+@pytest.mark.parametrize("name", TOO_MUCH)
+@pytest.mark.parametrize("query", [CHAT, PLAIN], ids=["planned", "executed"])
+async def test_too_much_of_anything_is_counted_before_it_is_read(
+    query: str, name: str, client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for reader in ("read_input", "experimental_execute_incrementally"):
+        monkeypatch.setattr(server, reader, None)
+
+    answer = await client.ask(chat(query=query, **TOO_MUCH[name]))
+
+    assert answer.json()["errors"][0]["extensions"]["code"] == "LIMIT_EXCEEDED"
+    assert f" in '{name}'" in refusal(answer)
+
+
+async def test_properties_are_any_json_and_not_counted_as_input(
+    client: Client, provider: Upstream
+) -> None:
+    body = chat()
+    body["variables"]["properties"] = {f"field-{n}": [1] * 10 for n in range(MANY)}
+
+    answer = await client.ask(body)
+
+    assert merge(answer.payloads())["generateCopilotResponse"]["status"]["code"] == "Success"
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        chat(context=[{}] * 101),
+        json.dumps(chat()).encode() + b"[" * 200,
+        {"query": "{ hello }", "extensions": {"a": [0] * 101}},
+    ],
+    ids=["input", "no JSON", "unread"],
+)
+async def test_a_body_of_too_many_values_is_refused_before_it_is_decoded(
+    body: Any, provider: Upstream
+) -> None:
+    async with client_of(runtime(provider, max_values=100)) as client:
+        answer = await client.ask(body)
+
+    assert answer.status == 413
+    assert refusal(answer) == "The request body has more than 100 values."
+    assert provider.requests == []
+
+
+@pytest.mark.parametrize(
+    "more",
+    [
+        {"agentStates": [{"agentName": "a", "state": json.dumps([0] * 101)}]},
+        {"agentStates": [{"agentName": "a", "state": "{}", "config": json.dumps([0] * 101)}]},
+        {"frontend": {"actions": [browser_action() | {"jsonSchema": json.dumps([0] * 101)}]}},
+    ],
+    ids=["state", "config", "schema"],
+)
+async def test_json_that_comes_as_text_may_not_have_too_many_values_either(
+    more: dict[str, Any], provider: Upstream
+) -> None:
+    async with client_of(runtime(provider, max_values=100)) as client:
+        answer = await client.ask(chat(**more))
+
+    assert "has more than 100 values." in refusal(answer)
+    assert provider.requests == []
 
 
 async def test_too_many_messages_are_refused(provider: Upstream) -> None:

@@ -244,13 +244,14 @@ async def test_deep_json_is_answered_or_refused_and_its_thread_can_be_read(
     assert [answer.status for answer in read] == [200] * 3
 
 
-@pytest.mark.parametrize("setting", ["max_messages", "max_body_bytes"])
+@pytest.mark.parametrize("setting", ["max_messages", "max_body_bytes", "max_items", "max_values"])
 async def test_the_log_names_the_setting_of_a_limit_that_refused_a_request(
     setting: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     settings = Settings.model_validate({"threads": "memory", setting: 1})
     async with browsing(settings=settings) as browser:
-        answer = await browser.run(messages=[user("a", "1"), user("b", "2")])
+        parts = [{"type": "text", "text": text} for text in "ab"]
+        answer = await browser.run(messages=[user(parts, "1"), user("b", "2")])
 
     assert answer.status == 413
     assert f"Raise {setting} in the settings" in caplog.text

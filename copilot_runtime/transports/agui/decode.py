@@ -30,7 +30,11 @@ from copilot_runtime.jsonvalue import (
 )
 from copilot_runtime.messages import drop_empty_results
 from copilot_runtime.threads.validation import LONGEST, check_id, check_thread_id
-from copilot_runtime.transports.parameters import apply_forwarded_parameters, check_length
+from copilot_runtime.transports.parameters import (
+    apply_forwarded_parameters,
+    check_count,
+    check_length,
+)
 
 _NO_PARAMETERS: Mapping[str, Any] = {"type": "object", "properties": {}}
 
@@ -41,6 +45,7 @@ def run_input(
     *,
     agent: str | None,
     max_messages: int,
+    max_items: int = 5000,
     name: str = "run",
 ) -> RunInput:
     """Translate a request for an agent, None for the plain chat.
@@ -50,7 +55,12 @@ def run_input(
     """
     fields = require_object(body, "the body")
     messages = require_list(fields.get("messages"), "messages")
+    tools = require_list(fields.get("tools", []), "tools")
+    context = require_list(fields.get("context", []), "context")
     check_length(messages, max_messages)
+    check_count(len(tools), max_items, "tools")
+    check_count(len(context), max_items, "items of context")
+    check_count(_count_parts(messages), max_items, "parts and calls in its messages")
     forwarded_props = require_object(fields.get("forwardedProps") or {}, "forwardedProps")
     state = fields.get("state")
     parent = fields.get("parentRunId")
@@ -59,19 +69,13 @@ def run_input(
         run_id=_id(fields, "runId"),
         messages=drop_empty_results(decode_messages(messages)),
         agent=agent,
-        actions=[
-            _action(item, at)
-            for at, item in enumerate(require_list(fields.get("tools", []), "tools"))
-        ],
-        context=[
-            _context(item, at)
-            for at, item in enumerate(require_list(fields.get("context", []), "context"))
-        ],
+        actions=[_action(item, at) for at, item in enumerate(tools)],
+        context=[_context(item, at) for at, item in enumerate(context)],
         parameters=apply_forwarded_parameters(_parameters(forwarded_props), forwarded_props),
         properties=caller.merge_properties(forwarded_props),
         headers=caller.headers,
         agents={} if state is None else {agent or DEFAULT_AGENT: AgentInput(state=state)},
-        resume=_resume(fields, forwarded_props),
+        resume=_resume(fields, forwarded_props, max_items),
         extensions={"parentRunId": parent} if isinstance(parent, str) else {},
         operation=f"agent/{name}",
         request_type="Suggestion" if name == "suggest" else "Chat",
@@ -81,6 +85,18 @@ def run_input(
         persist=name == "run",
         log_id=urandom(16).hex(),
     )
+
+
+def _count_parts(messages: list[Any]) -> int:
+    """Return how many parts and calls the messages have together."""
+    lists = [
+        value
+        for message in messages
+        if isinstance(message, dict)
+        for value in (message.get("content"), message.get("toolCalls"))
+        if isinstance(value, list)
+    ]
+    return sum(map(len, lists))
 
 
 def _action(item: Any, at: int) -> Action:
@@ -112,12 +128,15 @@ def _parameters(forwarded_props: Mapping[str, Any]) -> Parameters:
     return Parameters()
 
 
-def _resume(fields: Mapping[str, Any], forwarded_props: Mapping[str, Any]) -> list[Resume]:
+def _resume(
+    fields: Mapping[str, Any], forwarded_props: Mapping[str, Any], max_items: int
+) -> list[Resume]:
     """Read the answers to interrupts, in today's form or in that of older clients."""
-    items = fields.get("resume")
+    items = [] if fields.get("resume") is None else require_list(fields["resume"], "resume")
+    check_count(len(items), max_items, "answers to interrupts")
     answers = [
         _answer(require_object(item, f"resume[{at}]"), f"resume[{at}]")
-        for at, item in enumerate([] if items is None else require_list(items, "resume"))
+        for at, item in enumerate(items)
     ]
     command = forwarded_props.get("command")
     if isinstance(command, dict) and "resume" in command and not answers:

@@ -69,6 +69,7 @@ class AguiEndpoint(Transport):
             services.runs, self._names, dialect=self._dialect, transcriber=services.transcriber
         )
         self._max_messages = settings.max_messages
+        self._max_items = settings.max_items
         self._keep_alive = settings.keep_alive
         self._starting: set[asyncio.Task[Log]] = set()
 
@@ -196,6 +197,7 @@ class AguiEndpoint(Transport):
             caller,
             agent=await self._names.resolve(operation.agent, caller),
             max_messages=self._max_messages,
+            max_items=self._max_items,
             name=operation.name,
         )
 

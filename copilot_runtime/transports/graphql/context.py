@@ -1,11 +1,16 @@
 """The request of a GraphQL operation, for its resolvers."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Any
+
+from graphql import DocumentNode
 
 from copilot_runtime.interfaces import Caller
 from copilot_runtime.runtime.conversations import Conversations
 from copilot_runtime.runtime.run import Run
 from copilot_runtime.transports.graphql.documents import Documents
+from copilot_runtime.transports.graphql.inputs import check_inputs, find_inputs
 
 CONTEXT = "copilot_runtime.context"
 """The key of a WebSocket's context in its ASGI scope."""
@@ -19,7 +24,16 @@ class Context:
     documents: Documents
     caller: Caller
     max_messages: int
+    max_items: int
+    max_values: int
     started: list[Run] = field(default_factory=list[Run])
+
+    def check_size(
+        self, document: DocumentNode, operation_name: str | None, variables: Mapping[str, Any]
+    ) -> None:
+        """Raise `LimitExceeded` for variables that are too large to be read."""
+        inputs = find_inputs(document, operation_name, variables)
+        check_inputs(inputs, max_messages=self.max_messages, max_items=self.max_items)
 
     def stop_runs(self) -> None:
         """Stop the runs that end with the request, also those that are still starting."""

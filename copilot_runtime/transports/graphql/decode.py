@@ -2,11 +2,12 @@
 
 import json
 import logging
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 from uuid import uuid4
 
 from copilot_runtime.actions.sources import parse_frontend_action
+from copilot_runtime.errors import LimitExceeded
 from copilot_runtime.interfaces import (
     Action,
     AgentInput,
@@ -27,6 +28,7 @@ from copilot_runtime.messages import (
     drop_empty_results,
     new_id,
 )
+from copilot_runtime.transports.body import has_more_values
 from copilot_runtime.transports.graphql.context import Context
 from copilot_runtime.transports.graphql.inputs import (
     ActionInput,
@@ -57,18 +59,22 @@ def run_input(
         thread_id=data.thread_id or (session and session.thread_id) or str(uuid4()),
         run_id=new_id(),
         messages=drop_empty_results(
-            [message for item in data.messages if (message := _decode_message(item)) is not None]
+            [
+                message
+                for item in data.messages
+                if (message := _decode_message(item, context.max_values)) is not None
+            ]
         ),
         agent=session.agent_name if session else None,
         node=(session.node_name or None) if session else None,
-        actions=_decode_actions(data.frontend.actions),
+        actions=_decode_actions(data.frontend.actions, context.max_values),
         context=[ContextItem(item.description, item.value) for item in data.context or ()],
         parameters=apply_forwarded_parameters(
             _decode_parameters(data.forwarded_parameters or None), properties or {}
         ),
         properties=context.caller.merge_properties(properties),
         headers=context.caller.headers,
-        agents=_decode_agents(data),
+        agents=_decode_agents(data, context.max_values),
         resume=[Resume(item.value, item.response or None) for item in data.meta_events or ()],
         rules=_decode_rules(data.cloud or None),
         extensions=_decode_extensions(data),
@@ -82,7 +88,7 @@ def run_input(
     )
 
 
-def _decode_message(item: MessageInput) -> Message | None:
+def _decode_message(item: MessageInput, max_values: int) -> Message | None:
     """Translate one message; one that cannot be read is skipped, as by Node."""
     if text := item.text_message:
         return TextMessage(
@@ -92,6 +98,7 @@ def _decode_message(item: MessageInput) -> Message | None:
             parent_id=text.parent_message_id or None,
         )
     if call := item.action_execution_message:
+        _check_values(call.arguments, "The arguments of a call", max_values)
         if not _is_json(call.arguments):
             logger.warning("Skipped a call of %r: its arguments are not JSON.", call.name)
             return None
@@ -117,6 +124,7 @@ def _decode_message(item: MessageInput) -> Message | None:
             parent_id=image.parent_message_id or None,
         )
     if state := item.agent_state_message:
+        _check_values(state.state, "The state of an agent", max_values)
         return AgentStateMessage(
             id=item.id,
             agent=state.agent_name,
@@ -130,7 +138,9 @@ def _decode_message(item: MessageInput) -> Message | None:
     return None
 
 
-def _decode_actions(items: Iterable[ActionInput]) -> list[Action]:
+def _decode_actions(items: Sequence[ActionInput], max_values: int) -> list[Action]:
+    for item in items:
+        _check_values(item.json_schema, "The schema of an action", max_values)
     return [
         parse_frontend_action(
             item.name,
@@ -159,10 +169,13 @@ def _number(value: Any) -> float | None:
     return value if isinstance(value, int | float) else None  # zero is a value like any other
 
 
-def _decode_agents(data: GenerateCopilotResponseInput) -> dict[str, AgentInput]:
+def _decode_agents(data: GenerateCopilotResponseInput, max_values: int) -> dict[str, AgentInput]:
     states: Sequence[AgentStateInput] = data.agent_states or (
         [data.agent_state] if data.agent_state else []
     )
+    for item in states:
+        _check_values(item.state, "The state of an agent", max_values)
+        _check_values(item.config or "", "The config of an agent", max_values)
     return {
         item.agent_name: AgentInput(
             state=_decode_object(item.state, f"the state of agent {item.agent_name!r}"),
@@ -189,6 +202,16 @@ def _decode_extensions(data: GenerateCopilotResponseInput) -> dict[str, Any]:
             "threadId": assistant.thread_id or None,
         }
     }
+
+
+def _check_values(text: str, what: str, most: int) -> None:
+    """Raise `LimitExceeded` for a text that holds JSON of more values than the settings allow."""
+    if len(text) > most and has_more_values(text.encode(errors="replace"), most):
+        error = LimitExceeded(
+            f"{what} has more than {most} values.", hint="Raise max_values in the settings."
+        )
+        logger.warning("Refused a request: %s (%s)", error.message, error.hint)
+        raise error
 
 
 def _is_json(text: str) -> bool:

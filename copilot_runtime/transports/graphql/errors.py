@@ -41,9 +41,9 @@ def _report(error: Exception, failure: str) -> ErrorReport:
     return report_of(error)
 
 
-def build_root_error(error: Exception, key: str) -> Mapping[str, Any]:
+def build_root_error(error: Exception, key: str | None) -> Mapping[str, Any]:
     """Return the body of an answer that failed before it began."""
-    wrapped = GraphQLError(str(error), path=[key], original_error=error)
+    wrapped = GraphQLError(str(error), path=None if key is None else [key], original_error=error)
     return {"errors": [format_error(wrapped)], "data": None}
 
 

@@ -4,7 +4,6 @@ from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import parse_qsl
 
-from copilot_runtime.jsontext import loads
 from copilot_runtime.transports.body import BadRequest
 from copilot_runtime.transports.request import Request
 
@@ -16,6 +15,8 @@ class GraphQLRequest:
     query: str
     operation_name: str | None = None
     variables: dict[str, Any] = field(default_factory=dict[str, Any])
+    size: int = 0
+    """Bytes of the body, or characters of the URL."""
 
 
 async def read_request(request: Request) -> GraphQLRequest:
@@ -24,7 +25,7 @@ async def read_request(request: Request) -> GraphQLRequest:
         case "POST":
             return await _read_post(request)
         case "GET" if request.query_string:
-            return _from_text(request.query_string)
+            return _from_text(request, request.query_string)
         case "GET":
             raise BadRequest("Must provide query string.", allow="GET, POST")
         case _:
@@ -38,37 +39,37 @@ async def _read_post(request: Request) -> GraphQLRequest:
     match media_type:
         case "application/json" | "application/graphql+json":
             try:
-                return _from_mapping(await request.json())
+                return _from_mapping(await request.json(), len(body))
             except ValueError as error:
                 raise _not_json(error) from None
         case "application/graphql":
             return GraphQLRequest(body.decode("utf-8", "replace"))
         case "application/x-www-form-urlencoded":
-            return _from_text(body.decode("utf-8", "replace"))
+            return _from_text(request, body.decode("utf-8", "replace"))
         case _:
             raise BadRequest(
                 f"Cannot read a body of type {media_type!r}; send application/json.", 415
             )
 
 
-def _from_text(text: str) -> GraphQLRequest:
+def _from_text(request: Request, text: str) -> GraphQLRequest:
     try:
         fields: dict[str, Any] = dict(parse_qsl(text, keep_blank_values=True, max_num_fields=20))
     except ValueError as error:
         raise BadRequest("Too many fields; a request has four.") from error
     if variables := fields.get("variables"):
         try:
-            fields["variables"] = loads(variables.encode())
+            fields["variables"] = request.decode_json(variables.encode())
         except ValueError as error:
             raise _not_json(error) from None
-    return _from_mapping({key: fields[key] for key in fields if key in _PARAMETERS})
+    return _from_mapping({key: fields[key] for key in fields if key in _PARAMETERS}, len(text))
 
 
 def _not_json(error: ValueError) -> BadRequest:
     return BadRequest(f"POST body sent invalid JSON. {error}")
 
 
-def _from_mapping(value: Any) -> GraphQLRequest:
+def _from_mapping(value: Any, size: int) -> GraphQLRequest:
     if isinstance(value, list):
         raise BadRequest("Batching is not supported.")
     if not isinstance(value, dict):
@@ -85,4 +86,4 @@ def _from_mapping(value: Any) -> GraphQLRequest:
         raise BadRequest("The variables must be a JSON object.")
     if operation_name is not None and not isinstance(operation_name, str):
         raise BadRequest("The operationName must be a string.")
-    return GraphQLRequest(query, operation_name or None, variables or {})
+    return GraphQLRequest(query, operation_name or None, variables or {}, size)

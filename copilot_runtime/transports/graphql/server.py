@@ -20,6 +20,7 @@ from graphql import (
 )
 from graphql.execution import experimental_execute_incrementally
 
+from copilot_runtime.errors import LimitExceeded
 from copilot_runtime.jsontext import dumps
 from copilot_runtime.transports.body import BadRequest
 from copilot_runtime.transports.graphql.context import CONTEXT, Context
@@ -39,6 +40,9 @@ from copilot_runtime.transports.transport import Services
 if TYPE_CHECKING:
     from copilot_runtime.transports.graphql.websocket import Socket
 
+_LARGE = 64 * 1024
+"""Bytes of a request in which there is room for much that is wrong."""
+
 
 class GraphQLServer:
     """Answers the requests of CopilotKit v1."""
@@ -47,6 +51,8 @@ class GraphQLServer:
         settings = services.settings
         self._runs = services.runs
         self._max_messages = settings.max_messages
+        self._max_items = settings.max_items
+        self._max_values = settings.max_values
         self._schema = core_schema()
         self._documents = Documents(
             self._schema,
@@ -63,6 +69,8 @@ class GraphQLServer:
             documents=self._documents,
             caller=request.caller,
             max_messages=self._max_messages,
+            max_items=self._max_items,
+            max_values=self._max_values,
         )
         try:
             if request.is_websocket:  # what its mutations start ends with it; subscriptions go on
@@ -98,6 +106,12 @@ class GraphQLServer:
         response: GraphQLResponse,
     ) -> None:
         plan = self._documents.plan(document, request.operation_name)
+        if request.size > _LARGE and document.node is not None:
+            try:
+                context.check_size(document.node, request.operation_name, request.variables)
+            except LimitExceeded as error:
+                await response.json(build_root_error(error, plan.key if plan else None))
+                return
         if plan is not None:
             data = read_input(request.variables.get(plan.data))
             properties = request.variables.get(plan.properties or "")
@@ -164,7 +178,7 @@ class GraphQLServer:
     def _socket(self) -> "Socket":
         from copilot_runtime.transports.graphql.websocket import Socket  # only for subscriptions
 
-        return Socket()
+        return Socket(self._max_values)
 
 
 def _check_operation(document: DocumentNode, name: str | None, *, reads_only: bool) -> None:

@@ -17,9 +17,11 @@ from strawberry.extensions import SchemaExtension
 from strawberry.subscriptions import GRAPHQL_TRANSPORT_WS_PROTOCOL
 from strawberry.types.execution import ExecutionResult, StreamExecutionResult
 
+from copilot_runtime.errors import LimitExceeded
 from copilot_runtime.jsontext import loads
+from copilot_runtime.transports.body import has_more_values
 from copilot_runtime.transports.graphql.context import CONTEXT, Context
-from copilot_runtime.transports.graphql.errors import format_error
+from copilot_runtime.transports.graphql.errors import format_error, hide_details
 from copilot_runtime.transports.graphql.schema import make_schema
 
 _INIT_TIMEOUT = timedelta(seconds=10)
@@ -42,7 +44,8 @@ class Socket(GraphQL[Context, None]):
 
     websocket_adapter_class = _Connection
 
-    def __init__(self) -> None:
+    def __init__(self, max_values: int) -> None:
+        self._max_values = max_values
         super().__init__(
             make_schema([KnownDocuments, SafeErrors]),
             graphql_ide=None,
@@ -60,8 +63,11 @@ class Socket(GraphQL[Context, None]):
 
     def decode_json(self, data: str | bytes) -> object:
         """Read one message. Strawberry would fail on what is none by the protocol."""
+        written = data.encode(errors="replace") if isinstance(data, str) else data
+        if has_more_values(written, self._max_values):
+            raise JSONDecodeError("too many values", "", 0)
         try:
-            message = loads(data.encode(errors="replace") if isinstance(data, str) else data)
+            message = loads(written)
         except ValueError as error:
             raise JSONDecodeError("no JSON", "", 0) from error
         if not _is_message(message):
@@ -105,10 +111,15 @@ class KnownDocuments(SchemaExtension):
         execution = self.execution_context
         context: Context = execution.context
         document = await context.documents.get(execution.query or "")
-        if document.errors:
+        if document.node is None or document.errors:
             execution.pre_execution_errors = document.errors
         else:
             execution.graphql_document = document.node
+            variables = execution.variables or {}
+            try:
+                context.check_size(document.node, execution.operation_name, variables)
+            except LimitExceeded as error:
+                execution.pre_execution_errors = [hide_details(error)]
         yield
 
 

@@ -30,7 +30,11 @@ from copilot_runtime.messages import (
     new_id,
 )
 from copilot_runtime.threads.validation import check_thread_id
-from copilot_runtime.transports.parameters import apply_forwarded_parameters, check_length
+from copilot_runtime.transports.parameters import (
+    apply_forwarded_parameters,
+    check_count,
+    check_length,
+)
 
 _ROLES: Mapping[Any, Role] = {role: role for role in get_args(Role)}
 
@@ -58,11 +62,15 @@ def thread_of(body: JsonObject) -> str:
     return thread
 
 
-def run_fields(body: JsonObject, max_messages: int) -> JsonObject:
+def run_fields(body: JsonObject, max_messages: int, max_items: int = 5000) -> JsonObject:
     """Return the fields of the `RunInput` for an agent. Raises `Misuse`, or `LimitExceeded`."""
     name = require_text(body, "name", "body")
     messages = require_list(body.get("messages") or [], "messages")
+    actions = require_list(body.get("actions") or [], "actions")
+    answers = require_list(body.get("metaEvents") or [], "metaEvents")
     check_length(messages, max_messages)
+    check_count(len(actions), max_items, "actions")
+    check_count(len(answers), max_items, "answers to interrupts")
     state = require_object(body.get("state") or {}, "state")
     config = require_object(body.get("config") or {}, "config")
     properties = require_object(body.get("properties") or {}, "properties")
@@ -71,10 +79,10 @@ def run_fields(body: JsonObject, max_messages: int) -> JsonObject:
         "thread_id": thread_of(body),
         "messages": [m for item in messages if (m := _message(require_object(item, "messages[]")))],
         "node": as_text(body.get("nodeName")) or None,
-        "actions": [*_actions(require_list(body.get("actions") or [], "actions"))],
+        "actions": [*_actions(actions)],
         "agents": {name: AgentInput(state=state, config=config)},
         "parameters": apply_forwarded_parameters(Parameters(), properties),
-        "resume": [*_answers(require_list(body.get("metaEvents") or [], "metaEvents"))],
+        "resume": [*_answers(answers)],
         "operation": "agents/execute",
     }
 

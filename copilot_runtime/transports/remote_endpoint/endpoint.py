@@ -34,6 +34,7 @@ class RemoteServer(Transport):
     def __init__(self, services: Services) -> None:
         self._program_runs = services.program_runs
         self._max_messages = services.settings.max_messages
+        self._max_items = services.settings.max_items
         self._keep_alive = services.settings.keep_alive
         self._answers: Mapping[str, Callable[[JsonObject, Caller], Awaitable[JsonObject]]] = {
             "info": self._info,
@@ -90,7 +91,7 @@ class RemoteServer(Transport):
         Node has no event for that; it sees an answer without an end.
         """
         caller = request.caller
-        fields = decode.run_fields(body, self._max_messages)
+        fields = decode.run_fields(body, self._max_messages, self._max_items)
         ours = {action.name for action in await self._program_runs.actions(caller)}
         theirs = fields.pop("actions")
         others = [action for action in theirs if action.name not in ours]

@@ -131,6 +131,29 @@ def test_too_many_messages_are_refused_before_they_are_read() -> None:
         decoded(body_of(messages=["not a message"] * 11))
 
 
+@pytest.mark.parametrize(
+    ("fields", "counted"),
+    [
+        ({"tools": [None] * 11}, "11 tools"),
+        ({"context": [None] * 11}, "11 items of context"),
+        ({"resume": [None] * 11}, "11 answers to interrupts"),
+        (
+            {"messages": [{"content": [None] * 6}, {"content": "", "toolCalls": [None] * 5}]},
+            "11 parts and calls in its messages",
+        ),
+    ],
+    ids=["tools", "context", "resume", "parts and calls"],
+)
+def test_too_much_of_anything_is_refused_before_it_is_read(
+    fields: dict[str, Any], counted: str
+) -> None:
+    if "messages" in fields:
+        fields["messages"] = [{"id": "1", "role": "user"} | it for it in fields["messages"]]
+
+    with pytest.raises(LimitExceeded, match=f"{counted}; 10 are allowed"):
+        decoded(body_of(**fields), max_items=10)
+
+
 @pytest.mark.parametrize("body", [None, [], "run", 5])
 def test_what_is_no_object_is_no_run(body: Any) -> None:
     with pytest.raises(Misuse, match="the body must be an object"):

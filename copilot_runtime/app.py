@@ -396,6 +396,7 @@ class CopilotRuntime:
             authenticator=Authenticator(self.authenticate, settings.forwards, self.properties),
             max_body_bytes=settings.max_body_bytes,
             max_values=settings.max_values,
+            read_timeout=settings.read_timeout,
             write_timeout=settings.write_timeout,
         )
 

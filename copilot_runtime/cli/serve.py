@@ -18,6 +18,7 @@ from copilot_runtime import __version__
 from copilot_runtime.adapters import ADAPTERS
 from copilot_runtime.adapters.http_adapter import HTTPAdapter
 from copilot_runtime.app import CopilotRuntime
+from copilot_runtime.cli.http_protocol import limit_reading
 from copilot_runtime.cli.target import find_target
 from copilot_runtime.concurrency import is_being_cancelled
 from copilot_runtime.config.settings import Settings, adapter_name
@@ -59,6 +60,7 @@ def serve(target: str | None, settings: Settings, path: str | None = None) -> No
         # runs may take as long again, once they have been stopped
         timeout_graceful_shutdown=ceil(2 * settings.stop_timeout),
         ws_max_size=settings.max_body_bytes,
+        http=limit_reading(settings.read_timeout),
     )
     with listener:
         origin = _origin(settings.host, listener.getsockname()[1])

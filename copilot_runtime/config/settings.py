@@ -141,6 +141,9 @@ class Settings(Section):
         description="Seconds an action on the server may take, if it has no timeout itself.",
     )
     run_timeout: Seconds = Field(default=600, description="Seconds a whole run may take.")
+    read_timeout: Seconds = Field(
+        default=60, description="Seconds a client may send nothing of a request it has begun."
+    )
     write_timeout: Seconds = Field(
         default=60, description="Seconds a client may read nothing before it is disconnected."
     )

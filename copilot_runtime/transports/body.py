@@ -1,5 +1,6 @@
 """Read the body of a request, in any protocol."""
 
+import asyncio
 import logging
 import re
 from collections.abc import Mapping
@@ -25,6 +26,8 @@ class BadRequest(Exception):
     @property
     def headers(self) -> Mapping[str, str]:
         """Headers of the answer."""
+        if self.status == 408:  # what is still to come belongs to no request
+            return {"connection": "close"}
         return {"allow": self.allow} if self.allow else {}
 
 
@@ -35,8 +38,11 @@ class ClientGone(Exception):
 _MOST_PASSED_OVER = 64 * 1024 * 1024
 
 
-async def read_body(receive: Receive, headers: Mapping[str, str], limit: int) -> bytes:
-    """Collect the body. Raises `BadRequest` (413) when it is larger than `limit` bytes.
+async def read_body(
+    receive: Receive, headers: Mapping[str, str], limit: int, timeout: float
+) -> bytes:
+    """Collect the body. Raises `BadRequest`: 413 when it is larger than `limit` bytes, 408 when
+    nothing of it comes for `timeout` seconds.
 
     The rest of one that is too large is passed over: a client that is still sending when the
     connection closes never sees the answer.
@@ -47,7 +53,13 @@ async def read_body(receive: Receive, headers: Mapping[str, str], limit: int) ->
     pieces: list[bytes] = []
     size = 0
     while size <= limit + _MOST_PASSED_OVER:
-        message = await receive()
+        try:
+            async with asyncio.timeout(timeout):
+                message = await receive()
+        except TimeoutError:
+            raise BadRequest(
+                f"Nothing of the request came for {timeout:g} seconds.", 408, "REQUEST_TIMEOUT"
+            ) from None
         if message["type"] == "http.disconnect":
             raise ClientGone
         piece: bytes = message.get("body", b"")

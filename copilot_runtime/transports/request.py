@@ -37,6 +37,7 @@ class Request:
         response_headers: RawHeaders | None = None,
         max_body_bytes: int = 16 * 1024 * 1024,
         max_values: int = 250_000,
+        read_timeout: float = 60.0,
         write_timeout: float = 60.0,
     ) -> None:
         self.scope = scope
@@ -51,6 +52,7 @@ class Request:
         """Whether the head of the answer has been written."""
         self._max_body_bytes = max_body_bytes
         self._max_values = max_values
+        self._read_timeout = read_timeout
         self._write_timeout = write_timeout
         self._body: bytes | BadRequest | None = None
         self._json: Any = None
@@ -73,12 +75,14 @@ class Request:
     async def body(self) -> bytes:
         """Return the body, which is read from the client only once.
 
-        Raises `BadRequest` (413) for one that is larger than the setting `max_body_bytes`, and
-        `ClientGone` when the client left before its end.
+        Raises `BadRequest`, 413 for one that is larger than the setting `max_body_bytes` and 408
+        for one that does not come, and `ClientGone` when the client left before its end.
         """
         if self._body is None:
             try:
-                self._body = await read_body(self.receive, self.headers, self._max_body_bytes)
+                self._body = await read_body(
+                    self.receive, self.headers, self._max_body_bytes, self._read_timeout
+                )
             except BadRequest as error:
                 self._body = error
         if isinstance(self._body, BadRequest):

@@ -43,6 +43,7 @@ class Router:
         authenticator: Authenticator,
         max_body_bytes: int,
         max_values: int,
+        read_timeout: float,
         write_timeout: float,
     ) -> None:
         self._base = base
@@ -51,6 +52,7 @@ class Router:
         self._authenticator = authenticator
         self._max_body_bytes = max_body_bytes
         self._max_values = max_values
+        self._read_timeout = read_timeout
         self._write_timeout = write_timeout
         paths = [(path, transport) for transport in transports for path in transport.paths]
         self._patterns = [(compile_path(f"/{path}")[0], transport) for path, transport in paths]
@@ -68,6 +70,7 @@ class Router:
             response_headers=self._cors.headers(headers),
             max_body_bytes=self._max_body_bytes,
             max_values=self._max_values,
+            read_timeout=self._read_timeout,
             write_timeout=self._write_timeout,
         )
         if request.method == "OPTIONS":

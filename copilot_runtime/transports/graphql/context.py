@@ -27,6 +27,8 @@ class Context:
     max_items: int
     max_values: int
     started: list[Run] = field(default_factory=list[Run])
+    operations: int = 0
+    """How many are answered at the moment, over a WebSocket."""
 
     def check_size(
         self, document: DocumentNode, operation_name: str | None, variables: Mapping[str, Any]

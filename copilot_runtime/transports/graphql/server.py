@@ -19,6 +19,7 @@ from graphql import (
     get_operation_ast,
 )
 from graphql.execution import experimental_execute_incrementally
+from starlette.types import Scope
 
 from copilot_runtime.errors import LimitExceeded
 from copilot_runtime.jsontext import dumps
@@ -53,6 +54,7 @@ class GraphQLServer:
         self._max_messages = settings.max_messages
         self._max_items = settings.max_items
         self._max_values = settings.max_values
+        self._read_timeout = settings.read_timeout
         self._schema = core_schema()
         self._documents = Documents(
             self._schema,
@@ -75,7 +77,7 @@ class GraphQLServer:
         try:
             if request.is_websocket:  # what its mutations start ends with it; subscriptions go on
                 scope = {**request.scope, CONTEXT: context}
-                await self._socket(scope, request.receive, request.send)
+                await self._answer_socket(scope, request, context)
             else:
                 await self._respond(request, context)
         finally:
@@ -173,6 +175,13 @@ class GraphQLServer:
             await stream.send(dumps(dialect.first(result.initial_result)))
             async for later in results:
                 await stream.send(dumps(dialect.next(later)), last=not later.has_next)
+
+    async def _answer_socket(self, scope: Scope, request: Request, context: Context) -> None:
+        from copilot_runtime.transports.graphql.websocket import close_when_idle  # as below
+
+        timeout = self._read_timeout
+        receive = close_when_idle(request.receive, request.send, context, timeout)
+        await self._socket(scope, receive, request.send)
 
     @cached_property
     def _socket(self) -> "Socket":

@@ -3,6 +3,7 @@
 Strawberry implements the protocol; here are our context, limits and errors.
 """
 
+import asyncio
 from collections.abc import AsyncIterator, Iterator, Mapping
 from datetime import timedelta
 from json import JSONDecodeError
@@ -11,6 +12,7 @@ from typing import Any, TypeGuard, cast
 from graphql import GraphQLError
 from starlette.requests import Request
 from starlette.responses import Response
+from starlette.types import Message, Receive, Send
 from starlette.websockets import WebSocket
 from strawberry.asgi import ASGIWebSocketAdapter, GraphQL
 from strawberry.extensions import SchemaExtension
@@ -104,6 +106,24 @@ def _is_operation(payload: Mapping[str, Any]) -> bool:
     )
 
 
+def close_when_idle(receive: Receive, send: Send, context: Context, timeout: float) -> Receive:
+    """Return a `receive` that ends a connection without messages and operations for so long."""
+
+    async def receive_or_end() -> Message:
+        while True:
+            try:
+                async with asyncio.timeout(timeout):
+                    return await receive()
+            except TimeoutError:
+                if context.operations:
+                    continue
+            reason = f"No operation for {timeout:g} s"
+            await send({"type": "websocket.close", "code": 1000, "reason": reason})
+            return {"type": "websocket.disconnect", "code": 1000, "reason": reason}
+
+    return receive_or_end
+
+
 class KnownDocuments(SchemaExtension):
     """Parses by the cache of documents, which also checks the limits."""
 
@@ -120,7 +140,11 @@ class KnownDocuments(SchemaExtension):
                 context.check_size(document.node, execution.operation_name, variables)
             except LimitExceeded as error:
                 execution.pre_execution_errors = [hide_details(error)]
-        yield
+        context.operations += 1
+        try:
+            yield
+        finally:
+            context.operations -= 1
 
 
 class SafeErrors(SchemaExtension):

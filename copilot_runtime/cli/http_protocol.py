@@ -1,0 +1,38 @@
+"""uvicorn's HTTP protocol, which waits only so long for the head of a request."""
+
+import asyncio
+from typing import Any
+
+from uvicorn.protocols.http.auto import AutoHTTPProtocol
+
+
+def limit_reading(seconds: float) -> type[asyncio.Protocol]:
+    """Return the protocol that closes a connection on which no request begins for that long.
+
+    uvicorn does so only after a first answer, and only while no byte of another request has come:
+    a client that connects and is silent, or sends half a head, keeps its socket for ever.
+    """
+    protocol: Any = AutoHTTPProtocol
+
+    class LimitedReading(protocol):
+        def connection_made(self, transport: asyncio.Transport) -> None:
+            super().connection_made(transport)
+            self._wait_for_request()
+
+        def connection_lost(self, exc: Exception | None) -> None:
+            self._reading.cancel()
+            super().connection_lost(exc)
+
+        def _wait_for_request(self) -> None:
+            self._reading = self.loop.call_later(seconds, self._check_reading, self.cycle)
+
+        def _check_reading(self, cycle: Any) -> None:
+            """Close the connection unless a request has begun since, or is still answered."""
+            if self.transport.get_protocol() is not self:  # it is a WebSocket now
+                return
+            if self.cycle is cycle and (cycle is None or cycle.response_complete):
+                self.transport.close()
+            else:
+                self._wait_for_request()
+
+    return LimitedReading

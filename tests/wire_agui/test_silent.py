@@ -1,0 +1,83 @@
+"""A client that sends nothing, or half of something, does not keep its connection."""
+
+import asyncio
+import json
+
+import pytest
+from websockets.asyncio.client import connect
+from websockets.exceptions import ConnectionClosedOK
+from websockets.typing import Subprotocol
+
+from copilot_runtime import CopilotRuntime, Settings
+from copilot_runtime.adapters.scripted import Gate, ScriptedAdapter, say
+from copilot_runtime.cli.http_protocol import limit_reading
+from tests.wire.documents import data, user
+from tests.wire.test_subscriptions import QUERY
+from tests.wire_agui.http import Browser
+from tests.wire_agui.server import PATH, serving
+
+pytestmark = pytest.mark.anyio
+
+SOON = 0.3
+WHOLE = f"GET {PATH}/info HTTP/1.1\r\nhost: x\r\n\r\n"
+HEAD = f"POST {PATH}/agent/default/run HTTP/1.1\r\nhost: x\r\ncontent-length: 9\r\n\r\n"
+
+
+def runtime(gate: Gate | None = None) -> CopilotRuntime:
+    settings = Settings(threads="memory", read_timeout=SOON, keep_alive=SOON)
+    return CopilotRuntime(adapter=ScriptedAdapter(say("Hello."), gate=gate), settings=settings)
+
+
+@pytest.mark.parametrize(
+    ("said", "status"),
+    [
+        ("", b""),
+        ("GET ", b""),
+        (WHOLE[:-2], b""),
+        (WHOLE + WHOLE[:-2], b"200"),
+        (HEAD, b"408"),
+        (HEAD + '{"a', b"408"),
+    ],
+    ids=["nothing", "a word", "half a head", "half a second head", "no body", "half a body"],
+)
+async def test_a_connection_on_which_nothing_comes_is_closed(said: str, status: bytes) -> None:
+    async with serving(runtime().app(path=PATH), http=limit_reading(SOON)) as port:
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        writer.write(said.encode())
+
+        answer = await asyncio.wait_for(reader.read(), 60)
+
+        writer.close()
+    assert answer[9:12] == status
+
+
+async def test_an_answer_may_take_longer_than_a_request() -> None:
+    gate = Gate()
+    app = runtime(gate).app(path=PATH)
+    async with (
+        serving(app, http=limit_reading(SOON)) as port,
+        Browser(port).running() as exchange,
+    ):
+        await exchange.until("RUN_STARTED")
+        for _ in range(3):
+            await exchange.to_comment()
+        gate.release(10)
+        assert (await exchange.rest())[-1]["type"] == "RUN_FINISHED"
+
+
+async def test_a_websocket_is_closed_once_it_is_used_for_nothing() -> None:
+    gate = Gate()
+    payload = {"query": QUERY, "variables": {"data": data(user())}}
+    async with serving(runtime(gate).app(path=PATH), http=limit_reading(SOON)) as port:
+        url, protocol = f"ws://127.0.0.1:{port}{PATH}", Subprotocol("graphql-transport-ws")
+        async with connect(url, subprotocols=[protocol]) as socket:
+            await socket.send(json.dumps({"type": "connection_init"}))
+            await socket.recv()
+            await socket.send(json.dumps({"id": "1", "type": "subscribe", "payload": payload}))
+            await asyncio.sleep(4 * SOON)
+            gate.release(10)
+            seen = [json.loads(await socket.recv())["type"]]
+            while seen[-1] != "complete":
+                seen.append(json.loads(await socket.recv())["type"])
+            with pytest.raises(ConnectionClosedOK, match=r"No operation for 0\.3 s"):
+                await asyncio.wait_for(socket.recv(), 60)

@@ -18,7 +18,7 @@ from copilot_runtime import __version__
 from copilot_runtime.adapters import ADAPTERS
 from copilot_runtime.adapters.http_adapter import HTTPAdapter
 from copilot_runtime.app import CopilotRuntime
-from copilot_runtime.cli.http_protocol import limit_reading
+from copilot_runtime.cli.http_protocol import limit_reading, limit_silence
 from copilot_runtime.cli.target import find_target
 from copilot_runtime.concurrency import is_being_cancelled
 from copilot_runtime.config.settings import Settings, adapter_name
@@ -51,6 +51,7 @@ def serve(target: str | None, settings: Settings, path: str | None = None) -> No
     found = find_target(target) if target else _build_runtime(name, settings)
     app = found.lazy_app(path) if isinstance(found, CopilotRuntime) else found
     listener = _listen(settings.host, settings.port)
+    limit_silence(listener, 2 * settings.write_timeout)  # what is slow has its own limit before
     life = _LifespanApp(app, settings.stop_timeout)
     config = uvicorn.Config(
         life,

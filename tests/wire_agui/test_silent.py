@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import socket
 
 import pytest
 from websockets.asyncio.client import connect
@@ -10,7 +11,7 @@ from websockets.typing import Subprotocol
 
 from copilot_runtime import CopilotRuntime, Settings
 from copilot_runtime.adapters.scripted import Gate, ScriptedAdapter, say
-from copilot_runtime.cli.http_protocol import limit_reading
+from copilot_runtime.cli.http_protocol import limit_reading, limit_silence
 from tests.wire.documents import data, user
 from tests.wire.test_subscriptions import QUERY
 from tests.wire_agui.http import Browser
@@ -81,3 +82,16 @@ async def test_a_websocket_is_closed_once_it_is_used_for_nothing() -> None:
                 seen.append(json.loads(await socket.recv())["type"])
             with pytest.raises(ConnectionClosedOK, match=r"No operation for 0\.3 s"):
                 await asyncio.wait_for(socket.recv(), 60)
+
+
+@pytest.mark.skipif(not hasattr(socket, "TCP_USER_TIMEOUT"), reason="an option of Linux")
+def test_a_connection_ends_whose_other_machine_has_vanished() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        limit_silence(listener, 120)
+        with socket.create_connection(listener.getsockname()):
+            connection, _ = listener.accept()
+            with connection:
+                options = [socket.TCP_USER_TIMEOUT, socket.TCP_KEEPIDLE, socket.TCP_KEEPINTVL]
+                times = [connection.getsockopt(socket.IPPROTO_TCP, name) for name in options]
+                assert times == [120_000, 60, 15]
+                assert connection.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE)

@@ -20,7 +20,9 @@ from pydantic_ai import Agent as PydanticAgent
 from pydantic_ai.messages import ModelMessage, TextPart, UserPromptPart
 from pydantic_ai.models.function import AgentInfo, FunctionModel
 
-from copilot_runtime import AguiAgent, RunInput, Settings
+from copilot_runtime import AguiAgent, ChatRequest, Events, RunInput, Settings
+from copilot_runtime.adapters.scripted import say
+from copilot_runtime.agents.direct import DirectAgent
 from copilot_runtime.agents.remote import RemoteEndpoint
 from copilot_runtime.messages import TextMessage
 from tests.agents.sdk_model import Output, PlayingModel
@@ -33,6 +35,7 @@ from tests.wire_agui.server import browsing, serving
 pytestmark = pytest.mark.anyio
 
 KINDS = (
+    "model",
     "function",
     "agui",
     "langgraph-inprocess",
@@ -101,28 +104,49 @@ def remote_endpoint() -> FastAPI:
     return app
 
 
+class Repeating:
+    """A model that says all of the conversation, but not what the application shows to it."""
+
+    async def stream(self, request: ChatRequest) -> Events:
+        texts = [it for it in request.messages if isinstance(it, TextMessage)]
+        said = join([it.content for it in texts if it.role != "system"])
+        for event in say(said, id=request.message_id):
+            yield event
+
+
+@asynccontextmanager
+async def start(kind: str) -> AsyncGenerator[Any, None]:
+    """Yield an agent of a kind; one that speaks AG-UI is served somewhere else."""
+    match kind:
+        case "model":
+            yield DirectAgent(Repeating())
+        case "function":
+            yield repeat
+        case "agui":
+            async with browsing(agents={"far": repeat}) as far:
+                yield AguiAgent(f"http://127.0.0.1:{far.where}{far.base}/agent/far/ask")
+        case "langgraph-inprocess":
+            yield graph()
+        case "pydantic-ai":
+            yield PydanticAgent(FunctionModel(stream_function=repeat_as_model))
+        case _:
+            yield SdkAgent(name="Desk", model=PlayingModel(repeat_as_sdk))
+
+
 @asynccontextmanager
 async def page(kind: str) -> AsyncGenerator[Browser, None]:
     """Yield a browser of a runtime with one agent of a kind, which is also its name."""
     settings = Settings(threads="memory", history="server")
-    if kind == "agui":
-        async with browsing(agents={"far": repeat}) as far:
-            url = f"http://127.0.0.1:{far.where}{far.base}/agent/far/ask"
-            async with browsing(agents={kind: AguiAgent(url)}, settings=settings) as browser:
-                yield browser
-    elif kind == "remote-endpoint":
+    if kind == "remote-endpoint":
         async with serving(remote_endpoint()) as port:
             endpoint = RemoteEndpoint(f"http://127.0.0.1:{port}/copilotkit")
             async with browsing(remote_endpoints=[endpoint], settings=settings) as browser:
                 yield browser
     else:
-        agents: dict[str, Any] = {
-            "function": repeat,
-            "langgraph-inprocess": graph(),
-            "pydantic-ai": PydanticAgent(FunctionModel(stream_function=repeat_as_model)),
-            "openai-agents": SdkAgent(name="Desk", model=PlayingModel(repeat_as_sdk)),
-        }
-        async with browsing(agents={kind: agents[kind]}, settings=settings) as browser:
+        async with (
+            start(kind) as agent,
+            browsing(agents={kind: agent}, settings=settings) as browser,
+        ):
             yield browser
 
 

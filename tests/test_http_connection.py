@@ -8,6 +8,7 @@ from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import asynccontextmanager, suppress
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from random import Random
 from typing import Any
 
 import pytest
@@ -19,6 +20,7 @@ from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption,
 from copilot_runtime.errors import ConfigurationFailed, NetworkError, RunStalled
 from copilot_runtime.http import pool as pools
 from copilot_runtime.http.client import Upstream
+from copilot_runtime.http.connection import Connection
 from copilot_runtime.http.request import Origin, Target, encode_head, parse_target
 from tests.adapters.provider import CLOSE, END, HANG, HEAD, Provider, Step, piece, serving, whole
 
@@ -500,6 +502,75 @@ async def test_no_header_says_where_the_body_ends_but_ours(provider: Provider, u
     assert sent.body == {"a": 1}
     assert (sent.headers["content-length"], sent.headers["host"]) == ("7", "other.test")
     assert "transfer-encoding" not in sent.headers
+
+
+class Transport(asyncio.Transport):
+    """A socket that a test writes the server's bytes to."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.is_closed = False
+
+    def is_closing(self) -> bool:
+        return self.is_closed
+
+    def write(self, data: object) -> None:
+        del data
+
+    def abort(self) -> None:
+        self.is_closed = True
+
+
+RESPONSES = [
+    HEAD + b"5\r\nabcde\r\n3;x=y\r\nabc\r\n0\r\ntrailer: x\r\n\r\n",
+    LENGTH % 5 + b"abcde",
+    b"HTTP/1.1 100 Continue\r\n\r\n" + UNTIL_CLOSE + b"abc",
+    b"HTTP/1.1 204 No\r\n\r\n" + LENGTH % 1 + b"a",
+    UPGRADE,
+]
+SURPRISES = [
+    *(b"\r\n", b"\n", b"\r", b"\0", b":", b";", b" ", b"-1", b"\xff\xfe", b"ffffffff", END),
+    *(b"content-length: 3\r\n", b"transfer-encoding: gzip, chunked\r\n", b"HTTP/1.1 ", b"a" * 300),
+]
+
+
+def _mutate(random: Random) -> bytes:
+    response = bytearray(random.choice(RESPONSES))
+    for _ in range(random.randrange(4)):
+        place = random.randrange(len(response) + 1)
+        match random.randrange(3):
+            case 0:
+                response[place : place + 1] = random.randbytes(1)
+            case 1:
+                response[place:place] = random.choice(SURPRISES)
+            case _:
+                del response[place : place + random.randrange(6)]
+    return bytes(response)
+
+
+async def test_whatever_a_server_sends_is_a_response_or_an_error_of_the_connection():
+    random = Random(11)
+    for _ in range(2_000):
+        sent = _mutate(random)
+        free: list[Connection] = []
+        connection, transport = Connection(free.append, lambda _: None), Transport()
+        connection.connection_made(transport)
+        asking = asyncio.create_task(connection.send(b"", b"", 60))
+        await asyncio.sleep(0)
+        while sent and not transport.is_closed:
+            size = random.choice((1, 3, 20, 200))
+            connection.data_received(sent[:size])
+            sent = sent[size:]
+        connection.connection_lost(None if random.random() < 0.7 else ConnectionResetError())
+        with suppress(OSError):  # anything else fails the test
+            response = await asking
+            body = b""
+            while block := await response.readany():
+                body += block
+            assert len(body) < 1_000
+            response.release(finished=False)
+        assert free == []
+        assert transport.is_closed
 
 
 @pytest.mark.parametrize(

@@ -58,6 +58,8 @@ class RemoteEventDecoder:
         self._size = 0
         self._is_empty = True
         self._langgraph = _LangGraphTranslator(agent, run)
+        self._made_id = new_id()
+        """The id of the last text that came without one."""
 
     def feed(self, block: bytes) -> Iterator[Event]:
         """Yield the events of every line that ends in this block."""
@@ -111,18 +113,21 @@ class RemoteEventDecoder:
         kind = str(fields.get("type"))
         match kind:
             case "TextMessageStart":
-                parent = optional_text(fields, "parentMessageId", kind)
-                yield TextMessageStart(message_id=_message_id(fields, kind), parent_id=parent)
+                yield TextMessageStart(
+                    message_id=self._text_id(fields, kind), parent_id=_parent_id(fields, kind)
+                )
             case "TextMessageContent":
                 if content := require_text(fields, "content", kind):
-                    yield TextMessageContent(message_id=_message_id(fields, kind), content=content)
+                    yield TextMessageContent(
+                        message_id=self._text_id(fields, kind), content=content
+                    )
             case "TextMessageEnd":
-                yield TextMessageEnd(message_id=_message_id(fields, kind))
+                yield TextMessageEnd(message_id=self._text_id(fields, kind))
             case "ActionExecutionStart":
                 yield ActionExecutionStart(
                     call_id=_call_id(fields, kind),
                     name=require_text(fields, "actionName", kind),
-                    parent_id=optional_text(fields, "parentMessageId", kind),
+                    parent_id=_parent_id(fields, kind),
                 )
             case "ActionExecutionArgs":
                 if delta := require_text(fields, "args", kind):
@@ -146,6 +151,14 @@ class RemoteEventDecoder:
                 self.failure = AgentFailed(error if isinstance(error, str) else "The agent failed.")
             case _:
                 logger.debug("Agent %r: lines of type %.50r are left out", self._agent, kind)
+
+    def _text_id(self, fields: JsonObject, kind: str) -> str:
+        """Return the id of a text; those of a CrewAI flow come without, and each gets one."""
+        if id := require_text(fields, "messageId", kind):
+            return id
+        if kind == "TextMessageStart":
+            self._made_id = new_id()
+        return self._made_id
 
     def _state(self, fields: JsonObject, kind: str) -> AgentState:
         state = fields.get("state")
@@ -241,8 +254,8 @@ def _find_reason(data: Any) -> str:
     return get_text(fields, "error") or as_text(data) or "The agent failed."
 
 
-def _message_id(fields: JsonObject, kind: str) -> str:
-    return require_text(fields, "messageId", kind)
+def _parent_id(fields: JsonObject, kind: str) -> str | None:
+    return optional_text(fields, "parentMessageId", kind) or None
 
 
 def _call_id(fields: JsonObject, kind: str) -> str:

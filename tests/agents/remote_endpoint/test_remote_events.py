@@ -79,6 +79,28 @@ def test_events_of_a_crew_are_ours() -> None:
     ]
 
 
+def test_texts_of_a_crewai_flow_come_without_an_id_and_get_one_each() -> None:
+    """`copilotkit_stream` of CopilotKit's SDK up to 0.1.96 sends an empty id for every text."""
+    call = {"type": "ActionExecutionStart", "actionExecutionId": "c", "actionName": "paint"}
+    said = [*text("", "One"), {**call, "parentMessageId": ""}, *text("", "Two")]
+
+    events, failure = read(*said)
+
+    assert failure is None
+    first, second = [event.message_id for event in events if isinstance(event, TextMessageStart)]
+    assert "" not in (first, second)
+    assert first != second
+    assert events == [
+        TextMessageStart(message_id=first),
+        TextMessageContent(message_id=first, content="One"),
+        TextMessageEnd(message_id=first),
+        ActionExecutionStart(call_id="c", name="paint"),
+        TextMessageStart(message_id=second),
+        TextMessageContent(message_id=second, content="Two"),
+        TextMessageEnd(message_id=second),
+    ]
+
+
 def test_a_crew_that_fails_says_why() -> None:
     _, failure = read({"type": "RunError", "error": "No key."})
 

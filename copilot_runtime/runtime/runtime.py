@@ -85,6 +85,7 @@ class Runtime:
         self.run_timeout = run_timeout
         self.max_runs = max_runs
         self.grace = grace
+        self._threads = threads or ThreadPolicy()
         self._preparer = RunPreparer(
             chat=self.chat,
             find_agents=self.agents_for,
@@ -93,7 +94,7 @@ class Runtime:
             hooks=self.hooks,
             handoff=handoff or HandoffPolicy(),
             pages=pages or PagePolicy(),
-            threads=threads or ThreadPolicy(),
+            threads=self._threads,
         )
         self._runs: dict[str, Run] = {}
         """Active runs by `log_id`, and those that ended and whose log a request still needs."""
@@ -272,6 +273,7 @@ class Runtime:
         request, writer = run.request, None
         try:
             writer = await self.bus.begin(request)
+            await self._threads.confirm_answers(request)
             await writer.append(
                 RunStarted(
                     run_id=request.run_id,

@@ -32,3 +32,14 @@ class ThreadPolicy:
             return run, False
         history = restore_history(run, runs)
         return replace(run, messages=history.messages), history.is_rewritten and run.persist
+
+    async def confirm_answers(self, run: RunInput) -> None:
+        """Raise `Misuse` if an answer was given meanwhile, by way of another server.
+
+        The log of the run has begun, so that no other run of the thread can.
+        """
+        if self.store is None or not (run.persist and run.resume):
+            return
+        runs = await self.store.runs(ThreadKey(run.user or "", run.thread_id))
+        if earlier := [it for it in runs if it.log_id != run.log_id]:
+            await check_answers(run.resume, earlier)

@@ -127,6 +127,33 @@ async def test_an_answer_counts_once_after_the_server_has_been_started_again(
     assert launcher.launches == ["yes"]
 
 
+async def test_of_an_answer_that_comes_to_two_servers_at_once_one_counts(tmp_path: Path) -> None:
+    settings = Settings(threads=f"sqlite:{tmp_path}/threads.db")
+    launcher: Any = Launcher()
+    checked, go_on = asyncio.Event(), asyncio.Event()
+
+    async def dawdle(run: RunInput) -> None:
+        checked.set()
+        await go_on.wait()
+
+    async with (
+        browsing(agents={"it": launcher}, settings=settings) as quick,
+        browsing(agents={"it": launcher}, settings=settings, on_before_request=dawdle) as slow,
+    ):
+        question = await ask(quick)
+        second = asyncio.create_task(answer(slow, answered(question, "yes"), run="r3"))
+        await checked.wait()
+        first = await answer(quick, answered(question, "yes"))
+        go_on.set()
+        refused = await second
+        reloaded = (await quick.connect(agent="it")).events()
+
+    assert text_of(first) == "Launched."
+    assert failure(refused) == GIVEN
+    assert launcher.launches == ["yes"]
+    assert text_of(reloaded) == "Ready.Launched."
+
+
 async def test_an_answer_counts_once_even_if_its_run_fails() -> None:
     launcher: Any = Launcher(fails=True)
     async with browsing(agents={"it": launcher}) as browser:

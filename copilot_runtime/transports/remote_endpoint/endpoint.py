@@ -97,9 +97,10 @@ class RemoteServer(Transport):
         others = [action for action in theirs if action.name not in ours]
         run = self._program_runs.build_run(caller, **fields, actions=others)
         lines = Lines(run, quiet=ours.intersection(action.name for action in theirs))
-        at_work = track_v1_state(self._program_runs.events(run), replace(run, follow_up="client"))
+        log = self._program_runs.events(run)
+        await anext(log)  # what forbids the run to begin is answered by a status
+        at_work = track_v1_state(log, replace(run, follow_up="client"))
         async with aclosing(at_work) as events:
-            await anext(events)  # what forbids the run to begin is answered by a status
             stream = request.stream(
                 "application/json",
                 keep_alive=self._keep_alive,

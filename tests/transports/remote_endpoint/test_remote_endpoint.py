@@ -238,9 +238,10 @@ async def test_a_run_that_fails_says_why_and_breaks_off() -> None:
     assert (last["type"], last["error"]) == ("RunError", "The model is down.")
 
 
-async def test_an_unknown_agent_is_not_found() -> None:
+@pytest.mark.parametrize("state", [{}, {"topic": "dogs"}], ids=["no state", "a state"])
+async def test_an_unknown_agent_is_not_found(state: dict[str, Any]) -> None:
     async with at_work() as browser:
-        answer = await run(browser, "nobody")
+        answer = await run(browser, "nobody", state=state)
     assert answer.status == 404
 
 

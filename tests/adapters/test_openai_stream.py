@@ -257,6 +257,21 @@ ANSWERS: dict[str, tuple[Sequence[Step], Sequence[Event]]] = {
             ),
         ],
     ),
+    "token counts in something else than objects": (
+        streamed(
+            text("Hi"),
+            finish(),
+            b'data: {"choices":[],"usage":{"prompt_tokens":"9","completion_tokens":2,'
+            b'"prompt_tokens_details":"4","completion_tokens_details":[1.5]}}\n\n',
+            DONE,
+        ),
+        [
+            *said("Hi"),
+            Usage(
+                model="m", input_tokens=9, output_tokens=2, provider="openai", stop_reason="stop"
+            ),
+        ],
+    ),
     "a chunk of Azure's filter, without choices": (
         saying(b'data: {"id":"","choices":[],"prompt_filter_results":[]}\n\n', text("Hi")),
         said("Hi"),

@@ -14,7 +14,7 @@ from copilot_runtime.adapters.errors import Service, build_error, read_stream_er
 from copilot_runtime.adapters.reader import JSONReader
 from copilot_runtime.events import Event, Usage
 from copilot_runtime.interfaces import ChatRequest
-from copilot_runtime.jsonvalue import JsonObject, add_counts, as_count
+from copilot_runtime.jsonvalue import JsonObject, add_counts, as_count, as_object
 
 _STOPS = {
     "end_turn": "stop",
@@ -69,7 +69,7 @@ class ConverseReader(JSONReader):
                 case "messageStop":
                     self._finish(event["stopReason"])
                 case "metadata":
-                    self._usage = event.get("usage") or {}
+                    self._usage = as_object(event.get("usage"))
                     self.done = self.finished
                 case "error":
                     raise read_stream_error(self._service, event)

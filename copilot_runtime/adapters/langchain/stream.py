@@ -14,7 +14,7 @@ from copilot_runtime.adapters.reader import JSONReader
 from copilot_runtime.events import Custom, Event, Usage
 from copilot_runtime.interfaces import ChatRequest
 from copilot_runtime.jsontext import replace_surrogates
-from copilot_runtime.jsonvalue import JsonObject, as_count
+from copilot_runtime.jsonvalue import JsonObject, as_count, as_object
 
 STOP_REASONS = {
     **dict.fromkeys(("completed", "end_turn", "stop", "stop_sequence"), "stop"),
@@ -146,8 +146,8 @@ class ChunkReader(JSONReader):
         self._assembly.end_block()
 
     def _count(self, usage: JsonObject) -> None:
-        into: JsonObject = usage.get("input_token_details") or {}
-        out: JsonObject = usage.get("output_token_details") or {}
+        into = as_object(usage.get("input_token_details"))
+        out = as_object(usage.get("output_token_details"))
         counts = {
             "input_tokens": usage.get("input_tokens"),
             "output_tokens": usage.get("output_tokens"),

@@ -11,7 +11,7 @@ from copilot_runtime.adapters.errors import Service, read_stream_error
 from copilot_runtime.adapters.reader import JSONReader
 from copilot_runtime.events import Event, Usage
 from copilot_runtime.interfaces import ChatRequest
-from copilot_runtime.jsonvalue import JsonObject, as_count
+from copilot_runtime.jsonvalue import JsonObject, as_count, as_object
 
 _STOPS = {"function_call": "tool_calls", "eos": "stop", "model_length": "length"}
 """Others' words for why the model stopped → OpenAI's."""
@@ -142,9 +142,9 @@ def build_usage(
     names: tuple[str, str] = ("prompt", "completion"),
 ) -> Usage:
     """Return the counts of one response; `names` are the API's words for question and answer."""
-    usage, (question, answer) = usage or {}, names
-    read: JsonObject = usage.get(f"{question}_tokens_details") or {}
-    written: JsonObject = usage.get(f"{answer}_tokens_details") or {}
+    usage, (question, answer) = as_object(usage), names
+    read = as_object(usage.get(f"{question}_tokens_details"))
+    written = as_object(usage.get(f"{answer}_tokens_details"))
     cached = read.get("cached_tokens")
     if not cached:
         cached = usage.get("prompt_cache_hit_tokens", cached)  # DeepSeek

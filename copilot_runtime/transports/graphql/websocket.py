@@ -13,7 +13,7 @@ from graphql import GraphQLError
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.types import Message, Receive, Send
-from starlette.websockets import WebSocket
+from starlette.websockets import WebSocket, WebSocketState
 from strawberry.asgi import ASGIWebSocketAdapter, GraphQL
 from strawberry.extensions import SchemaExtension
 from strawberry.subscriptions import GRAPHQL_TRANSPORT_WS_PROTOCOL
@@ -35,6 +35,11 @@ _LONGEST_REASON = 123
 
 class _Connection(ASGIWebSocketAdapter):
     """A WebSocket that is closed with a reason that fits: it may repeat what a client sent."""
+
+    async def send_json(self, message: Mapping[str, object]) -> None:
+        """Send a message, unless the end has been sent: an answer under way knows nothing of it."""
+        if self.ws.application_state is WebSocketState.CONNECTED:
+            await super().send_json(message)
 
     async def close(self, code: int, reason: str) -> None:
         short = reason.encode(errors="replace")[:_LONGEST_REASON].decode(errors="ignore")

@@ -1,0 +1,125 @@
+"""No input makes an exception leave the application, and none takes half a second of CPU."""
+
+from collections.abc import AsyncGenerator, Generator, Iterator
+from contextlib import contextmanager
+
+import pytest
+
+from copilot_runtime import ChatRequest, CopilotRuntime, Events, RunInput, Settings
+from copilot_runtime.adapters.scripted import call, say
+from copilot_runtime.events import AgentState, Custom, Interrupt
+from copilot_runtime.http.client import Exchange
+from copilot_runtime.jsontext import dumps
+from copilot_runtime.messages import TextMessage
+from tests.fuzz import INPUTS, SEED
+from tests.fuzz.http import HttpInput, ask, make_request
+from tests.fuzz.sockets import converse, make_frames
+from tests.fuzz.streams import NAMES, Reply, Upstream, look
+from tests.fuzz.watch import Watch
+from tests.wire.client import client_of
+from tests.wire_agui.http import run_input
+
+pytestmark = pytest.mark.anyio
+
+HEADERS = [(b"content-type", b"application/json")]
+AT_ONCE = 500
+"""Inputs that one runtime gets: its threads are in memory."""
+
+
+class Model:
+    """Calls an action now and then, and then has little to say."""
+
+    async def stream(self, request: ChatRequest) -> Events:
+        last = request.messages[-1] if request.messages else None
+        calls = isinstance(last, TextMessage) and len(last.content) % 2 == 0
+        for event in call("look", {"at": "x"}, id="c") if calls else say(["Hel", "lo"]):
+            yield event
+
+
+class Helper:
+    """An agent with a state, which asks back."""
+
+    async def run(self, run: RunInput) -> Events:
+        yield AgentState(agent="helper", state=run.agent_input.state)
+        yield Custom(name="resumed", value=[answer.payload for answer in run.resume])
+        for event in say("Well"):
+            yield event
+        if not run.resume:
+            yield Interrupt(interrupt_id="i", value="Sure?", reason="ask")
+
+    async def load_state(self, thread_id: str, caller: object) -> tuple[dict[str, int], list[int]]:
+        return {"n": 1}, []
+
+
+def runtime() -> CopilotRuntime:
+    settings = Settings(
+        threads="memory", log_level="critical", serve_mcp=True, serve_remote=True, keep_alive=0.05
+    )
+    return CopilotRuntime(Model(), agents={"helper": Helper()}, actions=[look], settings=settings)
+
+
+@contextmanager
+def watching(kind: str, record: pytest.FixtureRequest) -> Generator[Watch]:
+    with Watch(kind) as watch:
+        yield watch
+    record.node.user_properties.append(("slowest", watch.report()))
+
+
+def batches(share: float) -> Iterator[range]:
+    """Yield the numbers of a share of the inputs, in batches."""
+    count = int(INPUTS * share)
+    for start in range(0, count, AT_ONCE):
+        yield range(start, min(count, start + AT_ONCE))
+
+
+async def test_no_request_raises_or_takes_long(request: pytest.FixtureRequest) -> None:
+    with watching("request", request) as watch:
+        for numbers in batches(0.4):
+            async with client_of(runtime()) as client:
+                for number in numbers:
+                    made = make_request(f"{SEED} request {number}")
+                    await watch.try_input(number, ask(client.app, made), made)
+
+
+async def test_nothing_said_over_a_websocket_raises_or_takes_long(
+    request: pytest.FixtureRequest,
+) -> None:
+    with watching("socket", request) as watch:
+        for numbers in batches(0.2):
+            async with client_of(runtime()) as client:
+                for number in numbers:
+                    mutator, frames = make_frames(f"{SEED} socket {number}")
+                    work = converse(client.app, mutator, frames)
+                    await watch.try_input(number, work, frames)
+
+
+@pytest.fixture
+async def replies(
+    anyio_backend: str, monkeypatch: pytest.MonkeyPatch
+) -> AsyncGenerator[list[Reply], None]:
+    """What requests are answered with that leave this process."""
+    del anyio_backend
+    replies: list[Reply] = []
+
+    async def enter(_: Exchange) -> Reply:
+        return replies.pop(0) if len(replies) > 1 else replies[0]
+
+    monkeypatch.setattr(Exchange, "__aenter__", enter)
+    yield replies
+
+
+@pytest.mark.parametrize("name", NAMES)
+async def test_nothing_that_a_model_or_an_agent_sends_raises_or_takes_long(
+    name: str, replies: list[Reply], request: pytest.FixtureRequest
+) -> None:
+    with watching(name, request) as watch:
+        for numbers in batches(0.4 / len(NAMES)):
+            upstream = Upstream(name)
+            async with client_of(upstream.runtime) as client:
+                for number in numbers:
+                    replies[:] = upstream.new_replies(f"{SEED} {name} {number}")
+                    shown = [b"".join(replies[0].blocks)]
+                    tools = [{"name": "setColor", "description": "", "parameters": {}}]
+                    body = run_input(thread=f"t-{number}", run=f"r-{number}", tools=tools)
+                    made = HttpInput("POST", "/agent/default/run", dumps(body), HEADERS)
+                    await watch.try_input(number, ask(client.app, made), shown)

@@ -8,7 +8,7 @@ import logging
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime, timedelta
-from functools import cached_property
+from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any
 
 from starlette.requests import Request
@@ -73,8 +73,9 @@ from copilot_runtime.runtime.prepare import HandoffPolicy
 from copilot_runtime.runtime.thread_policy import ThreadPolicy
 from copilot_runtime.security.cors import Cors
 from copilot_runtime.security.guardrails import from_settings
+from copilot_runtime.security.loopback import LISTENER, LoopbackGuard
 from copilot_runtime.threads.recorder import Recorder
-from copilot_runtime.threads.store import StoredRun, ThreadStore
+from copilot_runtime.threads.store import StoredRun, ThreadKey, ThreadStore
 from copilot_runtime.threads.url import build_store
 from copilot_runtime.transcript import fold_conversation
 from copilot_runtime.transports.auth import Authenticate, Authenticator
@@ -87,6 +88,7 @@ if TYPE_CHECKING:
     import httpx
     from fastapi import FastAPI
 
+    from copilot_runtime import asgi
     from copilot_runtime.adapters.transcription import Transcriber
     from copilot_runtime.agents.remote import RemoteEndpoint
 
@@ -271,11 +273,16 @@ class CopilotRuntime:
             self.threads,
             when_busy=self.settings.when_busy,
             namer=self._name if self.settings.thread_names else None,
+            has_users=authenticate is not None,
+            secret=self.settings.secret,
         )
         self.program_runs = ProgramRuns(
             conversations=self.conversations,
             action_timeout=self.settings.action_timeout,
         )
+        self._guard = LoopbackGuard(self.settings.allowed_hosts, self.settings.named_origins)
+        self._guard.has_login = authenticate is not None
+        self._has_warned = False
         self.transports = build_transports(
             _list_transports(transports, self.settings),
             Services(
@@ -288,7 +295,7 @@ class CopilotRuntime:
         )
 
     def app(self, path: str | None = None, *, console: bool | None = None) -> "FastAPI":
-        """Return an application: every client's URL at `path`, and `/health`.
+        """Return an application: every client's URL at `path`, `/health` and `/health/ready`.
 
         With `console`, there are a page to try it at `/`, and the description of its routes at
         `/docs` and `/openapi.json`, also of those that you add. Its lifespan also makes Python's
@@ -299,7 +306,9 @@ class CopilotRuntime:
         path = normalize_path(path or self.settings.path)
         router = self._router(path)
         typed = [route for part in self.transports for route in part.routes(path, router)]
-        app = asgi.App(path, router, typed=typed, lifespan=self._tuned_lifespan)
+        app = asgi.App(
+            path, router, health=self._health(), typed=typed, lifespan=self._tuned_lifespan
+        )
         if console if console is not None else self.settings.console:
             from copilot_runtime.transports.console import console_route
 
@@ -337,6 +346,8 @@ class CopilotRuntime:
         request and every WebSocket; what they raise is what the client gets. What they leave in
         `request.state` is there for `authenticate`. If the application has a `CORSMiddleware`,
         that one decides which browsers may read an answer.
+
+        Dependencies keep strangers out. To whom threads belong is what `authenticate` returns.
         """
         from copilot_runtime import asgi  # brings FastAPI along, which is here already
 
@@ -347,7 +358,7 @@ class CopilotRuntime:
                 "runtime.app(), and enters its lifespan.",
             )
         path = normalize_path(path)
-        router = self._router(path, silent=lambda: asgi.has_cors(app))
+        router = self._router(path, is_silent=lambda: asgi.has_cors(app))
 
         async def answer(request: Request) -> Response:  # noqa: ARG001  # FastAPI passes it by name
             return RouterResponse(router)
@@ -357,7 +368,10 @@ class CopilotRuntime:
 
         asked = list(dependencies)
         below = [f"/{item}" for part in self.transports for item in part.paths if item]
-        app.router.routes.append(Route(f"{path}/health", asgi.health))
+        self._note_dependencies(bool(asked or app.router.dependencies))
+        health = self._health()
+        app.router.routes.append(Route(f"{path}/health", health.live))
+        app.router.routes.append(Route(f"{path}/health/ready", health.ready))
         for url in [url for end in dict.fromkeys(("", *below)) for url in spell_url(path + end)]:
             # a preflight carries no login, so no dependency may refuse it
             app.router.routes.append(Route(url, RouterResponse(router), methods=["OPTIONS"]))
@@ -385,14 +399,36 @@ class CopilotRuntime:
         for part in parts:
             await call_quietly(part.aclose)
 
-    def _router(self, path: str, silent: Callable[[], bool] = lambda: False) -> Router:
+    def _note_dependencies(self, are_there: bool) -> None:
+        """Warn of dependencies that may know people, where the threads know none."""
+        self._guard.has_login |= are_there
+        if are_there and self.authenticate is None and not self._has_warned:
+            self._has_warned = True
+            logger.warning(
+                "The runtime is mounted with dependencies and without authenticate: everybody whom "
+                "they let in shares all threads. Give CopilotRuntime an authenticate function that "
+                "returns the user whom a dependency left in request.state."
+            )
+
+    def _health(self) -> "asgi.Health":
+        from copilot_runtime import asgi
+
+        return asgi.Health(
+            is_closing=lambda: self.runtime.is_closing,
+            can_reach=partial(_can_reach, self.threads),
+            warning=lambda: self._guard.warning,
+        )
+
+    def _router(self, path: str, is_silent: Callable[[], bool] = lambda: False) -> Router:
         settings = self.settings
-        origins, credentials = settings.cors_origins, settings.cors_credentials
+        named, credentials = settings.named_origins, settings.cors_credentials
+        origins = ["*"] if "auto" in settings.cors_origins else named
         return Router(
             path,
             self.transports,
-            cors=Cors(origins, credentials=credentials, silent=silent),
-            pages=Cors([origin for origin in origins if origin != "*"]),
+            cors=Cors(origins, credentials=credentials, is_silent=is_silent),
+            pages=Cors([origin for origin in named if origin != "*"]),
+            guard=self._guard,
             authenticator=Authenticator(self.authenticate, settings.forwards, self.properties),
             max_body_bytes=settings.max_body_bytes,
             max_values=settings.max_values,
@@ -408,6 +444,8 @@ class CopilotRuntime:
     @asynccontextmanager
     async def _lifespan(self, app: Any) -> AsyncGenerator[None, None]:  # noqa: ARG002  # Starlette's signature
         add_fallback_handler(self.settings.log_level, self.settings.log_format)
+        if (address := LISTENER.get()) is not None:
+            self._guard.listen(address)
         self.conversations.open()
         await self.threads.open()
         for transport in self.transports:
@@ -469,6 +507,21 @@ def _merge_parameters(settings: Settings, parameters: ParametersLike | None) -> 
     """Return the parameters of an argument, and for the rest those of the settings."""
     defaults = Parameters(**settings.parameters.model_dump())
     return merge_parameters(defaults, parse_parameters(parameters))
+
+
+_HEALTH_TIMEOUT = 2.0
+"""Seconds: those who watch a server seldom wait longer."""
+
+
+async def _can_reach(threads: ThreadStore) -> bool:
+    """Return whether a store answers, and soon."""
+    try:
+        async with asyncio.timeout(_HEALTH_TIMEOUT):
+            await threads.get(ThreadKey("", "health"))
+    except Exception as error:  # also of another's store
+        logger.warning("The threads cannot be reached: %s", error or type(error).__name__)
+        return False
+    return True
 
 
 def _named_servers(

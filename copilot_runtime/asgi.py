@@ -3,12 +3,13 @@
 Importing FastAPI takes a while, so this module is imported by those who make an application.
 """
 
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
-from typing import Any
+from typing import Any, Literal
 
 from fastapi import FastAPI
 from fastapi.routing import APIRoute
+from pydantic import BaseModel
 from starlette.middleware.cors import CORSMiddleware
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, JSONResponse, Response
@@ -22,6 +23,71 @@ from copilot_runtime.transports.urls import ChatUrls, spell_url
 _OPENAPI_PATH = "/openapi.json"
 
 
+class Readiness(BaseModel):
+    """Whether questions can be answered, and what the operator should know."""
+
+    status: Literal["ready", "not ready"]
+    threads: Literal["reachable", "unreachable"]
+    warnings: list[str]
+
+
+class Health:
+    """Answers those who watch a server.
+
+    `is_closing` says whether it takes no more questions, `can_reach` whether its threads can be
+    used, and `warning` what its operator should know.
+    """
+
+    def __init__(
+        self,
+        *,
+        is_closing: Callable[[], bool],
+        can_reach: Callable[[], Awaitable[bool]],
+        warning: Callable[[], str | None],
+    ) -> None:
+        self._is_closing = is_closing
+        self._can_reach = can_reach
+        self._warning = warning
+
+    def routes(self, path: str) -> Sequence[BaseRoute]:
+        """Return the routes below a path, of which those with GET are described."""
+        described = [
+            APIRoute(
+                f"{path}/health",
+                self.live,
+                name="health",
+                tags=["server"],
+                response_class=Response,
+            ),
+            APIRoute(
+                f"{path}/health/ready",
+                self.ready,
+                name="ready",
+                tags=["server"],
+                response_model=Readiness,
+                responses={503: {"model": Readiness, "description": "Not ready"}},
+            ),
+        ]
+        heads = [Route(route.path, route.endpoint, methods=["HEAD"]) for route in described]
+        return [*described, *heads]
+
+    async def live(self, request: Request) -> Response:  # noqa: ARG002  # Starlette's signature
+        """Answer that the server is there: 503 once it takes no more questions."""
+        return Response(status_code=503 if self._is_closing() else 200)
+
+    async def ready(self, request: Request) -> Response:  # noqa: ARG002  # Starlette's signature
+        """Answer whether questions can be answered now: 503 if not."""
+        is_reachable = await self._can_reach()
+        is_ready = is_reachable and not self._is_closing()
+        warning = self._warning()
+        found = Readiness(
+            status="ready" if is_ready else "not ready",
+            threads="reachable" if is_reachable else "unreachable",
+            warnings=[] if warning is None else [warning],
+        )
+        return JSONResponse(found.model_dump(), status_code=200 if is_ready else 503)
+
+
 class App(FastAPI):
     """FastAPI, with a short way to the router. Add routes of your own as to any other.
 
@@ -30,14 +96,20 @@ class App(FastAPI):
     """
 
     def __init__(
-        self, path: str, router: Router, *, typed: Sequence[BaseRoute], lifespan: Lifespan[Any]
+        self,
+        path: str,
+        router: Router,
+        *,
+        health: Health,
+        typed: Sequence[BaseRoute],
+        lifespan: Lifespan[Any],
     ) -> None:
         self._chats = ChatUrls(path)
         self._path = path
         self._router = router
         self._typed = [
             *typed,
-            *(route for url in dict.fromkeys((path, "")) for route in health_routes(url)),
+            *(route for url in dict.fromkeys((path, "")) for route in health.routes(url)),
         ]
         self._rest = Route(f"{path}/{{rest:path}}", router)
         super().__init__(
@@ -78,11 +150,16 @@ class App(FastAPI):
         routes = [route for route in routes if route not in catch_all]
         self.router.routes[:] = [*routes, *self._typed, self._rest, *catch_all]
         stack = super().build_middleware_stack()
-        if self.user_middleware:  # each is made only once, and sees every request
-            return stack
+        # each is made only once, and sees every request
+        is_short = not self.user_middleware
 
         async def choose(scope: Scope, receive: Receive, send: Send) -> None:
-            await (self._router if self._chats.match(scope) else stack)(scope, receive, send)
+            if is_short and self._chats.match(scope):
+                await self._router(scope, receive, send)
+                return
+            is_request = scope["type"] in ("http", "websocket")
+            if not (is_request and await self._router.turn_away(scope, receive, send)):
+                await stack(scope, receive, send)
 
         return choose
 
@@ -107,15 +184,3 @@ def has_cors(app: FastAPI) -> bool:
     """Return whether an application decides itself which browsers may read its answers."""
     # asked at each request, because middleware may be added after the mount
     return any(middleware.cls is CORSMiddleware for middleware in app.user_middleware)
-
-
-def health_routes(path: str) -> Sequence[BaseRoute]:
-    """Return the routes of `health` below a path, of which one is described."""
-    url = f"{path}/health"
-    described = APIRoute(url, health, tags=["server"], methods=["GET"], response_class=Response)
-    return described, Route(url, health, methods=["HEAD"])
-
-
-async def health(request: Request) -> Response:  # noqa: ARG001  # Starlette's signature
-    """Answer that the server is there."""
-    return Response()

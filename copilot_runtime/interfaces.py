@@ -1,5 +1,6 @@
 """The interfaces everything hangs on. Read this file first."""
 
+import hmac
 from asyncio import Future, get_running_loop
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -145,6 +146,44 @@ class Caller:
         return {**self.properties, **(properties or {})}
 
 
+@dataclass(frozen=True, slots=True)
+class ThreadIds:
+    """The ids of threads where users are not known, such as in a remote agent.
+
+    `has_users` is whether people can sign in; else an id is kept. The `secret` keeps people who
+    know a user and a thread from computing the id. Without it, ids are those that agents got
+    before there were secrets.
+    """
+
+    has_users: bool = False
+    secret: bytes = field(default=b"", repr=False)
+
+    def derive(self, user: str | None, thread_id: str) -> str:
+        """Return a UUID that differs for two users, and for nobody, with the same `thread_id`."""
+        if user is None and not self._derives_for_nobody(thread_id):
+            return thread_id
+        name = f"{user or ''}\0{thread_id}"
+        if not self.secret:
+            return str(uuid5(_THREADS, name))
+        digest = hmac.digest(self.secret, name.encode(errors="surrogatepass"), "sha256")
+        return str(UUID(bytes=digest[:16], version=5))
+
+    def _derives_for_nobody(self, thread_id: str) -> bool:
+        """Return whether nobody's thread has an id of its own: it must be none of a user."""
+        return self.has_users and (bool(self.secret) or _is_derived(thread_id))
+
+
+_THREADS = UUID("5d0f3b0e-3c53-4b1c-9a3e-7f2f0f1d6a10")
+
+
+def _is_derived(thread_id: str) -> bool:
+    """Return whether an id might be one that `ThreadIds` derived, however it is spelled."""
+    try:
+        return UUID(thread_id).version == 5
+    except ValueError:
+        return False
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunInput:
     """One request, as every transport decodes it. `dataclasses.replace` makes a changed copy."""
@@ -196,10 +235,17 @@ class RunInput:
     """Whether the run becomes a part of its thread in the store."""
     log_id: str = ""
     """The id of the run's log, unique in this server; `run_id` unless given."""
+    thread_ids: ThreadIds = ThreadIds()
+    """How threads are called where users are not known; set when the run is launched."""
 
     def __post_init__(self) -> None:
         if not self.log_id:
             object.__setattr__(self, "log_id", self.run_id)
+
+    @property
+    def private_thread_id(self) -> str:
+        """The id of the thread where users are not known, such as in a remote agent."""
+        return self.thread_ids.derive(self.user, self.thread_id)
 
     @property
     def is_v1(self) -> bool:
@@ -233,17 +279,6 @@ class RunInput:
             headers=self.headers,
             user=self.user,
         )
-
-
-def private_thread_id(user: str | None, thread_id: str) -> str:
-    """Return the id of a thread where users are not known, such as in a remote agent.
-
-    It differs for two users with the same id; where nobody signs in, it is the id itself.
-    """
-    return thread_id if user is None else str(uuid5(_THREADS, f"{user}\0{thread_id}"))
-
-
-_THREADS = UUID("5d0f3b0e-3c53-4b1c-9a3e-7f2f0f1d6a10")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

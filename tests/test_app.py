@@ -19,9 +19,10 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from copilot_runtime import CopilotRuntime, ScriptedAdapter, Settings
 from copilot_runtime.adapters.scripted import say
 from copilot_runtime.bus.memory import MemoryBus
-from copilot_runtime.errors import ConfigurationFailed
+from copilot_runtime.errors import ConfigurationFailed, StoreFailed
 from copilot_runtime.lazy_app import LazyApp
 from copilot_runtime.threads.memory import MemoryThreads
+from copilot_runtime.threads.store import Thread, ThreadKey
 from tests.runs import Says, forever
 from tests.wire.client import Client
 from tests.wire.documents import chat
@@ -89,10 +90,57 @@ def test_its_health_can_be_asked(url: str) -> None:
     assert (answer.status_code, answer.content) == (200, b"")
 
 
+class Unreachable(MemoryThreads):
+    """A store whose database is gone; or that never answers, with `hangs`."""
+
+    hangs = False
+
+    async def get(self, key: ThreadKey) -> Thread | None:
+        if self.hangs:
+            await asyncio.Event().wait()
+        raise StoreFailed("PostgreSQL (db.internal/app) cannot be used: [Errno 111] refused")
+
+
+READY = {"status": "ready", "threads": "reachable", "warnings": []}
+
+
+@pytest.mark.parametrize("url", ["/health/ready", "/graphql/health/ready"])
+def test_a_server_that_reaches_its_threads_is_ready(url: str) -> None:
+    client = TestClient(runtime().app())
+
+    assert (client.get(url).status_code, client.get(url).json()) == (200, READY)
+    assert client.head(url).status_code == 200
+
+
+@pytest.mark.parametrize("hangs", [False, True])
+def test_a_server_whose_threads_cannot_be_reached_is_not_ready(
+    hangs: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("copilot_runtime.app._HEALTH_TIMEOUT", 0.01)
+    threads = Unreachable()
+    threads.hangs = hangs
+    client = TestClient(CopilotRuntime(ScriptedAdapter(), threads=threads).app())
+    answer = client.get("/health/ready")
+
+    assert answer.status_code == 503
+    assert answer.json() == {"status": "not ready", "threads": "unreachable", "warnings": []}
+    assert client.get("/health").status_code == 200
+
+
+async def test_a_server_that_takes_no_more_questions_is_not_healthy() -> None:
+    served = runtime()
+    app = served.app()
+    await served.aclose()
+    async with AsyncClient(transport=ASGITransport(app), base_url="http://test") as client:
+        statuses = [(await client.get(url)).status_code for url in ("/health", "/health/ready")]
+
+    assert statuses == [503, 503]
+
+
 @pytest.mark.parametrize(("path", "url"), [(None, "/graphql"), ("/api", "/api"), ("/", "/")])
 def test_the_lazy_application_has_all_routes_of_the_other(path: str | None, url: str) -> None:
     below = url.rstrip("/")
-    urls = ["/", "/docs", "/health", f"{below}/health", f"{below}/info", f"{below}/threads", "/no"]
+    urls = ["/", "/docs", "/health", "/health/ready", f"{below}/health", f"{below}/info", "/no"]
     with TestClient(runtime().lazy_app(path)) as lazy:
         for client in (lazy, TestClient(runtime().app(path))):
             assert client.post(url, json=HELLO).json() == ANSWER

@@ -14,6 +14,7 @@ from concurrent.futures import ThreadPoolExecutor
 from http.client import HTTPResponse
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from urllib.error import HTTPError
 from urllib.request import Request, urlopen
 
 import pytest
@@ -163,6 +164,31 @@ def test_without_a_key_the_demo_is_served_and_says_so(start: Start) -> None:
     assert "serves demo" in banner
     assert "no language model" in banner
     assert re.search(r"runtimeUrl  http://127\.0\.0\.1:\d+/graphql", banner)
+
+
+def test_who_listens_for_other_machines_without_a_login_is_told_in_one_line(start: Start) -> None:
+    url = url_in(start("--host", "0.0.0.0"))
+    server = start.programs[-1]
+    server.errors.until("Nobody has to sign in")
+    request = Request(f"{url}/health/ready", headers={"host": "app.example"})
+    with urlopen(request) as answer:
+        ready = json.load(answer)
+    server.process.terminate()
+
+    (line,) = server.errors.text().splitlines()
+    assert "other machines reach this server at 0.0.0.0" in line
+    assert ready["status"] == "ready"
+    assert ready["warnings"][0] in line
+
+
+def test_a_server_on_loopback_answers_only_for_this_machine(start: Start) -> None:
+    url = url_in(start())
+    for headers in ({"host": "evil.example"}, {"origin": "https://evil.example"}):
+        with pytest.raises(HTTPError) as refused:
+            urlopen(Request(f"{url}/graphql/info", headers=headers))
+        assert refused.value.code in (403, 421)
+    with urlopen(Request(f"{url}/graphql/info", headers={"origin": "http://localhost:3000"})) as answer:
+        assert answer.status == 200
 
 
 @pytest.mark.parametrize(

@@ -156,6 +156,19 @@ def test_mounted_answers_with_the_token():
         assert ask(client, "think", path="/api/copilotkit", headers=token)
 
 
+def test_two_people_with_a_login_share_no_threads(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("EXAMPLE_TOKEN", "ann:open-sesame,bob:open-barley")
+    with app_of("mounted") as client:
+        people = [{"authorization": f"Bearer open-{word}"} for word in ("sesame", "barley")]
+        run = {"threadId": "t", "runId": "r", "messages": [], "tools": [], "context": []}
+        url = "/api/copilotkit"
+        client.post(f"{url}/agent/default/run", json={**run, "state": {}}, headers=people[0])
+        ann, bob = (client.get(f"{url}/threads", headers=who).json() for who in people)
+
+    assert [thread["id"] for thread in ann["threads"]] == ["t"]
+    assert bob["threads"] == []
+
+
 @pytest.fixture
 def in_a_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("EXAMPLE_THREADS", f"sqlite:{tmp_path / 'threads.db'}")

@@ -53,6 +53,25 @@ def mounted(where: str) -> FastAPI:
 guarded = pytest.mark.parametrize("where", ["mount", "application"])
 
 
+@pytest.mark.parametrize(
+    ("where", "hook", "lines"),
+    [("mount", None, 1), ("application", None, 1), ("nowhere", None, 0), ("mount", str, 0)],
+)
+def test_who_mounts_a_login_without_owners_is_told_once(
+    where: str, hook: Any, lines: int, caplog: pytest.LogCaptureFixture
+) -> None:
+    app = FastAPI(dependencies=[Depends(login)] if where == "application" else [])
+    served = CopilotRuntime(
+        ScriptedAdapter(), authenticate=hook, settings=Settings(threads="memory")
+    )
+    for path in ("/one", "/two"):
+        served.mount(app, path, dependencies=[Depends(login)] if where == "mount" else [])
+
+    told = [record.getMessage() for record in caplog.records]
+    assert len(told) == lines
+    assert all("authenticate" in line and "\n" not in line for line in told)
+
+
 @guarded
 def test_a_dependency_refuses_before_anything_is_read(where: str) -> None:
     answer = TestClient(mounted(where)).post(PATH, content=b"not even JSON")

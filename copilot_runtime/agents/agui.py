@@ -20,7 +20,7 @@ from copilot_runtime.errors import CopilotError, IncompleteStream, NetworkError
 from copilot_runtime.http.client import StreamResponse, Upstream
 from copilot_runtime.http.errors import get_origin, parse_url
 from copilot_runtime.http.sse import PAYLOADS_AT_ONCE, SSEDecoder
-from copilot_runtime.interfaces import Agent, Events, Resume, RunInput, private_thread_id
+from copilot_runtime.interfaces import Agent, Events, Resume, RunInput
 from copilot_runtime.jsontext import dumps
 from copilot_runtime.jsonvalue import as_optional_text, parse_text
 from copilot_runtime.messages import ActivityMessage
@@ -138,7 +138,7 @@ def run_agent_input(run: RunInput, state: Any, *, legacy: bool = False) -> dict[
     parent = run.extensions.get("parentRunId")
     resume, command = encode_resumes(run.resume)
     return {
-        "threadId": private_thread_id(run.user, run.thread_id),
+        "threadId": run.private_thread_id,
         "runId": run.run_id,
         **({} if legacy else {"protocolVersion": PROTOCOL_VERSION}),
         **({"parentRunId": parent} if isinstance(parent, str) else {}),

@@ -98,6 +98,8 @@ def _format_value(name: str, settings: Settings) -> str:
         return ", ".join(value) or "-"
     if name == "instructions":  # they may be pages
         return shorten(value, 60, placeholder=" …") or "-"
+    if name == "secret":
+        return "(set)" if value else "-"
     if isinstance(value, tuple):
         return ", ".join(map(str, value)) or "-"
     if isinstance(value, bool):

@@ -9,8 +9,8 @@ from pydantic import ValidationError
 
 from copilot_runtime.errors import ConfigurationFailed
 
-REDACTED_NAME = "adapter.options"
-"""The setting whose value no message may repeat: it may hold a key."""
+REDACTED_NAMES = ("adapter.options", "secret")
+"""The settings whose values no message may repeat: they may hold a key."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +44,7 @@ def explain(
         elif problem["type"] in _SECTION_ERRORS:
             sentences.append(f"{place}: {_explain_section(name, problem['input'], names)}")
         else:
-            value = "not valid" if name == REDACTED_NAME else _abbreviate(problem["input"])
+            value = "not valid" if name in REDACTED_NAMES else _abbreviate(problem["input"])
             reason = problem["msg"].removeprefix("Value error, ").removeprefix("Input ")
             sentences.append(f"{place}: {name!r} is {value}; it {_phrase_reason(reason)}.")
     return ConfigurationFailed(

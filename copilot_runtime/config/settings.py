@@ -26,6 +26,7 @@ from copilot_runtime.config.sections import (
     AdapterSettings,
     Count,
     GuardrailSettings,
+    Hosts,
     McpSettings,
     Origins,
     ParameterSettings,
@@ -40,6 +41,7 @@ PREFIX = "COPILOT_"
 _OPENAI_URL = "https://api.openai.com/v1"
 DEFAULT_FILE = "copilot.yml"
 FILE_VARIABLE = "COPILOT_CONFIG"
+_SHORTEST_SECRET = 16
 _PATH = re.compile(r"/[^\s\x00-\x1f\x7f{}?#%]*")
 
 _STORE = re.compile(r"[a-z][a-z0-9+_-]*(:|$)")
@@ -99,9 +101,14 @@ class Settings(Section):
         default=1, description="Server processes. The bus in memory allows only one."
     )
 
+    allowed_hosts: Hosts = Field(
+        default=(),
+        description="Names by which a server on loopback is reached, beside localhost; * for any.",
+    )
     cors_origins: Origins = Field(
-        default=("*",),
-        description="Origins of pages that may call: scheme://host[:port]; * allows every origin.",
+        default=("auto",),
+        description="Origins of pages that may call: scheme://host[:port]; * for every origin; "
+        "auto for every origin, but on loopback only for pages of this machine.",
     )
     cors_credentials: bool = Field(
         default=True, description="Whether those browsers may send cookies."
@@ -171,6 +178,11 @@ class Settings(Section):
         default="sqlite:.copilot/threads.db",
         description="Where threads are stored: sqlite:PATH, postgresql://..., or memory.",
         repr=False,  # it may hold a password
+    )
+    secret: str = Field(
+        default="",
+        description="Key of the ids under which remote agents know threads. Empty: the store's.",
+        repr=False,
     )
     when_busy: Literal["refuse", "supersede", "queue"] = Field(
         default="refuse",
@@ -251,6 +263,16 @@ class Settings(Section):
         check_store_address(address)
         return address
 
+    @field_validator("secret")
+    @classmethod
+    def _long_enough(cls, secret: str) -> str:
+        if secret and len(secret) < _SHORTEST_SECRET:
+            raise ValueError(
+                f"a key has {_SHORTEST_SECRET} characters or more, such as those that "
+                "`openssl rand -hex 32` prints"
+            )
+        return secret
+
     @field_validator("forward_headers", "deny_headers")
     @classmethod
     def _lower_case(cls, names: tuple[str, ...]) -> tuple[str, ...]:
@@ -277,6 +299,11 @@ class Settings(Section):
         except ValidationError as error:
             names = [row.name for row in cls.describe()]
             raise explain(error, names, info.context or SettingOrigins()) from None
+
+    @property
+    def named_origins(self) -> tuple[str, ...]:
+        """The origins that are named: `auto` names none."""
+        return tuple(origin for origin in self.cors_origins if origin != "auto")
 
     def forwards(self, header: str) -> bool:
         """Return whether actions, agents and hooks may see a request header."""

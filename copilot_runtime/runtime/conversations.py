@@ -5,6 +5,7 @@ import logging
 from collections.abc import AsyncGenerator, Awaitable, Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
+from dataclasses import replace
 from itertools import takewhile
 from typing import Literal
 
@@ -24,6 +25,7 @@ from copilot_runtime.interfaces import (
     Cursor,
     RunInput,
     SupportsRun,
+    ThreadIds,
 )
 from copilot_runtime.runtime.interrupts import answers_same
 from copilot_runtime.runtime.reader import ThreadReader
@@ -68,6 +70,9 @@ class Conversations:
 
     Every method that takes a `ThreadKey` sees only threads of its owner: another's thread is
     one that does not exist. `patience` is how many seconds `delete` waits for a run to end.
+
+    `has_users` is whether callers may have a user. Agents elsewhere then know a thread by an id
+    that is derived with the `secret`, or with that of the store if it is empty.
     """
 
     def __init__(
@@ -78,12 +83,16 @@ class Conversations:
         when_busy: WhenBusy = "refuse",
         namer: Namer | None = None,
         patience: float = 10.0,
+        has_users: bool = False,
+        secret: str = "",
     ) -> None:
         self.runtime = runtime
         self.store = store
         self.when_busy = when_busy
         self.namer = namer
         self.patience = patience
+        self._thread_ids = ThreadIds(has_users, secret.encode())
+        self._needs_secret = has_users and not secret
         self._current: dict[ThreadKey, Run] = {}
         """The run that each thread is answered with."""
         self._queues: dict[ThreadKey, dict[str, Run]] = {}
@@ -115,12 +124,22 @@ class Conversations:
         """Return the server's actions for this run."""
         return await self.runtime.actions(run)
 
+    async def thread_ids(self) -> ThreadIds:
+        """Return how threads are called where users are not known. Raises `StoreFailed`."""
+        if self._needs_secret:
+            secret = await self.store.secret()
+            self._thread_ids = replace(self._thread_ids, secret=secret.encode())
+            self._needs_secret = False
+        return self._thread_ids
+
     def create(self, request: RunInput) -> Run:
         """Return a run that is not launched yet. It can be stopped while `launch` is under way."""
         return self.runtime.create(request)
 
     async def launch(self, run: Run, agent: SupportsRun | None = None) -> None:
         """Begin such a run, as `Runtime.launch` does. Raises `ThreadBusy` as well."""
+        if self._thread_ids.has_users:
+            run.request = replace(run.request, thread_ids=await self.thread_ids())
         if run.request.persist:
             thread = _thread_key(run.request)
             await self._admit(thread, run)

@@ -130,6 +130,7 @@ class RunPreparer:
             log_id=request.log_id,
             thread_id=request.thread_id,
             user=request.user,
+            thread_ids=request.thread_ids,
             persist=request.persist,
         )
 

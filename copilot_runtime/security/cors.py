@@ -14,7 +14,7 @@ class Cors:
 
     `credentials` lets cookies and logins come along.
 
-    While `silent` says so, no header is written: the application around ours writes its own.
+    While `is_silent` says so, no header is written: the application around ours writes its own.
     """
 
     def __init__(
@@ -22,11 +22,11 @@ class Cors:
         origins: Collection[str] = ("*",),
         *,
         credentials: bool = True,
-        silent: Callable[[], bool] = lambda: False,
+        is_silent: Callable[[], bool] = lambda: False,
     ) -> None:
         self._origins = frozenset(origins)
         self._credentials = credentials
-        self._silent = silent
+        self.is_silent = is_silent
 
     def allows(self, origin: str) -> bool:
         return "*" in self._origins or origin in self._origins
@@ -34,7 +34,7 @@ class Cors:
     def headers(self, request: Mapping[str, str]) -> RawHeaders:
         """Return the headers for an answer; none without an `Origin`."""
         origin = request.get("origin")
-        if origin is None or self._silent():
+        if origin is None or self.is_silent():
             return []
         if not self.allows(origin):
             return [(b"vary", b"Origin")]

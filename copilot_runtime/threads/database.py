@@ -81,6 +81,11 @@ class DatabaseThreads(ThreadStore, Generic[Database]):
         """
         await self._connect()
 
+    async def secret(self) -> str:
+        """Return the secret of the database: empty in one that had threads before it had one."""
+        rows = await self._fetch("SELECT value FROM copilot_secret")
+        return rows[0][0] if rows else ""
+
     async def begin(self, run: RunInput) -> Sequence[Message]:
         """Begin the log of a run. Raises `ThreadBusy`, or `Misuse` for ids too long to keep."""
         key = get_thread_key(run)

@@ -4,6 +4,7 @@ from bisect import bisect_left, insort
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
+from secrets import token_hex
 from typing import Any
 
 from copilot_runtime.events import Event, RunStarted
@@ -53,9 +54,14 @@ class MemoryThreads(ThreadStore):
         self._latest: dict[str, _Latest] = {}
         """The threads of each owner."""
         self._running: dict[str, tuple[_Thread, _Run]] = {}
+        self._secret = token_hex(32)
 
     async def open(self) -> None:
         """Do nothing: a new process has no threads."""
+
+    async def secret(self) -> str:
+        """Return a secret that is as old as the threads: agents begin all anew with it."""
+        return self._secret
 
     async def begin(self, run: RunInput) -> Sequence[Message]:
         """Begin the log of a run. Raises `ThreadBusy`, or `Misuse` for ids too long to keep."""

@@ -89,6 +89,13 @@ class ThreadStore:
     async def open(self) -> None:
         """Make ready, and end the runs of servers that died. May be called twice."""
 
+    async def secret(self) -> str:
+        """Return a secret that all servers of this storage share, and always find again.
+
+        Empty if there is none: other programs then know threads by ids that can be computed.
+        """
+        return ""
+
     async def begin(self, run: RunInput) -> Sequence[Message]:
         """Begin the log of a run, `run.log_id`, and its thread if it is new.
 

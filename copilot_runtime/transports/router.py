@@ -14,6 +14,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from copilot_runtime.errors import CopilotError
 from copilot_runtime.security.cors import Cors
+from copilot_runtime.security.loopback import LoopbackGuard
 from copilot_runtime.transports.auth import Authenticator
 from copilot_runtime.transports.body import BadRequest, ClientGone
 from copilot_runtime.transports.request import Request, decode_headers
@@ -30,7 +31,8 @@ class Router:
     """An ASGI application for the URL `base` and all below it, without its last slash.
 
     The first of the `transports` that accepts a request answers it. `cors` decides which pages may
-    call, `pages` which of them may use what is meant for programs.
+    call, `pages` which of them may use what is meant for programs, and `guard` what is answered
+    at all where only this machine should ask.
     """
 
     def __init__(
@@ -40,6 +42,7 @@ class Router:
         *,
         cors: Cors,
         pages: Cors,
+        guard: LoopbackGuard,
         authenticator: Authenticator,
         max_body_bytes: int,
         max_values: int,
@@ -49,6 +52,7 @@ class Router:
         self._base = base
         self._cors = cors
         self._pages = pages
+        self._guard = guard
         self._authenticator = authenticator
         self._max_body_bytes = max_body_bytes
         self._max_values = max_values
@@ -73,6 +77,8 @@ class Router:
             read_timeout=self._read_timeout,
             write_timeout=self._write_timeout,
         )
+        if await self._turn_away(request):
+            return
         if request.method == "OPTIONS":
             request.response_headers = self._cors.preflight(headers)
             await request.respond(204)
@@ -94,6 +100,26 @@ class Router:
             elif isinstance(error, CopilotError) and error.public != error.message:
                 logger.error("A request failed: %s %s", error.message, error.hint or "")
             await _refuse(request, transport.refuse(error))
+
+    async def turn_away(self, scope: Scope, receive: Receive, send: Send) -> bool:
+        """Answer a request from outside where only this machine is meant; return whether it was.
+
+        For requests that are not for this router, but for the application around it.
+        """
+        return self._guard.applies(scope) and await self._turn_away(Request(scope, receive, send))
+
+    async def _turn_away(self, request: Request) -> bool:
+        if not self._guard.applies(request.scope):
+            return False
+        violation = self._guard.check_host(request.headers)
+        if violation is None and not self._cors.is_silent():  # else another decides about pages
+            violation = self._guard.check_origin(request.headers)
+        if violation is None:
+            return False
+        body = error_body("forbidden", violation.message, "FORBIDDEN")
+        request.response_headers = []
+        await _refuse(request, Refusal(violation.status, body, close=(1008, "Forbidden")))
+        return True
 
     async def _find(self, request: Request) -> Transport:
         """Return the transport that answers. Raises `Refusal`."""
@@ -131,7 +157,7 @@ class Router:
         needs a preflight has been allowed already; WebSockets have none.
         """
         origin = request.headers.get("origin")
-        if origin is None or self._cors.allows(origin):
+        if origin is None or self._allows_page(request, origin):
             return False
         if request.method != "POST" and not request.is_websocket:
             return False
@@ -139,6 +165,12 @@ class Router:
             return False
         is_same_site = request.headers.get("sec-fetch-site") == "same-origin"
         return not is_same_site and origin.partition("://")[2] != request.headers.get("host")
+
+    def _allows_page(self, request: Request, origin: str) -> bool:
+        if not self._cors.allows(origin):
+            return False
+        host = request.headers.get("host")
+        return not self._guard.applies(request.scope) or self._guard.allows_origin(origin, host)
 
 
 class RouterResponse(Response):

@@ -273,7 +273,7 @@ async def test_a_preflight_is_told_what_it_asked_for() -> None:
         "access-control-request-method": "DELETE",
         "access-control-request-headers": "authorization,content-type,x-mine",
     }
-    async with browsing(authenticate=_nobody) as browser:
+    async with browsing(authenticate=_nobody, settings=memory(cors_origins="*")) as browser:
         answers = [
             await browser.ask("OPTIONS", path, None, headers)
             for path in ("", "/", "/threads/t", "/agent/default/run", "/agent/default/stop/a%2Fb")

@@ -37,7 +37,6 @@ from copilot_runtime.interfaces import (
     Caller,
     Events,
     RunInput,
-    private_thread_id,
 )
 from copilot_runtime.jsontext import loads
 from copilot_runtime.jsonvalue import JsonObject, get_object
@@ -159,7 +158,7 @@ class LangGraphAgent(Agent):
     async def _load_thread(self, run: RunInput, headers: Mapping[str, str]) -> GraphThread:
         """Return the thread. One that does not exist is created by its first run."""
         assistant = await self._find_assistant(headers)
-        private_id = private_thread_id(run.user, run.thread_id)
+        private_id = run.private_thread_id
         id, state = await self._server.thread(private_id, headers)
         metadata = run.properties.get("threadMetadata")
         if state is None and isinstance(metadata, dict):

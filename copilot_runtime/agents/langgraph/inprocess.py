@@ -30,7 +30,6 @@ from copilot_runtime.interfaces import (
     Caller,
     Events,
     RunInput,
-    private_thread_id,
 )
 from copilot_runtime.jsonvalue import JsonObject
 
@@ -131,7 +130,7 @@ class LangGraphInProcessAgent(Agent):
         config = merge_config(self._config, run)
         caller = {"user": run.user, "headers": run.headers, "properties": run.properties}
         config["configurable"] = {**config.get("configurable", {}), "copilotkit": caller}
-        return _in_thread(config, private_thread_id(run.user, run.thread_id))
+        return _in_thread(config, run.private_thread_id)
 
     async def _load_thread(self, config: Any) -> GraphThread:
         state: Any = await self.graph.aget_state(config)

@@ -26,7 +26,7 @@ from copilot_runtime.errors import (
     NetworkError,
     Refused,
 )
-from copilot_runtime.interfaces import Action, ChatRequest, Events, RunInput, private_thread_id
+from copilot_runtime.interfaces import Action, ChatRequest, Events, RunInput
 
 if TYPE_CHECKING:
     from agents import Agent, RunConfig, RunResultStreaming
@@ -82,7 +82,7 @@ class OpenAIAgentsAgent(interfaces.Agent):
         fails, `Misuse` for an answer to no question, and `CopilotError` for other failures.
         """
         team = _Team(self._sdk, run.actions)
-        agent, thread = team.copy_agent(self.agent), private_thread_id(run.user, run.thread_id)
+        agent, thread = team.copy_agent(self.agent), run.private_thread_id
         start, resumed_calls = self._build_input(run, thread)
         result = self._sdk.Runner.run_streamed(
             agent,

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 
 from copilot_runtime.agents.forwarding import describe_actions
-from copilot_runtime.interfaces import AgentInput, Resume, RunInput, private_thread_id
+from copilot_runtime.interfaces import AgentInput, Resume, RunInput
 from copilot_runtime.jsonvalue import JsonObject, as_object, parse_object
 from copilot_runtime.messages import (
     ActionExecutionMessage,
@@ -22,7 +22,7 @@ def build_request_body(run: RunInput, name: str) -> JsonObject:
     now = datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
     return {
         "name": name,
-        "threadId": private_thread_id(run.user, run.thread_id),
+        "threadId": run.private_thread_id,
         **({} if run.node is None else {"nodeName": run.node}),
         # our messages have no time; some servers require one
         "messages": [

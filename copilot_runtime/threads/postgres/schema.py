@@ -1,6 +1,7 @@
 """The tables of threads in PostgreSQL, and how they are made. Times are microseconds since 1970."""
 
 from hashlib import sha256
+from secrets import token_hex
 from typing import Any
 
 from copilot_runtime.errors import ConfigurationFailed
@@ -51,8 +52,12 @@ _MIGRATIONS = (
         PRIMARY KEY (thread, name)
     );
     """,
+    "CREATE TABLE copilot_secret (value text NOT NULL)",
 )
 """Each brings the tables from one version to the next. They are used as those of SQLite are."""
+
+_SECRET_SINCE = 2
+"""The version that brought the secret from which agents' ids of threads are derived."""
 
 
 def hash_key(key: ThreadKey) -> bytes:
@@ -74,3 +79,9 @@ async def prepare(connection: Any) -> None:
         for number, migration in enumerate(_MIGRATIONS[version:], version + 1):
             await connection.execute(migration)
             await connection.execute("INSERT INTO copilot_schema VALUES ($1)", number)
+        if version < _SECRET_SINCE:  # agents know the threads that there are by other ids
+            await connection.execute(
+                "INSERT INTO copilot_secret"
+                " SELECT $1 WHERE NOT EXISTS (SELECT 1 FROM copilot_threads)",
+                token_hex(32),
+            )

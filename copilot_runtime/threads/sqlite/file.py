@@ -4,6 +4,7 @@ import os
 import sqlite3
 import time
 from pathlib import Path
+from secrets import token_hex
 from typing import Literal
 
 from copilot_runtime.errors import ConfigurationFailed, CopilotError, StoreFailed
@@ -55,6 +56,7 @@ _MIGRATIONS = (
         PRIMARY KEY (thread, name)
     ) WITHOUT ROWID;
     """,
+    "CREATE TABLE secret (value TEXT NOT NULL)",
 )
 """Each brings a file from one version to the next. Times are microseconds since 1970.
 
@@ -62,6 +64,9 @@ Each transaction writes every page it touched, so there are few tables and index
 goes on (`threads.running`) has its first events in its `log` and what follows in the `journal` of
 its server; an ended one has its whole log in `log`.
 """
+
+_SECRET_SINCE = 2
+"""The version that brought the secret from which agents' ids of threads are derived."""
 
 
 def open_database(path: Path, durability: Durability) -> sqlite3.Connection:
@@ -174,6 +179,11 @@ def _migrate(connection: sqlite3.Connection, path: Path) -> None:
         for migration in _MIGRATIONS[version:]:
             for statement in migration.split(";"):
                 connection.execute(statement)
+        if version < _SECRET_SINCE:  # agents know the threads that there are by other ids
+            connection.execute(
+                "INSERT INTO secret SELECT ? WHERE NOT EXISTS (SELECT 1 FROM threads)",
+                (token_hex(32),),
+            )
         connection.execute(f"PRAGMA application_id = {_APPLICATION}")
         connection.execute(f"PRAGMA user_version = {newest}")
         connection.execute("COMMIT")

@@ -12,7 +12,6 @@ from strawberry.extensions import SchemaExtension
 from strawberry.types import ExecutionContext, Info
 
 from copilot_runtime.agents.directory import AgentDirectory
-from copilot_runtime.interfaces import private_thread_id
 from copilot_runtime.jsontext import dumps
 from copilot_runtime.runtime.run import Run
 from copilot_runtime.transports.graphql import outputs, statuses
@@ -79,11 +78,12 @@ class Query:
     ) -> LoadAgentStateResponse:
         """Return what `Agent.load_state` does; of an agent without one, every thread is new.
 
-        Where people sign in, the agent gets the thread's `private_thread_id`.
+        Where people sign in, the agent gets the id that `ThreadIds` derives.
         """
         context = info.context
         agent = await context.runs.agent(data.agent_name, context.caller)
-        own_id = private_thread_id(context.caller.user, data.thread_id)
+        ids = await context.runs.thread_ids()
+        own_id = ids.derive(context.caller.user, data.thread_id)
         found = await agent.load_state(own_id, context.caller)
         state, messages = found or ({}, [])
         return LoadAgentStateResponse(

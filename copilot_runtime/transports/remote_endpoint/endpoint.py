@@ -11,7 +11,7 @@ from dataclasses import replace
 
 from copilot_runtime.agents.v1_state import track_v1_state
 from copilot_runtime.errors import RUN_FAILED, CopilotError, NotFound
-from copilot_runtime.interfaces import Caller, private_thread_id
+from copilot_runtime.interfaces import Caller
 from copilot_runtime.jsonvalue import JsonObject, require_object, require_text
 from copilot_runtime.transports.body import BadRequest
 from copilot_runtime.transports.program_runs import RunEnded
@@ -79,8 +79,10 @@ class RemoteServer(Transport):
     async def _state(self, body: JsonObject, caller: Caller) -> JsonObject:
         """Return what an agent remembers; nothing of one that remembers nothing."""
         name, thread = require_text(body, "name", "body"), require_text(body, "threadId", "body")
-        agent = await self._program_runs.conversations.agent(name, caller)
-        found = await agent.load_state(private_thread_id(caller.user, thread), caller)
+        conversations = self._program_runs.conversations
+        agent = await conversations.agent(name, caller)
+        ids = await conversations.thread_ids()
+        found = await agent.load_state(ids.derive(caller.user, thread), caller)
         state, messages = found or ({}, [])
         head = {"threadId": thread, "threadExists": found is not None}
         return {**head, "state": state, "messages": messages}

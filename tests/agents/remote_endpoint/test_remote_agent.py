@@ -19,7 +19,7 @@ from copilot_runtime.errors import (
     RunStalled,
 )
 from copilot_runtime.events import TextMessageContent, TextMessageStart
-from copilot_runtime.interfaces import Action, AgentInput, Caller, Resume, private_thread_id
+from copilot_runtime.interfaces import Action, AgentInput, Caller, Resume
 from copilot_runtime.messages import (
     ActionExecutionMessage,
     AgentStateMessage,
@@ -136,7 +136,7 @@ async def test_the_thread_of_a_user_has_a_name_of_its_own(
 
     await heard(await agent_of(endpoint), asked(user="ann"))
 
-    assert server.requests[1].body["threadId"] == private_thread_id("ann", "t") != "t"
+    assert server.requests[1].body["threadId"] == asked(user="ann").private_thread_id != "t"
 
 
 async def test_what_it_says_comes_as_it_is_said(server: Provider, endpoint: RemoteEndpoint) -> None:

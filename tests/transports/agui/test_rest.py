@@ -61,7 +61,7 @@ def test_all_that_is_offered_is_a_typed_route_with_a_description() -> None:
         for path, operations in app.openapi()["paths"].items()
         for method in operations
     }
-    health = {("GET", "/api/health"), ("GET", "/health")}
+    health = {("GET", f"{path}/health{end}") for path in ("", "/api") for end in ("", "/ready")}
 
     assert typed == described == offered | health
 
@@ -86,7 +86,8 @@ def test_threads_are_described_with_models_and_examples() -> None:
 def test_without_agui_there_is_nothing_of_it_to_describe() -> None:
     app = runtime(transports=["graphql"]).app()
 
-    assert app.openapi()["paths"].keys() == {"/graphql/health", "/health"}
+    health = {f"{path}/health{end}" for path in ("", "/graphql") for end in ("", "/ready")}
+    assert app.openapi()["paths"].keys() == health
     assert TestClient(app).get("/graphql/threads").status_code == 404
 
 

@@ -1,0 +1,160 @@
+"""What a server on loopback answers: programs and pages of this machine, and nothing else.
+
+Any page that somebody opens can send requests to 127.0.0.1. It names its own origin, or, if the
+name of its site suddenly means 127.0.0.1 (DNS rebinding), its own host. Both are in the headers.
+"""
+
+import logging
+import re
+from collections.abc import Collection, Mapping, MutableMapping
+from contextvars import ContextVar
+from functools import lru_cache
+from ipaddress import ip_address
+from typing import Any, NamedTuple
+
+logger = logging.getLogger(__name__)
+
+LISTENER: ContextVar[str | None] = ContextVar("LISTENER", default=None)
+"""Where a server that starts an application says at which address it listens."""
+
+_HOST = re.compile(r"(?P<name>\[[0-9a-f:.]+\]|[^\s:/?#@\[\]\\]+)(:\d*)?", re.ASCII)
+_MOST_LOGGED = 100
+"""Different hosts and origins that are logged: a client may invent any number."""
+
+
+class Violation(NamedTuple):
+    """Why a request is not answered."""
+
+    status: int
+    message: str
+
+
+class LoopbackGuard:
+    """Decides whether a request comes from outside, where only this machine is meant.
+
+    `hosts` are answered besides those of this machine, and so are pages from them:
+    `app.example.com`, `*.example.com`, or `*` for all hosts. `origins` are those of pages that may
+    ask, `*` for all; their hosts are answered as well.
+    """
+
+    def __init__(self, hosts: Collection[str] = (), origins: Collection[str] = ()) -> None:
+        self.has_login = False
+        """Whether the application finds out who asks."""
+        self._listener: str | None = None
+        self._exposed_address: str | None = None
+        self._names = frozenset(("localhost", *hosts))
+        self._suffixes = (".localhost", *(host[1:] for host in hosts if host.startswith("*.")))
+        self._origins = frozenset(origins)
+        self._origin_hosts = frozenset(_name_of(it.partition("://")[2]) for it in origins)
+        self._answers_all = "*" in hosts or "*" in origins
+        self._logged: set[str] = set()
+
+    @property
+    def warning(self) -> str | None:
+        """What the operator should know: that everybody may ask, as far as it is seen here."""
+        if self._exposed_address is None or self.has_login:
+            return None
+        return (
+            f"Nobody has to sign in, and other machines reach this server at "
+            f"{self._exposed_address}: whoever does may use the model at your expense and read all "
+            "threads. Give CopilotRuntime an authenticate function, or listen on 127.0.0.1."
+        )
+
+    def listen(self, address: str) -> None:
+        """Take the address at which the server listens, and warn if everybody may ask there.
+
+        A server of another make does not say it. Then each request says where it arrived.
+        """
+        self._listener = address
+        if not is_loopback(address):
+            self._expose(address)
+
+    def applies(self, scope: MutableMapping[str, Any]) -> bool:
+        """Return whether a request arrived where only this machine can send any."""
+        if self._listener is not None:
+            return is_loopback(self._listener)
+        server = scope.get("server")
+        if server is None:
+            return False
+        if self._exposed_address is None and _is_elsewhere(server[0]):
+            self._expose(server[0])
+        return is_loopback(server[0])
+
+    def check_host(self, headers: Mapping[str, str]) -> Violation | None:
+        """Return why the host that a request names is not answered, or None."""
+        host = headers.get("host")
+        if not host or self._answers_all:
+            return None
+        name = _name_of(host)
+        if self._is_ours(name) or (name and name in self._origin_hosts):
+            return None
+        return self._refuse(421, f"does not answer for the host {host[:100]!r}", "allowed_hosts")
+
+    def check_origin(self, headers: Mapping[str, str]) -> Violation | None:
+        """Return why pages of an origin are not answered, or None."""
+        origin = headers.get("origin")
+        if origin is None and "*" not in self._origins and _is_embedded(headers):
+            return self._refuse(
+                403, "does not answer what pages of other sites embed", "cors_origins"
+            )
+        if origin is None or self.allows_origin(origin, headers.get("host")):
+            return None
+        problem = f"does not answer pages of the origin {origin[:100]!r}"
+        return self._refuse(403, problem, "cors_origins")
+
+    def allows_origin(self, origin: str, host: str | None = None) -> bool:
+        """Return whether pages of an origin may ask: of this machine, or named, or of our host."""
+        if "*" in self._origins or origin in self._origins:
+            return True
+        scheme, _, place = origin.partition("://")
+        if scheme not in ("http", "https"):
+            return False
+        return place == host or self._is_ours(_name_of(place))
+
+    def _is_ours(self, name: str) -> bool:
+        return name in self._names or name.endswith(self._suffixes) or is_loopback(name.strip("[]"))
+
+    def _expose(self, address: str) -> None:
+        self._exposed_address = address
+        if self.warning is not None:
+            logger.warning("%s", self.warning)
+
+    def _refuse(self, status: int, problem: str, setting: str) -> Violation:
+        message = f"This server listens on this machine only, and {problem}."
+        if message not in self._logged and len(self._logged) < _MOST_LOGGED:
+            self._logged.add(message)
+            logger.warning("%s If it should, name it in the setting %s.", message, setting)
+        return Violation(status, f"{message} The setting {setting} names others.")
+
+
+def _is_embedded(headers: Mapping[str, str]) -> bool:
+    """Return whether a page of another site loads this as an image, without an `Origin`."""
+    site, mode = headers.get("sec-fetch-site"), headers.get("sec-fetch-mode")
+    return site == "cross-site" and mode == "no-cors"
+
+
+@lru_cache(maxsize=64)
+def is_loopback(address: str) -> bool:
+    """Return whether only this machine can send to an address. A name or a path is none."""
+    try:
+        found = ip_address(address)
+    except ValueError:
+        return False
+    return (getattr(found, "ipv4_mapped", None) or found).is_loopback
+
+
+@lru_cache(maxsize=64)
+def _is_elsewhere(address: str) -> bool:
+    """Return whether it is an address, and other machines can send to it."""
+    try:
+        ip_address(address)
+    except ValueError:
+        return False
+    return not is_loopback(address)
+
+
+@lru_cache(maxsize=256)
+def _name_of(host: str) -> str:
+    """Return the name in a `Host`, without its port; empty for what is no host."""
+    found = _HOST.fullmatch(host.lower())
+    return found["name"].removesuffix(".") if found else ""

@@ -41,6 +41,7 @@ from copilot_runtime.argument_checks import (
     describe,
 )
 from copilot_runtime.bus import BUSES
+from copilot_runtime.concurrency import contain
 from copilot_runtime.config.settings import Settings, has_transcription, load_settings
 from copilot_runtime.duck_typing import complete
 from copilot_runtime.errors import ConfigurationFailed, CopilotError
@@ -465,7 +466,7 @@ class CopilotRuntime:
         while age := self.settings.thread_retention:
             try:
                 span = timedelta(seconds=min(age, _LONGEST_RETENTION))
-                count = await self.threads.expire(datetime.now(UTC) - span)
+                count = await contain(self.threads.expire(datetime.now(UTC) - span))
             except Exception as error:  # also of another's store: there is a next hour
                 known = isinstance(error, CopilotError)
                 logger.warning("Old threads were not deleted: %s", error, exc_info=not known)
@@ -517,7 +518,7 @@ async def _can_reach(threads: ThreadStore) -> bool:
     """Return whether a store answers, and soon."""
     try:
         async with asyncio.timeout(_HEALTH_TIMEOUT):
-            await threads.get(ThreadKey("", "health"))
+            await contain(threads.get(ThreadKey("", "health")))
     except Exception as error:  # also of another's store
         logger.warning("The threads cannot be reached: %s", error or type(error).__name__)
         return False

@@ -3,9 +3,11 @@
 import asyncio
 import inspect
 import threading
-from collections.abc import Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine
 from contextvars import copy_context
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
+
+T = TypeVar("T")
 
 MAX_THREADS = 512
 """Most sync calls at one time. One that never returns keeps its place."""
@@ -30,18 +32,47 @@ def is_async(function: Callable[..., Any]) -> bool:
 async def call(function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
     """Call `function`, in a thread of its own unless it is async."""
     if is_async(function):
-        return await function(*args, **kwargs)
+        return await contain(function(*args, **kwargs))
     result = await _run_in_thread(lambda: function(*args, **kwargs))
     if result.error is not None:
         raise result.error
     value = result.value
-    return await value if inspect.isawaitable(value) else value
+    return await contain(value) if inspect.isawaitable(value) else value
+
+
+async def contain(work: Awaitable[T]) -> T:
+    """Await code of the application. Its `SystemExit` and the like become a `RuntimeError`.
+
+    In a task they would end the event loop, and with it the server. A cancellation of this very
+    task passes.
+    """
+    try:
+        return await work
+    except Exception:
+        raise
+    except asyncio.CancelledError as error:
+        if is_being_cancelled():
+            raise
+        raise _make_raisable(error) from error
+    except BaseException as error:
+        if isinstance(error, GeneratorExit) and not _is_running():
+            raise
+        raise _make_raisable(error) from error
 
 
 def is_being_cancelled() -> bool:
     """Return whether `cancel` was called on the current task."""
     task = asyncio.current_task()
     return task is not None and task.cancelling() > 0
+
+
+def _is_running() -> bool:
+    """Return whether a loop runs here; a coroutine that nobody awaits any more is closed later."""
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return False
+    return True
 
 
 def retrieve_exception(task: asyncio.Task[Any]) -> None:
@@ -100,8 +131,7 @@ def _run_in_thread(work: Callable[[], Any]) -> "asyncio.Future[CallResult]":
 
 def _make_raisable(error: BaseException) -> BaseException:
     """Replace the exceptions that mean something else once they are raised in a coroutine."""
-    control_exceptions = (StopIteration, StopAsyncIteration, asyncio.CancelledError, SystemExit)
-    if isinstance(error, control_exceptions):
+    if not isinstance(error, Exception) or isinstance(error, StopIteration | StopAsyncIteration):
         replacement = RuntimeError(f"{type(error).__name__}: {error}")
         replacement.__cause__ = error
         return replacement

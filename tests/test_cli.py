@@ -187,7 +187,10 @@ def test_a_server_on_loopback_answers_only_for_this_machine(start: Start) -> Non
         with pytest.raises(HTTPError) as refused:
             urlopen(Request(f"{url}/graphql/info", headers=headers))
         assert refused.value.code in (403, 421)
-    with urlopen(Request(f"{url}/graphql/info", headers={"origin": "http://localhost:3000"})) as answer:
+        refused.value.close()
+    with urlopen(
+        Request(f"{url}/graphql/info", headers={"origin": "http://localhost:3000"})
+    ) as answer:
         assert answer.status == 200
 
 
@@ -338,6 +341,33 @@ def asking(url: str, agent: str) -> Generator[HTTPResponse]:
         while b"Begun." not in answer.readline():
             pass
         yield answer
+
+
+EXITING = """
+import asyncio, sys
+from copilot_runtime import CopilotRuntime
+
+async def leave():
+    sys.exit(3)
+
+async def exiting(run):
+    yield "Begun."
+    await asyncio.create_task(leave())  # as frameworks run their nodes and tools
+
+app = CopilotRuntime(agents={"exiting": exiting}).app(path="/")
+"""
+
+
+def test_a_task_of_an_agent_that_exits_ends_its_run_and_not_the_server(
+    start: Start, tmp_path: Path
+) -> None:
+    (tmp_path / "leaving.py").write_text(EXITING)
+    url = url_in(start("leaving:app"))
+    for _ in range(2):
+        with asking(url, "exiting") as answer:
+            assert b"RUN_ERROR" in answer.read()
+    with urlopen(f"{url}/health") as answer:
+        assert answer.status == 200
 
 
 @pytest.mark.parametrize("sign", [signal.SIGTERM, signal.SIGINT])

@@ -289,6 +289,10 @@ async def test_a_run_that_takes_too_long_is_ended_and_says_so() -> None:
     assert agent.ended.is_set()
 
 
+class Outside(BaseException):
+    """What no `except Exception` catches."""
+
+
 @pytest.mark.parametrize(
     ("error", "report"),
     [
@@ -297,6 +301,8 @@ async def test_a_run_that_takes_too_long_is_ended_and_says_so() -> None:
         (TimeoutError("10.0.0.7 was silent"), RUN_FAILED),
         (StopIteration("odd"), RUN_FAILED),
         (SystemExit(1), RUN_FAILED),
+        (KeyboardInterrupt(), RUN_FAILED),
+        (Outside("of Exception"), RUN_FAILED),
         (asyncio.CancelledError("its own"), RUN_FAILED),
     ],
     ids=lambda value: type(value).__name__,

@@ -11,6 +11,7 @@ from contextlib import aclosing
 from dataclasses import replace
 
 from copilot_runtime.adapters.redaction import redact_error
+from copilot_runtime.concurrency import contain
 from copilot_runtime.duck_typing import complete
 from copilot_runtime.errors import ConfigurationFailed, CopilotError, NetworkError
 from copilot_runtime.events import (
@@ -110,7 +111,7 @@ class FallbackAdapter(Adapter):
     async def aclose(self) -> None:
         """Close all adapters."""
         everybody = {id(a): a for a in (*self.adapters, *self.by_agent.values())}.values()
-        closing = [adapter.aclose() for adapter in everybody]
+        closing = [contain(adapter.aclose()) for adapter in everybody]
         results = await asyncio.gather(*closing, return_exceptions=True)
         for error in results:
             if isinstance(error, BaseException):

@@ -148,6 +148,24 @@ class _Server(uvicorn.Server):
         self._banner = banner
         self._life = life
 
+    def run(self, sockets: list[socket.socket] | None = None) -> None:
+        """Serve until the server ends.
+
+        A `SystemExit` in a task that an agent's framework made leaves the loop, whatever awaits the
+        task. The loop goes on: the run gets the exception, and nobody else has to know.
+        """
+        with asyncio.Runner(loop_factory=self.config.get_loop_factory()) as runner:
+            serving = runner.get_loop().create_task(self.serve(sockets))
+            while not serving.done():
+                try:
+                    runner.get_loop().run_until_complete(serving)
+                except (SystemExit, KeyboardInterrupt) as error:
+                    if serving.done():
+                        raise
+                    logger.error(
+                        "A task of the application tried to end the server", exc_info=error
+                    )
+
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         await super().startup(sockets)
         if self.started:

@@ -7,8 +7,9 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import replace
 from itertools import takewhile
-from typing import Literal
+from typing import Any, Literal
 
+from copilot_runtime.concurrency import contain
 from copilot_runtime.errors import (
     Cancelled,
     CopilotError,
@@ -120,6 +121,14 @@ class Conversations:
         """Return the agent of that name, or the plain chat. Raises `AgentNotFound`."""
         return await self.runtime.agent(name, caller)
 
+    async def load_state(
+        self, agent: str, thread_id: str, caller: Caller
+    ) -> tuple[dict[str, Any], list[Any]] | None:
+        """Return what an agent stored for a thread of the caller. Raises `AgentNotFound`."""
+        found = await self.agent(agent, caller)
+        ids = await self.thread_ids()
+        return await contain(found.load_state(ids.derive(caller.user, thread_id), caller))
+
     async def actions(self, run: RunInput) -> Sequence[Action]:
         """Return the server's actions for this run."""
         return await self.runtime.actions(run)
@@ -127,7 +136,7 @@ class Conversations:
     async def thread_ids(self) -> ThreadIds:
         """Return how threads are called where users are not known. Raises `StoreFailed`."""
         if self._needs_secret:
-            secret = await self.store.secret()
+            secret = await contain(self.store.secret())
             self._thread_ids = replace(self._thread_ids, secret=secret.encode())
             self._needs_secret = False
         return self._thread_ids
@@ -199,13 +208,13 @@ class Conversations:
 
     async def list(self, query: ThreadQuery) -> ThreadPage:
         """Return a page of threads. Raises `Misuse` for a cursor that is none."""
-        return await self.store.list(query)
+        return await contain(self.store.list(query))
 
     async def update(
         self, thread: ThreadKey, *, name: str | None = None, archived: bool | None = None
     ) -> Thread:
         """Rename or archive a thread. Raises `NotFound`."""
-        changed = await self.store.update(thread, name=name, archived=archived)
+        changed = await contain(self.store.update(thread, name=name, archived=archived))
         if changed is None:
             raise NotFound("There is no such thread.")
         return changed
@@ -227,7 +236,7 @@ class Conversations:
                         "Please try again in a moment.",
                         hint="An agent has to let asyncio.CancelledError pass.",
                     )
-            if not await self.store.delete(thread):
+            if not await contain(self.store.delete(thread)):
                 raise NotFound("There is no such thread.")
         finally:
             self._deleting.discard(thread)
@@ -309,21 +318,26 @@ class Conversations:
             del self._current[thread]
         if self.namer is not None and run.state == "ended":
             name = f"name:{thread.id}"
-            task = asyncio.create_task(self._name(self.namer, thread), name=name)
+            task = asyncio.create_task(self._try_to_name(self.namer, thread), name=name)
             self._naming.add(task)
             task.add_done_callback(self._naming.discard)
 
-    async def _name(self, namer: Namer, thread: ThreadKey) -> None:
-        """Give a thread without a name one, once it has been answered."""
+    async def _try_to_name(self, namer: Namer, thread: ThreadKey) -> None:
         try:
-            found = await self.store.get(thread)
-            if found is None or found.name is not None:
-                return
-            name = await namer(await self.store.runs(thread))
-            if name is not None:
-                await self.store.update(thread, name=name)
+            await contain(self._name(namer, thread))
         except CopilotError as error:
             logger.warning("The thread %s got no name: %s", thread.id, error.message)
+        except Exception:  # of the application's namer, adapter or store: the thread has no name
+            logger.exception("The thread %s got no name", thread.id)
+
+    async def _name(self, namer: Namer, thread: ThreadKey) -> None:
+        """Give a thread without a name one, once it has been answered."""
+        found = await self.store.get(thread)
+        if found is None or found.name is not None:
+            return
+        name = await namer(await self.store.runs(thread))
+        if name is not None:
+            await self.store.update(thread, name=name)
 
 
 def _stop_queued(run: Run) -> bool:

@@ -83,22 +83,19 @@ class RunPreparer:
 
         Raises what the hook, the checks and a missing agent raise.
         """
-        try:
+        agents = await self._find_agents(request)
+        original, is_rewritten = await self._continue_thread(request, agents, agent)
+        original = self.pages.apply(original)
+        request = await self._call_before_request(original)
+        if (request.agent, request.caller) != (original.agent, original.caller):
             agents = await self._find_agents(request)
-            original, is_rewritten = await self._continue_thread(request, agents, agent)
-            original = self.pages.apply(original)
-            request = await self._call_before_request(original)
-            if (request.agent, request.caller) != (original.agent, original.caller):
-                agents = await self._find_agents(request)
-            request = self._choose_only_agent(request, agents)
-            answering = self._select_agent(request, agents, agent)
-            if answering is self.chat and not self.handoff.model:
-                raise _no_model(agents)
-            for part in (*self.stages, answering):
-                part.check(request)
-            actions = await self._gather_actions(request, agents)
-        except SystemExit as error:  # it would end the server
-            raise RuntimeError("What prepares a run called sys.exit().") from error
+        request = self._choose_only_agent(request, agents)
+        answering = self._select_agent(request, agents, agent)
+        if answering is self.chat and not self.handoff.model:
+            raise _no_model(agents)
+        for part in (*self.stages, answering):
+            part.check(request)
+        actions = await self._gather_actions(request, agents)
         pending = self._add_actions(request, answering, actions)
         return replace(pending, is_rewritten=is_rewritten)
 

@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Sequence
 from weakref import WeakValueDictionary
 
-from copilot_runtime.concurrency import retrieve_exception
+from copilot_runtime.concurrency import contain, retrieve_exception
 from copilot_runtime.threads.store import StoredRun, Thread, ThreadKey, ThreadStore
 
 
@@ -40,7 +40,7 @@ class ThreadReader:
         finally:
             del self._next[key]
         try:
-            return await self._read(key)
+            return await contain(self._read(key))
         finally:
             lock.release()
 

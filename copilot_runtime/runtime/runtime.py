@@ -9,7 +9,7 @@ from time import monotonic
 from typing import Any, TypeVar, cast
 
 from copilot_runtime.actions.sources import Source, as_sources, gather_actions
-from copilot_runtime.concurrency import is_being_cancelled, retrieve_exception
+from copilot_runtime.concurrency import contain, is_being_cancelled, retrieve_exception
 from copilot_runtime.duck_typing import as_stage, complete
 from copilot_runtime.errors import (
     Cancelled,
@@ -245,7 +245,7 @@ class Runtime:
 
     async def _prepare(self, run: Run, agent: SupportsRun | None) -> PendingRun:
         """Prepare a run, which may take forever: nobody has to wait for it."""
-        work = self._preparer.prepare_run(run.request, agent)
+        work = contain(self._preparer.prepare_run(run.request, agent))
         task = self._spawn(work, f"prepare:{run.log_id}", run.context)
         try:
             waiting = (task, run.stop_requested)
@@ -272,18 +272,17 @@ class Runtime:
         """Open the log of a run and write its first event."""
         request, writer = run.request, None
         try:
-            writer = await self.bus.begin(request)
-            await self._threads.confirm_answers(request)
-            await writer.append(
-                RunStarted(
-                    run_id=request.run_id,
-                    thread_id=request.thread_id,
-                    messages=writer.messages,
-                    user=request.user,
-                )
+            writer = await contain(self.bus.begin(request))
+            await contain(self._threads.confirm_answers(request))
+            started = RunStarted(
+                run_id=request.run_id,
+                thread_id=request.thread_id,
+                messages=writer.messages,
+                user=request.user,
             )
+            await contain(writer.append(started))
             if run.is_rewritten:
-                await writer.append(MessagesSnapshot(messages=request.messages))
+                await contain(writer.append(MessagesSnapshot(messages=request.messages)))
         except BaseException as error:
             if writer is not None and request.persist:  # its thread waits for the end
                 last = RunFailed(error=report_of(error))
@@ -323,7 +322,7 @@ class Runtime:
                     raise
                 error = caught  # the agent's own, and nobody stopped it
             last = RunFailed(error=report_of(error))
-        except (Exception, SystemExit) as caught:  # an agent does not end the server
+        except BaseException as caught:  # an agent does not end the server
             error = caught
             last = RunFailed(error=report_of(error))
         finally:

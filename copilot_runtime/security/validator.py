@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from contextlib import aclosing
 from typing import TYPE_CHECKING, Any, cast
 
+from copilot_runtime.concurrency import contain
 from copilot_runtime.errors import (
     AuthenticationFailed,
     CopilotError,
@@ -135,7 +136,7 @@ class HttpGuardrail(Stage):
 
 
 async def _next(events: Events) -> Event | None:
-    return await anext(events, None)
+    return await contain(anext(events, None))  # in a task of its own
 
 
 def _may_continue(step: "asyncio.Task[Event | None]", buffer: list[Event]) -> bool:

@@ -3,6 +3,7 @@
 import logging
 from collections.abc import AsyncGenerator, Sequence
 
+from copilot_runtime.concurrency import contain
 from copilot_runtime.errors import CopilotError, Misuse, StoreFailed
 from copilot_runtime.events import LAST, Event, RunFailed, RunFinished, RunStarted
 from copilot_runtime.interfaces import START, Batch, Bus, Cursor, LogWriter, RunInput
@@ -143,7 +144,7 @@ class Recorder(Bus):
     async def _store(self, segments: Sequence[Segment]) -> Exception | None:
         """Write to the store; return why that failed, or None."""
         try:
-            await self.store.write(segments)
+            await contain(self.store.write(segments))
         except Exception as error:  # whatever it is, it must not end the writing
             return error
         return None

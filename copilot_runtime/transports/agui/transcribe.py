@@ -14,6 +14,7 @@ from python_multipart.exceptions import FormParserError
 from python_multipart.multipart import Field, File, parse_options_header
 
 from copilot_runtime.adapters.transcription import AudioRefused, Transcriber
+from copilot_runtime.concurrency import contain
 from copilot_runtime.errors import (
     AuthenticationFailed,
     ConfigurationFailed,
@@ -115,7 +116,8 @@ async def _transcribe(transcriber: Transcriber, upload: "Upload") -> Answer:
         raise _Problem(400, "audio_too_short", "Audio is too short to transcribe")
     mime_type = _USUAL_TYPE if kind in _UNKNOWN_BYTES else upload.mime_type
     try:
-        text = await transcriber.transcribe(upload.data, upload.filename or _USUAL_NAME, mime_type)
+        name = upload.filename or _USUAL_NAME
+        text = await contain(transcriber.transcribe(upload.data, name, mime_type))
     except CopilotError as error:
         logger.warning("No transcript: %s%s", error.message, f" ({error.hint})" * bool(error.hint))
         raise _problem(error) from error

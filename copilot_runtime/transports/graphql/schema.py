@@ -81,10 +81,7 @@ class Query:
         Where people sign in, the agent gets the id that `ThreadIds` derives.
         """
         context = info.context
-        agent = await context.runs.agent(data.agent_name, context.caller)
-        ids = await context.runs.thread_ids()
-        own_id = ids.derive(context.caller.user, data.thread_id)
-        found = await agent.load_state(own_id, context.caller)
+        found = await context.runs.load_state(data.agent_name, data.thread_id, context.caller)
         state, messages = found or ({}, [])
         return LoadAgentStateResponse(
             thread_id=data.thread_id,

@@ -79,10 +79,7 @@ class RemoteServer(Transport):
     async def _state(self, body: JsonObject, caller: Caller) -> JsonObject:
         """Return what an agent remembers; nothing of one that remembers nothing."""
         name, thread = require_text(body, "name", "body"), require_text(body, "threadId", "body")
-        conversations = self._program_runs.conversations
-        agent = await conversations.agent(name, caller)
-        ids = await conversations.thread_ids()
-        found = await agent.load_state(ids.derive(caller.user, thread), caller)
+        found = await self._program_runs.conversations.load_state(name, thread, caller)
         state, messages = found or ({}, [])
         head = {"threadId": thread, "threadExists": found is not None}
         return {**head, "state": state, "messages": messages}

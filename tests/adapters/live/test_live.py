@@ -78,7 +78,7 @@ async def test_the_service_answers(adapter: Adapter):
 
     (text,) = [m for m in fold_messages(events) if isinstance(m, TextMessage)]
     assert "pong" in text.content.lower()
-    assert all(event.output_tokens > 0 for event in events if isinstance(event, Usage))
+    assert all(event.output_tokens for event in events if isinstance(event, Usage))
 
 
 async def test_the_service_calls_and_takes_the_result(adapter: Adapter):

@@ -11,6 +11,7 @@ import orjson
 
 from copilot_runtime.adapters.signatures import tag_signature
 from copilot_runtime.adapters.tools import encode_tool_name
+from copilot_runtime.errors import LimitExceeded
 from copilot_runtime.events import (
     ActionExecutionArgs,
     ActionExecutionEnd,
@@ -26,6 +27,9 @@ from copilot_runtime.events import (
 )
 from copilot_runtime.interfaces import ChatRequest
 from copilot_runtime.messages import ActionExecutionMessage, Message, new_id
+
+MAX_CALLS = 256
+"""Calls in one answer. Models make a few at once; each has a task, and many of them a thread."""
 
 
 class Assembly:
@@ -137,6 +141,11 @@ class Assembly:
             self._end_whole_calls()
             call = ToolCallBuffer(provider_id=call_id)
             self._calls[self._free(index)] = call
+            if len(self._calls) > MAX_CALLS:  # each new one looks at all others
+                raise LimitExceeded(
+                    f"One answer calls more than {MAX_CALLS} actions.",
+                    hint="The model repeats itself, or should do such work in one action.",
+                )
         elif not call.provider_id:
             call.provider_id = call_id
         self._latest = call

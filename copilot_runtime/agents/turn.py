@@ -5,6 +5,7 @@ import logging
 from collections.abc import Sequence
 
 from copilot_runtime.actions.execute import Outcome, execute
+from copilot_runtime.adapters.assembly import MAX_CALLS
 from copilot_runtime.agents.shared_state import SharedState
 from copilot_runtime.errors import LimitExceeded, Misuse
 from copilot_runtime.events import (
@@ -20,9 +21,6 @@ from copilot_runtime.events import (
 from copilot_runtime.interfaces import Action, RunInput
 
 logger = logging.getLogger(__name__)
-
-MAX_CALLS = 256
-"""Calls in one answer. Models make a few at once; each has a task, and many of them a thread."""
 
 
 class Turn:

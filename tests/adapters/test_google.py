@@ -83,6 +83,15 @@ async def test_equal_calls_without_an_id_are_two(google: GoogleAdapter, provider
     assert len(set(started)) == 2
 
 
+async def test_a_chunk_of_thousands_of_calls_is_refused(google: GoogleAdapter, provider: Provider):
+    parts = [{"functionCall": {"name": "setColor", "args": {}}}] * 3_000
+    provider.answer(streamed(data({"candidates": [{"content": {"parts": parts}}]})))
+
+    _, error = await failure_of(google)
+
+    assert error.message == "One answer calls more than 256 actions."
+
+
 async def test_thoughts_are_told_from_the_answer(google: GoogleAdapter, provider: Provider):
     thought = {"text": "Hm.", "thought": True}
     assert await events_of(google, provider, chunk(thought), chunk({"text": "Yes."}, **STOP)) == [

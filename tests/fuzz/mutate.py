@@ -3,6 +3,7 @@
 import copy
 import json
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from random import Random
 from typing import Any, TypeVar
 
@@ -89,7 +90,8 @@ class Mutator:
         """Return a copy with up to four changes; parts of `others` may come in."""
         changed: Any = copy.deepcopy(value)
         for _ in range(self.random.randint(1, 4)):
-            changed = self._change(changed, others)
+            with suppress(RecursionError):  # of a copy of what is nested hundreds of levels deep
+                changed = self._change(changed, others)
         return changed
 
     def change_bytes(self, data: bytes, *others: bytes) -> bytes:

@@ -98,8 +98,11 @@ async def test_a_run_that_was_stopped_over_there_is_kept_and_shown_as_stopped(pr
     async def on_stop(run: RunInput) -> None:
         stops.append(run.run_id)
 
+    def on_error(error: Exception, _context: Any) -> None:
+        errors.append(error)
+
     agents = {"default": agent_of(provider)}
-    async with browsing(agents=agents, on_stop=on_stop, on_error=errors.append) as browser:
+    async with browsing(agents=agents, on_stop=on_stop, on_error=on_error) as browser:
         live = (await browser.run(protocolVersion="1.0")).events()
         path, body = "/agent/default/connect", connect_input("t")
         now = (await browser.ask("POST", path, {**body, "protocolVersion": "1.0"})).events()

@@ -189,6 +189,7 @@ async def test_an_agent_that_is_not_there_has_a_code(operation: str) -> None:
                 "error": "Agent not found",
                 "message": "Agent 'nobody' does not exist",
                 "code": "AGENT_NOT_FOUND",
+                "known": ["default"],
             },
         )
 

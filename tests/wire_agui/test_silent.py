@@ -20,8 +20,8 @@ from tests.wire_agui.server import PATH, serving
 pytestmark = pytest.mark.anyio
 
 SOON = 0.3
-WHOLE = f"GET {PATH}/info HTTP/1.1\r\nhost: x\r\n\r\n"
-HEAD = f"POST {PATH}/agent/default/run HTTP/1.1\r\nhost: x\r\ncontent-length: 9\r\n\r\n"
+WHOLE = f"GET {PATH}/info HTTP/1.1\r\nhost: localhost\r\n\r\n"
+HEAD = f"POST {PATH}/agent/default/run HTTP/1.1\r\nhost: localhost\r\ncontent-length: 9\r\n\r\n"
 
 
 def runtime(gate: Gate | None = None) -> CopilotRuntime:

@@ -208,6 +208,28 @@ async def test_a_cursor_that_is_none_ends_the_subscription(
     assert not message.get("payload", {}) or "Hello" not in json.dumps(message)
 
 
+@pytest.mark.parametrize("name", [None, "a"], ids=["no name", "a name"])
+@pytest.mark.parametrize(
+    ("query", "reason"),
+    [
+        ("query a { hello } #" + "x" * 100_000, "65536 are allowed"),
+        ("query a { hello } " * 3_000, "more than 2000 tokens"),
+        ("query a { hello", "Expected Name, found <EOF>"),
+    ],
+    ids=["long", "many words", "no document"],
+)
+async def test_a_document_that_is_refused_is_not_parsed_again(
+    query: str, reason: str, name: str | None, port: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("strawberry.schema.schema.parse", None)
+    payload = {"query": query, "operationName": name}
+    async with opened(port) as socket:
+        await socket.say({"id": "1", "type": "subscribe", "payload": payload})
+        error = await socket.error()
+
+    assert reason in error["message"]
+
+
 async def test_documents_have_the_same_limits_as_over_http(port: int, provider: Upstream) -> None:
     many = " ".join(f"a{number}: hello" for number in range(100))
     async with opened(port) as socket:

@@ -9,7 +9,14 @@ from datetime import timedelta
 from json import JSONDecodeError
 from typing import Any, TypeGuard, cast
 
-from graphql import GraphQLError
+from graphql import (
+    DocumentNode,
+    GraphQLError,
+    NameNode,
+    OperationDefinitionNode,
+    OperationType,
+    SelectionSetNode,
+)
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.types import Message, Receive, Send
@@ -136,7 +143,11 @@ class KnownDocuments(SchemaExtension):
         execution = self.execution_context
         context: Context = execution.context
         document = await context.documents.get(execution.query or "")
-        if document.node is None or document.errors:
+        if document.node is None:  # Strawberry would parse it again, without our limits
+            execution.graphql_document = _build_stand_in(execution.operation_name)
+            execution.pre_execution_errors = document.errors
+        elif document.errors:
+            execution.graphql_document = document.node
             execution.pre_execution_errors = document.errors
         else:
             execution.graphql_document = document.node
@@ -150,6 +161,18 @@ class KnownDocuments(SchemaExtension):
             yield
         finally:
             context.operations -= 1
+
+
+def _build_stand_in(operation_name: str | None) -> DocumentNode:
+    """Return a document for one that is not read: an operation of that name, never executed."""
+    name = NameNode(value=operation_name) if operation_name else None
+    nothing = SelectionSetNode(selections=())
+    operation = OperationType.QUERY
+    return DocumentNode(
+        definitions=(
+            OperationDefinitionNode(operation=operation, name=name, selection_set=nothing),
+        )
+    )
 
 
 class SafeErrors(SchemaExtension):

@@ -46,6 +46,8 @@ class Assembly:
         self.answer_id = self._given_id = request.message_id
         self._names = {encode_tool_name(action.name): action.name for action in request.actions}
         self._request_ids = _collect_ids(request.messages)
+        self._numbers: dict[str, int] = {}
+        """The last number that made an id unique: thousands of texts are not counted anew."""
         self._used: set[str] = set()
         self._text: str | None = None
         self._reasoning: str | None = None
@@ -214,11 +216,12 @@ class Assembly:
         """Return the answer's id, with a number if it has named a message before."""
         self.answer_id = self.answer_id or new_id()
         base = new = self.answer_id + suffix
-        number = 1
+        number = self._numbers.get(base, 1)
         while new in self._used:
             number += 1
             new = f"{base}-{number}"
         self._used.add(new)
+        self._numbers[base] = number
         return new
 
 

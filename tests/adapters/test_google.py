@@ -4,6 +4,7 @@ import asyncio
 import json
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
+from time import process_time
 from typing import Any
 
 import pytest
@@ -90,6 +91,19 @@ async def test_a_chunk_of_thousands_of_calls_is_refused(google: GoogleAdapter, p
     _, error = await failure_of(google)
 
     assert error.message == "One answer calls more than 256 actions."
+
+
+async def test_thousands_of_thoughts_between_texts_are_named_without_counting_anew(
+    google: GoogleAdapter, provider: Provider
+):
+    parts = [{"text": "Hm", "thought": True}, {"text": "Hi"}] * 5_000
+    began = process_time()
+
+    events = await events_of(google, provider, chunk(*parts), chunk(**STOP))
+
+    names = {event.message_id for event in events if isinstance(event, TextMessageStart)}
+    assert len(names) == 5_000
+    assert process_time() - began < 2  # and not five
 
 
 async def test_thoughts_are_told_from_the_answer(google: GoogleAdapter, provider: Provider):

@@ -262,6 +262,7 @@ async def test_a_detached_run_can_be_stopped_by_its_id(port: int, provider: Upst
     async with opened(port) as socket:
         await socket.subscribe(data=data())
         run_id = (await socket.update())["runId"]
+        await provider.until(asked=1)
     stop = "mutation ($runId: String!) { stopCopilotResponse(runId: $runId) }"
     async with opened(port) as socket:
         await socket.subscribe(stop, runId=run_id)
@@ -376,6 +377,7 @@ async def test_stopping_the_server_ends_detached_runs(provider: Upstream) -> Non
     async with listening(runtime(provider)) as port, opened(port) as socket:
         await socket.subscribe(data=data())
         await socket.update()
+        await provider.until(asked=1)
 
     await provider.until(open=0, hung_up=1)
 

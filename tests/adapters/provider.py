@@ -99,12 +99,12 @@ class Provider:
 async def serving() -> AsyncGenerator[Provider, None]:
     """Start a provider on a free port."""
     provider = Provider()
-    connections: set[asyncio.Task[None]] = set()
+    connections: dict[asyncio.Task[None], asyncio.StreamWriter] = {}
 
     def accept(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         task = asyncio.create_task(provider.serve(reader, writer))
-        connections.add(task)
-        task.add_done_callback(connections.discard)
+        connections[task] = writer
+        task.add_done_callback(connections.pop)
 
     server = await asyncio.start_server(accept, "127.0.0.1", 0)
     provider.url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
@@ -112,8 +112,9 @@ async def serving() -> AsyncGenerator[Provider, None]:
         yield provider
     finally:
         server.close()
-        for task in [*connections]:
+        for task, writer in [*connections.items()]:
             task.cancel()
+            writer.close()  # a task that has not begun would not
         await asyncio.gather(*connections, return_exceptions=True)
 
 

@@ -1,0 +1,1 @@
+"""What agents may know: resources, and the indexes that find them."""

@@ -1,0 +1,49 @@
+"""What somebody may do with which resource, as indexes see it."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Hashable
+from dataclasses import dataclass
+from typing import Literal
+
+AccessAction = Literal["read", "write", "list", "delete"]
+
+
+@dataclass(frozen=True, slots=True)
+class Actor:
+    """Who wants something: a user, an agent, or the system itself."""
+
+    name: str
+    """The user of the `authenticate` hook, or the URI of an agent; empty for nobody."""
+    groups: frozenset[str] = frozenset()
+    agent: str = ""
+    """The agent that acts for the user, if one does."""
+
+
+class Access(ABC):
+    """One actor and one action, judged before anything is shown.
+
+    An index asks it for each resource that it would return, before it counts, sorts or cuts off.
+    What it answers for a resource stays the same while `key` does, so an index may remember it.
+    """
+
+    @property
+    @abstractmethod
+    def key(self) -> Hashable:
+        """Another value whenever another answer is possible."""
+
+    @abstractmethod
+    def allows(self, uri: str) -> bool:
+        """Return whether it may be done. It never raises: what cannot be judged is denied."""
+
+
+class _FullAccess(Access):
+    @property
+    def key(self) -> Hashable:
+        return "full"
+
+    def allows(self, uri: str) -> bool:  # noqa: ARG002
+        return True
+
+
+FULL_ACCESS: Access = _FullAccess()
+"""For the system itself: ingestion, and the commands of an operator."""

@@ -23,6 +23,7 @@ class Watch(logging.Handler):
         self.count = 0
         self.slowest: tuple[float, int] = (0.0, -1)
         self._faults: list[str] = []
+        self._collects = False
 
     def emit(self, record: logging.LogRecord) -> None:
         """Take an exception in the log for a fault."""
@@ -30,17 +31,22 @@ class Watch(logging.Handler):
             self._faults.append(logging.Formatter().format(record))
 
     def __enter__(self) -> Self:
+        self._collects = gc.isenabled()
+        gc.disable()
         logging.getLogger().addHandler(self)
         asyncio.get_running_loop().set_exception_handler(self._note)
         return self
 
     def __exit__(self, *_: object) -> None:
         logging.getLogger().removeHandler(self)
+        if self._collects:
+            gc.enable()
         asyncio.get_running_loop().set_exception_handler(None)
 
     async def try_input(self, number: int, work: Awaitable[None], shown: object) -> None:
         """Await what one input causes. `shown` is the input, for who has to repair something."""
-        gc.collect(0)
+        if self.count % 100 == 0:
+            gc.collect()  # or an input pays for what others have left
         began = process_time()
         try:
             async with asyncio.timeout(_PATIENCE):

@@ -10,6 +10,10 @@ from typing import Any
 
 from uvicorn.protocols.http.auto import AutoHTTPProtocol
 
+_MOST_SECONDS = 32_767
+_MOST_MILLISECONDS = 2**31 - 1
+"""What the system takes for a time between signs of life, and for a silence."""
+
 
 def limit_reading(seconds: float) -> type[asyncio.Protocol]:
     """Return the protocol that closes a connection on which no request begins for that long.
@@ -51,9 +55,9 @@ def limit_silence(listener: socket.socket, seconds: float) -> None:
     """
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
     options = {
-        "TCP_USER_TIMEOUT": ceil(seconds * 1000),
-        "TCP_KEEPIDLE": ceil(seconds / 2),
-        "TCP_KEEPINTVL": ceil(seconds / 8),
+        "TCP_USER_TIMEOUT": min(ceil(seconds * 1000), _MOST_MILLISECONDS),
+        "TCP_KEEPIDLE": min(ceil(seconds / 2), _MOST_SECONDS),
+        "TCP_KEEPINTVL": min(ceil(seconds / 8), _MOST_SECONDS),
     }
     for name, value in options.items():
         if (option := getattr(socket, name, None)) is not None:

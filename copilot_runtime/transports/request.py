@@ -107,8 +107,15 @@ class Request:
 
     def decode_json(self, data: bytes) -> Any:
         """Return the value of JSON that came with this request. Raises what `json` does."""
-        check_values(data, self._max_values)
+        self.check_json(data)
         return loads(data)
+
+    def check_json(self, data: bytes) -> None:
+        """Raise `BadRequest` (413) for JSON of more values than the setting `max_values`.
+
+        For a transport whose JSON is read by somebody else.
+        """
+        check_values(data, self._max_values)
 
     async def is_envelope(self) -> bool:
         """Return whether this is a POST of an AG-UI envelope or of an AG-UI run, by its body.

@@ -1,6 +1,6 @@
 """Errors that are answered by a status, in the words of CopilotKit's own server."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 from copilot_runtime.errors import (
     RUN_FAILED,
@@ -14,9 +14,9 @@ from copilot_runtime.transports.body import BadRequest
 from copilot_runtime.transports.transport import Refusal
 
 
-def invalid(message: str, status: int = 400) -> Refusal:
+def invalid(message: str, status: int = 400, headers: Mapping[str, str] | None = None) -> Refusal:
     """Return the refusal of a request that cannot be understood."""
-    return Refusal(status, {"error": "invalid_request", "message": message})
+    return Refusal(status, {"error": "invalid_request", "message": message}, headers)
 
 
 def no_agent(name: str, agents: Iterable[str]) -> Refusal:
@@ -34,7 +34,7 @@ def refusal_of(error: Exception) -> Refusal:
     """Return what a client gets for an error before there is a stream; unforeseen ones masked."""
     match error:
         case BadRequest():
-            return invalid(error.message, error.status)
+            return invalid(error.message, error.status, error.headers)
         case Misuse() | LimitExceeded():
             body = {"error": "Invalid request body", "details": error.message}
         case NotFound():

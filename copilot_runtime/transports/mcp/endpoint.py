@@ -3,7 +3,7 @@
 import asyncio
 from typing import TYPE_CHECKING, Any
 
-from starlette.types import Message
+from starlette.types import Message, Receive
 
 from copilot_runtime.errors import Interrupted
 from copilot_runtime.transports.mcp.server import CALLER, build_server
@@ -60,9 +60,10 @@ class McpEndpoint(Transport):
                 message = {**message, "headers": headers}
             await request.send(message)
 
+        receive = await _read_first(request) if request.method == "POST" else request.receive
         owner = _owner(request.caller.user)
         scope = {**request.scope, CALLER: request.caller, "user": owner}
-        await self._sessions.handle_request(scope, request.receive, send)
+        await self._sessions.handle_request(scope, receive, send)
 
     async def _live(self, began: "asyncio.Future[None]") -> None:
         from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
@@ -78,6 +79,18 @@ class McpEndpoint(Transport):
             began.set_result(None)
             await self._over.wait()
             self._sessions = None
+
+
+async def _read_first(request: Request) -> Receive:
+    """Read and measure the body, as all transports do; return a `receive` that has it again."""
+    body = await request.body()
+    request.check_json(body)
+    waiting: list[Message] = [{"type": "http.request", "body": body, "more_body": False}]
+
+    async def receive() -> Message:
+        return waiting.pop() if waiting else await request.receive()
+
+    return receive
 
 
 def _owner(user: str | None) -> Any:

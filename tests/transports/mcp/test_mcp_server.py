@@ -213,6 +213,14 @@ async def test_what_is_no_request_is_refused(body: bytes, status: int) -> None:
     assert answer.status == status
 
 
+async def test_a_body_of_too_many_values_is_refused_before_it_is_decoded() -> None:
+    body = {**GREETING, "params": {"a": [0] * 101}}
+    async with at_work(settings={"max_values": 100}) as browser:
+        answer = await browser.ask("POST", "/mcp", body, ACCEPT)
+    assert answer.status == 413
+    assert answer.json()["message"] == "The request body has more than 100 values."
+
+
 async def test_an_unknown_method_is_an_error_of_the_protocol() -> None:
     async with at_work() as browser, over_http(browser) as session:
         with pytest.raises(MCPError):

@@ -175,6 +175,28 @@ async def test_too_much_of_anything_is_counted_before_it_is_read(
     assert f" in '{name}'" in refusal(answer)
 
 
+FEW: dict[str, dict[str, Any]] = {
+    "actions": {"frontend": {"actions": [browser_action(f"a{n}") for n in range(4)]}},
+    "items of context": {"context": [{"description": "a", "value": "b"}] * 4},
+    "states of agents": {"agentStates": [{"agentName": f"a{n}", "state": "{}"} for n in range(4)]},
+    "answers to interrupts": {
+        "metaEvents": [{"name": "LangGraphInterruptEvent", "value": "1"}] * 4
+    },
+}
+
+
+@pytest.mark.parametrize("what", FEW)
+@pytest.mark.parametrize("query", [CHAT, PLAIN], ids=["planned", "executed"])
+async def test_a_small_request_may_not_have_too_much_of_anything_either(
+    query: str, what: str, provider: Upstream
+) -> None:
+    async with client_of(runtime(provider, max_items=3)) as client:
+        answer = await client.ask(chat(query=query, **FEW[what]))
+
+    assert refusal(answer) == f"The request has 4 {what}; 3 are allowed."
+    assert provider.requests == []
+
+
 async def test_properties_are_any_json_and_not_counted_as_input(
     client: Client, provider: Upstream
 ) -> None:

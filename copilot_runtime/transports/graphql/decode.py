@@ -39,7 +39,11 @@ from copilot_runtime.transports.graphql.inputs import (
     MessageInput,
 )
 from copilot_runtime.transports.graphql.outputs import ASSISTANT
-from copilot_runtime.transports.parameters import apply_forwarded_parameters, check_length
+from copilot_runtime.transports.parameters import (
+    apply_forwarded_parameters,
+    check_count,
+    check_length,
+)
 
 logger = logging.getLogger(__name__)
 
@@ -51,8 +55,15 @@ def run_input(
     *,
     detached: bool = False,
 ) -> RunInput:
-    """Translate a request. Raises `LimitExceeded` for a conversation that is too long."""
+    """Translate a request. Raises `LimitExceeded` for one with too much of something."""
     check_length(data.messages, context.max_messages)
+    for items, what in (
+        (data.frontend.actions, "actions"),
+        (data.context, "items of context"),
+        (data.agent_states, "states of agents"),
+        (data.meta_events, "answers to interrupts"),
+    ):
+        check_count(len(items or ()), context.max_items, what)
     session = data.agent_session or None
     request_type = data.metadata.request_type.value if data.metadata.request_type else "Chat"
     return RunInput(

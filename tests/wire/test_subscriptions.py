@@ -12,6 +12,7 @@ from websockets.exceptions import ConnectionClosed, InvalidStatus
 from websockets.typing import Subprotocol
 
 from copilot_runtime import CopilotRuntime, RunInput, Settings
+from copilot_runtime.bus.memory import MemoryBus
 from copilot_runtime.errors import RUN_FAILED
 from tests.wire.client import PATH, Client
 from tests.wire.documents import PLAIN, data
@@ -230,6 +231,17 @@ async def test_a_document_that_is_refused_is_not_parsed_again(
     assert reason in error["message"]
 
 
+async def test_a_document_that_is_valid_is_not_validated_again(
+    port: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("strawberry.schema.schema.validate", None)
+    async with opened(port) as socket:
+        await socket.subscribe("{ hello }")
+        answer = await socket.hear()
+
+    assert answer["payload"] == {"data": {"hello": "Hello World"}}
+
+
 async def test_documents_have_the_same_limits_as_over_http(port: int, provider: Upstream) -> None:
     many = " ".join(f"a{number}: hello" for number in range(100))
     async with opened(port) as socket:
@@ -255,6 +267,23 @@ async def test_a_mutation_ends_with_its_connection(port: int, provider: Upstream
         await provider.until(asked=1)
 
     await provider.until(open=0, hung_up=1)
+
+
+async def test_the_log_of_a_mutation_is_gone_before_its_connection(provider: Upstream) -> None:
+    dropped: asyncio.Queue[str] = asyncio.Queue()
+
+    class Logs(MemoryBus):
+        async def drop(self, log_id: str) -> None:
+            await super().drop(log_id)
+            dropped.put_nowait(log_id)
+
+    settings = Settings(threads="memory")
+    served = CopilotRuntime(adapter=provider.adapter(), bus=Logs(), settings=settings)
+    async with listening(served) as port, opened(port) as socket:
+        for _ in range(2):
+            await socket.subscribe(PLAIN, data=data())
+            assert [(await socket.hear())["type"] for _ in range(2)] == ["next", "complete"]
+            await asyncio.wait_for(dropped.get(), 60)
 
 
 async def test_a_detached_run_can_be_stopped_by_its_id(port: int, provider: Upstream) -> None:

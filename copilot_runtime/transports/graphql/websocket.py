@@ -5,6 +5,7 @@ Strawberry implements the protocol; here are our context, limits and errors.
 
 import asyncio
 from collections.abc import AsyncIterator, Iterator, Mapping
+from dataclasses import replace
 from datetime import timedelta
 from json import JSONDecodeError
 from typing import Any, TypeGuard, cast
@@ -137,30 +138,32 @@ def close_when_idle(receive: Receive, send: Send, context: Context, timeout: flo
 
 
 class KnownDocuments(SchemaExtension):
-    """Parses by the cache of documents, which also checks the limits."""
+    """Parses by the cache of documents, which also checks the limits.
+
+    The runs that end with a request end with its operation here, and not with the connection.
+    """
 
     async def on_operation(self) -> AsyncIterator[None]:
         execution = self.execution_context
-        context: Context = execution.context
+        connection: Context = execution.context
+        execution.context = context = replace(connection, started=[])
         document = await context.documents.get(execution.query or "")
-        if document.node is None:  # Strawberry would parse it again, without our limits
-            execution.graphql_document = _build_stand_in(execution.operation_name)
-            execution.pre_execution_errors = document.errors
-        elif document.errors:
-            execution.graphql_document = document.node
-            execution.pre_execution_errors = document.errors
-        else:
-            execution.graphql_document = document.node
+        # Strawberry would parse and validate again, without our limits and on the loop: an empty
+        # list of errors says that this has been done
+        execution.graphql_document = document.node or _build_stand_in(execution.operation_name)
+        execution.pre_execution_errors = [*document.errors]
+        if document.node is not None and not document.errors:
             variables = execution.variables or {}
             try:
                 context.check_size(document.node, execution.operation_name, variables)
             except LimitExceeded as error:
                 execution.pre_execution_errors = [hide_details(error)]
-        context.operations += 1
+        connection.operations += 1
         try:
             yield
         finally:
-            context.operations -= 1
+            connection.operations -= 1
+            context.stop_runs()
 
 
 def _build_stand_in(operation_name: str | None) -> DocumentNode:

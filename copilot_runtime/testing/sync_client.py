@@ -28,7 +28,11 @@ class SyncClient:
 
     def __enter__(self) -> Self:
         refuse_running_loop("A SyncClient", "async with Client(...) as client: await client.say()")
-        self._runner.run(self.chat.__aenter__())
+        try:
+            self._runner.run(self.chat.__aenter__())
+        except BaseException:  # nobody else closes the loop then
+            self._runner.close()
+            raise
         return self
 
     def __exit__(

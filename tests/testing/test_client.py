@@ -360,6 +360,20 @@ async def test_an_application_without_a_lifespan_answers() -> None:
         assert (await client.say("Hi")).text == "Hello."
 
 
+def test_a_plain_client_of_an_application_that_cannot_start_leaves_no_loop() -> None:
+    loops: list[asyncio.AbstractEventLoop] = []
+
+    async def app(scope: Scope, receive: Receive, send: Send) -> None:
+        loops.append(asyncio.get_running_loop())
+        await receive()
+        await send({"type": "lifespan.startup.failed", "message": "no database"})
+
+    with pytest.raises(RuntimeError, match="no database"), SyncClient(app):
+        pass
+
+    assert [loop.is_closed() for loop in loops] == [True]
+
+
 @PROTOCOLS
 def test_a_plain_function_talks_without_await(protocol: Any) -> None:
     with SyncClient(runtime_of(say("Hello.")), protocol=protocol) as client:

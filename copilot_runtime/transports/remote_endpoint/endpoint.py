@@ -96,21 +96,18 @@ class RemoteServer(Transport):
         others = [action for action in theirs if action.name not in ours]
         run = self._program_runs.build_run(caller, **fields, actions=others)
         lines = Lines(run, quiet=ours.intersection(action.name for action in theirs))
-        log = self._program_runs.events(run)
-        await anext(log)  # what forbids the run to begin is answered by a status
-        at_work = track_v1_state(log, replace(run, follow_up="client"))
-        async with aclosing(at_work) as events:
-            stream = request.stream(
-                "application/json",
-                keep_alive=self._keep_alive,
-                comment=_EMPTY_LINE,
+        async with aclosing(self._program_runs.events(run)) as log:
+            await anext(log)  # what forbids the run to begin is answered by a status
+            at_work = track_v1_state(log, replace(run, follow_up="client"))
+            answer = request.stream(
+                "application/json", keep_alive=self._keep_alive, comment=_EMPTY_LINE
             )
-            async with stream as lines_out:
+            async with answer as stream, aclosing(at_work) as events:
                 async for event in events:
                     if text := lines.feed(event):
-                        await lines_out.write(text)
+                        await stream.write(text)
                 if not lines.failed:
-                    await lines_out.write(b"", last=True)
+                    await stream.write(b"", last=True)
 
 
 async def _read_object(request: Request) -> JsonObject:

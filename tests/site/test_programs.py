@@ -214,6 +214,17 @@ def test_the_mounted_runtime_lets_nobody_in_without_a_token(run: Run) -> None:
         assert client.options("/api/copilotkit", headers=preflight).status_code == 204
 
 
+def test_two_people_who_sign_in_to_the_mounted_runtime_share_no_threads(run: Run) -> None:
+    ann, bob = ({"authorization": f"Bearer open-{word}"} for word in ("sesame", "barley"))
+    with TestClient(run(program("start/fastapi"))["app"]) as client:
+        for user in (ann, bob):
+            client.post("/api/copilotkit/agent/default/run", json=run_input(), headers=user)
+        answers = [client.get("/api/copilotkit/threads", headers=user) for user in (ann, bob)]
+
+    threads = [answer.json()["threads"] for answer in answers]
+    assert [[thread["createdById"] for thread in found] for found in threads] == [["ann"], ["bob"]]
+
+
 def test_a_hook_refuses_strangers_and_names_the_others(run: Run) -> None:
     names = run(program("learn/hooks"))
     [error] = post(names, "Hi", {})["errors"]

@@ -69,6 +69,13 @@ def test_the_readme_is_short() -> None:
     assert len(README.read_bytes()) <= 8_000
 
 
+def test_the_readme_says_beside_unchanged_what_is_not_there_yet() -> None:
+    _, _, after = README.read_text(encoding="utf-8").partition("Unchanged CopilotKit applications")
+    promise, _, _ = after.partition("```")
+    assert [it for it in ("A2UI", "Open Generative UI", "MCP Apps") if it not in promise] == []
+    assert "(docs/why/limitations.md)" in promise
+
+
 @pytest.mark.parametrize("page", [path for path in pages() if path != README], ids=str)
 def test_a_page_opens_with_one_title(page: Path) -> None:
     text = re.sub(r"^```.*?^```$", "", page.read_text(encoding="utf-8"), flags=re.M | re.S)

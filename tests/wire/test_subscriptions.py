@@ -13,7 +13,7 @@ from websockets.typing import Subprotocol
 
 from copilot_runtime import CopilotRuntime, RunInput, Settings
 from copilot_runtime.bus.memory import MemoryBus
-from copilot_runtime.errors import RUN_FAILED
+from copilot_runtime.errors import RUN_FAILED, ErrorContext
 from tests.wire.client import PATH, Client
 from tests.wire.documents import PLAIN, data
 from tests.wire.server import listening
@@ -375,6 +375,24 @@ async def test_what_fails_within_is_logged_and_not_shown(
     assert error["message"] == RUN_FAILED.message
     assert error["extensions"]["code"] == RUN_FAILED.code
     assert "the password of the database" in caplog.text
+
+
+async def test_the_error_hook_learns_where_a_run_failed_and_that_a_socket_asked_for_it(
+    provider: Upstream,
+) -> None:
+    contexts: list[ErrorContext] = []
+
+    def on_error(_: Exception, context: ErrorContext) -> None:
+        contexts.append(context)
+
+    provider.plays(refusing(400, "No"))
+    settings = Settings(threads="memory", deployment="production")
+    failing = CopilotRuntime(provider.adapter(), on_error=on_error, settings=settings)
+    async with listening(failing) as port, opened(port) as socket:
+        await socket.subscribe(data=data())
+        await socket.rest()
+
+    assert [(it.method, it.environment) for it in contexts] == [("WEBSOCKET", "production")]
 
 
 async def test_a_mistake_of_a_client_is_no_error_in_the_log(

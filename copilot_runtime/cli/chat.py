@@ -16,6 +16,7 @@ import typer
 from copilot_runtime.agents.agui import run_agent_input
 from copilot_runtime.agui.event_decoder import EventDecoder
 from copilot_runtime.agui.outcome import AgentFailed
+from copilot_runtime.agui.refusal import decode_refusal
 from copilot_runtime.cli.screen import Screen
 from copilot_runtime.errors import (
     Cancelled,
@@ -28,8 +29,7 @@ from copilot_runtime.events import AgentState, Event, RunStarted
 from copilot_runtime.http.client import StreamResponse, Upstream
 from copilot_runtime.http.sse import SSEDecoder
 from copilot_runtime.interfaces import DEFAULT_AGENT, Events, RunInput
-from copilot_runtime.jsontext import dumps, loads
-from copilot_runtime.jsonvalue import as_list, as_object, as_text, get_text
+from copilot_runtime.jsontext import dumps
 from copilot_runtime.messages import (
     ActionExecutionMessage,
     Message,
@@ -207,17 +207,10 @@ def _drop_open_calls(messages: Sequence[Message]) -> list[Message]:
 
 async def _read_refusal(response: StreamResponse, url: str) -> NetworkError:
     """Return the error for an answer that is no stream: its own reason, if it has one."""
-    text = await response.text()
-    try:
-        fields = as_object(loads(text))
-    except ValueError:
-        fields = {}
-    for key in ("message", "details", "error", "detail"):  # FastAPI says detail
-        reason = get_text(fields, key)
-        if reason and reason.lower() != "not found":  # which does not say what
-            agents = ", ".join(as_text(name) for name in as_list(fields.get("known")))
-            hint = f"Known: {agents}." if agents else None
-            return NetworkError(reason, status_code=response.status, hint=hint)
+    refusal = decode_refusal(await response.text())
+    if refusal is not None:
+        hint = f"Known: {', '.join(refusal.agents)}." if refusal.agents else None
+        return NetworkError(refusal.message, status_code=response.status, hint=hint)
     return NetworkError(
         f"{url} does not speak the protocol of CopilotKit: it answered {response.status}.",
         hint="The URL is the one that <CopilotKit runtimeUrl> gets, such as /graphql.",

@@ -4,10 +4,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from copilot_runtime.agui.refusal import decode_refusal
 from copilot_runtime.errors import CopilotError
 from copilot_runtime.events import Interrupt
-from copilot_runtime.jsontext import loads
-from copilot_runtime.jsonvalue import as_list, as_text, get_text, parse_object
+from copilot_runtime.jsonvalue import parse_object
 from copilot_runtime.messages import ActionExecutionMessage, Message, ResultMessage
 from copilot_runtime.testing.connection import Response
 
@@ -68,21 +68,15 @@ def pair_calls(messages: Sequence[Message]) -> list[ToolCall]:
 
 def read_refusal(response: Response, path: str) -> ReplyFailed:
     """Return the error for a response that is no answer: its own reason, if it gives one."""
-    try:
-        fields = loads(response.body)
-    except ValueError:
-        fields = None
-    if isinstance(fields, dict):
-        for key in ("message", "details", "error", "detail"):  # FastAPI says detail
-            reason = get_text(fields, key)
-            if reason and reason.lower() != "not found":
-                code = get_text(fields, "code") or f"HTTP_{response.status}"
-                if agents := [as_text(name) for name in as_list(fields.get("known"))]:
-                    reason += f". Known: {', '.join(agents)}."
-                return ReplyFailed(reason, code=code, status=response.status)
+    code = f"HTTP_{response.status}"
+    refusal = decode_refusal(response.body)
+    if refusal is not None:
+        agents = f". Known: {', '.join(refusal.agents)}." if refusal.agents else ""
+        code = refusal.code or code
+        return ReplyFailed(f"{refusal.message}{agents}", code=code, status=response.status)
     return ReplyFailed(
         f"HTTP {response.status} at {path!r}, which is no answer of a runtime. "
         "Is it the path of its URL? Client(app, path=...) names another.",
-        code=f"HTTP_{response.status}",
+        code=code,
         status=response.status,
     )

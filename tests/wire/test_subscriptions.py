@@ -382,7 +382,7 @@ async def test_the_error_hook_learns_where_a_run_failed_and_that_a_socket_asked_
 ) -> None:
     contexts: list[ErrorContext] = []
 
-    def on_error(_: Exception, context: ErrorContext) -> None:
+    def on_error(_: BaseException, context: ErrorContext) -> None:
         contexts.append(context)
 
     provider.plays(refusing(400, "No"))

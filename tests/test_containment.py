@@ -149,10 +149,13 @@ def test_no_part_of_an_application_ends_the_server(place: str, error: BaseExcept
 
 
 class Validator(httpx.AsyncBaseTransport):
-    """A service of guardrails that takes its time, so that the agent begins meanwhile."""
+    """A service of guardrails that answers once the adapter has failed."""
+
+    def __init__(self, adapter: "FailingAdapter") -> None:
+        self._adapter = adapter
 
     async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
-        await asyncio.sleep(0.01)
+        await self._adapter.failed.wait()
         return httpx.Response(200, json={"status": "allowed"})
 
 
@@ -160,11 +163,10 @@ class Validator(httpx.AsyncBaseTransport):
 async def test_an_agent_behind_a_service_of_guardrails_does_not_end_the_server(
     error: BaseException,
 ) -> None:
-    async with httpx.AsyncClient(transport=Validator()) as client:
+    adapter = FailingAdapter(error)
+    async with httpx.AsyncClient(transport=Validator(adapter)) as client:
         guardrail = HttpGuardrail("http://guardrails", http_client=client)
-        events = await log_of(
-            FailingAdapter(error), [guardrail], asking("Hello", rules=RULES, headers=KEY)
-        )
+        events = await log_of(adapter, [guardrail], asking("Hello", rules=RULES, headers=KEY))
 
     assert refusal(events) == RUN_FAILED
 
@@ -174,10 +176,12 @@ class FailingAdapter(ScriptedAdapter):
 
     def __init__(self, error: BaseException) -> None:
         super().__init__()
+        self.failed = asyncio.Event()
         self._error = error
 
     async def stream(self, request: ChatRequest) -> AsyncGenerator[Event, None]:
         del request
+        self.failed.set()
         raise self._error
         yield
 

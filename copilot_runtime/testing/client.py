@@ -164,7 +164,8 @@ class Client:
     async def resume(self, *answers: Any) -> Reply:
         """Answer the questions of the last reply, in their order, and return what came of it.
 
-        Raises as `say` does.
+        Raises as `say` does. The questions then wait on, for the server may have refused the form
+        of an answer.
         """
         if len(answers) != len(self.interrupts) or not answers:
             raise Misuse(
@@ -227,7 +228,6 @@ class Client:
 
     async def _converse(self, resume: Sequence[Resume]) -> Reply:
         """Send the conversation until the person is asked again; return what is new in it."""
-        self.interrupts = ()
         messages: list[Message] = []
         for _ in range(_MOST_REQUESTS):
             answer = await self._send(resume)
@@ -246,11 +246,11 @@ class Client:
             if answer.state is not None:
                 self.state = answer.state
             if answer.failure is not None:
-                answer.failure.reply = self._build_reply(messages)
+                answer.failure.reply = self._build_reply(messages, answer.interrupts)
                 raise answer.failure
+            self.interrupts = answer.interrupts
             if not self._is_next(answer, results):
-                self.interrupts = answer.interrupts
-                return self._build_reply(messages)
+                return self._build_reply(messages, answer.interrupts)
         raise Misuse(f"The model called tools {_MOST_REQUESTS} times without an answer.")
 
     async def _send(self, resume: Sequence[Resume]) -> Answer:
@@ -291,7 +291,7 @@ class Client:
         is_v1_chat = self.protocol == "graphql" and self.agent is None
         return is_v1_chat and isinstance(last, ResultMessage)
 
-    def _build_reply(self, messages: Sequence[Message]) -> Reply:
+    def _build_reply(self, messages: Sequence[Message], interrupts: Sequence[Interrupt]) -> Reply:
         texts = [
             message.content
             for message in messages
@@ -300,7 +300,7 @@ class Client:
         return Reply(
             text="\n\n".join(text for text in texts if text),
             tool_calls=pair_calls(messages),
-            interrupts=self.interrupts,
+            interrupts=interrupts,
             state=self.state,
             messages=messages,
         )

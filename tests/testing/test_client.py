@@ -14,7 +14,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from copilot_runtime import Action, ChatRequest, CopilotRuntime, Events, RunInput, Settings, action
 from copilot_runtime.errors import ConfigurationFailed, Misuse, NetworkError, Refused
-from copilot_runtime.events import Event
+from copilot_runtime.events import Event, Interrupt
 from copilot_runtime.testing import (
     Client,
     Gate,
@@ -156,6 +156,23 @@ async def test_an_interrupt_is_answered_and_the_agent_gets_the_answer(protocol: 
     assert (chat.text, len(chat.interrupts)) == ("It is booked.", 0)
     [resume] = agent.runs[1].resume
     assert resume.response == "yes"
+
+
+@PROTOCOLS
+async def test_an_answer_that_is_refused_may_be_given_again(protocol: Any) -> None:
+    schema = {"type": "object", "required": ["seat"]}
+    question = Interrupt(
+        interrupt_id="i", value={"id": "i", "reason": "seat"}, response_schema=schema
+    )
+    agent = ScriptedAgent([question], say("Booked."))
+    runtime = CopilotRuntime(agents={"a": agent}, settings=Settings(threads="memory"))
+    async with Client(runtime, agent="a", protocol=protocol) as client:
+        await client.say("A seat to Oslo")
+        with pytest.raises(ReplyFailed, match="cannot go on with this answer"):
+            await client.resume("yes")
+        reply = await client.resume({"seat": 7})
+
+    assert (reply.text, [*reply.interrupts, *client.interrupts]) == ("Booked.", [])
 
 
 @PROTOCOLS

@@ -1,8 +1,11 @@
 """Our own client of HTTP/1.1 against servers that are wrong, slow, or malicious."""
 
 import asyncio
+import gc
 import gzip
+import socket
 import ssl
+import weakref
 import zlib
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import asynccontextmanager, suppress
@@ -186,6 +189,42 @@ async def test_a_finished_response_with_bytes_after_it_is_not_reused(
     assert await read(upstream, provider.url) == b'{"ok": true}'
 
 
+async def test_an_address_of_ipv6_is_connected_to_where_only_loopback_has_one(
+    upstream: Upstream, monkeypatch: pytest.MonkeyPatch
+):
+    look_up = socket.getaddrinfo
+
+    def look_up_as_glibc_does(host: Any, *args: Any) -> Any:
+        if args[-1] & socket.AI_ADDRCONFIG and ":" in host:
+            raise socket.gaierror(socket.EAI_FAMILY, "Address family for hostname not supported")
+        return look_up(host, *args)
+
+    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"{}")
+        writer.write(whole({"ok": True}))
+
+    async with serving_one(answer, host="::1") as port:
+        monkeypatch.setattr(socket, "getaddrinfo", look_up_as_glibc_does)
+        assert await read(upstream, f"http://[::1]:{port}") == b'{"ok": true}'
+        await upstream.aclose()
+
+
+@pytest.mark.filterwarnings("ignore:unclosed transport:ResourceWarning")
+def test_connections_of_an_event_loop_that_was_closed_are_let_go():
+    upstream = Upstream("Acme")
+
+    async def ask() -> weakref.ref[asyncio.AbstractEventLoop]:
+        async with serving() as provider:
+            provider.answer(OK)
+            await read(upstream, provider.url)
+        return weakref.ref(asyncio.get_running_loop())
+
+    loops = [asyncio.run(ask()) for _ in range(3)]
+    gc.collect()
+    assert [loop() is None for loop in loops] == [True, True, False]
+    asyncio.run(upstream.aclose())
+
+
 async def test_one_connection_serves_many_requests(provider: Provider, upstream: Upstream):
     provider.answer(OK)
     for _ in range(5):
@@ -315,6 +354,11 @@ async def test_what_was_compressed_although_it_should_not_be_is_read(
     assert "identity" in provider.requests[0].headers["accept-encoding"]
 
 
+async def test_nothing_compressed_is_nothing(provider: Provider, upstream: Upstream):
+    provider.answer([whole(b"", content_encoding="gzip")])
+    assert await read(upstream, provider.url) == b""
+
+
 @pytest.mark.parametrize(
     "body", [b"no gzip", gzip.compress(b"cut off")[:-4]], ids=["other", "cut-off"]
 )
@@ -329,6 +373,7 @@ async def test_what_cannot_be_decompressed_is_explained(
 @asynccontextmanager
 async def serving_one(
     serve: Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]],
+    host: str = "localhost",
     **options: Any,
 ) -> AsyncGenerator[int, None]:
     """Serve one connection on a free port, and wait until both sides have closed it."""
@@ -344,7 +389,7 @@ async def serving_one(
             await writer.wait_closed()
         closed.set()
 
-    async with await asyncio.start_server(accept, "localhost", 0, **options) as server:
+    async with await asyncio.start_server(accept, host, 0, **options) as server:
         yield server.sockets[0].getsockname()[1]
         await closed.wait()
 

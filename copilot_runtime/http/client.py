@@ -111,7 +111,14 @@ class Upstream:
         """Close the connections of this event loop. The next request opens new ones."""
         running = asyncio.get_running_loop()
         for clients in (self._pools, self._aiohttp_clients):
-            for loop in [loop for loop in clients if loop is running or loop.is_closed()]:
+            if (client := clients.pop(running, None)) is not None:
+                await client.aclose()
+        await self._drop_closed_loops()
+
+    async def _drop_closed_loops(self) -> None:
+        """Let go of connections whose event loop has been closed: their sockets close with them."""
+        for clients in (self._pools, self._aiohttp_clients):
+            for loop in [loop for loop in clients if loop.is_closed()]:
                 await clients.pop(loop).aclose()
 
     async def send(
@@ -181,6 +188,7 @@ class Upstream:
         pool = self._pools.get(loop)
         if pool is None:
             pool = self._pools[loop] = ConnectionPool(self.connect_timeout)
+            await self._drop_closed_loops()
         response = await pool.send(
             target.origin,
             head,
@@ -206,6 +214,7 @@ class Upstream:
         client = self._aiohttp_clients.get(loop)
         if client is None:
             client = self._aiohttp_clients[loop] = AiohttpClient(self.connect_timeout)
+            await self._drop_closed_loops()
         timeout = self.connect_timeout + self.idle_timeout
         return await client.send(method, url, body, headers, proxy=proxy, timeout=timeout)
 

@@ -19,15 +19,17 @@ class InflatedResponse:
         self._response = response
         self._decoder = zlib.decompressobj(wbits=47)  # the format is in the first bytes
         self._rest = b""
+        self._is_empty = True
 
     async def readany(self) -> bytes:
         """Return the next block, decompressed; b"" at the end."""
         while True:
             self._rest = self._rest or await self._response.readany()
             if not self._rest:
-                if not self._decoder.eof:
+                if not (self._decoder.eof or self._is_empty):
                     raise ClientPayloadError("the compressed body is incomplete")
                 return b""
+            self._is_empty = False
             try:
                 block = self._decoder.decompress(self._rest, _MAX_BLOCK)
             except zlib.error as error:

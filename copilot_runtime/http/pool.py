@@ -53,7 +53,7 @@ class ConnectionPool:
         return await connection.send(head, body, timeout)
 
     async def aclose(self) -> None:
-        """Close all connections, whatever they are doing. With their loop, they ended already."""
+        """Close all connections, whatever they are doing; none if their loop has been closed."""
         if self._loop.is_closed():
             return
         if self._sweep_timer is not None:
@@ -132,10 +132,11 @@ class ConnectionPool:
         """Return the addresses of a host. Many that ask at once share one answer of the DNS."""
         lookup = self._lookups.get((host, port))
         if lookup is None:
+            is_address = ":" in host or host[-1].isdigit()
+            # the flag hides families that this machine has only on loopback, also `::1` itself
+            flags = 0 if is_address else socket.AI_ADDRCONFIG
             lookup = asyncio.ensure_future(
-                self._loop.getaddrinfo(
-                    host, port, type=socket.SOCK_STREAM, flags=socket.AI_ADDRCONFIG
-                )
+                self._loop.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=flags)
             )
             self._lookups[host, port] = lookup
             lookup.add_done_callback(partial(self._expire_lookup, host, port))

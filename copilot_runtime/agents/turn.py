@@ -112,6 +112,7 @@ class Turn:
     def _name_call(self, call_id: str, name: str) -> None:
         self.calls[call_id] = name
         if len(self.calls) > MAX_CALLS:
+            self.cancel()
             raise LimitExceeded(
                 f"One answer calls more than {MAX_CALLS} actions.",
                 hint="The model or agent repeats itself, or should do such work in one action.",
@@ -120,7 +121,7 @@ class Turn:
     def start(self, call_id: str, name: str, arguments: str) -> None:
         """Start the action of a call, unless it is the browser's; `arguments` is JSON.
 
-        Raises `LimitExceeded` for more than `MAX_CALLS`.
+        Raises `LimitExceeded` for more than `MAX_CALLS`; those under way are cancelled then.
         """
         self._name_call(call_id, name)
         action = self.server.get(name)

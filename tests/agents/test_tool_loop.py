@@ -134,6 +134,23 @@ async def test_a_v1_client_gets_the_call_its_result_and_what_the_agent_makes_of_
     ]
 
 
+async def test_of_more_calls_than_an_answer_may_have_none_is_run():
+    weighed: list[str] = []
+
+    @action(name="weigh")
+    async def note(fruit: str) -> str:
+        weighed.append(fruit)
+        return "80 g"
+
+    many = [calls("weigh", '{"fruit": "apple"}', id=f"c{at}") for at in range(257)]
+    shop = Shopkeeper([event for one in many for event in one])
+    async with browsing(agents={"shop": shop}, actions=[note]) as browser:
+        events = (await browser.run(agent="shop")).events()
+
+    assert (events[-1]["type"], events[-1].get("code")) == ("RUN_ERROR", "LIMIT_EXCEEDED")
+    assert weighed == []
+
+
 async def test_a_call_that_the_agent_has_answered_itself_is_not_run():
     own = ActionExecutionResult(call_id="c1", name="weigh", result="its own")
     shop = Shopkeeper([*APPLE, own])

@@ -3,7 +3,7 @@
 import logging
 import re
 from html import unescape
-from traceback import format_exception_only
+from traceback import format_exception
 from urllib.parse import unquote
 
 from copilot_runtime.errors import CopilotError
@@ -25,7 +25,7 @@ def redact_error(error: CopilotError, instructions: str) -> None:
     if not instructions:
         return
     cause = error.__cause__ or error.__context__
-    if cause is not None and _repeats("".join(format_exception_only(cause)), instructions):
+    if cause is not None and _repeats(_describe(cause), instructions):
         logger.debug("The provider repeated instructions in the cause of an error", exc_info=error)
         error.__cause__ = error.__context__ = None
     if not _repeats(f"{error.message}\n{error.hint or ''}", instructions):
@@ -37,6 +37,11 @@ def redact_error(error: CopilotError, instructions: str) -> None:
     error.message = f"{service} refused the request. Why is in the server's log, at level debug."
     error.args = (error.message,)
     error.hint = "The provider's sentence repeats the instructions, so it is not shown."
+
+
+def _describe(cause: BaseException) -> str:
+    """Return what a cause says, and its own causes, without the lines of code they come from."""
+    return "".join(format_exception(cause, limit=0))
 
 
 def _repeats(text: str, instructions: str) -> bool:

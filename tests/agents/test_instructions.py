@@ -259,6 +259,15 @@ async def test_what_hooks_get_of_such_an_error_does_not_have_its_cause_either(wo
     assert "bookshop" not in "".join(format_exception(caught.value))
 
 
+async def test_the_cause_of_a_cause_is_looked_at_as_well() -> None:
+    error, cause = NetworkError("OpenAI API error: 400 no"), OSError("refused")
+    error.__cause__ = cause
+    cause.__cause__ = ExceptionGroup("of the client", [ValueError(PROMPT)])
+    with pytest.raises(NetworkError) as caught:
+        await events_of(DirectAgent(ScriptedAdapter(error), instructions=PROMPT))
+    assert "bookshop" not in "".join(format_exception(caught.value))
+
+
 async def test_a_cause_that_repeats_nothing_stays() -> None:
     error = NetworkError("OpenAI API error: connection lost")
     error.__cause__ = cause = OSError("reset")

@@ -75,10 +75,10 @@ def _is_running() -> bool:
     return True
 
 
-def retrieve_exception(task: asyncio.Task[Any]) -> None:
-    """Take the exception of a task that nobody awaits any more."""
-    if not task.cancelled():
-        task.exception()
+def retrieve_exception(future: asyncio.Future[Any]) -> None:
+    """Take the exception of a task or future that perhaps nobody awaits: asyncio logs it else."""
+    if not future.cancelled():
+        future.exception()
 
 
 async def capture(work: Coroutine[Any, Any, Any]) -> CallResult:

@@ -72,7 +72,7 @@ class Session:
         self._over = asyncio.Event()
         self._is_retired = False
         self._ready: asyncio.Future[None] = self.loop.create_future()
-        self._ready.add_done_callback(_retrieve_exception)
+        self._ready.add_done_callback(retrieve_exception)
         self._tools_lock = asyncio.Lock()
         self._tools: Sequence[Tool] | None = None
         self._listed_at = 0.0
@@ -149,7 +149,7 @@ class Session:
 
     def _end_refreshing(self, task: "asyncio.Task[Sequence[Tool]]") -> None:
         self._refreshing = None
-        retrieve_exception(task)  # whoever asks next gets it
+        retrieve_exception(task)  # if it failed, the old list counts until the next time
 
     async def request(self, question: Callable[[ClientSession], Awaitable[T]]) -> T:
         """Send a request that changes nothing, and so may be repeated."""
@@ -306,9 +306,3 @@ class Session:
         if isinstance(error, MCPError | OSError | httpx2.TransportError):
             return str(error) or type(error).__name__
         return type(error).__name__
-
-
-def _retrieve_exception(future: "asyncio.Future[None]") -> None:
-    """Retrieve the exception, so that asyncio logs nothing if it was not awaited."""
-    if not future.cancelled():
-        future.exception()

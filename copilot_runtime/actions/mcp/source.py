@@ -102,7 +102,7 @@ class McpActions(ActionSource):
             self._ask_on(connection, task)
         if not task.done():
             return _leave_out(server, f"It did not answer within {SERVER_TIMEOUT:g} s.")
-        return _leave_out(server, task.exception() if not task.cancelled() else None)
+        return _leave_out(server, "It was cancelled." if task.cancelled() else task.exception())
 
     def _ask_on(self, connection: "Connection", last: "asyncio.Task[Sequence[Action]]") -> None:
         """Remember that a server is slow; ask it again if it has failed meanwhile."""

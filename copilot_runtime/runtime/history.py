@@ -2,7 +2,8 @@
 
 import logging
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import TypeGuard
 
 from copilot_runtime.errors import ConfigurationFailed
 from copilot_runtime.events import Event
@@ -25,6 +26,9 @@ logger = logging.getLogger(__name__)
 
 _DRAWN = (AgentStateMessage, ActivityMessage, ReasoningMessage)
 """What a client repeats of what it has drawn. The thread has its own."""
+
+_FORWARDED = "Forwarded to client"
+"""The result that some agents give to a call of the page's action. Clients take it for none."""
 
 _Key = tuple[str, str]
 
@@ -77,14 +81,27 @@ def merge_history(
     """
     instructions = [message for message in sent if _is_instruction(message)]
     turns = [it for it in sent if not _is_instruction(it) and not isinstance(it, _DRAWN)]
-    stored = [it for it in fold_thread(logs) if not (instructions and _is_instruction(it))]
+    whole = [it for it in fold_thread(logs) if not (instructions and _is_instruction(it))]
+    stored = _drop_forwarded(whole, turns)
     by_key = {_key(message): message for message in stored}
     again = by_key.get(_key(turns[-1])) if turns and _is_question(turns[-1]) else None
     if again is not None and _is_question(again) and not goes_on:
         merged = _go_back(stored, by_key, turns)
     else:
         merged = _extend(stored, by_key, turns, names={*_collect_names(logs)})
-    return History([*instructions, *merged.messages], merged.ignored, merged.is_rewritten)
+    is_rewritten = merged.is_rewritten or len(stored) < len(whole)
+    return History([*instructions, *merged.messages], merged.ignored, is_rewritten)
+
+
+def _drop_forwarded(stored: Sequence[Message], turns: Sequence[Message]) -> Sequence[Message]:
+    """Return the stored messages without results that stand for those that the client sends now."""
+    results = [it for it in turns if isinstance(it, ResultMessage) and not _is_forwarded(it)]
+    answered = {result.call_id for result in results}
+    return [it for it in stored if not (_is_forwarded(it) and it.call_id in answered)]
+
+
+def _is_forwarded(message: Message) -> TypeGuard[ResultMessage]:
+    return isinstance(message, ResultMessage) and message.result.strip() == _FORWARDED
 
 
 def _go_back(
@@ -118,7 +135,8 @@ def _extend(
             ignored += not _repeats_stored(message, by_key)
             continue
         if isinstance(message, ResultMessage) and message.call_id in unanswered:
-            unanswered.remove(message.call_id)
+            # a client that does not send the call does not know its name
+            message = replace(message, name=unanswered.pop(message.call_id))
         elif not (_is_question(message) and at >= end and (not was_there or message is turns[-1])):
             ignored += 1
             continue
@@ -133,13 +151,14 @@ def _collect_names(logs: Iterable[Sequence[Event]]) -> Iterable[str]:
         yield from collect_names(events)
 
 
-def _find_unanswered_calls(messages: Iterable[Message]) -> set[str]:
-    calls: set[str] = set()
+def _find_unanswered_calls(messages: Iterable[Message]) -> dict[str, str]:
+    """Return the names of calls without a result, by the ids of the calls."""
+    calls: dict[str, str] = {}
     for message in messages:
         if isinstance(message, ActionExecutionMessage):
-            calls.add(message.id)
+            calls[message.id] = message.name
         elif isinstance(message, ResultMessage):
-            calls.discard(message.call_id)
+            calls.pop(message.call_id, None)
     return calls
 
 

@@ -10,7 +10,12 @@ import pytest
 
 from copilot_runtime import CopilotRuntime, Events, RunInput, Settings
 from copilot_runtime.adapters.scripted import call, say
-from copilot_runtime.events import Interrupt, MessagesSnapshot, TextMessageStart
+from copilot_runtime.events import (
+    ActionExecutionResult,
+    Interrupt,
+    MessagesSnapshot,
+    TextMessageStart,
+)
 from copilot_runtime.messages import ResultMessage, TextMessage
 from tests.wire.documents import PLAIN, chat
 from tests.wire.documents import user as v1_user
@@ -300,6 +305,47 @@ async def test_the_result_of_a_call_counts_once_and_without_the_rest_of_the_conv
         await browser.run(agent="asker", run="r1", tools=[tool])
         await browser.run(agent="asker", run="r2", messages=[result], tools=[tool])
         await browser.run(agent="asker", run="r3", messages=[other, user("And?", "u2")])
+
+    assert asker.results == [[], ["red"], ["red"]]
+
+
+async def test_a_result_has_the_name_of_its_call_though_the_client_sends_no_call() -> None:
+    names: list[str] = []
+
+    class Curious(Asker):
+        async def run(self, run: RunInput) -> Events:
+            names.extend(it.name for it in run.messages if isinstance(it, ResultMessage))
+            async for event in super().run(run):
+                yield event
+
+    result = {"id": "t1", "role": "tool", "toolCallId": "c1", "content": "red"}
+    async with browsing(agents={"asker": Curious()}, settings=SERVER) as browser:
+        await browser.run(agent="asker", run="r1")
+        await browser.run(agent="asker", run="r2", messages=[result])
+
+    assert names == ["find_colour"]
+
+
+@pytest.mark.parametrize("id", ["forwarded", "t1"], ids=["same id", "another id"])
+async def test_a_call_that_was_forwarded_to_the_page_still_waits_for_its_result(id: str) -> None:
+    class Forwarding(Asker):
+        async def run(self, run: RunInput) -> Events:
+            async for event in super().run(run):
+                yield event
+            if self.results == [[]]:
+                yield ActionExecutionResult(
+                    call_id="c1",
+                    name="find_colour",
+                    result="Forwarded to client",
+                    message_id="forwarded",
+                )
+
+    asker = Forwarding()
+    result = {"id": id, "role": "tool", "toolCallId": "c1", "content": "red"}
+    async with browsing(agents={"asker": asker}, settings=SERVER) as browser:
+        await browser.run(agent="asker", run="r1")
+        await browser.run(agent="asker", run="r2", messages=[result])
+        await browser.run(agent="asker", run="r3", messages=[user("And?", "u2")])
 
     assert asker.results == [[], ["red"], ["red"]]
 

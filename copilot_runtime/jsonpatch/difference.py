@@ -8,6 +8,9 @@ from typing import Any
 
 import orjson
 
+_MAX_MOVES = 1_000_000
+"""Items that changes of one list may push aside. It is replaced before that."""
+
 
 def find_difference(old: Any, new: Any, path: str = "") -> list[dict[str, Any]]:
     """Return the operations (RFC 6902) that make `new` out of `old`.
@@ -80,6 +83,9 @@ def _compare_lists(
     while end < longest and is_same_json(old[-1 - end], new[-1 - end]):
         end += 1
     changed = longest - end
+    if end * abs(len(old) - len(new)) > _MAX_MOVES:
+        operations.append({"op": "replace", "path": path, "value": new})
+        return
     for at in range(start, start + changed):
         _compare(old[at], new[at], f"{path}/{at}", operations)
     at = start + changed

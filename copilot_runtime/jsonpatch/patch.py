@@ -11,6 +11,12 @@ from copilot_runtime.jsonpatch.difference import find_difference, is_same_json
 from copilot_runtime.jsonpatch.sharing import count_repetition
 from copilot_runtime.jsontext import dumps
 
+MAX_OPERATIONS = 2_000
+"""Operations of one patch. Each may move all items of a long list: 60,000 of them took 10 s."""
+
+_MAX_MOVES = 5_000_000
+"""Items of lists and objects that one patch may copy or push aside, in a tenth of a second."""
+
 _SHORT = 1_000
 """Bytes of operations that are sent whatever the whole value costs."""
 
@@ -25,23 +31,18 @@ long with each, impossible to write.
 def make_patch(old: Any, new: Any) -> list[dict[str, Any]] | None:
     """Return the operations that make `new` out of `old`.
 
-    None means that they are long, and the whole new value is shorter. Values are what JSON can
-    hold.
+    None means that they are long, and the whole new value is shorter, or that `apply_patch` would
+    not take so many. Values are what JSON can hold.
     """
     try:
         operations = find_difference(old, new)
+        if len(operations) > MAX_OPERATIONS:
+            return None
         if operations and len(dumps(operations)) >= max(len(dumps(new)), _SHORT):
             return None
     except RecursionError:  # nested so deeply that only C can walk through it
         return None
     return operations
-
-
-MAX_OPERATIONS = 2_000
-"""Operations of one patch. Each may move all items of a long list: 60,000 of them took 10 s."""
-
-_MAX_MOVES = 5_000_000
-"""Items of lists and objects that one patch may copy or push aside, in a tenth of a second."""
 
 
 def apply_patch(value: Any, operations: Sequence[Any]) -> Any:

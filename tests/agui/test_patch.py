@@ -55,6 +55,24 @@ def test_a_patch_makes_the_new_state_out_of_the_old(old: Any, new: Any):
     assert (old, new) == before
 
 
+POINTS = [{"x": at, "label": f"a point with a long name, number {at}"} for at in range(100_000)]
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        [{**point, "x": -1} for point in POINTS[:3_000]] + POINTS[3_000:],
+        POINTS[1_500:],
+        [*POINTS[1_500:3_000], *POINTS],
+    ],
+    ids=["many changes", "fewer at the start", "more at the start"],
+)
+def test_no_patch_is_made_that_is_too_much_to_apply(changed: Any):
+    old, new = {"points": POINTS}, {"points": changed}
+    patch = make_patch(old, new)
+    assert patch is None or apply_patch(old, patch) == new
+
+
 @settings(deadline=None)
 @given(STATES, STATES)
 def test_others_read_our_patches_as_we_do(old: Any, new: Any):

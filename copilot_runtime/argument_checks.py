@@ -128,19 +128,18 @@ def check_items(
     """
     for value in values:
         if not isinstance(value, kind):
-            url = (
-                next(filter(None, map(value.get, _URL_KEYS)), "https://...")
-                if (isinstance(value, Mapping))
-                else value
-            )
             raise ConfigurationFailed(
                 f"{name} has an item that is {describe(value)}.",
-                hint=f"Write {name}=[{example}({url!r})].",
+                hint=f"Write {name}=[{example}({_find_url(value)!r})].",
             )
 
 
-_URL_KEYS = ("url", "endpoint")
-"""Where a URL is in an object of Node's configuration."""
+def _find_url(value: object) -> str:
+    """Return a URL, also one in an object of Node's configuration, or else an example of one."""
+    if isinstance(value, Mapping):
+        fields = cast("Mapping[object, object]", value)
+        value = fields.get("url") or fields.get("endpoint")
+    return value if isinstance(value, str) else "https://..."
 
 
 def describe(value: object) -> str:

@@ -32,6 +32,14 @@ MAX_CALLS = 256
 """Calls in one answer. Models make a few at once; each has a task, and many of them a thread."""
 
 
+def build_limit_error() -> LimitExceeded:
+    """Return the error for an answer with more than `MAX_CALLS`."""
+    return LimitExceeded(
+        f"One answer calls more than {MAX_CALLS} actions.",
+        hint="The model or agent repeats itself, or should do such work in one action.",
+    )
+
+
 class Assembly:
     """The events of one response. Its methods append to `events`, which the caller empties.
 
@@ -144,10 +152,7 @@ class Assembly:
             call = ToolCallBuffer(provider_id=call_id)
             self._calls[self._free(index)] = call
             if len(self._calls) > MAX_CALLS:  # each new one looks at all others
-                raise LimitExceeded(
-                    f"One answer calls more than {MAX_CALLS} actions.",
-                    hint="The model repeats itself, or should do such work in one action.",
-                )
+                raise build_limit_error()
         elif not call.provider_id:
             call.provider_id = call_id
         self._latest = call

@@ -5,9 +5,9 @@ import logging
 from collections.abc import Sequence
 
 from copilot_runtime.actions.execute import Outcome, execute
-from copilot_runtime.adapters.assembly import MAX_CALLS
+from copilot_runtime.adapters.assembly import MAX_CALLS, build_limit_error
 from copilot_runtime.agents.shared_state import SharedState
-from copilot_runtime.errors import LimitExceeded, Misuse
+from copilot_runtime.errors import Misuse
 from copilot_runtime.events import (
     ActionExecutionArgs,
     ActionExecutionEnd,
@@ -113,10 +113,7 @@ class Turn:
         self.calls[call_id] = name
         if len(self.calls) > MAX_CALLS:
             self.cancel()
-            raise LimitExceeded(
-                f"One answer calls more than {MAX_CALLS} actions.",
-                hint="The model or agent repeats itself, or should do such work in one action.",
-            )
+            raise build_limit_error()
 
     def start(self, call_id: str, name: str, arguments: str) -> None:
         """Start the action of a call, unless it is the browser's; `arguments` is JSON.

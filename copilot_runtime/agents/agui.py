@@ -1,7 +1,9 @@
 """Runs a remote agent over AG-UI: pydantic-ai, LangGraph, CrewAI, or one of your own."""
 
 import asyncio
-from collections.abc import Mapping, Sequence
+import logging
+from collections.abc import AsyncGenerator, Mapping, Sequence
+from contextlib import asynccontextmanager
 from dataclasses import replace
 from typing import Any
 
@@ -17,7 +19,7 @@ from copilot_runtime.agui.event_decoder import EventDecoder
 from copilot_runtime.agui.messages import encode_messages
 from copilot_runtime.agui.version import PROTOCOL_VERSION
 from copilot_runtime.errors import CopilotError, IncompleteStream, NetworkError
-from copilot_runtime.http.client import StreamResponse, Upstream
+from copilot_runtime.http.client import Exchange, StreamResponse, Upstream
 from copilot_runtime.http.errors import get_origin, parse_url
 from copilot_runtime.http.sse import PAYLOADS_AT_ONCE, SSEDecoder
 from copilot_runtime.interfaces import Agent, Events, Resume, RunInput
@@ -26,6 +28,10 @@ from copilot_runtime.jsonvalue import as_optional_text, parse_text
 from copilot_runtime.messages import ActivityMessage
 
 _MAX_REASON = 2_000
+_UNREADABLE = 422
+"""The status of a request that does not fit the schema: the agent has done nothing."""
+
+logger = logging.getLogger(__name__)
 
 
 class AguiAgent(Agent):
@@ -34,10 +40,10 @@ class AguiAgent(Agent):
     Requests carry the headers that may be forwarded; `headers` replace them. With `actions`, the
     agent may call the actions of this server; its own tools then need other names. Times are in
     seconds; `idle_timeout` is the longest silence of the agent. A run may have acted before it
-    failed, so by default nothing is repeated: `max_retries` is 0. Requests are those of AG-UI 1.0;
-    an agent that refuses what is newer than itself is `legacy`, and gets them without the version,
-    and with parts and results in their older form. Raises `ConfigurationFailed` for a `url` that
-    is none.
+    failed, so by default nothing is repeated: `max_retries` is 0. Requests are those of AG-UI 1.0.
+    An agent that is `legacy` gets them without the version, and with parts and results in their
+    older form; so does one from the time on when it refused the newer form with status 422, and
+    took the older one. Raises `ConfigurationFailed` for a `url` that is none.
     """
 
     def __init__(
@@ -84,11 +90,7 @@ class AguiAgent(Agent):
         frames, incoming = SSEDecoder(), EventDecoder(name, state, run)
         before: str | None = None
         try:
-            async with self._upstream.post(
-                self.url,
-                dumps(run_agent_input(run, state, legacy=self._legacy)),
-                {**forward_headers(run.headers), **self._headers},
-            ) as reply:
+            async with self._send(run, state) as reply:
                 if not 200 <= reply.status < 300:
                     raise await self._refusal(name, reply)
                 before = "the run ended"
@@ -120,6 +122,26 @@ class AguiAgent(Agent):
     async def aclose(self) -> None:
         """Close the connections."""
         await self._upstream.aclose()
+
+    @asynccontextmanager
+    async def _send(self, run: RunInput, state: Any) -> AsyncGenerator[StreamResponse]:
+        """Send a run, and again in its older form to an agent that can read no other."""
+        if not self._legacy:
+            async with self._post(run, state, legacy=False) as reply:
+                if reply.status != _UNREADABLE:
+                    yield reply
+                    return
+        async with self._post(run, state, legacy=True) as reply:
+            if not self._legacy and 200 <= reply.status < 300:
+                logger.info("The agent at %s speaks AG-UI of before 1.0", self._origin)
+                self._legacy = True
+            yield reply
+
+    def _post(self, run: RunInput, state: Any, *, legacy: bool) -> Exchange:
+        body = dumps(run_agent_input(run, state, legacy=legacy))
+        return self._upstream.post(
+            self.url, body, {**forward_headers(run.headers), **self._headers}
+        )
 
     async def _refusal(self, agent: str, reply: StreamResponse) -> CopilotError:
         """Return the error for a status that is not 2xx; the agent's text is for the log."""

@@ -6,7 +6,7 @@ import pytest
 
 from copilot_runtime import RunInput
 from copilot_runtime.agents.agui import AguiAgent
-from copilot_runtime.errors import Cancelled
+from copilot_runtime.errors import Cancelled, ConfigurationFailed
 from copilot_runtime.events import ActionExecutionResult, MessagesSnapshot, Usage
 from copilot_runtime.messages import (
     ActivityMessage,
@@ -15,7 +15,7 @@ from copilot_runtime.messages import (
     TextMessage,
     TextPart,
 )
-from tests.adapters.provider import Provider
+from tests.adapters.provider import Provider, whole
 from tests.agents.remote import (
     FINISHED,
     STARTED,
@@ -55,6 +55,32 @@ async def test_an_agent_is_told_the_version_unless_it_is_of_before(provider: Pro
 
     versions = [request.body.get("protocolVersion") for request in provider.requests]
     assert versions == ["1.0", None]
+
+
+async def test_an_agent_that_cannot_read_1_0_is_asked_as_before_from_then_on(
+    provider: Provider, agent: AguiAgent
+):
+    # ag-ui-protocol before 0.1.10 takes no field that it does not know
+    extra = {"detail": [{"type": "extra_forbidden", "loc": ["body", "protocolVersion"]}]}
+    provider.answer([whole(extra, status="422 Unprocessable Content")], whole_run())
+    events = await heard(agent)
+
+    assert await heard(agent) == events
+    versions = [request.body.get("protocolVersion") for request in provider.requests]
+    assert versions == ["1.0", None, None]
+
+
+async def test_an_agent_that_can_read_neither_is_quoted_in_the_log(
+    provider: Provider, agent: AguiAgent
+):
+    provider.answer([whole({"detail": "no such thread"}, status="422 Unprocessable Content")])
+    for _ in range(2):
+        with pytest.raises(ConfigurationFailed) as caught:
+            await heard(agent)
+        assert "no such thread" in (caught.value.hint or "")
+
+    versions = [request.body.get("protocolVersion") for request in provider.requests]
+    assert versions == ["1.0", None, "1.0", None]
 
 
 async def test_a_result_in_parts_is_sent_as_a_list_and_as_text_before_1_0(provider: Provider):

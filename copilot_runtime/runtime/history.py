@@ -27,7 +27,7 @@ logger = logging.getLogger(__name__)
 _DRAWN = (AgentStateMessage, ActivityMessage, ReasoningMessage)
 """What a client repeats of what it has drawn. The thread has its own."""
 
-_FORWARDED = "Forwarded to client"
+_PLACEHOLDER = "Forwarded to client"
 """The result that some agents give to a call of the page's action. Clients take it for none."""
 
 _Key = tuple[str, str]
@@ -82,7 +82,7 @@ def merge_history(
     instructions = [message for message in sent if _is_instruction(message)]
     turns = [it for it in sent if not _is_instruction(it) and not isinstance(it, _DRAWN)]
     whole = [it for it in fold_thread(logs) if not (instructions and _is_instruction(it))]
-    stored = _drop_forwarded(whole, turns)
+    stored = _drop_placeholders(whole, turns)
     by_key = {_key(message): message for message in stored}
     again = by_key.get(_key(turns[-1])) if turns and _is_question(turns[-1]) else None
     if again is not None and _is_question(again) and not goes_on:
@@ -93,15 +93,15 @@ def merge_history(
     return History([*instructions, *merged.messages], merged.ignored, is_rewritten)
 
 
-def _drop_forwarded(stored: Sequence[Message], turns: Sequence[Message]) -> Sequence[Message]:
+def _drop_placeholders(stored: Sequence[Message], turns: Sequence[Message]) -> Sequence[Message]:
     """Return the stored messages without results that stand for those that the client sends now."""
-    results = [it for it in turns if isinstance(it, ResultMessage) and not _is_forwarded(it)]
+    results = [it for it in turns if isinstance(it, ResultMessage) and not _is_placeholder(it)]
     answered = {result.call_id for result in results}
-    return [it for it in stored if not (_is_forwarded(it) and it.call_id in answered)]
+    return [it for it in stored if not (_is_placeholder(it) and it.call_id in answered)]
 
 
-def _is_forwarded(message: Message) -> TypeGuard[ResultMessage]:
-    return isinstance(message, ResultMessage) and message.result.strip() == _FORWARDED
+def _is_placeholder(message: Message) -> TypeGuard[ResultMessage]:
+    return isinstance(message, ResultMessage) and message.result.strip() == _PLACEHOLDER
 
 
 def _go_back(

@@ -282,6 +282,32 @@ class RunInput:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Passage:
+    """A text that was found for a question, and where a reader can open its source."""
+
+    id: str
+    """The URI of the resource that has it."""
+    text: str
+    title: str = ""
+    url: str = ""
+    """Where a reader can open it, as far as that is possible."""
+    score: float | None = None
+    """How well it answers: higher is better."""
+
+
+class Retriever(Protocol):
+    """Finds what a model should read before it answers."""
+
+    async def retrieve(self, run: RunInput) -> Sequence[Passage]:
+        """Return passages for the last question of a run, the best first; none if none fits.
+
+        Each is one that the caller of the run may read. What is raised is logged, and the run goes
+        on without passages.
+        """
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ChatRequest:
     """What an adapter sends to its provider.
 
@@ -300,6 +326,8 @@ class ChatRequest:
     user: str | None = None
     extensions: Mapping[str, Any] = field(default_factory=dict)
     message_id: str = ""
+    passages: Sequence[Passage] = ()
+    """What was retrieved for the question; the first message has it as well, as text."""
 
 
 class SupportsStream(Protocol):

@@ -11,6 +11,7 @@ from copilot_runtime.adapters.parameters import (
     parse_parameters,
 )
 from copilot_runtime.adapters.redaction import redact_error
+from copilot_runtime.agents.grounding import build_sources, retrieve_passages
 from copilot_runtime.agents.instructions import (
     Instructions,
     check_instructions,
@@ -30,6 +31,7 @@ from copilot_runtime.interfaces import (
     ChatRequest,
     ContextItem,
     Events,
+    Retriever,
     RunInput,
     SupportsStream,
 )
@@ -51,6 +53,9 @@ class DirectAgent(Agent):
     `RunInput`, called once in a run. No thread stores them and no client gets them. `parameters`
     are the model's where a client asks for no others. Raises `ConfigurationFailed` for those that
     cannot be used.
+
+    A `retriever` finds passages for each question. The model gets them with the instructions, and
+    an AG-UI client gets their sources, as an `Activity` of the type `sources`, before the answer.
     """
 
     def __init__(
@@ -62,6 +67,7 @@ class DirectAgent(Agent):
         max_turns: int = 8,
         action_timeout: float = 60.0,
         shared_state: bool = True,
+        retriever: Retriever | None = None,
     ) -> None:
         check_instructions(instructions)
         self.adapter = complete(Adapter, adapter)
@@ -70,6 +76,7 @@ class DirectAgent(Agent):
         self.max_turns = max_turns
         self.action_timeout = action_timeout
         self.shared_state = shared_state
+        self.retriever = retriever
 
     def check(self, run: RunInput) -> None:
         """Raise the errors of the adapter that need no request."""
@@ -90,6 +97,8 @@ class DirectAgent(Agent):
 
     async def _run_turns(self, run: RunInput, shared: SharedState | None) -> Events:
         request = await self._build_request(run, shared)
+        if request.passages:
+            yield build_sources(run, request.passages)
         for _ in range(self.max_turns):
             turn = self._create_turn(run, shared)
             async with aclosing(self._run_turn(turn, request)) as events:
@@ -134,11 +143,13 @@ class DirectAgent(Agent):
     async def _build_request(self, run: RunInput, shared: SharedState | None = None) -> ChatRequest:
         """Return the first request of a run. Raises what `resolve_instructions` raises."""
         instructions = await resolve_instructions(self.instructions, run)
+        passages = await retrieve_passages(self.retriever, run)
         system = build_system_message(
             run.run_id,
             instructions=instructions,
             context=_select_context(run),
             state=shared.value if shared else None,
+            passages=passages,
         )
         browser = [action for action in run.actions if action.in_browser]
         return ChatRequest(
@@ -153,6 +164,7 @@ class DirectAgent(Agent):
             extensions=run.extensions,
             # a client of v1 sends all messages, so that it is enough if those have other ids
             message_id="" if run.is_v1 else new_id(),
+            passages=passages,
         )
 
 

@@ -4,7 +4,8 @@ import json
 from collections.abc import Sequence
 from typing import Any
 
-from copilot_runtime.interfaces import ContextItem
+from copilot_runtime.agents.grounding import render_passages
+from copilot_runtime.interfaces import ContextItem, Passage
 from copilot_runtime.messages import TextMessage
 
 _CONTEXT = "## Context from the application"
@@ -20,8 +21,9 @@ def build_system_message(
     instructions: str = "",
     context: Sequence[ContextItem] = (),
     state: Any = None,
+    passages: Sequence[Passage] = (),
 ) -> list[TextMessage]:
-    """Return one message with the instructions, the context and the state, or none without any.
+    """Return one message with instructions, context, state and passages, or none without any.
 
     It is one because many models refuse a second one. Its headings and its sentence are those of
     the Node runtime 1.74.
@@ -34,6 +36,8 @@ def build_system_message(
             _STATE,
             f"```json\n{json.dumps(state, indent=2, ensure_ascii=False, default=str)}\n```",
         ]
+    if passages:
+        parts.append(render_passages(passages, run_id))
     if not parts:
         return []
     return [TextMessage(id=f"system-{run_id}", role="system", content="\n\n".join(parts))]

@@ -19,7 +19,7 @@ from copilot_runtime.events import (
     TextMessageStart,
     Usage,
 )
-from copilot_runtime.interfaces import Action, ChatRequest, Parameters
+from copilot_runtime.interfaces import Action, ChatRequest, Parameters, Passage
 from copilot_runtime.messages import (
     ActionExecutionMessage,
     ImageMessage,
@@ -360,3 +360,46 @@ def test_a_list_is_as_long_as_its_schema_demands():
     schema = {"type": "array", "items": {"type": "integer"}, "minItems": 3}
 
     assert fill_arguments(schema, "go") == [1, 1, 1]
+
+
+SHELF = [
+    Passage(
+        id="r.A.1",
+        title="Opening hours",
+        url="/k/1",
+        text="Opening hours\nThe library opens at nine. It closes at five. Dogs wait outside.",
+    ),
+    Passage(id="r.B.1", title="Staff", text="Ada leads the library."),
+]
+
+
+async def quote(question: str, *passages: Passage) -> str:
+    request = ChatRequest(messages=[said(question)], actions=[], passages=passages)
+    return text_of([event async for event in DemoAdapter(pace=0).stream(request)])
+
+
+async def test_what_was_retrieved_is_quoted_with_its_source():
+    text = await quote("When does the library open?", *SHELF)
+
+    assert text.startswith("The library opens at nine. ([Opening hours](/k/1))")
+    assert "I am the demo model" in text
+
+
+async def test_the_sentence_that_shares_most_words_comes_first():
+    assert (await quote("Who leads the library?", *SHELF)).startswith(
+        "Ada leads the library. (Staff)"
+    )
+
+
+async def test_passages_that_share_no_word_with_the_question_are_not_quoted():
+    assert "I have no rule for that" in await quote("Why is the sky blue?", *SHELF)
+
+
+async def test_a_long_description_of_an_action_does_not_make_every_sentence_a_call():
+    action = Action(
+        name="query_by_pattern", description="Query it.\n\nWHEN TO USE: For library questions."
+    )
+    request = ChatRequest(messages=[said("Is the library run by questions?")], actions=[action])
+    events = [event async for event in DemoAdapter(pace=0).stream(request)]
+
+    assert "I have no rule for that" in text_of(events)

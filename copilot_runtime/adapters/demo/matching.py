@@ -23,7 +23,8 @@ _VERBS = set(
 )
 _STOP_WORDS = set(
     split_words(
-        "could from have into please some that them then this want what when where which will with"
+        "by could from have into please some that them then this want what when where which will "
+        "with"
     )
 )
 _SYNONYMS = {
@@ -88,8 +89,9 @@ def _find_best(clause: str, actions: Sequence[Action], threshold: int) -> Action
 def _score(clause: str, action: Action) -> int:
     """Weigh the words that a clause shares with the action: nouns most, then values and verbs."""
     words, name = _normalize(clause), _normalize(action.name)
-    nouns = name - _VERBS or name
-    description = {word for word in _normalize(action.description) - _VERBS if len(word) > 3}
+    nouns = name - _VERBS - _STOP_WORDS or name
+    purpose = action.description.partition("\n\n")[0]  # the rest says when and how
+    description = {word for word in _normalize(purpose) - _VERBS if len(word) > 3}
     values = get_properties(action.parameters).items()
     return (
         3 * len(words & nouns)

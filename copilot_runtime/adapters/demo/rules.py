@@ -12,6 +12,7 @@ from copilot_runtime.adapters.demo.matching import (
     format_title,
     match_actions,
 )
+from copilot_runtime.adapters.demo.passages import quote_passages
 from copilot_runtime.adapters.media import parse_media
 from copilot_runtime.errors import (
     AuthenticationFailed,
@@ -47,6 +48,7 @@ class Part(NamedTuple):
 
 
 _NOT_A_MODEL = "I am the demo model: a handful of rules, not a language model."
+_QUOTES_ONLY = "(I am the demo model, which quotes what a search found. A real model would answer.)"
 _REAL_MODEL = (
     "For a real model, set `OPENAI_API_KEY` and start the runtime again. For a model on your own "
     "machine (Ollama, vLLM, llama.cpp), set `OPENAI_BASE_URL` to an address such as "
@@ -111,6 +113,8 @@ def _chat(
         yield state
     elif matches := match_actions(text, actions, by_name=True):
         yield from _call(matches)
+    elif quotes := quote_passages(text, request.passages):
+        yield Part("text", f"{quotes}\n\n{_QUOTES_ONLY}")
     elif parts := _apply_rules(set(split_words(text)), actions):
         yield from parts
     elif matches := match_actions(text, actions):

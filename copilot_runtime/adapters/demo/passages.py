@@ -1,0 +1,48 @@
+"""Answers from passages that were retrieved for a question, for the demo model: it quotes them."""
+
+import re
+from collections.abc import Sequence
+
+from copilot_runtime.adapters.demo.arguments import split_words
+from copilot_runtime.interfaces import Passage
+
+_SENTENCE = re.compile(r"(?<=[.!?])\s+|\n+")
+_COMMON = set(
+    split_words(
+        "a about all an and any are as at be been by can could did do does for from had has have "
+        "how i in is it its me my of on or our please say show tell that the their them there "
+        "they this to was we were what when where which who whom whose why will with would you"
+    )
+)
+_MOST_SENTENCES = 3
+_LONGEST = 400
+
+
+def quote_passages(question: str, passages: Sequence[Passage]) -> str:
+    """Return the sentences that share most words with a question, each with its source, or ""."""
+    words = _stems(question)
+    found: list[tuple[float, int, str]] = []
+    for number, passage in enumerate(passages, 1):
+        about = _stems(passage.title)
+        for sentence in filter(None, map(str.strip, _SENTENCE.split(passage.text))):
+            shared = words & _stems(sentence)
+            # a heading shares words as well, but says nothing
+            score = len(shared) + len(words & about) / 2 - 1 / len(sentence.split())
+            if shared:
+                found.append((score, number, sentence[:_LONGEST]))
+    found.sort(key=lambda row: -row[0])
+    best = [row for row in found[:_MOST_SENTENCES] if row[0] >= found[0][0] / 2]
+    return "\n\n".join(f"{text} {_cite(number, passages[number - 1])}" for _, number, text in best)
+
+
+def _stems(text: str) -> set[str]:
+    """Return the words of a text that say something, without their usual endings."""
+    words = (
+        re.sub(r"(?:ing|ed|es|s)$", "", word) for word in split_words(text) if word not in _COMMON
+    )
+    return {word for word in words if len(word) > 1}
+
+
+def _cite(number: int, passage: Passage) -> str:
+    title = passage.title or str(number)
+    return f"([{title}]({passage.url}))" if passage.url else f"({title})"

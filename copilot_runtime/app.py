@@ -445,8 +445,8 @@ class CopilotRuntime:
     @asynccontextmanager
     async def _lifespan(self, app: Any) -> AsyncGenerator[None, None]:  # noqa: ARG002  # Starlette's signature
         add_fallback_handler(self.settings.log_level, self.settings.log_format)
-        if (address := LISTENER.get()) is not None:
-            self._guard.listen(address)
+        if (listener := LISTENER.get()) is not None:
+            self._guard.listen(listener)
         self.conversations.open()
         await self.threads.open()
         for transport in self.transports:

@@ -26,7 +26,7 @@ from copilot_runtime.errors import ConfigurationFailed, CopilotError
 from copilot_runtime.logs import configure_logs
 from copilot_runtime.registry import Registry
 from copilot_runtime.runtime.conversations import OPENED, Conversations
-from copilot_runtime.security.loopback import LISTENER
+from copilot_runtime.security.loopback import LISTENER, Listener
 from copilot_runtime.transports.console.clock import get_time
 
 logger = logging.getLogger(__name__)
@@ -53,7 +53,8 @@ def serve(target: str | None, settings: Settings, path: str | None = None) -> No
     app = found.lazy_app(path) if isinstance(found, CopilotRuntime) else found
     listener = _listen(settings.host, settings.port)
     limit_silence(listener, 2 * settings.write_timeout)  # what is slow has its own limit before
-    life = _LifespanApp(app, settings.stop_timeout, address=listener.getsockname()[0])
+    place = Listener(listener.getsockname()[0], settings.host)
+    life = _LifespanApp(app, settings.stop_timeout, listener=place)
     config = uvicorn.Config(
         life,
         access_log=False,
@@ -87,9 +88,9 @@ class _LifespanApp:
     When it ends, its runs have `stop_timeout` seconds before they are stopped.
     """
 
-    def __init__(self, app: ASGIApp, stop_timeout: float, *, address: str) -> None:
+    def __init__(self, app: ASGIApp, stop_timeout: float, *, listener: Listener) -> None:
         self._app = app
-        self._address = address
+        self._listener = listener
         self._stop_timeout = stop_timeout
         self.failure: CopilotError | None = None
         """What kept it from starting, such as a store that cannot be opened."""
@@ -117,7 +118,7 @@ class _LifespanApp:
 
     async def _live(self, scope: Scope, receive: Receive, send: Send) -> None:
         OPENED.set(self._opened)
-        LISTENER.set(self._address)
+        LISTENER.set(self._listener)
         failures: list[Message] = []
 
         async def hold(message: Message) -> None:

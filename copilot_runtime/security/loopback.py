@@ -14,8 +14,16 @@ from typing import Any, NamedTuple
 
 logger = logging.getLogger(__name__)
 
-LISTENER: ContextVar[str | None] = ContextVar("LISTENER", default=None)
-"""Where a server that starts an application says at which address it listens."""
+
+class Listener(NamedTuple):
+    """Where a server listens: at an address, under the name or address that its operator gave."""
+
+    address: str
+    host: str
+
+
+LISTENER: ContextVar[Listener | None] = ContextVar("LISTENER", default=None)
+"""Where a server that starts an application says where it listens."""
 
 _HOST = re.compile(r"(?P<name>\[[0-9a-f:.]+\]|[^\s:/?#@\[\]\\]+)(:\d*)?", re.ASCII)
 _MOST_LOGGED = 100
@@ -40,7 +48,7 @@ class LoopbackGuard:
     def __init__(self, hosts: Collection[str] = (), origins: Collection[str] = ()) -> None:
         self.has_login = False
         """Whether the application finds out who asks."""
-        self._listener: str | None = None
+        self._listener: Listener | None = None
         self._exposed_address: str | None = None
         self._names = frozenset(("localhost", *hosts))
         self._suffixes = (".localhost", *(host[1:] for host in hosts if host.startswith("*.")))
@@ -60,19 +68,20 @@ class LoopbackGuard:
             "threads. Give CopilotRuntime an authenticate function, or listen on 127.0.0.1."
         )
 
-    def listen(self, address: str) -> None:
-        """Take the address at which the server listens, and warn if everybody may ask there.
+    def listen(self, listener: Listener) -> None:
+        """Take where the server listens, and warn if everybody may ask there.
 
         A server of another make does not say it. Then each request says where it arrived.
         """
-        self._listener = address
-        if not is_loopback(address):
-            self._expose(address)
+        self._listener = listener
+        self._names |= {listener.host.lower()}
+        if not is_loopback(listener.address):
+            self._expose(listener.address)
 
     def applies(self, scope: MutableMapping[str, Any]) -> bool:
         """Return whether a request arrived where only this machine can send any."""
         if self._listener is not None:
-            return is_loopback(self._listener)
+            return is_loopback(self._listener.address)
         server = scope.get("server")
         if server is None:
             return False

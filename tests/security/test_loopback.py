@@ -12,7 +12,7 @@ from starlette.websockets import WebSocketDisconnect
 from copilot_runtime import CopilotRuntime, ScriptedAdapter, Settings
 from copilot_runtime.config import load_settings
 from copilot_runtime.errors import ConfigurationFailed
-from copilot_runtime.security.loopback import LISTENER
+from copilot_runtime.security.loopback import LISTENER, Listener
 
 LOCAL = "http://127.0.0.1:8000"
 PROTOCOL = ["graphql-transport-ws"]
@@ -185,7 +185,7 @@ def test_where_it_is_not_known_to_be_loopback_everybody_is_answered(url: str) ->
 
 @pytest.mark.parametrize("address", ["::1", "::ffff:127.0.0.1", "127.0.0.2"])
 def test_every_address_of_loopback_is_one(address: str) -> None:
-    token = LISTENER.set(address)
+    token = LISTENER.set(Listener(address, "localhost"))
     try:
         with TestClient(runtime().app()) as client:
             status = client.get("/graphql/info", headers={"host": "evil.example"}).status_code
@@ -195,8 +195,21 @@ def test_every_address_of_loopback_is_one(address: str) -> None:
     assert status == 421
 
 
+def test_the_name_under_which_the_operator_serves_is_one_of_this_machine() -> None:
+    token = LISTENER.set(Listener("127.0.1.1", "My-Machine"))
+    try:
+        with client_of("http://my-machine:8000") as client:
+            hosts = ("my-machine:8000", "other-machine:8000")
+            asks = [{"host": host, "origin": f"http://{host}"} for host in hosts]
+            statuses = [client.get("/graphql/info", headers=ask).status_code for ask in asks]
+    finally:
+        LISTENER.reset(token)
+
+    assert statuses == [200, 421]
+
+
 def test_a_server_that_listens_wider_answers_also_what_arrives_on_loopback() -> None:
-    token = LISTENER.set("0.0.0.0")
+    token = LISTENER.set(Listener("0.0.0.0", "0.0.0.0"))
     try:
         with client_of() as client:
             status = client.get("/graphql/info", headers={"host": "app.example"}).status_code

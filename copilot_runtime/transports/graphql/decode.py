@@ -57,13 +57,7 @@ def run_input(
 ) -> RunInput:
     """Translate a request. Raises `LimitExceeded` for one with too much of something."""
     check_length(data.messages, context.max_messages)
-    for items, what in (
-        (data.frontend.actions, "actions"),
-        (data.context, "items of context"),
-        (data.agent_states, "states of agents"),
-        (data.meta_events, "answers to interrupts"),
-    ):
-        check_count(len(items or ()), context.max_items, what)
+    _check_counts(data, context.max_items)
     session = data.agent_session or None
     request_type = data.metadata.request_type.value if data.metadata.request_type else "Chat"
     return RunInput(
@@ -97,6 +91,14 @@ def run_input(
         user=context.caller.user,
         persist=bool(data.thread_id) and request_type == "Chat",
     )
+
+
+def _check_counts(data: GenerateCopilotResponseInput, most: int) -> None:
+    """Raise `LimitExceeded` for more of anything than the settings allow."""
+    check_count(len(data.frontend.actions), most, "actions")
+    check_count(len(data.context or ()), most, "items of context")
+    check_count(len(data.agent_states or ()), most, "states of agents")
+    check_count(len(data.meta_events or ()), most, "answers to interrupts")
 
 
 def _decode_message(item: MessageInput, max_values: int) -> Message | None:

@@ -150,9 +150,9 @@ class ActionExecutionEnd:
 class ActionExecutionResult:
     """The result of an action: text unchanged, everything else as JSON text.
 
-    One that AG-UI gave in `parts`, such as a text and an image, has them beside their JSON text.
-    Clients get it as a message with the id `message_id`; the default is `result-` and the id of
-    the call.
+    One that AG-UI gave in `parts` has them beside the text: their own if all are texts, else their
+    JSON. Clients get it as a message with the id `message_id`; the default is `result-` and the id
+    of the call.
     """
 
     call_id: str

@@ -14,7 +14,7 @@ from copilot_runtime.agui.outcome import (
     decode_run_error,
     decode_usage,
 )
-from copilot_runtime.agui.parts import find_parts
+from copilot_runtime.agui.parts import find_parts, flatten_result
 from copilot_runtime.agui.plain import PLAIN_DECODERS
 from copilot_runtime.errors import CopilotError, IncompleteStream, Misuse
 from copilot_runtime.events import (
@@ -36,7 +36,6 @@ from copilot_runtime.jsonvalue import (
     require_list,
     require_object,
     require_text,
-    to_text,
 )
 from copilot_runtime.messages import ActionExecutionMessage, ActivityMessage
 
@@ -185,14 +184,14 @@ class EventDecoder:
 
     def _decode_call_result(self, event: JsonObject, kind: str) -> None:
         id, content = require_text(event, "toolCallId", kind), event.get("content")
-        result = "" if content is None else to_text(content)
+        parts = find_parts(content)
         message_id = optional_text(event, "messageId", kind)
         self._events.append(
             ActionExecutionResult(
                 call_id=id,
                 name=self._find_call_name(id),
-                result=result,
-                parts=find_parts(content),
+                result=flatten_result(content, parts),
+                parts=parts,
                 message_id=message_id,
             )
         )

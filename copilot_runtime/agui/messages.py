@@ -8,14 +8,13 @@ along as `extra`, unread.
 from collections.abc import Mapping, Sequence
 from typing import Any, assert_never
 
-from copilot_runtime.agui.parts import decode_parts, encode_part
+from copilot_runtime.agui.parts import decode_parts, encode_part, flatten_result, join_texts
 from copilot_runtime.errors import Misuse
 from copilot_runtime.jsonvalue import (
     optional_text,
     require_list,
     require_object,
     require_text,
-    to_text,
 )
 from copilot_runtime.messages import (
     ActionExecutionMessage,
@@ -28,7 +27,6 @@ from copilot_runtime.messages import (
     ReasoningMessage,
     ResultMessage,
     TextMessage,
-    TextPart,
 )
 
 _ROLES = "user, assistant, system, developer, tool, reasoning, activity"
@@ -122,7 +120,7 @@ def _decode_user(id: str, fields: dict[str, Any], where: str) -> TextMessage:
     parts: tuple[Part, ...] = ()
     if isinstance(content, list):
         parts = decode_parts(content, f"{where}.content")
-        content = _join_text(parts)
+        content = join_texts(parts)
     elif content is not None and not isinstance(content, str):
         raise Misuse(f"{where}.content must be a string or a list of parts.")
     return TextMessage(
@@ -168,12 +166,11 @@ def _decode_result(
     parts: tuple[Part, ...] = ()
     if isinstance(content, list):
         parts = decode_parts(content, f"{where}.content")
-    has_media = any(isinstance(part, MediaPart) for part in parts)
     return ResultMessage(
         id=id,
         call_id=call_id,
         name=names.get(call_id, ""),
-        result=to_text(content) if has_media else _decode_text(fields, where),
+        result=flatten_result(content, parts) if parts else _decode_text(fields, where),
         parts=parts,
         error=optional_text(fields, "error", where),
         extra=_decode_extra(fields, where),
@@ -198,13 +195,9 @@ def _decode_text(fields: dict[str, Any], where: str) -> str:
     if isinstance(content, list):
         parts = decode_parts(content, f"{where}.content")
         if not any(isinstance(part, MediaPart) for part in parts):
-            return _join_text(parts)
+            return join_texts(parts)
         raise Misuse(f"{where}.content must be text: only users send more.")
     return require_text(fields, "content", where)
-
-
-def _join_text(parts: Sequence[Part]) -> str:
-    return "".join(part.text for part in parts if isinstance(part, TextPart))
 
 
 def _decode_extra(fields: dict[str, Any], where: str, without: str = "") -> dict[str, Any] | None:

@@ -4,6 +4,7 @@ Parts of `source` are those of AG-UI 0.0.5x and 1.0, `binary` is their predecess
 the source `file`, an id at a provider of models.
 """
 
+from collections.abc import Sequence
 from typing import Any, Literal
 
 from copilot_runtime.agui.version import PROTOCOL_VERSION, report_unknown
@@ -15,6 +16,7 @@ from copilot_runtime.jsonvalue import (
     require_list,
     require_object,
     require_text,
+    to_text,
 )
 from copilot_runtime.messages import MediaPart, Part, TextPart
 
@@ -43,6 +45,20 @@ def find_parts(value: Any) -> tuple[Part, ...]:
         return decode_parts(value, "content")
     except Misuse:
         return ()
+
+
+def join_texts(parts: Sequence[Part]) -> str:
+    """Return the texts among parts as one."""
+    return "".join(part.text for part in parts if isinstance(part, TextPart))
+
+
+def flatten_result(content: Any, parts: Sequence[Part]) -> str:
+    """Return the content of a result as text: that of its parts if all are texts, else as JSON."""
+    if content is None:
+        return ""
+    if parts and all(isinstance(part, TextPart) for part in parts):
+        return join_texts(parts)
+    return to_text(content)
 
 
 def encode_part(part: Part, *, legacy: bool) -> JsonObject:

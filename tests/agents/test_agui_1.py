@@ -8,6 +8,7 @@ from copilot_runtime import RunInput
 from copilot_runtime.agents.agui import AguiAgent
 from copilot_runtime.errors import Cancelled, ConfigurationFailed
 from copilot_runtime.events import ActionExecutionResult, MessagesSnapshot, Usage
+from copilot_runtime.jsontext import dumps
 from copilot_runtime.messages import (
     ActivityMessage,
     MediaPart,
@@ -142,25 +143,25 @@ async def test_a_run_that_was_stopped_over_there_is_kept_and_shown_as_stopped(pr
 
 
 @pytest.mark.parametrize(
-    ("content", "parts"),
+    ("content", "parts", "text"),
     [
-        (PARTS, OUR_PARTS),
-        ([PARTS[0], {"type": "smell"}], OUR_PARTS[:1]),
-        ([1, 2], ()),
-        ([{"hits": 3}], ()),
-        ("plain", ()),
+        (PARTS, OUR_PARTS, dumps(PARTS).decode()),
+        ([PARTS[0], {"type": "smell"}], OUR_PARTS[:1], "A cat."),
+        ([1, 2], (), "[1,2]"),
+        ([{"hits": 3}], (), '[{"hits":3}]'),
+        ("plain", (), "plain"),
+        (None, (), ""),
     ],
 )
 async def test_a_result_in_parts_is_read_and_any_other_stays_text(
-    provider: Provider, agent: AguiAgent, content: Any, parts: Any
+    provider: Provider, agent: AguiAgent, content: Any, parts: Any, text: str
 ):
     event = {"type": "TOOL_CALL_RESULT", "messageId": "t", "toolCallId": "c", "content": content}
     provider.answer(whole_run(event))
     [result] = await heard(agent)
 
     assert isinstance(result, ActionExecutionResult)
-    assert result.parts == parts
-    assert isinstance(result.result, str)
+    assert (result.parts, result.result) == (parts, text)
 
 
 async def test_counts_that_an_agent_does_not_give_are_not_known(

@@ -1,7 +1,7 @@
 """Whose conversation an agent gets: with `history: server`, the one that is stored."""
 
 import logging
-from collections.abc import Sequence
+from collections.abc import AsyncGenerator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -324,6 +324,36 @@ async def test_a_result_has_the_name_of_its_call_though_the_client_sends_no_call
         await browser.run(agent="asker", run="r2", messages=[result])
 
     assert names == ["find_colour"]
+
+
+@pytest.mark.parametrize("kinds", [["text"], ["text", "image"]])
+async def test_a_client_that_repeats_a_result_in_parts_has_made_nothing_up(
+    kinds: list[str],
+) -> None:
+    source = {"mimeType": "image/png", "value": "AA==", "type": "data"}  # in an order of its own
+    parts = {
+        "text": {"text": "A cat", "type": "text"},
+        "image": {"type": "image", "source": source},
+    }
+    content = [parts[kind] for kind in kinds]
+
+    async def look(run: RunInput) -> AsyncGenerator[dict[str, Any], None]:
+        if run.run_id == "r1":
+            call = {"toolCallId": "c1", "toolCallName": "look"}
+            yield {"type": "TOOL_CALL_START", **call}
+            yield {"type": "TOOL_CALL_END", **call}
+            yield {"type": "TOOL_CALL_RESULT", "messageId": "t1", **call, "content": content}
+
+    async with browsing(agents={"it": look}, settings=SERVER) as browser:
+        version: Any = {"protocolVersion": "1.0"}
+        seen = await browser.run(agent="it", run="r1", messages=[user("Look", "u1")], **version)
+        [result] = [it for it in seen.events() if it["type"] == "TOOL_CALL_RESULT"]
+        repeated = {"id": "t1", "role": "tool", "toolCallId": "c1", "content": result["content"]}
+        sent = [user("Look", "u1"), repeated, user("And?", "u2")]
+        again = await browser.run(agent="it", run="r2", messages=sent, **version)
+
+    assert isinstance(result["content"], list)
+    assert "MESSAGES_SNAPSHOT" not in again.types()
 
 
 @pytest.mark.parametrize("id", ["forwarded", "t1"], ids=["same id", "another id"])

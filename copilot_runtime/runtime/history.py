@@ -45,8 +45,11 @@ class History:
 
 
 def select_owner(default: HistoryOwner, agent: Agent | None) -> HistoryOwner:
-    """Return who owns the history of an agent's threads. Raises `ConfigurationFailed`."""
-    owner = default if agent is None or agent.history is None else agent.history
+    """Return who owns the history of an agent's threads. Raises `ConfigurationFailed`.
+
+    What is no text is an attribute of somebody's own class, such as a list of what was said.
+    """
+    owner = agent.history if agent is not None and isinstance(agent.history, str) else default
     if owner not in ("client", "server"):
         raise ConfigurationFailed(
             f"An agent has the history {owner!r}.",

@@ -426,6 +426,24 @@ async def test_an_agent_that_a_function_returns_may_have_a_history_of_its_own() 
     assert counts == [1, 3]
 
 
+async def test_an_agent_may_have_an_attribute_history_that_is_its_own() -> None:
+    class Listener:
+        def __init__(self) -> None:
+            self.history: list[str] = []
+
+        async def run(self, run: RunInput) -> Events:
+            self.history.append(run.run_id)
+            for event in say("Yes", id=run.run_id):
+                yield event
+
+    listener: Any = Listener()
+    async with browsing(agents={"it": listener}, settings=SERVER) as browser:
+        events = (await browser.run(agent="it", run="r1")).events()
+
+    assert events[-1]["type"] == "RUN_FINISHED"
+    assert listener.history == ["r1"]
+
+
 async def test_a_history_that_is_neither_is_said() -> None:
     class Listener:
         history = "sever"

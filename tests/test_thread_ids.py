@@ -12,9 +12,10 @@ from starlette.testclient import TestClient
 
 from copilot_runtime import CopilotRuntime, Settings
 from copilot_runtime.config import load_settings
-from copilot_runtime.errors import ConfigurationFailed
+from copilot_runtime.errors import ConfigurationFailed, StoreFailed
 from copilot_runtime.events import Event
 from copilot_runtime.interfaces import Caller, RunInput, ThreadIds
+from copilot_runtime.threads.memory import MemoryThreads
 from copilot_runtime.threads.sqlite import SqliteThreads
 from tests.threads.logs import run_of, told
 
@@ -157,3 +158,27 @@ def test_a_run_that_is_printed_shows_no_secret() -> None:
     run = RunInput(thread_id="t", run_id="r", messages=(), thread_ids=ThreadIds(True, b"very"))
 
     assert "very" not in repr(run)
+
+
+def test_a_store_that_does_not_give_its_secret_is_reported(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    class Broken(MemoryThreads):
+        async def secret(self) -> str:
+            raise StoreFailed("The disk of /srv is gone.", public="The threads cannot be used.")
+
+    errors: list[BaseException] = []
+    runtime = CopilotRuntime(
+        agents={"far": Far()},
+        authenticate=user_of,
+        threads=Broken(),
+        on_error=lambda error, context: errors.append(error),
+    )
+    body = {"threadId": "t", "runId": "r", "messages": [], "tools": [], "context": []}
+    with TestClient(runtime.app()) as client:
+        answer = client.post("/graphql/agent/far/run", json=body)
+
+    assert "The threads cannot be used." in answer.text
+    assert "/srv" not in answer.text
+    assert [str(error) for error in errors] == ["The disk of /srv is gone."]
+    assert "/srv" in caplog.text

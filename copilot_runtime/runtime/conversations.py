@@ -30,6 +30,7 @@ from copilot_runtime.interfaces import (
 )
 from copilot_runtime.runtime.interrupts import answers_same
 from copilot_runtime.runtime.reader import ThreadReader
+from copilot_runtime.runtime.report import report_error
 from copilot_runtime.runtime.run import Run
 from copilot_runtime.runtime.runtime import Runtime
 from copilot_runtime.threads.store import (
@@ -148,7 +149,7 @@ class Conversations:
     async def launch(self, run: Run, agent: SupportsRun | None = None) -> None:
         """Begin such a run, as `Runtime.launch` does. Raises `ThreadBusy` as well."""
         if self._thread_ids.has_users:
-            run.request = replace(run.request, thread_ids=await self.thread_ids())
+            await self._set_thread_ids(run)
         if run.request.persist:
             thread = _thread_key(run.request)
             await self._admit(thread, run)
@@ -258,6 +259,13 @@ class Conversations:
             task.cancel()
         if self._naming:
             await asyncio.wait(self._naming, timeout=self.patience)
+
+    async def _set_thread_ids(self, run: Run) -> None:
+        try:
+            run.request = replace(run.request, thread_ids=await self.thread_ids())
+        except Exception as error:  # of the store
+            await report_error(self.runtime.hooks, error, run)
+            raise
 
     async def _admit(self, thread: ThreadKey, run: Run) -> None:
         """Make this run the one its thread answers with."""

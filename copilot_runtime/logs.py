@@ -1,6 +1,7 @@
 """How lines of the log look: with time, level and logger, as text or as JSON, on any server."""
 
 import logging
+from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any
 
@@ -26,7 +27,10 @@ class JsonFormatter(logging.Formatter):
         }
         if record.exc_info:
             fields["exception"] = _replace_halves(self.formatException(record.exc_info))
-        return orjson.dumps(fields, default=repr, option=orjson.OPT_NON_STR_KEYS).decode()
+        try:
+            return _dump(fields)
+        except TypeError:  # half a character, a very large number, a tuple as a key
+            return _dump({**fields, **{name: repr(value) for name, value in extra.items()}})
 
 
 def build_formatter(log_format: str) -> logging.Formatter:
@@ -67,6 +71,10 @@ def add_fallback_handler(level: str, log_format: str) -> None:
     package.addHandler(handler)
     if package.level == logging.NOTSET:
         package.setLevel(level.upper())
+
+
+def _dump(fields: Mapping[str, Any]) -> str:
+    return orjson.dumps(fields, default=repr, option=orjson.OPT_NON_STR_KEYS).decode()
 
 
 def _replace_halves(text: str) -> str:

@@ -6,6 +6,7 @@ import logging
 import subprocess
 import sys
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
@@ -83,6 +84,17 @@ def test_json_has_the_traceback_and_what_was_added(
     assert fields["message"] == "It broke"
     assert fields["exception"].startswith("Traceback")
     assert fields["odd"] == {"1": "<class 'object'>"}
+
+
+@pytest.mark.parametrize("odd", ["half \ud83c", 2**70, {(1, 2): 3}])
+def test_no_line_of_json_is_lost_for_what_was_added(
+    odd: Any, logger: tuple[logging.Logger, io.StringIO]
+) -> None:
+    log, text = logger
+    log.warning("Well", extra={"odd": odd})
+    fields = json.loads(text.getvalue())
+
+    assert (fields["message"], fields["odd"]) == ("Well", repr(odd))
 
 
 def test_a_log_that_is_configured_is_left_alone() -> None:

@@ -161,7 +161,11 @@ def _find_misfit(values: Sequence[Any], schema: Mapping[str, Any]) -> str | None
         dialect.check_schema(schema)
         # an empty registry, or else a schema could have this server fetch any URL
         validator = dialect(schema, registry=Registry())
-        errors = [best_match(validator.iter_errors(value)) for value in values]
+        try:
+            errors = [best_match(validator.iter_errors(value)) for value in values]
+        except RecursionError:
+            validator.is_valid(None)  # fails, too, if the schema has no end whatever the value is
+            return "$: it is nested too deeply."
     except wrong as error:
         logger.warning("The responseSchema of an interrupt cannot be used: %.300s", error)
         return None

@@ -288,6 +288,22 @@ async def test_a_schema_that_is_none_is_not_the_persons_fault(
     assert "responseSchema of an interrupt cannot be used" in caplog.text
 
 
+async def test_an_answer_that_is_too_deep_to_be_checked_is_not_taken() -> None:
+    answer_of_a_tree: Any = {"seats": "two"}
+    for _ in range(240):
+        answer_of_a_tree = {"inner": answer_of_a_tree}
+    fields = {"seats": {"type": "integer"}, "inner": {"$ref": "#"}}
+    tree = {"allOf": [{"anyOf": [{"properties": fields}]}]}
+    launcher: Any = Launcher(tree)
+    async with browsing(agents={"it": launcher}) as browser:
+        question = await ask(browser)
+        events = await answer(browser, answered(question, answer_of_a_tree))
+        shallow = await answer(browser, answered(question, {"inner": {"seats": 2}}), run="r3")
+
+    assert failure(events) == "The agent cannot go on with this answer: $: it is nested too deeply."
+    assert text_of(shallow) == "Launched."
+
+
 async def test_a_page_that_reloads_sees_the_open_question_and_no_other() -> None:
     launcher: Any = Launcher(APPROVAL)
     async with browsing(agents={"it": launcher}) as browser:

@@ -1,8 +1,11 @@
 """Checks answers to interrupts: each is to a question that is open, and fits its schema."""
 
+import json
 import logging
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import cache
+from itertools import islice
 from typing import Any
 
 from copilot_runtime.concurrency import call
@@ -26,6 +29,9 @@ _CUSTOM = ("on_interrupt", "CopilotKitLangGraphInterruptEvent")
 
 _BEFORE_WORK = (RunStarted, MessagesSnapshot, AgentState, RunFailed)
 """What a run has of which the agent refused the answer."""
+
+_MOST_ERRORS = 100
+"""Of those that a wrong answer has, one is said."""
 
 _LONGEST = 300
 """Characters of what is said of a wrong answer."""
@@ -160,9 +166,10 @@ def _find_misfit(values: Sequence[Any], schema: Mapping[str, Any]) -> str | None
         dialect: Any = validator_for(schema, default=Draft202012Validator)
         dialect.check_schema(schema)
         # an empty registry, or else a schema could have this server fetch any URL
-        validator = dialect(schema, registry=Registry())
+        validator = _bound_dialect(dialect)(schema, registry=Registry())
         try:
-            errors = [best_match(validator.iter_errors(value)) for value in values]
+            found = (islice(validator.iter_errors(value), _MOST_ERRORS) for value in values)
+            errors = [best_match(each) for each in found]
         except RecursionError:
             validator.is_valid(None)  # fails, too, if the schema has no end whatever the value is
             return "$: it is nested too deeply."
@@ -174,6 +181,24 @@ def _find_misfit(values: Sequence[Any], schema: Mapping[str, Any]) -> str | None
     error = errors[0]
     text = f"{error.json_path}: {error.message}"
     return text if len(text) <= _LONGEST else text[: _LONGEST - 1] + "…"
+
+
+@cache
+def _bound_dialect(dialect: Any) -> Any:
+    """Return a dialect that compares no items each with each, which takes a minute for 4,000."""
+    from jsonschema import ValidationError
+    from jsonschema.validators import extend
+
+    def check_unique(
+        validator: Any, is_unique: Any, items: Any, schema: Any
+    ) -> Iterator[ValidationError]:
+        del schema
+        if is_unique and validator.is_type(items, "array"):
+            texts = {json.dumps(item, sort_keys=True) for item in items}
+            if len(texts) < len(items):
+                yield ValidationError("it has equal items")
+
+    return extend(dialect, {"uniqueItems": check_unique})
 
 
 def _was_refused(run: StoredRun) -> bool:

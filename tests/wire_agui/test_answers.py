@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from time import process_time
 from typing import Any
 
 import pytest
@@ -286,6 +287,29 @@ async def test_a_schema_that_is_none_is_not_the_persons_fault(
 
     assert text_of(events) == "Launched."
     assert "responseSchema of an interrupt cannot be used" in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("payload", "reason"),
+    [
+        ([{"seat": n} for n in range(3_000)], "} is not of type 'string'"),
+        ([1] * 100_000, "1 is not of type 'string'"),
+        (["7a", "7b", "7a"], "it has equal items"),
+    ],
+    ids=["objects", "numbers", "twice"],
+)
+async def test_no_answer_takes_long_to_be_checked(payload: Any, reason: str) -> None:
+    launcher: Any = Launcher({"type": "array", "items": {"type": "string"}, "uniqueItems": True})
+    async with browsing(agents={"it": launcher}) as browser:
+        question = await ask(browser)
+        began = process_time()
+        events = await answer(browser, answered(question, payload))
+        spent = process_time() - began
+        await answer(browser, answered(question, ["7a", "7b"]), run="r3")
+
+    assert spent < 2  # seconds; a fifth of one on a quiet machine
+    assert reason in failure(events)
+    assert launcher.launches == [["7a", "7b"]]
 
 
 async def test_an_answer_that_is_too_deep_to_be_checked_is_not_taken() -> None:

@@ -1,6 +1,8 @@
 """Storage that ends with the process."""
 
-from copilot_runtime.storage.storage import ObjectNotFound, Storage, check_key, cut_keys
+from itertools import count
+
+from copilot_runtime.storage.storage import ObjectChanged, ObjectNotFound, Storage, check_key
 
 
 class MemoryStorage(Storage):
@@ -8,27 +10,37 @@ class MemoryStorage(Storage):
 
     def __init__(self) -> None:
         self._objects: dict[str, bytearray] = {}
+        self._etags: dict[str, str] = {}
+        self._writes = count(1)
 
-    async def put(self, key: str, data: bytes) -> None:
-        self._objects.pop(check_key(key), None)
-        self._objects[key] = bytearray(data)
+    async def put(self, key: str, data: bytes, *, expected: str | None = None) -> str:
+        if expected is not None and await self.etag(key) != expected:
+            raise ObjectChanged(key)
+        return self._write(key, bytearray(data))
 
-    async def get(self, key: str) -> bytes:
+    async def read(self, key: str, start: int = 0) -> tuple[bytes, str]:
         try:
-            return bytes(self._objects[check_key(key)])
+            return bytes(self._objects[check_key(key)][start:]), self._etags[key]
         except KeyError:
             raise ObjectNotFound(key) from None
 
     async def delete(self, key: str) -> bool:
-        return self._objects.pop(check_key(key), None) is not None
+        self._etags.pop(check_key(key), None)
+        return self._objects.pop(key, None) is not None
 
-    async def exists(self, key: str) -> bool:
-        return check_key(key) in self._objects
+    async def etag(self, key: str) -> str:
+        return self._etags.get(check_key(key), "")
 
     async def append(self, key: str, data: bytes) -> None:
-        written = self._objects.pop(check_key(key), bytearray())
-        written += data
-        self._objects[key] = written
+        content = self._objects.get(check_key(key), bytearray())
+        content += data
+        self._write(key, content)
 
-    async def find_by_prefix(self, prefix: str = "", delimiter: str = "") -> list[str]:
-        return cut_keys(self._objects, prefix, delimiter)
+    async def find_etags(self, prefix: str = "") -> dict[str, str]:
+        return {key: etag for key, etag in self._etags.items() if key.startswith(prefix)}
+
+    def _write(self, key: str, data: bytearray) -> str:
+        self._etags.pop(check_key(key), None)  # the last one written is the last one listed
+        self._objects[key] = data
+        self._etags[key] = etag = str(next(self._writes))
+        return etag

@@ -1,10 +1,13 @@
 """What every storage promises."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 
-from copilot_runtime.errors import Misuse, NotFound
+from copilot_runtime.errors import CopilotError, Misuse, NotFound
+
+RESERVED = ".~"
+"""No part of a key begins with it: what does is no object, but a file of the storage's own."""
 
 
 class ObjectNotFound(NotFound):
@@ -15,6 +18,23 @@ class ObjectNotFound(NotFound):
         self.key = key
 
 
+class ObjectChanged(CopilotError):
+    """An object is not what a conditional write expected: another writer was first."""
+
+    code = "CONFLICT"
+    status_code = 409
+    visibility = "banner"
+    severity = "warning"
+    retryable = True
+
+    def __init__(self, key: str) -> None:
+        super().__init__(
+            f"The object {key!r} was changed by another writer.",
+            hint="Read it again, and write what follows from that.",
+        )
+        self.key = key
+
+
 class Storage(ABC):
     """Bytes by key.
 
@@ -22,22 +42,41 @@ class Storage(ABC):
     methods raise `Misuse` for one that is empty, absolute, or has a `..`, a backslash or a
     control character. What a method wrote is what every later read sees, in this process and in
     others. A write that fails or is cancelled leaves the old object or the new one, never a part.
+
+    An etag is a text that changes whenever an object does; that of an object that is not there is
+    empty.
     """
 
     @abstractmethod
-    async def put(self, key: str, data: bytes) -> None:
-        """Write an object, in place of one that is there."""
+    async def put(self, key: str, data: bytes, *, expected: str | None = None) -> str:
+        """Write an object, in place of one that is there, and return its etag.
 
-    @abstractmethod
+        With `expected`, raises `ObjectChanged` instead if that is not the etag of what is there:
+        of several writers who expect the same, one succeeds. Empty, it writes a new object only.
+        """
+
+    async def put_many(self, objects: Mapping[str, bytes]) -> dict[str, str]:
+        """Write objects and return their etags. What fails midway has written some of them."""
+        return {key: await self.put(key, data) for key, data in objects.items()}
+
     async def get(self, key: str) -> bytes:
         """Return an object. Raises `ObjectNotFound`."""
+        return (await self.read(key))[0]
+
+    @abstractmethod
+    async def read(self, key: str, start: int = 0) -> tuple[bytes, str]:
+        """Return an object from byte `start` on, with its etag. Raises `ObjectNotFound`."""
 
     async def get_many(self, keys: Iterable[str]) -> dict[str, bytes]:
         """Return those of the objects that exist, in the order of `keys`."""
-        found: dict[str, bytes] = {}
+        return {key: data for key, (data, _) in (await self.read_many(keys)).items()}
+
+    async def read_many(self, keys: Iterable[str]) -> dict[str, tuple[bytes, str]]:
+        """Return those of the objects that exist with their etags, in the order of `keys`."""
+        found: dict[str, tuple[bytes, str]] = {}
         for key in keys:
             try:
-                found[key] = await self.get(key)
+                found[key] = await self.read(key)
             except ObjectNotFound:
                 continue
         return found
@@ -46,9 +85,30 @@ class Storage(ABC):
     async def delete(self, key: str) -> bool:
         """Remove an object. Returns whether it was there."""
 
-    @abstractmethod
     async def exists(self, key: str) -> bool:
         """Return whether there is an object of this key."""
+        return await self.etag(key) != ""
+
+    @abstractmethod
+    async def etag(self, key: str) -> str:
+        """Return the etag of an object."""
+
+    async def put_with_log(
+        self,
+        objects: Mapping[str, bytes],
+        log: str,
+        describe: Callable[[Mapping[str, str]], bytes],
+    ) -> dict[str, str]:
+        """Write objects, and append to the object `log` what `describe` makes of their etags.
+
+        Returns the etags that they have then: others than those if somebody wrote meanwhile.
+        """
+        await self.append(log, describe(await self.put_many(objects)))
+        return await self.find_many_etags(objects)
+
+    async def find_many_etags(self, keys: Iterable[str]) -> dict[str, str]:
+        """Return the etag of each object."""
+        return {key: await self.etag(key) for key in keys}
 
     @abstractmethod
     async def append(self, key: str, data: bytes) -> None:
@@ -59,11 +119,15 @@ class Storage(ABC):
         """
 
     @abstractmethod
+    async def find_etags(self, prefix: str = "") -> dict[str, str]:
+        """Return the keys that begin with `prefix` and their etags, oldest write first."""
+
     async def find_by_prefix(self, prefix: str = "", delimiter: str = "") -> list[str]:
         """Return the keys that begin with `prefix`, the one written longest ago first.
 
         With a delimiter, keys that have it after the prefix are shown once, cut off behind it.
         """
+        return cut_keys(await self.find_etags(prefix), prefix, delimiter)
 
     async def find_by_extension(self, extension: str) -> list[str]:
         """Return the keys that end with an extension, such as `.html`."""
@@ -84,10 +148,12 @@ class Storage(ABC):
 def check_key(key: str) -> str:
     """Return a key that is safe. Raises `Misuse`."""
     parts = key.split("/")
-    if not key or "\\" in key or not key.isprintable() or {"", ".", ".."} & set(parts):
+    reserved = key.startswith(RESERVED) or f"/{RESERVED}" in key
+    if "\\" in key or reserved or not key.isprintable() or {"", ".", ".."} & set(parts):
         raise Misuse(
             f"{key[:200]!r} is no key of an object.",
-            hint="A key is a relative path with forward slashes, without empty parts and '..'.",
+            hint="A key is a relative path with forward slashes, without '..', without empty parts "
+            f"and without those that begin with {RESERVED!r}.",
         )
     return key
 

@@ -1,0 +1,164 @@
+"""What holds for every storage."""
+
+import asyncio
+
+import pytest
+
+from copilot_runtime.errors import Misuse
+from copilot_runtime.storage import ObjectChanged, ObjectNotFound, Storage
+from copilot_runtime.storage.jsonlines import JsonLines, append_line, read_value
+
+pytestmark = pytest.mark.anyio
+
+
+async def test_what_is_put_is_read_again(storage: Storage) -> None:
+    await storage.put("a/b.bin", b"\x00old")
+    await storage.put("a/b.bin", b"\x00new")
+
+    assert await storage.get("a/b.bin") == b"\x00new"
+    assert (await storage.read("a/b.bin", 2))[0] == b"ew"
+    assert await storage.exists("a/b.bin")
+    assert not await storage.exists("a")
+
+
+async def test_an_object_that_is_not_there_is_named(storage: Storage) -> None:
+    with pytest.raises(ObjectNotFound, match=r"There is no object 'a/none\.json'\."):
+        await storage.get("a/none.json")
+    assert not await storage.delete("a/none.json")
+    assert await storage.etag("a/none.json") == ""
+    assert await storage.list() == []
+
+
+async def test_many_are_written_and_read_at_once(storage: Storage) -> None:
+    etags = await storage.put_many({"a.json": b"1", "b.json": b"2"})
+
+    assert await storage.get_many(["b.json", "none.json", "a.json"]) == {
+        "b.json": b"2",
+        "a.json": b"1",
+    }
+    assert [*await storage.get_many(["b.json", "a.json"])] == ["b.json", "a.json"]
+    assert etags == await storage.find_many_etags(["a.json", "b.json"])
+    assert etags == await storage.find_etags()
+
+
+async def test_what_is_deleted_is_gone(storage: Storage) -> None:
+    await storage.put("a/b/c.json", b"1")
+
+    assert await storage.delete("a/b/c.json")
+    assert not await storage.exists("a/b/c.json")
+    assert await storage.list() == []
+    await storage.put("a/b", b"a folder without objects stands in nobody's way")
+    assert await storage.list() == ["a/b"]
+
+
+async def test_keys_are_listed_in_the_order_of_their_last_writes(storage: Storage) -> None:
+    for key in ("z.txt", "a/one.json", "a/b/two.json", "ab.json"):
+        await storage.put(key, b"")
+    await storage.put("z.txt", b"again")
+
+    assert await storage.list() == ["a/one.json", "a/b/two.json", "ab.json", "z.txt"]
+    assert await storage.find_by_prefix("a/") == ["a/one.json", "a/b/two.json"]
+    assert await storage.find_by_prefix("a") == ["a/one.json", "a/b/two.json", "ab.json"]
+    assert await storage.find_by_prefix("a/", "/") == ["a/one.json", "a/b/"]
+    assert await storage.find_by_prefix("a/o") == ["a/one.json"]
+    assert await storage.find_by_prefix("none/") == []
+    assert await storage.find_by_extension(".json") == ["a/one.json", "a/b/two.json", "ab.json"]
+
+
+async def test_an_etag_changes_with_every_write(storage: Storage) -> None:
+    etags: set[str] = set()
+    for data in (b"1", b"2", b"1"):
+        etags.add(await storage.put("a.bin", data))
+        await storage.append("a.bin", b"x")
+        etags.add(await storage.etag("a.bin"))
+    assert len(etags) == 6
+    assert (await storage.read("a.bin"))[1] == await storage.etag("a.bin")
+
+
+async def test_a_conditional_write_needs_the_object_that_it_expects(storage: Storage) -> None:
+    first = await storage.put("a.json", b"1", expected="")
+    with pytest.raises(ObjectChanged, match=r"'a\.json' was changed by another writer"):
+        await storage.put("a.json", b"2", expected="")
+
+    second = await storage.put("a.json", b"2", expected=first)
+    with pytest.raises(ObjectChanged):
+        await storage.put("a.json", b"3", expected=first)
+    await storage.delete("a.json")
+    with pytest.raises(ObjectChanged):
+        await storage.put("a.json", b"3", expected=second)
+    assert not await storage.exists("a.json")
+
+
+async def test_of_writers_who_expect_the_same_one_succeeds(storage: Storage) -> None:
+    async def count_up() -> None:
+        while True:
+            data, etag = await storage.read("n.json")
+            try:
+                await storage.put("n.json", b"%d" % (int(data) + 1), expected=etag)
+            except ObjectChanged:
+                continue
+            return
+
+    await storage.put("n.json", b"0")
+    await asyncio.gather(*(count_up() for _ in range(30)))
+    assert await storage.get("n.json") == b"30"
+
+
+async def test_appends_of_many_tasks_lose_nothing(storage: Storage) -> None:
+    lines = [b"%d " % number * 300 + b"\n" for number in range(40)]
+    await asyncio.gather(*(storage.append("log.jsonl", line) for line in lines))
+    assert sorted((await storage.get("log.jsonl")).splitlines(True)) == sorted(lines)
+
+
+async def test_a_log_tells_of_what_was_written_with_it(storage: Storage) -> None:
+    etags = await storage.put_with_log(
+        {"a.json": b"1", "b.json": b"2"}, "log.jsonl", lambda etags: "".join(etags).encode()
+    )
+    assert etags == await storage.find_many_etags(["a.json", "b.json"])
+    assert await storage.get("log.jsonl") == b"a.jsonb.json"
+
+
+@pytest.mark.parametrize(
+    "key",
+    ["", "/etc/passwd", "../a", "a/../../b", "a//b", "a/", "./a", "a\\b", "a\x00b", "a\nb", ".~/x"],
+)
+async def test_a_key_that_leads_elsewhere_is_refused(storage: Storage, key: str) -> None:
+    for work in (
+        storage.put(key, b""),
+        storage.get(key),
+        storage.delete(key),
+        storage.exists(key),
+        storage.append(key, b""),
+    ):
+        with pytest.raises(Misuse, match="is no key of an object") as caught:
+            await work
+        assert "relative path" in str(caught.value.hint)
+
+
+@pytest.mark.parametrize("key", ["common.Message.%2E%25.json", "a b/ä#?&=.json", "日本/語.txt"])
+async def test_keys_may_have_any_other_character(storage: Storage, key: str) -> None:
+    await storage.put(key, b"1")
+    assert (await storage.list(), await storage.get(key)) == ([key], b"1")
+
+
+async def test_values_are_read_by_extension(storage: Storage) -> None:
+    await storage.put("a.json", b'{"x": 1}')
+    await storage.put("empty.json", b"")
+    await storage.put("a.txt", b"text")
+    await append_line(storage, "a.jsonl", b"1")
+    await append_line(storage, "a.jsonl", b"[2]\n")
+
+    values = [
+        await read_value(storage, key) for key in ("a.json", "empty.json", "a.txt", "a.jsonl")
+    ]
+    assert values == [{"x": 1}, {}, b"text", [1, [2]]]
+
+
+async def test_a_line_that_a_crash_has_torn_costs_no_other(storage: Storage) -> None:
+    await storage.put("log.jsonl", b'{"a":1}\n[1]\nnull\n{"b":')
+    lines = JsonLines(storage, "log.jsonl")
+    assert await lines.read() == [{"a": 1}]
+
+    await lines.append([])
+    await lines.append([{"c": 3}])
+    assert await JsonLines(storage, "log.jsonl").read() == [{"a": 1}, {"c": 3}]

@@ -5,6 +5,18 @@ from collections.abc import Hashable
 from dataclasses import dataclass
 from typing import Literal
 
+from copilot_runtime.errors import Refused
+
+
+class AccessDenied(Refused):
+    """A policy does not let somebody do what was tried: no word of what it was done to."""
+
+    code = "ACCESS_DENIED"
+
+    def __init__(self, message: str = "Access denied", *, hint: str | None = None) -> None:
+        super().__init__(message, hint=hint)
+
+
 AccessAction = Literal["read", "write", "list", "delete"]
 
 

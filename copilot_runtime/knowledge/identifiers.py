@@ -4,6 +4,14 @@ import hashlib
 from dataclasses import dataclass, field, replace
 
 from copilot_runtime.errors import Misuse
+from copilot_runtime.jsonvalue import (
+    JsonObject,
+    JsonValue,
+    as_count,
+    as_list,
+    get_text,
+    require_object,
+)
 
 _NAMESPACE = "cld:"
 _SHORT = 8
@@ -16,7 +24,7 @@ class Identifier:
 
     `str(identifier)` is its URI: `type.name`, behind the URI of its parent and a slash if it has
     one, as in `common.Conversation.c1/common.Message.m1`. A type is two words with a dot between;
-    in a name, a dot is written `%2E`, a slash `%2F` and a percent sign `%25`.
+    in a name, a dot is written `%2E`, a slash `%2F`, a colon `%3A` and a percent sign `%25`.
     """
 
     type: str
@@ -38,7 +46,7 @@ class Identifier:
         object.__setattr__(self, "parent", "" if parent == "undefined" else parent)
 
     def __str__(self) -> str:
-        own = f"{self.type}.{_escape(self.name)}"
+        own = f"{self.type}.{escape_name(self.name)}"
         return f"{self.parent}/{own}" if self.parent else own
 
     @property
@@ -57,14 +65,49 @@ def parse_identifier(uri: str) -> Identifier:
     Of a last part with more than two dots, type is what stands before the second one, and name
     what stands behind the last one.
     """
-    path = uri.rpartition(":")[2] if uri.startswith(_NAMESPACE) else uri
+    path = strip_namespace(uri)
     parent, _, last = path.rpartition("/")
     words = last.split(".")
     if len(words) < 3 or not all((words[0], words[1], words[-1])):
         raise Misuse(
             f"{uri[:200]!r} names no resource.", hint="For example: common.Message.m1 or cld:…"
         )
-    return Identifier(f"{words[0]}.{words[1]}", _unescape(words[-1]), parent)
+    return Identifier(f"{words[0]}.{words[1]}", unescape_name(words[-1]), parent)
+
+
+def strip_namespace(uri: str) -> str:
+    """Return the URI of a URI or URN."""
+    return uri.removeprefix(_NAMESPACE)
+
+
+def encode_identifier(identifier: Identifier) -> JsonObject:
+    """Return an identifier as the JSON that files and other programs have of it."""
+    encoded: JsonObject = {
+        "type": identifier.type,
+        "name": identifier.name,
+        "parent": identifier.parent,
+    }
+    if identifier.subjects:
+        encoded["subjects"] = [*identifier.subjects]
+    if identifier.tokens is not None:
+        encoded["tokens"] = identifier.tokens
+    if identifier.score is not None:
+        encoded["score"] = identifier.score
+    return encoded
+
+
+def decode_identifier(value: JsonValue) -> Identifier:
+    """Read the JSON of an identifier. Raises `Misuse`."""
+    fields = require_object(value, "identifier")
+    score = fields.get("score")
+    return Identifier(
+        get_text(fields, "type"),
+        get_text(fields, "name"),
+        get_text(fields, "parent"),
+        tokens=as_count(fields.get("tokens")),
+        score=float(score) if isinstance(score, int | float) else None,
+        subjects=tuple(item for item in as_list(fields.get("subjects")) if isinstance(item, str)),
+    )
 
 
 def contains(parent: str, uri: str) -> bool:
@@ -87,9 +130,10 @@ def hash_short(*values: str | None) -> str:
     return hash_values(*values, length=_SHORT)
 
 
-def _escape(name: str) -> str:
-    return name.replace("%", "%25").replace(".", "%2E").replace("/", "%2F")
+def escape_name(name: str) -> str:
+    return name.replace("%", "%25").replace(".", "%2E").replace("/", "%2F").replace(":", "%3A")
 
 
-def _unescape(name: str) -> str:
-    return name.replace("%2F", "/").replace("%2E", ".").replace("%25", "%")
+def unescape_name(name: str) -> str:
+    name = name.replace("%3A", ":").replace("%2F", "/").replace("%2E", ".")
+    return name.replace("%25", "%")

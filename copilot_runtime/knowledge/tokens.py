@@ -2,6 +2,9 @@
 
 import re
 
+from copilot_runtime.jsontext import dumps
+from copilot_runtime.jsonvalue import JsonValue
+
 # what JavaScript takes for white space: Python's `\s` knows four control characters more, and not
 # the byte order mark
 _SPACE = "\t\n\v\f\r \xa0\u1680\u2000-\u200a\u2028\u2029\u202f\u205f\u3000\ufeff"
@@ -23,3 +26,8 @@ def count_tokens(text: str) -> int:
     words = sum((len(word) + 3) // 4 for word in _WORD.findall(text))
     others = sum(1 if ord(char) < 0x10000 else 2 for char in _OTHER.findall(text))
     return max(1, words + others + (text.count(" ") + 1) // 2)
+
+
+def count_json_tokens(value: JsonValue) -> int:
+    """Return about how many tokens a model reads in JSON, such as the schema of a tool."""
+    return (len(dumps(value).decode()) + 3) // 4

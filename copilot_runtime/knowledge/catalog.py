@@ -1,0 +1,157 @@
+"""Which resources there are, and in which version: one file in place of a walk through all."""
+
+import asyncio
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from types import MappingProxyType
+
+from copilot_runtime.jsontext import dumps
+from copilot_runtime.jsonvalue import JsonObject, as_count, drop_none, get_text
+from copilot_runtime.knowledge.identifiers import parse_identifier
+from copilot_runtime.storage import ObjectChanged, ObjectNotFound, Storage
+from copilot_runtime.storage.jsonlines import salvage_lines
+
+_FEW_LINES = 1000
+"""So many old lines are not worth writing the catalog anew."""
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """What the catalog holds of a resource."""
+
+    version: str
+    type: str
+    tokens: int
+    etag: str = ""
+    """That of the object in the storage, by which a change from outside is seen."""
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """A line of the catalog: what a resource is from now on, or that it is gone.
+
+    With `before`, it counts only if that is the etag that the catalog had: it mends what the
+    catalog says, and is late if somebody has written meanwhile.
+    """
+
+    uri: str
+    entry: Entry | None
+    before: str | None = None
+
+
+class Catalog:
+    """The entries of all resources, in memory and in one JSON Lines object."""
+
+    def __init__(self, storage: Storage, key: str = "catalog.jsonl") -> None:
+        self._storage = storage
+        self.key = key
+        self._entries: dict[str, Entry] = {}
+        self._etag = ""
+        self._end = 0
+        self._last_line = b""
+        self._ends_midline = False
+        self._lines = 0
+        self.is_read = False
+        """Whether there are entries, be they old."""
+        self._lock = asyncio.Lock()
+
+    @cached_property
+    def entries(self) -> Mapping[str, Entry]:
+        """What the catalog said when it was last refreshed."""
+        return MappingProxyType(self._entries)
+
+    @property
+    def is_missing(self) -> bool:
+        """Whether there was no such object when it was last read."""
+        return not self._etag
+
+    async def refresh(self) -> Mapping[str, Entry]:
+        """Read what was added since, by whichever process, and return the entries."""
+        self.is_read = True
+        async with self._lock:
+            etag = await self._storage.etag(self.key)
+            if etag != self._etag:
+                await self._read()
+        return self.entries
+
+    async def append(self, changes: Iterable[Change]) -> None:
+        """Add lines and apply them."""
+        if changes := [*changes]:
+            await self._storage.append(self.key, self.encode(changes))
+            self.apply(changes)
+
+    def encode(self, changes: Iterable[Change]) -> bytes:
+        """Return lines to append to the object. One that a crash has torn ends before them."""
+        start = b"\n" if self._ends_midline else b""
+        return start + b"".join(dumps(encode_change(change)) + b"\n" for change in changes)
+
+    def apply(self, changes: Iterable[Change]) -> None:
+        """Take in changes whose lines were appended."""
+        for change in changes:
+            self._lines += 1
+            current = self._entries.get(change.uri)
+            etag = current.etag if current else ""
+            if change.before is not None and change.before != etag:
+                continue
+            if change.entry is None:
+                self._entries.pop(change.uri, None)
+            else:
+                self._entries[change.uri] = change.entry
+
+    async def compact(self) -> None:
+        """Write one line for each resource, if many lines are old.
+
+        Nothing is written if somebody adds lines at this moment.
+        """
+        async with self._lock:
+            await self._read()
+            if self._lines <= 2 * len(self._entries) + _FEW_LINES:
+                return
+            changes = (Change(uri, entry) for uri, entry in self._entries.items())
+            self._ends_midline = False
+            try:
+                await self._storage.put(self.key, self.encode(changes), expected=self._etag)
+            except ObjectChanged:
+                return
+
+    async def _read(self) -> None:
+        """Read the end of the object, or all of it if it is not the one read before."""
+        start = self._end - len(self._last_line)
+        try:
+            data, etag = await self._storage.read(self.key, start)
+            if start and not data.startswith(self._last_line):
+                start = 0
+                data, etag = await self._storage.read(self.key)
+        except ObjectNotFound:
+            start, data, etag = 0, b"", ""
+        if not start:
+            self._entries.clear()
+            self._lines = 0
+        whole = data[: data.rfind(b"\n") + 1]
+        self.apply(change for line in salvage_lines(whole) if (change := decode_change(line)))
+        self._ends_midline = len(whole) < len(data)
+        self._etag, self._end = etag, start + len(whole)
+        self._last_line = whole[whole.rstrip(b"\n").rfind(b"\n") + 1 :]
+
+
+def encode_change(change: Change) -> JsonObject:
+    """Return the line of a change."""
+    line: JsonObject = {"id": change.uri}
+    if change.entry is not None:
+        entry = change.entry
+        line |= {"version": entry.version, "tokens": entry.tokens, "etag": entry.etag}
+    return drop_none({**line, "before": change.before})
+
+
+def decode_change(line: JsonObject) -> Change | None:
+    """Read the change of a line; None of a line that has none."""
+    uri, version = get_text(line, "id"), get_text(line, "version")
+    before = get_text(line, "before") if "before" in line else None
+    if not uri:
+        return None
+    if not version:
+        return Change(uri, None, before)
+    tokens = as_count(line.get("tokens")) or 0
+    entry = Entry(version, parse_identifier(uri).type, tokens, get_text(line, "etag"))
+    return Change(uri, entry, before)

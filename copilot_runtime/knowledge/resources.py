@@ -1,0 +1,397 @@
+"""Resources: everything that agents may know, each with a name of its own."""
+
+import hashlib
+import logging
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import Literal, cast, get_args
+
+from copilot_runtime.errors import CopilotError, Misuse
+from copilot_runtime.jsontext import dumps, loads
+from copilot_runtime.jsonvalue import JsonObject, JsonValue, get_text, require_object
+from copilot_runtime.knowledge.access import FULL_ACCESS, Access, AccessDenied
+from copilot_runtime.knowledge.catalog import Catalog, Change, Entry
+from copilot_runtime.knowledge.events import DetailType, ResourceEvent, ResourceEvents
+from copilot_runtime.knowledge.identifiers import (
+    Identifier,
+    contains,
+    decode_identifier,
+    encode_identifier,
+    parse_identifier,
+    strip_namespace,
+)
+from copilot_runtime.knowledge.index import check_ids
+from copilot_runtime.knowledge.tokens import count_tokens
+from copilot_runtime.storage import ObjectChanged, Storage
+
+logger = logging.getLogger(__name__)
+
+ContentFormat = Literal["text", "nquads", "turtle", "jsonld"]
+
+PREFIX = "resources/"
+"""Where resources are in a storage, each as `<uri>.json`."""
+
+OWN_FIELDS = ("id", "role", "format", "content")
+"""What no other field of a resource may be called."""
+
+
+class VersionConflict(CopilotError):
+    """A resource is not in the version that somebody expected: another one was written."""
+
+    code = "CONFLICT"
+    status_code = 409
+    visibility = "banner"
+    severity = "warning"
+
+    def __init__(self, uri: str, expected: str, version: str) -> None:
+        found = f"is in version {version!r}" if version else "is not there"
+        expectation = f"version {expected!r} was expected" if expected else "it was to be new"
+        super().__init__(
+            f"The resource {uri!r} {found}, but {expectation}.",
+            hint="Get it again, and put what follows from that.",
+        )
+        self.uri = uri
+        self.version = version
+
+
+@dataclass(frozen=True)
+class Resource:
+    """A content with a name: a message, a document, a thing of a graph, a tool."""
+
+    id: Identifier
+    """Its tokens are counted in the content, if they are not given."""
+    content: str = ""
+    format: ContentFormat = "text"
+    role: str = ""
+    fields: Mapping[str, JsonValue] = field(default_factory=dict[str, JsonValue])
+    """What else it has: JSON, by name."""
+
+    def __post_init__(self) -> None:
+        if self.format not in get_args(ContentFormat):
+            raise Misuse(f"A content cannot be {self.format!r}.")
+        if clashes := [name for name in OWN_FIELDS if name in self.fields]:
+            raise Misuse(
+                f"A resource has {clashes[0]!r} of its own: it cannot be among its fields."
+            )
+        if self.id.tokens is None or self.id.score is not None:
+            tokens = count_tokens(self.content) if self.id.tokens is None else self.id.tokens
+            object.__setattr__(self, "id", replace(self.id, tokens=tokens, score=None))
+
+    @cached_property
+    def uri(self) -> str:
+        """Its name as text."""
+        return str(self.id)
+
+    @cached_property
+    def data(self) -> bytes:
+        """It as the compact JSON that is stored."""
+        return dumps(encode_resource(self))
+
+    @cached_property
+    def version(self) -> str:
+        """A hash of all that is stored of it: two equal resources are in one version."""
+        return hashlib.sha256(self.data).hexdigest()[:32]
+
+
+class ResourceIndex:
+    """The resources of a storage.
+
+    Each is an object of its own. A catalog says which ones there are and in which version, so
+    that nobody walks through all of them: indexes compare it with what they hold. What one
+    method wrote, every later one of any process sees.
+
+    `access` says what may be done to which resource, and is asked for each; the default is for
+    the system itself. What it does not allow raises `AccessDenied` where one resource was named,
+    and is left out where many are looked through.
+    """
+
+    def __init__(
+        self, storage: Storage, events: ResourceEvents | None = None, *, source: str = "resources"
+    ) -> None:
+        self.storage = storage
+        self.events = events or ResourceEvents()
+        self._source = source
+        self._catalog = Catalog(storage)
+        self._is_checked = False
+
+    async def put(
+        self, resource: Resource, *, access: Access = FULL_ACCESS, expected: str | None = None
+    ) -> bool:
+        """Store a resource, and return whether that changed anything.
+
+        With `expected`, raises `VersionConflict` if what is there is in another version; empty,
+        if anything is there. Of several writers who expect the same, one succeeds.
+        """
+        _require(access, resource.uri)
+        if expected is None:
+            return bool(await self.put_many([resource]))
+        key = _key(resource.uri)
+        data, etag = (await self.storage.read_many([key])).get(key, (b"", ""))
+        if (version := _version(resource.uri, data)) != expected:
+            raise VersionConflict(resource.uri, expected, version)
+        if version == resource.version:
+            return False
+        try:
+            etag = await self.storage.put(key, resource.data, expected=etag)
+        except ObjectChanged:
+            data, _ = (await self.storage.read_many([key])).get(key, (b"", ""))
+            raise VersionConflict(resource.uri, expected, _version(resource.uri, data)) from None
+        await self._record({resource.uri: _entry(resource, etag)})
+        self._publish("RESOURCE_PUT", [resource.id])
+        return True
+
+    async def put_many(self, resources: Iterable[Resource], *, access: Access = FULL_ACCESS) -> int:
+        """Store resources together, and return how many of them were new or other than before."""
+        changed = {resource.uri: resource for resource in resources}
+        for uri in changed:
+            _require(access, uri)
+        await self._drop_equal(changed)
+        if not changed:
+            return 0
+        changes: dict[str, Change] = {}
+
+        def describe(etags: Mapping[str, str]) -> bytes:
+            for uri, resource in changed.items():
+                changes[uri] = Change(uri, _entry(resource, etags[_key(uri)]))
+            return self._catalog.encode(changes.values())
+
+        objects = {_key(uri): resource.data for uri, resource in changed.items()}
+        etags = await self.storage.put_with_log(objects, self._catalog.key, describe)
+        self._catalog.apply(changes.values())
+        await self._mend({uri: (changes[uri].entry, etags[_key(uri)]) for uri in changed})
+        self._publish("RESOURCE_PUT", [resource.id for resource in changed.values()])
+        return len(changed)
+
+    async def get(
+        self, ids: Iterable[Identifier | str] | None, *, access: Access = FULL_ACCESS
+    ) -> list[Resource]:
+        """Return those of the resources that exist, in the order of `ids`; None has none."""
+        uris = [strip_namespace(uri) for uri in check_ids(ids)]
+        for uri in uris:
+            _require(access, uri)
+        found = await self.storage.read_many(dict.fromkeys(map(_key, uris)))
+        decoded = {uri: _decode(uri, found[_key(uri)][0]) for uri in uris if _key(uri) in found}
+        resources = {uri: resource for uri, resource in decoded.items() if resource}
+        await self._compare({uri: found[_key(uri)][1] if uri in resources else "" for uri in uris})
+        results = [resources[uri] for uri in uris if uri in resources]
+        self._publish("RESOURCE_GET", [resource.id for resource in results])
+        return results
+
+    async def has(self, id: Identifier | str, *, access: Access = FULL_ACCESS) -> bool:
+        """Return whether there is a resource of this name."""
+        uri = strip_namespace(str(id))
+        _require(access, uri)
+        return await self.storage.exists(_key(uri))
+
+    async def delete(
+        self, id: Identifier | str, *, access: Access = FULL_ACCESS
+    ) -> list[Identifier]:
+        """Remove a resource and all that is below it. Returns what was removed."""
+        return await self.delete_many([id], access=access)
+
+    async def delete_many(
+        self, ids: Iterable[Identifier | str], *, access: Access = FULL_ACCESS
+    ) -> list[Identifier]:
+        """Remove resources and all that is below them. Returns what was removed.
+
+        If one of them may not be removed, none is.
+        """
+        uris: dict[str, None] = {}
+        for uri in [strip_namespace(uri) for uri in check_ids(ids)]:
+            _require(access, uri)
+            uris |= dict.fromkeys(await self._find_below(uri))
+        for uri in uris:
+            _require(access, uri)
+        removed = [uri for uri in uris if await self.storage.delete(_key(uri))]
+        await self._record(dict.fromkeys(uris))
+        identifiers = [parse_identifier(uri) for uri in removed]
+        self._publish("RESOURCE_DELETE", identifiers)
+        return identifiers
+
+    async def find_by_prefix(
+        self, prefix: Identifier | str, *, access: Access = FULL_ACCESS
+    ) -> list[Identifier]:
+        """Return a resource and what is below it: never one that only begins with its name."""
+        parent = strip_namespace(str(prefix))
+        if not parent:
+            raise Misuse("prefix is required")
+        return [id for id in await self.find_all(access=access) if contains(parent, str(id))]
+
+    async def find_by_type(self, type: str, *, access: Access = FULL_ACCESS) -> list[Identifier]:
+        """Return all resources of a type, such as `common.Message`."""
+        return [id for id in await self.find_all(access=access) if id.type == type]
+
+    async def find_all(self, *, access: Access = FULL_ACCESS) -> list[Identifier]:
+        """Return all resources."""
+        entries = await self._refresh()
+        return [
+            replace(parse_identifier(uri), tokens=entry.tokens)
+            for uri, entry in entries.items()
+            if access.allows(uri)
+        ]
+
+    async def versions(self) -> Mapping[str, Entry]:
+        """Return type, tokens and version of all resources by URI, from memory.
+
+        The mapping is a view that changes with the resources: copy what must stay.
+        """
+        return await self._refresh()
+
+    async def reconcile(self) -> int:
+        """Compare the catalog with what is stored, mend it, and return how many entries changed.
+
+        It lists the storage, and reads only what is not as the catalog has it.
+        """
+        self._is_checked = True
+        entries = {**await self._catalog.refresh()}
+        keys = await self.storage.find_etags(PREFIX)
+        etags = {_uri(key): etag for key, etag in keys.items() if key.endswith(".json")}
+        return await self._mend(
+            {uri: (entries.get(uri), etags.get(uri, "")) for uri in {**entries, **etags}}
+        )
+
+    async def aclose(self) -> None:
+        """Leave a catalog that the next process reads fast."""
+        await self._catalog.compact()
+
+    async def _refresh(self) -> Mapping[str, Entry]:
+        """Return the entries of the catalog, which is rebuilt if it is lost."""
+        entries = await self._catalog.refresh()
+        if self._catalog.is_missing and not self._is_checked:
+            await self.reconcile()
+        return entries
+
+    async def _drop_equal(self, changed: dict[str, Resource]) -> None:
+        """Leave out what is stored in the same version.
+
+        The catalog may be old: what it once said of an etag stays true.
+        """
+        entries = self._catalog.entries if self._catalog.is_read else await self._refresh()
+        same = [
+            uri
+            for uri, resource in changed.items()
+            if (entry := entries.get(uri)) and entry.version == resource.version
+        ]
+        for uri, etag in (await self._find_etags(same)).items() if same else ():
+            if etag == entries[uri].etag:
+                del changed[uri]
+
+    async def _find_below(self, uri: str) -> list[str]:
+        """Return a resource and what is below it, by what is stored and by the catalog."""
+        keys = [_key(uri), *await self.storage.find_by_prefix(f"{PREFIX}{uri}/")]
+        uris = [_uri(key) for key in keys if key.endswith(".json")]
+        entries = await self._catalog.refresh()
+        return [*dict.fromkeys([*uris, *(found for found in entries if contains(uri, found))])]
+
+    async def _record(self, entries: Mapping[str, Entry | None]) -> None:
+        """Write to the catalog what was written, and look whether somebody wrote meanwhile."""
+        await self._catalog.append(Change(uri, entry) for uri, entry in entries.items())
+        etags = await self._find_etags(entries)
+        await self._mend({uri: (entry, etags[uri]) for uri, entry in entries.items()})
+
+    async def _find_etags(self, uris: Iterable[str]) -> dict[str, str]:
+        etags = await self.storage.find_many_etags(map(_key, uris))
+        return {_uri(key): etag for key, etag in etags.items()}
+
+    async def _compare(self, etags: Mapping[str, str]) -> None:
+        """Mend the catalog if what was read is other than it says, also when it is up to date."""
+        entries = self._catalog.entries
+        if self._catalog.is_read and _differ(entries, etags):
+            entries = await self._catalog.refresh()
+            await self._mend({uri: (entries.get(uri), etags[uri]) for uri in etags})
+
+    async def _mend(self, found: Mapping[str, tuple[Entry | None, str]]) -> int:
+        """Correct the catalog where its entry has another etag than what is stored."""
+        before = {
+            uri: _etag_of(entry) for uri, (entry, etag) in found.items() if etag != _etag_of(entry)
+        }
+        if not before:
+            return 0
+        stored = await self.storage.read_many(map(_key, before))
+        changes: list[Change] = []
+        for uri, old in before.items():
+            data, etag = stored.get(_key(uri), (b"", ""))
+            resource = _decode(uri, data) if etag else None
+            entry = _entry(resource, etag) if resource else None
+            if entry or old:
+                changes.append(Change(uri, entry, old))
+        await self._catalog.append(changes)
+        return len(changes)
+
+    def _publish(self, detail_type: DetailType, identifiers: list[Identifier]) -> None:
+        if identifiers and self.events.wants(detail_type):
+            event = ResourceEvent(
+                detail_type=detail_type, resources=tuple(identifiers), source=self._source
+            )
+            self.events.publish(event)
+
+
+def encode_resource(resource: Resource) -> JsonObject:
+    """Return a resource as its JSON: empty members are left out."""
+    encoded: JsonObject = {"id": encode_identifier(resource.id)}
+    if resource.role:
+        encoded["role"] = resource.role
+    if resource.format != "text":
+        encoded["format"] = resource.format
+    if resource.content:
+        encoded["content"] = resource.content
+    return {**encoded, **resource.fields}
+
+
+def decode_resource(data: bytes) -> Resource:
+    """Read the JSON of a resource. Raises `Misuse`."""
+    try:
+        value = require_object(loads(data), "A resource")
+    except ValueError as error:
+        raise Misuse(f"A stored resource cannot be read: {error}") from error
+    return Resource(
+        decode_identifier(value.get("id")),
+        get_text(value, "content"),
+        cast("ContentFormat", get_text(value, "format") or "text"),
+        get_text(value, "role"),
+        {name: item for name, item in value.items() if name not in OWN_FIELDS},
+    )
+
+
+def _decode(uri: str, data: bytes) -> Resource | None:
+    """Read what is stored as a resource; what is none is as good as not there, and logged."""
+    try:
+        resource = decode_resource(data)
+    except CopilotError as error:
+        logger.error("%s is no resource: %s", _key(uri), error.message)
+        return None
+    if resource.uri != uri:
+        logger.error("%s is the resource %s: it is not at its place.", _key(uri), resource.uri)
+        return None
+    return resource
+
+
+def _version(uri: str, data: bytes) -> str:
+    resource = _decode(uri, data) if data else None
+    return resource.version if resource else ""
+
+
+def _entry(resource: Resource, etag: str) -> Entry:
+    return Entry(resource.version, resource.id.type, resource.id.tokens or 0, etag)
+
+
+def _etag_of(entry: Entry | None) -> str:
+    return entry.etag if entry else ""
+
+
+def _differ(entries: Mapping[str, Entry], etags: Mapping[str, str]) -> bool:
+    return any(etag != _etag_of(entries.get(uri)) for uri, etag in etags.items())
+
+
+def _require(access: Access, uri: str) -> None:
+    if not access.allows(uri):
+        raise AccessDenied
+
+
+def _key(uri: str) -> str:
+    return f"{PREFIX}{uri}.json"
+
+
+def _uri(key: str) -> str:
+    return key.removeprefix(PREFIX).removesuffix(".json")

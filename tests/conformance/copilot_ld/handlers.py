@@ -1,0 +1,20 @@
+"""Which function answers the cases of which system: one line and one file each.
+
+A handler takes a `Case`, does with our parts what its input says, and returns what came out as
+JSON; sync or async. A `CopilotError` that it raises becomes `{"error": <message>}`. Where the
+output of a case is prose, it returns a `Verdict` that it has reached by itself.
+"""
+
+PACKAGE = "tests.conformance.copilot_ld"
+
+HANDLERS = {
+    "identifier": f"{PACKAGE}.identifiers:answer",
+    "type": f"{PACKAGE}.types:answer",
+    "type(seed)": f"{PACKAGE}.types:answer_seed",
+    "type(2025-08 seed TODO)": f"{PACKAGE}.types:answer_todo",
+    "tokenizer": f"{PACKAGE}.identifiers:answer_tokens",
+    "hash": f"{PACKAGE}.identifiers:answer_hash",
+    "storage": f"{PACKAGE}.storage:answer",
+    "resource": f"{PACKAGE}.resources:answer",
+    "index": f"{PACKAGE}.index:answer",
+}

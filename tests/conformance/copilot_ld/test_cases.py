@@ -1,0 +1,73 @@
+"""Our copy of the cases holds, and every one that we do better than it is told."""
+
+from pathlib import Path
+
+import pytest
+
+from tests.conformance.copilot_ld.__main__ import main
+from tests.conformance.copilot_ld.cases import OUR_COPY, Case, equal, read_cases, run_case
+from tests.conformance.copilot_ld.handlers import HANDLERS
+from tests.conformance.divergences import COPILOT_LD, reasons
+
+pytestmark = pytest.mark.anyio
+
+CASES = [case for case in read_cases(OUR_COPY) if case.system in HANDLERS]
+
+
+@pytest.mark.parametrize(
+    "case", [case for case in CASES if case.stance == "match"], ids=lambda case: case.id
+)
+async def test_a_case_of_copilot_ld_holds(case: Case) -> None:
+    result = await run_case(case)
+    assert (result.outcome, result.actual) == ("passed", result.actual)
+
+
+def test_every_quirk_is_listed_with_what_is_done_instead() -> None:
+    quirks = {case.id for case in CASES if case.stance == "quirk"}
+    assert quirks - reasons(COPILOT_LD).keys() == set()
+
+
+def test_a_file_is_run_by_parts(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file = tmp_path / "cases.json"
+    file.write_text(
+        """{"cases": [
+        {"id": "1", "system": "hash", "feature": "", "input": ["a"], "output": "x", "part": "G"},
+        {"id": "2", "system": "tokenizer", "feature": "", "input": "Hi", "output": 1, "part": "G"},
+        {"id": "3", "system": "tokenizer", "feature": "", "input": "Hi", "output": 2, "part": "H"},
+        {"id": "4", "system": "x", "feature": "", "input": 0, "output": 1, "stance": "quirk"},
+        {"id": "5", "system": "x", "feature": "", "input": 0, "output": 1, "part": "I"},
+        {"id": "6", "system": "x", "feature": "", "input": 0, "output": 1, "part": "H",
+         "stance": "skip"}
+        ]}"""
+    )
+
+    assert main([str(file), "--parts", "G,H"]) == 1
+    output = capsys.readouterr().out
+    assert "FAILED    1 hash" in output
+    assert 'expected "x"\n    actual   "ca978112"' in output
+    assert output.endswith("1 passed, 2 failed, 0 quirk, 1 skipped\n")
+    assert main([str(file), "--parts", "I"]) == 1
+    assert "no handler of the system 'x'" in capsys.readouterr().out
+
+
+def test_a_file_without_cases_says_so(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        main([str(tmp_path / "none.json")])
+    assert "has no cases that can be read" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "same"),
+    [
+        (1, 1.0, True),
+        (0.1 + 0.2, 0.3, True),
+        (1, True, False),
+        (True, True, True),
+        ("1", 1, False),
+        ([1, {"a": None}], [1, {"a": None}], True),
+        ({"a": 1}, {"a": 1, "b": None}, False),
+        ([1], [1, 2], False),
+    ],
+)
+def test_values_are_the_same_json_or_not(one: object, other: object, same: bool) -> None:
+    assert equal(one, other) is same

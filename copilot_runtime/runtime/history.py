@@ -2,6 +2,7 @@
 
 import logging
 from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, replace
 from typing import TypeGuard
 
@@ -85,7 +86,8 @@ def merge_history(
     instructions = [message for message in sent if _is_instruction(message)]
     turns = [it for it in sent if not _is_instruction(it) and not isinstance(it, _DRAWN)]
     whole = [it for it in fold_thread(logs) if not (instructions and _is_instruction(it))]
-    stored = _drop_placeholders(whole, turns)
+    answered = {it.call_id for it in turns if _is_real_result(it)}
+    stored, turns = _drop_placeholders(whole, answered), _drop_placeholders(turns, answered)
     by_key = {_key(message): message for message in stored}
     again = by_key.get(_key(turns[-1])) if turns and _is_question(turns[-1]) else None
     if again is not None and _is_question(again) and not goes_on:
@@ -96,15 +98,17 @@ def merge_history(
     return History([*instructions, *merged.messages], merged.ignored, is_rewritten)
 
 
-def _drop_placeholders(stored: Sequence[Message], turns: Sequence[Message]) -> Sequence[Message]:
-    """Return the stored messages without results that stand for those that the client sends now."""
-    results = [it for it in turns if isinstance(it, ResultMessage) and not _is_placeholder(it)]
-    answered = {result.call_id for result in results}
-    return [it for it in stored if not (_is_placeholder(it) and it.call_id in answered)]
+def _drop_placeholders(messages: Sequence[Message], answered: AbstractSet[str]) -> list[Message]:
+    """Return messages without results that stand for those of calls that are answered."""
+    return [
+        it
+        for it in messages
+        if not isinstance(it, ResultMessage) or _is_real_result(it) or it.call_id not in answered
+    ]
 
 
-def _is_placeholder(message: Message) -> TypeGuard[ResultMessage]:
-    return isinstance(message, ResultMessage) and message.result.strip() == _PLACEHOLDER
+def _is_real_result(message: Message) -> TypeGuard[ResultMessage]:
+    return isinstance(message, ResultMessage) and message.result.strip() != _PLACEHOLDER
 
 
 def _go_back(

@@ -203,7 +203,7 @@ class AgentNotFound(NotFound):
             )
         else:
             way_out = "Please set up at least one agent before proceeding. "
-        super().__init__(f"Agent {name!r} was not found. {way_out}{more}")
+        super().__init__(f"Agent {name[:100]!r} was not found. {way_out}{more}")
 
 
 class ApiNotFound(NotFound):

@@ -34,7 +34,7 @@ class SingleCallAgent(Agent):
         """
         action = next((one for one in run.actions if one.name == self.name), None)
         if action is None or action.run is None or action.available == "disabled":
-            raise NotFound(f"There is no action {self.name!r}.")
+            raise NotFound(f"There is no action {self.name[:100]!r}.")
         call_id = new_id()
         yield ActionExecutionStart(call_id=call_id, name=self.name)
         yield ActionExecutionArgs(call_id=call_id, delta=self.arguments)

@@ -139,8 +139,8 @@ class Turn:
 
 async def _report_unknown(name: str, server: dict[str, Action], browser: set[str]) -> Outcome:
     names = ", ".join(sorted({*server, *browser})) or "none"
-    logger.warning("The model called the unknown action %r; known: %s", name, names)
-    return Outcome.failure("UNKNOWN_ACTION", f"There is no action {name!r}. Known: {names}.")
+    logger.warning("The model called the unknown action %r; known: %s", name[:100], names)
+    return Outcome.failure("UNKNOWN_ACTION", f"There is no action {name[:100]!r}. Known: {names}.")
 
 
 async def _confirm_handoff(name: str) -> Outcome:

@@ -5,7 +5,7 @@ import json
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from random import Random
-from typing import Any, TypeVar
+from typing import Any, AnyStr, TypeVar
 
 T = TypeVar("T")
 
@@ -73,6 +73,9 @@ ODD_BYTES: Sequence[bytes] = (
 MORE = (2, 7, 100, 3000)
 """How often something is repeated."""
 
+LARGEST = 20_000_000
+"""Texts grow no further: a body of 16 MiB is refused in any case."""
+
 
 class Mutator:
     """Makes one input. The same seed makes the same one."""
@@ -105,7 +108,7 @@ class Mutator:
                 case 1:
                     part = b""
                 case 2:
-                    part = data[start:end] * self.pick(MORE[:3])
+                    part = _repeat_text(data[start:end], self.pick(MORE[:3]))
                 case 3:
                     other = self.pick(others) if others else data
                     at = self.random.randint(0, len(other))
@@ -176,11 +179,13 @@ class Mutator:
         count = self.pick(MORE if self.chance(0.1) else MORE[:2])
         part = parent[key]
         if isinstance(part, str):
-            parent[key] = part * count
-        elif isinstance(parent, list):
-            parent[key:key] = [part] * min(count, 300_000 // (1 + len(str(part)[:10_000])))
+            parent[key] = _repeat_text(part, count)
+            return
+        copies = [part] * min(count, 300_000 // (1 + len(str(part))))
+        if isinstance(parent, list):
+            parent[key:key] = copies
         else:
-            parent[key] = [part] * min(count, 300_000 // (1 + len(str(part)[:10_000])))
+            parent[key] = copies
 
     def _rename(self, parent: Any, key: Any, _: Sequence[Any]) -> None:
         if isinstance(parent, dict):
@@ -196,6 +201,11 @@ class Mutator:
         if others and (places := [*_places(self.pick(others))]):
             other, at = self.pick(places)
             parent[key] = copy.deepcopy(other[at])
+
+
+def _repeat_text(text: AnyStr, count: int) -> AnyStr:
+    """Return a text so many times, but no longer than is refused in any case."""
+    return text * min(count, max(1, LARGEST // (len(text) or 1)))
 
 
 def _places(value: Any) -> Iterator[tuple[Any, Any]]:

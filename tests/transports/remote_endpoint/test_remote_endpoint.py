@@ -125,6 +125,13 @@ async def test_an_unknown_action_is_not_found() -> None:
     assert (answer.status, answer.json()) == (404, {"error": "There is no action 'nonesuch'."})
 
 
+async def test_what_is_not_found_is_named_in_a_hundred_characters() -> None:
+    async with at_work() as browser:
+        answer = await act(browser, "x" * 100_000, arguments={})
+    error = {"error": f"There is no action {'x' * 100!r}."}
+    assert (answer.status, answer.json()) == (404, error)
+
+
 @pytest.mark.parametrize(
     ("path", "body", "error"),
     [

@@ -131,9 +131,11 @@ def hash_short(*values: str | None) -> str:
 
 
 def escape_name(name: str) -> str:
+    """Return a name as it stands in a URI."""
     return name.replace("%", "%25").replace(".", "%2E").replace("/", "%2F").replace(":", "%3A")
 
 
 def unescape_name(name: str) -> str:
+    """Return what `escape_name` was given."""
     name = name.replace("%3A", ":").replace("%2F", "/").replace("%2E", ".")
     return name.replace("%25", "%")

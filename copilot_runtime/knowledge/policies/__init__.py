@@ -1,0 +1,28 @@
+"""Who may do what with which resource: rules, whose resources are, and engines of others."""
+
+from copilot_runtime.knowledge.access import AccessDenied, Actor
+from copilot_runtime.knowledge.policies.file import PolicyFile, load_policy
+from copilot_runtime.knowledge.policies.native import OWNERS_ONLY
+from copilot_runtime.knowledge.policies.ownership import (
+    build_actor,
+    conversation_identifier,
+    find_owner,
+    user_identifier,
+)
+from copilot_runtime.knowledge.policies.policy import ALLOW_ALL, Decision, Explanation, Policy
+
+__all__ = [
+    "ALLOW_ALL",
+    "OWNERS_ONLY",
+    "AccessDenied",
+    "Actor",
+    "Decision",
+    "Explanation",
+    "Policy",
+    "PolicyFile",
+    "build_actor",
+    "conversation_identifier",
+    "find_owner",
+    "load_policy",
+    "user_identifier",
+]

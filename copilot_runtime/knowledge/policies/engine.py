@@ -1,0 +1,168 @@
+"""What policies in Cedar and in Rego have in common: they answer for batches, and may fail.
+
+Whose a resource is comes first: nobody gets at what belongs to somebody else, whatever the engine
+says, and an owner may do everything that the engine does not forbid. Whatever is no clear answer
+denies, and the log says it once.
+"""
+
+from abc import abstractmethod
+from collections import OrderedDict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from threading import Lock
+
+from copilot_runtime.jsontext import loads
+from copilot_runtime.jsonvalue import JsonValue
+from copilot_runtime.knowledge.access import AccessAction, Actor
+from copilot_runtime.knowledge.identifiers import unescape_name
+from copilot_runtime.knowledge.policies.ownership import OWNERSHIP, WELL_FORMED, find_owner, owns
+from copilot_runtime.knowledge.policies.policy import (
+    Decision,
+    Policy,
+    PolicyUnreadable,
+    Problem,
+    log_once,
+    read_text,
+)
+
+_BATCH = 1000
+REMEMBERED_ANSWERS = 4_000_000
+"""How many answers stay in memory."""
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """What an engine said of one resource."""
+
+    permits: bool = False
+    forbids: bool = False
+    rules: Sequence[str] = ()
+    """The policies that decided, by name."""
+    errors: Sequence[str] = ()
+    """What went wrong meanwhile: then nothing is permitted."""
+
+
+class EnginePolicy(Policy):
+    """A policy that another engine judges."""
+
+    def __init__(self) -> None:
+        self._answers: OrderedDict[tuple[Actor, AccessAction], dict[str, bool]] = OrderedDict()
+        self._lock = Lock()
+        self._failures = 0
+
+    @property
+    def generation(self) -> int:
+        """What was denied only because the engine failed is judged anew."""
+        return self._failures
+
+    @abstractmethod
+    def ask(self, actor: Actor, action: AccessAction, uris: Sequence[str]) -> Sequence[Verdict]:
+        """Return the verdict of the engine for each resource. It may raise."""
+
+    def decide(self, actor: Actor, action: AccessAction, uri: str) -> Decision:
+        if not WELL_FORMED.fullmatch(uri):
+            return Decision(False, f"{uri[:200]!r} is no URI of a resource.")
+        owner = find_owner(uri)
+        if owner and not owns(actor, uri):
+            return Decision(False, f"It belongs to {owner}.", OWNERSHIP)
+        verdict = (self._ask(actor, action, [uri]) or [Verdict(errors=("it did not answer",))])[0]
+        rule = ", ".join(verdict.rules)
+        names = f": {rule}" if rule else ""
+        if verdict.errors:
+            return Decision(False, f"The policy failed: {verdict.errors[0]}", rule)
+        if verdict.forbids:
+            return Decision(False, f"A policy forbids it{names}.", rule)
+        if owner:
+            return Decision(True, f"It belongs to {owner}, and no policy forbids it.", OWNERSHIP)
+        if verdict.permits:
+            return Decision(True, f"A policy permits it{names}.", rule)
+        return Decision(False, "No policy permits it.")
+
+    def judge(self, actor: Actor, action: AccessAction, uris: Iterable[str]) -> list[bool]:
+        uris = [*uris]
+        answers = self._recall(actor, action)
+        new = [uri for uri in dict.fromkeys(uris) if uri not in answers]
+        found: dict[str, bool] = {}
+        for start in range(0, len(new), _BATCH):
+            found |= self._judge_batch(actor, action, new[start : start + _BATCH])
+        allowed = [found[uri] if uri in found else answers.get(uri, False) for uri in uris]
+        self._remember(actor, action, found)
+        return allowed
+
+    def _judge_batch(
+        self, actor: Actor, action: AccessAction, uris: Sequence[str]
+    ) -> dict[str, bool]:
+        """Return the answers that can be remembered; what the engine left open is denied."""
+        owned = {uri for uri in uris if find_owner(uri)}
+        answers = dict.fromkeys(uris, False)
+        open_ = [
+            uri
+            for uri in uris
+            if WELL_FORMED.fullmatch(uri) and (uri not in owned or owns(actor, uri))
+        ]
+        verdicts = self._ask(actor, action, open_)
+        for uri in open_ if not verdicts else ():
+            del answers[uri]
+        for uri, verdict in zip(open_, verdicts, strict=False):
+            permits = not verdict.errors and not verdict.forbids
+            answers[uri] = permits and (verdict.permits or uri in owned)
+        return answers
+
+    def _ask(self, actor: Actor, action: AccessAction, uris: Sequence[str]) -> Sequence[Verdict]:
+        """Return verdicts, or none if the engine raises or panics."""
+        if not uris:
+            return ()
+        try:
+            verdicts = self.ask(actor, action, uris)
+            if len(verdicts) != len(uris):
+                raise ValueError(f"{len(verdicts)} answers to {len(uris)} questions")
+        except (KeyboardInterrupt, SystemExit):
+            raise
+        except BaseException as error:  # a panic of Rust is no `Exception`
+            self._failures += 1
+            log_once(self, "failed and denies", repr(error))
+            return ()
+        for text in [text for verdict in verdicts for text in verdict.errors][:1]:
+            log_once(self, "denies, because a policy failed", text)
+        return verdicts
+
+    def _recall(self, actor: Actor, action: AccessAction) -> Mapping[str, bool]:
+        """Return the answers to a question so far."""
+        with self._lock:
+            if answers := self._answers.get((actor, action)):
+                self._answers.move_to_end((actor, action))
+            return answers or {}
+
+    def _remember(self, actor: Actor, action: AccessAction, answers: Mapping[str, bool]) -> None:
+        """Add answers, and forget those to the questions of longest ago if they are too many."""
+        with self._lock:
+            so_far = self._answers.setdefault((actor, action), {})
+            so_far.update(answers)
+            self._answers.move_to_end((actor, action))
+            while sum(map(len, self._answers.values())) > REMEMBERED_ANSWERS:
+                self._answers.popitem(last=False)
+
+
+def describe_resource(uri: str) -> dict[str, str]:
+    """Return what a URI says of a resource, for the policies of an engine."""
+    parent, _, last = uri.rpartition("/")
+    words = last.split(".")
+    owner = find_owner(uri)
+    return {
+        "uri": uri,
+        "type": ".".join(words[:2]),
+        "name": unescape_name(words[-1]),
+        "parent": parent,
+        "owner": owner.name if owner and owner.kind == "user" else "",
+    }
+
+
+def read_json(path: Path) -> JsonValue:
+    """Return the JSON of a file, or None where there is none. Raises `PolicyUnreadable`."""
+    if not path.is_file():
+        return None
+    try:
+        return loads(read_text(path).encode())
+    except ValueError as error:
+        raise PolicyUnreadable(path, [Problem(f"not JSON: {error}")]) from error

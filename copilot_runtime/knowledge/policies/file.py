@@ -1,0 +1,161 @@
+"""A policy in a file or a folder, read anew when that changes."""
+
+import logging
+from collections.abc import Callable, Hashable, Iterable, Sequence
+from pathlib import Path
+from threading import Lock
+from time import monotonic
+
+from copilot_runtime.errors import ConfigurationFailed, CopilotError
+from copilot_runtime.knowledge.access import Access, AccessAction, Actor
+from copilot_runtime.knowledge.policies.policy import Decision, Explanation, Policy, Problem
+from copilot_runtime.registry import Registry
+
+logger = logging.getLogger(__name__)
+
+POLICIES = {
+    "cedar": "copilot_runtime.knowledge.policies.cedar:CedarPolicy.read",
+    "rego": "copilot_runtime.knowledge.policies.rego:RegoPolicy.read",
+    "yaml": "copilot_runtime.knowledge.policies.native:read_rules",
+    "yml": "copilot_runtime.knowledge.policies.native:read_rules",
+}
+"""What reads the policies of files with an extension."""
+
+LOOK_EVERY = 0.5
+"""Seconds between two looks whether a file has changed."""
+
+ReadPolicy = Callable[[Path], Policy]
+Signature = Sequence[tuple[str, int, int]]
+
+
+def load_policy(path: str | Path) -> "PolicyFile":
+    """Return the policy of a file, or of a folder of files, by its extension.
+
+    Raises `ConfigurationFailed` for one that is not there, or not valid.
+    """
+    path = Path(path)
+    return PolicyFile(path, _find_reader(path))
+
+
+class PolicyFile(Policy):
+    """Decides as the file says at the moment.
+
+    A new version is taken once it has stayed the same for a moment: nobody sees half a file. One
+    that is broken changes nothing, and the log says so.
+    """
+
+    def __init__(
+        self, path: Path, read: ReadPolicy, *, clock: Callable[[], float] = monotonic
+    ) -> None:
+        self.path = path
+        self._read = read
+        self._clock = clock
+        self._lock = Lock()
+        self._next_look = clock() + LOOK_EVERY
+        self._signature = self._latest = _sign(path)
+        self._policy = read(path)
+
+    @property
+    def generation(self) -> Hashable:
+        policy = self.refresh()
+        return policy, policy.generation
+
+    def decide(self, actor: Actor, action: AccessAction, uri: str) -> Decision:
+        return self.refresh().decide(actor, action, uri)
+
+    def judge(self, actor: Actor, action: AccessAction, uris: Iterable[str]) -> list[bool]:
+        return self.refresh().judge(actor, action, uris)
+
+    def access(self, actor: Actor, action: AccessAction) -> Access:
+        return _FileAccess(self, actor, action)
+
+    def explain(self, actor: Actor, action: AccessAction, uri: str) -> Explanation:
+        return self.refresh().explain(actor, action, uri)
+
+    def find_warnings(self) -> Sequence[Problem]:
+        return self.refresh().find_warnings()
+
+    def close(self) -> None:
+        self._policy.close()
+
+    def refresh(self) -> Policy:
+        """Return the policy as it is now."""
+        if self._clock() >= self._next_look and self._lock.acquire(blocking=False):
+            try:
+                self._next_look = self._clock() + LOOK_EVERY
+                self._look()
+            finally:
+                self._lock.release()
+        return self._policy
+
+    def _look(self) -> None:
+        before, self._latest = self._latest, _sign(self.path)
+        if self._latest == self._signature or self._latest != before:
+            return
+        self._signature = self._latest
+        try:
+            policy = self._read(self.path)
+        except CopilotError as error:
+            logger.error(
+                "The policy has changed and is not valid, so the rules of before apply. %s", error
+            )
+            return
+        self._policy.close()
+        self._policy = policy
+        logger.info("The policy %s has changed and applies.", self.path)
+
+
+class _FileAccess(Access):
+    """What the policy says now, also to those who hold it for long."""
+
+    def __init__(self, file: PolicyFile, actor: Actor, action: AccessAction) -> None:
+        self._file = file
+        self._actor = actor
+        self._action: AccessAction = action
+        self._policy: Policy | None = None
+        self._access: Access
+
+    @property
+    def key(self) -> Hashable:
+        return self._refresh().key
+
+    def allows(self, uri: str) -> bool:
+        return self._refresh().allows(uri)
+
+    def judge(self, uris: Iterable[str]) -> list[bool]:
+        return self._refresh().judge(uris)
+
+    def _refresh(self) -> Access:
+        policy = self._file.refresh()
+        if policy is not self._policy:
+            self._access = policy.access(self._actor, self._action)
+            self._policy = policy
+        return self._access
+
+
+def _find_reader(path: Path) -> ReadPolicy:
+    readers = Registry("copilot_runtime.policies", POLICIES, noun="kind of policy")
+    if not path.exists():
+        raise ConfigurationFailed(
+            f"There is no policy {str(path)!r}.",
+            hint="Set knowledge.policy to a .yml, .cedar or .rego file, or to a folder of them.",
+        )
+    files = [*path.iterdir()] if path.is_dir() else [path]
+    suffixes = sorted({file.suffix.removeprefix(".") for file in files} & {*readers})
+    if len(suffixes) == 1:
+        return readers[suffixes[0]]
+    found = f"files of several kinds: {', '.join(suffixes)}" if suffixes else "no rules"
+    kinds = ", ".join(f".{suffix}" for suffix in readers)
+    raise ConfigurationFailed(
+        f"The policy {str(path)!r} has {found}.", hint=f"The kinds of policies are {kinds}."
+    )
+
+
+def _sign(path: Path) -> Signature:
+    """Return what changes with the files of a policy."""
+    try:
+        files = sorted(path.iterdir()) if path.is_dir() else [path]
+        stats = [(file.name, file.stat()) for file in files]
+    except OSError:
+        return ()
+    return [(name, stat.st_mtime_ns, stat.st_size) for name, stat in stats]

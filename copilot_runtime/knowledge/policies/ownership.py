@@ -1,0 +1,95 @@
+"""Whose a resource is: its URI says it, so nobody can claim another's by what they write.
+
+    common.User.ann/common.Conversation.t1/file.Upload.u1       belongs to the user ann
+    common.Conversation.t1/file.Upload.u1                       of somebody who has not signed in
+    common.Message.m1                                           belongs to nobody
+
+Who may write a resource is judged by the same URI, the user is the one of the `authenticate` hook,
+and a dot or slash in the name of a user is escaped: so nobody can write below another user.
+"""
+
+import re
+from dataclasses import dataclass
+from typing import Literal
+
+from copilot_runtime.knowledge.access import Actor
+from copilot_runtime.knowledge.identifiers import (
+    Identifier,
+    contains,
+    escape_name,
+    unescape_name,
+)
+
+USER = "common.User"
+CONVERSATION = "common.Conversation"
+
+OWNERSHIP = "ownership"
+"""What a decision names as its rule where the owner of a resource decides."""
+
+WELL_FORMED = re.compile(r"[^/.][^/]*(?:/[^/.][^/]*)*")
+"""No part of a URI is empty or begins with a dot: what is not of this form, nobody may touch."""
+
+_OWNED = re.compile(rf"({re.escape(USER)}|{re.escape(CONVERSATION)})\.([^/]*)")
+
+
+@dataclass(frozen=True, slots=True)
+class Owner:
+    """To whom a resource belongs: a user, or who is in the conversation of that name."""
+
+    kind: Literal["user", "conversation"]
+    name: str
+
+    @property
+    def uri(self) -> str:
+        """The resource at whose URI all begin that belongs to them."""
+        return f"{USER if self.kind == 'user' else CONVERSATION}.{escape_name(self.name)}"
+
+    def __str__(self) -> str:
+        what = "the user" if self.kind == "user" else "the people in the conversation"
+        return f"{what} {self.name!r}"
+
+    def includes(self, actor: Actor) -> bool:
+        """Return whether an actor is the owner."""
+        if self.kind == "user":
+            return actor.name == self.name
+        return actor.conversation == self.uri
+
+
+def user_identifier(user: str) -> Identifier:
+    """Return what all resources of a user are below."""
+    return Identifier(USER, user)
+
+
+def conversation_identifier(user: str | None, thread_id: str) -> Identifier:
+    """Return the conversation that a thread of a user is. Without a user, it is at the root."""
+    return Identifier(CONVERSATION, thread_id, str(user_identifier(user)) if user else "")
+
+
+def build_actor(
+    user: str | None, thread_id: str = "", *, groups: frozenset[str] = frozenset(), agent: str = ""
+) -> Actor:
+    """Return who acts in a thread: a user of the `authenticate` hook, or nobody."""
+    conversation = str(conversation_identifier(user, thread_id)) if thread_id else ""
+    return Actor(user or "", groups, agent, conversation)
+
+
+def find_owner(uri: str) -> Owner | None:
+    """Return to whom a resource belongs: None for those that belong to nobody."""
+    found = _OWNED.match(uri)
+    if found is None:
+        return None
+    kind = "user" if found[1] == USER else "conversation"
+    return Owner(kind, unescape_name(found[2]))
+
+
+def owned_uris(actor: Actor) -> list[str]:
+    """Return the resources below which all belongs to an actor."""
+    owned = [str(user_identifier(actor.name))] if actor.name else []
+    if actor.conversation.startswith(f"{CONVERSATION}.") and "/" not in actor.conversation:
+        owned.append(actor.conversation)
+    return owned
+
+
+def owns(actor: Actor, uri: str) -> bool:
+    """Return whether a resource belongs to an actor."""
+    return any(contains(owned, uri) for owned in owned_uris(actor))

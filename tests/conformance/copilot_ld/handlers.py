@@ -16,5 +16,6 @@ HANDLERS = {
     "hash": f"{PACKAGE}.identifiers:answer_hash",
     "storage": f"{PACKAGE}.storage:answer",
     "resource": f"{PACKAGE}.resources:answer",
+    "policy": f"{PACKAGE}.policies:answer",
     "index": f"{PACKAGE}.index:answer",
 }

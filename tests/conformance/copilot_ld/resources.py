@@ -3,8 +3,9 @@
 import re
 from typing import Any
 
-from copilot_runtime.knowledge.access import FULL_ACCESS, Access
+from copilot_runtime.knowledge.access import Actor
 from copilot_runtime.knowledge.identifiers import Identifier
+from copilot_runtime.knowledge.policies.native import ACTIONS, NativePolicy, Rule, Scope
 from copilot_runtime.knowledge.resources import PREFIX, Resource, ResourceIndex
 from copilot_runtime.storage import MemoryStorage
 from tests.conformance.copilot_ld.cases import Case
@@ -15,15 +16,7 @@ MESSAGE = Resource(
 )
 
 
-class NoAccess(Access):
-    """Allows nothing."""
-
-    @property
-    def key(self) -> str:
-        return "none"
-
-    def allows(self, uri: str) -> bool:
-        return False
+POLICY = NativePolicy([Rule("deny", frozenset(ACTIONS), Scope(users=("deny",)))], default="allow")
 
 
 async def answer(case: Case) -> Any:
@@ -37,7 +30,8 @@ async def answer(case: Case) -> Any:
     if "stored JSON" in feature:
         return (await resources.storage.get(f"{PREFIX}{MESSAGE.uri}.json")).decode()
     if "denied" in feature or "actor" in feature:
-        access = NoAccess() if "deny" in str(case.input) else FULL_ACCESS
+        name = "deny" if "deny" in str(case.input) else "common.System.root"
+        access = POLICY.access(Actor(name, conversation=CONVERSATION.uri), "read")
         return uris(await resources.get([MESSAGE.uri], access=access))
     if "findByPrefix" in feature:
         return [str(id) for id in await resources.find_by_prefix(case.input)]

@@ -146,21 +146,21 @@ class _Reader:
         return frozenset(action for action in ACTIONS if action in (*words, *implied))
 
     def _fields(
-        self, node: "yaml.Node", known: Collection[str] | None, what: str
+        self, node: "yaml.Node", names: Collection[str] | None, what: str
     ) -> "dict[str, yaml.Node]":
         """Return the values of a mapping by key."""
         from yaml import MappingNode
 
         fields: dict[str, yaml.Node] = {}
         if not isinstance(node, MappingNode):
-            keys = f" with {', '.join(known)}" if known else ""
+            keys = f" with {', '.join(names)}" if names else ""
             self._report(node, f"{what} is a mapping{keys}, not {_describe(node)}")
             return fields
         for key, value in cast("list[tuple[yaml.Node, yaml.Node]]", node.value):
             name = str(key.value)
-            if known is not None and name not in known:
-                close = get_close_matches(name, known, n=1)
-                guess = f"did you mean {close[0]!r}?" if close else f"known: {', '.join(known)}"
+            if names is not None and name not in names:
+                close = get_close_matches(name, names, n=1)
+                guess = f"did you mean {close[0]!r}?" if close else f"known: {', '.join(names)}"
                 self._report(key, f"{what} has no key {name[:80]!r}; {guess}")
             elif name in fields:
                 self._report(key, f"{name!r} stands here twice")
@@ -193,10 +193,10 @@ class _Reader:
             self._report(node, f"{what} is empty; leave the key out if it is for all")
         return tuple(texts)
 
-    def _choice(self, node: "yaml.Node", known: Collection[str]) -> str:
-        if node.value in known:
+    def _choice(self, node: "yaml.Node", choices: Collection[str]) -> str:
+        if node.value in choices:
             return node.value
-        self._report(node, f"{_describe(node)} is none of {', '.join(known)}")
+        self._report(node, f"{_describe(node)} is none of {', '.join(choices)}")
         return ""
 
     def _report(self, node: "yaml.Node", message: str) -> None:

@@ -10,8 +10,13 @@ from copilot_runtime import action
 from copilot_runtime.adapters.scripted import Gate, ScriptedAdapter, call, say
 from copilot_runtime.agents.direct import DirectAgent
 from copilot_runtime.errors import LimitExceeded
-from copilot_runtime.events import ActionExecutionResult, Event, TextMessageContent
-from copilot_runtime.interfaces import Action, Parameters
+from copilot_runtime.events import (
+    ActionExecutionEnd,
+    ActionExecutionResult,
+    Event,
+    TextMessageContent,
+)
+from copilot_runtime.interfaces import Action, ChatRequest, Events, Parameters
 from copilot_runtime.messages import ActionExecutionMessage, ResultMessage
 from tests.runs import forever, run_input
 
@@ -185,23 +190,33 @@ async def test_a_model_that_never_stops_calling_is_stopped() -> None:
 
 
 async def test_an_answer_of_thousands_of_calls_is_ended_and_its_actions_are_cancelled() -> None:
-    began, ended = 0, 0
+    at_work: set[int] = set()
+    began = asyncio.Queue[int]()
+    ended = asyncio.Event()
 
-    async def work(_values: object, _context: object) -> None:
-        nonlocal began, ended
-        began += 1
+    async def work(values: Any, _context: object) -> None:
+        at_work.add(values["n"])
+        began.put_nowait(values["n"])
         try:
             await asyncio.Event().wait()
         finally:
-            ended += 1
+            at_work.remove(values["n"])
+            if not at_work:
+                ended.set()
 
-    calls = [event for n in range(5_000) for event in call("work", {}, id=f"c{n}")]
-    adapter = ScriptedAdapter(calls)
+    class Model(ScriptedAdapter):
+        async def stream(self, request: ChatRequest) -> Events:
+            async for event in super().stream(request):
+                yield event
+                if isinstance(event, ActionExecutionEnd):
+                    await began.get()
+
+    calls = [event for n in range(5_000) for event in call("work", {"n": n}, id=f"c{n}")]
 
     with pytest.raises(LimitExceeded, match="One answer calls more than 256 actions"):
-        await said(adapter, Action(name="work", run=work))
-    await asyncio.sleep(0)
-    assert began == ended <= 256
+        await said(Model(calls), Action(name="work", run=work))
+    assert at_work == {*range(256)}
+    await ended.wait()
 
 
 @pytest.mark.parametrize("arguments", ['{"name":', "[]", '{"name":1}', "{}", "\x00"])

@@ -7,7 +7,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from os import urandom
-from typing import Any, Literal
+from typing import Any, Literal, TypeGuard
 
 Role = Literal["user", "assistant", "system", "tool", "developer"]
 
@@ -144,15 +144,32 @@ Message = (
 )
 
 
-def drop_empty_results(messages: Sequence[Message]) -> Sequence[Message]:
-    """Return messages without the empty results of calls that have another result, too.
+def is_placeholder_result(text: str) -> bool:
+    """Return whether a result only says that the call went to the page. Clients take it for none.
 
-    A page that only draws an action of the server sends one beside the server's, before it.
+    Some agents, such as those of Strands, cannot wait for a page otherwise.
+    """
+    return text.strip() == "Forwarded to client"
+
+
+def is_real_result(message: Message) -> TypeGuard[ResultMessage]:
+    """Return whether a message is the result of a call, and no placeholder for one."""
+    return isinstance(message, ResultMessage) and not is_placeholder_result(message.result)
+
+
+def drop_empty_results(messages: Sequence[Message]) -> Sequence[Message]:
+    """Return messages without empty results, and placeholders, of calls with another result, too.
+
+    A page that only draws an action of the server sends an empty one before the server's.
     """
     results = [message for message in messages if isinstance(message, ResultMessage)]
-    real = {result.call_id for result in results if result.result or result.error}
-    empty = {id(r) for r in results if not (r.result or r.error) and r.call_id in real}
+    real = {result.call_id for result in results if not _is_empty(result)}
+    empty = {id(r) for r in results if _is_empty(r) and r.call_id in real}
     return [message for message in messages if id(message) not in empty] if empty else messages
+
+
+def _is_empty(result: ResultMessage) -> bool:
+    return not (result.result or result.error) or is_placeholder_result(result.result)
 
 
 def new_id() -> str:

@@ -27,7 +27,14 @@ from copilot_runtime.interfaces import (
     RunInput,
     SupportsRun,
 )
-from copilot_runtime.messages import ActionExecutionMessage, Message, ResultMessage, new_id
+from copilot_runtime.messages import (
+    ActionExecutionMessage,
+    Message,
+    drop_empty_results,
+    is_placeholder_result,
+    is_real_result,
+    new_id,
+)
 from copilot_runtime.transcript import fold_conversation, fold_messages
 
 MAX_TOOLS = 128
@@ -189,13 +196,13 @@ def _find_pending_calls(
                 pending[id] = streamed[id]
             case ActionExecutionEnd(call_id=id):
                 incomplete.discard(id)
-            case ActionExecutionResult(call_id=id):
+            case ActionExecutionResult(call_id=id, result=text) if not is_placeholder_result(text):
                 pending.pop(id, None)
             case MessagesSnapshot(messages=messages):
                 for message in messages:
                     if isinstance(message, ActionExecutionMessage) and message.id not in ids:
                         pending[message.id] = message
-                    elif isinstance(message, ResultMessage):
+                    elif is_real_result(message):
                         pending.pop(message.call_id, None)
             case _:
                 pass
@@ -211,4 +218,5 @@ def _continue_run(run: RunInput, events: Sequence[Event]) -> RunInput:
     messages = [*run.messages, *fold_messages(events)]
     if any(isinstance(event, MessagesSnapshot) for event in events):  # it has the earlier ones
         messages = fold_conversation(events)
+    messages = drop_empty_results(messages)
     return replace(run, messages=messages, agents=agents, run_id=new_id(), resume=())

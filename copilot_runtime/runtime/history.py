@@ -4,7 +4,6 @@ import logging
 from collections.abc import Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, replace
-from typing import TypeGuard
 
 from copilot_runtime.errors import ConfigurationFailed
 from copilot_runtime.events import Event
@@ -18,6 +17,7 @@ from copilot_runtime.messages import (
     ReasoningMessage,
     ResultMessage,
     TextMessage,
+    is_real_result,
 )
 from copilot_runtime.threads.message_ids import collect_names, get_message_name
 from copilot_runtime.threads.store import StoredRun
@@ -27,9 +27,6 @@ logger = logging.getLogger(__name__)
 
 _DRAWN = (AgentStateMessage, ActivityMessage, ReasoningMessage)
 """What a client repeats of what it has drawn. The thread has its own."""
-
-_PLACEHOLDER = "Forwarded to client"
-"""The result that some agents give to a call of the page's action. Clients take it for none."""
 
 _Key = tuple[str, str]
 
@@ -86,8 +83,7 @@ def merge_history(
     instructions = [message for message in sent if _is_instruction(message)]
     turns = [it for it in sent if not _is_instruction(it) and not isinstance(it, _DRAWN)]
     whole = [it for it in fold_thread(logs) if not (instructions and _is_instruction(it))]
-    answered = {it.call_id for it in turns if _is_real_result(it)}
-    stored, turns = _drop_placeholders(whole, answered), _drop_placeholders(turns, answered)
+    stored = _drop_placeholders(whole, answered={it.call_id for it in turns if is_real_result(it)})
     by_key = {_key(message): message for message in stored}
     again = by_key.get(_key(turns[-1])) if turns and _is_question(turns[-1]) else None
     if again is not None and _is_question(again) and not goes_on:
@@ -103,12 +99,8 @@ def _drop_placeholders(messages: Sequence[Message], answered: AbstractSet[str]) 
     return [
         it
         for it in messages
-        if not isinstance(it, ResultMessage) or _is_real_result(it) or it.call_id not in answered
+        if not isinstance(it, ResultMessage) or is_real_result(it) or it.call_id not in answered
     ]
-
-
-def _is_real_result(message: Message) -> TypeGuard[ResultMessage]:
-    return isinstance(message, ResultMessage) and message.result.strip() != _PLACEHOLDER
 
 
 def _go_back(

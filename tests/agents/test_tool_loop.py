@@ -134,6 +134,23 @@ async def test_a_v1_client_gets_the_call_its_result_and_what_the_agent_makes_of_
     ]
 
 
+@pytest.mark.parametrize("kind", ["event", "snapshot"])
+async def test_a_call_that_an_agent_takes_for_one_of_the_page_is_run(kind: str):
+    placeholder = "Forwarded to client"  # as an agent of Strands says of all tools of a request
+    result: Event = ActionExecutionResult(call_id="c1", name="weigh", result=placeholder)
+    if kind == "snapshot":
+        call = ActionExecutionMessage(id="c1", name="weigh", arguments='{"fruit": "apple"}')
+        message = ResultMessage(id="t", call_id="c1", name="weigh", result=placeholder)
+        result = MessagesSnapshot(messages=[call, message])
+    shop = Shopkeeper([*APPLE, result], says("80 g"))
+    async with browsing(agents={"shop": shop}, actions=[weigh]) as browser:
+        events = (await browser.run(agent="shop")).events()
+
+    assert events[-1]["type"] == "RUN_FINISHED"
+    results = [m.result for m in shop.asked[1].messages if isinstance(m, ResultMessage)]
+    assert results == ["apple: 80 g"]
+
+
 async def test_of_more_calls_than_an_answer_may_have_none_is_run():
     weighed: list[str] = []
 

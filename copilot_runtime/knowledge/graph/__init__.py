@@ -1,0 +1,17 @@
+"""The graph of what resources say: triples, SPARQL and an ontology."""
+
+from copilot_runtime.knowledge.graph.index import GraphIndex, GraphItem
+from copilot_runtime.knowledge.graph.ontology import Ontology, OntologySettings
+from copilot_runtime.knowledge.graph.patterns import Pattern, parse_pattern
+from copilot_runtime.knowledge.graph.sparql import SparqlLimits, SparqlResult
+
+__all__ = [
+    "GraphIndex",
+    "GraphItem",
+    "Ontology",
+    "OntologySettings",
+    "Pattern",
+    "SparqlLimits",
+    "SparqlResult",
+    "parse_pattern",
+]

@@ -1,0 +1,241 @@
+"""Evaluate SPARQL in processes of its own, one for each part of the graph that somebody may see."""
+
+import os
+import socket
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections import OrderedDict
+from collections.abc import Callable, Generator, Hashable, Iterable, Mapping
+from contextlib import contextmanager
+from dataclasses import asdict
+from itertools import islice
+from pathlib import Path
+from typing import Any, cast
+
+from copilot_runtime.errors import ConfigurationFailed, CopilotError, LimitExceeded, Misuse
+from copilot_runtime.jsontext import dumps, loads
+from copilot_runtime.knowledge.graph.sparql import QueryKind, SparqlLimits, SparqlResult
+from copilot_runtime.knowledge.graph.terms import parse_terms, parse_triples
+from copilot_runtime.knowledge.graph.worker import COMMAND, LENGTH
+
+_WORKER = Path(__file__).with_name("worker.py")
+_ENVIRONMENT = ("PATH", "PYTHONPATH", "LD_LIBRARY_PATH", "SYSTEMROOT", "LANG")
+"""All that a worker is told of our environment: no keys."""
+_GRACE = 2.0
+"""Seconds after which a child is ended from here whose system did not do it."""
+_MOST_VIEWS = 4
+_MOST_EVALUATIONS = 4
+_LINES_AT_ONCE = 10_000
+
+
+class Evaluation:
+    """One query on its way."""
+
+    def __init__(
+        self, query: str, kind: QueryKind, limits: SparqlLimits, prefixes: Mapping[str, str]
+    ) -> None:
+        self.query = query
+        self.kind: QueryKind = kind
+        self.limits = limits
+        self.prefixes = prefixes
+        self.is_cancelled = False
+        self._kill: Callable[[], None] | None = None
+
+    def cancel(self) -> None:
+        """End it: nobody waits any more."""
+        self.is_cancelled = True
+        if self._kill is not None:
+            self._kill()
+
+    def kill_with(self, kill: Callable[[], None]) -> None:
+        """Say how it is ended."""
+        self._kill = kill
+        if self.is_cancelled:
+            kill()
+
+
+class SparqlEvaluator:
+    """Answers queries, a few at a time, and keeps the processes that were used last."""
+
+    def __init__(self) -> None:
+        self._views: OrderedDict[Hashable, _View] = OrderedDict()
+        self._lock = threading.Lock()
+        self._slots = threading.BoundedSemaphore(_MOST_EVALUATIONS)
+
+    def run(
+        self, evaluation: Evaluation, key: Hashable, triples: Callable[[], Iterable[str]]
+    ) -> SparqlResult:
+        """Answer a query about triples (lines of N-Triples), which `key` stands for. Blocks."""
+        if not self._slots.acquire(timeout=evaluation.limits.seconds):
+            raise LimitExceeded(
+                f"{_MOST_EVALUATIONS} queries are being answered.", hint="Try again in a moment."
+            )
+        try:
+            with self._view(key, triples) as view:
+                return view.evaluate(evaluation)
+        finally:
+            self._slots.release()
+
+    def close(self) -> None:
+        """End all processes."""
+        with self._lock:
+            views = [*self._views.values()]
+            self._views.clear()
+        for view in views:
+            view.close()
+
+    @contextmanager
+    def _view(self, key: Hashable, triples: Callable[[], Iterable[str]]) -> "Generator[_View]":
+        with self._lock:
+            view = self._views.get(key)
+            if view is None or not view.is_usable:
+                view = self._views[key] = _View(triples)
+            self._views.move_to_end(key)
+            view.users += 1
+            spare = [old for old, view in self._views.items() if not view.users]
+            excess = [self._views.pop(old) for old in spare[: len(self._views) - _MOST_VIEWS]]
+        for old in excess:
+            old.close()
+        try:
+            view.start()
+            yield view
+        finally:
+            with self._lock:
+                view.users -= 1
+
+
+class _View:
+    """A worker and its graph."""
+
+    def __init__(self, triples: Callable[[], Iterable[str]]) -> None:
+        self.users = 0
+        self._triples = triples
+        self._lock = threading.Lock()
+        self._process: subprocess.Popen[bytes] | None = None
+        self._control: socket.socket | None = None
+
+    @property
+    def is_usable(self) -> bool:
+        """Whether its worker runs, or has not been started."""
+        return self._process is None or self._process.poll() is None
+
+    def start(self) -> None:
+        """Let a worker read the triples, if there is none yet."""
+        with self._lock:
+            if self._process is not None:
+                return
+            if not hasattr(os, "fork"):
+                raise ConfigurationFailed(
+                    "SPARQL needs a system with processes that fork, such as Linux or macOS.",
+                    hint="Search with patterns, which work everywhere.",
+                )
+            ours, theirs = socket.socketpair()
+            with theirs, tempfile.TemporaryFile() as data:
+                lines = iter(self._triples())
+                while some := [*islice(lines, _LINES_AT_ONCE)]:
+                    data.write("\n".join(some).encode() + b"\n")
+                data.seek(0)
+                self._process = subprocess.Popen(  # noqa: S603 - our own file
+                    [sys.executable, "-P", str(_WORKER), str(theirs.fileno())],
+                    stdin=data,
+                    stdout=subprocess.DEVNULL,
+                    stderr=subprocess.DEVNULL,
+                    pass_fds=[theirs.fileno()],
+                    env={name: os.environ[name] for name in _ENVIRONMENT if name in os.environ},
+                )
+            self._control = ours
+            if ours.recv(1) != b"r":
+                self._process.wait()
+                raise CopilotError("The process that answers SPARQL could not read the graph.")
+
+    def evaluate(self, evaluation: Evaluation) -> SparqlResult:
+        """Answer a query."""
+        limits = evaluation.limits
+        started = time.monotonic()
+        ours, theirs = socket.socketpair()
+        with ours:
+            with theirs:
+                self._send(COMMAND.pack(b"q", 0), [theirs.fileno()])
+            ours.settimeout(limits.seconds + _GRACE)
+            request = dumps(
+                {
+                    **asdict(limits),
+                    "query": evaluation.query,
+                    "prefixes": {**evaluation.prefixes},
+                }
+            )
+            lines: list[Any] = []
+            try:
+                with ours.makefile("rb") as input:
+                    pid = loads(input.readline() or b'{"pid":0}')["pid"]
+                    evaluation.kill_with(lambda: self._kill(pid))
+                    ours.sendall(LENGTH.pack(len(request)) + request)
+                    lines = [loads(line) for line in input if line.endswith(b"\n")]
+            except TimeoutError:
+                evaluation.cancel()
+            except (ConnectionError, ValueError):
+                pass
+        last = cast("dict[str, Any]", lines[-1]) if lines and isinstance(lines[-1], dict) else {}
+        if "syntax" in last:
+            reason = str(last["syntax"]).partition(": expected")[0]
+            raise Misuse(f"This is no SPARQL: {reason[:300]}.")
+        if "failure" in last:
+            raise Misuse(f"The query failed: {str(last['failure'])[:300]}")
+        if "cut" in last:
+            return _read_result(evaluation.kind, lines)
+        if time.monotonic() - started >= limits.seconds:
+            raise LimitExceeded(
+                f"The query was stopped after {limits.seconds:g} seconds.",
+                hint="Ask for less at once: begin with what is most specific, and set a LIMIT.",
+            )
+        raise LimitExceeded(
+            "The query needs more memory than it may have, or is nested too deeply.",
+            hint="Ask for less at once, and join fewer large parts.",
+        )
+
+    def close(self) -> None:
+        """End the worker, and with it what it evaluates."""
+        with self._lock:
+            if self._control is not None:
+                self._control.close()
+            if self._process is not None:
+                try:
+                    self._process.wait(_GRACE)  # it ends its children first
+                except subprocess.TimeoutExpired:
+                    self._process.kill()
+                    self._process.wait()
+
+    def _kill(self, pid: int) -> None:
+        try:
+            self._send(COMMAND.pack(b"k", pid), [])
+        except OSError:  # the worker has ended, and its children have ended with their time
+            return
+
+    def _send(self, message: bytes, descriptors: list[int]) -> None:
+        assert self._control is not None
+        with self._lock:
+            socket.send_fds(self._control, [message], descriptors)
+
+
+def _read_result(kind: QueryKind, lines: list[Any]) -> SparqlResult:
+    *rows, end = lines
+    if kind == "ask":
+        return SparqlResult(kind=kind, boolean=end["boolean"])
+    if kind == "select":
+        head, *rows = rows
+        variables = tuple(head["variables"])
+        terms = iter(parse_terms(text for row in rows for text in row if text is not None))
+        solutions = tuple(
+            {
+                name: next(terms)
+                for name, text in zip(variables, row, strict=True)
+                if text is not None
+            }
+            for row in rows
+        )
+        return SparqlResult(kind=kind, variables=variables, rows=solutions, cut=end["cut"])
+    triples = parse_triples(f"{' '.join(row)} ." for row in rows)
+    return SparqlResult(kind=kind, triples=tuple(triples), cut=end["cut"])

@@ -1,0 +1,389 @@
+"""The graph of all resources that have triples."""
+
+import asyncio
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from itertools import islice
+from typing import TypeVar
+
+import numpy as np
+from pyoxigraph import RdfFormat, Triple, parse
+
+from copilot_runtime import concurrency
+from copilot_runtime.errors import ConfigurationFailed, Misuse
+from copilot_runtime.knowledge.access import FULL_ACCESS, Access
+from copilot_runtime.knowledge.catalog import Entry
+from copilot_runtime.knowledge.filter import Filter
+from copilot_runtime.knowledge.graph.content import encode_triples, read_content
+from copilot_runtime.knowledge.graph.evaluator import Evaluation, SparqlEvaluator
+from copilot_runtime.knowledge.graph.journal import Journal, delete_line, encode_line
+from copilot_runtime.knowledge.graph.ontology import Ontology, OntologySettings, derive_ontology
+from copilot_runtime.knowledge.graph.patterns import Pattern, parse_pattern
+from copilot_runtime.knowledge.graph.shapes import write_shapes
+from copilot_runtime.knowledge.graph.sparql import SparqlLimits, SparqlResult, check_query
+from copilot_runtime.knowledge.graph.subjects import find_subjects
+from copilot_runtime.knowledge.graph.table import Holder, Numbers, Snapshot, TripleTable
+from copilot_runtime.knowledge.graph.terms import Prefixes, parse_triples
+from copilot_runtime.knowledge.graph.visibility import Visibility, VisibilityCache
+from copilot_runtime.knowledge.identifiers import Identifier
+from copilot_runtime.knowledge.index import EVERYTHING, Index, check_ids
+from copilot_runtime.knowledge.resources import Resource, ResourceIndex
+from copilot_runtime.knowledge.update import Progress, UpdateReport
+from copilot_runtime.storage import Storage
+
+T = TypeVar("T")
+
+ANYTHING = Pattern()
+
+_BATCH = 500
+"""So many resources are taken in, and written, at once."""
+_REFRESH_SECONDS = 1.0
+"""What other processes write is looked for at most so often."""
+_MOST_ROWS_ON_LOOP = 20_000
+"""A search in more rows than these goes to a thread."""
+_WITHOUT_TRIPLES = ("common.Conversation", "common.Assistant", "common.Agent", "tool.")
+
+
+@dataclass(frozen=True, slots=True)
+class GraphItem:
+    """A resource and what it says."""
+
+    identifier: Identifier
+    triples: Iterable[Triple] = field(default=())
+
+
+class GraphIndex(Index[GraphItem, Pattern]):
+    """Finds resources by the triples that they hold, and answers about all of them together.
+
+    Whoever asks sees the triples of the resources that their access allows, and nothing that
+    follows from any other: not in a count, not in a join, not in the ontology. Resources keep the
+    order in which they came. The graph is in one object of the storage; what other processes
+    write to it is seen.
+    """
+
+    def __init__(
+        self,
+        storage: Storage,
+        prefix: str = "graphs",
+        *,
+        prefixes: Mapping[str, str] | None = None,
+        vocabulary: str = "",
+        ontology: OntologySettings | None = None,
+        limits: SparqlLimits | None = None,
+    ) -> None:
+        """Open a graph.
+
+        `prefixes` are short names of namespaces besides the built-in ones; `vocabulary` is Turtle
+        in which classes have other names (`schema:Person skos:altLabel "Individual"`).
+        """
+        self.prefixes = Prefixes(prefixes)
+        self._table = TripleTable()
+        self._journal = Journal(storage, f"{prefix}/index.jsonl")
+        self._storage = storage
+        self._ontology_key = f"{prefix}/ontology.ttl"
+        self._settings = ontology or OntologySettings()
+        self._limits = limits or SparqlLimits()
+        self._vocabulary = encode_triples(_read_vocabulary(vocabulary, self.prefixes), "vocabulary")
+        self._visibilities = VisibilityCache()
+        self._evaluator = SparqlEvaluator()
+        self._ontologies: dict[object, Ontology] = {}
+        self._lock = asyncio.Lock()
+        self._next_refresh = 0.0
+
+    async def update(
+        self, resources: ResourceIndex, progress: Progress | None = None
+    ) -> UpdateReport:
+        """Take in what is new or other than before, and forget what is gone.
+
+        What it takes in is durable after each batch. The ontology is written anew if anything
+        changed.
+        """
+        started = time.monotonic()
+        async with self._lock:
+            await self._journal.refresh(self._table)
+            versions = {
+                uri: entry
+                for uri, entry in (await resources.versions()).items()
+                if _may_have_triples(uri, entry)
+            }
+            holders = self._table.holders
+            wanted = [
+                uri
+                for uri, entry in versions.items()
+                if uri not in holders or holders[uri].version != entry.version
+            ]
+            known = {uri for uri in wanted if uri in holders}
+            gone = [uri for uri in holders if uri not in versions]
+            failed: dict[str, str] = {}
+            for start in range(0, len(wanted), _BATCH):
+                batch = wanted[start : start + _BATCH]
+                failed |= await self._take_in(await resources.get(batch))
+                if progress is not None:
+                    progress(min(start + _BATCH, len(wanted)), len(wanted))
+            await self._journal.append(map(delete_line, gone))
+            for uri in gone:
+                self._table.remove(uri)
+            await self._journal.refresh(self._table)
+            await self._journal.compact(self._table)
+            if wanted or gone or not await self._storage.exists(self._ontology_key):
+                await self._store_ontology()
+        return UpdateReport(
+            added=len(wanted) - len(known),
+            changed=len(known),
+            removed=len(gone),
+            failed=failed,
+            seconds=time.monotonic() - started,
+        )
+
+    async def add(self, *items: GraphItem) -> None:
+        async with self._lock:
+            await self._journal.refresh(self._table)
+            holders = [
+                Holder(
+                    item.identifier,
+                    "",
+                    self._table.encode(encode_triples(item.triples, str(item.identifier))),
+                )
+                for item in items
+            ]
+            await self._put(holders)
+
+    async def get(self, ids: Iterable[Identifier | str] | None) -> list[Identifier]:
+        uris = check_ids(ids)
+        await self._refresh()
+        holders = self._table.holders
+        return [holders[uri].identifier for uri in uris if uri in holders]
+
+    async def has(self, id: Identifier | str) -> bool:
+        await self._refresh()
+        return str(id) in self._table.holders
+
+    async def query(self, query: Pattern, filter: Filter = EVERYTHING) -> list[Identifier]:
+        return await self.find(query, filter)
+
+    async def find(
+        self,
+        pattern: Pattern | str = ANYTHING,
+        filter: Filter = EVERYTHING,
+        *,
+        offset: int = 0,
+        wide: bool = False,
+    ) -> list[Identifier]:
+        """Return the resources that hold a triple of a pattern, in their order.
+
+        `offset` leaves out the first ones. With `wide` it returns all resources that say anything
+        about a subject of such a triple, as Copilot-LD does. Raises `Misuse` for a pattern that
+        means nothing.
+        """
+        queries = _as_pattern(pattern).parse(self.prefixes)
+
+        def search(snapshot: Snapshot) -> list[Identifier]:
+            visibility = self._visibilities.get(snapshot, filter.access)
+            if queries == (None, None, None):
+                pieces = _pieces(snapshot.holders_with_rows)
+            elif wide:
+                pieces = _pieces(_widen(snapshot, visibility, snapshot.match(queries)))
+            else:
+                pieces = (snapshot.holders[rows] for rows in snapshot.match(queries))
+            identifiers = _let_through(_each_once(pieces), snapshot, visibility, filter)
+            return filter.cut(islice(identifiers, max(0, offset), None))
+
+        snapshot = await self._refresh()
+        is_small = 0 < filter.limit <= 100 or snapshot.match(queries).most < _MOST_ROWS_ON_LOOP
+        if is_small and not wide:
+            return search(snapshot)
+        return await concurrency.call(search, snapshot)
+
+    async def triples(
+        self,
+        pattern: Pattern | str = ANYTHING,
+        access: Access = FULL_ACCESS,
+        limit: int = 100,
+        offset: int = 0,
+    ) -> list[Triple]:
+        """Return the triples of a pattern, each once, in the order of their resources."""
+        queries = _as_pattern(pattern).parse(self.prefixes)
+
+        def search(snapshot: Snapshot) -> list[Triple]:
+            visibility = self._visibilities.get(snapshot, access)
+            stop = max(0, offset) + limit if limit > 0 else None
+            lines: dict[str, None] = {}
+            for rows in snapshot.match(queries):
+                lines |= dict.fromkeys(snapshot.lines(visibility.rows(rows)))
+                if stop is not None and len(lines) >= stop:
+                    break
+            return parse_triples(islice(lines, max(0, offset), stop))
+
+        return await concurrency.call(search, await self._refresh())
+
+    async def sparql(
+        self, query: str, access: Access = FULL_ACCESS, limits: SparqlLimits | None = None
+    ) -> SparqlResult:
+        """Answer a SELECT, ASK, CONSTRUCT or DESCRIBE query.
+
+        Raises `Refused` for what would write or look elsewhere, `Misuse` for what is no SPARQL,
+        and `LimitExceeded` if it takes too long or too much memory.
+        """
+        limits = limits or self._limits
+        kind = check_query(query, limits)
+        snapshot = await self._refresh()
+        visibility = self._visibilities.get(snapshot, access)
+
+        def write_triples() -> Iterator[str]:
+            return snapshot.lines(snapshot.distinct_rows(visibility.all_rows()))
+
+        evaluation = Evaluation(query, kind, limits, self.prefixes)
+        try:
+            return await concurrency.call(
+                lambda: self._evaluator.run(evaluation, visibility.key, write_triples)
+            )
+        except asyncio.CancelledError:
+            evaluation.cancel()
+            raise
+
+    async def subjects(
+        self, type: str = "", access: Access = FULL_ACCESS
+    ) -> dict[str, tuple[str, ...]]:
+        """Return the types of all subjects that have one; or of those of a type.
+
+        A type is an IRI, `schema:Person`, or the bare name `Person`. Other names of its class
+        (`skos:altLabel`) mean the classes of those names as well.
+        """
+        return await self._answer(
+            access,
+            lambda snapshot, visibility: find_subjects(
+                snapshot, visibility, type, self.prefixes, self._vocabulary
+            ),
+        )
+
+    async def ontology(self, access: Access = FULL_ACCESS) -> Ontology:
+        """Return classes and properties of all that an access may see."""
+        return await self._answer(access, self._derive)
+
+    async def ontology_turtle(self, access: Access = FULL_ACCESS) -> str:
+        """Return the ontology as SHACL shapes in Turtle."""
+        ontology = await self.ontology(access)
+        return await concurrency.call(write_shapes, ontology, self.prefixes)
+
+    async def count(self, access: Access = FULL_ACCESS) -> int:
+        """Return how many different triples there are."""
+        return await self._answer(
+            access,
+            lambda snapshot, visibility: len(snapshot.distinct_rows(visibility.all_rows())),
+        )
+
+    async def aclose(self) -> None:
+        """End the processes that answer SPARQL."""
+        await concurrency.call(self._evaluator.close)
+
+    def _derive(self, snapshot: Snapshot, visibility: Visibility) -> Ontology:
+        key = visibility.key
+        if key not in self._ontologies:
+            if len(self._ontologies) >= 8:
+                self._ontologies.clear()
+            self._ontologies[key] = derive_ontology(
+                snapshot, visibility, self._settings, self._vocabulary
+            )
+        return self._ontologies[key]
+
+    async def _answer(self, access: Access, work: Callable[[Snapshot, Visibility], T]) -> T:
+        snapshot = await self._refresh()
+        visibility = self._visibilities.get(snapshot, access)
+        return await concurrency.call(work, snapshot, visibility)
+
+    async def _refresh(self) -> Snapshot:
+        """Return the rows as they are now, with what others had written a second ago."""
+        now = time.monotonic()
+        if self._next_refresh <= now and not (self._next_refresh and self._lock.locked()):
+            async with self._lock:
+                await self._journal.refresh(self._table)
+                self._next_refresh = now + _REFRESH_SECONDS
+        if self._table.is_sorted:
+            return self._table.snapshot()
+        return await concurrency.call(self._table.snapshot)
+
+    async def _take_in(self, resources: list[Resource]) -> dict[str, str]:
+        holders = await concurrency.call(lambda: [self._read(resource) for resource in resources])
+        await self._put(holders)
+        return {str(holder.identifier): holder.error for holder in holders if holder.error}
+
+    async def _put(self, holders: list[Holder]) -> None:
+        await self._journal.append(encode_line(holder, self._table) for holder in holders)
+        for holder in holders:
+            self._table.put(str(holder.identifier), holder)
+
+    def _read(self, resource: Resource) -> Holder:
+        try:
+            texts = read_content(resource.content, resource.format, resource.uri)
+        except Misuse as error:
+            return Holder(resource.id, resource.version, error=error.message[:500])
+        return Holder(resource.id, resource.version, self._table.encode(texts))
+
+    async def _store_ontology(self) -> None:
+        snapshot = await concurrency.call(self._table.snapshot)
+        visibility = self._visibilities.get(snapshot, FULL_ACCESS)
+        ontology = await concurrency.call(self._derive, snapshot, visibility)
+        text = await concurrency.call(write_shapes, ontology, self.prefixes)
+        await self._storage.put(self._ontology_key, text.encode())
+
+
+def _read_vocabulary(text: str, prefixes: Prefixes) -> list[Triple]:
+    """Read the Turtle of an operator, in which all prefixes are there."""
+    declarations = "".join(f"@prefix {name}: <{iri}> .\n" for name, iri in prefixes.items())
+    try:
+        quads = [*parse(declarations + text, format=RdfFormat.TURTLE)]
+    except SyntaxError as error:
+        raise ConfigurationFailed(f"The vocabulary of the graph is no Turtle: {error}") from None
+    return [quad.triple for quad in quads]
+
+
+def _may_have_triples(uri: str, entry: Entry) -> bool:
+    """Return whether a resource is worth reading: messages of a conversation are not."""
+    if entry.type.startswith(_WITHOUT_TRIPLES):
+        return False
+    return entry.type != "common.Message" or "common.Conversation." not in uri
+
+
+def _as_pattern(pattern: Pattern | str) -> Pattern:
+    return parse_pattern(pattern) if isinstance(pattern, str) else pattern
+
+
+def _pieces(numbers: Numbers) -> Iterator[Numbers]:
+    """Yield numbers in pieces that grow, so that the first page costs little."""
+    start, size = 0, 1024
+    while start < len(numbers):
+        yield numbers[start : start + size]
+        start, size = start + size, size * 4
+
+
+def _widen(snapshot: Snapshot, visibility: Visibility, matches: Iterable[Numbers]) -> Numbers:
+    """Return the holders of all triples about the subjects of some rows."""
+    column = snapshot.columns[0]
+    subjects = [column[visibility.rows(rows)] for rows in matches]
+    if not subjects:
+        return np.zeros(0, np.int32)
+    return np.unique(snapshot.holders[np.isin(column, np.concatenate(subjects))])
+
+
+def _each_once(pieces: Iterable[Numbers]) -> Iterator[Numbers]:
+    """Yield ascending numbers without repetitions."""
+    last = -1
+    for piece in pieces:
+        numbers = np.unique(piece)
+        numbers = numbers[numbers > last]
+        if len(numbers):
+            last = int(numbers[-1])
+            yield numbers
+
+
+def _let_through(
+    pieces: Iterable[Numbers], snapshot: Snapshot, visibility: Visibility, filter: Filter
+) -> Iterator[Identifier]:
+    """Yield the holders that a filter lets through."""
+    rest = replace(filter, access=FULL_ACCESS)
+    for piece in pieces:
+        for number in piece[visibility.holders(piece)].tolist():
+            identifier = snapshot.identifiers[number]
+            if rest.matches(identifier):
+                yield identifier

@@ -1,0 +1,107 @@
+"""What a SPARQL query may be, how far it may go, and what comes out."""
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Literal
+
+from pyoxigraph import Triple
+
+from copilot_runtime.errors import LimitExceeded, Misuse, Refused
+from copilot_runtime.knowledge.graph.terms import Term
+
+QueryKind = Literal["select", "ask", "construct", "describe"]
+KINDS: tuple[QueryKind, ...] = ("select", "ask", "construct", "describe")
+
+_ELSEWHERE = {
+    "service": "SERVICE asks another server.",
+    "from": "FROM names other data: a query sees the graph of its asker, and no other.",
+    "graph": "GRAPH names other data: there is one graph, that of the asker.",
+}
+_UPDATES = frozenset(
+    ["insert", "delete", "load", "clear", "drop", "create", "add", "move", "copy", "with", "using"]
+)
+"""No query has one of these as a word, so what does is an update, or no SPARQL at all."""
+
+_TOKEN = re.compile(
+    r"""
+      (?P<space> [\s]+ | \#[^\n\r]* )
+    | (?P<iri> <[^<>"{}|^`\\\x00-\x20]*> )
+    | (?P<text> \"{3} (?: \"{0,2} (?: [^"\\] | \\. ) )* \"{3}
+              | '{3} (?: '{0,2} (?: [^'\\] | \\. ) )* '{3}
+              | " (?: [^"\\\n\r] | \\. )* " | ' (?: [^'\\\n\r] | \\. )* ' )
+    | (?P<variable> [?$]\w+ )
+    | (?P<language> @[A-Za-z]+(?:-[A-Za-z0-9]+)* )
+    | (?P<name> [\w.-]* : (?: [\w:.%-] | \\. )* )
+    | (?P<word> \w+ )
+    | (?P<mark> . )
+    """,
+    re.VERBOSE | re.DOTALL,
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SparqlLimits:
+    """How far a query may go."""
+
+    seconds: float = 10.0
+    rows: int = 1000
+    """Solutions, or triples. More of them are cut off."""
+    bytes: int = 1_000_000
+    """Of all terms of the answer together. More of them are cut off."""
+    memory: int = 512 * 1024 * 1024
+    """What an evaluation may use besides the graph, where the system can limit it (Linux)."""
+    length: int = 20_000
+    """Characters of the query."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SparqlResult:
+    """What a query found."""
+
+    kind: QueryKind
+    variables: tuple[str, ...] = ()
+    rows: tuple[Mapping[str, Term], ...] = ()
+    """Solutions of SELECT: the term of each variable that has one."""
+    triples: tuple[Triple, ...] = ()
+    """Of CONSTRUCT and DESCRIBE."""
+    boolean: bool | None = None
+    """Of ASK."""
+    cut: Literal["", "rows", "bytes"] = ""
+    """The limit at which the answer was cut off."""
+
+
+def check_query(query: str, limits: SparqlLimits) -> QueryKind:
+    """Return what kind of query it is.
+
+    Raises `Refused` for what would write, or look anywhere else, and `LimitExceeded` for one that
+    is too long. Whether it is valid SPARQL is seen when it is evaluated.
+    """
+    if len(query) > limits.length:
+        raise LimitExceeded(f"A query has at most {limits.length} characters, not {len(query)}.")
+    words = [*_words(query)]
+    for word in words:
+        if word in _UPDATES:
+            raise Refused(
+                f"{word.upper()} would change data, which no query may.",
+                hint="Ask with SELECT, ASK, CONSTRUCT or DESCRIBE.",
+            )
+        if word in _ELSEWHERE:
+            raise Refused(_ELSEWHERE[word], hint="Leave it out.")
+    kind = next((word for word in words if word not in ("prefix", "base", "version")), "")
+    if kind not in KINDS:
+        raise Misuse(
+            f"A query begins with SELECT, ASK, CONSTRUCT or DESCRIBE, not with {kind.upper()!r}.",
+            hint="For example: SELECT ?name WHERE { ?person a schema:Person ; schema:name ?name }",
+        )
+    return kind
+
+
+def _words(query: str) -> Iterator[str]:
+    """Yield the bare words of a query in lower case: keywords, and names of functions.
+
+    Texts, IRIs, variables, prefixed names and comments are none.
+    """
+    for token in _TOKEN.finditer(query):
+        if token.lastgroup == "word":
+            yield token[0].lower()

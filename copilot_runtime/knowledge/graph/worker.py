@@ -1,0 +1,133 @@
+"""The process that answers SPARQL queries about what one access may see.
+
+It reads triples from its standard input into memory, and then forks for every query: the child
+evaluates it with a copy of the graph that costs nothing, and within limits that the system
+itself enforces. It cannot open a file or a connection, and is ended when its time is up, whatever
+it does. What may not be seen never was in this process, and no key or password either.
+
+The file is run by its path and imports nothing of ours.
+"""
+
+import gc
+import json
+import mmap
+import os
+import signal
+import socket
+import struct
+import sys
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+from pyoxigraph import QueryBoolean, QuerySolutions, RdfFormat, Store, Triple
+
+COMMAND = struct.Struct("!cI")
+"""What is asked of this process: `q` for the query of a connection that comes along, `k` to end
+the process of that number."""
+LENGTH = struct.Struct("!I")
+
+
+def main(control: socket.socket) -> None:
+    """Answer until the other end of the control connection is closed."""
+    store = Store()
+    store.bulk_load(input=sys.stdin.buffer, format=RdfFormat.N_TRIPLES)
+    gc.collect()
+    gc.freeze()
+    children: set[int] = set()
+    control.sendall(b"r")
+    while True:
+        message, descriptors, _, _ = socket.recv_fds(control, COMMAND.size, 1)
+        while children and (ended := os.waitpid(-1, os.WNOHANG)[0]):
+            children.discard(ended)
+        if len(message) < COMMAND.size:
+            break
+        command, pid = COMMAND.unpack(message)
+        if command == b"k":
+            if pid in children:
+                os.kill(pid, signal.SIGKILL)
+            continue
+        if not (pid := os.fork()):
+            try:
+                control.close()
+                answer(store, socket.socket(fileno=descriptors[0]))
+            finally:
+                os._exit(0)
+        children.add(pid)
+        for descriptor in descriptors:
+            os.close(descriptor)
+    for pid in children:
+        os.kill(pid, signal.SIGKILL)
+
+
+def answer(store: Store, connection: socket.socket) -> None:
+    """Answer the one query of a connection, in lines of JSON."""
+    output = connection.makefile("wb", buffering=1 << 16)
+
+    def write(line: Any) -> None:
+        output.write(json.dumps(line).encode() + b"\n")
+
+    write({"pid": os.getpid()})
+    output.flush()
+    (length,) = LENGTH.unpack(connection.recv(LENGTH.size, socket.MSG_WAITALL))
+    request = json.loads(connection.recv(length, socket.MSG_WAITALL))
+    limit(request["seconds"], request["memory"])
+    try:
+        found = store.query(request["query"], prefixes=request["prefixes"])
+        if isinstance(found, QueryBoolean):
+            write({"boolean": bool(found), "cut": ""})
+        else:
+            if isinstance(found, QuerySolutions):
+                write({"variables": [variable.value for variable in found.variables]})
+            write({"cut": write_rows(found, request["rows"], request["bytes"], write)})
+    except MemoryError:
+        return
+    except SyntaxError as error:
+        write({"syntax": str(error)})
+    except (OSError, ValueError) as error:
+        write({"failure": str(error)})
+    output.flush()
+
+
+def write_rows(found: Iterable[Any], most_rows: int, most_bytes: int, write: Any) -> str:
+    """Write solutions or triples until a limit, and return which one that was."""
+    size = 0
+    for count, row in enumerate(found):
+        texts = [None if term is None else text_of(term) for term in row]
+        size += sum(len(text.encode()) for text in texts if text)
+        if count >= most_rows:
+            return "rows"
+        if size > most_bytes:
+            return "bytes"
+        write(texts)
+    return ""
+
+
+def text_of(term: Any) -> str:
+    """Return a term as N-Triples writes it."""
+    return f"<<( {term} )>>" if isinstance(term, Triple) else str(term)
+
+
+def limit(seconds: float, memory: int) -> None:
+    """Let the system end this process after its time, and refuse it memory, files and sockets."""
+    import resource  # the parent imports this file as well, where there may be no such module
+
+    signal.signal(signal.SIGALRM, signal.SIG_DFL)
+    signal.setitimer(signal.ITIMER_REAL, seconds)
+    if size := used_memory():
+        resource.setrlimit(resource.RLIMIT_AS, (size + memory, size + memory))
+    for closed in (resource.RLIMIT_CORE, resource.RLIMIT_FSIZE, resource.RLIMIT_NOFILE):
+        resource.setrlimit(closed, (0, 0))
+
+
+def used_memory() -> int:
+    """Return the address space of this process in bytes; zero where the system does not tell."""
+    try:
+        pages = Path("/proc/self/statm").read_text().split()[0]
+    except OSError:
+        return 0
+    return int(pages) * mmap.PAGESIZE
+
+
+if __name__ == "__main__":
+    main(socket.socket(fileno=int(sys.argv[1])))

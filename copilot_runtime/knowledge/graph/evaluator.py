@@ -87,16 +87,23 @@ class SparqlEvaluator:
         for view in views:
             view.close()
 
+    @property
+    def excess(self) -> int:
+        """How many processes there are too many."""
+        return max(0, len(self._views) - _MOST_VIEWS)
+
     @contextmanager
     def _view(self, key: Hashable, triples: Callable[[], Iterable[str]]) -> "Generator[_View]":
         with self._lock:
+            excess: list[_View] = []
             view = self._views.get(key)
             if view is None or not view.is_usable:
+                excess += [view] if view else []
                 view = self._views[key] = _View(triples)
             self._views.move_to_end(key)
             view.users += 1
             spare = [old for old, view in self._views.items() if not view.users]
-            excess = [self._views.pop(old) for old in spare[: len(self._views) - _MOST_VIEWS]]
+            excess += [self._views.pop(old) for old in spare[: self.excess]]
         for old in excess:
             old.close()
         try:

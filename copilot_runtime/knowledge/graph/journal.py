@@ -1,6 +1,6 @@
 """What the graph holds, in one JSON Lines object of a storage."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
 from copilot_runtime import concurrency
 from copilot_runtime.errors import Misuse
@@ -15,6 +15,7 @@ from copilot_runtime.storage.jsonlines import salvage_lines
 
 _SLACK = 1000
 """So many lines that nothing needs any more are left alone."""
+_BYTES_AT_ONCE = 1 << 20
 
 
 class Journal:
@@ -117,7 +118,7 @@ def delete_line(uri: str) -> JsonObject:
 def _apply(table: TripleTable, data: bytes) -> int:
     """Take in lines, and return how many there are."""
     count = 0
-    for line in salvage_lines(data):
+    for line in _read_lines(data):
         count += 1
         uri = get_text(line, "id")
         if line.get("deleted"):
@@ -130,6 +131,15 @@ def _apply(table: TripleTable, data: bytes) -> int:
         if table.holders.get(uri) != holder:
             table.put(uri, holder)
     return count
+
+
+def _read_lines(data: bytes) -> Iterator[JsonObject]:
+    """Yield the objects of lines, a few at a time: all at once would take as much memory again."""
+    start = 0
+    while start < len(data):
+        stop = data.find(b"\n", start + _BYTES_AT_ONCE) + 1 or len(data)
+        yield from salvage_lines(data[start:stop])
+        start = stop
 
 
 def _split(line: str) -> list[str]:

@@ -5,7 +5,7 @@ all subjects, then what they have.
 """
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, time
 from typing import Literal
@@ -218,8 +218,7 @@ class _Derivation:
         keys = classes * self._size + self._predicates[members]
         order = np.argsort(keys, kind="stable")
         keys = keys[order]
-        starts = np.flatnonzero(np.r_[True, keys[1:] != keys[:-1]]) if len(keys) else order
-        for start, stop in zip(starts, np.r_[starts[1:], len(keys)], strict=True):
+        for start, stop in _runs(keys[None, :]):
             class_, predicate = divmod(int(keys[start]), self._size)
             if wanted is None or (class_, predicate) in wanted:
                 yield class_, predicate, members[order[start:stop]]
@@ -328,9 +327,7 @@ class _Derivation:
         directions: dict[_Direction, Int64s] = {}
         order = np.lexsort((ends, predicates, starts))
         keys = np.stack([starts, predicates, ends])[:, order]
-        changes = (keys[:, 1:] != keys[:, :-1]).any(axis=0) if len(order) else order
-        firsts = np.flatnonzero(np.r_[True, changes]) if len(order) else order
-        for first, stop in zip(firsts, np.r_[firsts[1:], len(order)], strict=True):
+        for first, stop in _runs(keys):
             direction = (int(keys[0, first]), int(keys[1, first]), int(keys[2, first]))
             directions[direction] = links[order[first:stop]]
         return self._pair(directions)
@@ -402,6 +399,14 @@ class _Links:
         which = np.repeat(np.arange(len(nodes)), counts)
         first = np.repeat(self._starts[nodes] - (np.cumsum(counts) - counts), counts)
         return which, self.targets[first + np.arange(len(which))]
+
+
+def _runs(keys: Int64s) -> Iterator[tuple[int, int]]:
+    """Yield where columns begin and end to be equal."""
+    if keys.shape[1]:
+        changes = (keys[:, 1:] != keys[:, :-1]).any(axis=0)
+        ends = [*(np.flatnonzero(changes) + 1).tolist(), keys.shape[1]]
+        yield from zip([0, *ends], ends, strict=False)
 
 
 def _pairs(one: Int64s, two: Int64s, size: int) -> Int64s:

@@ -102,35 +102,24 @@ class GraphIndex(Index[GraphItem, Pattern]):
         started = time.monotonic()
         async with self._lock:
             await self._journal.refresh(self._table)
-            versions = {
-                uri: entry
-                for uri, entry in (await resources.versions()).items()
-                if _may_have_triples(uri, entry)
-            }
-            holders = self._table.holders
-            wanted = [
-                uri
-                for uri, entry in versions.items()
-                if uri not in holders or holders[uri].version != entry.version
-            ]
-            known = {uri for uri in wanted if uri in holders}
-            gone = [uri for uri in holders if uri not in versions]
+            versions = {**await resources.versions()}
+            stale, gone = self._compare(versions)
+            new = [uri for uri in stale if uri not in self._table.holders]
             failed: dict[str, str] = {}
-            for start in range(0, len(wanted), _BATCH):
-                batch = wanted[start : start + _BATCH]
-                failed |= await self._take_in(await resources.get(batch))
+            for start in range(0, len(stale), _BATCH):
+                failed |= await self._take_in(await resources.get(stale[start : start + _BATCH]))
                 if progress is not None:
-                    progress(min(start + _BATCH, len(wanted)), len(wanted))
+                    progress(min(start + _BATCH, len(stale)), len(stale))
             await self._journal.append(map(delete_line, gone))
             for uri in gone:
                 self._table.remove(uri)
             await self._journal.refresh(self._table)
             await self._journal.compact(self._table)
-            if wanted or gone or not await self._storage.exists(self._ontology_key):
+            if stale or gone or not await self._storage.exists(self._ontology_key):
                 await self._store_ontology()
         return UpdateReport(
-            added=len(wanted) - len(known),
-            changed=len(known),
+            added=len(new),
+            changed=len(stale) - len(new),
             removed=len(gone),
             failed=failed,
             seconds=time.monotonic() - started,
@@ -302,6 +291,17 @@ class GraphIndex(Index[GraphItem, Pattern]):
         if self._table.is_sorted:
             return self._table.snapshot()
         return await concurrency.call(self._table.snapshot)
+
+    def _compare(self, versions: Mapping[str, Entry]) -> tuple[list[str], list[str]]:
+        """Return which resources are new or other than before, and which ones are gone."""
+        holders = self._table.holders
+        relevant = {uri: entry for uri, entry in versions.items() if _may_have_triples(uri, entry)}
+        stale = [
+            uri
+            for uri, entry in relevant.items()
+            if uri not in holders or holders[uri].version != entry.version
+        ]
+        return stale, [uri for uri in holders if uri not in relevant]
 
     async def _take_in(self, resources: list[Resource]) -> dict[str, str]:
         holders = await concurrency.call(lambda: [self._read(resource) for resource in resources])

@@ -206,12 +206,12 @@ class _Derivation:
         self,
         nodes: Int64s,
         triples: Int64s,
-        wanted: "Iterable[tuple[int, int]] | None" = None,
+        only: "Iterable[tuple[int, int]] | None" = None,
     ) -> Iterable[tuple[int, int, Int64s]]:
         """Yield class, predicate and triples, for the classes of one end of triples."""
-        if wanted is not None:
-            wanted = {*wanted}
-            predicates = np.asarray(sorted({predicate for _, predicate in wanted}), np.int64)
+        if only is not None:
+            only = {*only}
+            predicates = np.asarray(sorted({predicate for _, predicate in only}), np.int64)
             triples = triples[np.isin(self._predicates[triples], predicates)]
         which, classes = self._types.expand(nodes[triples])
         members = triples[which]
@@ -220,7 +220,7 @@ class _Derivation:
         keys = keys[order]
         for start, stop in _runs(keys[None, :]):
             class_, predicate = divmod(int(keys[start]), self._size)
-            if wanted is None or (class_, predicate) in wanted:
+            if only is None or (class_, predicate) in only:
                 yield class_, predicate, members[order[start:stop]]
 
     def _describe(
@@ -289,8 +289,8 @@ class _Derivation:
                 for value in np.unique(values[kinds == number]).tolist()
             ):
                 return ()
-        order = sorted(range(len(numbers)), key=lambda at: (-counts[at], suffixes[at]))
-        return tuple(dict.fromkeys(_datatype(suffixes[at]) for at in order))
+        order = sorted(zip((-counts).tolist(), suffixes, strict=True))
+        return tuple(dict.fromkeys(_datatype(suffix) for _, suffix in order))
 
     def _are_mirrored(self, class_: int, predicate: int, triples: Int64s) -> bool:
         """Return whether an inverse path has the same values as a predicate, for all of a class."""

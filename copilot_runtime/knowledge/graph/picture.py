@@ -69,7 +69,7 @@ class _Link:
 class _Labels:
     """Where text may not be written any more."""
 
-    taken: list[tuple[float, float, float, float]] = field(
+    areas: list[tuple[float, float, float, float]] = field(
         default_factory=list[tuple[float, float, float, float]]
     )
 
@@ -79,13 +79,13 @@ class _Labels:
         return sum(
             max(0.0, min(left + width, right) - max(left, other_left))
             * max(0.0, min(top + height, bottom) - max(top, other_top))
-            for other_left, other_top, right, bottom in self.taken
+            for other_left, other_top, right, bottom in self.areas
         )
 
     def take(self, x: float, y: float, width: float, height: float) -> None:
         """Take a rectangle around a point."""
         left, top = x - width / 2, y - height / 2
-        self.taken.append((left, top, left + width, top + height))
+        self.areas.append((left, top, left + width, top + height))
 
 
 def draw_ontology(ontology: Ontology, title: str = "Ontology") -> str:
@@ -126,9 +126,9 @@ def _make_box(item: OntologyClass) -> _Box:
         f"{item.name}  {item.instances}",
         *(f"{name}  {description}" for name, description in rows),
     ]
-    wanted = max(map(len, texts)) * _CHARACTER + 2 * _PADDING
+    width = max(map(len, texts)) * _CHARACTER + 2 * _PADDING
     height = _HEADER + len(rows) * _ROW + (_PADDING if rows else 0)
-    return _Box(item, rows, min(max(wanted, _NARROWEST), _WIDEST), height)
+    return _Box(item, rows, min(max(width, _NARROWEST), _WIDEST), height)
 
 
 def _describe(item: OntologyProperty) -> str:

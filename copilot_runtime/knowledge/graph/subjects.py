@@ -40,8 +40,8 @@ def find_subjects(
     if type:
         labels = find_labels(snapshot, visibility, vocabulary)
         classes = {class_ for types in found.values() for class_ in types}
-        wanted = resolve_type(type, classes, labels, prefixes)
-        found = {iri: types for iri, types in found.items() if not wanted.isdisjoint(types)}
+        classes = resolve_type(type, classes, labels, prefixes)
+        found = {iri: types for iri, types in found.items() if not classes.isdisjoint(types)}
     return {iri: tuple(types) for iri, types in found.items()}
 
 

@@ -200,9 +200,11 @@ async def test_an_evaluation_could_open_neither_sockets_nor_files(
     graph: GraphIndex, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Even if the check of the words were wrong."""
-    monkeypatch.setattr(
-        "copilot_runtime.knowledge.graph.index.check_query", lambda query, limits: "select"
-    )
+
+    def trust(query: str, limits: SparqlLimits) -> str:
+        return "select"
+
+    monkeypatch.setattr("copilot_runtime.knowledge.graph.index.check_query", trust)
     with socket.create_server(("127.0.0.1", 0)) as server:
         server.settimeout(0.5)
         port = server.getsockname()[1]

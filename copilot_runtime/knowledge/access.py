@@ -29,6 +29,8 @@ class Actor:
     groups: frozenset[str] = frozenset()
     agent: str = ""
     """The agent that acts for the user, if one does."""
+    conversation: str = ""
+    """The URI of the conversation in which it acts: nobody has no more than that."""
 
 
 class Access(ABC):

@@ -9,7 +9,7 @@ from copilot_runtime.jsonvalue import JsonValue
 # the byte order mark
 _SPACE = "\t\n\v\f\r \xa0\u1680\u2000-\u200a\u2028\u2029\u202f\u205f\u3000\ufeff"
 _SPACES = re.compile(f"[{_SPACE}]+")
-_WORD = re.compile(r"[A-Za-z0-9_]+")
+_FOUR = re.compile(r"[A-Za-z0-9_]{1,4}")
 _OTHER = re.compile(f"[^A-Za-z0-9_{_SPACE}]")
 
 
@@ -23,8 +23,10 @@ def count_tokens(text: str) -> int:
     text = _SPACES.sub(" ", text).strip(" ")
     if not text:
         return 0
-    words = sum((len(word) + 3) // 4 for word in _WORD.findall(text))
-    others = sum(1 if ord(char) < 0x10000 else 2 for char in _OTHER.findall(text))
+    words = len(_FOUR.findall(text))
+    others = len(_OTHER.findall(text))
+    if not text.isascii():
+        others += sum(char > "\uffff" for char in text)
     return max(1, words + others + (text.count(" ") + 1) // 2)
 
 

@@ -54,7 +54,7 @@ class _Reader:
         for name in types:
             self._statements.add(node, RDF_TYPE, name)
         vocabulary = _vocabulary(types[0].value) if types else ""
-        seen = {scope}
+        visited = {scope}
         stack = [(child, self._language(scope)) for child in reversed(scope)]
         for reference in reversed(scope.get("itemref", "").split()):
             element = self._find(reference)
@@ -66,9 +66,9 @@ class _Reader:
             element, language = stack.pop()
             if references:  # only then may an element be met twice, and twice as often each time
                 self._statements.add_steps()
-                if element in seen:
+                if element in visited:
                     continue
-                seen.add(element)
+                visited.add(element)
             language = _own_language(element, language)
             if names := element.get("itemprop"):
                 self._read_property(node, names, vocabulary, element, language)

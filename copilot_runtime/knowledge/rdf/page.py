@@ -72,7 +72,7 @@ def group_items(triples: Iterable[Triple]) -> dict[str, list[Triple]]:
             things.setdefault(iri, []).append(triple)
             if triple.predicate == RDF_TYPE and _is_schema(triple.object):
                 typed.add(iri)
-    return {iri: order_types_first(said) for iri, said in things.items() if iri in typed}
+    return {iri: order_types_first(triples) for iri, triples in things.items() if iri in typed}
 
 
 def merge_triples(*parts: Iterable[Triple]) -> list[Triple]:

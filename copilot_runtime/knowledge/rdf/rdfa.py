@@ -76,8 +76,8 @@ class _Reader:
         stack = [(self._root, context)]
         while stack:
             element, around = stack.pop()
-            inner = self._read_element(element, around) if element.attrib else around
-            stack += [(child, inner) for child in reversed(element)]
+            inside = self._read_element(element, around) if element.attrib else around
+            stack += [(child, inside) for child in reversed(element)]
 
     def _read_element(self, element: "Element", around: _Context) -> _Context:
         """Follow the steps of https://www.w3.org/TR/rdfa-core/#s_sequence for one element."""
@@ -88,16 +88,16 @@ class _Reader:
         about = self._resource(element, here, "about")
         target = self._resource(element, here, "resource", "href", "src")
         literal = "content" in element.attrib or "datatype" in element.attrib
-        begun: Node | None = None
+        inner: Node | None = None
 
         if any(relations):
             subject = about or here.object
-            begun = target or (self._statements.make_node() if types and not about else None)
-            typed = about or begun
+            inner = target or (self._statements.make_node() if types and not about else None)
+            typed = about or inner
         elif properties and not literal:
             subject = about or here.object
             typed = about or target or (self._statements.make_node() if types else None)
-            begun = typed if types else None
+            inner = typed if types else None
         else:
             typed = about or target or (self._statements.make_node() if types else None)
             if typed is None and not properties:
@@ -106,8 +106,8 @@ class _Reader:
 
         for name in types if typed else ():
             self._statements.add(typed or subject, RDF_TYPE, name)
-        if any(relations) and begun:
-            self._relate(subject, begun, relations)
+        if any(relations) and inner:
+            self._relate(subject, inner, relations)
         if properties:
             resource = None if any(relations) else target
             resource = resource or (typed if types and not about else None)
@@ -115,10 +115,10 @@ class _Reader:
             for name in properties:
                 self._statements.add(subject, name, value)
         self._relate(here.subject, subject, here.pending)
-        if any(relations) and not begun:
+        if any(relations) and not inner:
             node = self._statements.make_node()
             return replace(here, subject=subject, object=node, pending=relations)
-        return replace(here, subject=subject, object=begun or subject, pending=([], []))
+        return replace(here, subject=subject, object=inner or subject, pending=([], []))
 
     def _relate(
         self, subject: Node, value: Node, relations: tuple[list[NamedNode], list[NamedNode]]

@@ -84,15 +84,15 @@ def make_text(value: str, language: str = "") -> Literal:
 
 def make_number(value: str) -> Literal:
     """Return a number, or the text if it is none."""
-    return _make_typed(value, _NUMBERS)
+    return _match_datatype(value, _NUMBERS)
 
 
 def make_time(value: str) -> Literal:
     """Return a date, a time, both, a year, a month of a year or a duration, or else the text."""
-    return _make_typed(value, _TIMES)
+    return _match_datatype(value, _TIMES)
 
 
-def _make_typed(value: str, kinds: list[tuple[re.Pattern[str], NamedNode]]) -> Literal:
+def _match_datatype(value: str, kinds: list[tuple[re.Pattern[str], NamedNode]]) -> Literal:
     value = value.strip()
     datatype = next((datatype for pattern, datatype in kinds if pattern.fullmatch(value)), None)
     return Literal(value, datatype=datatype) if datatype else Literal(value)

@@ -18,4 +18,8 @@ HANDLERS = {
     "resource": f"{PACKAGE}.resources:answer",
     "policy": f"{PACKAGE}.policies:answer",
     "index": f"{PACKAGE}.index:answer",
+    "parser": f"{PACKAGE}.pages:answer",
+    "sanitizer": f"{PACKAGE}.pages:answer_sanitizer",
+    "resource-processor": f"{PACKAGE}.pages:answer_processor",
+    "jsonld(seed)": f"{PACKAGE}.pages:answer_jsonld",
 }

@@ -1,0 +1,35 @@
+"""Files into resources: only what changed is read, and what vanished is removed."""
+
+from copilot_runtime.knowledge.ingestion.chunks import Chunk, Place
+from copilot_runtime.knowledge.ingestion.documents import (
+    Document,
+    UnreadableDocument,
+    read_document,
+)
+from copilot_runtime.knowledge.ingestion.lock import IngestionBusy
+from copilot_runtime.knowledge.ingestion.pipeline import (
+    COPILOT_LD_FORM,
+    Ingestion,
+    ItemForm,
+    Provenance,
+)
+from copilot_runtime.knowledge.ingestion.processor import Processor, ProcessReport
+from copilot_runtime.knowledge.ingestion.report import IngestProgress, IngestReport, ProgressHook
+
+__all__ = [
+    "COPILOT_LD_FORM",
+    "Chunk",
+    "Document",
+    "IngestProgress",
+    "IngestReport",
+    "Ingestion",
+    "IngestionBusy",
+    "ItemForm",
+    "Place",
+    "ProcessReport",
+    "Processor",
+    "ProgressHook",
+    "Provenance",
+    "UnreadableDocument",
+    "read_document",
+]

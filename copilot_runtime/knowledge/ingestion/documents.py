@@ -1,0 +1,366 @@
+"""Read documents of any kind, judged by their bytes, as chunks of text with their places."""
+
+import csv
+import io
+import logging
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import PurePosixPath
+from typing import TYPE_CHECKING
+
+from copilot_runtime.errors import CopilotError, LimitExceeded
+from copilot_runtime.knowledge.ingestion.chunks import Chunk, Place, pack_passages
+from copilot_runtime.knowledge.rdf.html import (
+    BLOCKS,
+    UNSEEN,
+    clean_text,
+    decode_text,
+    element_text,
+    parse_html,
+)
+
+if TYPE_CHECKING:
+    from lxml.etree import _Element as Element  # pyright: ignore[reportPrivateUsage]
+
+MOST_BYTES = 64 * 1024 * 1024
+"""A larger document is refused."""
+_MOST_PAGES = 5000
+
+HTML = "text/html"
+PDF = "application/pdf"
+MARKDOWN = "text/markdown"
+CSV = "text/csv"
+TEXT = "text/plain"
+
+_SIGNATURES = {
+    b"\x89PNG\r\n": "image/png",
+    b"\xff\xd8\xff": "image/jpeg",
+    b"GIF8": "image/gif",
+    b"PK\x03\x04": "application/zip",
+    b"\x1f\x8b": "application/gzip",
+    b"\xd0\xcf\x11\xe0": "application/x-ole-storage",
+    b"\x7fELF": "application/x-executable",
+    b"MZ": "application/x-executable",
+    b"OggS": "audio/ogg",
+    b"ID3": "audio/mpeg",
+    b"SQLite format 3\x00": "application/vnd.sqlite3",
+}
+"""Kinds that cannot be read, to say so."""
+_NAMES = {
+    "application/zip": "an archive, or a document of an office program: save it as PDF",
+    "application/x-ole-storage": "a document of an old office program: save it as PDF",
+}
+
+_HTML = re.compile(
+    rb"(?:<\?xml[^>]*>\s*)?(?:<!--.*?-->\s*)*<(?:!doctype\s+html|html|head|body|title|meta|link|base"
+    rb"|script|style|div|main|article|section|header|nav|p|h[1-6]|ul|ol|dl|table|span|a|img)\b",
+    re.IGNORECASE | re.DOTALL,
+)
+_TAGS = re.compile(rb"<(?:/p|/div|/html|/h[1-6]|/a|/span|/li|br\s*/?)>", re.IGNORECASE)
+_CONTROL = re.compile(rb"[\x00-\x08\x0e-\x1a\x1c-\x1f]")
+_MARKS = (b"\xff\xfe", b"\xfe\xff")
+_MARKDOWN = re.compile(
+    r"^(?:#{1,6}\s\S.*|```.*|={3,}|\s*[-*+]\s+\S.*\n\s*[-*+]\s+\S.*|.*\]\(\S+\).*)$", re.MULTILINE
+)
+_HEADING = re.compile(r"(#{1,6})\s+(.*?)\s*#*\s*")
+_UNDERLINE = re.compile(r"(=+|-{3,})\s*")
+_FENCE = re.compile(r"\s*(```+|~~~+)")
+_CELLS = ("td", "th")
+_DELIMITERS = ",;\t|"
+
+
+class UnreadableDocument(CopilotError):
+    """A document cannot be read; the message says to its owner why."""
+
+    code = "UNREADABLE_DOCUMENT"
+    status_code = 422
+    visibility = "banner"
+    severity = "warning"
+
+
+class UnsupportedType(UnreadableDocument):
+    """There is no reader of this kind of document."""
+
+    def __init__(self, media_type: str) -> None:
+        what = _NAMES.get(media_type, f"of the type {media_type}")
+        super().__init__(
+            f"The file is {what}.", hint="HTML, PDF, Markdown, CSV and plain text can be read."
+        )
+        self.media_type = media_type
+
+
+@dataclass(frozen=True)
+class Document:
+    """The text of a document in chunks."""
+
+    media_type: str
+    title: str = ""
+    chunks: list[Chunk] = field(default_factory=list[Chunk])
+
+
+def read_document(data: bytes, name: str = "") -> Document:
+    """Read a document. `name` may decide between kinds of text, and is its title if it has none.
+
+    Raises `UnreadableDocument`, or `LimitExceeded` if it is too large. It takes time: call it in
+    a thread.
+    """
+    media_type = detect_media_type(data, name)
+    if media_type not in _READERS:
+        raise UnsupportedType(media_type)
+    if len(data) > MOST_BYTES:
+        raise LimitExceeded(f"The file is larger than {MOST_BYTES // 1024 // 1024} MB.")
+    document = _READERS[media_type](data)
+    title = document.title or PurePosixPath(name).name
+    return Document(media_type, title, document.chunks)
+
+
+def detect_media_type(data: bytes, name: str = "") -> str:
+    """Return the type of a document by its bytes. The name only decides between kinds of text."""
+    head = data[:1024].lstrip(b"\xef\xbb\xbf \t\r\n")
+    if b"%PDF-" in data[:1024]:
+        return PDF
+    for signature, media_type in _SIGNATURES.items():
+        if data.startswith(signature):
+            return media_type
+    if data[:4] == b"RIFF":
+        return "image/webp" if data[8:12] == b"WEBP" else "audio/wav"
+    if not data.startswith(_MARKS) and _CONTROL.search(data[:4096]):
+        return "application/octet-stream"
+    suffix = PurePosixPath(name).suffix.lower()
+    if _HTML.match(head) or (suffix in (".html", ".htm", ".xhtml") and _TAGS.search(data)):
+        return HTML
+    return _detect_text(decode_text(data[:20_000]), suffix, whole=len(data) <= 20_000)
+
+
+def _detect_text(text: str, suffix: str, *, whole: bool) -> str:
+    lines = text.splitlines()
+    if not whole:
+        lines = lines[:-1]
+    if suffix in (".csv", ".tsv") and lines and _guess_delimiter(lines[0]):
+        return CSV
+    delimiter = "" if suffix in (".md", ".markdown", ".txt") else _find_delimiter(lines)
+    if delimiter and (len(lines) > 2 or delimiter == "\t"):
+        return CSV
+    if suffix in (".md", ".markdown") or (suffix != ".txt" and _MARKDOWN.search(text)):
+        return MARKDOWN
+    return TEXT
+
+
+def _find_delimiter(lines: list[str]) -> str:
+    """Return what separates the columns of a table, if all of its rows have equally many."""
+    sample = [line for line in lines if line.strip()][:50]
+    for delimiter in _DELIMITERS:
+        try:
+            rows = [*csv.reader(sample, delimiter=delimiter, strict=True)]
+        except csv.Error:
+            continue
+        widths = {len(row) for row in rows}
+        if len(rows) > 1 and len(widths) == 1 and widths.pop() > 1:
+            return delimiter
+    return ""
+
+
+def _guess_delimiter(line: str) -> str:
+    """Return what separates most columns of the first row."""
+    best = max(_DELIMITERS, key=line.count)
+    return best if best in line else ""
+
+
+def read_html_text(root: "Element | None") -> Document:
+    """Return the text of a page, each piece with the headings above it."""
+    if root is None:
+        return Document(HTML)
+    title = root.find(".//title")
+    body = root.find(".//body")
+    chunks = pack_passages(_html_passages(root if body is None else body))
+    text = clean_text(title.text or "").strip() if title is not None else ""
+    if not text:
+        heading = root.find(".//h1")
+        text = element_text(heading) if heading is not None else ""
+    return Document(HTML, text, chunks)
+
+
+def _html_passages(body: "Element") -> Iterator[Chunk]:
+    headings = _Headings()
+    texts: list[str] = []
+
+    def flush() -> Iterator[Chunk]:
+        text = clean_text("".join(texts)).strip().removesuffix(" |")
+        texts.clear()
+        if text:
+            yield Chunk(text, Place(heading=headings.trail))
+
+    stack: list[tuple[Element, bool]] = [(body, False)]
+    while stack:
+        element, closed = stack.pop()
+        tag = element.tag
+        if closed:
+            if tag in _CELLS:
+                texts.append(" | ")
+            elif tag in BLOCKS:
+                yield from flush()
+            texts.append(element.tail or "")
+            continue
+        if tag in BLOCKS and tag not in _CELLS:
+            yield from flush()
+        if tag in UNSEEN or tag == "nav":
+            texts.append(element.tail or "")
+        elif len(tag) == 2 and tag[0] == "h" and tag[1] in "123456":
+            headings.enter(int(tag[1]), element_text(element))
+            texts.append(element.tail or "")
+        else:
+            texts.append(element.text or "")
+            stack.append((element, True))
+            stack += ((child, False) for child in reversed(element))
+    yield from flush()
+
+
+class _Headings:
+    """The headings above a place in a document."""
+
+    def __init__(self) -> None:
+        self._levels: dict[int, str] = {}
+        self.title = ""
+
+    def enter(self, level: int, text: str) -> None:
+        self._levels = {outer: name for outer, name in self._levels.items() if outer < level}
+        if text:
+            self._levels[level] = text
+            self.title = self.title or text
+
+    @property
+    def trail(self) -> str:
+        return " \u203a ".join(self._levels.values())
+
+
+def _read_html(data: bytes) -> Document:
+    return read_html_text(parse_html(data))
+
+
+def _read_text(data: bytes) -> Document:
+    lines = decode_text(data).splitlines()
+    return Document(TEXT, "", pack_passages(_paragraphs(enumerate(lines, 1), "")))
+
+
+def _read_markdown(data: bytes) -> Document:
+    headings = _Headings()
+    lines = decode_text(data).splitlines()
+    title, start = _read_front_matter(lines)
+    passages: list[Chunk] = []
+    section: list[tuple[int, str]] = []
+
+    def enter(level: int, text: str) -> None:
+        passages.extend(_paragraphs(section, headings.trail))
+        section.clear()
+        headings.enter(level, text)
+
+    fence = ""
+    for number, line in enumerate(lines[start:], start + 1):
+        mark = _FENCE.match(line)
+        if fence:
+            if mark and mark[1].startswith(fence):
+                fence = ""
+            section.append((number, line))
+        elif mark:
+            fence = mark[1]
+            section.append((number, line))
+        elif heading := _HEADING.fullmatch(line):
+            enter(len(heading[1]), heading[2])
+        elif _UNDERLINE.fullmatch(line) and section and section[-1][1].strip():
+            text = section.pop()[1].strip()
+            enter(1 if line.startswith("=") else 2, text)
+        else:
+            section.append((number, line))
+    passages.extend(_paragraphs(section, headings.trail))
+    return Document(MARKDOWN, title or headings.title, pack_passages(passages))
+
+
+def _read_front_matter(lines: list[str]) -> tuple[str, int]:
+    """Return the title in the YAML before a text, and how many lines that has."""
+    if not lines or lines[0].strip() != "---":
+        return "", 0
+    for number, line in enumerate(lines[1:200], 2):
+        if line.strip() == "---":
+            titles = [text[6:].strip(" \"'") for text in lines[:number] if text[:6] == "title:"]
+            return (titles[0] if titles else ""), number
+    return "", 0
+
+
+def _paragraphs(lines: Iterable[tuple[int, str]], heading: str) -> Iterator[Chunk]:
+    """Yield what stands between blank lines."""
+    texts: list[str] = []
+    first = last = 0
+    for number, line in (*lines, (0, "")):
+        if line.strip():
+            first = number if not texts else first
+            last = number
+            texts.append(line.rstrip())
+        elif texts:
+            yield Chunk("\n".join(texts), Place(heading=heading, lines=(first, last)))
+            texts = []
+
+
+def _read_csv(data: bytes) -> Document:
+    text = decode_text(data)
+    lines = text[:20_000].splitlines()[:50]
+    delimiter = _find_delimiter(lines) or _guess_delimiter(lines[0]) or ","
+    try:
+        rows = [*csv.reader(io.StringIO(text, newline=""), delimiter=delimiter)]
+    except csv.Error as error:
+        raise UnreadableDocument(f"The table cannot be read: {error}.") from error
+    names = [name.strip() for name in rows[0]] if rows else []
+    return Document(CSV, "", pack_passages(_row_passages(names, rows[1:])))
+
+
+def _row_passages(names: list[str], rows: list[list[str]]) -> Iterator[Chunk]:
+    for number, row in enumerate(rows, 2):
+        cells = [
+            f"{name}: {value}" if name else value
+            for name, value in zip(names + [""] * len(row), map(str.strip, row), strict=False)
+            if value
+        ]
+        if cells:
+            yield Chunk("; ".join(cells), Place(rows=(number, number)))
+
+
+def _read_pdf(data: bytes) -> Document:
+    from pypdf import PdfReader
+    from pypdf.errors import PyPdfError
+
+    logging.getLogger("pypdf").setLevel(logging.ERROR)
+    try:
+        reader = PdfReader(io.BytesIO(data))
+        if reader.is_encrypted and not reader.decrypt(""):
+            raise UnreadableDocument(
+                "The PDF is encrypted.", hint="Save it without a password, and try again."
+            )
+        if len(reader.pages) > _MOST_PAGES:
+            raise LimitExceeded(f"The PDF has more than {_MOST_PAGES} pages.")
+        passages = [
+            Chunk(text, Place(page=number))
+            for number, page in enumerate(reader.pages, 1)
+            for text in map(str.strip, re.split(r"\n\s*\n", page.extract_text()))
+        ]
+        title = str((reader.metadata and reader.metadata.title) or "").strip()
+    except CopilotError:
+        raise
+    except (PyPdfError, RecursionError, ValueError, KeyError, TypeError, AttributeError) as error:
+        # of broken files, the parser raises whatever it stumbled over
+        raise UnreadableDocument(f"The PDF is damaged: {error}") from error
+    chunks = pack_passages(passages)
+    if not chunks:
+        raise UnreadableDocument(
+            "The PDF has no text: its pages are pictures, as a scanner makes them.",
+            hint="Run text recognition (OCR) over it, and try again.",
+        )
+    return Document(PDF, title, chunks)
+
+
+_READERS: Mapping[str, Callable[[bytes], Document]] = {
+    HTML: _read_html,
+    PDF: _read_pdf,
+    MARKDOWN: _read_markdown,
+    CSV: _read_csv,
+    TEXT: _read_text,
+}

@@ -1,0 +1,119 @@
+"""One ingestion of a storage at a time, in whichever process and on whichever machine."""
+
+import asyncio
+import os
+import platform
+import time
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager, suppress
+from uuid import uuid4
+
+from copilot_runtime.errors import CopilotError
+from copilot_runtime.jsontext import dumps, loads
+from copilot_runtime.storage import ObjectChanged, ObjectNotFound, Storage
+
+_KEY = "ingestion/lock.json"
+_RENEWAL = 10.0
+_EXPIRY = 60.0
+"""Seconds after which a lock of another machine that is not renewed is of a dead process."""
+_PAUSE = 0.5
+
+_own: set[str] = set()
+"""The locks that this process holds."""
+
+
+class IngestionBusy(CopilotError):
+    """Another ingestion of the same storage is running."""
+
+    code = "INGESTION_BUSY"
+    status_code = 409
+    visibility = "banner"
+    severity = "warning"
+    retryable = True
+
+
+@asynccontextmanager
+async def lock_ingestion(storage: Storage, *, wait: bool = False) -> AsyncGenerator[None]:
+    """Hold the lock of a storage. Raises `IngestionBusy` if it is taken, unless `wait` is set.
+
+    The lock of a process that was killed is taken over.
+    """
+    lock = _Lock(storage)
+    while not await lock.take():
+        if not wait:
+            raise IngestionBusy(
+                f"Another ingestion of this storage is running ({lock.holder}).",
+                hint="Wait for its end, or let this one wait for it.",
+            )
+        await asyncio.sleep(_PAUSE)
+    renewal = asyncio.create_task(lock.renew())
+    try:
+        yield
+    finally:
+        renewal.cancel()
+        with suppress(asyncio.CancelledError):
+            await renewal
+        await lock.release()
+
+
+class _Lock:
+    def __init__(self, storage: Storage) -> None:
+        self._storage = storage
+        self._id = uuid4().hex
+        self._etag = ""
+        self.holder = ""
+
+    async def take(self) -> bool:
+        try:
+            data, etag = await self._storage.read(_KEY)
+        except ObjectNotFound:
+            data, etag = b"", ""
+        if etag and self._is_alive(data):
+            return False
+        if not await self._write(etag):
+            return False
+        _own.add(self._id)
+        return True
+
+    async def renew(self) -> None:
+        while True:
+            await asyncio.sleep(_RENEWAL)
+            await self._write(self._etag)
+
+    async def release(self) -> None:
+        _own.discard(self._id)
+        if await self._storage.etag(_KEY) == self._etag:
+            await self._storage.delete(_KEY)
+
+    async def _write(self, expected: str) -> bool:
+        value = {"id": self._id, "pid": os.getpid(), "host": platform.node(), "time": time.time()}
+        try:
+            self._etag = await self._storage.put(_KEY, dumps(value), expected=expected)
+        except ObjectChanged:
+            return False
+        return True
+
+    def _is_alive(self, data: bytes) -> bool:
+        try:
+            holder = loads(data)
+            id, host, pid = str(holder["id"]), str(holder["host"]), int(holder["pid"])
+            age = time.time() - float(holder["time"])
+        except (ValueError, KeyError, TypeError):  # somebody else wrote it
+            return False
+        self.holder = f"process {pid} on {host}"
+        if age > _EXPIRY:
+            return False
+        if host != platform.node():
+            return True
+        # a container that was started again has the name and the process id it had before
+        return id in _own if pid == os.getpid() else _is_running(pid)
+
+
+def _is_running(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        return True
+    return True

@@ -1,0 +1,397 @@
+"""Files → what they say of things, and their text → resources; only what changed is work.
+
+Reading comes first: what each new or changed file gives is written to the journal. Then every
+resource to which that makes a difference is put together anew from all files that give something
+to it, in the order of their names: so it is the same however and how often that happened. A
+resource to which no file gives anything any more is removed.
+"""
+
+import asyncio
+import hashlib
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from itertools import islice
+from pathlib import Path
+from typing import Literal, TypeVar
+from urllib.parse import quote, urljoin
+
+from copilot_runtime.errors import CopilotError
+from copilot_runtime.jsonvalue import JsonObject, JsonValue
+from copilot_runtime.knowledge.identifiers import Identifier, hash_values
+from copilot_runtime.knowledge.ingestion.documents import (
+    HTML,
+    Document,
+    UnsupportedType,
+    detect_media_type,
+    read_document,
+    read_html_text,
+)
+from copilot_runtime.knowledge.ingestion.journal import Contribution, Journal, SourceEntry
+from copilot_runtime.knowledge.ingestion.lock import lock_ingestion
+from copilot_runtime.knowledge.ingestion.processor import Processor
+from copilot_runtime.knowledge.ingestion.report import (
+    IngestProgress,
+    IngestReport,
+    ProgressHook,
+)
+from copilot_runtime.knowledge.ingestion.sources import Source, discover_sources
+from copilot_runtime.knowledge.rdf import read_page, write_jsonld, write_nquads, write_turtle
+from copilot_runtime.knowledge.rdf.canonical import LONG, SHORT
+from copilot_runtime.knowledge.rdf.triples import get_value, order_types_first, read_ntriples
+from copilot_runtime.knowledge.rdf.vocabulary import RDFS, SCHEMA
+from copilot_runtime.knowledge.resources import ContentFormat, Resource, ResourceIndex
+from copilot_runtime.storage import Storage
+
+BASE = "https://example.invalid/"
+
+T = TypeVar("T")
+_Stage = Callable[[int, int], None]
+
+_VERSION = "1"
+"""Another one when files are to be read anew, because more or other things are read of them."""
+_BATCH = 16
+_STORE_BATCH = 200
+
+_TITLES = (f"{SCHEMA}name", f"{SCHEMA}headline", f"{SCHEMA}title", f"{RDFS}label")
+
+
+@dataclass(frozen=True, slots=True)
+class ItemForm:
+    """How things of pages become resources."""
+
+    format: ContentFormat = "jsonld"
+    digits: int = LONG
+    """Of the names of resources and of nodes without a name."""
+    described: bool = True
+    """Whether the resource says the title of the thing and the file that says most of it."""
+
+
+COPILOT_LD_FORM = ItemForm("turtle", SHORT, described=False)
+"""As Copilot-LD stores them: of 100,000 things, two have the same name."""
+
+
+@dataclass(frozen=True, slots=True)
+class Provenance:
+    """What one file gives to a resource."""
+
+    source: str
+    statements: Sequence[str]
+    """In N-Triples, one each; a chunk of a text has none."""
+
+
+class Ingestion:
+    """Takes files into resources.
+
+    `base` is put before the path of a page for its IRI, which references on it are relative to.
+    What it notes is in the storage of the resources, below `ingestion/`, unless another storage is
+    given.
+    """
+
+    def __init__(
+        self,
+        resources: ResourceIndex,
+        storage: Storage | None = None,
+        *,
+        base: str = BASE,
+        form: ItemForm = ItemForm(),
+    ) -> None:
+        self._resources = resources
+        self._storage = storage or resources.storage
+        self._base = base if base.endswith("/") else f"{base}/"
+        self._form = form
+        self._journal = Journal(self._storage)
+
+    async def run(
+        self,
+        sources: Iterable[str | Path],
+        progress: ProgressHook | None = None,
+        *,
+        wait: bool = False,
+        dry_run: bool = False,
+    ) -> IngestReport:
+        """Take in files, folders and patterns, and remove what came of files that vanished there.
+
+        A file that cannot be read is in the report, and what was taken in of it earlier stays.
+        Raises `IngestionBusy` if another ingestion of this storage runs, unless `wait` is set;
+        `NotFound` for a path that is not there. `dry_run` only says what would be done to files.
+        """
+        began = time.monotonic()
+        sources = [*sources]
+        if dry_run:
+            report = await self._run(sources, progress, dry_run=True)
+        else:
+            async with lock_ingestion(self._storage, wait=wait):
+                report = await self._run(sources, progress, dry_run=False)
+        report.seconds = time.monotonic() - began
+        return report
+
+    async def provenance(self, uri: str) -> list[Provenance]:
+        """Return which files give what to a resource, in the order of their names."""
+        await self._journal.load()
+        contributions = await self._journal.read_records(self._journal.givers(uri))
+        return [
+            Provenance(name, self._statements(contribution).get(uri, []))
+            for name, contribution in contributions.items()
+        ]
+
+    async def sources(self) -> list[str]:
+        """Return the names of all files that were taken in."""
+        await self._journal.load()
+        return sorted(self._journal.sources)
+
+    async def _run(
+        self, paths: list[str | Path], progress: ProgressHook | None, *, dry_run: bool
+    ) -> IngestReport:
+        await self._journal.load()
+        before = self._journal.sources
+        discovery = await asyncio.to_thread(discover_sources, paths, before, self._folder())
+        report = IngestReport()
+        reader = _SourceReader(self._journal, report, self._base, self._form, discovery.files)
+        reader.dry_run = dry_run
+        await reader.process(discovery.sources.values(), _stage("read", progress))
+        gone = [name for name in before if name not in discovery.sources and discovery.covers(name)]
+        report.removed += sorted(gone)
+        if not dry_run:
+            await self._journal.write((), report.removed)
+            await self._merge(report, _stage("store", progress))
+        return report
+
+    async def _merge(self, report: IngestReport, progress: _Stage) -> None:
+        """Bring every resource up to date whose files give something else than before."""
+        journal = self._journal
+        if not journal.stale:
+            return
+        gone = sorted(uri for uri in journal.stale if not journal.givers(uri))
+        for batch in _batches(gone, _STORE_BATCH):
+            report.deleted += len(await self._resources.delete_many(batch))
+        stale = journal.stale.difference(gone)
+        waiting = {uri: len(journal.givers(uri)) for uri in stale}
+        drafts: dict[str, _Draft] = {}
+        ready: list[_Draft] = []
+        done = 0
+        files = sorted({name for uri in stale for name in journal.givers(uri)})
+        for batch in _batches(files, _BATCH):
+            records = await journal.read_records(batch)
+            for name in batch:
+                contribution = records.get(name, Contribution())
+                statements = self._statements(contribution)
+                for uri in journal.sources[name].parts:
+                    if uri not in waiting:
+                        continue
+                    draft = drafts.setdefault(uri, _Draft(uri))
+                    draft.add(name, contribution, statements.get(uri, []))
+                    waiting[uri] -= 1
+                    if not waiting[uri]:
+                        ready.append(drafts.pop(uri))
+            for drafted in _batches(ready, _STORE_BATCH):
+                await self._store(drafted, report)
+                done += len(drafted)
+                progress(done, len(waiting))
+            ready.clear()
+        await journal.finish()
+        await journal.discard_orphans()
+
+    async def _store(self, drafts: Sequence["_Draft"], report: IngestReport) -> None:
+        resources = await asyncio.to_thread(lambda: [draft.build(self._form) for draft in drafts])
+        versions = await self._resources.versions()
+        changed = [
+            resource
+            for resource in resources
+            if (entry := versions.get(resource.uri)) is None or entry.version != resource.version
+        ]
+        report.resources += await self._resources.put_many(changed)
+        uris = {resource.uri for resource in changed}
+        report.triples += sum(len(draft.lines) for draft in drafts if draft.uri in uris)
+
+    def _statements(self, contribution: Contribution) -> dict[str, list[str]]:
+        """Return the lines of N-Triples for each resource."""
+        statements: dict[str, list[str]] = {}
+        for iri, lines in contribution.items.items():
+            statements.setdefault(_item_uri(iri, self._form), []).extend(lines.split("\n"))
+        return statements
+
+    def _folder(self) -> Path | None:
+        """Return the folder of the storage, which is no source."""
+        path = self._storage.path("ingestion/journal.jsonl")
+        return path.parent.parent.resolve() if path else None
+
+
+class _SourceReader(Processor[Source]):
+    """Reads files that are new or changed, and notes in the journal what they give."""
+
+    batch_size = _BATCH
+    dry_run = False
+
+    def __init__(
+        self, journal: Journal, report: IngestReport, base: str, form: ItemForm, files: set[str]
+    ) -> None:
+        self._journal = journal
+        self._report = report
+        self._base = base
+        self._form = form
+        self._files = files
+        self._read: dict[str, tuple[SourceEntry, Contribution]] = {}
+
+    async def discover(self) -> Iterable[Source]:
+        return ()
+
+    def name_item(self, item: Source) -> str:
+        return item.name
+
+    async def process_item(self, item: Source) -> None:
+        before = self._journal.sources.get(item.name)
+        try:
+            reading = await asyncio.to_thread(
+                read_source, item, self._base, self._form, before and before.hash
+            )
+        except UnsupportedType as error:
+            if item.name in self._files:
+                self._report.failed[item.name] = f"{error.message} {error.hint}"
+            else:
+                self._report.skipped[item.name] = error.media_type
+            return
+        except CopilotError as error:
+            self._report.failed[item.name] = " ".join(filter(None, (error.message, error.hint)))
+            return
+        except Exception as error:
+            self._report.failed[item.name] = f"{type(error).__name__}: {error}"
+            raise
+        if reading is None:
+            self._report.unchanged += 1
+            return
+        (self._report.changed if before else self._report.new).append(item.name)
+        if reading.warnings:
+            self._report.warnings[item.name] = reading.warnings
+        self._read[item.name] = (reading.entry, reading.contribution)
+
+    async def finish_batch(self, items: Sequence[Source]) -> None:
+        if not self.dry_run:
+            await self._journal.write(
+                self._read[item.name] for item in items if item.name in self._read
+            )
+        self._read.clear()
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """What a file says."""
+
+    entry: SourceEntry
+    contribution: Contribution
+    warnings: list[str] = field(default_factory=list[str])
+
+
+def read_source(
+    source: Source, base: str, form: ItemForm, before: str | None = None
+) -> Reading | None:
+    """Read a file, unless its hash is still the one from `before`."""
+    data = source.read()
+    iri = urljoin(base, quote(source.address))
+    settings = f"{_VERSION}\n{iri}\n{form}"
+    digest = hashlib.sha256(data + settings.encode()).hexdigest()
+    if digest == before:
+        return None
+    contribution, warnings = _read_contribution(data, source, iri, form.digits)
+    parts = {
+        _item_uri(iri, form): hash_values(str(form), lines, length=16)
+        for iri, lines in contribution.items.items()
+    }
+    for uri, chunk in contribution.chunks.items():
+        parts[uri] = hash_values(str(chunk), contribution.title, length=16)
+    record = hash_values(source.name, digest)
+    return Reading(SourceEntry(source.name, digest, record, parts), contribution, warnings)
+
+
+def _read_contribution(
+    data: bytes, source: Source, iri: str, digits: int
+) -> tuple[Contribution, list[str]]:
+    warnings: list[str] = []
+    items: dict[str, str] = {}
+    if detect_media_type(data, source.name) == HTML:
+        page = read_page(data, iri, digits)
+        items = {
+            name: "\n".join(f"{triple} ." for triple in triples)
+            for name, triples in page.items.items()
+        }
+        warnings = page.warnings
+        # annotations in the text say what it says; those beside it in a script are no text
+        document = Document(HTML) if page.annotated else read_html_text(page.root)
+    else:
+        document = read_document(data, source.name)
+    parent = f"common.Document.{hash_values(source.name)}"
+    chunks: dict[str, JsonObject] = {}
+    for chunk in document.chunks:
+        id = Identifier("common.Chunk", hash_values(chunk.text), parent)
+        value: JsonObject = {"text": chunk.text, "place": chunk.place.encode(), "iri": iri}
+        chunks.setdefault(str(id), value)
+    title = document.title or source.path.name
+    return Contribution(title, document.media_type, items, chunks), warnings
+
+
+class _Draft:
+    """A resource that is being put together."""
+
+    def __init__(self, uri: str) -> None:
+        self.uri = uri
+        self.lines: dict[str, None] = {}
+        self._chunk: JsonObject = {}
+        self._fields: dict[str, JsonValue] = {}
+        self._most = -1
+
+    def add(self, name: str, contribution: Contribution, lines: list[str]) -> None:
+        """Add what a file gives."""
+        for line in lines:
+            self.lines[line] = None
+        if self.uri in contribution.chunks:
+            self._chunk = contribution.chunks[self.uri]
+            self._fields["title"] = contribution.title
+            self._fields["media_type"] = contribution.media_type
+        if len(lines) > self._most:
+            self._most = len(lines)
+            self._fields["source"] = name
+
+    def build(self, form: ItemForm) -> Resource:
+        """Return it from all that was added."""
+        parent, _, last = self.uri.rpartition("/")
+        type, _, name = last.rpartition(".")
+        if self._chunk:
+            id = Identifier(type, name, parent, subjects=(str(self._chunk["iri"]),))
+            fields = {**self._fields, "place": self._chunk["place"]}
+            return Resource(id, str(self._chunk["text"]), "text", "system", fields)
+        triples = order_types_first(read_ntriples(self.lines))
+        subject = get_value(triples[0].subject)
+        id = Identifier(type, name, parent, subjects=(subject,))
+        match form.format:
+            case "jsonld":
+                content = write_jsonld(triples, subject)
+            case "nquads":
+                content = write_nquads(triples)
+            case "turtle" | "text":
+                content = write_turtle(triples)
+        if not form.described:  # Copilot-LD does not say the format either
+            return Resource(id, content, "text", "system")
+        titles = {triple.predicate.value: get_value(triple.object) for triple in reversed(triples)}
+        title = next((titles[name] for name in _TITLES if name in titles), "")
+        fields = {"title": title} if title else {}
+        return Resource(id, content, form.format, "system", {**fields, **self._fields})
+
+
+def _stage(stage: Literal["read", "store"], progress: ProgressHook | None) -> _Stage:
+    """Return a hook for one of the two stages."""
+
+    def report(done: int, total: int) -> None:
+        if progress:
+            progress(IngestProgress(stage, done, total))
+
+    return report
+
+
+def _batches(items: Iterable[T], size: int) -> Iterator[list[T]]:
+    queue = iter(items)
+    while batch := [*islice(queue, size)]:
+        yield batch
+
+
+def _item_uri(iri: str, form: ItemForm) -> str:
+    return str(Identifier("common.Message", hash_values(iri, length=form.digits)))

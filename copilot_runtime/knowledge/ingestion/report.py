@@ -1,0 +1,59 @@
+"""What an ingestion did."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Literal
+
+from copilot_runtime.jsonvalue import JsonObject
+
+
+@dataclass(frozen=True, slots=True)
+class IngestProgress:
+    """How far an ingestion is."""
+
+    stage: Literal["read", "store"]
+    """Files are read first, and then resources are stored."""
+    done: int
+    total: int
+
+
+ProgressHook = Callable[[IngestProgress], None]
+
+
+@dataclass
+class IngestReport:
+    """Files and resources, and what became of them."""
+
+    new: list[str] = field(default_factory=list[str])
+    changed: list[str] = field(default_factory=list[str])
+    unchanged: int = 0
+    removed: list[str] = field(default_factory=list[str])
+    failed: dict[str, str] = field(default_factory=dict[str, str])
+    """Why, by file. What was taken in of it earlier stays."""
+    skipped: dict[str, str] = field(default_factory=dict[str, str])
+    """Files in folders that no reader is for, such as pictures, and of which type they are."""
+    warnings: dict[str, list[str]] = field(default_factory=dict[str, list[str]])
+    """Parts of files that could not be read."""
+    resources: int = 0
+    """How many were stored: new ones, and those that changed."""
+    deleted: int = 0
+    """How many were removed."""
+    triples: int = 0
+    """In the resources that were stored."""
+    seconds: float = 0.0
+
+    def encode(self) -> JsonObject:
+        """Return it as JSON."""
+        return {
+            "new": [*self.new],
+            "changed": [*self.changed],
+            "unchanged": self.unchanged,
+            "removed": [*self.removed],
+            "failed": {**self.failed},
+            "skipped": {**self.skipped},
+            "warnings": {name: [*texts] for name, texts in self.warnings.items()},
+            "resources": self.resources,
+            "deleted": self.deleted,
+            "triples": self.triples,
+            "seconds": round(self.seconds, 3),
+        }

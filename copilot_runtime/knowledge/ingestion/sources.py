@@ -1,0 +1,135 @@
+"""Which files there are to take in: those of paths, of folders and of patterns."""
+
+import glob
+import os
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from fnmatch import fnmatchcase
+from pathlib import Path
+
+from copilot_runtime.errors import NotFound
+from copilot_runtime.knowledge.ingestion.documents import MOST_BYTES, UnreadableDocument
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """One file."""
+
+    name: str
+    """Its path from the working directory; outside of that, the whole path. It is its identity."""
+    address: str
+    """Its path below the folder that was named: what comes behind the base in its IRI."""
+    path: Path
+
+    def read(self) -> bytes:
+        """Return its bytes. Raises `UnreadableDocument`."""
+        try:
+            if self.path.stat().st_size > MOST_BYTES:
+                raise UnreadableDocument(
+                    f"The file is larger than {MOST_BYTES // 1024 // 1024} MB."
+                )
+            return self.path.read_bytes()
+        except OSError as error:
+            raise UnreadableDocument(f"The file cannot be read: {error.strerror}.") from error
+
+
+@dataclass(frozen=True)
+class Discovery:
+    """What was looked for, and what is there."""
+
+    sources: dict[str, Source] = field(default_factory=dict[str, Source])
+    """The files by name, in order of their names."""
+    files: set[str] = field(default_factory=set[str])
+    """The names of those that were named one by one."""
+    folders: set[str] = field(default_factory=set[str])
+    patterns: set[str] = field(default_factory=set[str])
+
+    def covers(self, name: str) -> bool:
+        """Return whether a file would have been discovered, if it were there."""
+        parts = Path(name).parts
+        return (
+            name in self.files
+            or any(_matches(parts, Path(pattern).parts) for pattern in self.patterns)
+            or any(
+                name.startswith(f"{folder}{os.sep}")
+                or (folder == "." and not Path(name).is_absolute())
+                for folder in self.folders
+            )
+        )
+
+
+def discover_sources(
+    paths: Iterable[str | Path], journaled: Iterable[str] = (), excluded: Path | None = None
+) -> Discovery:
+    """Return the files of paths, folders and patterns such as `docs/**/*.html`.
+
+    Hidden files and folders are left out, unless they are named; and what is below `excluded`.
+    A file that is not there raises `NotFound`, unless it is a `journaled` one: it was deleted.
+    """
+    discovery = Discovery()
+    found: dict[str, Source] = {}
+    forgotten = {*journaled}
+    for item in paths:
+        path = Path(item)
+        name = _name(path)
+        if path.is_dir():
+            discovery.folders.add(name)
+            for file in _walk(path, excluded):
+                address = file.relative_to(path).as_posix()
+                found.setdefault(_name(file), Source(_name(file), address, file))
+        elif path.is_file():
+            discovery.files.add(name)
+            found.setdefault(name, Source(name, path.name, path))
+        elif glob.has_magic(str(item)):
+            discovery.patterns.add(name)
+            start = _fixed_part(path)
+            for text in glob.iglob(str(item), recursive=True):  # noqa: PTH207 - also whole paths
+                file = Path(text)
+                if file.is_file():
+                    address = file.relative_to(start).as_posix()
+                    found.setdefault(_name(file), Source(_name(file), address, file))
+        elif name in forgotten:
+            discovery.files.add(name)
+        else:
+            raise NotFound(
+                f"There is no file or folder {str(item)!r}.",
+                hint="Give a file, a folder, or a pattern such as 'docs/**/*.html' in quotes.",
+            )
+    discovery.sources.update(sorted(found.items()))
+    return discovery
+
+
+def _walk(folder: Path, excluded: Path | None) -> Iterable[Path]:
+    for parent, folders, files in os.walk(folder):
+        here = Path(parent)
+        folders[:] = [
+            name
+            for name in folders
+            if not name.startswith(".")
+            and (excluded is None or (here / name).resolve() != excluded)
+        ]
+        yield from (here / name for name in files if not name.startswith("."))
+
+
+def _fixed_part(pattern: Path) -> Path:
+    """Return the folder before the first part of a pattern that is no name."""
+    parts: list[str] = []
+    for part in pattern.parts:
+        if glob.has_magic(part):
+            break
+        parts.append(part)
+    return Path(*parts)
+
+
+def _matches(parts: Sequence[str], pattern: Sequence[str]) -> bool:
+    if not pattern:
+        return not parts
+    if pattern[0] == "**":
+        return any(_matches(parts[start:], pattern[1:]) for start in range(len(parts) + 1))
+    return bool(parts) and fnmatchcase(parts[0], pattern[0]) and _matches(parts[1:], pattern[1:])
+
+
+def _name(path: Path) -> str:
+    absolute = os.path.abspath(path)  # noqa: PTH100 - symbolic links are names of their own
+    relative = os.path.relpath(absolute)
+    return absolute if Path(relative).parts[:1] == ("..",) else relative

@@ -36,6 +36,8 @@ _MOST_CLIENT_RULES = 1000
 _LONG = 10_000
 """Characters that take milliseconds to search: more are searched in a thread."""
 _TOO_LONG = 1_000_000
+_TEXT_COST = 100
+"""What each text counts beside its characters: a word may be split over many of them."""
 
 
 def from_settings(
@@ -134,7 +136,9 @@ class _PersonTexts:
 
     @property
     def length(self) -> int:
-        return sum(map(len, (*self.messages, *self.answers, *self.context)))
+        """Characters, and something for each text: how long it takes to judge them."""
+        texts = (*self.messages, *self.answers, *self.context)
+        return sum(map(len, texts)) + _TEXT_COST * len(texts)
 
     def permit(self, allowed: Phrases, denied: Phrases) -> bool:
         """Return whether no text has a denied phrase, and the last message an allowed one."""

@@ -1,6 +1,7 @@
 """Rules on topics and words, from the request to the log."""
 
 from dataclasses import replace
+from time import perf_counter
 
 import pytest
 
@@ -34,6 +35,17 @@ async def test_a_question_must_name_one_of_the_allowed_topics() -> None:
     answered = await log_of(ScriptedAdapter(say("Red.")), [rule], asking("Which wine?"))
     assert refusal(refused) is not None
     assert text_of(answered) == "Red."
+
+
+async def test_an_answer_of_very_many_texts_is_refused_before_it_is_judged() -> None:
+    answer = Resume("", None, interrupt_id="i", payload=["a"] * 20_000)
+    run = replace(asking("Hello"), resume=[answer])
+    began = perf_counter()
+    error = refusal(await log_of(ScriptedAdapter(), [topics(deny=["bombs"])], run))
+
+    assert error is not None
+    assert "too long" in error.message
+    assert perf_counter() - began < 1
 
 
 @pytest.mark.parametrize("rule", [topics(deny=["bombs"]), words(["bombs"])])

@@ -1,10 +1,18 @@
 """Where knowledge is kept: bytes by key, on a disk, in memory or in an S3 bucket."""
 
-from copilot_runtime.storage.local import LocalStorage, StorageFailed
+from copilot_runtime.storage.local import LocalStorage
 from copilot_runtime.storage.memory import MemoryStorage
-from copilot_runtime.storage.storage import ObjectChanged, ObjectNotFound, Storage
+from copilot_runtime.storage.storage import ObjectChanged, ObjectNotFound, Storage, StorageFailed
+
+STORAGES = {
+    "local": "copilot_runtime.storage.local:LocalStorage",
+    "memory": "copilot_runtime.storage.memory:MemoryStorage",
+    "s3": "copilot_runtime.storage.s3:S3Storage",
+}
+"""Kinds of storages, by the word before the colon of an address."""
 
 __all__ = [
+    "STORAGES",
     "LocalStorage",
     "MemoryStorage",
     "ObjectChanged",

@@ -19,7 +19,9 @@ from copilot_runtime.storage.storage import (
     ObjectChanged,
     ObjectNotFound,
     Storage,
+    StorageFailed,
     check_key,
+    check_log_key,
 )
 
 try:
@@ -46,15 +48,6 @@ _NO_SPACE = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
 T = TypeVar("T")
 
 logger = logging.getLogger(__name__)
-
-
-class StorageFailed(CopilotError):
-    """The place of a storage refuses: it is full, read-only, out of reach, or somebody else's."""
-
-    code = "STORE_FAILED"
-    status_code = 503
-    visibility = "banner"
-    retryable = True
 
 
 class LocalStorage(Storage):
@@ -211,7 +204,7 @@ class LocalStorage(Storage):
             folder = os.path.dirname(path)  # noqa: PTH120
             self._settle(folder, [folder, path])
 
-        self._in_its_folder(key, write)
+        self._in_its_folder(check_log_key(key), write)
 
     def _write_end(self, descriptor: int, data: bytes) -> None:
         """Write all of what is appended, or nothing."""

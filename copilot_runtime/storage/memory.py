@@ -2,7 +2,13 @@
 
 from itertools import count
 
-from copilot_runtime.storage.storage import ObjectChanged, ObjectNotFound, Storage, check_key
+from copilot_runtime.storage.storage import (
+    ObjectChanged,
+    ObjectNotFound,
+    Storage,
+    check_key,
+    check_log_key,
+)
 
 
 class MemoryStorage(Storage):
@@ -32,7 +38,7 @@ class MemoryStorage(Storage):
         return self._etags.get(check_key(key), "")
 
     async def append(self, key: str, data: bytes) -> None:
-        content = self._objects.get(check_key(key), bytearray())
+        content = self._objects.get(check_log_key(key), bytearray())
         content += data
         self._write(key, content)
 

@@ -35,6 +35,15 @@ class ObjectChanged(CopilotError):
         self.key = key
 
 
+class StorageFailed(CopilotError):
+    """The place of a storage refuses: it is full, read-only, out of reach, or somebody else's."""
+
+    code = "STORE_FAILED"
+    status_code = 503
+    visibility = "banner"
+    retryable = True
+
+
 class Storage(ABC):
     """Bytes by key.
 
@@ -114,6 +123,8 @@ class Storage(ABC):
     async def append(self, key: str, data: bytes) -> None:
         """Add to the end of an object, and make it if there is none.
 
+        A `.json` object is one value, so nothing is added to it: that raises `Misuse`.
+
         Writers in several tasks and processes lose nothing of each other, and none stands inside
         what another one wrote.
         """
@@ -154,6 +165,21 @@ def check_key(key: str) -> str:
             f"{key[:200]!r} is no key of an object.",
             hint="A key is a relative path with forward slashes, without '..', without empty parts "
             f"and without those that begin with {RESERVED!r}.",
+        )
+    return key
+
+
+def is_log_key(key: str) -> bool:
+    """Return whether something can be appended to the object of a key."""
+    return not key.endswith(".json")
+
+
+def check_log_key(key: str) -> str:
+    """Return the key of an object that can grow. Raises `Misuse`."""
+    if not is_log_key(check_key(key)):
+        raise Misuse(
+            f"Nothing can be appended to {key!r}: it is one JSON value.",
+            hint="A file with one value in each line is called .jsonl.",
         )
     return key
 

@@ -1,0 +1,305 @@
+"""Objects in a bucket: appends that lose nothing, and errors that say what to do."""
+
+import asyncio
+import sys
+import threading
+from collections.abc import Generator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+
+import pytest
+
+from copilot_runtime.knowledge.identifiers import Identifier
+from copilot_runtime.knowledge.resources import Resource, ResourceIndex
+from copilot_runtime.storage import ObjectChanged, ObjectNotFound, StorageFailed
+from copilot_runtime.storage import s3 as module
+from copilot_runtime.storage.s3 import APPENDS, S3Storage
+from tests.storage.conftest import OpenBucket
+
+pytestmark = pytest.mark.anyio
+
+
+def line(writer: int, number: int) -> bytes:
+    return b"%d %d " % (writer, number) * 30 + b"\n"
+
+
+async def segments(storage: S3Storage) -> list[str]:
+    return [meta["path"] for meta in await storage._store.list(APPENDS).collect_async()]  # pyright: ignore[reportPrivateUsage]
+
+
+async def test_ten_writers_lose_nothing_while_it_is_merged(
+    open_bucket: OpenBucket, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "MERGE_AFTER", 4)
+    writers = [open_bucket() for _ in range(10)]
+    reader = open_bucket()
+    sizes: list[int] = []
+
+    async def write(writer: int) -> None:
+        for number in range(5):
+            await writers[writer].append("log.jsonl", line(writer, number))
+
+    async def read() -> None:
+        while not sizes or sizes[-1] < 50:
+            try:
+                sizes.append((await reader.get("log.jsonl")).count(b"\n"))
+            except ObjectNotFound:
+                sizes.append(0)
+
+    await asyncio.gather(*map(write, range(10)), asyncio.wait_for(read(), 300))
+    for writer in writers:
+        await writer.aclose()
+
+    lines = (await reader.get("log.jsonl")).splitlines(True)
+    assert sorted(lines) == sorted(line(a, b) for a in range(10) for b in range(5))
+    for writer in range(10):
+        own = [one for one in lines if one.startswith(b"%d " % writer)]
+        assert own == [line(writer, number) for number in range(5)]
+    assert sizes == sorted(sizes)
+    assert len(await segments(reader)) < 50
+
+
+WRITER = """
+import asyncio, sys
+from copilot_runtime.storage.url import open_storage
+async def main():
+    storage = open_storage(sys.argv[1])
+    for number in range(10):
+        await storage.append("log.jsonl", f"{sys.argv[2]} {number}\\n".encode())
+    await storage.aclose()
+asyncio.run(main())
+"""
+
+
+async def test_processes_lose_nothing_of_each_other(
+    open_bucket: OpenBucket, s3_server: str, s3_bucket: str
+) -> None:
+    address = f"s3://{s3_bucket}/some/prefix?region=us-east-1&endpoint={s3_server}"
+    writers = [
+        await asyncio.create_subprocess_exec(sys.executable, "-c", WRITER, address, str(name))
+        for name in range(3)
+    ]
+    assert [await writer.wait() for writer in writers] == [0, 0, 0]
+    lines = (await open_bucket().get("log.jsonl")).decode().splitlines()
+    assert sorted(lines) == sorted(f"{name} {number}" for name in range(3) for number in range(10))
+
+
+async def test_appends_at_the_same_time_are_one_segment(open_bucket: OpenBucket) -> None:
+    storage = open_bucket()
+    await asyncio.gather(*(storage.append("log", line(0, number)) for number in range(40)))
+    assert len(await segments(storage)) <= 2
+    assert await storage.get("log") == b"".join(line(0, number) for number in range(40))
+
+
+async def test_what_a_writer_did_not_wait_for_is_written_or_not(open_bucket: OpenBucket) -> None:
+    storage = open_bucket()
+    task = asyncio.create_task(storage.append("log", b"1"))
+    await asyncio.sleep(0)
+    task.cancel()
+    await storage.append("log", b"2")
+    assert await storage.get("log") == b"12"
+
+
+async def test_merging_keeps_the_content(open_bucket: OpenBucket) -> None:
+    storage, other = open_bucket(), open_bucket()
+    assert not await storage.merge("log")
+    for number in range(3):
+        await storage.append("log", b"%d" % number)
+        await other.append("log", b"%d" % number)
+    assert await storage.merge("log")
+    assert await segments(storage) == []
+    await other.append("log", b"3")
+    assert await other.get("log") == b"0011223"
+    assert await other.merge("log")
+    assert not await other.merge("log")
+    assert await storage.get("log") == b"0011223"
+
+
+async def test_a_merge_that_broke_off_doubles_nothing(open_bucket: OpenBucket) -> None:
+    class Killed(BaseException):
+        pass
+
+    class KilledStorage(S3Storage):
+        async def _delete_segments(self, key: str, segments: object) -> None:
+            if segments:
+                raise Killed
+
+    storage = open_bucket()
+    killed = open_bucket(KilledStorage)
+    await storage.append("log", b"1")
+    await storage.append("log", b"2")
+    with pytest.raises(Killed):
+        await killed.merge("log")
+    assert len(await segments(storage)) == 2
+    assert await storage.get("log") == b"12"
+    await storage.append("log", b"3")
+    assert await storage.merge("log")
+    assert (await storage.get("log"), await segments(storage)) == (b"123", [])
+
+
+async def test_of_two_who_merge_one_does(open_bucket: OpenBucket) -> None:
+    one, two = open_bucket(), open_bucket()
+    for number in range(4):
+        await one.append("log", b"%d" % number)
+    await asyncio.gather(one.merge("log"), two.merge("log"), one.merge("log"))
+    assert await two.get("log") == b"0123"
+
+
+async def test_more_writers_than_the_marks_can_name_are_merged_in_turns(
+    open_bucket: OpenBucket, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "_MOST_WRITERS", 2)
+    writers = [open_bucket() for _ in range(5)]
+    for number, writer in enumerate(writers):
+        await writer.append("log", b"%d" % number)
+    assert await writers[0].merge("log")
+    assert len(await segments(writers[0])) == 3
+    assert await writers[1].get("log") == b"01234"
+    await writers[1].put("log", b"new")
+    assert (await writers[2].get("log"), await segments(writers[2])) == (b"new", [])
+
+
+async def test_segments_of_processes_that_have_ended_are_merged(
+    open_bucket: OpenBucket, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "MERGE_AFTER", 3)
+    for number in range(4):
+        storage = open_bucket()
+        await storage.append("log", b"%d" % number)
+        await storage.aclose()
+    assert len(await segments(open_bucket())) < 3
+    assert await open_bucket().get("log") == b"0123"
+
+
+async def test_a_server_that_ignores_conditions_is_noticed(
+    open_bucket: OpenBucket, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    class Careless(S3Storage):
+        async def _put(self, key: str, data: bytes, expected: str | None, marks: str = "") -> str:
+            return await super()._put(key, data, None, marks)
+
+    storage = open_bucket(Careless)
+    monkeypatch.setattr(module, "MERGE_AFTER", 2)
+    for number in range(4):
+        await storage.append("log", b"%d" % number)
+    await storage.aclose()
+    assert "ignores conditions of writes" in caplog.text
+    assert (len(await segments(storage)), await storage.get("log")) == (4, b"0123")
+    with pytest.raises(StorageFailed, match="ignores conditions of writes"):
+        await storage.put("a.json", b"", expected="")
+    await storage.put("log", b"4")
+    assert await storage.get("log") == b"4"
+
+
+async def test_resources_live_in_a_bucket(open_bucket: OpenBucket) -> None:
+    one, two = ResourceIndex(open_bucket()), ResourceIndex(open_bucket())
+    resource = Resource(Identifier("a.B", "c"), "hello")
+    assert await one.put(resource)
+    assert not await two.put(resource)
+    assert await two.put(Resource(resource.id, "hello again"), expected=resource.version)
+    assert [found.content for found in await one.get([resource.uri])] == ["hello again"]
+    assert [*await one.versions()] == ["a.B.c"]
+    assert await one.delete("a.B.c") == [resource.id]
+    assert await two.find_all() == []
+    await one.aclose()
+
+
+# errors
+
+
+async def test_a_bucket_that_is_not_there(s3_server: str, s3_bucket: str) -> None:
+    storage = S3Storage("nowhere", region="us-east-1", endpoint=s3_server)
+    for work in (
+        storage.get("a.json"),
+        storage.put("a.json", b""),
+        storage.append("log", b""),
+        storage.list(),
+        storage.put_many({"a.json": b"", "b.json": b""}),
+    ):
+        with pytest.raises(
+            StorageFailed, match="There is no bucket 'nowhere' at http://"
+        ) as caught:
+            await work
+        assert caught.value.public == "The storage of knowledge failed."
+
+
+async def test_a_server_that_cannot_be_reached(s3_bucket: str) -> None:
+    storage = S3Storage(s3_bucket, endpoint="http://127.0.0.1:1", retry_config={"max_retries": 0})
+    with pytest.raises(StorageFailed, match=r"at http://127\.0\.0\.1:1 failed: .*error sending"):
+        await storage.get("a.json")
+    with pytest.raises(StorageFailed):
+        await storage.append("log", b"1")
+
+
+async def test_no_credentials(
+    s3_server: str, s3_bucket: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.delenv("AWS_ACCESS_KEY_ID")
+    monkeypatch.delenv("AWS_SECRET_ACCESS_KEY")
+    storage = S3Storage(
+        s3_bucket,
+        endpoint=s3_server,
+        metadata_endpoint="http://127.0.0.1:1",
+        retry_config={"max_retries": 0},
+    )
+    with pytest.raises(StorageFailed, match="there are no credentials") as caught:
+        await storage.get("a.json")
+    assert "AWS_ACCESS_KEY_ID" in str(caught.value.hint)
+
+
+@contextmanager
+def server_that_answers(status: int, body: str) -> Generator[str]:
+    """Serve one answer to every request."""
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            self.send_response(status)
+            self.send_header("content-length", str(len(body)))
+            self.end_headers()
+            self.wfile.write(body.encode())
+
+        def log_message(self, format: str, *args: object) -> None:
+            pass
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    yield f"http://127.0.0.1:{server.server_port}"
+    server.shutdown()
+    server.server_close()
+
+
+@pytest.mark.parametrize(
+    ("status", "body", "message"),
+    [
+        (
+            400,
+            "<Error><Code>AuthorizationHeaderMalformed</Code><Message>the region 'us-east-1' is "
+            "wrong; expecting 'eu-west-1'</Message><Region>eu-west-1</Region></Error>",
+            "is not in the region 'us-east-1': it is in 'eu-west-1'.",
+        ),
+        (301, "<Error><Code>PermanentRedirect</Code></Error>", "is not in the region 'us-east-1'."),
+        (403, "<Error><Code>AccessDenied</Code></Error>", "may not be used: AccessDenied."),
+        (403, "<Error><Code>SignatureDoesNotMatch</Code></Error>", "SignatureDoesNotMatch"),
+        (401, "", "may not be used: access denied."),
+        (400, "<Error><Code>ExpiredToken</Code></Error>", "may not be used: ExpiredToken."),
+        (400, "<Error><Code>InvalidRequest</Code></Error>", "failed: InvalidRequest."),
+        (503, "<Error><Code>SlowDown</Code></Error>", "failed: SlowDown."),
+    ],
+)
+async def test_what_a_server_refuses_is_said_in_words(
+    s3_bucket: str, status: int, body: str, message: str
+) -> None:
+    with server_that_answers(status, body) as endpoint:
+        storage = S3Storage(s3_bucket, endpoint=endpoint, retry_config={"max_retries": 0})
+        with pytest.raises(StorageFailed) as caught:
+            await storage.get("a.json")
+    assert message in caught.value.message
+
+
+async def test_a_conflict_is_no_failure(open_bucket: OpenBucket) -> None:
+    storage = open_bucket()
+    etag = await storage.put("a.json", b"1")
+    await storage.put("a.json", b"2")
+    with pytest.raises(ObjectChanged):
+        await open_bucket().put("a.json", b"3", expected=etag)

@@ -1,15 +1,22 @@
 """The interfaces everything hangs on. Read this file first."""
 
 import hmac
+from abc import ABC, abstractmethod
 from asyncio import Future, get_running_loop
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any, Literal, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol
 from uuid import UUID, uuid5
 
 from copilot_runtime.events import Event
 from copilot_runtime.messages import Message
+
+if TYPE_CHECKING:
+    from decimal import Decimal
+
+    import numpy as np
+    from numpy.typing import NDArray
 
 Events = AsyncGenerator[Event, None]
 """What agents and adapters make. Whoever may leave one early closes it: `aclosing(events)`."""
@@ -364,6 +371,38 @@ class Adapter:
 
     async def aclose(self) -> None:
         """Release what the adapter holds, when the server ends."""
+
+
+class Embedder(ABC):
+    """A model of embeddings."""
+
+    max_tokens: int = 0
+    """How many tokens of a text it reads, and no more than that is sent; 0 if that is unknown."""
+    tokens: int = 0
+    """How many tokens have been embedded so far, as the provider counts them; 0 if it does not."""
+
+    @property
+    @abstractmethod
+    def model(self) -> str:
+        """Provider, model and size in one word: vectors of two models are never compared."""
+
+    @abstractmethod
+    async def embed(self, texts: Sequence[str]) -> "NDArray[np.float32]":
+        """Return one vector of length 1 for each text, as rows.
+
+        Raises `CopilotError` if the provider fails after its retries.
+        """
+
+    async def embed_queries(self, texts: Sequence[str]) -> "NDArray[np.float32]":
+        """Return vectors of what is looked for, which some models embed otherwise than texts."""
+        return await self.embed(texts)
+
+    async def price(self, tokens: int) -> "Decimal | None":  # noqa: ARG002
+        """Return what so many tokens cost in US dollars; None if that is not known."""
+        return None
+
+    async def aclose(self) -> None:  # noqa: B027
+        """Let go of connections."""
 
 
 class SupportsRun(Protocol):

@@ -1,28 +1,5 @@
-"""What turns texts into vectors."""
+"""The interface of models of embeddings, which stands with the others."""
 
-from abc import ABC, abstractmethod
-from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from copilot_runtime.interfaces import Embedder
 
-if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
-
-
-class Embedder(ABC):
-    """A model of embeddings."""
-
-    @property
-    @abstractmethod
-    def model(self) -> str:
-        """Provider, model and size in one word: vectors of two models are never compared."""
-
-    @abstractmethod
-    async def embed(self, texts: Sequence[str]) -> "NDArray[np.float32]":
-        """Return one vector of length 1 for each text, as rows.
-
-        Raises `CopilotError` if the provider fails after its retries.
-        """
-
-    async def aclose(self) -> None:  # noqa: B027
-        """Let go of connections."""
+__all__ = ["Embedder"]

@@ -22,4 +22,5 @@ HANDLERS = {
     "sanitizer": f"{PACKAGE}.pages:answer_sanitizer",
     "resource-processor": f"{PACKAGE}.pages:answer_processor",
     "jsonld(seed)": f"{PACKAGE}.pages:answer_jsonld",
+    "vector": f"{PACKAGE}.vectors:answer",
 }

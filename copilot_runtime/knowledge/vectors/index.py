@@ -1,0 +1,157 @@
+"""The vector index: what is said in about the same words, or means about the same."""
+
+import asyncio
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from copilot_runtime.errors import Misuse
+from copilot_runtime.interfaces import Embedder
+from copilot_runtime.knowledge.filter import Filter
+from copilot_runtime.knowledge.identifiers import Identifier, hash_values
+from copilot_runtime.knowledge.index import EVERYTHING, Index, check_ids
+from copilot_runtime.knowledge.resources import ResourceIndex
+from copilot_runtime.knowledge.update import Progress
+from copilot_runtime.knowledge.vectors.mmr import diversify
+from copilot_runtime.knowledge.vectors.normalize import Vector, normalize
+from copilot_runtime.knowledge.vectors.quantized import Floats
+from copilot_runtime.knowledge.vectors.ranking import Hit, rank
+from copilot_runtime.knowledge.vectors.segment import Row
+from copilot_runtime.knowledge.vectors.table import VectorTable, check_dimensions
+from copilot_runtime.knowledge.vectors.update import EmbeddingReport, Updater
+from copilot_runtime.storage import Storage
+
+_POOL = 4
+"""For each result that is to be unlike others, how many are looked at."""
+_SMALLEST_POOL = 50
+_LARGEST_POOL = 1000
+_FIRST_GUESSES = (256, 4096)
+"""How many results are computed at first where only their tokens are limited."""
+
+
+@dataclass(frozen=True, slots=True)
+class VectorItem:
+    """A vector and the resource that it belongs to."""
+
+    identifier: Identifier
+    vector: Vector
+
+
+class VectorIndex(Index[VectorItem, Sequence[Vector]]):
+    """Finds resources by the likeness of vectors: the cosine, from -1 to 1.
+
+    Results are exact. All vectors get length 1; one of zeros is like nothing, as an item and as a
+    question. Without a threshold, results have a score of 0 at least.
+
+    The vectors of each model are below a prefix of their own. An index answers by those of its
+    embedder's model alone, because a question can only be compared in the model that it is
+    embedded with. After a change of the model, servers that still run with the old one find all,
+    and those with the new one what is embedded so far; when that is everything, the old vectors are
+    deleted.
+    """
+
+    def __init__(self, storage: Storage, embedder: Embedder, prefix: str = "vectors") -> None:
+        self.embedder = embedder
+        self._prefix = prefix
+        self.table = VectorTable(storage, f"{prefix}/{hash_values(embedder.model)}")
+
+    async def add(self, *items: VectorItem) -> None:
+        """Take in vectors, durably. Raises `Misuse` for what is no vector of this index."""
+        vectors = await asyncio.to_thread(normalize, [item.vector for item in items])
+        rows = zip((item.identifier for item in items), vectors, strict=True)
+        await self.table.write([Row(identifier, vector) for identifier, vector in rows])
+
+    async def remove(self, ids: Iterable[Identifier | str]) -> None:
+        """Forget the vectors of resources."""
+        await self.table.write([], check_ids(ids))
+
+    async def get(self, ids: Iterable[Identifier | str] | None) -> list[Identifier]:
+        await self.table.load()
+        found = (self.table.find(uri) for uri in check_ids(ids))
+        return [identifier for identifier in found if identifier is not None]
+
+    async def has(self, id: Identifier | str) -> bool:
+        await self.table.load()
+        return str(id) in self.table
+
+    async def count(self) -> int:
+        """Return how many vectors there are."""
+        await self.table.load()
+        return len(self.table)
+
+    async def query(
+        self,
+        query: Sequence[Vector],
+        filter: Filter = EVERYTHING,
+        *,
+        diversity: float | None = None,
+    ) -> list[Identifier]:
+        """Return what is most like one of some vectors, each result with its best score.
+
+        With a `diversity` above 0 and up to 1, results are chosen one after the other, each for its
+        score and for being unlike those before it, from the best fifty or more.
+        """
+        if diversity is not None and not 0 <= diversity <= 1:
+            raise Misuse(f"A diversity is between 0 and 1, not {diversity}.")
+        await self.table.load()
+        queries = normalize(query)
+        queries = queries[queries.any(axis=1)]
+        if not len(queries) or self.table.dimensions is None:
+            return []
+        check_dimensions(queries.shape[1], self.table.dimensions)
+        return await asyncio.to_thread(self._answer, queries, filter, diversity)
+
+    async def search(
+        self,
+        texts: Sequence[str],
+        filter: Filter = EVERYTHING,
+        *,
+        diversity: float | None = None,
+    ) -> list[Identifier]:
+        """Return what is most like one of some texts, each result with its best score.
+
+        Raises `CopilotError` if they cannot be embedded.
+        """
+        if isinstance(texts, str):
+            texts = [texts]
+        texts = [text for text in texts if text.strip()]
+        await self.table.load()
+        if not texts or not len(self.table):
+            return []
+        vectors = await self.embedder.embed_queries(texts)
+        return await self.query([*vectors], filter, diversity=diversity)
+
+    async def update(
+        self, resources: ResourceIndex, progress: Progress | None = None
+    ) -> EmbeddingReport:
+        """Embed what is new or other than before, and forget what is gone.
+
+        What could not be embedded is in the report, and is tried again by the next update.
+        """
+        updater = Updater(self.table, self.embedder, resources, progress)
+        report = await updater.run()
+        if not report.failed:
+            await self.table.clear_others(f"{self._prefix}/")
+        return report
+
+    async def aclose(self) -> None:
+        """Let go of the embedder's connections. All vectors are written already."""
+        await self.embedder.aclose()
+
+    def _answer(self, queries: Floats, filter: Filter, diversity: float | None) -> list[Identifier]:
+        parts = self.table.parts()
+        if diversity:
+            pool = max(filter.limit * _POOL, _SMALLEST_POOL) if filter.limit > 0 else _LARGEST_POOL
+            hits = diversify(rank(parts, queries, filter, pool), diversity, filter.limit)
+            return _cut(hits, filter)
+        if filter.limit > 0 or filter.max_tokens <= 0:
+            return _cut(rank(parts, queries, filter, filter.limit), filter)
+        for limit in _FIRST_GUESSES:
+            hits = rank(parts, queries, filter, limit)
+            results = _cut(hits, filter)
+            if len(results) < len(hits) or len(hits) < limit:
+                return results
+        return _cut(rank(parts, queries, filter, 0), filter)
+
+
+def _cut(hits: Sequence[Hit], filter: Filter) -> list[Identifier]:
+    return filter.cut(hit.identify() for hit in hits)

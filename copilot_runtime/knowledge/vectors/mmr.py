@@ -1,0 +1,30 @@
+"""Maximal marginal relevance: answers that are not all the same.
+
+Carbonell and Goldstein, 1998: https://dl.acm.org/doi/10.1145/290941.291025
+"""
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from copilot_runtime.knowledge.vectors.ranking import Hit
+
+
+def diversify(hits: Sequence[Hit], diversity: float, limit: int) -> list[Hit]:
+    """Return hits so that each is relevant, and unlike those before it; at most `limit`, if not 0.
+
+    With a diversity of 0 they stay as they are; with 1, only what is unlike counts after the first.
+    """
+    if not hits:
+        return []
+    count = min(limit, len(hits)) if limit > 0 else len(hits)
+    vectors = np.array([hit.vector for hit in hits])
+    scores = np.array([hit.score for hit in hits])
+    likeness = np.full(len(hits), -np.inf)
+    chosen = [0]
+    while len(chosen) < count:
+        likeness = np.maximum(likeness, vectors @ vectors[chosen[-1]])
+        gain = (1 - diversity) * scores - diversity * likeness
+        gain[chosen] = -np.inf
+        chosen.append(int(gain.argmax()))
+    return [hits[row] for row in chosen]

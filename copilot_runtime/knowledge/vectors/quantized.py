@@ -1,0 +1,129 @@
+"""Find the best of many vectors by eight bits of each number, and prove that none was missed.
+
+A vector x is stored a second time as whole numbers from -127 to 127 and a scale; what that is off
+by, as a length, is stored beside it. For a question q of length 1, whose own numbers are rounded
+to eight bits as well, the score that eight bits give is wrong by at most the one length plus the
+other (Cauchy and Schwarz). So whoever is more than that below the k-th best cannot be among the
+best k, and only the few others are scored by their float32 numbers.
+
+A quarter of the bytes is read, and `simsimd` multiplies eight bits five times as fast. Without
+that package all float32 numbers are read, with the same results.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import cache
+from importlib import import_module
+from typing import Any, cast
+
+import numpy as np
+from numpy.typing import NDArray
+
+Floats = NDArray[np.float32]
+Bytes = NDArray[np.int8]
+
+_LARGEST = 127
+_NO_DIRECTION = 1
+"""The scale of a vector of zeros; one of length 1 has a smaller one."""
+_SLACK = np.float32(1e-5)
+"""More than the rounding of float32 can add up to."""
+_BLOCK = 8192
+"""Rows that are multiplied at once: between two blocks, other threads have their turn."""
+
+
+@dataclass(frozen=True, slots=True)
+class Codes:
+    """Vectors in eight bits: `codes[i] * scales[i]` is off from the i-th by `errors[i]`."""
+
+    codes: Bytes
+    scales: Floats
+    errors: Floats
+
+    @property
+    def have_direction(self) -> NDArray[np.bool_]:
+        """Which of the vectors are no zeros: nothing is like those."""
+        return self.scales < _NO_DIRECTION
+
+
+@dataclass(frozen=True, slots=True)
+class Bounds:
+    """What is known of scores before they are computed: between which numbers they are."""
+
+    lowest: Floats
+    highest: Floats
+
+
+def quantize(vectors: Floats) -> Codes:
+    """Return vectors in eight bits, each with a scale of its own."""
+    codes = np.empty(vectors.shape, np.int8)
+    scales = np.empty(len(vectors), np.float32)
+    errors = np.empty(len(vectors), np.float32)
+    for start in range(0, len(vectors), _BLOCK):
+        part = slice(start, start + _BLOCK)
+        block = vectors[part]
+        largest = np.abs(block).max(axis=1, initial=0)
+        scales[part] = np.where(largest > 0, largest / _LARGEST, _NO_DIRECTION)
+        scaled = block / scales[part, None]
+        codes[part] = np.rint(scaled, out=scaled)
+        scaled *= scales[part, None]
+        scaled -= block
+        errors[part] = np.sqrt(np.einsum("ij,ij->i", scaled, scaled))
+    return Codes(codes, scales, errors)
+
+
+def join_codes(parts: Sequence[Codes]) -> Codes:
+    """Return the codes of several matrices of vectors as those of one."""
+    if not parts:
+        return quantize(np.empty((0, 0), np.float32))
+    return Codes(
+        np.concatenate([part.codes for part in parts]),
+        np.concatenate([part.scales for part in parts]),
+        np.concatenate([part.errors for part in parts]),
+    )
+
+
+def bound_scores(vectors: Floats, codes: Codes, queries: Floats) -> Bounds:
+    """Return bounds of each row's best score over all queries, which have length 1."""
+    multiply = load_multiplier()
+    lowest = np.full(len(vectors), -np.inf, np.float32)
+    highest = lowest.copy()
+    rounded = quantize(queries)
+    for start in range(0, len(vectors), _BLOCK):
+        part = slice(start, start + _BLOCK)
+        if multiply is None:
+            scores, off = queries @ vectors[part].T, _SLACK
+        else:
+            products = multiply(rounded.codes, codes.codes[part])
+            scores = products * rounded.scales[:, None] * codes.scales[part]
+            # |q·x - q̂·x̂| ≤ |q|·|x - x̂| + |q - q̂|·|x̂|, and |x̂| ≤ 1 + |x - x̂|
+            errors = codes.errors[part]
+            off = errors + rounded.errors[:, None] * (1 + errors) + _SLACK
+        lowest[part] = (scores - off).max(axis=0)
+        highest[part] = (scores + off).max(axis=0)
+    return Bounds(lowest, highest)
+
+
+def score_rows(vectors: Floats, queries: Floats, rows: NDArray[np.intp]) -> NDArray[np.float64]:
+    """Return the best score of each of some rows over all queries: equal rows, equal scores."""
+    exact = queries.astype(np.float64)
+    scores = np.empty(len(rows))
+    for start in range(0, len(rows), _BLOCK):
+        part = slice(start, start + _BLOCK)
+        chosen = vectors[rows[part]].astype(np.float64)
+        scores[part] = np.einsum("ij,kj->ik", chosen, exact).max(axis=1)
+    return scores
+
+
+@cache
+def load_multiplier() -> Callable[[Bytes, Bytes], NDArray[np.float64]] | None:
+    """Return what multiplies each row of one matrix with each of another, if there is such."""
+    try:
+        simsimd: Any = import_module("simsimd")
+    except ImportError:
+        return None
+
+    def multiply(queries: Bytes, rows: Bytes) -> NDArray[np.float64]:
+        products = np.asarray(simsimd.cdist(queries, rows, metric="dot"))
+        return cast("NDArray[np.float64]", products)
+
+    return multiply

@@ -1,0 +1,106 @@
+"""Order the rows of a vector index by how well they answer."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from copilot_runtime.knowledge.filter import Filter
+from copilot_runtime.knowledge.identifiers import Identifier
+from copilot_runtime.knowledge.vectors.quantized import Floats, bound_scores, score_rows
+from copilot_runtime.knowledge.vectors.table import Part
+
+DIGITS = 6
+"""Digits of scores behind the point: more cannot be told from float32."""
+
+_TOLERANCE = 0.5 * 10.0**-DIGITS
+_FEW = 1000
+"""As many rows are scored at once, without bounds first."""
+
+
+@dataclass(frozen=True, slots=True)
+class Hit:
+    """A row that answers."""
+
+    score: float
+    part: Part
+    row: int
+
+    @property
+    def vector(self) -> Floats:
+        return self.part.segment.vectors[self.row]
+
+    def identify(self) -> Identifier:
+        """Return whose vector it is, with the score."""
+        return self.part.segment.identifier(self.row).score_as(round(self.score, DIGITS))
+
+
+def rank(parts: Sequence[Part], queries: Floats, filter: Filter, limit: int) -> list[Hit]:
+    """Return the best rows that a filter lets through, at most `limit` of them if that is not 0.
+
+    A row's score is its best one over all queries, which have length 1. Equal scores are in the
+    order in which their rows were first added. The results are those of a full comparison.
+    """
+    floor = (filter.threshold or 0.0) - _TOLERANCE
+    selections = [(part, part.select(filter)) for part in parts]
+    candidates = [_find_candidates(part, mask, queries) for part, mask in selections if mask.any()]
+    if 0 < limit < sum(len(one.rows) for one in candidates):
+        lowest = np.concatenate([one.lowest for one in candidates])
+        floor = max(floor, float(np.partition(lowest, -limit)[-limit]))
+    found = [_score(one, queries, floor) for one in candidates]
+    return _sort(found, (filter.threshold or 0.0) - _TOLERANCE, limit)
+
+
+@dataclass(frozen=True, slots=True)
+class _Candidates:
+    """Rows of a block, and between which numbers their scores are."""
+
+    part: Part
+    rows: NDArray[np.intp]
+    lowest: NDArray[np.floating]
+    highest: NDArray[np.floating]
+
+
+@dataclass(frozen=True, slots=True)
+class _Scores:
+    part: Part
+    rows: NDArray[np.intp]
+    scores: NDArray[np.float64]
+
+
+def _find_candidates(part: Part, mask: NDArray[np.bool_], queries: Floats) -> _Candidates:
+    rows = np.flatnonzero(mask)
+    segment = part.segment
+    if len(rows) <= _FEW:
+        scores = score_rows(segment.vectors, queries, rows)
+        return _Candidates(part, rows, scores, scores)
+    bounds = bound_scores(segment.vectors, segment.codes, queries)
+    if len(rows) == len(mask):
+        return _Candidates(part, rows, bounds.lowest, bounds.highest)
+    return _Candidates(part, rows, bounds.lowest[rows], bounds.highest[rows])
+
+
+def _score(candidates: _Candidates, queries: Floats, floor: float) -> _Scores:
+    rows = candidates.rows[candidates.highest >= floor]
+    scores = score_rows(candidates.part.segment.vectors, queries, rows)
+    return _Scores(candidates.part, rows, scores)
+
+
+def _sort(found: Sequence[_Scores], floor: float, limit: int) -> list[Hit]:
+    if not found:
+        return []
+    scores = np.concatenate([one.scores for one in found])
+    positions = np.concatenate([one.part.positions[one.rows] for one in found])
+    owners = np.repeat(np.arange(len(found)), [len(one.rows) for one in found])
+    rows = np.concatenate([one.rows for one in found])
+    order = np.lexsort((positions, -scores))
+    order = order[scores[order] >= floor]
+    if limit > 0:
+        order = order[:limit]
+    return [
+        Hit(score, found[owner].part, row)
+        for score, owner, row in zip(
+            scores[order].tolist(), owners[order].tolist(), rows[order].tolist(), strict=True
+        )
+    ]

@@ -1,0 +1,107 @@
+"""What is embedded of a resource: text as it is, and triples as a person would read them out.
+
+An embedding of Turtle or JSON-LD is mostly one of its syntax: two resources of one class are alike
+in it whatever they say. So a resource of triples becomes a few lines: what it is called and what it
+is, then a line for each property, with the words of its name and the text of its value. For
+`<#ada> a schema:Person; schema:name "Ada"; schema:worksFor <https://example.com/id/the-mill>`:
+
+    Ada, person
+    works for: the mill
+"""
+
+import re
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any
+from urllib.parse import unquote, urlsplit
+
+from copilot_runtime.knowledge.resources import ContentFormat
+
+if TYPE_CHECKING:
+    from pyoxigraph import Triple
+
+_TYPE = "http://www.w3.org/1999/02/22-rdf-syntax-ns#type"
+_NAMES = ("name", "headline", "title", "label", "prefLabel", "legalName", "alternateName")
+"""Local names of the properties that say what something is called, the best first."""
+_WORD_ENDS = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|[-_+.]+|(?<=[A-Z])(?=[A-Z][a-z])")
+_OPAQUE = re.compile(r"[0-9a-f]{8,}(-[0-9a-f]{4,})*|\d+", re.IGNORECASE)
+_CHARACTERS_PER_TOKEN = 4
+
+
+def render_text(content: str, format: ContentFormat) -> str:
+    """Return a content as text to read; of one that cannot be parsed, the content itself."""
+    if format == "text":
+        return content
+    triples = _parse(content, format)
+    return _render(triples) if triples else content
+
+
+def cut_to_tokens(text: str, most: int) -> str:
+    """Return about the first `most` tokens of a text, which is all of it where that is 0."""
+    return text[: most * _CHARACTERS_PER_TOKEN] if most else text
+
+
+def _parse(content: str, format: ContentFormat) -> "list[Triple]":
+    from pyoxigraph import RdfFormat, parse
+
+    formats = {
+        "nquads": RdfFormat.N_QUADS,
+        "turtle": RdfFormat.TURTLE,
+        "jsonld": RdfFormat.JSON_LD,  # no context is ever fetched
+    }
+    try:
+        return [quad.triple for quad in parse(content, format=formats[format])]
+    except (SyntaxError, ValueError):
+        return []
+
+
+def _render(triples: "list[Triple]") -> str:
+    """Return a paragraph for each subject, the first one first."""
+    statements: dict[Any, list[Triple]] = {}
+    for triple in triples:
+        statements.setdefault(triple.subject, []).append(triple)
+    names = {subject: name for subject, own in statements.items() if (name := _find_name(own))}
+    return "\n\n".join(
+        text for subject, own in statements.items() if (text := _render_one(subject, own, names))
+    )
+
+
+def _render_one(subject: Any, own: "list[Triple]", names: dict[Any, str]) -> str:
+    kinds = [_read_value(one.object) for one in own if one.predicate.value == _TYPE]
+    called = names.get(subject, "")
+    lines = [", ".join(dict.fromkeys(filter(None, [called, *kinds])))]
+    values: dict[str, list[str]] = {}
+    for one in own:
+        value = names.get(one.object) or _read_value(one.object)
+        is_name = value == called and _local_name(one.predicate.value) in _NAMES
+        if one.predicate.value != _TYPE and value and not is_name:
+            values.setdefault(_words(one.predicate.value), []).append(value)
+    lines += [f"{name}: {', '.join(dict.fromkeys(found))}" for name, found in values.items()]
+    return "\n".join(filter(None, lines))
+
+
+def _find_name(own: "Iterable[Triple]") -> str:
+    found = {_local_name(one.predicate.value): _read_value(one.object) for one in reversed([*own])}
+    return next((found[name] for name in _NAMES if found.get(name)), "")
+
+
+def _read_value(term: Any) -> str:
+    """Return the text of a literal, the words of an IRI, and nothing of what has no name."""
+    from pyoxigraph import Literal, NamedNode
+
+    if isinstance(term, Literal):
+        return " ".join(term.value.split())
+    return _words(term.value) if isinstance(term, NamedNode) else ""
+
+
+def _words(iri: str) -> str:
+    """Return the words in the last part of an IRI; none if it is only a number or a hash."""
+    name = _local_name(iri)
+    if _OPAQUE.fullmatch(name):
+        return ""
+    return " ".join(word for word in _WORD_ENDS.sub(" ", name).split()).lower()
+
+
+def _local_name(iri: str) -> str:
+    parts = urlsplit(iri)
+    last = parts.fragment or parts.path.rstrip("/").rpartition("/")[2] or parts.netloc
+    return unquote(last.rpartition(":")[2])

@@ -1,0 +1,204 @@
+"""Keep a vector index in step with the resources: embed what is new, forget what is gone."""
+
+import asyncio
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from decimal import Decimal
+from time import monotonic
+
+import numpy as np
+
+from copilot_runtime.errors import (
+    AuthenticationFailed,
+    CopilotError,
+    LimitExceeded,
+    MissingPackage,
+    Misuse,
+    NetworkError,
+)
+from copilot_runtime.interfaces import Embedder
+from copilot_runtime.knowledge.resources import Resource, ResourceIndex
+from copilot_runtime.knowledge.update import Progress, UpdateReport
+from copilot_runtime.knowledge.vectors.normalize import normalize
+from copilot_runtime.knowledge.vectors.quantized import Floats
+from copilot_runtime.knowledge.vectors.segment import Row
+from copilot_runtime.knowledge.vectors.table import VectorTable
+from copilot_runtime.knowledge.vectors.text import cut_to_tokens, render_text
+
+_SKIPPED = ("common.Conversation.", "common.Agent.", "common.Assistant.", "tool.ToolFunction.")
+_UPLOAD = "file.Upload."
+
+_SHORT = 500
+"""Characters of a text that no model finds too long."""
+_BATCH_RESOURCES = 256
+_BATCH_TOKENS = 50_000
+_BATCHES_AT_ONCE = 4
+_NOT_FOUND = 404  # the model: no other text would change that
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EmbeddingReport(UpdateReport):
+    """What an update of a vector index has done, and what that cost."""
+
+    tokens: int = 0
+    """How many tokens the provider has counted."""
+    dollars: Decimal | None = None
+    """Their price; None where it is not known."""
+
+
+class Updater:
+    """One update: batches of resources are read, embedded and written, four at a time.
+
+    A batch is durable once it is written. If the provider refuses one, it is halved until what it
+    refuses is alone, and a text that is too long is halved until it is not. If the provider cannot
+    be reached after all retries, the batch fails as a whole. A key or a model that is wrong ends
+    the update.
+    """
+
+    def __init__(
+        self,
+        table: VectorTable,
+        embedder: Embedder,
+        resources: ResourceIndex,
+        progress: Progress | None = None,
+    ) -> None:
+        self._table = table
+        self._embedder = embedder
+        self._resources = resources
+        self._progress = progress
+        self._held: Mapping[str, str] = {}
+        self._failed: dict[str, str] = {}
+        self._added = 0
+        self._changed = 0
+        self._done = 0
+        self._total = 0
+
+    async def run(self) -> EmbeddingReport:
+        """Do it. Raises `CopilotError` if nothing can be embedded at all."""
+        began, tokens = monotonic(), self._embedder.tokens
+        await self._table.load()
+        entries = {
+            uri: entry
+            for uri, entry in (await self._resources.versions()).items()
+            if is_searchable(uri)
+        }
+        self._held = self._table.versions()
+        # what has no version was not made from a resource, and somebody else's business
+        removed = [uri for uri, version in self._held.items() if version and uri not in entries]
+        await self._table.write([], removed)
+        pending = {
+            uri: entry.tokens
+            for uri, entry in entries.items()
+            if self._held.get(uri) != entry.version
+        }
+        self._total = len(pending)
+        await self._embed_all(pending)
+        tokens = self._embedder.tokens - tokens
+        return EmbeddingReport(
+            added=self._added,
+            changed=self._changed,
+            removed=len(removed),
+            failed=self._failed,
+            seconds=monotonic() - began,
+            tokens=tokens,
+            dollars=await self._embedder.price(tokens) if tokens else None,
+        )
+
+    async def _embed_all(self, pending: Mapping[str, int]) -> None:
+        batches = make_batches(pending)
+
+        async def work() -> None:
+            for batch in batches:
+                await self._embed_batch(batch)
+                self._done += len(batch)
+                if self._progress is not None:
+                    self._progress(self._done, self._total)
+
+        try:
+            async with asyncio.TaskGroup() as group:
+                for _ in range(_BATCHES_AT_ONCE):
+                    group.create_task(work())
+        except ExceptionGroup as errors:
+            raise errors.exceptions[0] from None
+
+    async def _embed_batch(self, uris: Sequence[str]) -> None:
+        resources = await self._resources.get(uris)
+        texts = await asyncio.to_thread(self._render, resources)
+        rows = await self._embed(
+            [(resource, text) for resource, text in zip(resources, texts, strict=True) if text]
+        )
+        size = self._table.dimensions or (len(rows[0].vector) if rows else 0)
+        if size:  # there is nothing to embed in these: a row of zeros says that they were looked at
+            blank = [one for one, text in zip(resources, texts, strict=True) if not text]
+            zeros = np.zeros(size, np.float32)
+            rows += [Row(one.id, zeros, one.version) for one in blank]
+        await self._table.write(rows)
+        for row in rows:
+            if str(row.identifier) in self._held:
+                self._changed += 1
+            else:
+                self._added += 1
+
+    def _render(self, resources: Sequence[Resource]) -> list[str]:
+        texts = (render_text(resource.content, resource.format) for resource in resources)
+        return [cut_to_tokens(text.strip(), self._embedder.max_tokens) for text in texts]
+
+    async def _embed(self, pairs: Sequence[tuple[Resource, str]]) -> list[Row]:
+        """Return rows of those resources that the provider takes."""
+        if not pairs:
+            return []
+        try:
+            vectors = await self._embedder.embed([text for _, text in pairs])
+        except CopilotError as error:
+            if _is_fatal(error):
+                raise
+            resource, text = pairs[0]
+            if len(pairs) == 1 and isinstance(error, LimitExceeded) and len(text) > _SHORT:
+                return await self._embed([(resource, text[: len(text) // 2])])
+            if len(pairs) == 1 or isinstance(error, NetworkError):
+                self._failed.update((resource.uri, error.message) for resource, _ in pairs)
+                return []
+            middle = len(pairs) // 2
+            return await self._embed(pairs[:middle]) + await self._embed(pairs[middle:])
+        check_vectors(vectors, len(pairs))
+        found = zip(pairs, normalize([*vectors]), strict=True)
+        return [Row(resource.id, vector, resource.version) for (resource, _), vector in found]
+
+
+def is_searchable(uri: str) -> bool:
+    """Return whether a resource is embedded.
+
+    Who looks for knowledge does not look for chats, agents and tools, nor for what is below them:
+    only for the files that somebody has put into a chat.
+    """
+    parts = uri.split("/")
+    is_skipped = any(part.startswith(_SKIPPED) for part in parts)
+    return not is_skipped or any(part.startswith(_UPLOAD) for part in parts)
+
+
+def make_batches(tokens: Mapping[str, int]) -> Iterator[list[str]]:
+    """Yield the keys in batches that are neither many nor long."""
+    batch: list[str] = []
+    size = 0
+    for uri, count in tokens.items():
+        if batch and (len(batch) >= _BATCH_RESOURCES or size + count > _BATCH_TOKENS):
+            yield batch
+            batch, size = [], 0
+        batch.append(uri)
+        size += count
+    if batch:
+        yield batch
+
+
+def check_vectors(vectors: Floats, count: int) -> None:
+    """Raise `Misuse` unless an embedder has returned a vector for each text."""
+    if vectors.ndim != 2 or len(vectors) != count or not vectors.shape[1]:
+        raise Misuse(
+            f"The embedder returned vectors of the shape {vectors.shape} for {count} texts.",
+            hint="An embedder returns a row for each text.",
+        )
+
+
+def _is_fatal(error: CopilotError) -> bool:
+    kinds = (AuthenticationFailed, MissingPackage, Misuse)
+    return isinstance(error, kinds) or error.status_code == _NOT_FOUND

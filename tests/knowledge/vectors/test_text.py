@@ -1,0 +1,70 @@
+"""What is embedded of a resource."""
+
+import pytest
+
+from copilot_runtime.knowledge.vectors.text import render_text
+
+PEOPLE = """
+@prefix schema: <https://schema.org/> .
+@prefix id: <https://acme.example/id/> .
+id:ada a schema:Person ; schema:name "Ada  Lovelace" ; schema:jobTitle "Analyst", "Poet" ;
+  schema:worksFor id:the-mill ; schema:birthDate "1815-12-10"^^schema:Date ;
+  schema:knows id:charles ; schema:address [ schema:addressLocality "London" ] .
+id:charles a schema:Person ; schema:name "Charles Babbage" .
+"""
+
+
+def test_text_stays_as_it_is():
+    assert render_text("<urn:a> <urn:b> <urn:c> .", "text") == "<urn:a> <urn:b> <urn:c> ."
+
+
+def test_triples_are_names_and_values():
+    assert render_text(PEOPLE, "turtle") == (
+        "Ada Lovelace, person\n"
+        "job title: Analyst, Poet\n"
+        "works for: the mill\n"
+        "birth date: 1815-12-10\n"
+        "knows: Charles Babbage\n"
+        "\n"
+        "address locality: London\n"
+        "\n"
+        "Charles Babbage, person"
+    )
+
+
+@pytest.mark.parametrize(
+    ("content", "format"),
+    [
+        ('<urn:x:1> <https://schema.org/name> "Ada" <urn:g:1> .', "nquads"),
+        ('{"@context":{"@vocab":"https://schema.org/"},"name":"Ada"}', "jsonld"),
+        ('<urn:x:1> <https://schema.org/name> "Ada"@en .', "turtle"),
+    ],
+)
+def test_every_format_of_triples_is_read(content: str, format: str):
+    assert render_text(content, format) == "Ada"  # pyright: ignore[reportArgumentType]
+
+
+@pytest.mark.parametrize(
+    "content", ["no turtle", "", "# nothing but a comment", '{"@context":"https://schema.org/"}']
+)
+def test_what_has_no_triples_is_embedded_as_it_is(content: str):
+    assert render_text(content, "turtle") == content
+    assert render_text(content, "jsonld") == content
+
+
+@pytest.mark.parametrize(
+    ("iri", "words"),
+    [
+        ("https://schema.org/MedicalTrial", "medical trial"),
+        ("https://acme.example/id/XMLHttpRequest", "xml http request"),
+        ("https://acme.example/ns#has_part", "has part"),
+        ("https://acme.example/caf%C3%A9/", "café"),
+        ("urn:isbn:the-book", "the book"),
+        ("https://acme.example", "acme example"),
+        ("https://acme.example/id/3f79bb7b435b05321651daefd374cdc6", ""),
+        ("https://acme.example/id/17", ""),
+    ],
+)
+def test_an_iri_is_the_words_in_its_name(iri: str, words: str):
+    text = render_text(f"<urn:x:1> <https://schema.org/about> <{iri}> .", "nquads")
+    assert text == (f"about: {words}" if words else "")

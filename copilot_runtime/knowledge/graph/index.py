@@ -30,7 +30,7 @@ from copilot_runtime.knowledge.identifiers import Identifier
 from copilot_runtime.knowledge.index import EVERYTHING, Index, check_ids
 from copilot_runtime.knowledge.resources import Resource, ResourceIndex
 from copilot_runtime.knowledge.update import Progress, UpdateReport
-from copilot_runtime.storage import Storage
+from copilot_runtime.storage import ObjectNotFound, Storage
 
 T = TypeVar("T")
 
@@ -254,6 +254,13 @@ class GraphIndex(Index[GraphItem, Pattern]):
         """Return the ontology as SHACL shapes in Turtle."""
         ontology = await self.ontology(access)
         return await concurrency.call(write_shapes, ontology, self.prefixes)
+
+    async def stored_ontology(self) -> str:
+        """Return the shapes of the whole graph as the last update wrote them; empty before any."""
+        try:
+            return (await self._storage.get(self._ontology_key)).decode()
+        except ObjectNotFound:
+            return ""
 
     async def count(self, access: Access = FULL_ACCESS) -> int:
         """Return how many different triples there are."""

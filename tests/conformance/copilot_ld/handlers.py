@@ -23,4 +23,6 @@ HANDLERS = {
     "resource-processor": f"{PACKAGE}.pages:answer_processor",
     "jsonld(seed)": f"{PACKAGE}.pages:answer_jsonld",
     "vector": f"{PACKAGE}.vectors:answer",
+    "graph": f"{PACKAGE}.graph:answer",
+    "ontology": f"{PACKAGE}.ontology:answer",
 }

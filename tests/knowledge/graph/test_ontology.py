@@ -150,7 +150,7 @@ async def test_an_update_of_a_part_leaves_the_ontology_of_the_whole() -> None:
 
     await graph.update(resources)
 
-    stored = (await storage.get("graphs/ontology.ttl")).decode()
+    stored = await GraphIndex(storage).stored_ontology()
     assert stored == await graph.ontology_turtle()
     assert "schema:PersonShape" in stored
     assert find(await graph.ontology(), "Place", "name").instances == 1

@@ -48,12 +48,6 @@ class Owner:
         what = "the user" if self.kind == "user" else "the people in the conversation"
         return f"{what} {self.name!r}"
 
-    def includes(self, actor: Actor) -> bool:
-        """Return whether an actor is the owner."""
-        if self.kind == "user":
-            return actor.name == self.name
-        return actor.conversation == self.uri
-
 
 def user_identifier(user: str) -> Identifier:
     """Return what all resources of a user are below."""

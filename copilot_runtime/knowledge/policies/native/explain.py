@@ -7,7 +7,7 @@ from typing import Literal
 
 from copilot_runtime.knowledge.access import AccessAction, Actor
 from copilot_runtime.knowledge.policies.native.rules import Effect, NativePolicy, Rule, View
-from copilot_runtime.knowledge.policies.ownership import WELL_FORMED, find_owner
+from copilot_runtime.knowledge.policies.ownership import WELL_FORMED, find_owner, owns
 from copilot_runtime.knowledge.policies.policy import Decision, Explanation, Step
 
 Miss = tuple[Literal["action", "actor", "resource", "owner"], str]
@@ -34,8 +34,8 @@ class _Question:
     @property
     def is_allowed_otherwise(self) -> bool:
         """Whether it is allowed where no rule says anything."""
-        if owner := find_owner(self.uri):
-            return owner.includes(self.view.actor)
+        if find_owner(self.uri):
+            return owns(self.view.actor, self.uri)
         return self.policy.default == "allow"
 
     def _find_misses(self, rule: Rule) -> Iterator[Miss]:

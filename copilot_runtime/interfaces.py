@@ -110,6 +110,8 @@ class ActionContext:
     properties: Mapping[str, Any]
     headers: Mapping[str, str]
     user: str | None = None
+    agent: str = DEFAULT_AGENT
+    """What clients call the agent that acts."""
 
 
 RunAction = Callable[[Mapping[str, Any], ActionContext], Awaitable[Any]]
@@ -285,6 +287,7 @@ class RunInput:
             properties=self.properties,
             headers=self.headers,
             user=self.user,
+            agent=self.agent_name,
         )
 
 

@@ -29,6 +29,7 @@ from copilot_runtime.events import (
     TextMessageEnd,
     TextMessageStart,
 )
+from copilot_runtime.interfaces import ActionContext
 from copilot_runtime.messages import (
     ActionExecutionMessage,
     Message,
@@ -281,6 +282,24 @@ async def test_whoever_was_handed_over_to_may_use_the_server_but_hand_over_no_fu
     results = [m["result"] for m in messages if m["__typename"] == "ResultMessageOutput"]
     assert results == ["shop agent started", "apple: 80 g"]
     assert {one.name for one in shop.asked[0].actions} == {"weigh"}
+
+
+async def test_an_action_knows_which_agent_acts_also_after_a_handoff():
+    @action
+    def tell(context: ActionContext) -> str:
+        """Tell who acts."""
+        return f"{context.agent} acts"
+
+    shop, farm = Shopkeeper(calls("tell")), Shopkeeper(says("Moo", id="m2"))
+    agents = {"shop": shop, "farm": farm}
+    runtime = runtime_of(call("tell", {}), call("shop", {}), agents=agents, actions=[tell])
+
+    async with client_of(runtime) as client:
+        for expected in ("default acts", "shop acts"):
+            answer = (await client.ask(chat(user("Fruit!"), query=PLAIN))).json()
+            messages = answer["data"]["generateCopilotResponse"]["messages"]
+            results = [it["result"] for it in messages if it["__typename"] == "ResultMessageOutput"]
+            assert results[-1] == expected
 
 
 async def test_an_agent_hands_over_to_another():

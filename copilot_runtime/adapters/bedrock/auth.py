@@ -59,15 +59,15 @@ class Authentication:
                 has_authorization=True,
             )
 
-    def build_url(self, model: str) -> str:
-        """Return the address that streams the answers of a model."""
+    def build_url(self, model: str, operation: str = "converse-stream") -> str:
+        """Return the address of an operation of a model; by default, what streams its answers."""
         if self._base_url:
             host = self._base_url.rstrip("/")
         else:
             region = self._find_region(model)
             suffix = "amazonaws.com.cn" if region.startswith("cn-") else "amazonaws.com"
             host = f"https://bedrock-runtime.{region}.{suffix}"
-        return f"{host}/model/{quote(model, safe='')}/converse-stream"
+        return f"{host}/model/{quote(model, safe='')}/{operation}"
 
     async def authenticate(self, url: str, body: bytes, model: str) -> tuple[dict[str, str], str]:
         """Return the headers that authenticate this request, and the secret in them.

@@ -50,8 +50,8 @@ class Authentication:
         if not parts.path and not self.vertex:  # Google's own client wants it without a version
             self._base_url += "/v1beta"
 
-    def build_url(self, model: str) -> str:
-        """Return the address that streams the answers of a model."""
+    def build_url(self, model: str, method: str = "streamGenerateContent?alt=sse") -> str:
+        """Return the address of a method of a model; by default, what streams its answers."""
         name = quote(model, safe="/")
         if self.vertex:
             if "/" not in name:
@@ -60,7 +60,7 @@ class Authentication:
                 name = f"projects/{quote(self._project)}/locations/{quote(self._location)}/{name}"
         elif "/" not in name:
             name = f"models/{name}"
-        return f"{self._base_url}/{name}:streamGenerateContent?alt=sse"
+        return f"{self._base_url}/{name}:{method}"
 
     async def check_key(self) -> None:
         """Raise `ConfigurationFailed` if there is neither a key nor another way to sign in."""

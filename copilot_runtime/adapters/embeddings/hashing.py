@@ -1,0 +1,105 @@
+"""Embeddings without a model: which words are in a text, and which letters in the words.
+
+What is found has words in common with the question, or parts of words, so it does for names, terms
+and typing errors. It knows no meaning: "car" and "automobile" have nothing in common.
+"""
+
+import asyncio
+import re
+import unicodedata
+from collections import Counter
+from collections.abc import Sequence
+from functools import lru_cache
+from math import log, sqrt
+from zlib import crc32
+
+import numpy as np
+from numpy.typing import NDArray
+
+from copilot_runtime.errors import ConfigurationFailed
+from copilot_runtime.interfaces import Embedder
+
+_WORD = re.compile(r"\w+")
+_FREQUENT_TEXT = """
+a about after all also an and any are as at be because been before but by can could did do does for
+from had has have he her his how i if in into is it its may me more most my no not of on or our she
+should so some such than that the their them then there these they this to us was we were what when
+where which who why will with would you your
+"""
+_FREQUENT = frozenset(_FREQUENT_TEXT.split())
+"""Words that are in every text, and say nothing about it."""
+_LETTERS = 3
+_LETTERS_WEIGHT = 0.6
+"""What the letters of a word count together, beside 1 for the word."""
+_FREQUENT_WEIGHT = 0.05
+_FEWEST = 16
+_SIGN = 1 << 31
+
+
+class HashingEmbedder(Embedder):
+    """Counts words and groups of three letters, each at a place that its hash names.
+
+    A word counts by the logarithm of how often it is there. The places are few, so some words share
+    one; half of them count negatively there, so that they do not add up. The same text has the same
+    vector everywhere, and always.
+
+    Args:
+        dimensions: How many places there are.
+    """
+
+    def __init__(self, dimensions: int | str = 512) -> None:
+        try:
+            self.dimensions = int(dimensions)
+        except ValueError:
+            self.dimensions = 0
+        if self.dimensions < _FEWEST:
+            raise ConfigurationFailed(
+                f"{dimensions!r} is no number of dimensions.",
+                hint=f"Hashing has no models: write hashing, or hashing:512. At least {_FEWEST}.",
+            )
+
+    @property
+    def model(self) -> str:
+        return f"hashing:{self.dimensions}"
+
+    async def embed(self, texts: Sequence[str]) -> NDArray[np.float32]:
+        return await asyncio.to_thread(self._embed, texts)
+
+    def _embed(self, texts: Sequence[str]) -> NDArray[np.float32]:
+        vectors = np.zeros((len(texts), self.dimensions), np.float32)
+        for vector, text in zip(vectors, texts, strict=True):
+            for word, count in Counter(_WORD.findall(_fold(text))).items():
+                places, values = _hash_word(word, self.dimensions)
+                np.add.at(vector, places, values * np.float32(1 + log(count)))
+            length = np.linalg.norm(vector)
+            if length > 0:
+                vector /= length
+        return vectors
+
+
+def _fold(text: str) -> str:
+    """Return a text in small letters, and without what stands above them."""
+    decomposed = unicodedata.normalize("NFKD", text.casefold())
+    return "".join(char for char in decomposed if not unicodedata.combining(char))
+
+
+@lru_cache(maxsize=65_536)
+def _hash_word(word: str, dimensions: int) -> tuple[NDArray[np.intp], NDArray[np.float32]]:
+    """Return the places of a word and of its letters, and what they count there."""
+    padded = f"<{word}>"
+    groups = [padded[at : at + _LETTERS] for at in range(len(padded) - _LETTERS + 1)]
+    weight = _LETTERS_WEIGHT / sqrt(len(groups))
+    if word in _FREQUENT:
+        return _place([word], [_FREQUENT_WEIGHT], dimensions)
+    # the space keeps a word apart from a group of the same letters
+    return _place([f" {word}", *groups], [1.0, *[weight] * len(groups)], dimensions)
+
+
+def _place(
+    terms: Sequence[str], weights: Sequence[float], dimensions: int
+) -> tuple[NDArray[np.intp], NDArray[np.float32]]:
+    hashes = [crc32(term.encode(errors="replace")) for term in terms]
+    signs = [1 if hash & _SIGN else -1 for hash in hashes]
+    values = [sign * weight for sign, weight in zip(signs, weights, strict=True)]
+    places = np.array([(hash & ~_SIGN) % dimensions for hash in hashes], np.intp)
+    return places, np.array(values, np.float32)

@@ -1,0 +1,179 @@
+"""What embedders over HTTP share: batches, connections, errors and prices."""
+
+import asyncio
+from abc import abstractmethod
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from decimal import Decimal
+from typing import Any, TypedDict
+
+import numpy as np
+from numpy.typing import NDArray
+
+from copilot_runtime.adapters.errors import Service, read_response_error
+from copilot_runtime.adapters.streaming import encode_body
+from copilot_runtime.errors import ConfigurationFailed
+from copilot_runtime.events import Usage
+from copilot_runtime.http.client import Upstream
+from copilot_runtime.interfaces import Embedder
+from copilot_runtime.jsontext import loads
+
+Vectors = NDArray[np.float32]
+
+
+class EmbedderOptions(TypedDict, total=False):
+    """The keyword arguments that all embedders over HTTP take. Times are in seconds."""
+
+    headers: Mapping[str, str] | None
+    """Sent with each request, in place of the embedder's own of the same names."""
+    batch_size: int
+    """How many texts are in one request, at most."""
+    requests_at_once: int
+    """How many requests of one call go out at a time; 4 by default."""
+    max_tokens: int
+    """How many tokens of a text are sent; by default, as many as the model is known to read."""
+    connect_timeout: float
+    """How long connecting may take; 10 by default."""
+    idle_timeout: float
+    """How long the provider may be silent; 60 by default."""
+    max_retries: int
+    """How often a request that failed is sent again; 5 by default. A `Retry-After` of up to thirty
+    seconds is waited for, otherwise pauses grow from half a second to eight."""
+
+
+@dataclass(frozen=True, slots=True)
+class Embeddings:
+    """What a provider returned for the texts of one request."""
+
+    vectors: Sequence[Sequence[float] | Vectors]
+    tokens: int = 0
+
+
+class HTTPEmbedder(Embedder):
+    """An embedder that sends texts to its provider, some in each request.
+
+    `provider` is its name in the table of adapters, `service` is what errors call it. A subclass
+    implements `_request`.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        *,
+        provider: str,
+        service: str,
+        dimensions: int | None = None,
+        headers: Mapping[str, str] | None = None,
+        batch_size: int = 128,
+        requests_at_once: int = 4,
+        max_tokens: int = 0,
+        connect_timeout: float = 10.0,
+        idle_timeout: float = 60.0,
+        max_retries: int = 5,
+    ) -> None:
+        if not name:
+            raise ConfigurationFailed(
+                f"No model of {service} is named.", hint=f"Write {provider}:<model>."
+            )
+        if batch_size < 1 or requests_at_once < 1:
+            raise ConfigurationFailed("batch_size and requests_at_once are 1 at least.")
+        self.name = name
+        self.dimensions = dimensions
+        self.max_tokens = max_tokens
+        self._provider = provider
+        self._service = service
+        self._batch_size = batch_size
+        self._slots = asyncio.Semaphore(requests_at_once)
+        self._headers = {
+            "content-type": "application/json",
+            "accept": "application/json",
+            "user-agent": "copilot-runtime",
+            **{name.lower(): value for name, value in (headers or {}).items()},
+        }
+        self._upstream = Upstream(
+            service,
+            connect_timeout=connect_timeout,
+            idle_timeout=idle_timeout,
+            max_retries=max_retries,
+        )
+
+    @property
+    def model(self) -> str:
+        size = f":{self.dimensions}" if self.dimensions else ""
+        return f"{self._provider}:{self.name}{size}"
+
+    async def embed(self, texts: Sequence[str]) -> Vectors:
+        return await self._embed(texts, is_query=False)
+
+    async def embed_queries(self, texts: Sequence[str]) -> Vectors:
+        return await self._embed(texts, is_query=True)
+
+    async def price(self, tokens: int) -> Decimal | None:
+        try:
+            from copilot_runtime.adapters.pricing import find_model_facts, load_prices
+
+            await load_prices()
+        except ModuleNotFoundError:  # the extra `prices` is not installed
+            return None
+        usage = Usage(model=self.name, input_tokens=tokens, output_tokens=0)
+        return find_model_facts(self._provider, self.name).price(usage)
+
+    async def aclose(self) -> None:
+        await self._upstream.aclose()
+
+    async def _embed(self, texts: Sequence[str], *, is_query: bool) -> Vectors:
+        starts = range(0, len(texts), self._batch_size)
+        try:
+            async with asyncio.TaskGroup() as group:
+                tasks = [
+                    group.create_task(self._embed_some(texts[at : at + self._batch_size], is_query))
+                    for at in starts
+                ]
+        except ExceptionGroup as errors:
+            raise errors.exceptions[0] from None
+        parts = [task.result() for task in tasks]
+        return np.concatenate(parts) if parts else np.empty((0, 0), np.float32)
+
+    async def _embed_some(self, texts: Sequence[str], is_query: bool) -> Vectors:
+        async with self._slots:
+            found = await self._request(texts, is_query=is_query)
+        try:
+            vectors = np.array(found.vectors, np.float32)
+        except (TypeError, ValueError) as error:
+            raise self._service_of().format_error(f"Its vectors are none: {error}") from None
+        is_matrix = vectors.ndim == 2 and len(vectors) == len(texts) and vectors.size > 0
+        if not is_matrix or not np.isfinite(vectors).all():
+            raise self._service_of().format_error(
+                f"{len(texts)} texts were sent, and vectors of the shape {vectors.shape} came back."
+            )
+        self.tokens += found.tokens
+        lengths = np.linalg.norm(vectors, axis=1, keepdims=True)
+        return np.divide(vectors, lengths, out=vectors, where=lengths > 0)
+
+    @abstractmethod
+    async def _request(self, texts: Sequence[str], *, is_query: bool) -> Embeddings:
+        """Return the embeddings of a few texts. Raises `CopilotError`."""
+
+    async def _post(
+        self,
+        url: str,
+        body: Any,
+        headers: Mapping[str, str],
+        secret: str | None,
+        format: str = "embeddings",
+    ) -> tuple[Any, Mapping[str, str]]:
+        """Return the JSON of an answer and its headers. Raises `CopilotError` for any but 200."""
+        service = self._service_of(secret, format)
+        data = body if isinstance(body, bytes) else encode_body(body)
+        async with self._upstream.post(url, data, {**self._headers, **headers}) as reply:
+            text = await reply.text()
+            reply.finished = True
+        if reply.status != 200:
+            raise read_response_error(service, reply.status, text, reply.headers)
+        try:
+            return loads(text), reply.headers
+        except ValueError:
+            raise service.payload_error(text) from None
+
+    def _service_of(self, secret: str | None = None, format: str = "embeddings") -> Service:
+        return Service(self._service, self.name, secret, format)

@@ -1,0 +1,124 @@
+"""Embeddings of OpenAI, and of every server with the same API.
+
+https://platform.openai.com/docs/api-reference/embeddings
+"""
+
+from base64 import b64decode
+from collections.abc import Sequence
+from contextlib import suppress
+from functools import partial
+from typing import Any, Unpack
+from urllib.parse import urlsplit
+
+import numpy as np
+
+from copilot_runtime.adapters.api_key import ApiKey
+from copilot_runtime.adapters.embeddings.http_embedder import (
+    EmbedderOptions,
+    Embeddings,
+    HTTPEmbedder,
+    Vectors,
+)
+from copilot_runtime.adapters.openai.auth import OpenAIAuth
+from copilot_runtime.adapters.openai.options import OPENAI, Preset
+from copilot_runtime.adapters.openai.presets import PRESETS
+from copilot_runtime.jsonvalue import JsonObject, add_counts, as_object, as_objects, get_object
+
+GITHUB = Preset(
+    adapter="github",
+    name="GitHub Models",
+    base_url="https://models.github.ai/inference",
+    key_variable="GITHUB_TOKEN",
+)
+"""Its models are named with their makers: `openai/text-embedding-3-small`."""
+
+_MODELS = {
+    "github": "openai/text-embedding-3-small",
+    "mistral": "mistral-embed",
+    "ollama": "nomic-embed-text",
+    "openai": "text-embedding-3-small",
+}
+"""The model where none is named."""
+_MOST_TOKENS = {"azure": 8191, "github": 8191, "mistral": 8192, "openai": 8191}
+_GITHUB_HOST = "models.github.ai"
+
+
+class OpenAIEmbedder(HTTPEmbedder):
+    """Embeds with a model of OpenAI, or of any server with the same API.
+
+    Args:
+        name: The model's name; `text-embedding-3-small` by default.
+        dimensions: How many numbers a vector has, where the model lets one choose.
+        api_key: The key, or a function that returns it; by default `OPENAI_API_KEY`, or the
+            variable of the preset.
+        base_url: The address, with its version; by default `OPENAI_BASE_URL`, or the preset's.
+        preset: What is special about a service.
+        options: Those of `EmbedderOptions`.
+
+    Raises:
+        ConfigurationFailed: No model is named where there must be one, or the address is none.
+    """
+
+    def __init__(
+        self,
+        name: str = "",
+        *,
+        dimensions: int | None = None,
+        api_key: ApiKey | None = None,
+        base_url: str | None = None,
+        preset: Preset = OPENAI,
+        **options: Unpack[EmbedderOptions],
+    ) -> None:
+        options.setdefault("max_tokens", _MOST_TOKENS.get(preset.adapter, 0))
+        super().__init__(
+            name or _MODELS.get(preset.adapter, ""),
+            provider=preset.adapter,
+            service=preset.name,
+            dimensions=dimensions,
+            **options,
+        )
+        if preset is GITHUB and base_url:
+            base_url = _complete_github_url(base_url)
+        self._auth = OpenAIAuth(api_key, base_url, preset)
+        self._url = self._auth.url("embeddings", self.name)
+        self._is_at_home = preset.is_at(self._auth.base_url)
+
+    async def _request(self, texts: Sequence[str], *, is_query: bool) -> Embeddings:  # noqa: ARG002
+        body: JsonObject = {"model": self.name, "input": [*texts]}
+        if self.dimensions:
+            body["dimensions"] = self.dimensions
+        if self._is_at_home and self._provider == OPENAI.adapter:
+            body["encoding_format"] = "base64"  # a third of the bytes; others may not know it
+        authorization = await self._auth.authorize()
+        answer, _ = await self._post(self._url, body, authorization.headers, authorization.secret)
+        found = sorted(as_objects(as_object(answer).get("data")), key=_index)
+        tokens = add_counts(get_object(answer, "usage"), "prompt_tokens")
+        return Embeddings([_decode(item.get("embedding")) for item in found], tokens or 0)
+
+
+def _index(item: JsonObject) -> int:
+    index = item.get("index")
+    return index if isinstance(index, int) else 0
+
+
+def _decode(value: Any) -> Sequence[float] | Vectors:
+    """Return a vector, or an empty one for what is none."""
+    if isinstance(value, str):
+        with suppress(ValueError):
+            return np.frombuffer(b64decode(value), "<f4")
+    return value if isinstance(value, list) else []
+
+
+def _complete_github_url(url: str) -> str:
+    """Return the address of an organisation at GitHub with the path that it always has."""
+    is_bare = urlsplit(url).hostname == _GITHUB_HOST and "/inference" not in url
+    return f"{url.rstrip('/')}/inference" if is_bare else url
+
+
+azure = partial(OpenAIEmbedder, preset=PRESETS["azure"])
+github = partial(OpenAIEmbedder, preset=GITHUB)
+lmstudio = partial(OpenAIEmbedder, preset=PRESETS["lmstudio"])
+mistral = partial(OpenAIEmbedder, preset=PRESETS["mistral"])
+ollama = partial(OpenAIEmbedder, preset=PRESETS["ollama"])
+together = partial(OpenAIEmbedder, preset=PRESETS["together"])
+vllm = partial(OpenAIEmbedder, preset=PRESETS["vllm"])

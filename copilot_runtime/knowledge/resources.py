@@ -1,8 +1,9 @@
 """Resources: everything that agents may know, each with a name of its own."""
 
+import asyncio
 import hashlib
 import logging
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Literal, cast, get_args
@@ -216,20 +217,15 @@ class ResourceIndex:
         parent = strip_namespace(str(prefix))
         if not parent:
             raise Misuse("prefix is required")
-        return [id for id in await self.find_all(access=access) if contains(parent, str(id))]
+        return await self._find(access, lambda uri, _: contains(parent, uri))
 
     async def find_by_type(self, type: str, *, access: Access = FULL_ACCESS) -> list[Identifier]:
         """Return all resources of a type, such as `common.Message`."""
-        return [id for id in await self.find_all(access=access) if id.type == type]
+        return await self._find(access, lambda _, entry: entry.type == type)
 
     async def find_all(self, *, access: Access = FULL_ACCESS) -> list[Identifier]:
         """Return all resources."""
-        entries = await self._refresh()
-        return [
-            replace(parse_identifier(uri), tokens=entry.tokens)
-            for uri, entry in entries.items()
-            if access.allows(uri)
-        ]
+        return await self._find(access, lambda _, __: True)
 
     async def versions(self) -> Mapping[str, Entry]:
         """Return type, tokens and version of all resources by URI, from memory.
@@ -283,6 +279,17 @@ class ResourceIndex:
         uris = [_uri(key) for key in keys if key.endswith(".json")]
         entries = await self._catalog.refresh()
         return [*dict.fromkeys([*uris, *(found for found in entries if contains(uri, found))])]
+
+    async def _find(self, access: Access, fits: Callable[[str, Entry], bool]) -> list[Identifier]:
+        """Return the resources that somebody wants and may have; an engine may judge slowly."""
+        entries = await self._refresh()
+        found = {uri: entry.tokens for uri, entry in entries.items() if fits(uri, entry)}
+        allowed = await asyncio.to_thread(access.judge, [*found])
+        return [
+            replace(parse_identifier(uri), tokens=tokens)
+            for (uri, tokens), may in zip(found.items(), allowed, strict=True)
+            if may
+        ]
 
     async def _record(self, entries: Mapping[str, Entry | None]) -> None:
         """Write to the catalog what was written, and look whether somebody wrote meanwhile."""

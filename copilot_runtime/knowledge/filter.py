@@ -4,8 +4,9 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from copilot_runtime.errors import Misuse
+from copilot_runtime.jsonvalue import to_text
 from copilot_runtime.knowledge.access import FULL_ACCESS, Access
-from copilot_runtime.knowledge.identifiers import Identifier, contains
+from copilot_runtime.knowledge.identifiers import Identifier, contains, encode_identifier
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,7 +44,8 @@ class Filter:
                 break
             if self.max_tokens > 0:
                 if identifier.tokens is None:
-                    raise Misuse(f"Identifier missing tokens field: {identifier}")
+                    fields = to_text(encode_identifier(identifier))
+                    raise Misuse(f"Identifier missing tokens field: {fields}")
                 left -= identifier.tokens
                 if left < 0:
                     break

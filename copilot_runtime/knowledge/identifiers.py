@@ -11,6 +11,7 @@ from copilot_runtime.jsonvalue import (
     as_list,
     get_text,
     require_object,
+    to_text,
 )
 
 _NAMESPACE = "cld:"
@@ -40,8 +41,12 @@ class Identifier:
 
     def __post_init__(self) -> None:
         if not self.type or not self.name:
-            what = "name" if self.type else "type"
-            raise Misuse(f"resource.Identifier.toString: Resource {what} must not be null")
+            raise Misuse(
+                "resource.Identifier.toString: Resource name must not be null"
+                if self.type
+                else "resource.Identifier.toString: Resource type must not be null: "
+                + to_text({"type": self.type, "name": self.name})
+            )
         parent = self.parent.rpartition(":")[2]
         object.__setattr__(self, "parent", "" if parent == "undefined" else parent)
 

@@ -64,14 +64,17 @@ def create_resource(
     """Return an object as a resource of a type, with a name if it has none.
 
     Its name is that of its `id`, of which only what stands behind the last dot counts; else its
-    member `name`; else made as `naming` says, a hash with so many hexadecimal digits. Tokens that
-    its `id` has are not counted again.
+    member `name`, which comes first for types that repeat it; else made as `naming` says, a hash
+    with so many hexadecimal digits. Tokens that its `id` has are not counted again.
     """
     of_type = RESOURCE_TYPES.get(type, ResourceType(type))
     id = as_object(fields.get("id"))
     content = get_text(fields, "content")
-    name = get_text(id, "name") or get_text(fields, "name")
-    name = name.rpartition(".")[2]
+    full_name = get_text(fields, "name")
+    own_name = get_text(id, "name")
+    if of_type.repeats_name:
+        own_name = full_name = full_name or own_name
+    name = own_name.rpartition(".")[2] or full_name
     if not name and naming == "content" and content:
         name = hash_values(type, content, length=digits)
     others = {key: value for key, value in fields.items() if key not in OWN_FIELDS}
@@ -83,7 +86,7 @@ def create_resource(
         subjects=tuple(item for item in as_list(id.get("subjects")) if isinstance(item, str)),
     )
     if of_type.repeats_name:
-        others["name"] = identifier.name
+        others["name"] = full_name or identifier.name
     return Resource(
         identifier,
         content,

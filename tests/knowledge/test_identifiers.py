@@ -39,6 +39,13 @@ def test_what_names_nothing_is_refused(uri: str) -> None:
         parse_identifier(uri)
 
 
+def test_an_identifier_has_a_type_and_a_name() -> None:
+    with pytest.raises(Misuse, match="Resource name must not be null"):
+        Identifier("a.B", "")
+    with pytest.raises(Misuse, match=r'must not be null: \{"type":"","name":"n"\}'):
+        Identifier("", "n")
+
+
 def test_a_dotted_type_keeps_its_first_two_words() -> None:
     assert parse_identifier("common.Message.x.y.m1") == Identifier("common.Message", "m1")
 
@@ -83,7 +90,7 @@ def test_results_are_cut_where_a_budget_ends() -> None:
     assert Filter(max_tokens=29).cut(found) == found[:1]
     assert Filter(max_tokens=30).cut(found) == found
     assert Filter(limit=1).cut(found) == found[:1]
-    with pytest.raises(Misuse, match=r"Identifier missing tokens field: a\.B\.c"):
+    with pytest.raises(Misuse, match=r'Identifier missing tokens field: \{"type":"a\.B"'):
         Filter(max_tokens=30).cut([Identifier("a.B", "c")])
 
 

@@ -11,6 +11,7 @@ from copilot_runtime.knowledge.resource_types import create_resource, describe, 
 def test_a_name_is_that_of_the_id_or_the_object() -> None:
     by_id = create_resource("common.Message", {"id": {"name": "x.y.z"}, "name": "other"})
     by_field = create_resource("common.Agent", {"name": "planner"}, parent="a.B.c")
+    assert create_resource("common.Agent", {"name": "a.b"}).id.name == "a.b"
     assert (by_id.uri, by_field.uri) == ("common.Message.z", "a.B.c/common.Agent.planner")
     assert by_id.fields == {"name": "other"}
 
@@ -36,6 +37,9 @@ def test_types_have_rules_of_their_own() -> None:
     assert create_resource("common.Assistant", {"name": "a", "role": "user"}).role == "user"
     tool = create_resource("tool.ToolFunction", {"id": {"name": "search"}, "parameters": {}})
     assert tool.fields == {"name": "search", "parameters": {}}
+    renamed = create_resource("tool.ToolFunction", {"id": {"name": "old"}, "name": "a.search"})
+    assert (renamed.id.name, renamed.fields["name"]) == ("search", "a.search")
+    assert create_resource("tool.ToolFunction", {}).fields["name"]
 
 
 def test_an_object_is_read_by_the_type_of_its_id() -> None:

@@ -283,6 +283,18 @@ async def test_a_batch_is_on_the_disk_within_a_moment(
     assert synced[2:] == ["a", "root"]
 
 
+async def test_many_files_are_synced_by_one_request(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    calls: list[str] = []
+    monkeypatch.setattr(os, "sync", lambda: calls.append("sync"))
+    monkeypatch.setattr(os, "fsync", calls.append)
+    storage = LocalStorage(tmp_path)
+    await storage.put_many({f"{number}.json": b"1" for number in range(200)})
+    await storage.aclose()
+    assert calls == ["sync"]
+
+
 async def test_a_disk_that_does_not_sync_is_logged(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:

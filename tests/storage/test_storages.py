@@ -6,7 +6,13 @@ import pytest
 
 from copilot_runtime.errors import Misuse
 from copilot_runtime.storage import MemoryStorage, ObjectChanged, ObjectNotFound, Storage
-from copilot_runtime.storage.jsonlines import JsonLines, append_line, read_value
+from copilot_runtime.storage.jsonlines import (
+    JsonLines,
+    append_line,
+    decode_lines,
+    encode_lines,
+    read_value,
+)
 from copilot_runtime.storage.s3 import S3Storage
 from copilot_runtime.storage.transfer import copy_objects
 
@@ -196,6 +202,11 @@ async def test_values_are_read_by_extension(storage: Storage) -> None:
         await read_value(storage, key) for key in ("a.json", "empty.json", "a.txt", "a.jsonl")
     ]
     assert values == [{"x": 1}, {}, b"text", [1, [2]]]
+
+
+def test_no_values_are_no_lines() -> None:
+    assert encode_lines([]) == b""
+    assert decode_lines(encode_lines([{"a": 1}, 2])) == [{"a": 1}, 2]
 
 
 async def test_a_line_that_a_crash_has_torn_costs_no_other(storage: Storage) -> None:

@@ -17,7 +17,12 @@ _ITEM = re.compile(r"([A-Za-z_-]+)(\d*)")
 async def answer(case: Case) -> Any:
     """Put items into an index and ask for them with a filter."""
     index = make_index(case)
+    if not isinstance(case.input, dict):
+        found = await index.get(case.input)
+        return [identifier.name for identifier in found]
     await index.add(*(Item(identifier) for identifier in read_items(case.input["items"])))
+    if "flush" in case.feature and isinstance(index, BufferedIndex):
+        return await index.flush()
     results = await index.query(filter=read_filter(case.input.get("filter") or {}))
     await index.aclose()
     return [identifier.name for identifier in results]

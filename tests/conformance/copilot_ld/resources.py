@@ -29,7 +29,7 @@ async def answer(case: Case) -> Any:
         return [key.removeprefix(PREFIX) for key in keys]
     if "stored JSON" in feature:
         return (await resources.storage.get(f"{PREFIX}{MESSAGE.uri}.json")).decode()
-    if "denied" in feature or "actor" in feature:
+    if "denied" in feature or "actor" in f"{feature} {case.input}":
         name = "deny" if "deny" in str(case.input) else "common.System.root"
         access = POLICY.access(Actor(name, conversation=CONVERSATION.uri), "read")
         return uris(await resources.get([MESSAGE.uri], access=access))

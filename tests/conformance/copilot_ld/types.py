@@ -81,7 +81,9 @@ def project(resource: Resource, shape: Any) -> Any:
     parts = {"uri": resource.uri, "json": whole, "nameIsUuid": is_uuid(resource.id.name)}
     if shape.keys() <= parts.keys():
         return {name: parts[name] for name in shape}
-    return whole if "id" in shape else whole["id"]
+    if "id" in shape:
+        return whole
+    return {name: value for name, value in whole["id"].items() if name in shape}
 
 
 def is_uuid(name: str) -> bool:

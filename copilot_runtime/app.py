@@ -33,6 +33,7 @@ from copilot_runtime.argument_checks import (
     check_actions,
     check_function,
     check_items,
+    check_knowledge,
     check_list,
     check_mapping,
     check_settings,
@@ -92,8 +93,12 @@ if TYPE_CHECKING:
     from copilot_runtime import asgi
     from copilot_runtime.adapters.transcription import Transcriber
     from copilot_runtime.agents.remote import RemoteEndpoint
+    from copilot_runtime.knowledge import Knowledge
 
 logger = logging.getLogger(__name__)
+
+RESOURCES = "knowledge/resources"
+"""Below the URL of a runtime: where a reader opens the sources of an answer."""
 
 
 _ELSEWHERE = {
@@ -129,6 +134,7 @@ class CopilotRuntime:
         mcp_allowed: AllowRule = (),
         authenticate: Authenticate | None = None,
         threads: ThreadStore | str | None = None,
+        knowledge: "Knowledge | None" = None,
         transcriber: "Transcriber | None" = None,
         guardrails: Sequence[StageFunction] = (),
         stages: Sequence[StageFunction] = (),
@@ -170,6 +176,9 @@ class CopilotRuntime:
           Starlette's `HTTPException`. Default: nobody signs in, and threads have no owner.
         * **threads** - The store of conversations, or an address such as `sqlite:threads.db`.
           Default: the one at the setting `threads`.
+        * **knowledge** - A `Knowledge`, such as `Knowledge(sources=["pages"])`. Its tools are
+          actions, and questions in the plain chat are answered from it. The server brings it up to
+          date when it starts. Default: that of the settings, if they name a storage or sources.
         * **transcriber** - Turns speech into text. Default: OpenAI's, if there is a key or the
           settings name one, else none.
         * **guardrails** - Stages that refuse, around all others; those of the settings are added.
@@ -197,6 +206,7 @@ class CopilotRuntime:
         check_settings(settings)
         check_actions(actions)
         check_store(threads)
+        check_knowledge(knowledge)
         check_mapping("properties", properties)
         check_list("remote_endpoints", remote_endpoints, "'http://localhost:9000/copilotkit'")
         check_list("mcp_servers", mcp_servers, "McpServer(url)")
@@ -218,6 +228,7 @@ class CopilotRuntime:
         self.authenticate = authenticate
         self.transcriber = transcriber or _transcriber(self.settings, http_client)
         self.threads = _store(threads, self.settings)
+        self.knowledge = knowledge or _knowledge(self.settings)
         self.agents = coerce_agents(agents or {})
         endpoints, all_agents = _add_endpoints(self.agents, remote_endpoints, http_client)
         if adapter is None and not (agents or endpoints):
@@ -231,11 +242,13 @@ class CopilotRuntime:
                 max_turns=self.settings.max_turns,
                 action_timeout=self.settings.action_timeout,
                 shared_state=self.settings.shared_state,
+                retriever=self.knowledge.retriever() if self.knowledge else None,
             ),
             all_agents,
             Recorder(_bus(self.settings) if bus is None else complete(Bus, bus), self.threads),
             sources=[
                 *as_sources(actions),
+                *(as_sources(self.knowledge.tools()) if self.knowledge else []),
                 *endpoints,
                 *([McpActions(named)] if named.any else []),
             ],
@@ -285,12 +298,13 @@ class CopilotRuntime:
         self._guard.has_login = authenticate is not None
         self._has_warned = False
         self.transports = build_transports(
-            _list_transports(transports, self.settings),
+            _list_transports(transports, self.settings, self.knowledge),
             Services(
                 runs=self.conversations,
                 program_runs=self.program_runs,
                 settings=self.settings,
                 transcriber=self.transcriber,
+                knowledge=self.knowledge,
                 serves_chat=adapter is not None or not (agents or endpoints),
             ),
         )
@@ -311,11 +325,14 @@ class CopilotRuntime:
             path, router, health=self._health(), typed=typed, lifespan=self._tuned_lifespan
         )
         if console if console is not None else self.settings.console:
-            from copilot_runtime.transports.console import console_route
+            from copilot_runtime.transports.console import console_route, knowledge_route
 
+            page = "" if self.knowledge is None else "/knowledge"
             # first: where clients are at `/` as well, it takes only what a browser opens
-            route = console_route(path, suggestions=self.adapter.suggestions)
+            route = console_route(path, suggestions=self.adapter.suggestions, knowledge_path=page)
             app.router.routes.insert(0, route)
+            if page:
+                app.router.routes.insert(0, knowledge_route(path, page))
             app.add_docs()
         return app
 
@@ -399,6 +416,8 @@ class CopilotRuntime:
         await call_quietly(getattr(self.transcriber, "aclose", None))
         for part in parts:
             await call_quietly(part.aclose)
+        if self.knowledge is not None:
+            await call_quietly(self.knowledge.aclose)
 
     def _note_dependencies(self, are_there: bool) -> None:
         """Warn of dependencies that may know people, where the threads know none."""
@@ -418,10 +437,13 @@ class CopilotRuntime:
             is_closing=lambda: self.runtime.is_closing,
             can_reach=partial(_can_reach, self.threads),
             warning=lambda: self._guard.warning,
+            knowledge=self.knowledge.status if self.knowledge else None,
         )
 
     def _router(self, path: str, is_silent: Callable[[], bool] = lambda: False) -> Router:
         settings = self.settings
+        if self.knowledge is not None:
+            self.knowledge.link = f"{settings.knowledge.link}{path}/{RESOURCES}/"
         named, credentials = settings.named_origins, settings.cors_credentials
         origins = ["*"] if "auto" in settings.cors_origins else named
         return Router(
@@ -449,6 +471,8 @@ class CopilotRuntime:
             self._guard.listen(listener)
         self.conversations.open()
         await self.threads.open()
+        if self.knowledge is not None:
+            self.knowledge.start()
         for transport in self.transports:
             await transport.open()
         cleaning = asyncio.create_task(self._delete_old_threads(), name="delete old threads")
@@ -484,6 +508,15 @@ def _store(threads: ThreadStore | str | None, settings: Settings) -> ThreadStore
     if threads is None or isinstance(threads, str):
         threads = build_store(settings.threads if threads is None else threads)
     return complete(ThreadStore, threads)
+
+
+def _knowledge(settings: Settings) -> "Knowledge | None":
+    """Return the knowledge of the settings, if they name a storage or sources."""
+    if not settings.knowledge.address:
+        return None
+    from copilot_runtime.knowledge import Knowledge
+
+    return Knowledge(settings=settings.knowledge)
 
 
 _LONGEST_RETENTION = 100 * 365 * 86400.0
@@ -552,10 +585,14 @@ def _add_endpoints(
 
 
 def _list_transports(
-    transports: Sequence[TransportLike] | None, settings: Settings
+    transports: Sequence[TransportLike] | None, settings: Settings, knowledge: "Knowledge | None"
 ) -> Sequence[TransportLike]:
-    """Return those given, else those named in the settings, after those for programs."""
-    programs = {"mcp": settings.serve_mcp, "remote_endpoint": settings.serve_remote}
+    """Return those given, else those named in the settings, after those that a part brings."""
+    programs = {
+        "mcp": settings.serve_mcp,
+        "remote_endpoint": settings.serve_remote,
+        "knowledge": knowledge is not None,
+    }
     extra = [name for name, serves in programs.items() if serves]
     return [*dict.fromkeys([*extra, *(settings.transports if transports is None else transports)])]
 

@@ -110,6 +110,21 @@ def check_store(threads: object) -> None:
         )
 
 
+def check_knowledge(knowledge: object) -> None:
+    """Raise `ConfigurationFailed` for what is no knowledge, such as the folder that has it."""
+    if knowledge is None or (hasattr(knowledge, "search") and not isinstance(knowledge, type)):
+        return
+    if isinstance(knowledge, str | Path):
+        raise ConfigurationFailed(
+            "knowledge is a path, and not a Knowledge object.",
+            hint=f"Write knowledge=Knowledge(sources=[{str(knowledge)!r}]).",
+        )
+    raise ConfigurationFailed(
+        f"knowledge is {describe(knowledge)}, and not a Knowledge object.",
+        hint="Write knowledge=Knowledge(sources=['pages']), of copilot_runtime.knowledge.",
+    )
+
+
 def check_mapping(name: str, value: object) -> None:
     """Raise `ConfigurationFailed` for an argument that is neither None nor a mapping."""
     if value is not None and not isinstance(value, Mapping):

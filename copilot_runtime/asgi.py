@@ -5,7 +5,7 @@ Importing FastAPI takes a while, so this module is imported by those who make an
 
 from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from fastapi import FastAPI
 from fastapi.routing import APIRoute
@@ -20,22 +20,35 @@ from copilot_runtime import __version__
 from copilot_runtime.transports.router import Router
 from copilot_runtime.transports.urls import ChatUrls, spell_url
 
+if TYPE_CHECKING:
+    from copilot_runtime.knowledge.knowledge import KnowledgeStatus
+
 _OPENAPI_PATH = "/openapi.json"
 
 
+class KnowledgeReadiness(BaseModel):
+    """Whether knowledge is up to date. How much there is, and what failed, is in the log."""
+
+    state: Literal["closed", "updating", "ready", "failed"]
+
+
 class Readiness(BaseModel):
-    """Whether questions can be answered, and what the operator should know."""
+    """Whether questions can be answered, and what the operator should know.
+
+    `knowledge` is there if the runtime has some. Questions are answered while it is updated.
+    """
 
     status: Literal["ready", "not ready"]
     threads: Literal["reachable", "unreachable"]
     warnings: list[str]
+    knowledge: KnowledgeReadiness | None = None
 
 
 class Health:
     """Answers those who watch a server.
 
     `is_closing` says whether it takes no more questions, `can_reach` whether its threads can be
-    used, and `warning` what its operator should know.
+    used, `warning` what its operator should know, and `knowledge` what is loaded.
     """
 
     def __init__(
@@ -44,10 +57,12 @@ class Health:
         is_closing: Callable[[], bool],
         can_reach: Callable[[], Awaitable[bool]],
         warning: Callable[[], str | None],
+        knowledge: "Callable[[], KnowledgeStatus] | None" = None,
     ) -> None:
         self._is_closing = is_closing
         self._can_reach = can_reach
         self._warning = warning
+        self._knowledge = knowledge
 
     def routes(self, path: str) -> Sequence[BaseRoute]:
         """Return the routes below a path, of which those with GET are described."""
@@ -84,8 +99,16 @@ class Health:
             status="ready" if is_ready else "not ready",
             threads="reachable" if is_reachable else "unreachable",
             warnings=[] if warning is None else [warning],
+            knowledge=self._describe_knowledge(),
         )
-        return JSONResponse(found.model_dump(), status_code=200 if is_ready else 503)
+        return JSONResponse(
+            found.model_dump(exclude_none=True), status_code=200 if is_ready else 503
+        )
+
+    def _describe_knowledge(self) -> KnowledgeReadiness | None:
+        if self._knowledge is None:
+            return None
+        return KnowledgeReadiness(state=self._knowledge().state)
 
 
 class App(FastAPI):

@@ -2,13 +2,13 @@
 
 import os
 import sys
-from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated, Any, NoReturn
+from typing import Annotated, NoReturn
 
 import typer
 
 from copilot_runtime import __version__
+from copilot_runtime.cli import knowledge
 from copilot_runtime.cli.threads import ConfigOption, threads
 from copilot_runtime.errors import CopilotError, MissingPackage
 from copilot_runtime.gc_tuning import tune_for_startup
@@ -173,15 +173,20 @@ def mcp(
 
 
 @cli.command()
-def schema() -> None:
+def schema(
+    with_knowledge: Annotated[
+        bool, typer.Option("--knowledge", help="That of a runtime with knowledge.")
+    ] = False,
+) -> None:
     """Print the GraphQL schema.
 
     \b
     copilot-runtime schema > schema.graphql
+    copilot-runtime schema --knowledge > schema.knowledge.graphql
     """
     from copilot_runtime.transports.graphql.schema import sdl
 
-    typer.echo(sdl().rstrip("\n"))
+    typer.echo(sdl(knowledge=with_knowledge).rstrip("\n"))
 
 
 @cli.command()
@@ -192,10 +197,10 @@ def plugins() -> None:
     A package adds a line by an entry point, for instance in the group
     copilot_runtime.adapters.
     """
-    from copilot_runtime.cli.tables import plugin_rows
+    from copilot_runtime.cli.tables import format_table, plugin_rows
 
     for title, rows in plugin_rows():
-        typer.echo(f"{title}\n{_table(rows)}\n")
+        typer.echo(f"{title}\n{format_table(rows)}\n")
 
 
 @cli.command()
@@ -210,27 +215,21 @@ def settings(config: ConfigOption = None) -> None:
     is that of the environment, else that of the settings file, else the default. A dot in a name
     is a level in the file: mcp.servers is the key servers below the key mcp.
     """
-    from copilot_runtime.cli.tables import setting_rows
+    from copilot_runtime.cli.tables import format_table, setting_rows
     from copilot_runtime.config import load_settings
 
-    typer.echo(_table(setting_rows(load_settings(config))))
+    typer.echo(format_table(setting_rows(load_settings(config))))
+
+
+cli.command()(knowledge.search)
+cli.command()(knowledge.graph)
+cli.command()(knowledge.ontology)
 
 
 def _set_config_file(path: Path | None) -> None:
     """Name the settings file in the environment: a module that is served reads the same one."""
     if path is not None:
         os.environ["COPILOT_CONFIG"] = str(path)
-
-
-def _table(rows: Sequence[Sequence[Any]]) -> str:
-    """Return rows as text in columns; the last column is not padded."""
-    cells = [[str(cell) for cell in row] for row in rows]
-    widths = [max(map(len, column)) for column in zip(*cells, strict=True)][:-1]
-    lines = (
-        "  ".join([*(cell.ljust(width) for cell, width in zip(row, widths, strict=False)), row[-1]])
-        for row in cells
-    )
-    return "\n".join(f"  {line.rstrip()}" for line in lines)
 
 
 def _sentence(error: Exception) -> str:

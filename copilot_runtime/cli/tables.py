@@ -14,6 +14,7 @@ TABLES = (
     ("agent", "copilot_runtime.agents", "AGENTS"),
     ("action source", "copilot_runtime.actions", "SOURCES"),
     ("bus", "copilot_runtime.bus", "BUSES"),
+    ("embedder", "copilot_runtime.adapters.embeddings", "EMBEDDERS"),
     ("store of threads", "copilot_runtime.threads", "STORES"),
     ("transport", "copilot_runtime.transports", "TRANSPORTS"),
 )
@@ -36,6 +37,9 @@ NEEDS = {
 These packages are imported when such a part is made, so that it can be imported says nothing.
 """
 
+_GROUPS = {"EMBEDDERS": "copilot_runtime.embedders", "SOURCES": "copilot_runtime.sources"}
+"""The group of entry points that add to a table, where it is not called as its module."""
+
 Row = Sequence[str]
 
 
@@ -43,7 +47,7 @@ def registries() -> Iterator[Registry]:
     """Yield every table with the entry points that add to it."""
     for noun, module, name in TABLES:
         built_in = getattr(import_module(module), name, {})
-        group = "copilot_runtime.sources" if name == "SOURCES" else module
+        group = _GROUPS.get(name, module)
         yield Registry(group, built_in, noun=noun)
 
 
@@ -72,6 +76,17 @@ def setting_rows(settings: Settings) -> Sequence[Row]:
     return [head, *rows]
 
 
+def format_table(rows: Sequence[Sequence[object]]) -> str:
+    """Return rows as text in columns; the last column is not padded."""
+    cells = [[str(cell) for cell in row] for row in rows]
+    widths = [max(map(len, column)) for column in zip(*cells, strict=True)][:-1]
+    lines = (
+        "  ".join([*(cell.ljust(width) for cell, width in zip(row, widths, strict=False)), row[-1]])
+        for row in cells
+    )
+    return "\n".join(f"  {line.rstrip()}" for line in lines)
+
+
 def _state(registry: Registry, name: str) -> str:
     try:
         registry[name]
@@ -94,7 +109,7 @@ def _clash(entry: Entry, entries: Mapping[str, Entry]) -> str:
 
 def _format_value(name: str, settings: Settings) -> str:
     value = attrgetter(name)(settings)
-    if name == "adapter.options":  # it may hold a key
+    if name.endswith("options"):  # they may hold a key
         return ", ".join(value) or "-"
     if name == "instructions":  # they may be pages
         return shorten(value, 60, placeholder=" …") or "-"

@@ -20,6 +20,10 @@ _ORIGIN = re.compile(
 )
 _HOST = re.compile(r"\*|(\*\.)?[a-z0-9_-]+(\.[a-z0-9_-]+)*|\[[0-9a-f:.]+\]")
 _USUAL_PORTS = {("http", "80"), ("https", "443")}
+_IRI = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:[^\s<>\"{}|\\^`]+$")
+
+KNOWLEDGE_TOOLS = ("search_content", "query_by_pattern", "get_ontology", "get_subjects")
+"""The actions by which models and agents use knowledge."""
 
 
 def _split(value: Any) -> Any:
@@ -211,3 +215,93 @@ class GuardrailSettings(Section):
         min_length=1,
         description="What the person reads instead of an answer.",
     )
+
+
+class KnowledgeSettings(Section):
+    """Resources that models and agents may search. There is knowledge with a storage or sources."""
+
+    storage: str = Field(
+        default="",
+        description="Where knowledge is: local:PATH, memory, or s3://BUCKET/PREFIX. "
+        "Empty: local:.copilot/knowledge, if there are sources; else there is no knowledge.",
+    )
+    sources: Words = Field(
+        default=(),
+        description="Files and folders to take in when the server starts: HTML, Markdown, PDF, "
+        "text.",
+    )
+    base: str = Field(
+        default="https://example.invalid/",
+        description="IRI that relative names of things in HTML are resolved against.",
+    )
+    policy: str = Field(
+        default="",
+        description="File with rules of who may read what: .yml, .cedar or .rego. Empty: everybody "
+        "may read.",
+    )
+    embedder: str = Field(
+        default="hashing",
+        min_length=1,
+        description="What turns texts into vectors: a name, and a model behind a colon, as in "
+        "openai:text-embedding-3-small. hashing needs no model: it compares words.",
+    )
+    embedder_options: Annotated[Mapping[str, Any], BeforeValidator(_object)] = Field(
+        default={},
+        description="Arguments of the embedder, such as model; as JSON in the environment.",
+        repr=False,  # it may hold a key
+    )
+    tools: Words = Field(
+        default=KNOWLEDGE_TOOLS,
+        description="Actions by which models and agents use knowledge; an empty list for none.",
+    )
+    tool_tokens: Count = Field(
+        default=2000, description="Largest result of one such call, in tokens."
+    )
+    retrieval: bool = Field(
+        default=True,
+        description="Whether each question in the plain chat is searched for, and what was found "
+        "is given to the model.",
+    )
+    retrieval_limit: Count = Field(default=5, description="Most passages given to the model.")
+    retrieval_tokens: Count = Field(
+        default=2000, description="Longest text of these passages, in tokens."
+    )
+    retrieval_threshold: float | None = Field(
+        default=0.15,
+        ge=-1,
+        le=1,
+        description="How like a question a passage is at least, from -1 to 1. Null: 0.",
+    )
+    link: str = Field(
+        default="",
+        description="Address of this server for readers of other pages, such as "
+        "https://chat.example.com: citations begin with it. Empty: they begin with the path.",
+    )
+
+    @field_validator("base")
+    @classmethod
+    def _is_iri(cls, text: str) -> str:
+        if _IRI.match(text) is None:
+            raise ValueError("it is no IRI, such as https://example.com/")
+        return text
+
+    @field_validator("link")
+    @classmethod
+    def _is_origin(cls, text: str) -> str:
+        if text and not text.startswith(("http://", "https://")):
+            raise ValueError("it is no address, such as https://chat.example.com")
+        return text.rstrip("/")
+
+    @field_validator("tools")
+    @classmethod
+    def _are_tools(cls, names: tuple[str, ...]) -> tuple[str, ...]:
+        if unknown := [name for name in names if name not in KNOWLEDGE_TOOLS]:
+            raise ValueError(
+                f"there is no tool {unknown[0]!r}; there are {', '.join(KNOWLEDGE_TOOLS)}"
+            )
+        return names
+
+    @property
+    def address(self) -> str:
+        """Where knowledge is; empty if there is none."""
+        return self.storage or ("local:.copilot/knowledge" if self.sources else "")

@@ -27,6 +27,7 @@ from copilot_runtime.config.sections import (
     Count,
     GuardrailSettings,
     Hosts,
+    KnowledgeSettings,
     McpSettings,
     Origins,
     ParameterSettings,
@@ -36,6 +37,7 @@ from copilot_runtime.config.sections import (
     TranscriptionSettings,
     Words,
 )
+from copilot_runtime.errors import ConfigurationFailed
 
 PREFIX = "COPILOT_"
 _OPENAI_URL = "https://api.openai.com/v1"
@@ -247,6 +249,7 @@ class Settings(Section):
     transcription: TranscriptionSettings = TranscriptionSettings()
     guardrails: GuardrailSettings = GuardrailSettings()
     mcp: McpSettings = McpSettings()
+    knowledge: KnowledgeSettings = KnowledgeSettings()
 
     @field_validator("path")
     @classmethod
@@ -374,6 +377,9 @@ def load_settings(
             origins.overrides[rows[variable]] = f"The environment variable {variable}"
         elif variable.startswith(PREFIX) and variable != FILE_VARIABLE:
             reject_misspelt_variable(variable, rows)
+    if storage := _find_storage(values.get("knowledge"), environ):
+        _put(values, "knowledge", "storage", storage)
+        origins.overrides["knowledge.storage"] = "The environment variable STORAGE_TYPE"
     for name, value in (overrides or {}).items():
         values[name] = value
         origins.overrides[name] = f"The option --{name}"
@@ -395,6 +401,31 @@ def has_transcription(settings: Settings, environ: Mapping[str, str] | None = No
     # a model server of one's own, which OPENAI_BASE_URL then names, seldom understands speech
     elsewhere = environ.get("OPENAI_BASE_URL", "").rstrip("/") not in ("", _OPENAI_URL)
     return bool(environ.get("OPENAI_API_KEY")) and not elsewhere
+
+
+def _find_storage(knowledge: Any, environ: Mapping[str, str]) -> str:
+    """Return where knowledge is by the variables of Copilot-LD, if the settings do not say.
+
+    These names are not ours alone. So they only say where knowledge is, and a bucket that is named
+    has some; `STORAGE_TYPE=local` in the environment of another program changes nothing.
+    """
+    section: Mapping[str, Any] = knowledge if isinstance(knowledge, Mapping) else {}
+    kind = environ.get("STORAGE_TYPE", "")
+    bucket = environ.get("S3_BUCKET") or environ.get("S3_BUCKET_NAME", "")
+    if section.get("storage"):
+        return ""
+    if kind == "s3" and bucket:
+        region = environ.get("S3_REGION", "")
+        return f"s3://{bucket}?region={region}" if region else f"s3://{bucket}"
+    if not kind or not section.get("sources"):
+        return ""
+    if kind not in ("local", "memory"):
+        wrong = "S3_BUCKET is not set" if kind == "s3" else "there are local, memory and s3"
+        raise ConfigurationFailed(
+            f"The environment variable STORAGE_TYPE is {kind!r}, but {wrong}.",
+            hint="Set knowledge.storage in copilot.yml, such as s3://bucket/prefix.",
+        )
+    return "memory" if kind == "memory" else ""
 
 
 def _document(path: str | Path | None, environ: Mapping[str, str]) -> Document:

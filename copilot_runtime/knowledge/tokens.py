@@ -33,3 +33,24 @@ def count_tokens(text: str) -> int:
 def count_json_tokens(value: JsonValue) -> int:
     """Return about how many tokens a model reads in JSON, such as the schema of a tool."""
     return (len(dumps(value).decode()) + 3) // 4
+
+
+def cut_text(text: str, max_tokens: int) -> str:
+    """Return the beginning of a text that has at most about so many tokens, with an ellipsis.
+
+    It ends where a word does, if there is one. A text that fits is returned as it is.
+    """
+    if count_tokens(text) <= max_tokens:
+        return text
+    low, high = 0, len(text)
+    while low < high:  # how many characters fit
+        middle = (low + high + 1) // 2
+        if count_tokens(text[:middle]) < max_tokens:
+            low = middle
+        else:
+            high = middle - 1
+    head = text[:low]
+    words = head.rsplit(None, 1)
+    if low < len(text) and not text[low].isspace() and len(words) > 1:
+        head = words[0]
+    return f"{head.rstrip()}…" if max_tokens > 0 else ""

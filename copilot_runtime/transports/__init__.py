@@ -3,6 +3,7 @@
 TRANSPORTS = {
     "agui": "copilot_runtime.transports.agui.endpoint:AguiEndpoint",
     "graphql": "copilot_runtime.transports.graphql.endpoint:GraphQLEndpoint",
+    "knowledge": "copilot_runtime.transports.knowledge.endpoint:KnowledgeEndpoint",
     "mcp": "copilot_runtime.transports.mcp.endpoint:McpEndpoint",
     "remote_endpoint": "copilot_runtime.transports.remote_endpoint.endpoint:RemoteServer",
 }

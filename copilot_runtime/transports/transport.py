@@ -18,6 +18,7 @@ from copilot_runtime.transports.request import Request
 
 if TYPE_CHECKING:
     from copilot_runtime.adapters.transcription import Transcriber
+    from copilot_runtime.knowledge import Knowledge
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -26,13 +27,14 @@ class Services:
 
     `runs` starts, stops and follows runs, and has threads and agents; `program_runs` does so for
     clients that keep no threads. `serves_chat` is whether the plain chat is offered as the agent
-    `default`, where no other agent has that name.
+    `default`, where no other agent has that name. `knowledge` is there if the runtime has some.
     """
 
     runs: Conversations
     program_runs: ProgramRuns
     settings: Settings
     transcriber: "Transcriber | None" = None
+    knowledge: "Knowledge | None" = None
     serves_chat: bool = True
 
 

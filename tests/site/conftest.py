@@ -103,6 +103,8 @@ def run(services: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
     monkeypatch.setenv("OPENAI_BASE_URL", f"{services}/v1")
     monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")  # a client of boto3 looks for a role
     monkeypatch.chdir(tmp_path)
+    (tmp_path / "pages").mkdir()
+    (tmp_path / "pages" / "hours.md").write_text("# Hours\n\nThe library opens at nine.\n")
 
     def execute(block: Block) -> Names:
         code = block.code

@@ -1,17 +1,8 @@
-"""The page to try a runtime at: one HTML document, a client of AG-UI.
-
-It is written in parts, a page, a style and some scripts, and served as one: nothing else has to
-be found, and the policy can name the very style and the very script that may be used.
-"""
+"""The pages to try a runtime at: the chat, a client of AG-UI, and what the runtime knows."""
 
 import json
-import re
-from base64 import b64encode
 from collections.abc import Sequence
 from functools import cache
-from hashlib import sha256
-from html import escape
-from importlib import resources
 
 from starlette.datastructures import Headers
 from starlette.requests import Request
@@ -19,10 +10,8 @@ from starlette.responses import Response
 from starlette.routing import Match, Route
 from starlette.types import Scope
 
-_ENDPOINT = "__ENDPOINT__"
-_SUGGESTIONS = "__SUGGESTIONS__"
-_STYLE = "/* page.css */"
-_SCRIPT = "/* scripts */"
+from copilot_runtime.transports.console.document import Document
+
 _SCRIPTS = (
     "wire",
     "patch",
@@ -38,33 +27,47 @@ _SCRIPTS = (
 """In the order they are run: what a script needs at once stands above it."""
 
 
-def console_route(endpoint_path: str, path: str = "/", *, suggestions: Sequence[str] = ()) -> Route:
+def console_route(
+    endpoint_path: str,
+    path: str = "/",
+    *,
+    suggestions: Sequence[str] = (),
+    knowledge_path: str = "",
+) -> Route:
     """Return the route of a page that talks with the runtime at `endpoint_path`.
 
     Both paths are those inside the app; where it is mounted comes from the request. They may be
     the same: then the page is for browsers, and all other requests are for the runtime. The
     `suggestions` are what the page offers to ask the plain chat, beside what it offers everybody.
+    With a `knowledge_path`, it leads to the page of that route.
     """
-    offered = escape(json.dumps(list(suggestions)))
+    offered = json.dumps(list(suggestions))
 
     async def answer(request: Request) -> Response:
-        endpoint = request.scope.get("root_path", "").rstrip("/") + endpoint_path or "/"
-        page = _template().replace(_ENDPOINT, escape(endpoint)).replace(_SUGGESTIONS, offered)
-        document = page.encode()
-        headers = {
-            "content-security-policy": _policy(),
-            "x-content-type-options": "nosniff",
-            "referrer-policy": "no-referrer",
-            "cache-control": "no-cache",  # keep it, but ask whether it changed
-            "etag": f'"{sha256(document).hexdigest()[:32]}"',
+        root = request.scope.get("root_path", "").rstrip("/")
+        values = {
+            "__ENDPOINT__": root + endpoint_path or "/",
+            "__SUGGESTIONS__": offered,
+            "__KNOWLEDGE__": root + knowledge_path if knowledge_path else "",
         }
-        etags = request.headers.get("if-none-match", "").replace("W/", "")
-        if headers["etag"] in [tag.strip() for tag in etags.split(",")]:
-            return Response(status_code=304, headers=headers)
-        return Response(document, media_type="text/html", headers=headers)
+        return _chat().respond(request, values)
 
     kind = _BrowserRoute if endpoint_path == path.rstrip("/") else Route
     return kind(path, answer, methods=["GET"], name="console")
+
+
+def knowledge_route(endpoint_path: str, path: str = "/knowledge", *, home: str = "/") -> Route:
+    """Return the route of a page that shows what the runtime at `endpoint_path` knows.
+
+    The page itself has no data: it asks for it as whoever opens it.
+    """
+
+    async def answer(request: Request) -> Response:
+        root = request.scope.get("root_path", "").rstrip("/")
+        values = {"__ENDPOINT__": root + endpoint_path or "/", "__HOME__": root + home}
+        return _knowledge().respond(request, values)
+
+    return _BrowserRoute(path, answer, methods=["GET"], name="knowledge")
 
 
 class _BrowserRoute(Route):
@@ -78,36 +81,10 @@ class _BrowserRoute(Route):
 
 
 @cache
-def _template() -> str:
-    """Return the whole document, but for where its endpoint is."""
-    scripts = "\n".join(_part(f"scripts/{name}.js") for name in _SCRIPTS)
-    page = _part("page.html").replace(_STYLE, f"\n{_part('page.css')}")
-    return page.replace(_SCRIPT, f'\n"use strict";\n{scripts}')
-
-
-def _part(name: str) -> str:
-    return resources.files(__name__).joinpath(name).read_text(encoding="utf-8")
+def _chat() -> Document:
+    return Document(__name__, [f"scripts/{name}.js" for name in _SCRIPTS])
 
 
 @cache
-def _policy() -> str:
-    """Allow the page's own style and script by their hashes, its own server, and nothing else."""
-    return "; ".join(
-        [
-            "default-src 'none'",
-            f"script-src {_hash_of('script')}",
-            f"style-src {_hash_of('style')}",
-            "connect-src 'self'",
-            "img-src data:",
-            "base-uri 'none'",
-            "form-action 'none'",
-            "frame-ancestors 'none'",
-        ]
-    )
-
-
-def _hash_of(element: str) -> str:
-    found = re.search(rf"<{element}>(.*?)</{element}>", _template(), re.DOTALL)
-    if found is None:
-        raise ValueError(f"page.html has no <{element}>")
-    return f"'sha256-{b64encode(sha256(found[1].encode()).digest()).decode()}'"
+def _knowledge() -> Document:
+    return Document("copilot_runtime.transports.knowledge.console", ["page.js"])

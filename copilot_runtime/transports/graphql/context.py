@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from graphql import DocumentNode
 
@@ -11,6 +11,9 @@ from copilot_runtime.runtime.conversations import Conversations
 from copilot_runtime.runtime.run import Run
 from copilot_runtime.transports.graphql.documents import Documents
 from copilot_runtime.transports.graphql.inputs import check_inputs, find_inputs
+
+if TYPE_CHECKING:
+    from copilot_runtime.knowledge import Knowledge
 
 CONTEXT = "copilot_runtime.context"
 """The key of a WebSocket's context in its ASGI scope."""
@@ -26,6 +29,9 @@ class Context:
     max_messages: int
     max_items: int
     max_values: int
+    knowledge: "Knowledge | None" = None
+    knowledge_fields: int = 0
+    """How many fields of knowledge this request has asked for."""
     started: list[Run] = field(default_factory=list[Run])
     operations: int = 0
     """How many are answered at the moment, over a WebSocket."""

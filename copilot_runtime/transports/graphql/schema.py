@@ -157,11 +157,19 @@ class _Schema(strawberry.Schema):
         """Log nothing: clients make mistakes, and what fails in here is logged where it fails."""
 
 
-def make_schema(extensions: Sequence[type[SchemaExtension]] = ()) -> strawberry.Schema:
+def make_schema(
+    extensions: Sequence[type[SchemaExtension]] = (), *, knowledge: bool = False
+) -> strawberry.Schema:
+    """Return the schema of a runtime; one with knowledge has fields for it."""
+    query, subscription = Query, Subscription
+    if knowledge:
+        from copilot_runtime.transports.graphql import knowledge as fields
+
+        query, subscription = fields.KnowledgeQuery, fields.KnowledgeSubscription
     return _Schema(
-        query=Query,
+        query=query,
         mutation=Mutation,
-        subscription=Subscription,
+        subscription=subscription,
         types=[
             *outputs.TYPES,
             statuses.PendingResponseStatus,
@@ -174,12 +182,12 @@ def make_schema(extensions: Sequence[type[SchemaExtension]] = ()) -> strawberry.
 
 
 @cache
-def core_schema() -> GraphQLSchema:
+def core_schema(*, knowledge: bool = False) -> GraphQLSchema:
     """Return graphql-core's view of the schema, which the HTTP endpoint executes itself."""
     # Strawberry has no public name for it; its own HTTP views use the same attribute
-    return make_schema()._schema  # pyright: ignore[reportPrivateUsage]
+    return make_schema(knowledge=knowledge)._schema  # pyright: ignore[reportPrivateUsage]
 
 
-def sdl() -> str:
+def sdl(*, knowledge: bool = False) -> str:
     """Return the schema in GraphQL's own language, as `schema.graphql` holds it."""
-    return make_schema().as_str() + "\n"
+    return make_schema(knowledge=knowledge).as_str() + "\n"

@@ -55,7 +55,8 @@ class GraphQLServer:
         self._max_items = settings.max_items
         self._max_values = settings.max_values
         self._read_timeout = settings.read_timeout
-        self._schema = core_schema()
+        self._knowledge = services.knowledge
+        self._schema = core_schema(knowledge=services.knowledge is not None)
         self._documents = Documents(
             self._schema,
             max_length=settings.max_document_length,
@@ -73,6 +74,7 @@ class GraphQLServer:
             max_messages=self._max_messages,
             max_items=self._max_items,
             max_values=self._max_values,
+            knowledge=self._knowledge,
         )
         try:
             if request.is_websocket:  # what its mutations start ends with it; subscriptions go on
@@ -187,7 +189,7 @@ class GraphQLServer:
     def _socket(self) -> "Socket":
         from copilot_runtime.transports.graphql.websocket import Socket  # only for subscriptions
 
-        return Socket(self._max_values)
+        return Socket(self._max_values, has_knowledge=self._knowledge is not None)
 
 
 def _check_operation(document: DocumentNode, name: str | None, *, reads_only: bool) -> None:

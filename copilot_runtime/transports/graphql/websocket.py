@@ -59,10 +59,10 @@ class Socket(GraphQL[Context, None]):
 
     websocket_adapter_class = _Connection
 
-    def __init__(self, max_values: int) -> None:
+    def __init__(self, max_values: int, *, has_knowledge: bool = False) -> None:
         self._max_values = max_values
         super().__init__(
-            make_schema([KnownDocuments, SafeErrors]),
+            make_schema([KnownDocuments, SafeErrors], knowledge=has_knowledge),
             graphql_ide=None,
             subscription_protocols=[GRAPHQL_TRANSPORT_WS_PROTOCOL],
             connection_init_wait_timeout=_INIT_TIMEOUT,

@@ -1,4 +1,6 @@
-/* Markdown, the light kind: paragraphs, lists, fences, bold, emphasis and code. */
+/* Markdown, the light kind: paragraphs, lists, fences, bold, emphasis, code and links. */
+const LINK = /^\[([^\]\n]+)\]\((https?:\/\/[^\s()]+|\/(?!\/)[^\s()]*)\)$/;
+
 function markdown(source) {
   const blocks = [];
   source.split(/^```.*$/m).forEach((piece, i) => {
@@ -28,10 +30,21 @@ function lines(paragraph) {
 }
 
 function inline(into, source) {
-  for (const piece of source.split(/(\*\*[^*]+\*\*|`[^`]+`|\*[^*\s][^*]*\*)/)) {
-    if (/^\*\*.+\*\*$/.test(piece)) into.append(element("strong", "", piece.slice(2, -2)));
+  for (const piece of source.split(/(\*\*[^*]+\*\*|`[^`]+`|\[[^\]\n]+\]\([^\s()]+\)|\*[^*\s][^*]*\*)/)) {
+    const found = LINK.exec(piece);
+    if (found) into.append(link(found[1], found[2]));
+    else if (/^\*\*.+\*\*$/.test(piece)) into.append(element("strong", "", piece.slice(2, -2)));
     else if (/^`.+`$/.test(piece)) into.append(element("code", "", piece.slice(1, -1)));
     else if (/^\*.+\*$/.test(piece)) into.append(element("em", "", piece.slice(1, -1)));
     else into.append(piece);
   }
+}
+
+/* Opens beside the chat. Who wrote it is a model: only pages of the web and of this server are linked. */
+function link(words, url) {
+  const made = element("a", "", words);
+  made.href = url;
+  made.target = "_blank";
+  made.rel = "noreferrer noopener";
+  return made;
 }

@@ -149,9 +149,21 @@ function activityView() {
   node.append(title, content);
   node.open = true;
   return { node, update(item) {
+    if (item.activityType === "sources") return drawSources(node, title, item.content?.sources ?? []);
     name.textContent = item.activityType;
     content.textContent = JSON.stringify(item.content, null, 2);
   } };
+}
+
+/* What an answer was grounded in: documents that a reader can open. */
+function drawSources(node, title, sources) {
+  const list = element("ol", "sources");
+  for (const { title: words, id, url } of sources) {
+    const item = list.appendChild(element("li"));
+    item.append(url ? link(words || id, url) : words || id);
+  }
+  title.replaceChildren(element("b", "", sources.length === 1 ? "1 source" : `${sources.length} sources`));
+  node.replaceChildren(title, list);
 }
 
 /* What ended a run: loud while nothing has come after it. */

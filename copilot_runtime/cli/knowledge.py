@@ -1,0 +1,269 @@
+"""`copilot-runtime search`, `graph`, `ontology` and `memory`: ask what a server of knowledge knows.
+
+They open the knowledge of the same settings as `serve`, also while servers use it.
+"""
+
+import asyncio
+import json
+import sys
+from collections.abc import Awaitable, Callable, Sequence
+from pathlib import Path
+from textwrap import shorten
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from copilot_runtime.cli.threads import ConfigOption
+from copilot_runtime.errors import ConfigurationFailed
+
+if TYPE_CHECKING:
+    from copilot_runtime.interfaces import Passage
+    from copilot_runtime.knowledge import Knowledge
+    from copilot_runtime.knowledge.access import Actor
+    from copilot_runtime.knowledge.graph.ontology import OntologyClass
+
+StorageOption = Annotated[
+    str | None,
+    typer.Option(
+        "--storage",
+        help="Where knowledge is, such as local:PATH; default: the setting knowledge.storage.",
+    ),
+]
+ActorOption = Annotated[
+    str | None,
+    typer.Option("--as", metavar="USER", help="Show only what the policy lets this user read."),
+]
+JsonOption = Annotated[bool, typer.Option("--json", help="Write JSON, for programs.")]
+LimitOption = Annotated[int, typer.Option(min=1, max=10_000, help="Most results.")]
+PrefixOption = Annotated[
+    str, typer.Option(help="Only this resource and those below it, by its URI.")
+]
+TypeOption = Annotated[str, typer.Option(help="Only resources of this type: common.Message.")]
+
+_WIDTH = 100
+
+
+def search(
+    text: Annotated[
+        list[str], typer.Argument(help="What to search for; several texts, in quotes.")
+    ],
+    limit: LimitOption = 10,
+    type: TypeOption = "",
+    prefix: PrefixOption = "",
+    threshold: Annotated[
+        float | None, typer.Option(min=-1, max=1, help="Lowest score that counts.")
+    ] = None,
+    as_user: ActorOption = None,
+    as_json: JsonOption = False,
+    storage: StorageOption = None,
+    config: ConfigOption = None,
+) -> None:
+    """Search resources by meaning: one a line, with score, title, text and URI.
+
+    \b
+    copilot-runtime search 'When is the library open?'
+    copilot-runtime search 'opening hours' 'closed on Sundays' --limit 3
+    copilot-runtime search budget --as ann --json
+
+    Of several texts, the best match of any counts. `copilot-runtime ingest` takes documents in.
+    """
+
+    async def work(knowledge: "Knowledge") -> None:
+        found = await knowledge.search(
+            text,
+            actor=make_actor(as_user),
+            type=type,
+            prefix=prefix,
+            threshold=threshold,
+            limit=limit,
+        )
+        if as_json:
+            show_json({"results": [*map(encode_passage, found)]})
+            return
+        head = ("SCORE", "TITLE", "TEXT", "RESOURCE")
+        show_table(head, [_row(passage) for passage in found], "Nothing was found.")
+
+    run_with_knowledge(config, storage, work)
+
+
+def graph(
+    pattern: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="[SUBJECT PREDICATE OBJECT]", help="A pattern; ? stands for anything."
+        ),
+    ] = None,
+    sparql: Annotated[
+        str | None, typer.Option(help="A SPARQL query that reads, or - for the standard input.")
+    ] = None,
+    limit: LimitOption = 50,
+    as_user: ActorOption = None,
+    as_json: JsonOption = False,
+    storage: StorageOption = None,
+    config: ConfigOption = None,
+) -> None:
+    """Query the graph by a pattern of subject, predicate and object, or by SPARQL.
+
+    \b
+    copilot-runtime graph ? rdf:type schema:Person
+    copilot-runtime graph ? schema:name '"Ada Lovelace"'
+    copilot-runtime graph --sparql 'SELECT ?name WHERE { ?who schema:name ?name } LIMIT 10'
+
+    IRIs are written whole or with a prefix (schema, rdf, rdfs, foaf); a text has double quotes.
+    Put ? in quotes where your shell would take it for a file name.
+    """
+    if (sparql is None) == (not pattern) or (pattern and len(pattern) != 3):
+        raise ConfigurationFailed(
+            "A query is a pattern of three parts, or --sparql.",
+            hint="For example: copilot-runtime graph '?' rdf:type schema:Person",
+        )
+
+    async def work(knowledge: "Knowledge") -> None:
+        actor = make_actor(as_user)
+        if sparql is not None:
+            query = sys.stdin.read() if sparql == "-" else sparql
+            await _show_sparql(knowledge, query, actor, limit, as_json)
+            return
+        assert pattern is not None
+        triples = await knowledge.triples(
+            (pattern[0], pattern[1], pattern[2]), actor=actor, limit=limit
+        )
+        if as_json:
+            show_json({"triples": triples})
+        else:
+            show_table(("SUBJECT", "PREDICATE", "OBJECT"), triples, "No triple fits the pattern.")
+
+    run_with_knowledge(config, storage, work)
+
+
+def ontology(
+    svg: Annotated[bool, typer.Option("--svg", help="Write a picture of it.")] = False,
+    ttl: Annotated[bool, typer.Option("--ttl", help="Write it as SHACL shapes in Turtle.")] = False,
+    as_user: ActorOption = None,
+    as_json: JsonOption = False,
+    storage: StorageOption = None,
+    config: ConfigOption = None,
+) -> None:
+    """Show the vocabulary of the graph: its classes, and how many things are of each.
+
+    \b
+    copilot-runtime ontology
+    copilot-runtime ontology --ttl > ontology.ttl
+    copilot-runtime ontology --svg > ontology.svg
+    """
+    if svg + ttl + as_json > 1:
+        raise ConfigurationFailed("Only one of --svg, --ttl and --json can be written.")
+
+    async def work(knowledge: "Knowledge") -> None:
+        actor = make_actor(as_user)
+        if svg:
+            typer.echo(await knowledge.picture(actor=actor))
+            return
+        if ttl:
+            typer.echo(await knowledge.ontology_turtle(actor=actor), nl=False)
+            return
+        classes = (await knowledge.ontology(actor=actor)).classes
+        if as_json:
+            show_json({"classes": [_encode_class(each) for each in classes]})
+            return
+        rows = [
+            (each.name, each.instances, ", ".join(dict.fromkeys(it.name for it in each.properties)))
+            for each in classes
+        ]
+        show_table(("CLASS", "INSTANCES", "PROPERTIES"), rows, "There are no classes yet.")
+
+    run_with_knowledge(config, storage, work)
+
+
+def run_with_knowledge(
+    config: Path | None, storage: str | None, work: Callable[["Knowledge"], Awaitable[None]]
+) -> None:
+    """Do work with the knowledge of the settings, or of a storage, and close it."""
+    from copilot_runtime.config import load_settings
+    from copilot_runtime.knowledge import Knowledge
+
+    settings = load_settings(config).knowledge
+    if (storage or settings.storage).partition(":")[0] == "memory":
+        raise ConfigurationFailed(
+            "This knowledge is in the memory of a server, where no other program can read it.",
+            hint="Set knowledge.storage to local:PATH or s3://BUCKET, or give --storage.",
+        )
+
+    async def open_and_work() -> None:
+        knowledge = Knowledge(storage, settings=settings)
+        try:
+            await work(knowledge)
+        finally:
+            await knowledge.aclose()
+
+    asyncio.run(open_and_work())
+
+
+def make_actor(user: str | None) -> "Actor | None":
+    """Return who asks; without a user, the operator, who may read everything."""
+    from copilot_runtime.knowledge.policies import build_actor
+
+    return None if user is None else build_actor(user)
+
+
+def show_json(value: Any) -> None:
+    """Print JSON for programs and people."""
+    typer.echo(json.dumps(value, indent=2, ensure_ascii=False))
+
+
+def show_table(head: Sequence[str], rows: Sequence[Sequence[Any]], nothing: str) -> None:
+    """Print rows under a head; if there are none, say so where no pipe reads it."""
+    if not rows:
+        typer.echo(nothing, err=True)
+        return
+    from copilot_runtime.cli.tables import format_table
+
+    cells = [[_clean(str(cell)) for cell in row] for row in rows]
+    typer.echo(format_table([head, *cells]))
+
+
+def encode_passage(passage: "Passage") -> dict[str, Any]:
+    """Return a passage as JSON."""
+    return {
+        "id": passage.id,
+        "title": passage.title,
+        "score": passage.score,
+        "text": passage.text,
+    }
+
+
+def _encode_class(each: "OntologyClass") -> dict[str, Any]:
+    properties = [{"path": it.path, "instances": it.instances} for it in each.properties]
+    return {"class": each.iri, "instances": each.instances, "properties": properties}
+
+
+def _row(passage: "Passage") -> Sequence[str]:
+    score = "" if passage.score is None else f"{passage.score:.3f}"
+    text = shorten(passage.text, _WIDTH - 40, placeholder=" …")
+    return score, shorten(passage.title, 30, placeholder=" …"), text, passage.id
+
+
+def _clean(text: str) -> str:
+    """Return a text in one line, without what could command a terminal."""
+    return "".join(char if char.isprintable() else " " for char in text)
+
+
+async def _show_sparql(
+    knowledge: "Knowledge", query: str, actor: "Actor | None", limit: int, as_json: bool
+) -> None:
+    result = await knowledge.sparql(query, actor=actor, limit=limit)
+    rows = [[str(row.get(name, "")) for name in result.variables] for row in result.rows]
+    triples = [(str(it.subject), str(it.predicate), str(it.object)) for it in result.triples]
+    if as_json:
+        solutions = [{name: str(term) for name, term in row.items()} for row in result.rows]
+        answer = {"rows": solutions, "triples": triples, "boolean": result.boolean}
+        show_json({"variables": result.variables, **answer, "cut": bool(result.cut)})
+        return
+    if result.boolean is not None:
+        typer.echo("yes" if result.boolean else "no")
+    elif triples:
+        show_table(("SUBJECT", "PREDICATE", "OBJECT"), triples, "")
+    else:
+        show_table([name.upper() for name in result.variables], rows, "The query has no result.")
+    if result.cut:
+        typer.echo(f"There is more: --limit {2 * limit} shows it.", err=True)

@@ -1,0 +1,63 @@
+"""What models and people read of a resource: its text, its title, and a link to it."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING
+from urllib.parse import quote
+
+from copilot_runtime.interfaces import Passage
+from copilot_runtime.jsonvalue import get_text
+from copilot_runtime.knowledge.tokens import count_tokens, cut_text
+
+if TYPE_CHECKING:
+    from copilot_runtime.knowledge.resources import Resource
+
+_LEAST_TOKENS = 40
+"""A shorter piece of a text says nothing."""
+
+_LONGEST_TITLE = 120
+
+
+def build_passage(resource: "Resource", link: str = "", score: float | None = None) -> Passage:
+    """Return what is read of a resource. `link` is the address below which resources are."""
+    text = render_resource(resource)
+    return Passage(
+        id=resource.uri,
+        title=_find_title(resource, text),
+        text=text,
+        url=f"{link}{quote(resource.uri, safe='')}" if link else "",
+        score=score,
+    )
+
+
+def cut_passages(passages: Sequence[Passage], max_tokens: int) -> list[Passage]:
+    """Return the first passages of so many tokens in all, the last of them cut; 0 for all."""
+    if max_tokens <= 0:
+        return [*passages]
+    cut: list[Passage] = []
+    left = max_tokens
+    for passage in passages:
+        if cut and left < _LEAST_TOKENS:
+            break
+        text = cut_text(passage.text, left)
+        left -= count_tokens(text)
+        cut.append(replace(passage, text=text))
+    return cut
+
+
+def render_resource(resource: "Resource") -> str:
+    """Return the text of a resource; one of triples has a line for each property."""
+    if resource.format == "text":
+        return resource.content
+    from copilot_runtime.knowledge.vectors.text import render_text  # brings numpy along
+
+    return render_text(resource.content, resource.format)
+
+
+def _find_title(resource: "Resource", text: str) -> str:
+    """Return what a person calls a resource: the name of the thing, or the title of its page."""
+    title = get_text(resource.fields, "title")
+    if resource.format != "text":
+        first = text.partition("\n")[0].partition(", ")[0]
+        title = first if ":" not in first else title
+    return (title or resource.id.name)[:_LONGEST_TITLE]

@@ -1,0 +1,333 @@
+"""Knowledge in GraphQL: the schema of a runtime that has some. Every field runs as the caller.
+
+Without knowledge the schema is that of CopilotKit 1.10 and our subscription, and nothing here is
+imported.
+"""
+
+from collections.abc import AsyncGenerator
+from typing import TYPE_CHECKING
+
+import strawberry
+from strawberry import UNSET
+
+from copilot_runtime.errors import LimitExceeded, Misuse
+from copilot_runtime.interfaces import Passage
+from copilot_runtime.knowledge.events import EventFilter
+from copilot_runtime.knowledge.passages import build_passage
+from copilot_runtime.knowledge.policies import build_actor
+from copilot_runtime.transports.graphql.context import Context
+from copilot_runtime.transports.graphql.errors import hide_details
+from copilot_runtime.transports.graphql.schema import CopilotInfo, Query, Subscription
+from copilot_runtime.transports.graphql.types import JSONObject
+
+if TYPE_CHECKING:
+    from copilot_runtime.knowledge import Knowledge
+    from copilot_runtime.knowledge.access import Actor
+    from copilot_runtime.knowledge.graph import SparqlResult
+
+_MOST_FIELDS = 10
+"""Fields of knowledge in one request: each may be a search, and cost an embedding."""
+
+_MOST_RESULTS = 100
+_MOST_TOKENS = 20_000
+_MOST_TEXTS = 10
+_LONGEST_TEXT = 10_000
+
+
+@strawberry.type(description="A resource as lists have it")
+class ResourceEntry:
+    id: str
+    type: str
+    tokens: int
+
+
+@strawberry.type(description="Resources from an offset on, and how many there are in all")
+class ResourcePage:
+    resources: list[ResourceEntry]
+    total: int
+
+
+@strawberry.type(description="A resource with all that is stored of it")
+class KnowledgeResource:
+    id: str
+    type: str
+    title: str
+    text: str = strawberry.field(description="What people and models read of it")
+    url: str = strawberry.field(description="Where a reader can open it")
+    format: str = strawberry.field(description="That of its content: text, jsonld, nquads, turtle")
+    content: str
+    role: str
+    fields: JSONObject
+    subjects: list[str] = strawberry.field(description="The IRIs of the things it is about")
+    tokens: int
+    version: str
+
+
+@strawberry.type(description="A resource that a search found; the score of a pattern is null")
+class SearchResult:
+    id: str
+    title: str
+    text: str
+    url: str
+    score: float | None
+
+
+@strawberry.type(description="Subject, predicate and object, as in N-Triples")
+class Triple:
+    subject: str
+    predicate: str
+    object: str
+
+
+@strawberry.type(
+    description="What the graph answers: triples and their resources to a pattern; to SPARQL "
+    "triples, rows of the variables, or yes or no"
+)
+class GraphAnswer:
+    triples: list[Triple]
+    resources: list[SearchResult]
+    variables: list[str]
+    rows: list[list[str | None]]
+    boolean: bool | None
+    cut: bool = strawberry.field(description="Whether there is more than the limit")
+
+
+@strawberry.type(description="A class, and how many things are of it")
+class OntologyClass:
+    iri: str
+    name: str
+    instances: int
+    properties: list[str] = strawberry.field(description="IRIs of what its things have")
+
+
+@strawberry.type(description="The vocabulary of the graph")
+class KnowledgeOntology:
+    classes: list[OntologyClass]
+
+    @strawberry.field(description="SHACL shapes")
+    async def turtle(self, info: CopilotInfo) -> str:
+        knowledge, actor = _ask(info.context)
+        return await knowledge.ontology_turtle(actor=actor)
+
+    @strawberry.field(description="A picture of it")
+    async def svg(self, info: CopilotInfo) -> str:
+        knowledge, actor = _ask(info.context)
+        return await knowledge.picture(actor=actor)
+
+
+@strawberry.type(description="Something was done to resources")
+class ResourceEvent:
+    id: str
+    source: str
+    time: str
+    detail_type: str = strawberry.field(description="RESOURCE_PUT, RESOURCE_GET, RESOURCE_DELETE")
+    resources: list[str]
+
+
+@strawberry.type(name="Query")
+class KnowledgeQuery(Query):
+    @strawberry.field(description="The resources of a type, or below a URI")
+    async def resources(
+        self,
+        info: CopilotInfo,
+        prefix: str = "",
+        type: str = "",
+        limit: int = 50,
+        offset: int = 0,
+    ) -> ResourcePage:
+        knowledge, actor = _ask(info.context)
+        found = await knowledge.find_resources(actor=actor, type=type, prefix=prefix)
+        page = found[_check_number("offset", offset, 10**9) :][: _check_limit(limit)]
+        entries = [ResourceEntry(id=str(it), type=it.type, tokens=it.tokens or 0) for it in page]
+        return ResourcePage(resources=entries, total=len(found))
+
+    @strawberry.field(description="One resource; null without one")
+    async def resource(self, info: CopilotInfo, id: str) -> KnowledgeResource | None:
+        knowledge, actor = _ask(info.context)
+        resource = await knowledge.get(_check_text("id", id), actor=actor)
+        if resource is None:
+            return None
+        passage = build_passage(resource, knowledge.link)
+        return KnowledgeResource(
+            id=resource.uri,
+            type=resource.id.type,
+            title=passage.title,
+            text=passage.text,
+            url=passage.url,
+            format=resource.format,
+            content=resource.content,
+            role=resource.role,
+            fields=JSONObject({**resource.fields}),
+            subjects=[*resource.id.subjects],
+            tokens=resource.id.tokens or 0,
+            version=resource.version,
+        )
+
+    @strawberry.field(description="The resources whose meaning is nearest to any of the texts")
+    async def search(
+        self,
+        info: CopilotInfo,
+        input: list[str],
+        prefix: str = "",
+        type: str = "",
+        threshold: float | None = UNSET,
+        limit: int = 10,
+        max_tokens: int = 4000,
+    ) -> list[SearchResult]:
+        knowledge, actor = _ask(info.context)
+        if not 0 < len(input) <= _MOST_TEXTS:
+            raise Misuse(f"Search for 1 to {_MOST_TEXTS} texts.")
+        found = await knowledge.search(
+            [_check_text("input", text) for text in input],
+            actor=actor,
+            prefix=prefix,
+            type=type,
+            threshold=None if threshold is UNSET else threshold,
+            limit=_check_limit(limit),
+            max_tokens=_check_number("maxTokens", max_tokens, _MOST_TOKENS),
+        )
+        return [*map(_build_result, found)]
+
+    @strawberry.field(
+        description="What fits a pattern, of which each part may be ? or left out; or the answer "
+        "to a SPARQL query that reads"
+    )
+    async def graph(
+        self,
+        info: CopilotInfo,
+        subject: str = "?",
+        predicate: str = "?",
+        object: str = "?",
+        sparql: str | None = UNSET,
+        limit: int = 50,
+    ) -> GraphAnswer:
+        knowledge, actor = _ask(info.context)
+        limit = _check_limit(limit)
+        if sparql:
+            return await _query_sparql(knowledge, _check_text("sparql", sparql), actor, limit)
+        parts = {"subject": subject, "predicate": predicate, "object": object}
+        pattern = tuple(_check_text(name, text) or "?" for name, text in parts.items())
+        subject, predicate, object = pattern
+        triples = await knowledge.triples(
+            (subject, predicate, object), actor=actor, limit=limit + 1
+        )
+        found = await knowledge.find(
+            (subject, predicate, object), actor=actor, limit=limit, max_tokens=_MOST_TOKENS
+        )
+        return GraphAnswer(
+            triples=[Triple(subject=s, predicate=p, object=o) for s, p, o in triples[:limit]],
+            resources=[*map(_build_result, found)],
+            variables=[],
+            rows=[],
+            boolean=None,
+            cut=len(triples) > limit,
+        )
+
+    @strawberry.field(description="The vocabulary of all that the caller may read")
+    async def ontology(self, info: CopilotInfo) -> KnowledgeOntology:
+        knowledge, actor = _ask(info.context)
+        ontology = await knowledge.ontology(actor=actor)
+        return KnowledgeOntology(
+            classes=[
+                OntologyClass(
+                    iri=it.iri,
+                    name=it.name,
+                    instances=it.instances,
+                    properties=[*dict.fromkeys(one.path for one in it.properties)],
+                )
+                for it in ontology.classes
+            ]
+        )
+
+
+@strawberry.type(name="Subscription")
+class KnowledgeSubscription(Subscription):
+    @strawberry.subscription(
+        description="What is done to resources from now on: of these sources and types, to a "
+        "resource and those below it"
+    )
+    async def resource_events(
+        self,
+        info: CopilotInfo,
+        sources: list[str] | None = UNSET,
+        detail_types: list[str] | None = UNSET,
+        prefix: str = "",
+    ) -> AsyncGenerator[ResourceEvent, None]:
+        try:
+            knowledge, actor = _ask(info.context)
+            chosen = EventFilter(
+                sources=sources or (),
+                detail_types=detail_types or (),
+                prefix=_check_text("prefix", prefix),
+                access=knowledge.access(actor),
+            )
+        except Exception as error:  # the client gets it without details
+            raise hide_details(error) from None
+        with knowledge.events.subscribe(chosen) as events:
+            async for event in events:
+                yield ResourceEvent(
+                    id=event.id,
+                    source=event.source,
+                    time=event.time,
+                    detail_type=event.detail_type,
+                    resources=[str(identifier) for identifier in event.resources],
+                )
+
+
+def _ask(context: Context) -> "tuple[Knowledge, Actor]":
+    """Return the knowledge, and who asks it. Raises `LimitExceeded` for too many questions."""
+    context.knowledge_fields += 1
+    if context.knowledge_fields > _MOST_FIELDS:
+        raise LimitExceeded(f"A request may ask for {_MOST_FIELDS} fields of knowledge.")
+    assert context.knowledge is not None
+    return context.knowledge, build_actor(context.caller.user)
+
+
+async def _query_sparql(
+    knowledge: "Knowledge", query: str, actor: "Actor", limit: int
+) -> GraphAnswer:
+    result = await knowledge.sparql(query, actor=actor, limit=limit)
+    return GraphAnswer(
+        triples=[
+            Triple(subject=str(it.subject), predicate=str(it.predicate), object=str(it.object))
+            for it in result.triples
+        ],
+        resources=[],
+        variables=[*result.variables],
+        rows=_write_rows(result),
+        boolean=result.boolean,
+        cut=bool(result.cut),
+    )
+
+
+def _write_rows(result: "SparqlResult") -> list[list[str | None]]:
+    return [
+        [None if (term := row.get(name)) is None else str(term) for name in result.variables]
+        for row in result.rows
+    ]
+
+
+def _build_result(passage: Passage) -> SearchResult:
+    return SearchResult(
+        id=passage.id,
+        title=passage.title,
+        text=passage.text,
+        url=passage.url,
+        score=passage.score,
+    )
+
+
+def _check_limit(limit: int) -> int:
+    return _check_number("limit", limit, _MOST_RESULTS, least=1)
+
+
+def _check_number(name: str, value: int, most: int, least: int = 0) -> int:
+    if not least <= value <= most:
+        raise Misuse(f"{name} is {value}; it is a number from {least} to {most}.")
+    return value
+
+
+def _check_text(name: str, text: str) -> str:
+    if len(text) > _LONGEST_TEXT:
+        raise LimitExceeded(f"{name} has {len(text)} characters; {_LONGEST_TEXT} are allowed.")
+    return text

@@ -1,0 +1,1 @@
+"""The page *Knowledge*: one HTML document, in parts."""

@@ -1,0 +1,115 @@
+/* The page Knowledge: what is known, where it is from, and what became of what was taken in. */
+
+const $ = (id) => document.getElementById(id);
+const base = new URL(document.documentElement.dataset.endpoint, location.href).href.replace(/\/$/, "");
+const PAGE = 20;
+let count = 0;
+
+async function get(path, accept = "application/json") {
+  const headers = { accept };
+  const authorization = $("authorization").value.trim();
+  if (authorization) headers.authorization = authorization;
+  const response = await fetch(`${base}/knowledge${path}`, { headers });
+  if (!response.ok) {
+    if (response.status === 401) $("authorization-box").open = true;
+    const answer = await response.json().catch(() => ({}));
+    throw new Error(answer.message ?? answer.error ?? `HTTP ${response.status}`);
+  }
+  return accept === "application/json" ? response.json() : response.text();
+}
+
+/* Does something, and shows what keeps it from being done. */
+async function attempt(work) {
+  $("problem").hidden = true;
+  try {
+    await work();
+  } catch (error) {
+    $("problem").textContent = error.message;
+    $("problem").hidden = false;
+  }
+}
+
+function element(tag, text = "") {
+  const made = document.createElement(tag);
+  made.textContent = text;
+  return made;
+}
+
+function entry({ id, title, text, score, type }) {
+  const item = element("li");
+  const open = element("button", title || id);
+  open.type = "button";
+  open.onclick = () => attempt(() => show(id));
+  item.append(open, element("small", score == null ? type ?? "" : score.toFixed(3)));
+  if (text) item.append(element("p", text.length > 300 ? `${text.slice(0, 300)}…` : text));
+  return item;
+}
+
+function row(cells, failed = false) {
+  const made = element("tr");
+  made.className = failed ? "failed" : "";
+  made.append(...cells.map((cell) => element("td", cell)));
+  return made;
+}
+
+async function search() {
+  const words = $("query").value.trim();
+  $("results-box").hidden = !words;
+  if (!words) return;
+  const { results } = await get(`/search?q=${encodeURIComponent(words)}`);
+  $("results-title").textContent = results.length ? "Found" : "Nothing was found";
+  $("results").replaceChildren(...results.map(entry));
+}
+
+async function show(id) {
+  const found = await get(`/resources/${encodeURIComponent(id)}`);
+  $("resource-title").textContent = found.title;
+  $("resource-text").textContent = found.text;
+  $("resource-content").textContent = found.content;
+  $("provenance").replaceChildren(...found.provenance.map((pair) => row(pair)));
+  $("resource").hidden = false;
+  $("resource").scrollIntoView({ block: "nearest" });
+}
+
+async function showStatus() {
+  const { state, resources, sources } = await get("");
+  $("status").textContent = state === "failed" ? "not up to date: the log of the server says why" : `${state}, ${resources} resources`;
+  $("no-sources").hidden = sources.length > 0;
+  $("sources").replaceChildren(...sources.map(({ name, state, message }) => row([name, state, message], state === "failed")));
+  if (state === "updating") setTimeout(() => attempt(showStatus), 1000);
+}
+
+async function showOntology() {
+  const picture = await get("/ontology.svg", "image/svg+xml");
+  $("no-ontology").hidden = picture.includes("<svg");
+  $("ontology").hidden = !picture.includes("<svg");
+  $("ontology").src = `data:image/svg+xml;charset=utf-8,${encodeURIComponent(picture)}`;
+}
+
+async function list() {
+  const { resources, total } = await get(`/resources?offset=${count}&limit=${PAGE}`);
+  count += resources.length;
+  $("list").append(...resources.map(entry));
+  $("list-title").textContent = `Resources: ${total}`;
+  $("more").hidden = count >= total;
+}
+
+async function start() {
+  count = 0;
+  $("list").replaceChildren();
+  await showStatus();
+  await Promise.all([list(), showOntology()]);
+}
+
+$("form").onsubmit = (event) => {
+  event.preventDefault();
+  attempt(search);
+};
+$("close").onclick = () => { $("resource").hidden = true; };
+$("more").onclick = () => attempt(list);
+$("authorization").value = sessionStorage.getItem("authorization") ?? "";
+$("authorization").onchange = () => {
+  sessionStorage.setItem("authorization", $("authorization").value);
+  attempt(start);
+};
+attempt(start);

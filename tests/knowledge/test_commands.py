@@ -1,0 +1,152 @@
+"""`copilot-runtime search`, `graph` and `ontology`."""
+
+import asyncio
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner, Result
+
+from copilot_runtime.cli.main import cli
+from copilot_runtime.errors import CopilotError
+from copilot_runtime.knowledge import Knowledge
+from copilot_runtime.knowledge.identifiers import Identifier
+from copilot_runtime.knowledge.resources import Resource
+from tests.knowledge.library import ADA, LIBRARY, write_pages
+
+Run = Callable[..., Result]
+
+
+@pytest.fixture(scope="module")
+def store(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """Return where the library is, with a note that belongs to ann."""
+    folder = tmp_path_factory.mktemp("library")
+    address = f"local:{folder / 'store'}"
+
+    async def fill() -> None:
+        knowledge = Knowledge(address, sources=[write_pages(folder)])
+        note = Resource(Identifier("common.Message", "note", "common.User.ann"), "Buy umbrellas.")
+        await knowledge.resources.put(note)
+        await knowledge.ingest()
+        await knowledge.aclose()
+
+    asyncio.run(fill())
+    return address
+
+
+@pytest.fixture
+def run(store: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Run:
+    """Return a function that runs a command with the library."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("COPILOT_KNOWLEDGE_STORAGE", store)
+
+    def call(*arguments: str, input: str | None = None) -> Result:
+        return CliRunner().invoke(cli, [*arguments], input=input)
+
+    return call
+
+
+def test_a_search_is_a_table_with_the_best_first(run: Run) -> None:
+    lines = run("search", "For how many weeks are books lent?").stdout.splitlines()
+
+    assert lines[0].split() == ["SCORE", "TITLE", "TEXT", "RESOURCE"]
+    assert "House rules" in lines[1]
+    assert "common.Document." in lines[1]
+
+
+def test_a_search_is_json_for_programs(run: Run) -> None:
+    found = json.loads(run("search", "head librarian", "--json", "--limit", "1").stdout)
+
+    assert found["results"][0]["title"] == "Ada Byron"
+    assert found["results"][0]["score"] > 0
+
+
+def test_a_search_as_a_user_shows_what_this_user_may_read(run: Run) -> None:
+    shown = {
+        user: "common.User.ann" in run("search", "umbrellas", "--as", user).stdout
+        for user in ("ann", "eve", "")
+    }
+
+    assert shown == {"ann": True, "eve": False, "": False}
+    assert "common.User.ann" in run("search", "umbrellas").stdout  # the operator
+
+
+def test_nothing_found_is_said_where_no_pipe_reads_it(run: Run) -> None:
+    found = run("search", "dogs", "--threshold", "0.99")
+
+    assert (found.stdout, found.stderr) == ("", "Nothing was found.\n")
+
+
+def test_a_pattern_shows_triples(run: Run) -> None:
+    table = run("graph", LIBRARY, "schema:employee", "?").stdout
+    found = json.loads(run("graph", "?", "schema:employee", "?", "--json").stdout)
+
+    assert f"<{ADA}>" in table
+    assert found == {"triples": [[f"<{LIBRARY}>", "<https://schema.org/employee>", f"<{ADA}>"]]}
+
+
+def test_sparql_shows_rows_triples_or_an_answer(run: Run) -> None:
+    select = "SELECT ?name { ?who schema:jobTitle ?job; schema:name ?name }"
+
+    assert run("graph", "--sparql", select).stdout.split() == ["NAME", '"Ada', 'Byron"']
+    assert run("graph", "--sparql", "-", input=select).stdout.split()[0] == "NAME"
+    assert run("graph", "--sparql", "ASK { ?s schema:jobTitle ?o }").stdout == "yes\n"
+    assert run("graph", "--sparql", "ASK { ?s schema:price ?o }").stdout == "no\n"
+    construct = "CONSTRUCT { ?s schema:jobTitle ?o } WHERE { ?s schema:jobTitle ?o }"
+    assert ADA in run("graph", "--sparql", construct).stdout
+    found = json.loads(run("graph", "--sparql", select, "--json").stdout)
+    assert found["rows"] == [{"name": '"Ada Byron"'}]
+
+
+def test_an_answer_that_is_cut_off_says_so(run: Run) -> None:
+    found = run("graph", "--sparql", "SELECT * { ?s ?p ?o }", "--limit", "1")
+
+    assert "--limit 2 shows it" in found.stderr
+
+
+@pytest.mark.parametrize(
+    "arguments", [[], ["?"], ["?", "?"], ["?", "?", "?", "--sparql", "ASK {}"]]
+)
+def test_a_query_is_either_a_pattern_or_sparql(run: Run, arguments: list[str]) -> None:
+    failure = run("graph", *arguments).exception
+
+    assert isinstance(failure, CopilotError)
+    assert "copilot-runtime graph '?' rdf:type schema:Person" in str(failure.hint)
+
+
+def test_the_ontology_is_a_table_turtle_json_or_a_picture(run: Run) -> None:
+    table = run("ontology").stdout
+    found = json.loads(run("ontology", "--json").stdout)
+
+    assert table.split()[:3] == ["CLASS", "INSTANCES", "PROPERTIES"]
+    assert "name, jobTitle" in table or "jobTitle, name" in table
+    assert {each["class"] for each in found["classes"]} == {
+        "https://schema.org/Library",
+        "https://schema.org/Person",
+    }
+    assert "schema:PersonShape" in run("ontology", "--ttl").stdout
+    assert "<svg" in run("ontology", "--svg").stdout
+
+
+def test_only_one_form_of_an_ontology_can_be_written(run: Run) -> None:
+    assert "Only one of" in str(run("ontology", "--svg", "--ttl").exception)
+
+
+def test_knowledge_in_the_memory_of_a_server_cannot_be_read_from_here(run: Run) -> None:
+    failure = run("search", "dogs", "--storage", "memory").exception
+
+    assert "in the memory of a server" in str(failure)
+
+
+def test_a_place_without_knowledge_is_empty_and_no_error(run: Run, tmp_path: Path) -> None:
+    empty = f"local:{tmp_path / 'empty'}"
+
+    assert run("search", "dogs", "--storage", empty).stderr == "Nothing was found.\n"
+    assert run("graph", "?", "?", "?", "--storage", empty).exit_code == 0
+    assert run("ontology", "--storage", empty).stderr == "There are no classes yet.\n"
+
+
+@pytest.mark.parametrize("command", ["search", "graph", "ontology"])
+def test_help_shows_examples(run: Run, command: str) -> None:
+    assert f"copilot-runtime {command} " in run(command, "--help").stdout

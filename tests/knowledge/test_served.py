@@ -1,0 +1,470 @@
+"""A runtime with knowledge, as clients of every protocol meet it."""
+
+import re
+from collections.abc import Callable, Generator, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from time import monotonic, sleep
+from typing import Any
+from urllib.parse import quote
+
+import pytest
+from starlette.requests import HTTPConnection
+from starlette.testclient import TestClient
+
+from copilot_runtime import CopilotRuntime, DemoAdapter, ScriptedAdapter, Settings
+from copilot_runtime.knowledge import Knowledge
+from copilot_runtime.knowledge.identifiers import Identifier
+from copilot_runtime.knowledge.policies import user_identifier
+from copilot_runtime.knowledge.resources import Resource
+from copilot_runtime.testing import Client
+from tests.knowledge.library import ADA, LIBRARY, library
+
+anyio = pytest.mark.anyio
+PROTOCOL = "graphql-transport-ws"
+
+
+def sign_in(connection: HTTPConnection) -> str | None:
+    return connection.headers.get("x-user")
+
+
+def runtime(knowledge: Knowledge | None, **more: Any) -> CopilotRuntime:
+    settings = Settings(threads="memory", **more.pop("settings", {}))
+    adapter = more.pop("adapter", None) or DemoAdapter(pace=0)
+    return CopilotRuntime(adapter, knowledge=knowledge, settings=settings, **more)
+
+
+@contextmanager
+def serve(served: CopilotRuntime) -> Generator[TestClient]:
+    """Serve a runtime, and wait until its knowledge is up to date."""
+    with TestClient(served.app()) as client:
+        wait_until_ready(client)
+        yield client
+
+
+def wait_until_ready(client: TestClient) -> dict[str, Any]:
+    began = monotonic()
+    while (found := client.get("/health/ready").json()["knowledge"])["state"] == "updating":
+        assert monotonic() - began < 20
+        sleep(0.01)
+    return found
+
+
+@pytest.fixture
+def client(pages: Path) -> Iterator[TestClient]:
+    with serve(runtime(library(pages), authenticate=sign_in)) as client:
+        yield client
+
+
+def ask(client: TestClient, query: str, user: str = "", **variables: Any) -> Any:
+    body = {"query": query, "variables": variables}
+    headers = {"x-user": user} if user else {}
+    return client.post("/graphql", json=body, headers=headers).json()
+
+
+def read(client: TestClient, path: str, **more: Any) -> Any:
+    return client.get(f"/graphql/knowledge{path}", **more).json()
+
+
+def test_readiness_says_what_is_loaded(client: TestClient) -> None:
+    assert client.get("/health/ready").json()["knowledge"] == {"state": "ready"}
+
+
+def test_an_update_that_fails_is_said_and_the_server_serves(
+    pages: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    knowledge = library(pages)
+    knowledge.sources.append(str(pages.parent / "gone"))
+    with TestClient(runtime(knowledge).app()) as client:
+        found = wait_until_ready(client)
+
+        assert client.get("/health/ready").status_code == 200
+        assert read(client, "")["state"] == "failed"
+    assert found == {"state": "failed"}  # the reason is for the log: it names files
+    assert "gone" in caplog.text
+
+
+@anyio
+async def test_a_question_is_answered_from_what_is_known_with_a_link_that_opens(
+    pages: Path,
+) -> None:
+    served = runtime(library(pages))
+    async with Client(served) as chat:
+        answer = await chat.say("For how many weeks are books lent?")
+        link = re.search(r"\]\((/graphql/knowledge/resources/[^)]+)\)", answer.text)
+        assert link is not None
+        page = await chat.request("GET", link[1], headers={"accept": "text/html"})
+
+    assert "Books are lent for four weeks." in answer.text
+    assert page.status == 200
+    assert "House rules" in page.body.decode()
+
+
+@anyio
+async def test_the_page_gets_the_sources_and_the_thread_no_passage(pages: Path) -> None:
+    served = runtime(library(pages))
+    async with Client(served) as chat:
+        await chat.say("For how many weeks are books lent?")
+        thread = await chat.request("GET", f"/graphql/threads/{chat.thread_id}/events")
+
+    events = thread.json()["events"]
+    activities = [event for event in events if event["type"] == "ACTIVITY_SNAPSHOT"]
+    assert [each["activityType"] for each in activities] == ["sources"]
+    assert activities[0]["content"]["sources"][0]["title"] == "House rules"
+    assert "They are not instructions" not in str(events)
+
+
+@anyio
+async def test_a_client_of_v1_is_answered_from_what_is_known(pages: Path) -> None:
+    async with Client(runtime(library(pages)), protocol="graphql") as chat:
+        answer = await chat.say("For how many weeks are books lent?")
+
+    assert "Books are lent for four weeks." in answer.text
+
+
+def test_knowledge_of_the_settings_is_served(pages: Path, tmp_path: Path) -> None:
+    section = {"storage": f"local:{tmp_path / 'store'}", "sources": [str(pages)]}
+    with serve(runtime(None, settings={"knowledge": section})) as client:
+        found = read(client, "/search", params={"q": "dogs wait outside"})
+
+    assert found["results"][0]["title"] == "House rules"
+
+
+def test_what_was_taken_in_is_there_after_a_restart(pages: Path, tmp_path: Path) -> None:
+    def make() -> CopilotRuntime:
+        return runtime(library(pages, storage=f"local:{tmp_path / 'store'}"))
+
+    with serve(make()) as client:
+        before = read(client, "/resources")
+    (pages / "rules.md").unlink()
+    with serve(make()) as client:
+        after = read(client, "/resources")
+
+    assert (before["total"], after["total"]) == (4, 3)
+
+
+# ---- HTTP ----
+
+
+def test_a_resource_is_a_page_for_browsers_and_json_for_programs(client: TestClient) -> None:
+    found = read(client, "/search", params={"q": "Ada Byron head librarian"})["results"][0]
+    page = client.get(found["url"], headers={"accept": "text/html"})
+    value = client.get(found["url"]).json()
+
+    assert page.headers["content-type"] == "text/html; charset=utf-8"
+    assert page.headers["content-security-policy"].startswith("default-src 'none'")
+    assert "<h1>Ada Byron</h1>" in page.text
+    assert "library.html" in page.text
+    assert value["title"] == "Ada Byron"
+    assert value["subjects"] == [ADA]
+    assert ["type", "common.Message"] in value["provenance"]
+
+
+def test_nothing_of_a_resource_is_markup(pages: Path) -> None:
+    (pages / "evil.md").write_text(
+        "# <script>alert(1)</script>\n\n<img src=x onerror=alert(2)> about zebras", "utf-8"
+    )
+    with serve(runtime(library(pages))) as client:
+        found = read(client, "/search", params={"q": "zebras"})["results"][0]
+        page = client.get(found["url"], headers={"accept": "text/html"}).text
+
+    assert "<script" not in page
+    assert "<img" not in page
+
+
+def test_resources_are_listed_a_page_at_a_time(client: TestClient) -> None:
+    first = read(client, "/resources", params={"limit": 3})
+    rest = read(client, "/resources", params={"limit": 3, "offset": 3})
+    things = read(client, "/resources", params={"type": "common.Message"})
+
+    assert first["total"] == rest["total"] == 4
+    assert len({row["id"] for row in first["resources"] + rest["resources"]}) == 4
+    assert things["total"] == 2
+
+
+def test_the_status_names_the_files_and_what_became_of_them(pages: Path) -> None:
+    (pages / "broken.pdf").write_bytes(b"%PDF-1.4 broken")
+    with serve(runtime(library(pages))) as client:
+        status = read(client, "")
+
+    states = {Path(source["name"]).name: source["state"] for source in status["sources"]}
+    assert states == {
+        "broken.pdf": "failed",
+        "library.html": "taken in",
+        "rules.md": "taken in",
+        "secret.md": "taken in",
+    }
+    assert all(source["message"] for source in status["sources"] if source["state"] == "failed")
+
+
+def test_the_ontology_is_turtle_and_a_picture(client: TestClient) -> None:
+    turtle = client.get("/graphql/knowledge/ontology")
+    picture = client.get("/graphql/knowledge/ontology.svg")
+
+    assert turtle.headers["content-type"].startswith("text/turtle")
+    assert "schema:LibraryShape" in turtle.text
+    assert picture.headers["content-type"] == "image/svg+xml"
+    assert "<svg" in picture.text
+
+
+@pytest.mark.parametrize(
+    ("path", "status"),
+    [
+        ("/search", 400),
+        ("/search?q=", 400),
+        (f"/search?q={'a' * 2001}", 413),
+        ("/search?q=dogs&limit=many", 400),
+        ("/search?q=dogs&limit=-1", 400),
+        ("/resources/common.Message.none", 404),
+        ("/resources/what", 404),
+        ("/elsewhere", 404),
+        ("/search/more", 404),
+    ],
+)
+def test_what_cannot_be_answered_is_refused_with_a_sentence(
+    client: TestClient, path: str, status: int
+) -> None:
+    answer = client.get(f"/graphql/knowledge{path}")
+
+    assert answer.status_code == status
+    assert len(answer.json()["message"]) > 10
+
+
+def test_knowledge_is_read_only_over_http(client: TestClient) -> None:
+    answer = client.post("/graphql/knowledge/resources", json={})
+
+    assert (answer.status_code, answer.headers["allow"]) == (405, "GET, HEAD")
+    head = client.head("/graphql/knowledge/resources")
+    assert (head.status_code, head.content) == (200, b"")
+
+
+def test_without_knowledge_there_is_nothing_to_find() -> None:
+    with TestClient(runtime(None).app()) as client:
+        assert client.get("/graphql/knowledge").status_code == 404
+        assert "knowledge" not in client.get("/health/ready").json()
+        assert "Knowledge" not in re.sub(
+            r"<a id=\"knowledge\" href=\"\">.*", "", client.get("/").text
+        )
+
+
+# ---- what a policy denies ----
+
+ROUTES: dict[str, Callable[[TestClient, str, str], str]] = {
+    "search": lambda client, user, uri: str(
+        read(client, "/search", params={"q": "the diary of ann"}, headers={"x-user": user})
+    ),
+    "list": lambda client, user, uri: str(read(client, "/resources", headers={"x-user": user})),
+    "resource": lambda client, user, uri: str(
+        read(client, f"/resources/{quote(uri, safe='')}", headers={"x-user": user})
+    ),
+    "graphql search": lambda client, user, uri: str(
+        ask(client, '{ search(input: ["the diary of ann"]) { text } }', user)
+    ),
+    "graphql resources": lambda client, user, uri: str(
+        ask(client, "{ resources { resources { id } } }", user)
+    ),
+    "graphql resource": lambda client, user, uri: str(
+        ask(client, "query ($id: String!) { resource(id: $id) { text } }", user, id=uri)
+    ),
+    "graphql graph": lambda client, user, uri: str(
+        ask(client, '{ graph(predicate: "schema:text") { triples { object } } }', user)
+    ),
+    "graphql sparql": lambda client, user, uri: str(
+        ask(client, '{ graph(sparql: "SELECT ?o { ?s schema:text ?o }") { rows } }', user)
+    ),
+    "graphql ontology": lambda client, user, uri: str(ask(client, "{ ontology { turtle } }", user)),
+    "chat": lambda client, user, uri: (
+        client.post(
+            "/graphql/agent/default/run",
+            headers={"x-user": user},
+            json={
+                "threadId": f"t-{user}",
+                "runId": f"r-{user}",
+                "state": None,
+                "tools": [],
+                "context": [],
+                "forwardedProps": {},
+                "messages": [{"id": "1", "role": "user", "content": "The diary of ann, please"}],
+            },
+        ).text
+    ),
+}
+
+
+@pytest.fixture
+def diary(pages: Path) -> Iterator[tuple[TestClient, str]]:
+    """Serve a library with a diary that belongs to ann."""
+    knowledge = library(pages)
+    content = (
+        "<https://mill.example/id/diary> a <https://schema.org/Diary>; "
+        '<https://schema.org/text> "the diary of ann says midnight" .'
+    )
+    owner = str(user_identifier("ann"))
+    resource = Resource(Identifier("common.Message", "diary", owner), content, "turtle")
+    with TestClient(runtime(knowledge, authenticate=sign_in).app()) as client:
+        portal = client.portal
+        assert portal is not None
+        portal.call(knowledge.resources.put, resource)
+        portal.call(knowledge.update)
+        wait_until_ready(client)
+        yield client, resource.uri
+
+
+@pytest.mark.parametrize("route", ROUTES)
+def test_what_belongs_to_somebody_is_shown_to_nobody_else(
+    diary: tuple[TestClient, str], route: str
+) -> None:
+    client, uri = diary
+    look = ROUTES[route]
+    words = ("midnight", "Diary", "common.User.ann")
+
+    assert any(word in look(client, "ann", uri) for word in words)
+    for stranger in ("eve", ""):
+        assert [word for word in words if word in look(client, stranger, uri)] == []
+
+
+def test_a_resource_that_may_not_be_read_is_refused_without_details(
+    diary: tuple[TestClient, str],
+) -> None:
+    client, uri = diary
+    path = f"/graphql/knowledge/resources/{quote(uri, safe='')}"
+    answer = client.get(path, headers={"x-user": "eve"})
+
+    assert answer.status_code == 403
+    assert answer.json()["message"] == "Access denied"
+
+
+# ---- GraphQL ----
+
+
+def test_graphql_has_resources_search_graph_and_ontology(client: TestClient) -> None:
+    query = """{
+        resources(type: "common.Message") { total resources { id type tokens } }
+        search(input: ["books lent weeks"], limit: 1) { title text url score }
+        graph(predicate: "schema:employee") { triples { subject object } resources { title } cut }
+        ontology { turtle classes { iri instances } }
+    }"""
+    found = ask(client, query)["data"]
+
+    assert found["resources"]["total"] == 2
+    assert found["search"][0]["title"] == "House rules"
+    assert found["graph"] == {
+        "triples": [{"subject": f"<{LIBRARY}>", "object": f"<{ADA}>"}],
+        "resources": [{"title": "Mill Library"}],
+        "cut": False,
+    }
+    assert {"iri": "https://schema.org/Person", "instances": 1} in found["ontology"]["classes"]
+
+
+def test_graphql_shows_one_resource_with_all_that_is_stored(client: TestClient) -> None:
+    query = "query ($id: String!) { resource(id: $id) { title format content subjects version } }"
+    rows = read(client, "/resources", params={"type": "common.Message"})["resources"]
+    found = [ask(client, query, id=row["id"])["data"]["resource"] for row in rows]
+
+    assert {each["title"] for each in found} == {"Mill Library", "Ada Byron"}
+    assert {each["format"] for each in found} == {"jsonld"}
+    assert ask(client, query, id="common.Message.none")["data"] == {"resource": None}
+
+
+def test_graphql_answers_sparql(client: TestClient) -> None:
+    rows = '{ graph(sparql: "SELECT ?n { ?s schema:jobTitle ?n }") { variables rows boolean } }'
+    yes = '{ graph(sparql: "ASK { ?s schema:jobTitle ?n }") { boolean } }'
+
+    assert ask(client, rows)["data"]["graph"] == {
+        "variables": ["n"],
+        "rows": [['"head librarian"']],
+        "boolean": None,
+    }
+    assert ask(client, yes)["data"]["graph"]["boolean"] is True
+
+
+@pytest.mark.parametrize(
+    ("field", "words"),
+    [
+        ("search(input: []) { id }", "1 to 10 texts"),
+        (f'search(input: ["{"a" * 10_001}"]) {{ id }}', "characters"),
+        ('search(input: ["a"], limit: 1000) { id }', "limit is 1000"),
+        ("resources(limit: 0) { total }", "limit is 0"),
+        ("resources(offset: -1) { total }", "offset is -1"),
+        ('graph(subject: "\\"open") { cut }', ""),
+        ('graph(sparql: "INSERT DATA { <a:b> <a:b> <a:b> }") { cut }', "INSERT"),
+    ],
+)
+def test_what_graphql_cannot_answer_is_an_error_with_a_code(
+    client: TestClient, field: str, words: str
+) -> None:
+    (error,) = ask(client, f"{{ {field} }}")["errors"]
+
+    assert words in error["message"]
+    assert error["extensions"]["code"] != "UNKNOWN"
+
+
+def test_a_request_asks_for_so_many_fields_of_knowledge(client: TestClient) -> None:
+    fields = " ".join(f'a{number}: search(input: ["a"]) {{ id }}' for number in range(11))
+    errors = ask(client, f"{{ {fields} }}")["errors"]
+
+    assert errors[0]["extensions"]["code"] == "LIMIT_EXCEEDED"
+
+
+def test_without_knowledge_the_schema_is_the_one_of_before() -> None:
+    query = "{ __schema { queryType { fields { name } } subscriptionType { fields { name } } } }"
+    with TestClient(runtime(None).app()) as client:
+        found = ask(client, query)["data"]["__schema"]
+
+    assert [field["name"] for field in found["queryType"]["fields"]] == [
+        "hello",
+        "availableAgents",
+        "loadAgentState",
+    ]
+    assert len(found["subscriptionType"]["fields"]) == 1
+
+
+def test_a_subscription_follows_what_is_done_to_resources_one_may_read(pages: Path) -> None:
+    knowledge = library(pages)
+    query = """subscription { resourceEvents(detailTypes: ["RESOURCE_PUT"]) {
+        detailType resources source } }"""
+    with TestClient(runtime(knowledge, authenticate=sign_in).app()) as client:
+        wait_until_ready(client)
+        assert client.portal is not None
+        with client.websocket_connect("/graphql", [PROTOCOL], headers={"x-user": "eve"}) as socket:
+            socket.send_json({"type": "connection_init"})
+            socket.receive_json()
+            socket.send_json({"id": "1", "type": "subscribe", "payload": {"query": query}})
+            while not knowledge.events.wants("RESOURCE_PUT"):
+                sleep(0.01)
+            for owner in (str(user_identifier("ann")), ""):
+                resource = Resource(Identifier("common.Message", "note", owner), "a note")
+                client.portal.call(knowledge.resources.put, resource)
+            event = socket.receive_json()["payload"]["data"]["resourceEvents"]
+
+    assert event["resources"] == ["common.Message.note"]
+    assert event["detailType"] == "RESOURCE_PUT"
+
+
+# ---- the console ----
+
+
+def test_the_page_knowledge_has_no_data_and_only_its_own_script(client: TestClient) -> None:
+    page = client.get("/knowledge", headers={"accept": "text/html"})
+
+    assert page.status_code == 200
+    assert 'data-endpoint="/graphql"' in page.text
+    assert "Ada" not in page.text
+    assert set(re.findall(r"https?://[\w.]+", page.text)) == {"http://www.w3.org"}
+    assert "script-src 'sha256-" in page.headers["content-security-policy"]
+    assert 'href="/knowledge"' in client.get("/").text
+
+
+def test_the_page_is_there_only_with_the_console(pages: Path) -> None:
+    served = runtime(library(pages), settings={"console": False})
+    with TestClient(served.app()) as client:
+        assert client.get("/knowledge", headers={"accept": "text/html"}).status_code == 404
+
+
+def test_tools_are_offered_with_the_actions_of_the_application(pages: Path) -> None:
+    served = runtime(library(pages), adapter=ScriptedAdapter(), settings={"serve_remote": True})
+    with serve(served) as client:
+        info = client.post("/graphql/info", json={"properties": {}}).json()
+
+    names = {action["name"] for action in info.get("actions", [])}
+    assert {"search_content", "get_ontology"} <= names

@@ -60,7 +60,9 @@ class Evaluation:
 class SparqlEvaluator:
     """Answers queries, a few at a time, and keeps the processes that were used last."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, on_disk: bool = False) -> None:
+        """Build an evaluator, whose graphs are in memory or in temporary files."""
+        self._on_disk = on_disk
         self._views: OrderedDict[Hashable, _View] = OrderedDict()
         self._lock = threading.Lock()
         self._slots = threading.BoundedSemaphore(_MOST_EVALUATIONS)
@@ -99,7 +101,7 @@ class SparqlEvaluator:
             view = self._views.get(key)
             if view is None or not view.is_usable:
                 excess += [view] if view else []
-                view = self._views[key] = _View(triples)
+                view = self._views[key] = _View(triples, on_disk=self._on_disk)
             self._views.move_to_end(key)
             view.users += 1
             spare = [old for old, view in self._views.items() if not view.users]
@@ -117,8 +119,9 @@ class SparqlEvaluator:
 class _View:
     """A worker and its graph."""
 
-    def __init__(self, triples: Callable[[], Iterable[str]]) -> None:
+    def __init__(self, triples: Callable[[], Iterable[str]], *, on_disk: bool) -> None:
         self.users = 0
+        self._folder = tempfile.TemporaryDirectory("-graph") if on_disk else None
         self._triples = triples
         self._lock = threading.Lock()
         self._process: subprocess.Popen[bytes] | None = None
@@ -146,7 +149,10 @@ class _View:
                     data.write("\n".join(some).encode() + b"\n")
                 data.seek(0)
                 self._process = subprocess.Popen(  # noqa: S603 - our own file
-                    [sys.executable, "-P", str(_WORKER), str(theirs.fileno())],
+                    [
+                        *(sys.executable, "-P", str(_WORKER), str(theirs.fileno())),
+                        self._folder.name if self._folder else "",
+                    ],
                     stdin=data,
                     stdout=subprocess.DEVNULL,
                     stderr=subprocess.DEVNULL,
@@ -214,6 +220,8 @@ class _View:
                 except subprocess.TimeoutExpired:
                     self._process.kill()
                     self._process.wait()
+            if self._folder is not None:
+                self._folder.cleanup()
 
     def _kill(self, pid: int) -> None:
         try:

@@ -5,7 +5,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from itertools import islice
-from typing import TypeVar
+from typing import Literal, TypeVar
 
 import numpy as np
 from pyoxigraph import RdfFormat, Triple, parse
@@ -71,11 +71,14 @@ class GraphIndex(Index[GraphItem, Pattern]):
         vocabulary: str = "",
         ontology: OntologySettings | None = None,
         limits: SparqlLimits | None = None,
+        sparql_store: Literal["memory", "disk"] = "memory",
     ) -> None:
         """Open a graph.
 
         `prefixes` are short names of namespaces besides the built-in ones; `vocabulary` is Turtle
-        in which classes have other names (`schema:Person skos:altLabel "Individual"`).
+        in which classes have other names (`schema:Person skos:altLabel "Individual"`). The store
+        in which SPARQL is evaluated is in memory (400 bytes for each triple and each group of
+        people who see the same) or in temporary files.
         """
         self.prefixes = Prefixes(prefixes)
         self._table = TripleTable()
@@ -86,7 +89,7 @@ class GraphIndex(Index[GraphItem, Pattern]):
         self._limits = limits or SparqlLimits()
         self._vocabulary = encode_triples(_read_vocabulary(vocabulary, self.prefixes), "vocabulary")
         self._visibilities = VisibilityCache()
-        self._evaluator = SparqlEvaluator()
+        self._evaluator = SparqlEvaluator(on_disk=sparql_store == "disk")
         self._ontologies: dict[object, Ontology] = {}
         self._lock = asyncio.Lock()
         self._next_refresh = 0.0

@@ -1,9 +1,10 @@
 """The process that answers SPARQL queries about what one access may see.
 
-It reads triples from its standard input into memory, and then forks for every query: the child
-evaluates it with a copy of the graph that costs nothing, and within limits that the system
-itself enforces. It cannot open a file or a connection, and is ended when its time is up, whatever
-it does. What may not be seen never was in this process, and no key or password either.
+It reads triples from its standard input, and then forks for every query: the child evaluates it
+with a copy of the graph that costs nothing, or with the files of one on disk, and within limits
+that the system itself enforces. It can open neither files nor connections, and is ended when its
+time is up, whatever it does. What may not be seen never was in this process, and no key or
+password either.
 
 The file is run by its path and imports nothing of ours.
 """
@@ -28,10 +29,14 @@ the process of that number."""
 LENGTH = struct.Struct("!I")
 
 
-def main(control: socket.socket) -> None:
-    """Answer until the other end of the control connection is closed."""
-    store = Store()
-    store.bulk_load(input=sys.stdin.buffer, format=RdfFormat.N_TRIPLES)
+def main(control: socket.socket, directory: str) -> None:
+    """Answer until the other end of the control connection is closed.
+
+    With a directory, the graph is there and not in memory.
+    """
+    store = None if directory else load("")
+    if directory and not load_in_child(directory):
+        return
     gc.collect()
     gc.freeze()
     children: set[int] = set()
@@ -50,7 +55,8 @@ def main(control: socket.socket) -> None:
         if not (pid := os.fork()):
             try:
                 control.close()
-                answer(store, socket.socket(fileno=descriptors[0]))
+                with socket.socket(fileno=descriptors[0]) as connection:
+                    answer(Store.read_only(directory) if store is None else store, connection)
             finally:
                 os._exit(0)
         children.add(pid)
@@ -58,6 +64,21 @@ def main(control: socket.socket) -> None:
             os.close(descriptor)
     for pid in children:
         os.kill(pid, signal.SIGKILL)
+
+
+def load(directory: str) -> Store:
+    """Return a store of the triples that come in."""
+    store = Store(directory or None)
+    store.bulk_load(input=sys.stdin.buffer, format=RdfFormat.N_TRIPLES)
+    return store
+
+
+def load_in_child(directory: str) -> bool:
+    """Load into files. In another process, for a store on disk has threads, which do not fork."""
+    if not (pid := os.fork()):
+        load(directory).flush()
+        os._exit(0)
+    return os.waitpid(pid, 0)[1] == 0
 
 
 def answer(store: Store, connection: socket.socket) -> None:
@@ -130,4 +151,4 @@ def used_memory() -> int:
 
 
 if __name__ == "__main__":
-    main(socket.socket(fileno=int(sys.argv[1])))
+    main(socket.socket(fileno=int(sys.argv[1])), sys.argv[2])

@@ -1,6 +1,7 @@
 """Graphs to ask."""
 
 from collections.abc import Collection, Hashable, Mapping
+from typing import Literal
 
 from copilot_runtime.knowledge.access import Access
 from copilot_runtime.knowledge.graph import GraphIndex
@@ -34,13 +35,17 @@ async def fill(resources: ResourceIndex, texts: Mapping[str, str]) -> None:
 
 
 async def build(
-    texts: Mapping[str, str], storage: Storage | None = None, *, vocabulary: str = ""
+    texts: Mapping[str, str],
+    storage: Storage | None = None,
+    *,
+    vocabulary: str = "",
+    sparql_store: Literal["memory", "disk"] = "memory",
 ) -> GraphIndex:
     """Return a graph of messages by their names."""
     storage = storage or MemoryStorage()
     resources = ResourceIndex(storage)
     await fill(resources, texts)
-    graph = GraphIndex(storage, vocabulary=vocabulary)
+    graph = GraphIndex(storage, vocabulary=vocabulary, sparql_store=sparql_store)
     await graph.update(resources)
     return graph
 

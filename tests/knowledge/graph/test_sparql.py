@@ -7,6 +7,7 @@ import socket
 import threading
 import time
 from collections.abc import AsyncIterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -27,16 +28,17 @@ SLOW = f"ASK {{ {BOMB} FILTER(STRLEN(STR(?a)) + STRLEN(STR(?x)) > 1000) }}"
 DOUBLING = " ".join(f"BIND(CONCAT(?a{n}, ?a{n}) AS ?a{n + 1})" for n in range(40))
 
 
-@pytest.fixture
-async def graph() -> AsyncIterator[GraphIndex]:
-    graph = await build(PEOPLE)
+@pytest.fixture(params=["memory", "disk"])
+async def graph(request: pytest.FixtureRequest) -> AsyncIterator[GraphIndex]:
+    graph = await build(PEOPLE, sparql_store=request.param)
     yield graph
     await graph.aclose()
 
 
-@pytest.fixture
-async def large() -> AsyncIterator[GraphIndex]:
-    graph = await build({f"m{n}": f'ex:s{n} a ex:T ; ex:p "text {n}" .' for n in range(300)})
+@pytest.fixture(params=["memory", "disk"])
+async def large(request: pytest.FixtureRequest) -> AsyncIterator[GraphIndex]:
+    texts = {f"m{n}": f'ex:s{n} a ex:T ; ex:p "text {n}" .' for n in range(300)}
+    graph = await build(texts, sparql_store=request.param)
     yield graph
     await graph.aclose()
 
@@ -244,12 +246,25 @@ async def test_nobody_is_told_of_what_they_may_not_see(graph: GraphIndex) -> Non
     assert {row["x"].value for row in path.rows} == {f"{EX}alice", f"{EX}bob"}
 
 
-async def test_what_is_hidden_never_was_in_the_process_that_answers(graph: GraphIndex) -> None:
+async def test_what_is_hidden_never_was_in_the_process_that_answers() -> None:
+    graph = await build(PEOPLE)
     await graph.sparql("ASK {}", Only("m1"))
     memory = _memory_of(graph)
 
     assert b"Alice Smith" in memory
     assert b"a@x" not in memory
+    await graph.aclose()
+
+
+async def test_temporary_files_are_removed() -> None:
+    graph = await build(PEOPLE, sparql_store="disk")
+    await graph.sparql("ASK {}")
+    folder = Path(_views(graph)[0]._folder.name)
+    assert _files(folder) != []
+
+    await graph.aclose()
+
+    assert _files(folder) == []
 
 
 async def test_those_who_see_the_same_share_a_process(graph: GraphIndex) -> None:
@@ -364,6 +379,10 @@ def _pid(graph: GraphIndex) -> int:
 def _worker_of(graph: GraphIndex, file: str) -> bytes:
     with open(f"/proc/{_pid(graph)}/{file}", "rb") as opened:  # noqa: PTH123
         return opened.read()
+
+
+def _files(folder: Path) -> list[Path]:
+    return [*folder.glob("*")]
 
 
 def _memory_of(graph: GraphIndex) -> bytes:

@@ -5,7 +5,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from itertools import islice
-from typing import Literal, TypeVar
+from typing import TypeVar
 
 import numpy as np
 from pyoxigraph import RdfFormat, Triple, parse
@@ -18,7 +18,8 @@ from copilot_runtime.knowledge.filter import Filter
 from copilot_runtime.knowledge.graph.content import encode_triples, read_content
 from copilot_runtime.knowledge.graph.evaluator import Evaluation, SparqlEvaluator
 from copilot_runtime.knowledge.graph.journal import Journal, delete_line, encode_line
-from copilot_runtime.knowledge.graph.ontology import Ontology, OntologySettings, derive_ontology
+from copilot_runtime.knowledge.graph.ontology import Ontology, derive_ontology
+from copilot_runtime.knowledge.graph.options import GraphOptions
 from copilot_runtime.knowledge.graph.patterns import Pattern, parse_pattern
 from copilot_runtime.knowledge.graph.shapes import write_shapes
 from copilot_runtime.knowledge.graph.sparql import SparqlLimits, SparqlResult, check_query
@@ -65,31 +66,21 @@ class GraphIndex(Index[GraphItem, Pattern]):
     def __init__(
         self,
         storage: Storage,
-        prefix: str = "graphs",
+        options: GraphOptions | None = None,
         *,
-        prefixes: Mapping[str, str] | None = None,
-        vocabulary: str = "",
-        ontology: OntologySettings | None = None,
-        limits: SparqlLimits | None = None,
-        sparql_store: Literal["memory", "disk"] = "memory",
+        prefix: str = "graphs",
     ) -> None:
-        """Open a graph.
-
-        `prefixes` are short names of namespaces besides the built-in ones; `vocabulary` is Turtle
-        in which classes have other names (`schema:Person skos:altLabel "Individual"`). The store
-        in which SPARQL is evaluated is in memory (400 bytes for each triple and each group of
-        people who see the same) or in temporary files.
-        """
-        self.prefixes = Prefixes(prefixes)
+        options = options or GraphOptions()
+        self.prefixes = Prefixes(options.prefixes)
         self._table = TripleTable()
         self._journal = Journal(storage, f"{prefix}/index.jsonl")
         self._storage = storage
         self._ontology_key = f"{prefix}/ontology.ttl"
-        self._settings = ontology or OntologySettings()
-        self._limits = limits or SparqlLimits()
-        self._vocabulary = encode_triples(_read_vocabulary(vocabulary, self.prefixes), "vocabulary")
+        self._options = options
+        triples = _read_vocabulary(options.vocabulary, self.prefixes)
+        self._vocabulary = encode_triples(triples, "vocabulary")
         self._visibilities = VisibilityCache()
-        self._evaluator = SparqlEvaluator(on_disk=sparql_store == "disk")
+        self._evaluator = SparqlEvaluator(on_disk=options.sparql_store == "disk")
         self._ontologies: dict[object, Ontology] = {}
         self._lock = asyncio.Lock()
         self._next_refresh = 0.0
@@ -217,7 +208,7 @@ class GraphIndex(Index[GraphItem, Pattern]):
         Raises `Refused` for what would write or look elsewhere, `Misuse` for what is no SPARQL,
         and `LimitExceeded` if it takes too long or too much memory.
         """
-        limits = limits or self._limits
+        limits = limits or self._options.sparql
         kind = check_query(query, limits)
         snapshot = await self._refresh()
         visibility = self._visibilities.get(snapshot, access)
@@ -282,7 +273,7 @@ class GraphIndex(Index[GraphItem, Pattern]):
             if len(self._ontologies) >= 8:
                 self._ontologies.clear()
             self._ontologies[key] = derive_ontology(
-                snapshot, visibility, self._settings, self._vocabulary
+                snapshot, visibility, self._options.ontology, self._vocabulary
             )
         return self._ontologies[key]
 

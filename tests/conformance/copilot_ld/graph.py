@@ -6,7 +6,13 @@ from typing import Any
 
 from copilot_runtime.jsontext import dumps
 from copilot_runtime.knowledge.filter import Filter
-from copilot_runtime.knowledge.graph import GraphIndex, GraphItem, Pattern, parse_pattern
+from copilot_runtime.knowledge.graph import (
+    GraphIndex,
+    GraphItem,
+    GraphOptions,
+    Pattern,
+    parse_pattern,
+)
 from copilot_runtime.knowledge.graph.journal import encode_copilot_ld_line
 from copilot_runtime.knowledge.graph.terms import is_wildcard, parse_triples
 from copilot_runtime.knowledge.identifiers import Identifier
@@ -75,7 +81,7 @@ async def build(
     vocabulary: str = "",
 ) -> GraphIndex:
     """Return a graph of messages, each with its tokens."""
-    graph = GraphIndex(storage or MemoryStorage(), vocabulary=vocabulary)
+    graph = GraphIndex(storage or MemoryStorage(), GraphOptions(vocabulary=vocabulary))
     for (name, tokens), lines in data.items():
         identifier = Identifier("common.Message", name, tokens=tokens)
         await graph.add(GraphItem(identifier, parse_triples(lines)))

@@ -4,7 +4,7 @@ from collections.abc import Collection, Hashable, Mapping
 from typing import Literal
 
 from copilot_runtime.knowledge.access import Access
-from copilot_runtime.knowledge.graph import GraphIndex
+from copilot_runtime.knowledge.graph import GraphIndex, GraphOptions
 from copilot_runtime.knowledge.identifiers import Identifier
 from copilot_runtime.knowledge.resources import Resource, ResourceIndex
 from copilot_runtime.storage import MemoryStorage, Storage
@@ -45,7 +45,7 @@ async def build(
     storage = storage or MemoryStorage()
     resources = ResourceIndex(storage)
     await fill(resources, texts)
-    graph = GraphIndex(storage, vocabulary=vocabulary, sparql_store=sparql_store)
+    graph = GraphIndex(storage, GraphOptions(vocabulary=vocabulary, sparql_store=sparql_store))
     await graph.update(resources)
     return graph
 

@@ -9,7 +9,7 @@ import rdflib
 from pyoxigraph import RdfFormat, parse
 
 from copilot_runtime.errors import ConfigurationFailed
-from copilot_runtime.knowledge.graph import GraphIndex, Ontology, OntologySettings
+from copilot_runtime.knowledge.graph import GraphIndex, GraphOptions, Ontology, OntologySettings
 from copilot_runtime.knowledge.graph.ontology import OntologyProperty
 from copilot_runtime.knowledge.resources import ResourceIndex
 from copilot_runtime.storage import MemoryStorage
@@ -58,7 +58,7 @@ async def shapes_of(text: str) -> str:
 async def derive(text: str, settings: OntologySettings | None = None) -> Ontology:
     resources = ResourceIndex(MemoryStorage())
     await fill(resources, {"m1": text})
-    graph = GraphIndex(MemoryStorage(), ontology=settings)
+    graph = GraphIndex(MemoryStorage(), GraphOptions(ontology=settings or OntologySettings()))
     await graph.update(resources)
     return await graph.ontology()
 

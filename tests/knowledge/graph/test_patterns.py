@@ -4,7 +4,7 @@ import pytest
 
 from copilot_runtime.errors import ConfigurationFailed, Misuse
 from copilot_runtime.knowledge.filter import Filter
-from copilot_runtime.knowledge.graph import GraphIndex, Pattern, parse_pattern
+from copilot_runtime.knowledge.graph import GraphIndex, GraphOptions, Pattern, parse_pattern
 from copilot_runtime.knowledge.graph.terms import Prefixes, is_wildcard
 from copilot_runtime.storage import MemoryStorage
 from tests.knowledge.graph.scenes import PEOPLE, build, names
@@ -155,14 +155,14 @@ async def test_what_cannot_be_is_refused_with_a_reason(pattern: Pattern, message
 
 
 async def test_an_operator_has_prefixes_of_their_own() -> None:
-    graph = GraphIndex(MemoryStorage(), prefixes={"our": "https://our.example/"})
+    graph = GraphIndex(MemoryStorage(), GraphOptions(prefixes={"our": "https://our.example/"}))
     assert await graph.find("our:thing ? ?") == []
     assert len(graph.prefixes) == len(Prefixes()) + 1
 
 
 def test_a_vocabulary_that_is_no_turtle_is_refused() -> None:
     with pytest.raises(ConfigurationFailed, match="The vocabulary of the graph is no Turtle"):
-        GraphIndex(MemoryStorage(), vocabulary="schema:Person is a person")
+        GraphIndex(MemoryStorage(), GraphOptions(vocabulary="schema:Person is a person"))
 
 
 async def test_a_filter_cuts_what_was_found() -> None:

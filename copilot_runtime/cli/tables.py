@@ -15,6 +15,7 @@ TABLES = (
     ("action source", "copilot_runtime.actions", "SOURCES"),
     ("bus", "copilot_runtime.bus", "BUSES"),
     ("embedder", "copilot_runtime.adapters.embeddings", "EMBEDDERS"),
+    ("storage", "copilot_runtime.storage", "STORAGES"),
     ("store of threads", "copilot_runtime.threads", "STORES"),
     ("transport", "copilot_runtime.transports", "TRANSPORTS"),
 )

@@ -18,14 +18,14 @@ def open_storage(address: str) -> Storage:
     `local:PATH` is a directory, with `?fsync=always` (or `batch`, `never`) if wanted; `memory` ends
     with the process; `s3://bucket/prefix` is a bucket, with `?region=` and `&endpoint=` if they are
     not those of the environment. Packages may add names of their own, in the entry point group
-    `copilot_runtime.storages`; theirs get what stands behind `name:` or `name://`.
+    `copilot_runtime.storage`; theirs get what stands behind `name:` or `name://`.
 
     Raises `ConfigurationFailed`.
     """
     name, _, rest = address.partition(":")
     if not name:
         raise ConfigurationFailed(f"The storage {address!r} has no kind.", hint=_EXAMPLES)
-    make = Registry("copilot_runtime.storages", STORAGES, noun="storage")[name]
+    make = Registry("copilot_runtime.storage", STORAGES, noun="storage")[name]
     if name == "memory":
         if rest:
             raise ConfigurationFailed("The storage 'memory' has no address.", hint=_EXAMPLES)

@@ -24,7 +24,7 @@ def loads(data: bytes) -> Any:
     except orjson.JSONDecodeError:
         if b"\\u" not in data:
             raise
-        value = _load_halves(data)
+        value = orjson.loads(_ESCAPES.sub(_replace_escaped_halves, data))
     if len(data) > 2 * MAX_DEPTH and data.count(b"[") + data.count(b"{") > MAX_DEPTH:
         try:
             orjson.dumps(value)
@@ -33,11 +33,20 @@ def loads(data: bytes) -> Any:
     return value
 
 
-def _load_halves(data: bytes) -> Any:
-    try:
-        return orjson.loads(replace_surrogates(json.dumps(json.loads(data), ensure_ascii=False)))
-    except RecursionError as error:
-        raise ValueError("nested too deeply") from error
+_ESCAPES = re.compile(
+    rb"""
+    ((?: [^\\]++ | \\[^u] | \\u(?![dD][89a-fA-F]) | \\u[dD][89abAB]HH \\u[dD][c-fC-F]HH )*+)
+    ((?: \\u[dD][c-fC-F]HH | \\u[dD][89abAB]HH (?!\\u[dD][c-fC-F]HH) )*+)
+    """.replace(b"H", b"[0-9a-fA-F]"),
+    re.DOTALL | re.VERBOSE,
+)
+"""JSON up to escaped half characters, and these; nothing at an escape that is none."""
+
+
+def _replace_escaped_halves(found: re.Match[bytes]) -> bytes:
+    if not found[0] and found.end() < len(found.string):
+        raise ValueError("an escape is cut off")  # and there may be millions more
+    return found[1] + rb"\ufffd" * (len(found[2]) // len(rb"\ufffd"))
 
 
 def dumps(value: Any) -> bytes:

@@ -13,6 +13,7 @@ from copilot_runtime import Settings, errors, events
 from copilot_runtime.adapters.capabilities import CAPABILITIES, UNDOCUMENTED, UNSUPPORTED
 from copilot_runtime.adapters.openai.presets import PRESETS
 from copilot_runtime.errors import CopilotError
+from copilot_runtime.knowledge.policies.cedar import SCHEMA
 
 COLUMNS = (
     {
@@ -162,6 +163,7 @@ PARTS: Mapping[str, Callable[[str], str]] = {
     "events": lambda _: events_reference(),
     "commands": lambda _: command_line(),
     "words": lambda _: words_table(),
+    "cedar_schema": lambda _: f"```text\n{SCHEMA}```\n",
 }
 """Marker in a page → what makes the text between it and its end, of the marker's argument."""
 

@@ -9,6 +9,7 @@ import typer
 
 from copilot_runtime import __version__
 from copilot_runtime.cli import knowledge
+from copilot_runtime.cli.policy import policy
 from copilot_runtime.cli.threads import ConfigOption, threads
 from copilot_runtime.errors import CopilotError, MissingPackage
 from copilot_runtime.gc_tuning import tune_for_startup
@@ -23,6 +24,7 @@ cli = typer.Typer(
 )
 
 cli.add_typer(threads, name="threads")
+cli.add_typer(policy, name="policy")
 
 
 def main() -> NoReturn:

@@ -16,6 +16,7 @@ TABLES = (
     ("bus", "copilot_runtime.bus", "BUSES"),
     ("embedder", "copilot_runtime.adapters.embeddings", "EMBEDDERS"),
     ("storage", "copilot_runtime.storage", "STORAGES"),
+    ("kind of policy", "copilot_runtime.knowledge.policies", "POLICIES"),
     ("store of threads", "copilot_runtime.threads", "STORES"),
     ("transport", "copilot_runtime.transports", "TRANSPORTS"),
 )
@@ -29,6 +30,8 @@ NEEDS = {
     ("agent", "openai_agents"): ("openai-agents", "openai-agents"),
     ("agent", "pydantic_ai"): ("pydantic-ai-slim", "pydantic-ai"),
     ("action source", "mcp"): ("mcp", "mcp"),
+    ("kind of policy", "cedar"): ("cedarpy", "cedar"),
+    ("kind of policy", "rego"): ("regopy", "rego"),
     ("store of threads", "postgres"): ("asyncpg", "postgres"),
     ("store of threads", "postgresql"): ("asyncpg", "postgres"),
     ("transport", "mcp"): ("mcp", "mcp"),
@@ -38,7 +41,11 @@ NEEDS = {
 These packages are imported when such a part is made, so that it can be imported says nothing.
 """
 
-_GROUPS = {"EMBEDDERS": "copilot_runtime.embedders", "SOURCES": "copilot_runtime.sources"}
+_GROUPS = {
+    "EMBEDDERS": "copilot_runtime.embedders",
+    "POLICIES": "copilot_runtime.policies",
+    "SOURCES": "copilot_runtime.sources",
+}
 """The group of entry points that add to a table, where it is not called as its module."""
 
 Row = Sequence[str]

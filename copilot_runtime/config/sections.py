@@ -236,8 +236,8 @@ class KnowledgeSettings(Section):
     )
     policy: str = Field(
         default="",
-        description="File with rules of who may read what: .yml, .cedar or .rego. Empty: everybody "
-        "may read.",
+        description="File or folder with rules of who may do what: .yml, .cedar or .rego. Empty: "
+        "everybody may read what belongs to no user.",
     )
     embedder: str = Field(
         default="hashing",

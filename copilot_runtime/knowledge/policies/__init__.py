@@ -1,7 +1,7 @@
 """Who may do what with which resource: rules, whose resources are, and engines of others."""
 
 from copilot_runtime.knowledge.access import AccessDenied, Actor
-from copilot_runtime.knowledge.policies.file import PolicyFile, load_policy
+from copilot_runtime.knowledge.policies.file import POLICIES, PolicyFile, load_policy
 from copilot_runtime.knowledge.policies.native import OWNERS_ONLY
 from copilot_runtime.knowledge.policies.ownership import (
     build_actor,
@@ -14,6 +14,7 @@ from copilot_runtime.knowledge.policies.policy import ALLOW_ALL, Decision, Expla
 __all__ = [
     "ALLOW_ALL",
     "OWNERS_ONLY",
+    "POLICIES",
     "AccessDenied",
     "Actor",
     "Decision",

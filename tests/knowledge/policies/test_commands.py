@@ -4,8 +4,7 @@ import json
 from pathlib import Path
 
 import pytest
-from click.testing import Result
-from typer.testing import CliRunner
+from typer.testing import CliRunner, Result
 
 from copilot_runtime.cli.main import cli
 from copilot_runtime.errors import ConfigurationFailed, UnknownName

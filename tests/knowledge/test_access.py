@@ -1,0 +1,426 @@
+"""What a policy denies cannot be found out by any route.
+
+Each route is asked in two worlds. One has secrets, and in the other they never were. Whoever may
+not read them gets the same in both: the same results, scores, counts, classes, and errors.
+"""
+
+import asyncio
+import json
+import re
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+from starlette.requests import HTTPConnection
+
+from copilot_runtime import CopilotRuntime, DemoAdapter, Settings
+from copilot_runtime.actions.execute import execute
+from copilot_runtime.errors import CopilotError
+from copilot_runtime.interfaces import ActionContext, RunInput
+from copilot_runtime.knowledge import Knowledge
+from copilot_runtime.knowledge.access import Actor
+from copilot_runtime.knowledge.events import EventFilter
+from copilot_runtime.knowledge.identifiers import Identifier
+from copilot_runtime.knowledge.policies import (
+    AccessDenied,
+    Policy,
+    build_actor,
+    conversation_identifier,
+    load_policy,
+)
+from copilot_runtime.knowledge.resources import Resource
+from copilot_runtime.knowledge.retrieval import KnowledgeRetriever
+from copilot_runtime.messages import TextMessage
+from copilot_runtime.storage import MemoryStorage
+from copilot_runtime.testing import Client
+from tests.knowledge.library import WordCounter
+
+pytestmark = pytest.mark.anyio
+
+ADA, BOB_IRI = "https://x.example/ada", "https://x.example/bob"
+SCHEMA = "https://schema.org/"
+THREAD = "t1"
+
+PUBLIC, SECRET, MISSING = "common.Message.ada", "hr.Record.ada", "hr.Record.none"
+HIDDEN_CHILD = "common.Folder.open/hr.Record.nested"
+OF_BOB = f"{conversation_identifier('bob', THREAD)}/file.Upload.u1"
+OF_NOBODY = f"{conversation_identifier(None, 'other')}/file.Upload.u1"
+
+POLICY = """
+rules:
+  - {allow: read, resources: "**"}
+  - {deny: all, types: hr.Record, except: {users: eve}}
+"""
+
+READERS = {
+    SECRET: build_actor("eve"),
+    HIDDEN_CHILD: build_actor("eve"),
+    OF_BOB: build_actor("bob"),
+    OF_NOBODY: build_actor(None, "other"),
+}
+"""Who may read each of the secrets."""
+
+STRANGERS = {"ann": build_actor("ann", THREAD), "nobody": build_actor(None, THREAD)}
+
+
+def quads(*triples: str) -> str:
+    return "".join(f"{triple} .\n" for triple in triples)
+
+
+def resource(uri: str, content: str, format: Any = "text", **fields: Any) -> Resource:
+    parent, _, last = uri.rpartition("/")
+    kind, _, name = last.rpartition(".")
+    return Resource(Identifier(kind, name, parent), content, format, fields=fields)
+
+
+def person(iri: str, *more: str) -> str:
+    return quads(f"<{iri}> <{RDF_TYPE}> <{SCHEMA}Person>", *more)
+
+
+RDF_TYPE = "http://www.w3.org/1999/02/22-rdf-syntax-ns#type"
+
+COMMON = [
+    resource(PUBLIC, person(ADA, f'<{ADA}> <{SCHEMA}name> "Ada"'), "nquads", title="Ada"),
+    resource("common.Document.d/common.Chunk.c", "The library opens at nine.", title="Hours"),
+    resource("common.Folder.open", "A folder of open things.", title="Open"),
+]
+SECRETS = [
+    resource(
+        SECRET,
+        person(
+            ADA,
+            f'<{ADA}> <{SCHEMA}netWorth> "4711 zebra"',
+            f"<{ADA}> <{RDF_TYPE}> <{SCHEMA}Patient>",
+            f"<{ADA}> <{SCHEMA}knows> <{BOB_IRI}>",
+            f"<{BOB_IRI}> <{RDF_TYPE}> <{SCHEMA}Person>",
+        ),
+        "nquads",
+        title="Zebra",
+        source="/secret/zebra.html",
+    ),
+    resource(HIDDEN_CHILD, "The library opens at nine for the zebra.", title="Zebra"),
+    resource(OF_BOB, "The zebra of Bob: the library opens at nine.", title="Zebra"),
+    resource(OF_NOBODY, "The zebra of nobody opens at nine.", title="Zebra"),
+]
+
+
+@pytest.fixture(params=["yaml", "cedar", "rego"])
+def policy(request: pytest.FixtureRequest, tmp_path: Path) -> Policy:
+    """The same policy in each language."""
+    kind: str = request.param
+    if kind != "yaml":
+        pytest.importorskip({"cedar": "cedarpy", "rego": "regopy"}[kind])
+    path = tmp_path / f"policy.{kind}"
+    path.write_text(LANGUAGES[kind])
+    loaded = load_policy(path)
+    request.addfinalizer(loaded.close)
+    return loaded
+
+
+LANGUAGES = {
+    "yaml": POLICY,
+    "cedar": 'permit(principal, action in [Action::"read", Action::"list"], resource);\n'
+    'forbid(principal, action, resource) when { resource.type == "hr.Record" }\n'
+    'unless { principal == User::"eve" };',
+    "rego": 'package copilot\nimport rego.v1\nallow if input.action in {"read", "list"}\n'
+    'deny if {\n input.resource.type == "hr.Record"\n input.actor.name != "eve"\n}',
+}
+
+
+@dataclass
+class Worlds:
+    """Knowledge with secrets, and the same without."""
+
+    full: Knowledge
+    empty: Knowledge
+
+
+async def build(policy: Policy, resources: list[Resource]) -> Knowledge:
+    knowledge = Knowledge(MemoryStorage(), embedder=WordCounter(), policy=policy)
+    knowledge.link = "/graphql/knowledge/resources/"
+    await knowledge.resources.put_many(resources)
+    await knowledge.update()
+    return knowledge
+
+
+@pytest.fixture
+async def worlds(policy: Policy) -> AsyncIterator[Worlds]:
+    # secrets come first and in between, so that an order or a number would give them away
+    full = [SECRETS[0], *COMMON, *SECRETS[1:]]
+    made = Worlds(await build(policy, full), await build(policy, COMMON))
+    yield made
+    await made.full.aclose()
+    await made.empty.aclose()
+
+
+Route = Callable[[Knowledge, Actor], Awaitable[Any]]
+
+
+async def outcome(route: Route, knowledge: Knowledge, actor: Actor) -> str:
+    """Return all that somebody gets: an answer, or an error with all its words."""
+    try:
+        answer = await route(knowledge, actor)
+    except CopilotError as error:
+        answer = error.report()
+    return re.sub(r"[0-9a-f]{8}-[0-9a-f-]{27}", "UUID", repr(answer))
+
+
+QUERIES = ["zebra", "The library opens at nine.", "4711", "Ada", ""]
+PATTERNS = [
+    ("?", "?", "?"),
+    (f"<{ADA}>", "?", "?"),
+    ("?", f"{SCHEMA}netWorth", "?"),
+    ("?", "rdf:type", "schema:Patient"),
+    ("?", "?", BOB_IRI),
+]
+SPARQL = [
+    "SELECT * WHERE { ?s ?p ?o } ORDER BY ?s ?p ?o",
+    "SELECT (COUNT(*) AS ?n) WHERE { ?s ?p ?o }",
+    "SELECT (COUNT(DISTINCT ?p) AS ?n) WHERE { ?s ?p ?o }",
+    "ASK { ?s schema:netWorth ?o }",
+    "ASK { ?s schema:knows ?o FILTER NOT EXISTS { ?s schema:name 'Ada' } }",
+    "SELECT ?s WHERE { GRAPH ?g { ?s ?p ?o } }",
+    "CONSTRUCT { ?s ?p ?o } WHERE { ?s ?p ?o }",
+    f"DESCRIBE <{ADA}>",
+    "SELECT (1/COUNT(?o) AS ?n) WHERE { ?s schema:netWorth ?o }",
+]
+URIS = [SECRET, HIDDEN_CHILD, OF_BOB, OF_NOBODY, f"cld:{SECRET}", "common.Folder.open/../x.Y.z"]
+
+
+def search(text: str, **more: Any) -> Route:
+    return lambda knowledge, actor: knowledge.search(text, actor=actor, **more)
+
+
+def routes() -> Mapping[str, Route]:
+    """Every way to ask for knowledge in Python, by name."""
+    found: dict[str, Route] = {}
+    for text in QUERIES:
+        found[f"search {text}"] = search(text)
+        found[f"search one {text}"] = search(text, limit=1)
+        found[f"search all {text}"] = search(text, threshold=-1, limit=0, diversity=0.5)
+        found[f"search tokens {text}"] = search(text, max_tokens=20)
+    for uri in (*URIS, PUBLIC, MISSING, "common.Folder.open", "common.User.bob"):
+        found[f"search below {uri}"] = search("zebra nine", prefix=uri)
+        found[f"get {uri}"] = lambda knowledge, actor, uri=uri: knowledge.get(uri, actor=actor)
+        found[f"list below {uri}"] = lambda knowledge, actor, uri=uri: knowledge.find_resources(
+            actor=actor, prefix=uri
+        )
+    for kind in ("", "hr.Record", "file.Upload", "common.Message"):
+        found[f"search type {kind}"] = search("zebra", type=kind)
+        found[f"list type {kind}"] = lambda knowledge, actor, kind=kind: knowledge.find_resources(
+            actor=actor, type=kind
+        )
+    for pattern in PATTERNS:
+        found[f"find {pattern}"] = lambda knowledge, actor, it=pattern: knowledge.find(
+            it, actor=actor
+        )
+        found[f"triples {pattern}"] = lambda knowledge, actor, it=pattern: knowledge.triples(
+            it, actor=actor
+        )
+    for query in SPARQL:
+        found[f"sparql {query}"] = lambda knowledge, actor, query=query: knowledge.sparql(
+            query, actor=actor
+        )
+    for kind in ("", "Person", "Patient", "schema:Patient"):
+        found[f"subjects {kind}"] = lambda knowledge, actor, kind=kind: knowledge.subjects(
+            kind, actor=actor
+        )
+    found["ontology"] = lambda knowledge, actor: knowledge.ontology(actor=actor)
+    found["ontology as Turtle"] = lambda knowledge, actor: knowledge.ontology_turtle(actor=actor)
+    found["picture"] = lambda knowledge, actor: knowledge.picture(actor=actor)
+    found["sources"] = lambda knowledge, actor: knowledge.list_sources(actor=actor)
+    found["retrieval"] = retrieve
+    for name, arguments in TOOLS:
+        found[f"tool {name} {arguments}"] = use_tool(name, arguments)
+    return found
+
+
+TOOLS: list[tuple[str, dict[str, Any]]] = [
+    ("search_content", {"input": ["zebra", "nine"]}),
+    ("query_by_pattern", {"subject": ADA}),
+    ("query_by_pattern", {"predicate": "schema:netWorth"}),
+    ("get_ontology", {}),
+    ("get_subjects", {}),
+    ("get_subjects", {"type": "Patient"}),
+]
+
+
+async def retrieve(knowledge: Knowledge, actor: Actor) -> Any:
+    question = TextMessage(id="1", role="user", content="When does the zebra open at nine?")
+    run = RunInput(thread_id=THREAD, run_id="r", messages=[question], user=actor.name or None)
+    return await KnowledgeRetriever(knowledge).retrieve(run)
+
+
+def use_tool(name: str, arguments: dict[str, Any]) -> Route:
+    """Return what calls a tool as an agent does that acts for somebody."""
+
+    async def call(knowledge: Knowledge, actor: Actor) -> Any:
+        context = ActionContext(
+            thread_id=THREAD,
+            run_id="r",
+            call_id="c",
+            properties={},
+            headers={},
+            user=actor.name or None,
+        )
+        [action] = [action for action in knowledge.tools() if action.name == name]
+        return (await execute(action, json.dumps(arguments), context, timeout=30)).result
+
+    return call
+
+
+@pytest.mark.parametrize("stranger", STRANGERS)
+async def test_no_route_in_python_shows_what_is_denied(worlds: Worlds, stranger: str) -> None:
+    actor = STRANGERS[stranger]
+    differing: list[str] = []
+    for name, route in routes().items():
+        answers = [await outcome(route, it, actor) for it in (worlds.full, worlds.empty)]
+        if answers[0] != answers[1] or "zebra" in answers[0].lower().replace(name.lower(), ""):
+            differing.append(f"{name}: {answers[0]} != {answers[1]}")
+
+    assert differing == []
+
+
+@pytest.mark.parametrize("uri", READERS)
+async def test_who_may_read_a_secret_finds_it(worlds: Worlds, uri: str) -> None:
+    actor = READERS[uri]
+    found = await worlds.full.search("zebra", actor=actor, limit=0)
+
+    assert uri in [passage.id for passage in found]
+    assert (await worlds.full.get(uri, actor=actor)) is not None
+    assert uri in map(str, await worlds.full.find_resources(actor=actor))
+
+
+async def test_who_may_read_a_secret_sees_it_in_the_graph(worlds: Worlds) -> None:
+    eve, full = READERS[SECRET], worlds.full
+
+    assert len(await full.triples(("?", "schema:netWorth", "?"), actor=eve)) == 1
+    assert (await full.sparql(SPARQL[3], actor=eve)).boolean is True
+    assert "Patient" in await full.ontology_turtle(actor=eve)
+    assert ADA in await full.subjects("Patient", actor=eve)
+    assert "Patient" not in await full.ontology_turtle(actor=STRANGERS["ann"])
+
+
+async def test_a_denied_resource_and_one_that_is_not_there_are_the_same_error(
+    worlds: Worlds,
+) -> None:
+    for uri in (SECRET, MISSING):
+        with pytest.raises(AccessDenied) as raised:
+            await worlds.full.get(uri, actor=STRANGERS["ann"])
+        assert raised.value.report().message == "Access denied"
+
+
+async def test_only_owners_and_the_system_write(worlds: Worlds) -> None:
+    resources = worlds.full.resources
+    bob, ann = (worlds.full.policy.access(build_actor(it), "write") for it in ("bob", "ann"))
+    mine = resource(f"{conversation_identifier('bob', THREAD)}/file.Upload.u2", "mine")
+
+    for access, other in ((ann, mine), (bob, COMMON[0]), (bob, SECRETS[0])):
+        with pytest.raises(AccessDenied):
+            await resources.put(other, access=access)
+        with pytest.raises(AccessDenied):
+            await resources.delete(other.uri, access=access)
+    assert await resources.put(mine, access=bob)
+    assert not await resources.has(f"{OF_BOB}2")
+
+
+async def test_events_are_those_of_what_may_be_read(worlds: Worlds) -> None:
+    knowledge = worlds.full
+    access = knowledge.access(STRANGERS["ann"])
+    with knowledge.events.subscribe(EventFilter(access=access)) as events:
+        await knowledge.resources.put_many(
+            [resource(SECRET, "changed"), resource("common.Note.n", "new")]
+        )
+        await knowledge.resources.delete(OF_BOB)
+        await knowledge.resources.get([SECRET, PUBLIC])
+        seen = [await asyncio.wait_for(anext(events), 5) for _ in range(2)]
+
+    assert [(it.detail_type, [*map(str, it.resources)]) for it in seen] == [
+        ("RESOURCE_PUT", ["common.Note.n"]),
+        ("RESOURCE_GET", [PUBLIC]),
+    ]
+
+
+def sign_in(connection: HTTPConnection) -> str | None:
+    return connection.headers.get("x-user")
+
+
+GRAPHQL = [
+    "{ resources(limit: 100) { total resources { id type tokens } } }",
+    '{ resources(type: "hr.Record") { total resources { id } } }',
+    '{ resources(prefix: "common.Folder.open") { total resources { id } } }',
+    '{ resources(prefix: "common.User.bob") { total resources { id } } }',
+    *(f'{{ resource(id: "{uri}") {{ id text content fields }} }}' for uri in (*URIS, MISSING)),
+    '{ search(input: ["zebra", "nine"], limit: 100, threshold: -1) { id title text url score } }',
+    '{ search(input: ["zebra"], prefix: "common.User.bob") { id score } }',
+    "{ graph(limit: 100) { triples { subject predicate object } resources { id } cut } }",
+    '{ graph(predicate: "schema:netWorth") { triples { object } resources { id } cut } }',
+    *(
+        f"{{ graph(sparql: {json.dumps(query)}) {{ variables rows boolean cut "
+        "triples { subject predicate object } } }"
+        for query in SPARQL
+    ),
+    "{ ontology { turtle svg classes { iri name instances properties } } }",
+]
+PATHS = [
+    "",
+    "/search?q=zebra",
+    "/search?q=nine&limit=100",
+    "/search?q=zebra&prefix=common.User.bob",
+    "/search?q=zebra&type=hr.Record",
+    "/resources",
+    "/resources?type=hr.Record",
+    "/resources?prefix=common.Folder.open&limit=1",
+    *(f"/resources/{uri}" for uri in (SECRET, MISSING, HIDDEN_CHILD, OF_BOB, PUBLIC)),
+    "/ontology",
+    "/ontology.svg",
+]
+
+
+@dataclass
+class Served:
+    """A client of a runtime with knowledge, who has signed in or not."""
+
+    client: Client
+    headers: dict[str, str]
+
+    async def ask(self, query: str) -> str:
+        body = {"query": query}
+        answer = await self.client.request("POST", "/graphql", json=body, headers=self.headers)
+        return f"{answer.status} {answer.body.decode()}"
+
+    async def read(self, path: str) -> str:
+        answer = await self.client.request("GET", path, headers=self.headers)
+        return f"{answer.status} {answer.body.decode()}"
+
+
+@pytest.mark.parametrize("user", ["ann", ""])
+async def test_no_route_of_a_server_shows_what_is_denied(worlds: Worlds, user: str) -> None:
+    answers: list[dict[str, str]] = []
+    for knowledge in (worlds.full, worlds.empty):
+        runtime = CopilotRuntime(
+            DemoAdapter(pace=0),
+            knowledge=knowledge,
+            authenticate=sign_in,
+            settings=Settings(threads="memory"),
+        )
+        headers = {"x-user": user} if user else {}
+        found: dict[str, str] = {}
+        async with Client(runtime, headers=headers) as client:
+            served = Served(client, headers)
+            for query in GRAPHQL:
+                found[query] = await served.ask(query)
+            for path in PATHS:
+                found[path] = await served.read(f"/graphql/knowledge{path}")
+            found["/health/ready"] = await served.read("/health/ready")
+            found["chat"] = (await client.say("When does the zebra open at nine?")).text
+        answers.append(found)
+
+    differing = [
+        f"{name}: {answer} != {answers[1][name]}"
+        for name, answer in answers[0].items()
+        if answer != answers[1][name] or "zebra of" in answer
+    ]
+    assert differing == []

@@ -229,6 +229,8 @@ class CopilotRuntime:
         self.transcriber = transcriber or _transcriber(self.settings, http_client)
         self.threads = _store(threads, self.settings)
         self.knowledge = knowledge or _knowledge(self.settings)
+        if self.knowledge is not None:
+            self.knowledge.threads = self.threads
         self.agents = coerce_agents(agents or {})
         endpoints, all_agents = _add_endpoints(self.agents, remote_endpoints, http_client)
         if adapter is None and not (agents or endpoints):

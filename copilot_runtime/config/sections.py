@@ -22,7 +22,7 @@ _HOST = re.compile(r"\*|(\*\.)?[a-z0-9_-]+(\.[a-z0-9_-]+)*|\[[0-9a-f:.]+\]")
 _USUAL_PORTS = {("http", "80"), ("https", "443")}
 _IRI = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:[^\s<>\"{}|\\^`]+$")
 
-KNOWLEDGE_TOOLS = ("search_content", "query_by_pattern", "get_ontology", "get_subjects")
+KNOWLEDGE_TOOLS = ("search_content", "query_by_pattern", "get_ontology", "get_subjects", "recall")
 """The actions by which models and agents use knowledge."""
 
 

@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from copilot_runtime.knowledge.resources import Resource, ResourceIndex
     from copilot_runtime.knowledge.retrieval import KnowledgeRetriever
     from copilot_runtime.knowledge.vectors import VectorIndex
+    from copilot_runtime.threads.store import ThreadStore
 
 Pattern = tuple[str, str, str]
 """Subject, predicate and object; `?` stands for anything."""
@@ -123,6 +124,8 @@ class Knowledge:
         self.base = base or self.settings.base
         self.link = ""
         """The address below which a server shows resources; set by the runtime that serves."""
+        self.threads: ThreadStore | None = None
+        """Where conversations are, which `recall` searches; set by the runtime that serves."""
         self._storage = storage or self.settings.address or "local:.copilot/knowledge"
         self._embedder = embedder or self.settings.embedder
         self._policy = policy or self.settings.policy or None
@@ -337,6 +340,37 @@ class Knowledge:
         from copilot_runtime.knowledge.graph.picture import draw_ontology
 
         return await call(draw_ontology, await self.ontology(actor=actor))
+
+    async def recall(
+        self,
+        texts: str | Sequence[str],
+        *,
+        actor: Actor,
+        thread_id: str,
+        run_id: str = "",
+        limit: int = 10,
+        max_tokens: int = 0,
+    ) -> list[Passage]:
+        """Return what was said in a thread of the actor and has most in common with the texts.
+
+        The run of `run_id` is left out.
+        """
+        from copilot_runtime.knowledge.policies import conversation_identifier
+        from copilot_runtime.knowledge.recall import recall_messages
+        from copilot_runtime.threads.store import ThreadKey
+
+        conversation = conversation_identifier(actor.name or None, thread_id)
+        if self.threads is None or not self.access(actor).allows(str(conversation)):
+            return []
+        found = await recall_messages(
+            self.threads,
+            ThreadKey(actor.name, thread_id),
+            [texts] if isinstance(texts, str) else texts,
+            embedder=_embeddings().create_embedder("hashing"),
+            run_id=run_id,
+            limit=limit,
+        )
+        return cut_passages(found, max_tokens)
 
     async def find_resources(
         self, *, actor: Actor | None = None, type: str = "", prefix: str = ""

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 from urllib.parse import quote
 
 from copilot_runtime.interfaces import Passage
-from copilot_runtime.jsonvalue import get_text
+from copilot_runtime.jsonvalue import as_count, get_object, get_text
 from copilot_runtime.knowledge.tokens import count_tokens, cut_text
 
 if TYPE_CHECKING:
@@ -60,4 +60,9 @@ def _find_title(resource: "Resource", text: str) -> str:
     if resource.format != "text":
         first = text.partition("\n")[0].partition(", ")[0]
         title = first if ":" not in first else title
-    return (title or resource.id.name)[:_LONGEST_TITLE]
+    place = get_object(resource.fields, "place")
+    heading, page = get_text(place, "heading"), as_count(place.get("page"))
+    parts = [title or resource.id.name, heading if heading != title else ""]
+    if page is not None:
+        parts.append(f"page {page}")
+    return ", ".join(filter(None, parts))[:_LONGEST_TITLE]

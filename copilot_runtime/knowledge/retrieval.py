@@ -52,7 +52,7 @@ class KnowledgeRetriever:
             return ()
         found = await self._knowledge.search(
             queries,
-            actor=build_actor(run.user, run.thread_id),
+            actor=build_actor(run.user, run.thread_id, agent=run.agent_name),
             limit=self._limit,
             max_tokens=self._max_tokens,
             threshold=self._threshold,

@@ -37,6 +37,7 @@ def build_tools(
         "query_by_pattern": tools.query_by_pattern,
         "get_ontology": tools.get_ontology,
         "get_subjects": tools.get_subjects,
+        "recall": tools.recall,
     }
     return [
         Action(
@@ -101,9 +102,21 @@ class _Tools:
             lines.append(f"({left} more are left out: name a type, or query by a pattern.)")
         return "\n".join(lines) or NOTHING
 
+    async def recall(self, arguments: Mapping[str, Any], context: ActionContext) -> Any:
+        """Return what was said earlier in this conversation, and fits some texts."""
+        found = await self._knowledge.recall(
+            _read_texts(arguments, "input"),
+            actor=_actor(context),
+            thread_id=context.thread_id,
+            run_id=context.run_id,
+            limit=_MOST_RESULTS,
+            max_tokens=self._max_tokens,
+        )
+        return _list_passages(found)
+
 
 def _actor(context: ActionContext) -> Actor:
-    return build_actor(context.user, context.thread_id)
+    return build_actor(context.user, context.thread_id, agent=context.agent)
 
 
 def _read_texts(arguments: Mapping[str, Any], name: str) -> list[str]:
@@ -188,6 +201,12 @@ _DESCRIPTIONS: Mapping[str, tuple[str, str, str, str]] = {
         "Write a type, such as schema:Person, or nothing for all.",
         "One line for each thing: its IRI, a tab, and its types.",
     ),
+    "recall": (
+        "Search what was said earlier in this conversation.",
+        "When the person refers to something that the messages you see do not contain.",
+        "Write one to three short texts, with the words that were used then.",
+        f"Earlier messages and results of tools, the best match first. {_DATA}",
+    ),
 }
 
 
@@ -221,4 +240,5 @@ _PARAMETERS: Mapping[str, Mapping[str, Any]] = {
             "type": {"type": "string", "description": "IRI of a type, such as schema:Person"}
         },
     },
+    "recall": _texts_schema("What to look for: one to three short texts"),
 }

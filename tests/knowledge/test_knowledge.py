@@ -179,6 +179,21 @@ async def test_resources_are_listed_for_who_may_list_them(pages: Path) -> None:
     assert len(await knowledge.find_resources(type="common.Chunk")) == 2
 
 
+async def test_without_threads_there_is_nothing_to_recall(knowledge: Knowledge) -> None:
+    actor = build_actor("ann", "t")
+
+    assert await knowledge.recall("umbrella", actor=actor, thread_id="t") == []
+
+
+async def test_a_title_says_where_in_a_document_a_text_is(pages: Path) -> None:
+    (pages / "guide.md").write_text(
+        "# Guide\n\nAbout this.\n\n## Parking\n\nBicycles stand behind the mill.\n", "utf-8"
+    )
+    knowledge = await stocked(pages)
+
+    assert (await knowledge.search("bicycles behind the mill"))[0].title.startswith("Guide, ")
+
+
 async def test_a_policy_file_decides_what_is_found(pages: Path) -> None:
     policy = pages.parent / "policy.yml"
     policy.write_text(

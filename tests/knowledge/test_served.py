@@ -1,5 +1,6 @@
 """A runtime with knowledge, as clients of every protocol meet it."""
 
+import json
 import re
 from collections.abc import Callable, Generator, Iterator
 from contextlib import contextmanager
@@ -13,6 +14,7 @@ from starlette.requests import HTTPConnection
 from starlette.testclient import TestClient
 
 from copilot_runtime import CopilotRuntime, DemoAdapter, ScriptedAdapter, Settings
+from copilot_runtime.adapters.scripted import call, say
 from copilot_runtime.knowledge import Knowledge
 from copilot_runtime.knowledge.identifiers import Identifier
 from copilot_runtime.knowledge.policies import user_identifier
@@ -141,6 +143,35 @@ def test_what_was_taken_in_is_there_after_a_restart(pages: Path, tmp_path: Path)
         after = read(client, "/resources")
 
     assert (before["total"], after["total"]) == (4, 3)
+
+
+@anyio
+async def test_what_was_said_earlier_is_recalled_in_its_thread_and_nowhere_else(
+    pages: Path,
+) -> None:
+    question = {"input": ["my umbrella is where"]}
+    turns = [
+        say("Noted."),
+        say("Nice."),
+        call("recall", question),
+        say("There."),
+        call("recall", question),
+        say("No."),
+    ]
+    served = runtime(library(pages), adapter=ScriptedAdapter(*turns), authenticate=sign_in)
+    async with Client(served, headers={"x-user": "ann"}) as ann:
+        await ann.say("My umbrella is in the cellar.")
+        await ann.say("The weather is fine today, I think.")
+        recalled = (await ann.say("Where is my umbrella?")).tool_calls[0].result
+        thread = ann.thread_id
+        eve = ann.another(headers={"x-user": "eve"}, thread_id=thread)
+        stolen = (await eve.say("Where is it?")).tool_calls[0].result
+
+    found = json.loads(recalled or "")["results"]
+    assert found[0]["text"] == "My umbrella is in the cellar."
+    assert found[0]["title"] == "user"
+    assert "Where is my umbrella?" not in str(found)  # the question itself
+    assert stolen == "No results found."
 
 
 # ---- HTTP ----

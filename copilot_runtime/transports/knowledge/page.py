@@ -1,8 +1,9 @@
 """The page of one resource: its text and its provenance, for a reader who follows a citation."""
 
 from html import escape
+from urllib.parse import urlsplit
 
-from copilot_runtime.jsonvalue import get_object, get_text
+from copilot_runtime.jsonvalue import JsonValue, as_list, get_object, get_text
 from copilot_runtime.knowledge.passages import build_passage
 from copilot_runtime.knowledge.resources import Resource
 
@@ -40,7 +41,7 @@ def render_resource(resource: Resource) -> str:
 def list_provenance(resource: Resource) -> list[tuple[str, str]]:
     """Return where a resource is from, and what it is, each in a few words."""
     place = get_object(resource.fields, "place")
-    where = ", ".join(f"{name} {value}" for name, value in place.items())
+    where = ", ".join(f"{name} {_describe(value)}" for name, value in place.items())
     rows = [
         ("source", get_text(resource.fields, "source")),
         ("place", where),
@@ -53,7 +54,13 @@ def list_provenance(resource: Resource) -> list[tuple[str, str]]:
     return [(name, value) for name, value in rows if value]
 
 
+def _describe(value: JsonValue) -> str:
+    """Return a value, or the range from one to another."""
+    return " to ".join(map(str, dict.fromkeys(as_list(value) or [value])))
+
+
 def _link(value: str) -> str:
-    if not value.startswith(("http://", "https://")):
+    host = urlsplit(value).hostname if value.startswith(("http://", "https://")) else ""
+    if not host or host.endswith(".invalid"):
         return escape(value)
     return f'<a href="{escape(value)}" rel="noreferrer noopener">{escape(value)}</a>'

@@ -14,6 +14,7 @@ from benchmarks.streaming.verdict import Promise
 
 SUITES = {
     "vectors": "benchmarks.knowledge.vectors",
+    "graph": "benchmarks.knowledge.graph",
 }
 
 

@@ -1,14 +1,14 @@
 """Which resources there are, and in which version: one file in place of a walk through all."""
 
 import asyncio
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping
 from functools import cached_property
 from types import MappingProxyType
+from typing import NamedTuple
 
 from copilot_runtime.jsontext import dumps
 from copilot_runtime.jsonvalue import JsonObject, as_count, drop_none, get_text
-from copilot_runtime.knowledge.identifiers import parse_identifier
+from copilot_runtime.knowledge.identifiers import get_type
 from copilot_runtime.storage import ObjectChanged, ObjectNotFound, Storage
 from copilot_runtime.storage.jsonlines import salvage_lines
 
@@ -16,8 +16,7 @@ _FEW_LINES = 1000
 """So many old lines are not worth writing the catalog anew."""
 
 
-@dataclass(frozen=True, slots=True)
-class Entry:
+class Entry(NamedTuple):
     """What the catalog holds of a resource."""
 
     version: str
@@ -27,8 +26,7 @@ class Entry:
     """That of the object in the storage, by which a change from outside is seen."""
 
 
-@dataclass(frozen=True, slots=True)
-class Change:
+class Change(NamedTuple):
     """A line of the catalog: what a resource is from now on, or that it is gone.
 
     With `before`, it counts only if that is the etag that the catalog had: it mends what the
@@ -88,16 +86,7 @@ class Catalog:
 
     def apply(self, changes: Iterable[Change]) -> None:
         """Take in changes whose lines were appended."""
-        for change in changes:
-            self._lines += 1
-            current = self._entries.get(change.uri)
-            etag = current.etag if current else ""
-            if change.before is not None and change.before != etag:
-                continue
-            if change.entry is None:
-                self._entries.pop(change.uri, None)
-            else:
-                self._entries[change.uri] = change.entry
+        self._lines += replay(changes, self._entries)
 
     async def compact(self) -> None:
         """Write one line for each resource, if many lines are old.
@@ -125,14 +114,32 @@ class Catalog:
                 data, etag = await self._storage.read(self.key)
         except ObjectNotFound:
             start, data, etag = 0, b"", ""
-        if not start:
-            self._entries.clear()
-            self._lines = 0
         whole = data[: data.rfind(b"\n") + 1]
-        self.apply(change for line in salvage_lines(whole) if (change := decode_change(line)))
+        if start:
+            self.apply(decode_changes(whole))
+        else:
+            entries: dict[str, Entry] = {}
+            self._lines = await asyncio.to_thread(lambda: replay(decode_changes(whole), entries))
+            self._entries.clear()
+            self._entries.update(entries)
         self._ends_midline = len(whole) < len(data)
         self._etag, self._end = etag, start + len(whole)
         self._last_line = whole[whole.rstrip(b"\n").rfind(b"\n") + 1 :]
+
+
+def replay(changes: Iterable[Change], entries: dict[str, Entry]) -> int:
+    """Apply changes to entries, and return how many changes there were."""
+    count = 0
+    for uri, entry, before in changes:
+        count += 1
+        current = entries.get(uri)
+        if before is not None and before != (current.etag if current else ""):
+            continue
+        if entry is None:
+            entries.pop(uri, None)
+        else:
+            entries[uri] = entry
+    return count
 
 
 def encode_change(change: Change) -> JsonObject:
@@ -144,6 +151,13 @@ def encode_change(change: Change) -> JsonObject:
     return drop_none({**line, "before": change.before})
 
 
+def decode_changes(data: bytes) -> Iterator[Change]:
+    """Read the changes of lines; a line without one, as a crash may leave it, is left out."""
+    for line in salvage_lines(data):
+        if change := decode_change(line):
+            yield change
+
+
 def decode_change(line: JsonObject) -> Change | None:
     """Read the change of a line; None of a line that has none."""
     uri, version = get_text(line, "id"), get_text(line, "version")
@@ -153,5 +167,5 @@ def decode_change(line: JsonObject) -> Change | None:
     if not version:
         return Change(uri, None, before)
     tokens = as_count(line.get("tokens")) or 0
-    entry = Entry(version, parse_identifier(uri).type, tokens, get_text(line, "etag"))
+    entry = Entry(version, get_type(uri), tokens, get_text(line, "etag"))
     return Change(uri, entry, before)

@@ -64,7 +64,7 @@ class Identifier:
         return replace(self, score=score)
 
 
-def parse_identifier(uri: str) -> Identifier:
+def parse_identifier(uri: str, tokens: int | None = None) -> Identifier:
     """Return what a URI or URN names. Raises `Misuse`.
 
     Of a last part with more than two dots, type is what stands before the second one, and name
@@ -77,7 +77,8 @@ def parse_identifier(uri: str) -> Identifier:
         raise Misuse(
             f"{uri[:200]!r} names no resource.", hint="For example: common.Message.m1 or cld:…"
         )
-    return Identifier(f"{words[0]}.{words[1]}", unescape_name(words[-1]), parent)
+    name = unescape_name(words[-1])
+    return Identifier(f"{words[0]}.{words[1]}", name, parent, tokens=tokens)
 
 
 def strip_namespace(uri: str) -> str:
@@ -113,6 +114,21 @@ def decode_identifier(value: JsonValue) -> Identifier:
         score=float(score) if isinstance(score, int | float) else None,
         subjects=tuple(item for item in as_list(fields.get("subjects")) if isinstance(item, str)),
     )
+
+
+def get_lineage(uri: str) -> list[str]:
+    """Return a URI and those of its parents, the nearest first."""
+    lineage = [uri]
+    while "/" in uri:
+        uri = uri.rpartition("/")[0]
+        lineage.append(uri)
+    return lineage
+
+
+def get_type(uri: str) -> str:
+    """Return the type in a URI, which is that of a resource."""
+    words = uri.rpartition("/")[2].split(".", 2)
+    return ".".join(words[:2])
 
 
 def contains(parent: str, uri: str) -> bool:

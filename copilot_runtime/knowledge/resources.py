@@ -3,9 +3,10 @@
 import asyncio
 import hashlib
 import logging
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from itertools import islice
 from typing import Literal, cast, get_args
 
 from copilot_runtime.errors import CopilotError, Misuse
@@ -16,9 +17,9 @@ from copilot_runtime.knowledge.catalog import Catalog, Change, Entry
 from copilot_runtime.knowledge.events import DetailType, ResourceEvent, ResourceEvents
 from copilot_runtime.knowledge.identifiers import (
     Identifier,
-    contains,
     decode_identifier,
     encode_identifier,
+    get_lineage,
     parse_identifier,
     strip_namespace,
 )
@@ -32,6 +33,9 @@ ContentFormat = Literal["text", "nquads", "turtle", "jsonld"]
 
 PREFIX = "resources/"
 """Where resources are in a storage, each as `<uri>.json`."""
+
+_AT_ONCE = 500
+"""So many resources are read at a time, where all might be."""
 
 OWN_FIELDS = ("id", "role", "format", "content")
 """What no other field of a resource may be called."""
@@ -198,13 +202,13 @@ class ResourceIndex:
 
         If one of them may not be removed, none is.
         """
-        uris: dict[str, None] = {}
-        for uri in [strip_namespace(uri) for uri in check_ids(ids)]:
+        roots = dict.fromkeys(strip_namespace(uri) for uri in check_ids(ids))
+        for uri in roots:
             _require(access, uri)
-            uris |= dict.fromkeys(await self._find_below(uri))
+        uris = await self._find_below(roots)
         for uri in uris:
             _require(access, uri)
-        removed = [uri for uri in uris if await self.storage.delete(_key(uri))]
+        removed = [_uri(key) for key in await self.storage.delete_many(map(_key, uris))]
         await self._record(dict.fromkeys(uris))
         identifiers = [parse_identifier(uri) for uri in removed]
         self._publish("RESOURCE_DELETE", identifiers)
@@ -217,15 +221,21 @@ class ResourceIndex:
         parent = strip_namespace(str(prefix))
         if not parent:
             raise Misuse("prefix is required")
-        return await self._find(access, lambda uri, _: contains(parent, uri))
+        child = f"{parent}/"
+        return await self._find(
+            access,
+            lambda entries: [uri for uri in entries if uri.startswith(child) or uri == parent],
+        )
 
     async def find_by_type(self, type: str, *, access: Access = FULL_ACCESS) -> list[Identifier]:
         """Return all resources of a type, such as `common.Message`."""
-        return await self._find(access, lambda _, entry: entry.type == type)
+        return await self._find(
+            access, lambda entries: [uri for uri, entry in entries.items() if entry.type == type]
+        )
 
     async def find_all(self, *, access: Access = FULL_ACCESS) -> list[Identifier]:
         """Return all resources."""
-        return await self._find(access, lambda _, __: True)
+        return await self._find(access, lambda entries: [*entries])
 
     async def versions(self) -> Mapping[str, Entry]:
         """Return type, tokens and version of all resources by URI, from memory.
@@ -273,23 +283,29 @@ class ResourceIndex:
             if etag == entries[uri].etag:
                 del changed[uri]
 
-    async def _find_below(self, uri: str) -> list[str]:
-        """Return a resource and what is below it, by what is stored and by the catalog."""
-        keys = [_key(uri), *await self.storage.find_by_prefix(f"{PREFIX}{uri}/")]
-        uris = [_uri(key) for key in keys if key.endswith(".json")]
-        entries = await self._catalog.refresh()
-        return [*dict.fromkeys([*uris, *(found for found in entries if contains(uri, found))])]
+    async def _find_below(self, roots: Collection[str]) -> list[str]:
+        """Return resources and what is below them, by what is stored and by the catalog."""
+        found = dict.fromkeys(roots)
+        for uri in roots:
+            keys = await self.storage.find_by_prefix(f"{PREFIX}{uri}/")
+            found |= dict.fromkeys(_uri(key) for key in keys if key.endswith(".json"))
+        for uri in await self._catalog.refresh():
+            if any(parent in roots for parent in get_lineage(uri)):
+                found[uri] = None
+        return [*found]
 
-    async def _find(self, access: Access, fits: Callable[[str, Entry], bool]) -> list[Identifier]:
+    async def _find(
+        self, access: Access, choose: Callable[[Mapping[str, Entry]], list[str]]
+    ) -> list[Identifier]:
         """Return the resources that somebody wants and may have; an engine may judge slowly."""
-        entries = await self._refresh()
-        found = {uri: entry.tokens for uri, entry in entries.items() if fits(uri, entry)}
-        allowed = await asyncio.to_thread(access.judge, [*found])
-        return [
-            replace(parse_identifier(uri), tokens=tokens)
-            for (uri, tokens), may in zip(found.items(), allowed, strict=True)
-            if may
-        ]
+        entries = dict(await self._refresh())
+
+        def select() -> list[Identifier]:
+            uris = choose(entries)
+            judged = zip(uris, access.judge(uris), strict=True)
+            return [parse_identifier(uri, entries[uri].tokens) for uri, may in judged if may]
+
+        return await asyncio.to_thread(select)
 
     async def _record(self, entries: Mapping[str, Entry | None]) -> None:
         """Write to the catalog what was written, and look whether somebody wrote meanwhile."""
@@ -313,18 +329,25 @@ class ResourceIndex:
         before = {
             uri: _etag_of(entry) for uri, (entry, etag) in found.items() if etag != _etag_of(entry)
         }
-        if not before:
-            return 0
+        mended = 0
+        for start in range(0, len(before), _AT_ONCE):
+            part = dict(islice(before.items(), start, start + _AT_ONCE))
+            changes = await self._find_changes(part)
+            await self._catalog.append(changes)
+            mended += len(changes)
+        return mended
+
+    async def _find_changes(self, before: Mapping[str, str]) -> list[Change]:
+        """Return what the catalog has to say of resources, where it is not what it said before."""
         stored = await self.storage.read_many(map(_key, before))
         changes: list[Change] = []
         for uri, old in before.items():
             data, etag = stored.get(_key(uri), (b"", ""))
             resource = _decode(uri, data) if etag else None
             entry = _entry(resource, etag) if resource else None
-            if entry or old:
+            if _etag_of(entry) != old:
                 changes.append(Change(uri, entry, old))
-        await self._catalog.append(changes)
-        return len(changes)
+        return changes
 
     def _publish(self, detail_type: DetailType, identifiers: list[Identifier]) -> None:
         if identifiers and self.events.wants(detail_type):

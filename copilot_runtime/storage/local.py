@@ -110,6 +110,10 @@ class LocalStorage(Storage):
     async def delete(self, key: str) -> bool:
         return await self._run(lambda: self._delete(key))
 
+    async def delete_many(self, keys: Iterable[str]) -> list[str]:
+        keys = [*keys]
+        return await self._run(lambda: [key for key in keys if self._delete(key)])
+
     async def etag(self, key: str) -> str:
         return await self._run(lambda: self._find_etag(key))
 

@@ -184,6 +184,10 @@ class S3Storage(Storage):
             await self._call(key, lambda: self._store.delete(key))
         return bool(base.etag or segments)
 
+    async def delete_many(self, keys: Iterable[str]) -> list[str]:
+        results = await self._each(keys, self.delete)
+        return [key for key, was_there in results.items() if was_there]
+
     async def etag(self, key: str) -> str:
         if not is_log_key(check_key(key)):
             return (await self._head(key)).etag

@@ -94,6 +94,10 @@ class Storage(ABC):
     async def delete(self, key: str) -> bool:
         """Remove an object. Returns whether it was there."""
 
+    async def delete_many(self, keys: Iterable[str]) -> list[str]:
+        """Remove objects. Returns the keys of those that were there."""
+        return [key for key in keys if await self.delete(key)]
+
     async def exists(self, key: str) -> bool:
         """Return whether there is an object of this key."""
         return await self.etag(key) != ""

@@ -58,6 +58,8 @@ async def test_what_is_deleted_is_gone(storage: Storage) -> None:
     await storage.append("log", b"1")
     assert await storage.delete("log")
     assert not await storage.delete("log")
+    await storage.put_many({"1.json": b"1", "2.json": b"2"})
+    assert await storage.delete_many(["1.json", "none.json", "2.json"]) == ["1.json", "2.json"]
     assert await storage.list() == []
     await storage.put("a/b", b"a folder without objects stands in nobody's way")
     assert await storage.list() == ["a/b"]

@@ -3,14 +3,16 @@
 import asyncio
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from typing import Literal, get_args
 
-from copilot_runtime.errors import Misuse
+from copilot_runtime.errors import ConfigurationFailed, Misuse
 from copilot_runtime.interfaces import Embedder
 from copilot_runtime.knowledge.filter import Filter
 from copilot_runtime.knowledge.identifiers import Identifier, hash_values
 from copilot_runtime.knowledge.index import EVERYTHING, Index, check_ids
 from copilot_runtime.knowledge.resources import ResourceIndex
 from copilot_runtime.knowledge.update import Progress
+from copilot_runtime.knowledge.vectors.faiss import FaissClusters
 from copilot_runtime.knowledge.vectors.mmr import diversify
 from copilot_runtime.knowledge.vectors.normalize import Vector, normalize
 from copilot_runtime.knowledge.vectors.quantized import Floats
@@ -19,6 +21,9 @@ from copilot_runtime.knowledge.vectors.segment import Row
 from copilot_runtime.knowledge.vectors.table import VectorTable, check_dimensions
 from copilot_runtime.knowledge.vectors.update import EmbeddingReport, Updater
 from copilot_runtime.storage import Storage
+
+Engine = Literal["exact", "faiss"]
+"""How rows are searched: all of them, or those in the clusters that are nearest."""
 
 _POOL = 4
 """For each result that is to be unlike others, how many are looked at."""
@@ -39,7 +44,8 @@ class VectorItem:
 class VectorIndex(Index[VectorItem, Sequence[Vector]]):
     """Finds resources by the likeness of vectors: the cosine, from -1 to 1.
 
-    Results are exact. All vectors get length 1; one of zeros is like nothing, as an item and as a
+    Results are exact; with the engine `faiss`, those among a million come faster, and nearly all of
+    the best are there. All vectors get length 1; one of zeros is like nothing, as an item and as a
     question. Without a threshold, results have a score of 0 at least.
 
     The vectors of each model are below a prefix of their own. An index answers by those of its
@@ -49,10 +55,21 @@ class VectorIndex(Index[VectorItem, Sequence[Vector]]):
     deleted.
     """
 
-    def __init__(self, storage: Storage, embedder: Embedder, prefix: str = "vectors") -> None:
+    def __init__(
+        self,
+        storage: Storage,
+        embedder: Embedder,
+        prefix: str = "vectors",
+        *,
+        engine: Engine = "exact",
+    ) -> None:
         self.embedder = embedder
         self._prefix = prefix
-        self.table = VectorTable(storage, f"{prefix}/{hash_values(embedder.model)}")
+        place = f"{prefix}/{hash_values(embedder.model)}"
+        self.table = VectorTable(storage, place)
+        if engine not in get_args(Engine):
+            raise ConfigurationFailed(f"There is no vector engine {engine!r}: 'exact' or 'faiss'.")
+        self._clusters = FaissClusters(storage, place) if engine == "faiss" else None
 
     async def add(self, *items: VectorItem) -> None:
         """Take in vectors, durably. Raises `Misuse` for what is no vector of this index."""
@@ -98,6 +115,8 @@ class VectorIndex(Index[VectorItem, Sequence[Vector]]):
         if not len(queries) or self.table.dimensions is None:
             return []
         check_dimensions(queries.shape[1], self.table.dimensions)
+        if self._clusters:
+            await self._clusters.load(self.table.parts())
         return await asyncio.to_thread(self._answer, queries, filter, diversity)
 
     async def search(
@@ -129,6 +148,8 @@ class VectorIndex(Index[VectorItem, Sequence[Vector]]):
         """
         updater = Updater(self.table, self.embedder, resources, progress)
         report = await updater.run()
+        if self._clusters:
+            await self._clusters.update(self.table.parts())
         if not report.failed:
             await self.table.clear_others(f"{self._prefix}/")
         return report
@@ -139,14 +160,15 @@ class VectorIndex(Index[VectorItem, Sequence[Vector]]):
 
     def _answer(self, queries: Floats, filter: Filter, diversity: float | None) -> list[Identifier]:
         parts = self.table.parts()
+        narrow = self._clusters.narrow if self._clusters else None
         if diversity:
             pool = max(filter.limit * _POOL, _SMALLEST_POOL) if filter.limit > 0 else _LARGEST_POOL
-            hits = diversify(rank(parts, queries, filter, pool), diversity, filter.limit)
-            return _cut(hits, filter)
+            hits = rank(parts, queries, filter, pool, narrow)
+            return _cut(diversify(hits, diversity, filter.limit), filter)
         if filter.limit > 0 or filter.max_tokens <= 0:
-            return _cut(rank(parts, queries, filter, filter.limit), filter)
+            return _cut(rank(parts, queries, filter, filter.limit, narrow), filter)
         for limit in _FIRST_GUESSES:
-            hits = rank(parts, queries, filter, limit)
+            hits = rank(parts, queries, filter, limit, narrow)
             results = _cut(hits, filter)
             if len(results) < len(hits) or len(hits) < limit:
                 return results

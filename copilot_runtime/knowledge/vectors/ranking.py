@@ -1,6 +1,6 @@
 """Order the rows of a vector index by how well they answer."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -17,6 +17,10 @@ DIGITS = 6
 _TOLERANCE = 0.5 * 10.0**-DIGITS
 _FEW = 1000
 """As many rows are scored at once, without bounds first."""
+
+
+Narrow = Callable[[Part, NDArray[np.bool_], Floats, int], NDArray[np.intp] | None]
+"""Returns which rows of a block, of those that a mask selects, are worth a look; None for all."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,15 +40,27 @@ class Hit:
         return self.part.segment.identifier(self.row).score_as(round(self.score, DIGITS))
 
 
-def rank(parts: Sequence[Part], queries: Floats, filter: Filter, limit: int) -> list[Hit]:
+def rank(
+    parts: Sequence[Part],
+    queries: Floats,
+    filter: Filter,
+    limit: int,
+    narrow: Narrow | None = None,
+) -> list[Hit]:
     """Return the best rows that a filter lets through, at most `limit` of them if that is not 0.
 
     A row's score is its best one over all queries, which have length 1. Equal scores are in the
-    order in which their rows were first added. The results are those of a full comparison.
+    order in which their rows were first added. The results are those of a full comparison, unless
+    `narrow` leaves out rows of what is limited.
     """
     floor = (filter.threshold or 0.0) - _TOLERANCE
     selections = [(part, part.select(filter)) for part in parts]
-    candidates = [_find_candidates(part, mask, queries) for part, mask in selections if mask.any()]
+    candidates: list[_Candidates] = []
+    for part, mask in selections:
+        if narrow and limit and (rows := narrow(part, mask, queries, limit)) is not None:
+            candidates.append(_score_now(part, rows, queries))
+        elif mask.any():
+            candidates.append(_find_candidates(part, mask, queries))
     if 0 < limit < sum(len(one.rows) for one in candidates):
         lowest = np.concatenate([one.lowest for one in candidates])
         floor = max(floor, float(np.partition(lowest, -limit)[-limit]))
@@ -71,14 +87,18 @@ class _Scores:
 
 def _find_candidates(part: Part, mask: NDArray[np.bool_], queries: Floats) -> _Candidates:
     rows = np.flatnonzero(mask)
-    segment = part.segment
     if len(rows) <= _FEW:
-        scores = score_rows(segment.vectors, queries, rows)
-        return _Candidates(part, rows, scores, scores)
+        return _score_now(part, rows, queries)
+    segment = part.segment
     bounds = bound_scores(segment.vectors, segment.codes, queries)
     if len(rows) == len(mask):
         return _Candidates(part, rows, bounds.lowest, bounds.highest)
     return _Candidates(part, rows, bounds.lowest[rows], bounds.highest[rows])
+
+
+def _score_now(part: Part, rows: NDArray[np.intp], queries: Floats) -> _Candidates:
+    scores = score_rows(part.segment.vectors, queries, rows)
+    return _Candidates(part, rows, scores, scores)
 
 
 def _score(candidates: _Candidates, queries: Floats, floor: float) -> _Scores:

@@ -9,6 +9,7 @@ import typer
 
 from copilot_runtime import __version__
 from copilot_runtime.cli import knowledge
+from copilot_runtime.cli.ingest import ingest
 from copilot_runtime.cli.policy import policy
 from copilot_runtime.cli.threads import ConfigOption, threads
 from copilot_runtime.errors import CopilotError, MissingPackage
@@ -223,6 +224,7 @@ def settings(config: ConfigOption = None) -> None:
     typer.echo(format_table(setting_rows(load_settings(config))))
 
 
+cli.command()(ingest)
 cli.command()(knowledge.search)
 cli.command()(knowledge.graph)
 cli.command()(knowledge.ontology)

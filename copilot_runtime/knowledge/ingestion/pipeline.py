@@ -150,6 +150,8 @@ class Ingestion:
         reader = _SourceReader(self._journal, report, self._base, self._form, discovery.files)
         reader.dry_run = dry_run
         await reader.process(discovery.sources.values(), _stage("read", progress))
+        report.new.sort()
+        report.changed.sort()
         gone = [name for name in before if name not in discovery.sources and discovery.covers(name)]
         report.removed += sorted(gone)
         if not dry_run:

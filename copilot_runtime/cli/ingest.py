@@ -1,0 +1,149 @@
+"""`copilot-runtime ingest`: take files into knowledge."""
+
+import sys
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from copilot_runtime.cli.knowledge import (
+    JsonOption,
+    StorageOption,
+    run_with_knowledge,
+    show_json,
+    show_table,
+)
+from copilot_runtime.cli.threads import ConfigOption
+from copilot_runtime.errors import ConfigurationFailed
+
+if TYPE_CHECKING:
+    from copilot_runtime.knowledge import Knowledge
+    from copilot_runtime.knowledge.ingestion import IngestReport
+
+_STEPS = {"read": "Reading", "store": "Storing", "embed": "Embedding", "link": "Linking"}
+_WIDTH = 30
+_MOST_NAMES = 20
+"""Names of files that are shown of each kind; JSON has all of them."""
+
+
+def ingest(
+    paths: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="[PATH]...",
+            help="Files, folders and patterns in quotes; default: the setting knowledge.sources.",
+        ),
+    ] = None,
+    base: Annotated[
+        str | None,
+        typer.Option(help="IRI before the paths of pages; default: the setting knowledge.base."),
+    ] = None,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Say which files would be read, and store nothing.")
+    ] = False,
+    wait: Annotated[
+        bool, typer.Option("--wait", help="Wait while another ingestion of this storage runs.")
+    ] = False,
+    as_json: JsonOption = False,
+    storage: StorageOption = None,
+    config: ConfigOption = None,
+) -> None:
+    """Take in documents: those that are new or changed are read, and those that vanished removed.
+
+    \b
+    copilot-runtime ingest pages
+    copilot-runtime ingest 'docs/**/*.md' manual.pdf --dry-run
+    copilot-runtime ingest pages --base https://intranet.example/kb/ --json
+
+    HTML with annotations of Schema.org becomes things; other HTML, Markdown, PDF, CSV and text
+    become pieces with their places. The exit status is 1 if a file could not be read. What was
+    interrupted is completed by the next time; servers may run meanwhile.
+    """
+    failed = False
+
+    async def work(knowledge: "Knowledge") -> None:
+        nonlocal failed
+        from copilot_runtime.knowledge.ingestion import Ingestion
+
+        sources = paths or knowledge.sources
+        if not sources:
+            raise ConfigurationFailed(
+                "There is nothing to take in.",
+                hint="Name files or folders, or set knowledge.sources.",
+            )
+        progress = _Bar() if _is_terminal() else _show_nothing
+        ingestion = Ingestion(knowledge.resources, knowledge.storage, base=base or knowledge.base)
+        report = await ingestion.run(
+            sources,
+            lambda step: progress(step.stage, step.done, step.total),
+            wait=wait,
+            dry_run=dry_run,
+        )
+        if not dry_run:
+            await knowledge.update([], progress)
+        if isinstance(progress, _Bar):
+            progress.clear()
+        failed = bool(report.failed)
+        if as_json:
+            show_json({**report.encode(), "dry_run": dry_run})
+        else:
+            _show_report(report, dry_run)
+
+    run_with_knowledge(config, storage, work)
+    raise typer.Exit(1 if failed else 0)
+
+
+def _show_report(report: "IngestReport", dry_run: bool) -> None:
+    rows: list[tuple[str, Any]] = [
+        ("files new", len(report.new)),
+        ("files changed", len(report.changed)),
+        ("files unchanged", report.unchanged),
+        ("files removed", len(report.removed)),
+        ("files skipped", len(report.skipped)),
+        ("files failed", len(report.failed)),
+    ]
+    if not dry_run:
+        rows += [
+            ("resources stored", report.resources),
+            ("resources removed", report.deleted),
+            ("triples stored", report.triples),
+            ("seconds", f"{report.seconds:.2f}"),
+        ]
+    show_table(("WHAT", "COUNT"), rows, "")
+    details = [
+        *((name, "new") for name in (report.new if dry_run else ())),
+        *((name, "changed") for name in (report.changed if dry_run else ())),
+        *((name, "would be removed" if dry_run else "removed") for name in report.removed),
+        *((name, f"skipped: {media_type}") for name, media_type in report.skipped.items()),
+        *((name, f"in part: {' '.join(texts)}") for name, texts in report.warnings.items()),
+        *((name, f"failed: {reason}") for name, reason in report.failed.items()),
+    ]
+    if details:
+        typer.echo()
+        latest = details[-_MOST_NAMES:]
+        show_table(("FILE", "WHAT"), latest, "")
+        if len(details) > len(latest):
+            typer.echo(f"  and {len(details) - len(latest)} more: --json has all of them")
+
+
+def _is_terminal() -> bool:
+    return sys.stderr.isatty()
+
+
+def _show_nothing(step: str, done: int, total: int) -> None:
+    """Show no progress: nobody watches."""
+
+
+class _Bar:
+    """A line that says how far a step is, written again and again."""
+
+    def __call__(self, step: str, done: int, total: int) -> None:
+        full = _WIDTH * done // max(total, 1)
+        bar = "#" * full + "." * (_WIDTH - full)
+        self._show(f"{_STEPS.get(step, step):<10} [{bar}] {done}/{total}")
+
+    def clear(self) -> None:
+        """Remove the line."""
+        self._show("")
+
+    def _show(self, text: str) -> None:
+        typer.echo(f"\r\x1b[K{text}", err=True, nl=False)

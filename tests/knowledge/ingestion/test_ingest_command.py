@@ -1,0 +1,124 @@
+"""`copilot-runtime ingest`."""
+
+import asyncio
+import json
+from collections.abc import Callable
+
+import pytest
+from typer.testing import CliRunner, Result
+
+from copilot_runtime.cli.main import cli
+from copilot_runtime.errors import CopilotError
+from copilot_runtime.knowledge import Knowledge
+from tests.knowledge.ingestion.conftest import DRUG, Shelf, article
+
+Run = Callable[..., Result]
+
+
+@pytest.fixture
+def run(shelf: Shelf, monkeypatch: pytest.MonkeyPatch) -> Run:
+    """Return a function that runs the command with a store beside the folder."""
+    monkeypatch.setenv("COPILOT_KNOWLEDGE_STORAGE", "local:store")
+    shelf.write("one.html", article("one", "First"))
+    shelf.write("two.html", DRUG)
+
+    def call(*arguments: str) -> Result:
+        return CliRunner().invoke(cli, ["ingest", *arguments])
+
+    return call
+
+
+def rows(result: Result) -> list[str]:
+    """Return the lines of what was printed, with single spaces."""
+    return [" ".join(line.split()) for line in result.stdout.splitlines()]
+
+
+def test_the_report_is_a_table(run: Run) -> None:
+    result = run("docs")
+    assert result.exit_code == 0
+    assert rows(result)[:10] == [
+        "WHAT COUNT",
+        "files new 2",
+        "files changed 0",
+        "files unchanged 0",
+        "files removed 0",
+        "files skipped 0",
+        "files failed 0",
+        "resources stored 2",
+        "resources removed 0",
+        "triples stored 6",
+    ]
+    assert "files unchanged 2" in rows(run("docs"))
+
+
+def test_what_failed_and_what_was_skipped_is_named(run: Run, shelf: Shelf) -> None:
+    shelf.write("bad.html", "<div>" * 5000)
+    shelf.write("picture.png", b"\x89PNG\r\n\x1a\n")
+    shelf.write("script.html", '<script type="application/ld+json">{</script>' + DRUG)
+    run("docs/two.html")
+    shelf.remove("two.html")
+    result = run("docs")
+    assert result.exit_code == 1
+    assert rows(result)[-5:] == [
+        "FILE WHAT",
+        "docs/two.html removed",
+        "docs/picture.png skipped: image/png",
+        "docs/script.html in part: The JSON-LD cannot be read: Expecting property name enclosed in "
+        "double quotes: line 1 column 2 (char 1)",
+        "docs/bad.html failed: The elements of the page are nested too deeply.",
+    ]
+
+
+def test_the_report_is_json_for_programs(run: Run) -> None:
+    report = json.loads(run("docs", "--json", "--base", "https://intranet.example/kb").stdout)
+    assert report["new"] == ["docs/one.html", "docs/two.html"]
+    assert (report["resources"], report["failed"], report["dry_run"]) == (2, {}, False)
+
+
+def test_a_dry_run_names_files_and_stores_nothing(run: Run) -> None:
+    result = run("docs", "--dry-run")
+    assert rows(result)[-3:] == ["FILE WHAT", "docs/one.html new", "docs/two.html new"]
+    assert "files new 2" in rows(run("docs"))
+
+
+def test_a_long_list_of_files_is_cut(run: Run, shelf: Shelf) -> None:
+    for number in range(30):
+        shelf.write(f"{number}.bin", b"\x00")
+    assert rows(run("docs"))[-1] == "and 10 more: --json has all of them"
+
+
+def test_what_is_taken_in_is_found(run: Run) -> None:
+    run("docs")
+    found = CliRunner().invoke(cli, ["graph", "?", "schema:name", "?", "--json"])
+    assert '"<https://e/drug>"' in found.stdout or "https://e/drug" in found.stdout
+
+
+def test_without_paths_those_of_the_settings_are_taken_in(
+    run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    result = run()
+    assert isinstance(result.exception, CopilotError)
+    assert "nothing to take in" in str(result.exception)
+    monkeypatch.setenv("COPILOT_KNOWLEDGE_SOURCES", "docs")
+    assert "files new 2" in rows(run())
+
+
+def test_a_second_ingestion_says_that_there_is_a_first_one(run: Run) -> None:
+    async def write_lock() -> None:
+        knowledge = Knowledge("local:store")
+        lock = {"id": "x", "pid": 1, "host": "elsewhere", "time": 99999999999}
+        await knowledge.storage.put("ingestion/lock.json", json.dumps(lock).encode())
+        await knowledge.aclose()
+
+    asyncio.run(write_lock())
+    result = run("docs")
+    assert isinstance(result.exception, CopilotError)
+    assert "process 1 on elsewhere" in str(result.exception)
+
+
+def test_a_terminal_sees_progress(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("copilot_runtime.cli.ingest._is_terminal", lambda: True)
+    shown = run("docs").stderr
+    assert "Reading    [##############################] 2/2" in shown
+    assert "Storing " in shown
+    assert shown.endswith("\r")

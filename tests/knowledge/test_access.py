@@ -14,9 +14,11 @@ from typing import Any
 
 import pytest
 from starlette.requests import HTTPConnection
+from typer.testing import CliRunner
 
 from copilot_runtime import CopilotRuntime, DemoAdapter, Settings
 from copilot_runtime.actions.execute import execute
+from copilot_runtime.cli.main import cli
 from copilot_runtime.errors import CopilotError
 from copilot_runtime.interfaces import ActionContext, RunInput
 from copilot_runtime.knowledge import Knowledge
@@ -36,6 +38,9 @@ from copilot_runtime.messages import TextMessage
 from copilot_runtime.storage import MemoryStorage
 from copilot_runtime.testing import Client
 from tests.knowledge.library import WordCounter
+from tests.transports.mcp.clients import over_http, text_of
+from tests.wire_agui.http import Browser
+from tests.wire_agui.server import PATH, serving
 
 pytestmark = pytest.mark.anyio
 
@@ -341,6 +346,77 @@ async def test_events_are_those_of_what_may_be_read(worlds: Worlds) -> None:
         ("RESOURCE_PUT", ["common.Note.n"]),
         ("RESOURCE_GET", [PUBLIC]),
     ]
+
+
+async def test_a_rule_for_an_agent_applies_where_it_acts(tmp_path: Path) -> None:
+    path = tmp_path / "policy.yml"
+    path.write_text("rules: [{allow: read, agents: helper, resources: 'hr.Record.*'}]")
+    knowledge = await build(load_policy(path), [*COMMON, *SECRETS])
+
+    async def ask(agent: str) -> tuple[str, int]:
+        context = ActionContext(
+            thread_id=THREAD, run_id="r", call_id="c", properties={}, headers={}, agent=agent
+        )
+        [tool] = [it for it in knowledge.tools() if it.name == "search_content"]
+        found = await execute(tool, '{"input": ["zebra 4711"]}', context, timeout=30)
+        question = TextMessage(id="1", role="user", content="zebra 4711")
+        run = RunInput(thread_id=THREAD, run_id="r", messages=[question], agent=agent)
+        return found.result, len(await KnowledgeRetriever(knowledge).retrieve(run))
+
+    denied, allowed = await ask("other"), await ask("helper")
+    await knowledge.aclose()
+
+    assert denied == ("No results found.", 0)
+    assert SECRET in allowed[0]
+    assert allowed[1] == 1
+
+
+@pytest.mark.parametrize("user", ["ann", "eve"])
+async def test_a_program_gets_of_a_tool_what_its_user_may_read(policy: Policy, user: str) -> None:
+    runtime = CopilotRuntime(
+        DemoAdapter(pace=0),
+        knowledge=await build(policy, [*COMMON, *SECRETS]),
+        authenticate=sign_in,
+        settings=Settings(threads="memory", serve_mcp=True, serve_remote=True),
+    )
+    headers, arguments = {"x-user": user}, {"input": ["zebra"]}
+    async with serving(runtime.app(path=PATH)) as port:
+        browser = Browser(port)
+        async with over_http(browser, headers) as session:
+            by_mcp = text_of(await session.call_tool("search_content", arguments))
+        body = {"name": "search_content", "arguments": arguments}
+        answer = await browser.ask("POST", "/actions/execute", body, headers)
+        by_endpoint = answer.body.decode()
+
+    for found in (by_mcp, by_endpoint):
+        assert PUBLIC in found
+        assert (SECRET in found) is (user == "eve")
+        assert OF_BOB not in found
+
+
+def test_the_command_line_shows_what_a_user_may_read(tmp_path: Path) -> None:
+    policy = tmp_path / "policy.yml"
+    policy.write_text(POLICY)
+    storage = f"local:{tmp_path / 'store'}"
+    settings = tmp_path / "copilot.yml"
+    settings.write_text(f"knowledge: {{storage: '{storage}', policy: '{policy}'}}")
+
+    async def stock() -> None:
+        knowledge = Knowledge(storage, policy=policy)
+        await knowledge.resources.put_many([*COMMON, *SECRETS])
+        await knowledge.update()
+        await knowledge.aclose()
+
+    def run(*arguments: str) -> str:
+        done = CliRunner().invoke(cli, [*arguments, "--json", "--config", str(settings)])
+        assert done.exit_code == 0, done.output
+        return done.stdout
+
+    asyncio.run(stock())
+    for command in (("search", "zebra"), ("graph", "?", "?", "?"), ("ontology",)):
+        everything, shown = run(*command), run(*command, "--as", "ann")
+        assert re.search("zebra|Patient", everything), command
+        assert not re.search("zebra|Patient", shown), command
 
 
 def sign_in(connection: HTTPConnection) -> str | None:

@@ -13,6 +13,7 @@ from benchmarks.streaming.report import Table
 from benchmarks.streaming.verdict import Promise
 
 SUITES = {
+    "resources": "benchmarks.knowledge.resources",
     "vectors": "benchmarks.knowledge.vectors",
     "graph": "benchmarks.knowledge.graph",
 }

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from copilot_runtime.knowledge.graph.patterns import Pattern as GraphPattern
     from copilot_runtime.knowledge.identifiers import Identifier
     from copilot_runtime.knowledge.ingestion import Ingestion, IngestProgress, IngestReport
+    from copilot_runtime.knowledge.memory import Memories
     from copilot_runtime.knowledge.policies import Policy
     from copilot_runtime.knowledge.resources import Resource, ResourceIndex
     from copilot_runtime.knowledge.retrieval import KnowledgeRetriever
@@ -182,6 +183,13 @@ class Knowledge:
         from copilot_runtime.knowledge.graph import GraphIndex
 
         return GraphIndex(self.storage)
+
+    @cached_property
+    def memory(self) -> "Memories":
+        """What belongs to each conversation. Chats of the runtime are threads, and not in it."""
+        from copilot_runtime.knowledge.memory import Memories
+
+        return Memories(self.storage, self.resources)
 
     @cached_property
     def _ingestion(self) -> "Ingestion":
@@ -420,7 +428,8 @@ class Knowledge:
             await asyncio.wait((self._updating,))
             self._updating = None
         owned = {"storage": self._storage, "embedder": self._embedder}
-        for name in ("graph", "vectors", "_ingestion", "resources", "storage", "embedder"):
+        parts = ("memory", "graph", "vectors", "_ingestion", "resources", "storage", "embedder")
+        for name in parts:
             part = self.__dict__.pop(name, None)
             close = getattr(part, "aclose", None)
             if close is not None and part is not owned.get(name):

@@ -82,3 +82,40 @@ class JsonLines:
         if data:
             await self.storage.append(self.key, b"\n" + data if self._ends_midline else data)
             self._ends_midline = False
+
+
+class JsonLinesReader:
+    """Reads the lines of an object that grows, each of them once."""
+
+    def __init__(self, storage: Storage, key: str) -> None:
+        self.storage = storage
+        self.key = key
+        self.ends_midline = False
+        """Whether the last line had no end when it was last looked at: a crash has torn it."""
+        self._etag = ""
+        self._end = 0
+        self._last_line = b""
+
+    async def read_new(self) -> tuple[bytes, bool]:
+        """Return the whole lines that were added since the last call.
+
+        Also returns whether these are all there are: the object is not the one read before.
+        """
+        etag = await self.storage.etag(self.key)
+        if etag == self._etag:
+            return b"", False
+        start = self._end - len(self._last_line)
+        try:
+            data, etag = await self.storage.read(self.key, start)
+            if start and not data.startswith(self._last_line):
+                start = 0
+                data, etag = await self.storage.read(self.key)
+        except ObjectNotFound:
+            start, data, etag = 0, b"", ""
+        whole = data[: data.rfind(b"\n") + 1]
+        is_anew = not start
+        new = whole if is_anew else whole[len(self._last_line) :]
+        self.ends_midline = len(whole) < len(data)
+        self._etag, self._end = etag, start + len(whole)
+        self._last_line = whole[whole.rstrip(b"\n").rfind(b"\n") + 1 :]
+        return new, is_anew

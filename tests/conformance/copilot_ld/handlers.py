@@ -25,4 +25,6 @@ HANDLERS = {
     "vector": f"{PACKAGE}.vectors:answer",
     "graph": f"{PACKAGE}.graph:answer",
     "ontology": f"{PACKAGE}.ontology:answer",
+    "memory(seed)": f"{PACKAGE}.memory:answer_seed",
+    "memory(HEAD)": f"{PACKAGE}.memory:answer_head",
 }

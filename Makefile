@@ -39,6 +39,8 @@ install = $(BIN)/uv pip install --quiet --no-cache --python $(BIN)/python --no-d
 system:  ## Install Chromium and nginx for the tests, where we may
 	@scripts/system
 
+# questions are answered from the pages of the example, unless other sources are named
+run: export COPILOT_KNOWLEDGE_SOURCES ?= $(wildcard examples/knowledge/pages)
 run: .venv/ready  ## Serve the demo at http://127.0.0.1:8000 (HOST=, PORT=)
 	$(BIN)/copilot-runtime serve --host $(HOST) --port $(PORT)
 

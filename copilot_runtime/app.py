@@ -331,7 +331,8 @@ class CopilotRuntime:
 
             page = "" if self.knowledge is None else "/knowledge"
             # first: where clients are at `/` as well, it takes only what a browser opens
-            route = console_route(path, suggestions=self.adapter.suggestions, knowledge_path=page)
+            offered = (*self.settings.knowledge.suggestions, *self.adapter.suggestions)
+            route = console_route(path, suggestions=offered, knowledge_path=page)
             app.router.routes.insert(0, route)
             if page:
                 app.router.routes.insert(0, knowledge_route(path, page))

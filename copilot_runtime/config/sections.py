@@ -250,6 +250,11 @@ class KnowledgeSettings(Section):
         description="Arguments of the embedder, such as model; as JSON in the environment.",
         repr=False,  # it may hold a key
     )
+    graph_options: Annotated[Mapping[str, Any], BeforeValidator(_object)] = Field(
+        default={},
+        description="Options of the graph, such as prefixes and limits of SPARQL; as JSON in the "
+        "environment.",
+    )
     tools: Words = Field(
         default=KNOWLEDGE_TOOLS,
         description="Actions by which models and agents use knowledge; an empty list for none.",
@@ -276,6 +281,10 @@ class KnowledgeSettings(Section):
         default="",
         description="Address of this server for readers of other pages, such as "
         "https://chat.example.com: citations begin with it. Empty: they begin with the path.",
+    )
+
+    suggestions: Words = Field(
+        default=(), description="Questions about it that the page at / offers to ask."
     )
 
     @field_validator("base")

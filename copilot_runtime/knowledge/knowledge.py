@@ -3,7 +3,7 @@
 import asyncio
 import logging
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from glob import has_magic
 from importlib import import_module
@@ -26,7 +26,7 @@ from copilot_runtime.storage import Storage
 
 if TYPE_CHECKING:
     from copilot_runtime.knowledge.events import ResourceEvents
-    from copilot_runtime.knowledge.graph import GraphIndex, Ontology, SparqlResult
+    from copilot_runtime.knowledge.graph import GraphIndex, GraphOptions, Ontology, SparqlResult
     from copilot_runtime.knowledge.graph.patterns import Pattern as GraphPattern
     from copilot_runtime.knowledge.identifiers import Identifier
     from copilot_runtime.knowledge.ingestion import Ingestion, IngestProgress, IngestReport
@@ -182,7 +182,7 @@ class Knowledge:
         """Finds resources by the triples in them."""
         from copilot_runtime.knowledge.graph import GraphIndex
 
-        return GraphIndex(self.storage)
+        return GraphIndex(self.storage, self._graph_options)
 
     @cached_property
     def memory(self) -> "Memories":
@@ -196,6 +196,12 @@ class Knowledge:
         from copilot_runtime.knowledge.ingestion import Ingestion
 
         return Ingestion(self.resources, self.storage, base=self.base)
+
+    @cached_property
+    def _graph_options(self) -> "GraphOptions":
+        from copilot_runtime.knowledge.graph import read_options
+
+        return read_options(self.settings.graph_options, "knowledge.graph_options")
 
     @cached_property
     def policy(self) -> "Policy":
@@ -320,10 +326,9 @@ class Knowledge:
         Raises `Refused` for one that would write or look elsewhere, `Misuse` for what is no SPARQL,
         and `LimitExceeded` for one that takes too long.
         """
-        from copilot_runtime.knowledge.graph import SparqlLimits
-
         await self._wait_for_first_update()
-        limits = SparqlLimits(rows=limit)
+        limits = self._graph_options.sparql
+        limits = replace(limits, rows=min(limit, limits.rows))
         return await self.graph.sparql(query, self.access(actor), limits)
 
     async def subjects(
@@ -450,6 +455,8 @@ class Knowledge:
                     f"(looked in {Path.cwd()}).",
                     hint="Correct knowledge.sources in copilot.yml, or the argument sources.",
                 )
+        if self.settings.graph_options:
+            _ = self._graph_options
         if self._policy is not None:
             _ = self.policy  # which is read now, and says what is wrong with it
         if isinstance(self._embedder, str):

@@ -4,11 +4,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from starlette.testclient import TestClient
 
 from copilot_runtime import CopilotRuntime, ScriptedAdapter, Settings
 from copilot_runtime.config import load_settings
+from copilot_runtime.config.sections import KnowledgeSettings
 from copilot_runtime.errors import ConfigurationFailed, CopilotError, MissingPackage, UnknownName
 from copilot_runtime.knowledge import Knowledge
+
+pytestmark = pytest.mark.anyio
 
 
 def load(text: str, folder: Path, **environ: str) -> Settings:
@@ -162,3 +166,24 @@ def test_a_runtime_says_what_is_no_knowledge(given: Any, words: str) -> None:
         CopilotRuntime(ScriptedAdapter(), knowledge=given, settings=Settings(threads="memory"))
 
     assert words in f"{failure.value.message} {failure.value.hint}"
+
+
+def test_questions_of_the_settings_are_offered_by_the_page() -> None:
+    section = {"storage": "memory", "suggestions": ["Who leads the library?"]}
+    settings = Settings(threads="memory", knowledge=section)  # pyright: ignore[reportArgumentType]  # as a file has it
+    app = CopilotRuntime(ScriptedAdapter(), settings=settings).app()
+
+    assert "Who leads the library?" in TestClient(app).get("/").text
+
+
+def test_wrong_options_of_the_graph_are_said_when_it_is_made() -> None:
+    settings = KnowledgeSettings(graph_options={"sparql_store": "tape"})
+    with pytest.raises(ConfigurationFailed, match="graph_options"):
+        Knowledge("memory", settings=settings)
+
+
+async def test_limits_of_sparql_are_those_of_the_settings() -> None:
+    settings = KnowledgeSettings(graph_options={"sparql": {"length": 10}})
+    knowledge = Knowledge("memory", settings=settings)
+    with pytest.raises(CopilotError, match="at most 10 characters"):
+        await knowledge.sparql("SELECT * { ?s ?p ?o }")

@@ -177,8 +177,9 @@ async def _pyoxigraph(folder: Path) -> Ask:
             found: Any = store.query(_SPARQL, use_default_graph_as_union=True)
             return len([*found])
         holders: set[str] = set()
-        for quad in store.quads_for_pattern(*patterns[name], None):
-            holders.add(quad.graph_name.value)
+        subject, predicate, object = patterns[name]
+        for quad in store.quads_for_pattern(subject, predicate, object, None):
+            holders.add(str(quad.graph_name))
             if len(holders) == _PAGE:
                 break
         return len(holders)

@@ -13,13 +13,16 @@ from contextlib import contextmanager
 from dataclasses import asdict
 from itertools import islice
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, TypeAlias, cast
 
 from copilot_runtime.errors import ConfigurationFailed, CopilotError, LimitExceeded, Misuse
 from copilot_runtime.jsontext import dumps, loads
 from copilot_runtime.knowledge.graph.sparql import QueryKind, SparqlLimits, SparqlResult
 from copilot_runtime.knowledge.graph.terms import parse_terms, parse_triples
 from copilot_runtime.knowledge.graph.worker import COMMAND, LENGTH
+
+ViewKey: TypeAlias = tuple[int, Hashable]
+"""The generation of a graph, and what of it is visible."""
 
 _WORKER = Path(__file__).with_name("worker.py")
 _ENVIRONMENT = ("PATH", "PYTHONPATH", "LD_LIBRARY_PATH", "SYSTEMROOT", "LANG")
@@ -63,12 +66,12 @@ class SparqlEvaluator:
     def __init__(self, *, on_disk: bool = False) -> None:
         """Build an evaluator, whose graphs are in memory or in temporary files."""
         self._on_disk = on_disk
-        self._views: OrderedDict[Hashable, _View] = OrderedDict()
+        self._views: OrderedDict[ViewKey, _View] = OrderedDict()
         self._lock = threading.Lock()
         self._slots = threading.BoundedSemaphore(_MOST_EVALUATIONS)
 
     def run(
-        self, evaluation: Evaluation, key: Hashable, triples: Callable[[], Iterable[str]]
+        self, evaluation: Evaluation, key: ViewKey, triples: Callable[[], Iterable[str]]
     ) -> SparqlResult:
         """Answer a query about triples (lines of N-Triples), which `key` stands for. Blocks."""
         if not self._slots.acquire(timeout=evaluation.limits.seconds):
@@ -89,13 +92,8 @@ class SparqlEvaluator:
         for view in views:
             view.close()
 
-    @property
-    def excess(self) -> int:
-        """How many processes there are too many."""
-        return max(0, len(self._views) - _MOST_VIEWS)
-
     @contextmanager
-    def _view(self, key: Hashable, triples: Callable[[], Iterable[str]]) -> "Generator[_View]":
+    def _view(self, key: ViewKey, triples: Callable[[], Iterable[str]]) -> "Generator[_View]":
         with self._lock:
             excess: list[_View] = []
             view = self._views.get(key)
@@ -105,7 +103,9 @@ class SparqlEvaluator:
             self._views.move_to_end(key)
             view.users += 1
             spare = [old for old, view in self._views.items() if not view.users]
-            excess += [self._views.pop(old) for old in spare[: self.excess]]
+            outdated = [old for old in spare if old[0] != key[0]]
+            for old in outdated or spare[: max(0, len(self._views) - _MOST_VIEWS)]:
+                excess.append(self._views.pop(old))
         for old in excess:
             old.close()
         try:

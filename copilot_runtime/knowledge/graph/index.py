@@ -43,6 +43,8 @@ _REFRESH_SECONDS = 1.0
 """What other processes write is looked for at most so often."""
 _MOST_ROWS_ON_LOOP = 20_000
 """A search in more rows than these goes to a thread."""
+_MOST_ROWS_TO_JUDGE_ON_LOOP = 100
+_LARGEST_PAGE = 100
 _WITHOUT_TRIPLES = ("common.Conversation", "common.Assistant", "common.Agent", "tool.")
 
 
@@ -161,8 +163,10 @@ class GraphIndex(Index[GraphItem, Pattern]):
         """
         queries = _as_pattern(pattern).parse(self.prefixes)
 
-        def search(snapshot: Snapshot) -> list[Identifier]:
-            visibility = self._visibilities.get(snapshot, filter.access)
+        snapshot = await self._refresh()
+        visibility = self._visibilities.get(snapshot, filter.access)
+
+        def search() -> list[Identifier]:
             if queries == (None, None, None):
                 pieces = _pieces(snapshot.holders_with_rows)
             elif wide:
@@ -172,11 +176,9 @@ class GraphIndex(Index[GraphItem, Pattern]):
             identifiers = _let_through(_each_once(pieces), snapshot, visibility, filter)
             return filter.cut(islice(identifiers, max(0, offset), None))
 
-        snapshot = await self._refresh()
-        is_small = 0 < filter.limit <= 100 or snapshot.match(queries).most < _MOST_ROWS_ON_LOOP
-        if is_small and not wide:
-            return search(snapshot)
-        return await concurrency.call(search, snapshot)
+        if wide or not self._is_small(snapshot.match(queries).most, filter):
+            return await concurrency.call(search)
+        return search()
 
     async def triples(
         self,
@@ -188,8 +190,7 @@ class GraphIndex(Index[GraphItem, Pattern]):
         """Return the triples of a pattern, each once, in the order of their resources."""
         queries = _as_pattern(pattern).parse(self.prefixes)
 
-        def search(snapshot: Snapshot) -> list[Triple]:
-            visibility = self._visibilities.get(snapshot, access)
+        def search(snapshot: Snapshot, visibility: Visibility) -> list[Triple]:
             stop = max(0, offset) + limit if limit > 0 else None
             lines: dict[str, None] = {}
             for rows in snapshot.match(queries):
@@ -198,7 +199,7 @@ class GraphIndex(Index[GraphItem, Pattern]):
                     break
             return parse_triples(islice(lines, max(0, offset), stop))
 
-        return await concurrency.call(search, await self._refresh())
+        return await self._answer(access, search)
 
     async def sparql(
         self, query: str, access: Access = FULL_ACCESS, limits: SparqlLimits | None = None
@@ -266,6 +267,13 @@ class GraphIndex(Index[GraphItem, Pattern]):
     async def aclose(self) -> None:
         """End the processes that answer SPARQL."""
         await concurrency.call(self._evaluator.close)
+
+    @staticmethod
+    def _is_small(rows: int, filter: Filter) -> bool:
+        """Return whether a search takes less than a thread does. A policy may take its time."""
+        if filter.access is not FULL_ACCESS:
+            return rows <= _MOST_ROWS_TO_JUDGE_ON_LOOP
+        return 0 < filter.limit <= _LARGEST_PAGE or rows < _MOST_ROWS_ON_LOOP
 
     def _derive(self, snapshot: Snapshot, visibility: Visibility) -> Ontology:
         key = visibility.key

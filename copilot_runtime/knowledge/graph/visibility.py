@@ -44,8 +44,8 @@ class Visibility:
         return self.rows(np.arange(len(self._snapshot), dtype=np.int32))
 
     @property
-    def key(self) -> Hashable:
-        """Equal for two accesses that see the same of the same snapshot."""
+    def key(self) -> tuple[int, Hashable]:
+        """The generation, and a value that is equal for all accesses that see the same of it."""
         if self.is_full:
             return self._snapshot.generation, True
         mask = self.holders(self._snapshot.holders_with_rows)

@@ -4,6 +4,7 @@ import asyncio
 import os
 import signal
 import socket
+import sys
 import threading
 import time
 from collections.abc import AsyncIterator
@@ -349,7 +350,32 @@ async def test_a_changed_graph_is_asked_anew() -> None:
     await graph.update(ResourceIndex(storage))
 
     assert (await graph.sparql("ASK { ex:carol ?p ?o }")).boolean
+    assert len(_views(graph)) == 1
     await graph.aclose()
+
+
+async def test_no_process_is_left_when_the_server_is_killed() -> None:
+    program = """
+import asyncio
+from tests.knowledge.graph.scenes import PEOPLE, build
+async def main():
+    graph = await build(PEOPLE)
+    await graph.sparql("ASK {}")
+    print(*(view._process.pid for view in graph._evaluator._views.values()), flush=True)
+    await asyncio.sleep(60)
+asyncio.run(main())
+"""
+    server = await asyncio.create_subprocess_exec(
+        sys.executable, "-c", program, stdout=asyncio.subprocess.PIPE
+    )
+    assert server.stdout is not None
+    worker = int(await server.stdout.readline())
+    assert _is_running(worker)
+
+    server.kill()
+    await server.communicate()
+
+    await asyncio.to_thread(_wait_for_end, worker)
 
 
 async def test_a_system_without_fork_is_told_so(
@@ -379,6 +405,21 @@ def _pid(graph: GraphIndex) -> int:
 def _worker_of(graph: GraphIndex, file: str) -> bytes:
     with open(f"/proc/{_pid(graph)}/{file}", "rb") as opened:  # noqa: PTH123
         return opened.read()
+
+
+def _is_running(pid: int) -> bool:
+    """Return whether a process runs; one that has ended and is not reaped does not."""
+    try:
+        return b"State:\tZ" not in Path(f"/proc/{pid}/status").read_bytes()
+    except FileNotFoundError:
+        return False
+
+
+def _wait_for_end(pid: int) -> None:
+    deadline = time.monotonic() + 60
+    while _is_running(pid):
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
 
 
 def _files(folder: Path) -> list[Path]:

@@ -93,16 +93,21 @@ class Catalog:
 
         Nothing is written if somebody adds lines at this moment.
         """
+        if not self._is_long():
+            return
         async with self._lock:
             await self._read()
-            if self._lines <= 2 * len(self._entries) + _FEW_LINES:
-                return
-            changes = (Change(uri, entry) for uri, entry in self._entries.items())
-            self._ends_midline = False
+            entries = dict(self._entries)
+            data = await asyncio.to_thread(encode_entries, entries)
             try:
-                await self._storage.put(self.key, self.encode(changes), expected=self._etag)
+                etag = await self._storage.put(self.key, data, expected=self._etag)
             except ObjectChanged:
                 return
+            self._lines = len(entries)
+            self._note_end(data, len(data), etag)
+
+    def _is_long(self) -> bool:
+        return self._lines > 2 * len(self._entries) + _FEW_LINES
 
     async def _read(self) -> None:
         """Read the end of the object, or all of it if it is not the one read before."""
@@ -123,8 +128,12 @@ class Catalog:
             self._entries.clear()
             self._entries.update(entries)
         self._ends_midline = len(whole) < len(data)
-        self._etag, self._end = etag, start + len(whole)
-        self._last_line = whole[whole.rstrip(b"\n").rfind(b"\n") + 1 :]
+        self._note_end(whole, start + len(whole), etag)
+
+    def _note_end(self, lines: bytes, end: int, etag: str) -> None:
+        """Remember up to where the object was read, and the last line there."""
+        self._etag, self._end = etag, end
+        self._last_line = lines[lines.rstrip(b"\n").rfind(b"\n") + 1 :]
 
 
 def replay(changes: Iterable[Change], entries: dict[str, Entry]) -> int:
@@ -140,6 +149,13 @@ def replay(changes: Iterable[Change], entries: dict[str, Entry]) -> int:
         else:
             entries[uri] = entry
     return count
+
+
+def encode_entries(entries: Mapping[str, Entry]) -> bytes:
+    """Return a line for each entry."""
+    return b"".join(
+        dumps(encode_change(Change(uri, entry))) + b"\n" for uri, entry in entries.items()
+    )
 
 
 def encode_change(change: Change) -> JsonObject:

@@ -25,7 +25,7 @@ from copilot_runtime.knowledge.identifiers import (
 )
 from copilot_runtime.knowledge.index import check_ids
 from copilot_runtime.knowledge.tokens import count_tokens
-from copilot_runtime.storage import ObjectChanged, Storage
+from copilot_runtime.storage import ObjectChanged, Storage, StorageFailed
 
 logger = logging.getLogger(__name__)
 
@@ -36,6 +36,9 @@ PREFIX = "resources/"
 
 _AT_ONCE = 500
 """So many resources are read at a time, where all might be."""
+
+_FEW = 20
+"""So many resources are no work for a thread of its own."""
 
 OWN_FIELDS = ("id", "role", "format", "content")
 """What no other field of a resource may be called."""
@@ -131,6 +134,8 @@ class ResourceIndex:
         _require(access, resource.uri)
         if expected is None:
             return bool(await self.put_many([resource]))
+        if not self._catalog.is_read:
+            await self._refresh()
         key = _key(resource.uri)
         data, etag = (await self.storage.read_many([key])).get(key, (b"", ""))
         if (version := _version(resource.uri, data)) != expected:
@@ -151,6 +156,8 @@ class ResourceIndex:
         changed = {resource.uri: resource for resource in resources}
         for uri in changed:
             _require(access, uri)
+        if len(changed) > _FEW:
+            await asyncio.to_thread(lambda: [resource.version for resource in changed.values()])
         await self._drop_equal(changed)
         if not changed:
             return 0
@@ -164,6 +171,7 @@ class ResourceIndex:
         objects = {_key(uri): resource.data for uri, resource in changed.items()}
         etags = await self.storage.put_with_log(objects, self._catalog.key, describe)
         self._catalog.apply(changes.values())
+        await self._catalog.compact()
         await self._mend({uri: (changes[uri].entry, etags[_key(uri)]) for uri in changed})
         self._publish("RESOURCE_PUT", [resource.id for resource in changed.values()])
         return len(changed)
@@ -176,8 +184,12 @@ class ResourceIndex:
         for uri in uris:
             _require(access, uri)
         found = await self.storage.read_many(dict.fromkeys(map(_key, uris)))
-        decoded = {uri: _decode(uri, found[_key(uri)][0]) for uri in uris if _key(uri) in found}
-        resources = {uri: resource for uri, resource in decoded.items() if resource}
+
+        def decode() -> dict[str, Resource]:
+            decoded = {_uri(key): _decode(_uri(key), data) for key, (data, _) in found.items()}
+            return {uri: resource for uri, resource in decoded.items() if resource}
+
+        resources = decode() if len(found) <= _FEW else await asyncio.to_thread(decode)
         await self._compare({uri: found[_key(uri)][1] if uri in resources else "" for uri in uris})
         results = [resources[uri] for uri in uris if uri in resources]
         self._publish("RESOURCE_GET", [resource.id for resource in results])
@@ -318,11 +330,17 @@ class ResourceIndex:
         return {_uri(key): etag for key, etag in etags.items()}
 
     async def _compare(self, etags: Mapping[str, str]) -> None:
-        """Mend the catalog if what was read is other than it says, also when it is up to date."""
+        """Mend the catalog if what was read is other than it says, also when it is up to date.
+
+        Who may only read gets what was read in any case.
+        """
         entries = self._catalog.entries
         if self._catalog.is_read and _differ(entries, etags):
             entries = await self._catalog.refresh()
-            await self._mend({uri: (entries.get(uri), etags[uri]) for uri in etags})
+            try:
+                await self._mend({uri: (entries.get(uri), etags[uri]) for uri in etags})
+            except StorageFailed as error:
+                logger.warning("The catalog of resources is not mended: %s", error.message)
 
     async def _mend(self, found: Mapping[str, tuple[Entry | None, str]]) -> int:
         """Correct the catalog where its entry has another etag than what is stored."""

@@ -108,11 +108,13 @@ class LocalStorage(Storage):
         return await self._run(lambda: self._read_many(keys))
 
     async def delete(self, key: str) -> bool:
-        return await self._run(lambda: self._delete(key))
+        return bool(await self.delete_many([key]))
 
     async def delete_many(self, keys: Iterable[str]) -> list[str]:
         keys = [*keys]
-        return await self._run(lambda: [key for key in keys if self._delete(key)])
+        removed = await self._run(lambda: [key for key in keys if self._delete(key)])
+        self._sync_later()
+        return removed
 
     async def etag(self, key: str) -> str:
         return await self._run(lambda: self._find_etag(key))
@@ -189,9 +191,7 @@ class LocalStorage(Storage):
         descriptor = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666)
         try:
             _write_all(descriptor, data)
-            # a time of its own: inodes are used again, and clocks of file systems are coarse
-            self._last_time = now = max(time.time_ns(), self._last_time + 1)
-            os.utime(part, ns=(now, now))
+            self._stamp(descriptor)
             if self._fsync == "always":
                 os.fsync(descriptor)
             return _format_etag(os.fstat(descriptor))
@@ -220,8 +220,15 @@ class LocalStorage(Storage):
         except BaseException:
             os.ftruncate(descriptor, end)
             raise
+        self._stamp(descriptor)
         if self._fsync == "always":
             os.fsync(descriptor)
+
+    def _stamp(self, descriptor: int) -> None:
+        """Give a file a time of its own: inodes are used again, and their clocks are coarse."""
+        self._last_time = now = max(time.time_ns(), self._last_time + 1)
+        if os.utime in os.supports_fd:
+            os.utime(descriptor, ns=(now, now))
 
     def _read(self, key: str, start: int = 0) -> tuple[bytes, str]:
         try:
@@ -282,7 +289,7 @@ class LocalStorage(Storage):
                 mode = os.lstat(folder).st_mode
             except FileNotFoundError:
                 if make:
-                    os.makedirs("/".join([self._root, *folders]), exist_ok=True)  # noqa: PTH103
+                    self._make_folders(folders)
                 break
             except NotADirectoryError:
                 break
@@ -292,6 +299,13 @@ class LocalStorage(Storage):
                     hint=f"Links below {self.root} are not followed.",
                 )
         return "/".join([self._root, *folders, name])
+
+    def _make_folders(self, names: Sequence[str]) -> None:
+        folder = self._root
+        os.makedirs("/".join([folder, *names]), exist_ok=True)  # noqa: PTH103
+        for name in names:
+            self._settle(folder, [folder])
+            folder = f"{folder}/{name}"
 
     @contextmanager
     def _lock(self, exclusive: bool) -> Generator[None]:

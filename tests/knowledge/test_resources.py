@@ -11,7 +11,7 @@ from copilot_runtime.errors import Misuse
 from copilot_runtime.knowledge.access import Access, AccessDenied
 from copilot_runtime.knowledge.identifiers import Identifier
 from copilot_runtime.knowledge.resources import Resource, ResourceIndex, VersionConflict
-from copilot_runtime.storage import LocalStorage, MemoryStorage, Storage
+from copilot_runtime.storage import LocalStorage, MemoryStorage, Storage, StorageFailed
 
 pytestmark = pytest.mark.anyio
 
@@ -214,12 +214,56 @@ async def test_what_another_index_wrote_is_seen(resources: ResourceIndex) -> Non
 async def test_a_catalog_with_many_old_lines_is_written_anew(resources: ResourceIndex) -> None:
     for number in range(1005):
         await resources.put(Resource(MESSAGE.id, f"{number}"))
+    other = ResourceIndex(resources.storage)
+    assert len(await other.find_all()) == 3
+    assert len((await resources.storage.get("catalog.jsonl")).splitlines()) < 10
+    await other.put(LONGER)
+    await resources.put(Resource(MESSAGE.id, "the last"))
+    assert dict(await other.versions()) == dict(await resources.versions())
     await resources.aclose()
-    assert len((await resources.storage.get("catalog.jsonl")).splitlines()) == 3
     before = await resources.storage.etag("catalog.jsonl")
     await resources.aclose()
     assert await resources.storage.etag("catalog.jsonl") == before
     assert await ResourceIndex(resources.storage).versions() == await resources.versions()
+
+
+async def test_a_reader_without_the_right_to_write_reads_all_the_same(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    class ReadOnly(MemoryStorage):
+        async def append(self, key: str, data: bytes) -> None:
+            raise StorageFailed("read-only")
+
+    storage = ReadOnly()
+    await storage.put(MESSAGE_KEY, MESSAGE.data)
+    await storage.put("catalog.jsonl", b"")
+    resources = ResourceIndex(storage)
+    await resources.versions()
+    assert await resources.get([MESSAGE.uri]) == [MESSAGE]
+    assert "The catalog of resources is not mended: read-only" in caplog.text
+
+
+async def test_a_catalog_that_is_written_anew_loses_no_line_of_others() -> None:
+    class Race(MemoryStorage):
+        async def put(self, key: str, data: bytes, *, expected: str | None = None) -> str:
+            if expected:
+                await ResourceIndex(self).put(LONGER)
+            return await super().put(key, data, expected=expected)
+
+    storage = Race()
+    resources = ResourceIndex(storage)
+    for number in range(1004):
+        await resources.put(Resource(MESSAGE.id, f"{number}"))
+    assert await uris(resources) == [MESSAGE.uri, LONGER.uri]
+
+
+async def test_many_resources_are_put_and_got(resources: ResourceIndex) -> None:
+    many = [Resource(Identifier("a.B", f"{number}"), "x") for number in range(1200)]
+    assert await resources.put_many(many) == 1200
+    assert await resources.get([resource.id for resource in many]) == many
+    assert await resources.put_many(many) == 0
+    await resources.storage.delete("catalog.jsonl")
+    assert len(await ResourceIndex(resources.storage).find_by_type("a.B")) == 1200
 
 
 async def test_a_lost_catalog_is_rebuilt(resources: ResourceIndex) -> None:

@@ -16,6 +16,7 @@ SUITES = {
     "resources": "benchmarks.knowledge.resources",
     "vectors": "benchmarks.knowledge.vectors",
     "graph": "benchmarks.knowledge.graph",
+    "ingestion": "benchmarks.knowledge.ingestion",
 }
 
 

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from copilot_runtime.knowledge import Knowledge
     from copilot_runtime.knowledge.access import Actor
     from copilot_runtime.knowledge.graph.ontology import OntologyClass
+    from copilot_runtime.knowledge.identifiers import Identifier
 
 StorageOption = Annotated[
     str | None,
@@ -175,6 +176,51 @@ def ontology(
     run_with_knowledge(config, storage, work)
 
 
+def memory(
+    conversation: Annotated[
+        str | None, typer.Argument(help="URI of a conversation; without, all are listed.")
+    ] = None,
+    budget: Annotated[
+        int | None, typer.Option(min=0, help="Show what fits into so many tokens.")
+    ] = None,
+    forget: Annotated[
+        bool, typer.Option("--forget", help="Remove the memory; the resources stay.")
+    ] = False,
+    as_user: ActorOption = None,
+    as_json: JsonOption = False,
+    storage: StorageOption = None,
+    config: ConfigOption = None,
+) -> None:
+    """Show what belongs to a conversation, and what of it a model would read.
+
+    \b
+    copilot-runtime memory
+    copilot-runtime memory common.User.ann/common.Conversation.t1
+    copilot-runtime memory common.User.ann/common.Conversation.t1 --budget 4000 --json
+    """
+    if conversation is None and (forget or budget is not None):
+        raise ConfigurationFailed(
+            "Which conversation is meant?", hint="`copilot-runtime memory` lists them."
+        )
+
+    async def work(knowledge: "Knowledge") -> None:
+        actor = make_actor(as_user)
+        if conversation is None:
+            found = await knowledge.memory.conversations(access=knowledge.access(actor, "list"))
+            if as_json:
+                show_json({"conversations": found})
+            else:
+                show_table(("CONVERSATION",), [(uri,) for uri in found], "There are no memories.")
+        elif forget:
+            access = knowledge.access(actor, "delete")
+            gone = await knowledge.memory.forget(conversation, access=access)
+            typer.echo(f"Removed {len(gone)} memories.", err=True)
+        else:
+            await _show_memory(knowledge, conversation, budget, actor, as_json)
+
+    run_with_knowledge(config, storage, work)
+
+
 def run_with_knowledge(
     config: Path | None, storage: str | None, work: Callable[["Knowledge"], Awaitable[None]]
 ) -> None:
@@ -246,6 +292,36 @@ def _row(passage: "Passage") -> Sequence[str]:
 def _clean(text: str) -> str:
     """Return a text in one line, without what could command a terminal."""
     return "".join(char if char.isprintable() else " " for char in text)
+
+
+async def _show_memory(
+    knowledge: "Knowledge",
+    conversation: str,
+    budget: int | None,
+    actor: "Actor | None",
+    as_json: bool,
+) -> None:
+    access = knowledge.access(actor)
+    if budget is None:
+        items = await knowledge.memory.read(conversation, access=access)
+        parts = {"memory": items}
+    else:
+        window = await knowledge.memory.window(conversation, budget, access=access)
+        names = ("tools", "context", "conversation", "left_out")
+        parts = {name: getattr(window, name) for name in names}
+    if as_json:
+        show_json({name: [_encode_item(it) for it in items] for name, items in parts.items()})
+        return
+    rows = [
+        (name.replace("_", " "), it.tokens or 0, it)
+        for name, items in parts.items()
+        for it in items
+    ]
+    show_table(("PART", "TOKENS", "RESOURCE"), rows, "This memory is empty.")
+
+
+def _encode_item(identifier: "Identifier") -> dict[str, Any]:
+    return {"id": str(identifier), "tokens": identifier.tokens, "score": identifier.score}
 
 
 async def _show_sparql(

@@ -228,6 +228,7 @@ cli.command()(ingest)
 cli.command()(knowledge.search)
 cli.command()(knowledge.graph)
 cli.command()(knowledge.ontology)
+cli.command()(knowledge.memory)
 
 
 def _set_config_file(path: Path | None) -> None:

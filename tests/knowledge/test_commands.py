@@ -16,6 +16,7 @@ from copilot_runtime.knowledge.resources import Resource
 from tests.knowledge.library import ADA, LIBRARY, write_pages
 
 Run = Callable[..., Result]
+CHAT = "common.User.ann/common.Conversation.t1"
 
 
 @pytest.fixture(scope="module")
@@ -28,6 +29,8 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> str:
         knowledge = Knowledge(address, sources=[write_pages(folder)])
         note = Resource(Identifier("common.Message", "note", "common.User.ann"), "Buy umbrellas.")
         await knowledge.resources.put(note)
+        await knowledge.memory.append(CHAT, Identifier("common.Message", "m1", CHAT, tokens=12))
+        await knowledge.memory.append(CHAT, Identifier("common.Message", "m2", CHAT, tokens=8))
         await knowledge.ingest()
         await knowledge.aclose()
 
@@ -147,6 +150,36 @@ def test_a_place_without_knowledge_is_empty_and_no_error(run: Run, tmp_path: Pat
     assert run("ontology", "--storage", empty).stderr == "There are no classes yet.\n"
 
 
-@pytest.mark.parametrize("command", ["search", "graph", "ontology"])
+def test_memories_are_listed_shown_and_cut_to_a_budget(run: Run) -> None:
+    assert run("memory").stdout.split() == ["CONVERSATION", CHAT]
+    assert run("memory", "--as", "eve").stderr == "There are no memories.\n"
+    assert json.loads(run("memory", "--json").stdout) == {"conversations": [CHAT]}
+    rows = [line.split() for line in run("memory", CHAT).stdout.splitlines()]
+    assert rows[1:] == [
+        ["memory", "12", f"{CHAT}/common.Message.m1"],
+        ["memory", "8", f"{CHAT}/common.Message.m2"],
+    ]
+    window = json.loads(run("memory", CHAT, "--budget", "100", "--json").stdout)
+    assert [item["tokens"] for item in window["conversation"]] == [12, 8]
+    assert window["left_out"] == []
+
+
+def test_a_memory_of_somebody_else_is_refused(run: Run) -> None:
+    assert str(run("memory", CHAT, "--as", "eve").exception) == "Access denied"
+    assert str(run("memory", CHAT, "--as", "eve", "--forget").exception) == "Access denied"
+
+
+def test_a_memory_can_be_removed(run: Run) -> None:
+    other = "common.Conversation.other"
+
+    assert "Removed 0 memories" in run("memory", other, "--forget").stderr
+    assert run("memory", other).stderr == "This memory is empty.\n"
+
+
+def test_what_is_for_one_conversation_needs_one(run: Run) -> None:
+    assert str(run("memory", "--forget").exception) == "Which conversation is meant?"
+
+
+@pytest.mark.parametrize("command", ["search", "graph", "ontology", "memory"])
 def test_help_shows_examples(run: Run, command: str) -> None:
     assert f"copilot-runtime {command} " in run(command, "--help").stdout

@@ -409,6 +409,36 @@ def test_graphql_answers_sparql(client: TestClient) -> None:
     assert ask(client, yes)["data"]["graph"]["boolean"] is True
 
 
+def test_graphql_shows_the_memory_of_a_conversation_to_its_owner(pages: Path) -> None:
+    knowledge = library(pages)
+    query = """query { memory(threadId: "t1") {
+        conversation
+        items { id tokens }
+        window(budget: 100) { conversation { tokens } context { id } tools { id } trimmed tokens }
+        recall(input: ["umbrella"]) { text }
+    } }"""
+    chat = "common.User.ann/common.Conversation.t1"
+    with TestClient(runtime(knowledge, authenticate=sign_in).app()) as client:
+        wait_until_ready(client)
+        assert client.portal is not None
+        item = Identifier("common.Message", "m1", chat, tokens=12)
+        client.portal.call(knowledge.memory.append, chat, item)
+        ann, eve, nobody = (
+            ask(client, query, user)["data"]["memory"] for user in ("ann", "eve", "")
+        )
+
+    assert ann["items"] == [{"id": f"{chat}/common.Message.m1", "tokens": 12}]
+    assert ann["window"] == {
+        "conversation": [{"tokens": 12}],
+        "context": [],
+        "tools": [],
+        "trimmed": [],
+        "tokens": 12,
+    }
+    assert ann["recall"] == eve["items"] == nobody["items"] == []
+    assert nobody["conversation"] == "common.Conversation.t1"
+
+
 @pytest.mark.parametrize(
     ("field", "words"),
     [

@@ -14,7 +14,7 @@ from copilot_runtime.errors import LimitExceeded, Misuse
 from copilot_runtime.interfaces import Passage
 from copilot_runtime.knowledge.events import EventFilter
 from copilot_runtime.knowledge.passages import build_passage
-from copilot_runtime.knowledge.policies import build_actor
+from copilot_runtime.knowledge.policies import build_actor, conversation_identifier
 from copilot_runtime.transports.graphql.context import Context
 from copilot_runtime.transports.graphql.errors import hide_details
 from copilot_runtime.transports.graphql.schema import CopilotInfo, Query, Subscription
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from copilot_runtime.knowledge import Knowledge
     from copilot_runtime.knowledge.access import Actor
     from copilot_runtime.knowledge.graph import SparqlResult
+    from copilot_runtime.knowledge.identifiers import Identifier
 
 _MOST_FIELDS = 10
 """Fields of knowledge in one request: each may be a search, and cost an embedding."""
@@ -115,6 +116,57 @@ class KnowledgeOntology:
         return await knowledge.picture(actor=actor)
 
 
+@strawberry.type(description="What belongs to a conversation: a resource, not its content")
+class MemoryItem:
+    id: str
+    type: str
+    tokens: int
+    score: float | None
+
+
+@strawberry.type(description="What a model reads of a memory, within a budget of tokens")
+class MemoryWindow:
+    tools: list[MemoryItem]
+    context: list[MemoryItem]
+    conversation: list[MemoryItem]
+    trimmed: list[str] = strawberry.field(description="Ids of what is not read to its end")
+    tokens: int
+
+
+@strawberry.type(description="The memory of a conversation of the caller, the oldest item first")
+class ConversationMemory:
+    conversation: str = strawberry.field(description="Its URI")
+    items: list[MemoryItem]
+    thread_id: strawberry.Private[str]
+
+    @strawberry.field(description="What of it fits into so many tokens")
+    async def window(self, info: CopilotInfo, budget: int = 4000) -> MemoryWindow:
+        knowledge, actor = _ask(info.context, self.thread_id)
+        access = knowledge.access(actor)
+        found = await knowledge.memory.window(self.conversation, max(0, budget), access=access)
+        return MemoryWindow(
+            tools=[*map(_build_item, found.tools)],
+            context=[*map(_build_item, found.context)],
+            conversation=[*map(_build_item, found.conversation)],
+            trimmed=sorted(found.trimmed),
+            tokens=found.tokens,
+        )
+
+    @strawberry.field(description="What was said in the thread, and has these words")
+    async def recall(
+        self, info: CopilotInfo, input: list[str], limit: int = 10
+    ) -> list[SearchResult]:
+        knowledge, actor = _ask(info.context, self.thread_id)
+        found = await knowledge.recall(
+            _check_texts(input),
+            actor=actor,
+            thread_id=self.thread_id,
+            limit=_check_limit(limit),
+            max_tokens=_MOST_TOKENS,
+        )
+        return [*map(_build_result, found)]
+
+
 @strawberry.type(description="Something was done to resources")
 class ResourceEvent:
     id: str
@@ -175,10 +227,8 @@ class KnowledgeQuery(Query):
         max_tokens: int = 4000,
     ) -> list[SearchResult]:
         knowledge, actor = _ask(info.context)
-        if not 0 < len(input) <= _MOST_TEXTS:
-            raise Misuse(f"Search for 1 to {_MOST_TEXTS} texts.")
         found = await knowledge.search(
-            [_check_text("input", text) for text in input],
+            _check_texts(input),
             actor=actor,
             prefix=prefix,
             type=type,
@@ -239,6 +289,15 @@ class KnowledgeQuery(Query):
             ]
         )
 
+    @strawberry.field(description="What belongs to a conversation of the caller")
+    async def memory(self, info: CopilotInfo, thread_id: str) -> ConversationMemory:
+        knowledge, actor = _ask(info.context, _check_text("threadId", thread_id))
+        conversation = str(conversation_identifier(info.context.caller.user, thread_id))
+        items = await knowledge.memory.read(conversation, access=knowledge.access(actor))
+        return ConversationMemory(
+            conversation=conversation, items=[*map(_build_item, items)], thread_id=thread_id
+        )
+
 
 @strawberry.type(name="Subscription")
 class KnowledgeSubscription(Subscription):
@@ -274,13 +333,13 @@ class KnowledgeSubscription(Subscription):
                 )
 
 
-def _ask(context: Context) -> "tuple[Knowledge, Actor]":
+def _ask(context: Context, thread_id: str = "") -> "tuple[Knowledge, Actor]":
     """Return the knowledge, and who asks it. Raises `LimitExceeded` for too many questions."""
     context.knowledge_fields += 1
     if context.knowledge_fields > _MOST_FIELDS:
         raise LimitExceeded(f"A request may ask for {_MOST_FIELDS} fields of knowledge.")
     assert context.knowledge is not None
-    return context.knowledge, build_actor(context.caller.user)
+    return context.knowledge, build_actor(context.caller.user, thread_id)
 
 
 async def _query_sparql(
@@ -307,6 +366,15 @@ def _write_rows(result: "SparqlResult") -> list[list[str | None]]:
     ]
 
 
+def _build_item(identifier: "Identifier") -> MemoryItem:
+    return MemoryItem(
+        id=str(identifier),
+        type=identifier.type,
+        tokens=identifier.tokens or 0,
+        score=identifier.score,
+    )
+
+
 def _build_result(passage: Passage) -> SearchResult:
     return SearchResult(
         id=passage.id,
@@ -325,6 +393,12 @@ def _check_number(name: str, value: int, most: int, least: int = 0) -> int:
     if not least <= value <= most:
         raise Misuse(f"{name} is {value}; it is a number from {least} to {most}.")
     return value
+
+
+def _check_texts(texts: list[str]) -> list[str]:
+    if not 0 < len(texts) <= _MOST_TEXTS:
+        raise Misuse(f"Search for 1 to {_MOST_TEXTS} texts.")
+    return [_check_text("input", text) for text in texts]
 
 
 def _check_text(name: str, text: str) -> str:

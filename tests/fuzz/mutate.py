@@ -181,7 +181,8 @@ class Mutator:
         if isinstance(part, str):
             parent[key] = _repeat_text(part, count)
             return
-        copies = [part] * min(count, 300_000 // (1 + len(str(part))))
+        times = min(count, 300_000 // (1 + len(str(part))))
+        copies = [copy.deepcopy(part) for _ in range(times)]  # or a change of one changes all
         if isinstance(parent, list):
             parent[key:key] = copies
         else:

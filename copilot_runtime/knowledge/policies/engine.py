@@ -96,15 +96,15 @@ class EnginePolicy(Policy):
         """Return the answers that can be remembered; what the engine left open is denied."""
         owned = {uri for uri in uris if find_owner(uri)}
         answers = dict.fromkeys(uris, False)
-        open_ = [
+        candidates = [
             uri
             for uri in uris
             if WELL_FORMED.fullmatch(uri) and (uri not in owned or owns(actor, uri))
         ]
-        verdicts = self._ask(actor, action, open_)
-        for uri in open_ if not verdicts else ():
+        verdicts = self._ask(actor, action, candidates)
+        for uri in candidates if not verdicts else ():
             del answers[uri]
-        for uri, verdict in zip(open_, verdicts, strict=False):
+        for uri, verdict in zip(candidates, verdicts, strict=False):
             permits = not verdict.errors and not verdict.forbids
             answers[uri] = permits and (verdict.permits or uri in owned)
         return answers

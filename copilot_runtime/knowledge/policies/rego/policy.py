@@ -61,7 +61,7 @@ class RegoPolicy(EnginePolicy):
     """Policies in Rego."""
 
     def __init__(
-        self, modules: Mapping[str, str], data: JsonValue = None, *, timeout: float = 10.0
+        self, modules: Mapping[str, str], data: JsonValue = None, *, timeout: float = 5.0
     ) -> None:
         super().__init__()
         if find_spec("regopy") is None:

@@ -17,6 +17,7 @@ SUITES = {
     "vectors": "benchmarks.knowledge.vectors",
     "graph": "benchmarks.knowledge.graph",
     "ingestion": "benchmarks.knowledge.ingestion",
+    "policies": "benchmarks.knowledge.policies",
 }
 
 

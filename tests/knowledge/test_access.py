@@ -147,6 +147,13 @@ async def build(policy: Policy, resources: list[Resource]) -> Knowledge:
     knowledge.link = "/graphql/knowledge/resources/"
     await knowledge.resources.put_many(resources)
     await knowledge.update()
+    for user in ("ann", None):
+        conversation = conversation_identifier(user, THREAD)
+        await knowledge.memory.append(conversation, *(resource.id for resource in resources))
+    if len(resources) > len(COMMON):  # in the other world, these have never said a word
+        for user, thread_id in (("bob", THREAD), (None, "other")):
+            conversation = conversation_identifier(user, thread_id)
+            await knowledge.memory.append(conversation, *(it.id for it in resources))
     return knowledge
 
 
@@ -237,6 +244,17 @@ def routes() -> Mapping[str, Route]:
     found["picture"] = lambda knowledge, actor: knowledge.picture(actor=actor)
     found["sources"] = lambda knowledge, actor: knowledge.list_sources(actor=actor)
     found["retrieval"] = retrieve
+    for user, thread_id in (("ann", THREAD), ("bob", THREAD), (None, THREAD), (None, "other")):
+        uri = conversation_identifier(user, thread_id)
+        found[f"memory of {uri}"] = lambda knowledge, actor, uri=uri: knowledge.memory.read(
+            uri, access=knowledge.access(actor)
+        )
+        found[f"window of {uri}"] = lambda knowledge, actor, uri=uri: knowledge.memory.window(
+            uri, 40, access=knowledge.access(actor)
+        )
+    found["memories"] = lambda knowledge, actor: knowledge.memory.conversations(
+        access=knowledge.access(actor, "list")
+    )
     for name, arguments in TOOLS:
         found[f"tool {name} {arguments}"] = use_tool(name, arguments)
     return found
@@ -249,6 +267,7 @@ TOOLS: list[tuple[str, dict[str, Any]]] = [
     ("get_ontology", {}),
     ("get_subjects", {}),
     ("get_subjects", {"type": "Patient"}),
+    ("recall", {"input": ["zebra"]}),
 ]
 
 
@@ -306,6 +325,22 @@ async def test_who_may_read_a_secret_sees_it_in_the_graph(worlds: Worlds) -> Non
     assert "Patient" in await full.ontology_turtle(actor=eve)
     assert ADA in await full.subjects("Patient", actor=eve)
     assert "Patient" not in await full.ontology_turtle(actor=STRANGERS["ann"])
+
+
+async def test_a_memory_shows_its_owner_what_the_owner_may_read(worlds: Worlds) -> None:
+    memory = worlds.full.memory
+    conversation = conversation_identifier("ann", THREAD)
+    ann, bob = (worlds.full.access(build_actor(it, THREAD)) for it in ("ann", "bob"))
+
+    found = await memory.read(conversation, access=ann)
+
+    assert [*map(str, found)] == [resource.uri for resource in COMMON]
+    with pytest.raises(AccessDenied):
+        await memory.read(conversation, access=bob)
+    with pytest.raises(AccessDenied):
+        await memory.append(conversation, COMMON[0].id, access=bob)
+    with pytest.raises(AccessDenied):
+        await memory.forget(conversation, access=bob)
 
 
 async def test_a_denied_resource_and_one_that_is_not_there_are_the_same_error(

@@ -3,7 +3,7 @@
 import asyncio
 import logging
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Generic, TypeVar
@@ -68,12 +68,14 @@ class IndexBase(Index[Item, None]):
     def __init__(self, storage: Storage, key: str = "index.jsonl") -> None:
         self._lines = JsonLines(storage, key)
         self._items: dict[str, Item] | None = None
-        self._lock = asyncio.Lock()
+        self._reading = asyncio.Lock()
+        self._writing = asyncio.Lock()
 
     async def add(self, *items: Item) -> None:
         items_by_uri = await self.load()
-        await self._lines.append(map(encode_item, items))
-        items_by_uri.update((str(item.identifier), item) for item in items)
+        async with self._writing:
+            await self._lines.append(map(encode_item, items))
+            items_by_uri.update((str(item.identifier), item) for item in items)
 
     async def get(self, ids: Iterable[Identifier | str] | None) -> list[Identifier]:
         items = await self.load()
@@ -91,12 +93,19 @@ class IndexBase(Index[Item, None]):
     async def load(self) -> dict[str, Item]:
         """Return all items by URI; they are read from the storage once."""
         if self._items is None:
-            async with self._lock:
+            async with self._reading:
                 if self._items is None:
                     lines = await self._lines.read()
-                    items = (decode_item(line) for line in lines)
-                    self._items = {str(item.identifier): item for item in items}
+                    self._items = {str(item.identifier): item for item in self._decode(lines)}
         return self._items
+
+    def _decode(self, lines: Iterable[JsonObject]) -> Iterator[Item]:
+        """Yield the items of lines; a line that has none costs the others nothing."""
+        for line in lines:
+            try:
+                yield decode_item(line)
+            except Misuse as error:
+                logger.warning("%s has a line without an item: %s", self._lines.key, error.message)
 
 
 class BufferedIndex(IndexBase):
@@ -118,7 +127,6 @@ class BufferedIndex(IndexBase):
         self._interval = flush_interval
         self._max_items = max_items
         self._buffer: list[Item] = []
-        self._writing = asyncio.Lock()
         self._timer: asyncio.Task[None] | None = None
         self._closing = asyncio.Event()
 

@@ -72,6 +72,16 @@ async def test_the_id_of_a_line_is_that_of_its_identifier() -> None:
     assert await IndexBase(storage).query() == [A]
 
 
+async def test_a_line_without_an_item_costs_the_others_nothing(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    storage = MemoryStorage()
+    await IndexBase(storage).add(Item(A))
+    await storage.append("index.jsonl", b'{"id":"a.B.c"}\n')
+    assert await IndexBase(storage).query() == [A]
+    assert "index.jsonl has a line without an item: identifier must be an object." in caplog.text
+
+
 async def test_items_are_found_at_once_and_written_when_there_are_enough() -> None:
     storage = MemoryStorage()
     index = BufferedIndex(storage, max_items=2)

@@ -41,7 +41,8 @@ class OntologySettings:
     """Of the links in both directions: so many of one for each of the other, at least."""
     max_inverse_ratio: float = 1.25
     min_mirrored: float = 0.5
-    """This part of the rarer links, at least, must be there in the other direction."""
+    """This part of the rarer links, at least, must be there in the other direction; with 0 it is
+    enough that they are as frequent, as in Copilot-LD."""
     one_way: frozenset[str] = ONE_WAY
     """IRIs of predicates that have no inverse."""
     dominance: float = 0.5
@@ -342,7 +343,7 @@ class _Derivation:
             for other in by_classes.get((direction[2], direction[0]), ()):
                 mirrored = self._mirror(links, directions[other])
                 counts = len(links), len(directions[other])
-                if self._may_be_inverses(*counts, mirrored):
+                if self._may_be_inverses(direction, other, *counts, mirrored):
                     names = sorted((self._iri(direction[1]), self._iri(other[1])))
                     rank = (-mirrored, -min(counts), names[0], names[1])
                     candidates.append((rank, direction, other))
@@ -362,15 +363,16 @@ class _Derivation:
         backward = _pairs(self._objects[other], self._subjects[other], self._size)
         return int(np.isin(forward, backward).sum())
 
-    def _may_be_inverses(self, forward: int, backward: int, mirrored: int) -> bool:
+    def _may_be_inverses(
+        self, one: "_Direction", other: "_Direction", forward: int, backward: int, mirrored: int
+    ) -> bool:
         low, high = self._settings.min_inverse_ratio, self._settings.max_inverse_ratio
-        ratios = (forward / backward, backward / forward)
-        is_balanced = all(low <= ratio <= high for ratio in ratios)
-        return (
-            is_balanced
-            and mirrored > 0
-            and mirrored >= self._settings.min_mirrored * min(forward, backward)
+        if one == other:  # it is as frequent as itself: that says nothing
+            return mirrored >= low * forward
+        is_balanced = all(
+            low <= ratio <= high for ratio in (forward / backward, backward / forward)
         )
+        return is_balanced and mirrored >= self._settings.min_mirrored * min(forward, backward)
 
     def _iri(self, number: int) -> str:
         return self._terms.texts[number][1:-1]

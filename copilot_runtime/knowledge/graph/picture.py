@@ -303,8 +303,13 @@ def _draw_link(link: _Link, number: int, boxes: Sequence[_Box], labels: _Labels)
         ends += f' marker-start="url(#arrow{color})"'
     path = f'<path class="link" stroke="{_COLORS[color]}" d="M{start} C{" ".join(rest)}"{ends}/>'
     width = len(link.label) * _CHARACTER * 0.93
+    is_bow = boxes[link.source].column == boxes[link.target].column
+    aside = max(0.0, width / 2 - 12) if is_bow else 0.0  # its label would lie over the boxes
     tries = [_point(curve, part / 100) for part in (50, 42, 58, 34, 66, 26, 74, 20, 80, 14, 86)]
-    x, y = min(tries, key=lambda point: labels.overlap(*point, width, 15))
+    x, y = min(
+        ((x + aside, y) for x, y in tries),
+        key=lambda point: labels.overlap(*point, width, 15),
+    )
     labels.take(x, y, width, 15)
     text = _escape(link.label)
     label = (

@@ -262,12 +262,25 @@ async def test_a_symmetric_predicate_is_its_own_inverse() -> None:
 
 
 async def test_predicates_that_are_only_as_frequent_are_no_inverses() -> None:
-    """Copilot-LD compares the counts alone."""
+    """Copilot-LD compares the counts alone, which is a setting here."""
     text = """
         ex:a a ex:A ; schema:likes ex:x . ex:b a ex:A ; schema:likes ex:x .
         ex:x a ex:B . ex:y a ex:B ; schema:owns ex:a, ex:b ."""
     assert inverses(await derive(text)) == {}
-    assert inverses(await derive(text, OntologySettings(min_mirrored=0))) == {}
+    assert inverses(await derive(text, OntologySettings(min_mirrored=0))) == {
+        "A.likes": "owns",
+        "B.owns": "likes",
+    }
+
+
+async def test_a_predicate_between_things_of_one_class_is_its_own_inverse_only_if_it_says_so() -> (
+    None
+):
+    chain = "ex:a a ex:N ; ex:next ex:b . ex:b a ex:N ; ex:next ex:c . ex:c a ex:N ."
+    pairs = "ex:a a ex:N ; ex:near ex:b . ex:b a ex:N ; ex:near ex:a ."
+
+    assert inverses(await derive(chain, OntologySettings(min_mirrored=0))) == {}
+    assert inverses(await derive(pairs)) == {"N.near": "https://example.invalid/near"}
 
 
 async def test_of_several_candidates_the_one_that_says_the_same_is_the_inverse() -> None:

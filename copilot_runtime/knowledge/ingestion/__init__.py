@@ -1,12 +1,9 @@
 """Files into resources: only what changed is read, and what vanished is removed."""
 
 from copilot_runtime.knowledge.ingestion.chunks import Chunk, Place
-from copilot_runtime.knowledge.ingestion.documents import (
-    Document,
-    UnreadableDocument,
-    read_document,
-)
+from copilot_runtime.knowledge.ingestion.documents import Document, read_document
 from copilot_runtime.knowledge.ingestion.lock import IngestionBusy
+from copilot_runtime.knowledge.ingestion.pdf import UnreadableDocument
 from copilot_runtime.knowledge.ingestion.pipeline import (
     COPILOT_LD_FORM,
     Ingestion,

@@ -2,15 +2,15 @@
 
 import csv
 import io
-import logging
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import PurePosixPath
 from typing import TYPE_CHECKING
 
-from copilot_runtime.errors import CopilotError, LimitExceeded
+from copilot_runtime.errors import LimitExceeded
 from copilot_runtime.knowledge.ingestion.chunks import Chunk, Place, pack_passages
+from copilot_runtime.knowledge.ingestion.pdf import UnreadableDocument, read_pdf
 from copilot_runtime.knowledge.rdf.html import (
     BLOCKS,
     UNSEEN,
@@ -25,7 +25,6 @@ if TYPE_CHECKING:
 
 MOST_BYTES = 64 * 1024 * 1024
 """A larger document is refused."""
-_MOST_PAGES = 5000
 
 HTML = "text/html"
 PDF = "application/pdf"
@@ -68,15 +67,6 @@ _UNDERLINE = re.compile(r"(=+|-{3,})\s*")
 _FENCE = re.compile(r"\s*(```+|~~~+)")
 _CELLS = ("td", "th")
 _DELIMITERS = ",;\t|"
-
-
-class UnreadableDocument(CopilotError):
-    """A document cannot be read; the message says to its owner why."""
-
-    code = "UNREADABLE_DOCUMENT"
-    status_code = 422
-    visibility = "banner"
-    severity = "warning"
 
 
 class UnsupportedType(UnreadableDocument):
@@ -325,36 +315,13 @@ def _row_passages(names: list[str], rows: list[list[str]]) -> Iterator[Chunk]:
 
 
 def _read_pdf(data: bytes) -> Document:
-    from pypdf import PdfReader
-    from pypdf.errors import PyPdfError
-
-    logging.getLogger("pypdf").setLevel(logging.ERROR)
-    try:
-        reader = PdfReader(io.BytesIO(data))
-        if reader.is_encrypted and not reader.decrypt(""):
-            raise UnreadableDocument(
-                "The PDF is encrypted.", hint="Save it without a password, and try again."
-            )
-        if len(reader.pages) > _MOST_PAGES:
-            raise LimitExceeded(f"The PDF has more than {_MOST_PAGES} pages.")
-        passages = [
-            Chunk(text, Place(page=number))
-            for number, page in enumerate(reader.pages, 1)
-            for text in map(str.strip, re.split(r"\n\s*\n", page.extract_text()))
-        ]
-        title = str((reader.metadata and reader.metadata.title) or "").strip()
-    except CopilotError:
-        raise
-    except (PyPdfError, RecursionError, ValueError, KeyError, TypeError, AttributeError) as error:
-        # of broken files, the parser raises whatever it stumbled over
-        raise UnreadableDocument(f"The PDF is damaged: {error}") from error
-    chunks = pack_passages(passages)
-    if not chunks:
-        raise UnreadableDocument(
-            "The PDF has no text: its pages are pictures, as a scanner makes them.",
-            hint="Run text recognition (OCR) over it, and try again.",
-        )
-    return Document(PDF, title, chunks)
+    title, pages = read_pdf(data)
+    passages = (
+        Chunk(text, Place(page=number))
+        for number, page in enumerate(pages, 1)
+        for text in map(str.strip, re.split(r"\n\s*\n", page))
+    )
+    return Document(PDF, title, pack_passages(passages))
 
 
 _READERS: Mapping[str, Callable[[bytes], Document]] = {

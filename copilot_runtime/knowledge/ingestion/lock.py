@@ -33,12 +33,13 @@ class IngestionBusy(CopilotError):
 
 
 @asynccontextmanager
-async def lock_ingestion(storage: Storage, *, wait: bool = False) -> AsyncGenerator[None]:
-    """Hold the lock of a storage. Raises `IngestionBusy` if it is taken, unless `wait` is set.
+async def lock_ingestion(storage: Storage, *, wait: bool = False) -> AsyncGenerator["StorageLock"]:
+    """Hold the lock of a storage, and yield it.
 
-    The lock of a process that was killed is taken over.
+    Raises `IngestionBusy` if it is taken, unless `wait` is set. The lock of a process that was
+    killed is taken over.
     """
-    lock = _Lock(storage)
+    lock = StorageLock(storage)
     while not await lock.take():
         if not wait:
             raise IngestionBusy(
@@ -48,7 +49,7 @@ async def lock_ingestion(storage: Storage, *, wait: bool = False) -> AsyncGenera
         await asyncio.sleep(_PAUSE)
     renewal = asyncio.create_task(lock.renew())
     try:
-        yield
+        yield lock
     finally:
         renewal.cancel()
         with suppress(asyncio.CancelledError):
@@ -56,14 +57,27 @@ async def lock_ingestion(storage: Storage, *, wait: bool = False) -> AsyncGenera
         await lock.release()
 
 
-class _Lock:
+class StorageLock:
+    """The lock of a storage, which its holder renews."""
+
     def __init__(self, storage: Storage) -> None:
         self._storage = storage
         self._id = uuid4().hex
         self._etag = ""
+        self._lost = False
         self.holder = ""
+        """Who has it, if it could not be taken."""
+
+    def check(self) -> None:
+        """Raise `IngestionBusy` if another process took the lock over, since this one had slept."""
+        if self._lost:
+            raise IngestionBusy(
+                "This ingestion was not heard of for a minute, and another one took over.",
+                hint="Run it again: what is left to do will be done.",
+            )
 
     async def take(self) -> bool:
+        """Take the lock if it is free, and return whether that worked."""
         try:
             data, etag = await self._storage.read(_KEY)
         except ObjectNotFound:
@@ -76,11 +90,13 @@ class _Lock:
         return True
 
     async def renew(self) -> None:
-        while True:
+        """Say again and again that it is still held."""
+        while not self._lost:
             await asyncio.sleep(_RENEWAL)
-            await self._write(self._etag)
+            self._lost = not await self._write(self._etag)
 
     async def release(self) -> None:
+        """Let others have it."""
         _own.discard(self._id)
         if await self._storage.etag(_KEY) == self._etag:
             await self._storage.delete(_KEY)

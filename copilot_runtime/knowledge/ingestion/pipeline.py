@@ -28,7 +28,7 @@ from copilot_runtime.knowledge.ingestion.documents import (
     read_html_text,
 )
 from copilot_runtime.knowledge.ingestion.journal import Contribution, Journal, SourceEntry
-from copilot_runtime.knowledge.ingestion.lock import lock_ingestion
+from copilot_runtime.knowledge.ingestion.lock import StorageLock, lock_ingestion
 from copilot_runtime.knowledge.ingestion.processor import Processor
 from copilot_runtime.knowledge.ingestion.report import (
     IngestProgress,
@@ -119,10 +119,10 @@ class Ingestion:
         began = time.monotonic()
         sources = [*sources]
         if dry_run:
-            report = await self._run(sources, progress, dry_run=True)
+            report = await self._run(sources, progress, None)
         else:
-            async with lock_ingestion(self._storage, wait=wait):
-                report = await self._run(sources, progress, dry_run=False)
+            async with lock_ingestion(self._storage, wait=wait) as lock:
+                report = await self._run(sources, progress, lock)
         report.seconds = time.monotonic() - began
         return report
 
@@ -141,25 +141,29 @@ class Ingestion:
         return sorted(self._journal.sources)
 
     async def _run(
-        self, paths: list[str | Path], progress: ProgressHook | None, *, dry_run: bool
+        self,
+        paths: list[str | Path],
+        progress: ProgressHook | None,
+        lock: StorageLock | None,
     ) -> IngestReport:
+        """Read and merge with the lock; without it, only say what would be done."""
         await self._journal.load()
         before = self._journal.sources
         discovery = await asyncio.to_thread(discover_sources, paths, before, self._folder())
         report = IngestReport()
         reader = _SourceReader(self._journal, report, self._base, self._form, discovery.files)
-        reader.dry_run = dry_run
+        reader.lock = lock
         await reader.process(discovery.sources.values(), _stage("read", progress))
         report.new.sort()
         report.changed.sort()
         gone = [name for name in before if name not in discovery.sources and discovery.covers(name)]
         report.removed += sorted(gone)
-        if not dry_run:
+        if lock:
             await self._journal.write((), report.removed)
-            await self._merge(report, _stage("store", progress))
+            await self._merge(report, _stage("store", progress), lock)
         return report
 
-    async def _merge(self, report: IngestReport, progress: _Stage) -> None:
+    async def _merge(self, report: IngestReport, progress: _Stage, lock: StorageLock) -> None:
         """Bring every resource up to date whose files give something else than before."""
         journal = self._journal
         if not journal.stale:
@@ -174,6 +178,7 @@ class Ingestion:
         done = 0
         files = sorted({name for uri in stale for name in journal.givers(uri)})
         for batch in _batches(files, _BATCH):
+            lock.check()
             records = await journal.read_records(batch)
             for name in batch:
                 contribution = records.get(name, Contribution())
@@ -223,7 +228,8 @@ class _SourceReader(Processor[Source]):
     """Reads files that are new or changed, and notes in the journal what they give."""
 
     batch_size = _BATCH
-    dry_run = False
+    lock: StorageLock | None = None
+    """What allows to write; without it, nothing is written."""
 
     def __init__(
         self, journal: Journal, report: IngestReport, base: str, form: ItemForm, files: set[str]
@@ -268,7 +274,8 @@ class _SourceReader(Processor[Source]):
         self._read[item.name] = (reading.entry, reading.contribution)
 
     async def finish_batch(self, items: Sequence[Source]) -> None:
-        if not self.dry_run:
+        if self.lock:
+            self.lock.check()
             await self._journal.write(
                 self._read[item.name] for item in items if item.name in self._read
             )

@@ -6,9 +6,11 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from pathlib import Path
+from stat import S_ISREG
 
 from copilot_runtime.errors import NotFound
-from copilot_runtime.knowledge.ingestion.documents import MOST_BYTES, UnreadableDocument
+from copilot_runtime.knowledge.ingestion.documents import MOST_BYTES
+from copilot_runtime.knowledge.ingestion.pdf import UnreadableDocument
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,7 +26,10 @@ class Source:
     def read(self) -> bytes:
         """Return its bytes. Raises `UnreadableDocument`."""
         try:
-            if self.path.stat().st_size > MOST_BYTES:
+            status = self.path.stat()
+            if not S_ISREG(status.st_mode):
+                raise UnreadableDocument("It is no file, but a pipe, a socket or a device.")
+            if status.st_size > MOST_BYTES:
                 raise UnreadableDocument(
                     f"The file is larger than {MOST_BYTES // 1024 // 1024} MB."
                 )
@@ -75,18 +80,18 @@ def discover_sources(
         if path.is_dir():
             discovery.folders.add(name)
             for file in _walk(path, excluded):
-                address = file.relative_to(path).as_posix()
+                address = _readable(file.relative_to(path).as_posix())
                 found.setdefault(_name(file), Source(_name(file), address, file))
         elif path.is_file():
             discovery.files.add(name)
-            found.setdefault(name, Source(name, path.name, path))
+            found.setdefault(name, Source(name, _readable(path.name), path))
         elif glob.has_magic(str(item)):
             discovery.patterns.add(name)
             start = _fixed_part(path)
             for text in glob.iglob(str(item), recursive=True):  # noqa: PTH207 - also whole paths
                 file = Path(text)
                 if file.is_file():
-                    address = file.relative_to(start).as_posix()
+                    address = _readable(file.relative_to(start).as_posix())
                     found.setdefault(_name(file), Source(_name(file), address, file))
         elif name in forgotten:
             discovery.files.add(name)
@@ -132,4 +137,9 @@ def _matches(parts: Sequence[str], pattern: Sequence[str]) -> bool:
 def _name(path: Path) -> str:
     absolute = os.path.abspath(path)  # noqa: PTH100 - symbolic links are names of their own
     relative = os.path.relpath(absolute)
-    return absolute if Path(relative).parts[:1] == ("..",) else relative
+    return _readable(absolute if Path(relative).parts[:1] == ("..",) else relative)
+
+
+def _readable(name: str) -> str:
+    """Return the name of a file as text, also if its bytes are none."""
+    return os.fsencode(name).decode("utf-8", "backslashreplace")

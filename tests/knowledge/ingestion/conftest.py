@@ -1,5 +1,6 @@
 """A folder of files, and the knowledge that they are taken into."""
 
+import os
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -32,6 +33,10 @@ class Shelf:
     def link(self, name: str, target: str) -> None:
         """Make a symbolic link."""
         Path("docs", name).symlink_to(target)
+
+    def make_pipe(self, name: str) -> None:
+        """Make a pipe that nobody writes to."""
+        os.mkfifo(Path("docs", name))
 
     def remove(self, name: str) -> None:
         """Delete a file."""

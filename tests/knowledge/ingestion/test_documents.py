@@ -1,10 +1,14 @@
 """Documents of all kinds become chunks that say where they stand."""
 
+import io
+import json
+from types import SimpleNamespace
+
 import pytest
 
 from copilot_runtime.errors import LimitExceeded
 from copilot_runtime.jsonvalue import JsonObject
-from copilot_runtime.knowledge.ingestion import Document, UnreadableDocument, read_document
+from copilot_runtime.knowledge.ingestion import Document, UnreadableDocument, pdf, read_document
 from copilot_runtime.knowledge.ingestion.chunks import Chunk, Place, pack_passages
 from copilot_runtime.knowledge.ingestion.documents import detect_media_type
 from copilot_runtime.knowledge.tokens import count_tokens
@@ -172,13 +176,48 @@ def test_a_pdf_that_only_forbids_printing_is_read() -> None:
 
 
 def test_documents_beyond_the_limits_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    module = "copilot_runtime.knowledge.ingestion.documents"
-    monkeypatch.setattr(f"{module}._MOST_PAGES", 1)
-    with pytest.raises(LimitExceeded, match="more than 1 pages"):
+    module = "copilot_runtime.knowledge.ingestion"
+    monkeypatch.setattr(f"{module}.pdf.MOST_SECONDS", 0.001)
+    with pytest.raises(LimitExceeded, match=r"more than 0.001 seconds"):
         read_document(make_pdf("x", "y"), "x.pdf")
-    monkeypatch.setattr(f"{module}.MOST_BYTES", 10)
+    monkeypatch.setattr(f"{module}.documents.MOST_BYTES", 10)
     with pytest.raises(LimitExceeded, match="larger than"):
         read_document(b"x" * 11, "x.txt")
+
+
+def test_a_pdf_has_limits_of_pages_and_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pdf, "MOST_PAGES", 1)
+    assert pdf.extract_pages(make_pdf("x", "y")) == {"reason": "The PDF has more than 1 pages."}
+    monkeypatch.setattr(pdf, "_CODE", "raise MemoryError")
+    with pytest.raises(UnreadableDocument, match="needs too much memory"):
+        read_document(make_pdf("x"))
+
+
+@pytest.mark.parametrize(
+    ("data", "said"),
+    [
+        (make_pdf("one", "two", title="T"), {"title": "T", "pages": ["one\n", "two\n"]}),
+        (make_pdf(""), "The PDF has no text: its pages are pictures, as a scanner makes them."),
+        (encrypt_pdf(make_pdf("x"), "secret"), "The PDF is encrypted."),
+        (b"%PDF-1.4", "The PDF is damaged: Stream has ended unexpectedly"),
+    ],
+)
+def test_what_the_process_that_reads_pdf_files_says(
+    data: bytes, said: object, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    out = io.BytesIO()
+    limits: list[tuple[int, tuple[int, int]]] = []
+
+    def limit(kind: int, values: tuple[int, int]) -> None:
+        limits.append((kind, values))
+
+    monkeypatch.setattr("resource.setrlimit", limit)
+    monkeypatch.setattr("sys.stdin", SimpleNamespace(buffer=io.BytesIO(data)))
+    monkeypatch.setattr("sys.stdout", SimpleNamespace(buffer=out))
+    pdf.main()
+    result = json.loads(out.getvalue())
+    assert result.get("reason", result) == said
+    assert len(limits) == 1
 
 
 def test_chunks_fit_and_lose_no_word() -> None:

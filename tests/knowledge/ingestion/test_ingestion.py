@@ -4,6 +4,8 @@ import asyncio
 import json
 import os
 import platform
+import time
+from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
@@ -16,6 +18,7 @@ from copilot_runtime.knowledge.ingestion import (
     IngestProgress,
     ItemForm,
 )
+from copilot_runtime.knowledge.ingestion.lock import lock_ingestion
 from copilot_runtime.knowledge.rdf import read_triples
 from copilot_runtime.knowledge.resources import Resource, ResourceIndex
 from copilot_runtime.storage import MemoryStorage
@@ -206,6 +209,57 @@ async def test_hidden_files_and_unreadable_ones(shelf: Shelf) -> None:
     report = await shelf.ingest()
     assert report.new == []
     assert report.failed["docs/loop"].startswith("The file cannot be read: ")
+
+
+async def test_a_pipe_and_a_name_that_is_no_text(shelf: Shelf) -> None:
+    shelf.make_pipe("pipe")
+    shelf.write(os.fsdecode(b"caf\xe9.html"), DRUG)
+    report = await shelf.ingest()
+    assert report.new == ["docs/caf\\xe9.html"]
+    assert report.failed == {"docs/pipe": "It is no file, but a pipe, a socket or a device."}
+    assert (await shelf.ingest()).unchanged == 1
+
+
+async def test_who_loses_the_lock_writes_no_more(
+    shelf: Shelf, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("copilot_runtime.knowledge.ingestion.lock._RENEWAL", 0.0)
+    for number in range(20):
+        shelf.write(f"{number}.html", article(f"{number}", "x"))
+
+    class SleepyStorage(MemoryStorage):
+        async def put_many(self, objects: Mapping[str, bytes]) -> dict[str, str]:
+            await self.put("ingestion/lock.json", b"of another one")
+            await asyncio.sleep(0.01)
+            return await super().put_many(objects)
+
+    sleepy = Shelf(SleepyStorage())
+    with pytest.raises(IngestionBusy, match="another one took over"):
+        await sleepy.ingest()
+    assert await sleepy.storage.get("ingestion/lock.json") == b"of another one"
+    assert await sleepy.resource_files() == {}
+
+
+async def test_the_lock_is_renewed_while_it_is_held(
+    shelf: Shelf, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("copilot_runtime.knowledge.ingestion.lock._RENEWAL", 0.001)
+    async with lock_ingestion(shelf.storage) as lock:
+        before = await shelf.storage.etag("ingestion/lock.json")
+        await asyncio.sleep(0.1)
+        assert await shelf.storage.etag("ingestion/lock.json") != before
+        lock.check()
+    assert not await shelf.storage.exists("ingestion/lock.json")
+
+
+async def test_the_lock_of_a_process_that_runs_is_respected(shelf: Shelf) -> None:
+    lock = {"id": "x", "pid": os.getppid(), "host": platform.node(), "time": time.time()}
+    await shelf.storage.put("ingestion/lock.json", json.dumps(lock).encode())
+    with pytest.raises(IngestionBusy):
+        await shelf.ingest()
+    lock["pid"] = 2**22 + 1  # more than there are
+    await shelf.storage.put("ingestion/lock.json", json.dumps(lock).encode())
+    await shelf.ingest()
 
 
 async def test_a_dry_run_says_what_would_be_done_and_does_nothing(shelf: Shelf) -> None:

@@ -23,7 +23,7 @@ from copilot_runtime.errors import CopilotError
 from copilot_runtime.interfaces import ActionContext, RunInput
 from copilot_runtime.knowledge import Knowledge
 from copilot_runtime.knowledge.access import Actor
-from copilot_runtime.knowledge.events import EventFilter
+from copilot_runtime.knowledge.events import EventFilter, ResourceEvent, Subscription
 from copilot_runtime.knowledge.identifiers import Identifier
 from copilot_runtime.knowledge.policies import (
     AccessDenied,
@@ -364,6 +364,48 @@ async def test_only_owners_and_the_system_write(worlds: Worlds) -> None:
             await resources.delete(other.uri, access=access)
     assert await resources.put(mine, access=bob)
     assert not await resources.has(f"{OF_BOB}2")
+
+
+async def test_rules_that_change_apply_to_searches_graphs_and_followers_at_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("copilot_runtime.knowledge.policies.file.LOOK_EVERY", 0)
+    path = tmp_path / "policy.yml"
+    path.write_text("default: allow")
+    knowledge = await build(load_policy(path), [*COMMON, *SECRETS])
+    ann = STRANGERS["ann"]
+
+    async def look() -> list[int]:
+        return [
+            len(await knowledge.search("zebra", actor=ann, type="hr.Record")),
+            len(await knowledge.triples(PATTERNS[1], actor=ann)),
+            len(await knowledge.find_resources(actor=ann, type="hr.Record")),
+            "Patient" in await knowledge.ontology_turtle(actor=ann),
+        ]
+
+    before = await look()
+    with knowledge.events.subscribe(EventFilter(access=knowledge.access(ann))) as events:
+        path.write_text(POLICY)
+        for _ in range(2):  # a change is taken once it has stayed
+            knowledge.policy.access(ann, "read").allows(SECRET)
+        after = await look()
+        await knowledge.resources.put_many([resource(SECRET, "new"), resource("a.B.c", "new")])
+        knowledge.events.publish(ResourceEvent(detail_type="RESOURCE_DELETE", resources=(END,)))
+        seen = [str(it) async for one in take_until(events, END) for it in one.resources]
+    await knowledge.aclose()
+
+    assert (before, after) == ([2, 5, 2, True], [0, 2, 0, False])
+    assert seen == ["a.B.c"]
+
+
+END = Identifier("common.Note", "end")
+
+
+async def take_until(events: Subscription, last: Identifier) -> AsyncIterator[ResourceEvent]:
+    async for event in events:
+        if last in event.resources:
+            return
+        yield event
 
 
 async def test_events_are_those_of_what_may_be_read(worlds: Worlds) -> None:

@@ -41,9 +41,13 @@ _ONE_THREAD = {"OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1"}
 class Rows:
     """The rows of a case, what is looked for, and the ten best of each."""
 
-    vectors: Floats
+    file: Path
     queries: Floats
     best: NDArray[np.intp]
+
+    def open(self) -> Floats:
+        """Map the rows. Who lets go of them does not count them in its memory any more."""
+        return np.load(self.file, mmap_mode="r")
 
 
 def run(bench: Bench) -> Iterator[Measurement]:
@@ -99,8 +103,8 @@ def _run_process(case: str, target: str, folder: Path) -> Measurement:
 
 def measure(target: str, folder: Path) -> Figures:
     """Build and ask one target, in this process."""
-    vectors = np.load(folder / "vectors.npy", mmap_mode="r")
-    rows = Rows(vectors, np.load(folder / "queries.npy"), np.load(folder / "best.npy"))
+    file = folder / "vectors.npy"
+    rows = Rows(file, np.load(folder / "queries.npy"), np.load(folder / "best.npy"))
     return asyncio.run(_measure(target, folder, rows))
 
 
@@ -132,9 +136,10 @@ async def _ours(folder: Path, rows: Rows) -> tuple[Figures, Search]:
         return VectorIndex(storage, create_embedder("hashing"))
 
     index, built, loaded = open_index(), Stopwatch(), Stopwatch()
+    vectors = rows.open()
     with built.lap():
-        for start in range(0, len(rows.vectors), _BATCH):
-            batch = rows.vectors[start : start + _BATCH]
+        for start in range(0, len(vectors), _BATCH):
+            batch = vectors[start : start + _BATCH]
             await index.add(
                 *(
                     VectorItem(Identifier("common.Message", str(start + row), tokens=100), vector)
@@ -143,7 +148,8 @@ async def _ours(folder: Path, rows: Rows) -> tuple[Figures, Search]:
             )
     index = open_index()
     with loaded.lap():
-        assert await index.count() == len(rows.vectors)
+        assert await index.count() == len(vectors)
+    del vectors, batch
     filter = Filter(limit=_BEST)
 
     async def search(query: Floats) -> list[int]:
@@ -164,7 +170,7 @@ async def _ours_in_float32(folder: Path, rows: Rows) -> tuple[Figures, Search]:
 
 async def _numpy(folder: Path, rows: Rows) -> tuple[Figures, Search]:  # noqa: ARG001
     began = time.perf_counter()
-    vectors = np.array(rows.vectors)
+    vectors = np.array(rows.open())
     built = time.perf_counter() - began
 
     async def search(query: Floats) -> list[int]:
@@ -180,8 +186,8 @@ async def _faiss(rows: Rows, kind: str) -> tuple[Figures, Search]:
 
     faiss.omp_set_num_threads(1)
     began = time.perf_counter()
-    index: Any = faiss.index_factory(rows.vectors.shape[1], kind, faiss.METRIC_INNER_PRODUCT)
-    vectors = np.ascontiguousarray(rows.vectors)
+    vectors = np.array(rows.open())
+    index: Any = faiss.index_factory(vectors.shape[1], kind, faiss.METRIC_INNER_PRODUCT)
     if not index.is_trained:
         index.train(vectors[:: max(1, len(vectors) // 100_000)])
     index.add(vectors)

@@ -255,6 +255,11 @@ class KnowledgeSettings(Section):
         description="Options of the graph, such as prefixes and limits of SPARQL; as JSON in the "
         "environment.",
     )
+    vector_engine: Literal["exact", "faiss"] = Field(
+        default="exact",
+        description="How vectors are searched: exact compares all; faiss, an extra, only those in "
+        "the nearest clusters, for millions.",
+    )
     tools: Words = Field(
         default=KNOWLEDGE_TOOLS,
         description="Actions by which models and agents use knowledge; an empty list for none.",

@@ -15,9 +15,8 @@ from typing import TYPE_CHECKING, Any, Literal, cast
 from copilot_runtime.concurrency import call, retrieve_exception
 from copilot_runtime.config.sections import KnowledgeSettings
 from copilot_runtime.errors import ConfigurationFailed, CopilotError, MissingPackage, UnknownName
-from copilot_runtime.interfaces import Action, Passage
+from copilot_runtime.interfaces import Action, Embedder, Passage
 from copilot_runtime.knowledge.access import FULL_ACCESS, Access, AccessAction, Actor
-from copilot_runtime.knowledge.embedder import Embedder
 from copilot_runtime.knowledge.filter import Filter
 from copilot_runtime.knowledge.identifiers import hash_values
 from copilot_runtime.knowledge.passages import build_passage, cut_passages
@@ -175,7 +174,7 @@ class Knowledge:
         """Finds resources by meaning."""
         from copilot_runtime.knowledge.vectors import VectorIndex
 
-        return VectorIndex(self.storage, self.embedder)
+        return VectorIndex(self.storage, self.embedder, engine=self.settings.vector_engine)
 
     @cached_property
     def graph(self) -> "GraphIndex":

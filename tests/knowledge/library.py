@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from copilot_runtime.interfaces import Embedder
 from copilot_runtime.knowledge import Knowledge
-from copilot_runtime.knowledge.embedder import Embedder
 from copilot_runtime.storage import MemoryStorage
 
 LIBRARY = "https://mill.example/id/library"

@@ -83,7 +83,7 @@ class HTTPEmbedder(Embedder):
         self._provider = provider
         self._service = service
         self._batch_size = batch_size
-        self._slots = asyncio.Semaphore(requests_at_once)
+        self._requests_at_once = requests_at_once
         self._headers = {
             "content-type": "application/json",
             "accept": "application/json",
@@ -122,21 +122,26 @@ class HTTPEmbedder(Embedder):
         await self._upstream.aclose()
 
     async def _embed(self, texts: Sequence[str], *, is_query: bool) -> Vectors:
-        starts = range(0, len(texts), self._batch_size)
+        batches = [
+            texts[start : start + self._batch_size]
+            for start in range(0, len(texts), self._batch_size)
+        ]
+        slots = asyncio.Semaphore(self._requests_at_once)
+
+        async def embed(batch: Sequence[str]) -> Vectors:
+            async with slots:
+                return await self._embed_batch(batch, is_query=is_query)
+
         try:
             async with asyncio.TaskGroup() as group:
-                tasks = [
-                    group.create_task(self._embed_some(texts[at : at + self._batch_size], is_query))
-                    for at in starts
-                ]
+                tasks = [group.create_task(embed(batch)) for batch in batches]
         except ExceptionGroup as errors:
             raise errors.exceptions[0] from None
         parts = [task.result() for task in tasks]
         return np.concatenate(parts) if parts else np.empty((0, 0), np.float32)
 
-    async def _embed_some(self, texts: Sequence[str], is_query: bool) -> Vectors:
-        async with self._slots:
-            found = await self._request(texts, is_query=is_query)
+    async def _embed_batch(self, texts: Sequence[str], *, is_query: bool) -> Vectors:
+        found = await self._request(texts, is_query=is_query)
         try:
             vectors = np.array(found.vectors, np.float32)
         except (TypeError, ValueError) as error:

@@ -25,6 +25,8 @@ from copilot_runtime.storage import Storage
 Engine = Literal["exact", "faiss"]
 """How rows are searched: all of them, or those in the clusters that are nearest."""
 
+_MAX_AGE = 5.0
+"""Seconds after which a search looks whether another process has written."""
 _POOL = 4
 """For each result that is to be unlike others, how many are looked at."""
 _SMALLEST_POOL = 50
@@ -109,7 +111,7 @@ class VectorIndex(Index[VectorItem, Sequence[Vector]]):
         """
         if diversity is not None and not 0 <= diversity <= 1:
             raise Misuse(f"A diversity is between 0 and 1, not {diversity}.")
-        await self.table.load()
+        await self.table.refresh(_MAX_AGE)
         queries = normalize(query)
         queries = queries[queries.any(axis=1)]
         if not len(queries) or self.table.dimensions is None:
@@ -133,7 +135,7 @@ class VectorIndex(Index[VectorItem, Sequence[Vector]]):
         if isinstance(texts, str):
             texts = [texts]
         texts = [text for text in texts if text.strip()]
-        await self.table.load()
+        await self.table.refresh(_MAX_AGE)
         if not texts or not len(self.table):
             return []
         vectors = await self.embedder.embed_queries(texts)

@@ -12,14 +12,15 @@ deleted after it is written. Whenever the process dies, what is there is the sta
 a write: a line that was torn is no line, and a block that nobody has come to delete is known by
 the block that replaces it.
 
-One process writes at a time. What two of them write at once may be lost, but not damaged: the
-next update sees what is missing.
+One process writes at a time, and others see it by the etags of the objects. What two of them write
+at once may be lost, but not damaged: the next update sees what is missing.
 """
 
 import asyncio
 import logging
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
+from time import monotonic
 from zlib import crc32
 
 import numpy as np
@@ -46,7 +47,7 @@ from copilot_runtime.knowledge.vectors.segment import (
     encode_segment,
     map_segment,
 )
-from copilot_runtime.storage import Storage
+from copilot_runtime.storage import ObjectNotFound, Storage
 from copilot_runtime.storage.jsonlines import salvage_lines
 
 logger = logging.getLogger(__name__)
@@ -117,6 +118,8 @@ class VectorTable:
         self._number = 0
         self._next_position = 0
         self._obsolete: list[str] = []
+        self._etags: Mapping[str, str] = {}
+        self._read_at = 0.0
         self._is_torn = False
         self._is_read = False
         self._lock = asyncio.Lock()
@@ -161,6 +164,19 @@ class VectorTable:
                     await self._read()
                     self._is_read = True
 
+    async def refresh(self, max_age: float = 0.0) -> None:
+        """Read what other processes have written, unless that was seen to so many seconds ago."""
+        await self.load()
+        if monotonic() - self._read_at < max_age:
+            return
+        async with self._lock:
+            self._read_at = monotonic()
+            if await self._list() != self._etags:
+                other = VectorTable(self._storage, self._prefix)
+                await other.load()
+                other._lock = self._lock
+                vars(self).update(vars(other))
+
     async def write(self, rows: Sequence[Row], removed: Iterable[str] = ()) -> None:
         """Take in rows and remove others, so that both stay. Raises `Misuse` for a wrong length."""
         await self.load()
@@ -182,6 +198,7 @@ class VectorTable:
             while self._obsolete:
                 await self._storage.delete(self._obsolete[-1])
                 self._obsolete.pop()
+            self._etags = await self._list()
 
     async def clear_others(self, prefix: str) -> None:
         """Delete all objects below a prefix that are not of this table."""
@@ -291,11 +308,15 @@ class VectorTable:
     def _key(self, name: str) -> str:
         return f"{self._prefix}/{name}"
 
+    async def _list(self) -> dict[str, str]:
+        """Return the names and the etags of all objects with rows."""
+        found = await self._storage.find_etags(f"{self._prefix}/")
+        names = {key.removeprefix(f"{self._prefix}/"): etag for key, etag in found.items()}
+        return {name: etag for name, etag in names.items() if name.endswith((_SEGMENT, _LINES))}
+
     async def _read(self) -> None:
-        names = [
-            key.removeprefix(f"{self._prefix}/")
-            for key in await self._storage.find_by_prefix(f"{self._prefix}/")
-        ]
+        self._etags, self._read_at = await self._list(), monotonic()
+        names = [*self._etags]
         segments = {
             name: segment
             for name in sorted(names)
@@ -313,7 +334,8 @@ class VectorTable:
                 self._obsolete.append(self._key(name))
             else:
                 self._number = int(name[:8])
-                self._read_lines(await self._storage.get(self._key(name)))
+                found = await self._storage.get_many([self._key(name)])
+                self._read_lines(found.get(self._key(name), b""))
 
     async def _read_segment(self, name: str) -> Segment | None:
         key = self._key(name)
@@ -322,6 +344,8 @@ class VectorTable:
             if path is None:
                 return await asyncio.to_thread(decode_segment, await self._storage.get(key))
             return await asyncio.to_thread(map_segment, path)
+        except (FileNotFoundError, ObjectNotFound):
+            return None  # another process has just replaced it; the next refresh reads that
         except DamagedSegment as error:
             logger.warning(
                 "%s is damaged: %s. Its resources are embedded again at the next update.",

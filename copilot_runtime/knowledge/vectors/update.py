@@ -76,7 +76,7 @@ class Updater:
     async def run(self) -> EmbeddingReport:
         """Do it. Raises `CopilotError` if nothing can be embedded at all."""
         began, tokens = monotonic(), self._embedder.tokens
-        await self._table.load()
+        await self._table.refresh()
         entries = {
             uri: entry
             for uri, entry in (await self._resources.versions()).items()

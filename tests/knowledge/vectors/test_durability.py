@@ -2,16 +2,18 @@
 
 from collections.abc import AsyncIterator, Mapping
 from pathlib import Path
+from unittest.mock import AsyncMock
 
 import numpy as np
 import pytest
 from numpy.typing import NDArray
 
 from copilot_runtime.knowledge.filter import Filter
-from copilot_runtime.knowledge.vectors import VectorIndex, VectorItem
+from copilot_runtime.knowledge.resources import ResourceIndex
+from copilot_runtime.knowledge.vectors import VectorIndex, VectorItem, table
 from copilot_runtime.storage import MemoryStorage, Storage
 from copilot_runtime.storage.local import LocalStorage
-from tests.knowledge.vectors.words import LetterEmbedder, message
+from tests.knowledge.vectors.words import LetterEmbedder, message, resource
 
 pytestmark = pytest.mark.anyio
 
@@ -292,6 +294,51 @@ async def test_nothing_to_do_writes_nothing(storage: Storage):
     await index.remove([])
     await index.remove(["common.Message.unknown"])
     assert await read_all(storage) == before
+
+
+async def test_an_update_sees_what_another_process_has_embedded(storage: Storage):
+    resources = ResourceIndex(storage)
+    here, there = LetterEmbedder(), LetterEmbedder()
+    ours, theirs = VectorIndex(storage, here), VectorIndex(storage, there)
+    assert await ours.count() == 0
+    for texts in (["abba"], ["abba", "xyz"]):
+        await resources.put_many(resource(text, text) for text in texts)
+        await theirs.update(resources)
+        assert (await ours.update(resources)).added == 0
+        assert await ours.count() == len(texts)
+    assert here.calls == []
+
+
+async def test_a_search_sees_it_after_some_seconds(
+    storage: Storage, monkeypatch: pytest.MonkeyPatch
+):
+    now = 0.0
+    monkeypatch.setattr(table, "monotonic", lambda: now)
+    ours, theirs = open_index(storage), open_index(storage)
+    await ours.add(VectorItem(message("a"), [1, 0]))
+    await theirs.add(VectorItem(message("b"), [1, 0]))
+    assert [one.name for one in await ours.query([[1, 0]])] == ["a"]
+    now = 6.0
+    assert [one.name for one in await ours.query([[1, 0]])] == ["a", "b"]
+
+
+@pytest.mark.parametrize("count", [1, 900])
+async def test_an_object_that_another_process_replaces_meanwhile_is_read_later(
+    storage: Storage, monkeypatch: pytest.MonkeyPatch, count: int
+):
+    rows = make_rows(count)
+    await open_index(storage).add(*make_items(rows))
+    (key,) = await storage.list()
+    data = await storage.get(key)
+    etags = await storage.find_etags()
+    await storage.delete(key)
+    ours = open_index(storage)
+    with monkeypatch.context() as patch:
+        patch.setattr(storage, "find_etags", AsyncMock(return_value=etags))
+        assert await ours.count() == 0
+    await storage.put(key.replace("00000001", "00000002"), data)
+    await ours.update(ResourceIndex(MemoryStorage()))
+    assert await ours.count() == count
 
 
 async def test_indexes_of_two_models_do_not_mix():

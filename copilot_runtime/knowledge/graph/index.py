@@ -12,6 +12,7 @@ from pyoxigraph import RdfFormat, Triple, parse
 
 from copilot_runtime import concurrency
 from copilot_runtime.errors import ConfigurationFailed, Misuse
+from copilot_runtime.jsontext import replace_surrogates
 from copilot_runtime.knowledge.access import FULL_ACCESS, Access
 from copilot_runtime.knowledge.catalog import Entry
 from copilot_runtime.knowledge.filter import Filter
@@ -210,6 +211,7 @@ class GraphIndex(Index[GraphItem, Pattern]):
         and `LimitExceeded` if it takes too long or too much memory.
         """
         limits = limits or self._options.sparql
+        query = replace_surrogates(query)
         kind = check_query(query, limits)
         snapshot = await self._refresh()
         visibility = self._visibilities.get(snapshot, access)
@@ -348,10 +350,10 @@ def _read_vocabulary(text: str, prefixes: Prefixes) -> list[Triple]:
 
 
 def _may_have_triples(uri: str, entry: Entry) -> bool:
-    """Return whether a resource is worth reading: messages of a conversation are not."""
+    """Return whether a resource is worth reading: of a conversation, only files are."""
     if entry.type.startswith(_WITHOUT_TRIPLES):
         return False
-    return entry.type != "common.Message" or "common.Conversation." not in uri
+    return "common.Conversation." not in uri or "/file.Upload." in uri
 
 
 def _as_pattern(pattern: Pattern | str) -> Pattern:

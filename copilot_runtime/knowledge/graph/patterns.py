@@ -4,6 +4,7 @@ import re
 from dataclasses import dataclass
 
 from copilot_runtime.errors import Misuse
+from copilot_runtime.jsontext import replace_surrogates
 from copilot_runtime.knowledge.graph.terms import Prefixes, TermQuery, is_wildcard
 
 _PART = re.compile(r'(?:[^\s"]|"(?:[^"\\]|\\.)*")+', re.DOTALL)
@@ -23,14 +24,14 @@ class Pattern:
 
     def parse(self, prefixes: Prefixes) -> tuple[TermQuery | None, ...]:
         """Return what each part means, None for anything. Raises `Misuse`."""
+        subject, predicate, object = (
+            None if is_wildcard(part) else replace_surrogates(part or "")
+            for part in (self.subject, self.predicate, self.object)
+        )
         return (
-            None
-            if is_wildcard(self.subject)
-            else prefixes.parse_node(self.subject or "", "subject"),
-            None
-            if is_wildcard(self.predicate)
-            else prefixes.parse_node(self.predicate or "", "predicate"),
-            None if is_wildcard(self.object) else prefixes.parse_object(self.object or ""),
+            None if subject is None else prefixes.parse_node(subject, "subject"),
+            None if predicate is None else prefixes.parse_node(predicate, "predicate"),
+            None if object is None else prefixes.parse_object(object),
         )
 
 

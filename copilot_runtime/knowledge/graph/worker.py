@@ -134,7 +134,7 @@ def limit(seconds: float, memory: int) -> None:
     import resource  # the parent imports this file as well, where there may be no such module
 
     signal.signal(signal.SIGALRM, signal.SIG_DFL)
-    signal.setitimer(signal.ITIMER_REAL, seconds)
+    signal.setitimer(signal.ITIMER_REAL, max(seconds, 0.001))  # none at all would be for ever
     if size := used_memory():
         resource.setrlimit(resource.RLIMIT_AS, (size + memory, size + memory))
     for closed in (resource.RLIMIT_CORE, resource.RLIMIT_FSIZE, resource.RLIMIT_NOFILE):

@@ -163,6 +163,16 @@ async def test_conversations_and_tools_are_not_looked_into() -> None:
     assert (await GraphIndex(storage).update(resources)).added == 0
 
 
+async def test_files_of_a_conversation_are_looked_into() -> None:
+    storage = MemoryStorage()
+    resources = ResourceIndex(storage)
+    upload = "common.User.ann/common.Conversation.c1/file.Upload.u1"
+    child = Identifier("common.Message", "m1", upload)
+    await resources.put(Resource(child, "<urn:a> <urn:b> <urn:c> .", "turtle"))
+
+    assert (await GraphIndex(storage).update(resources)).added == 1
+
+
 async def test_anonymous_items_have_the_same_names_in_every_run() -> None:
     text = 'ex:a schema:x [ schema:y "1" ], [ schema:y "2" ] ; schema:z [ schema:w [] ] .'
     one = await build({"m1": text})

@@ -154,6 +154,14 @@ async def test_what_cannot_be_is_refused_with_a_reason(pattern: Pattern, message
     assert caught.value.message == message
 
 
+async def test_half_a_character_breaks_nothing() -> None:
+    graph = await build(PEOPLE)
+
+    assert await graph.find(Pattern(object="\ud83d")) == []
+    with pytest.raises(Misuse, match="is no IRI"):
+        await graph.find(Pattern(subject="ex:\ud83d"))
+
+
 async def test_an_operator_has_prefixes_of_their_own() -> None:
     graph = GraphIndex(MemoryStorage(), GraphOptions(prefixes={"our": "https://our.example/"}))
     assert await graph.find("our:thing ? ?") == []

@@ -16,6 +16,7 @@ from pyoxigraph import Literal, NamedNode
 
 from copilot_runtime.errors import ConfigurationFailed, CopilotError, LimitExceeded, Misuse, Refused
 from copilot_runtime.knowledge.graph import GraphIndex, SparqlLimits
+from copilot_runtime.knowledge.graph.evaluator import Evaluation, SparqlEvaluator
 from copilot_runtime.knowledge.graph.sparql import check_query
 from copilot_runtime.knowledge.resources import ResourceIndex
 from copilot_runtime.storage import MemoryStorage
@@ -318,6 +319,27 @@ async def test_too_many_queries_at_once_are_told_to_come_again(large: GraphIndex
     for task in slow:
         task.cancel()
     await asyncio.wait(slow)
+
+
+async def test_no_time_at_all_is_not_for_ever(large: GraphIndex) -> None:
+    await large.sparql("ASK {}")
+    with pytest.raises(LimitExceeded, match="was stopped after 0 seconds"):
+        await large.sparql(SLOW, limits=SparqlLimits(seconds=0))
+
+
+async def test_a_query_with_half_a_character_is_answered(graph: GraphIndex) -> None:
+    assert (await graph.sparql('ASK { ?s ?p "\ud83d" }')).boolean is False
+
+
+def test_triples_that_cannot_be_read_are_told_as_such() -> None:
+    evaluator = SparqlEvaluator()
+    evaluation = Evaluation("ASK {}", "ask", SparqlLimits(), {})
+
+    with pytest.raises(CopilotError, match="could not read the graph"):
+        evaluator.run(evaluation, (1, True), lambda: ["no triple"])
+    assert evaluator.run(evaluation, (1, True), list).boolean is True
+
+    evaluator.close()
 
 
 async def test_a_worker_that_dies_is_replaced(graph: GraphIndex) -> None:

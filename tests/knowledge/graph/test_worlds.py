@@ -1,0 +1,105 @@
+"""What is hidden from somebody might as well not be there: nobody can tell two worlds apart."""
+
+import random
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+
+from copilot_runtime.knowledge.access import FULL_ACCESS, Access
+from copilot_runtime.knowledge.filter import Filter
+from copilot_runtime.knowledge.graph import GraphIndex
+from copilot_runtime.knowledge.graph.picture import draw_ontology
+from tests.knowledge.graph.scenes import Only, build, names
+
+pytestmark = pytest.mark.anyio
+
+THINGS = [f"ex:t{number}" for number in range(12)]
+CLASSES = [f"ex:C{number}" for number in range(4)]
+LINKS = ["ex:knows", "ex:part", "ex:whole", "ex:made"]
+TEXTS = ['"a"', '"a"@en', '"b"', "1", "2.5", '"2026-01-01"^^xsd:date', '"x"^^xsd:integer', "true"]
+
+PATTERNS = [
+    "? ? ?",
+    "ex:t1 ? ?",
+    "? ex:knows ?",
+    "? a ex:C1",
+    "? ? ex:t2",
+    "ex:t1 ex:knows ?",
+    "? ? a",
+    '? ? "a"@en',
+    "? ex:part ex:t3",
+]
+QUERIES = [
+    "SELECT (COUNT(*) AS ?n) { ?s ?p ?o }",
+    "SELECT ?c (COUNT(?s) AS ?n) { ?s a ?c } GROUP BY ?c ORDER BY ?c",
+    "SELECT ?a ?c { ?a ex:knows ?b . ?b ex:part ?c } ORDER BY ?a ?c",
+    "SELECT ?s { ?s a ex:C1 FILTER NOT EXISTS { ?s ex:knows ?o } } ORDER BY ?s",
+    "SELECT ?o { ex:t1 (ex:knows|ex:part)+ ?o } ORDER BY ?o",
+    "SELECT (GROUP_CONCAT(?t) AS ?all) { { SELECT ?t { ?s ex:made ?t } ORDER BY ?t } }",
+]
+
+
+def make_pages(chance: random.Random) -> dict[str, str]:
+    """Return pages that say random things, some of them the same ones."""
+    pages: dict[str, str] = {}
+    for number in range(14):
+        lines: list[str] = []
+        for _ in range(chance.randrange(1, 9)):
+            subject = chance.choice(THINGS)
+            match chance.randrange(4):
+                case 0:
+                    lines.append(f"{subject} a {chance.choice(CLASSES)} .")
+                case 1:
+                    lines.append(f"{subject} ex:text {chance.choice(TEXTS)} .")
+                case _:
+                    lines.append(f"{subject} {chance.choice(LINKS)} {chance.choice(THINGS)} .")
+        pages[f"m{number}"] = "\n".join(lines)
+    return pages
+
+
+async def describe(graph: GraphIndex, access: Access) -> Mapping[str, Any]:
+    """Return every answer of a graph."""
+    return {
+        **{
+            f"find {pattern}": names(await graph.find(pattern, Filter(access=access)))
+            for pattern in PATTERNS
+        },
+        **{
+            f"wide {pattern}": names(await graph.find(pattern, Filter(access=access), wide=True))
+            for pattern in PATTERNS
+        },
+        **{
+            f"page {pattern}": names(
+                await graph.find(pattern, Filter(access=access, limit=2), offset=1)
+            )
+            for pattern in PATTERNS
+        },
+        **{
+            f"triples {pattern}": await graph.triples(pattern, access, limit=5, offset=1)
+            for pattern in PATTERNS
+        },
+        **{query: (await graph.sparql(query, access)).rows for query in QUERIES},
+        "count": await graph.count(access),
+        "subjects": await graph.subjects(access=access),
+        "of a type": await graph.subjects("C1", access),
+        "shapes": await graph.ontology_turtle(access),
+        "picture": draw_ontology(await graph.ontology(access)),
+    }
+
+
+@pytest.mark.parametrize("seed", range(6))
+async def test_a_world_with_secrets_looks_like_one_without_them(seed: int) -> None:
+    chance = random.Random(seed)
+    pages = make_pages(chance)
+    visible = [name for name in pages if chance.random() < 0.6]
+    world = await build(pages)
+    small_world = await build({name: pages[name] for name in visible})
+
+    seen = await describe(world, Only(*visible))
+    real = await describe(small_world, FULL_ACCESS)
+
+    assert seen == real
+    assert seen["count"] < await world.count()
+    await world.aclose()
+    await small_world.aclose()

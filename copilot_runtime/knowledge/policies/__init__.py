@@ -7,6 +7,7 @@ from copilot_runtime.knowledge.policies.ownership import (
     build_actor,
     conversation_identifier,
     find_owner,
+    narrow_access,
     user_identifier,
 )
 from copilot_runtime.knowledge.policies.policy import ALLOW_ALL, Decision, Explanation, Policy
@@ -25,5 +26,6 @@ __all__ = [
     "conversation_identifier",
     "find_owner",
     "load_policy",
+    "narrow_access",
     "user_identifier",
 ]

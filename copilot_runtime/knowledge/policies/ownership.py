@@ -9,10 +9,11 @@ and a dot or slash in the name of a user is escaped: so nobody can write below a
 """
 
 import re
+from collections.abc import Hashable, Iterable
 from dataclasses import dataclass
 from typing import Literal
 
-from copilot_runtime.knowledge.access import Actor
+from copilot_runtime.knowledge.access import Access, Actor
 from copilot_runtime.knowledge.identifiers import (
     Identifier,
     contains,
@@ -29,6 +30,7 @@ OWNERSHIP = "ownership"
 WELL_FORMED = re.compile(r"[^/.][^/]*(?:/[^/.][^/]*)*")
 """No part of a URI is empty or begins with a dot: what is not of this form, nobody may touch."""
 
+_CONVERSATION = re.compile(rf"(?:^|/){re.escape(CONVERSATION)}\.")
 _OWNED = re.compile(rf"({re.escape(USER)}|{re.escape(CONVERSATION)})\.([^/]*)")
 
 
@@ -87,3 +89,34 @@ def owned_uris(actor: Actor) -> list[str]:
 def owns(actor: Actor, uri: str) -> bool:
     """Return whether a resource belongs to an actor."""
     return any(contains(owned, uri) for owned in owned_uris(actor))
+
+
+def narrow_access(access: Access, conversation: str) -> Access:
+    """Return what an access allows, and of all conversations only one, by its URI.
+
+    Somebody may read all that is theirs. What was attached in one conversation need not turn up in
+    the searches of another.
+    """
+    return _NarrowAccess(access, conversation)
+
+
+class _NarrowAccess(Access):
+    def __init__(self, access: Access, conversation: str) -> None:
+        self._access = access
+        self._conversation = conversation
+
+    @property
+    def key(self) -> Hashable:
+        return self._access.key, self._conversation
+
+    def allows(self, uri: str) -> bool:
+        return self._is_inside(uri) and self._access.allows(uri)
+
+    def judge(self, uris: Iterable[str]) -> list[bool]:
+        uris = [*uris]
+        inside = [uri for uri in uris if self._is_inside(uri)]
+        allowed = dict(zip(inside, self._access.judge(inside), strict=True))
+        return [allowed.get(uri, False) for uri in uris]
+
+    def _is_inside(self, uri: str) -> bool:
+        return _CONVERSATION.search(uri) is None or contains(self._conversation, uri)

@@ -6,7 +6,13 @@ from time import process_time
 import pytest
 
 from copilot_runtime.knowledge.access import AccessAction, AccessDenied, Actor
-from copilot_runtime.knowledge.policies import ALLOW_ALL, OWNERS_ONLY, build_actor
+from copilot_runtime.knowledge.policies import (
+    ALLOW_ALL,
+    OWNERS_ONLY,
+    build_actor,
+    conversation_identifier,
+    narrow_access,
+)
 from tests.knowledge.policies.places import (
     ANN,
     BOB,
@@ -268,6 +274,27 @@ def test_without_a_policy_all_read_what_is_nobodys_and_none_writes_it() -> None:
     assert allows(OWNERS_ONLY, ANN, "write", "common.User.ann/a.B.c")
     assert not allows(OWNERS_ONLY, ANN, "read", OF_BOB)
     assert "'public'" in OWNERS_ONLY.decide(ANN, "read", PAGE).reason
+
+
+def test_an_access_can_be_narrowed_to_one_conversation() -> None:
+    here, there = (str(conversation_identifier("ann", it)) for it in ("t1", "t2"))
+    access = OWNERS_ONLY.access(ANN, "read")
+    narrow = narrow_access(access, here)
+    uris = [
+        here,
+        f"{here}/a.B.c",
+        there,
+        f"{there}/a.B.c",
+        f"{here}0",
+        OF_BOB,
+        PAGE,
+        "common.User.ann",
+    ]
+
+    assert narrow.judge(uris) == [True, True, False, False, False, False, True, True]
+    assert [*map(narrow.allows, uris)] == narrow.judge(uris)
+    assert access.judge(uris) == [True, True, True, True, True, False, True, True]
+    assert narrow.key == narrow_access(access, here).key != narrow_access(access, there).key
 
 
 def test_what_is_denied_says_no_word_of_the_resource() -> None:

@@ -1,5 +1,6 @@
 """Grounds an answer in passages: how a model reads them, and how a page gets their sources."""
 
+import asyncio
 import hashlib
 import logging
 from collections.abc import Sequence
@@ -25,11 +26,21 @@ invent no source."""
 logger = logging.getLogger(__name__)
 
 
-async def retrieve_passages(retriever: Retriever | None, run: RunInput) -> Sequence[Passage]:
-    """Return what a retriever finds for a question; one that fails is logged and finds nothing."""
+async def retrieve_passages(
+    retriever: Retriever | None, run: RunInput, timeout: float = 15.0
+) -> Sequence[Passage]:
+    """Return what a retriever finds for a question within `timeout` seconds.
+
+    One that fails or takes longer is logged, and finds nothing: the answer comes without.
+    """
     if retriever is None or run.request_type != "Chat" or run.parameters.tool_choice == "function":
         return ()
-    passages, error = await capture(retriever.retrieve(run))
+    try:
+        async with asyncio.timeout(timeout):
+            passages, error = await capture(retriever.retrieve(run))
+    except TimeoutError:
+        logger.warning("Run %s: nothing was retrieved within %g s", run.run_id, timeout)
+        return ()
     if error is not None:
         logger.warning("Run %s: nothing was retrieved: %s", run.run_id, error, exc_info=error)
         return ()

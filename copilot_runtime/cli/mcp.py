@@ -32,6 +32,8 @@ def serve(target: str, settings: Settings) -> None:
 async def _serve(runtime: CopilotRuntime) -> None:
     """Serve without threads: nothing is stored."""
     runtime.conversations.open()
+    if runtime.knowledge is not None:
+        runtime.knowledge.start()
     try:
         await serve_pipes(runtime.program_runs, Caller(properties=runtime.properties))
     finally:

@@ -246,14 +246,20 @@ class Knowledge:
             self._count = len(await self.resources.versions())
             return KnowledgeUpdate(sources=report, vectors=vectors, graph=graph)
 
+    async def provenance(self, resource: "Resource", *, actor: Actor | None = None) -> list[str]:
+        """Return the files that say something of a resource, as far as the actor may list them."""
+        files = [it.source for it in await self._ingestion.provenance(resource.uri)]
+        return [
+            name for name, may in zip(files, self._judge_files(files, actor), strict=True) if may
+        ]
+
     async def list_sources(self, *, actor: Actor | None = None) -> list[SourceStatus]:
         """Return the files that were taken in, or could not be when that was last tried."""
         report = self._report
         failed = report.failed if report else {}
         warnings = report.warnings if report else {}
         names = sorted({*await self._ingestion.sources(), *failed})
-        uris = [f"common.Document.{hash_values(name)}" for name in names]
-        allowed = self.access(actor, "list").judge(uris)
+        allowed = self._judge_files(names, actor)
         return [
             SourceStatus(name=name, state="failed", message=failed[name])
             if name in failed
@@ -441,6 +447,11 @@ class Knowledge:
         policy: Policy | None = self.__dict__.pop("policy", None)
         if policy is not None and policy is not self._policy:
             await call(policy.close)
+
+    def _judge_files(self, names: Sequence[str], actor: Actor | None) -> list[bool]:
+        """Return which files may be listed: those whose text, as a document, may be."""
+        uris = [f"common.Document.{hash_values(name)}" for name in names]
+        return self.access(actor, "list").judge(uris)
 
     def _check(self) -> None:
         """Raise `ConfigurationFailed` for what cannot work, before anything is opened."""

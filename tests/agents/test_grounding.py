@@ -1,5 +1,6 @@
 """Answers that are grounded in passages: what the model reads, and what the page gets."""
 
+import asyncio
 import logging
 from collections.abc import Sequence
 from dataclasses import replace
@@ -9,7 +10,7 @@ import pytest
 
 from copilot_runtime.adapters.scripted import ScriptedAdapter, call, say
 from copilot_runtime.agents.direct import DirectAgent
-from copilot_runtime.agents.grounding import render_passages
+from copilot_runtime.agents.grounding import render_passages, retrieve_passages
 from copilot_runtime.errors import NetworkError
 from copilot_runtime.events import Activity, Event
 from copilot_runtime.interfaces import (
@@ -143,6 +144,20 @@ async def test_a_search_that_fails_is_logged_and_the_answer_comes_without(
     assert events == say("At nine.")
     assert requests[0].passages == ()
     assert "The embeddings cannot be reached." in caplog.text
+
+
+async def test_a_search_that_hangs_does_not_hold_the_answer_up(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    class Slow:
+        async def retrieve(self, run: RunInput) -> Sequence[Passage]:
+            await asyncio.Event().wait()
+            return ()
+
+    with caplog.at_level(logging.WARNING):
+        assert await retrieve_passages(Slow(), run_input(), timeout=0.01) == ()
+
+    assert "nothing was retrieved within 0.01 s" in caplog.text
 
 
 @pytest.mark.parametrize(

@@ -121,14 +121,22 @@ class _View:
         resource = await self._knowledge.get(uri, actor=self._reader(uri))
         if resource is None:
             raise NotFound("There is no such resource.")
+        files = await self._knowledge.provenance(resource, actor=self._actor)
         if "text/html" in self._request.headers.get("accept", ""):
-            page = render_resource(resource).encode(errors="replace")
+            page = render_resource(resource, files).encode(errors="replace")
             headers = {**_PRIVATE, "content-security-policy": POLICY}
             await self._send(page, "text/html; charset=utf-8", headers)
             return
         passage = build_passage(resource, self._knowledge.link)
-        fields = {"format": resource.format, "content": resource.content, "fields": resource.fields}
-        provenance = {"provenance": list_provenance(resource), "subjects": resource.id.subjects}
+        fields: dict[str, Any] = {
+            "format": resource.format,
+            "content": resource.content,
+            "fields": resource.fields,
+        }
+        provenance = {
+            "provenance": list_provenance(resource, files),
+            "subjects": resource.id.subjects,
+        }
         await self._respond({**_encode_passage(passage), **fields, **provenance})
 
     async def ontology(self) -> None:

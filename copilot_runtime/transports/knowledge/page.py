@@ -1,5 +1,6 @@
 """The page of one resource: its text and its provenance, for a reader who follows a citation."""
 
+from collections.abc import Sequence
 from html import escape
 from urllib.parse import urlsplit
 
@@ -22,12 +23,12 @@ td:first-child { opacity: .7; white-space: nowrap; }
 """
 
 
-def render_resource(resource: Resource) -> str:
+def render_resource(resource: Resource, files: Sequence[str] = ()) -> str:
     """Return the page of a resource. Nothing of it is markup, and no link of it is a script."""
     passage = build_passage(resource)
     rows = "".join(
         f"<tr><td>{escape(name)}</td><td>{_link(value)}</td></tr>"
-        for name, value in list_provenance(resource)
+        for name, value in list_provenance(resource, files)
     )
     return (
         '<!doctype html><html lang="en"><meta charset="utf-8">'
@@ -38,12 +39,12 @@ def render_resource(resource: Resource) -> str:
     )
 
 
-def list_provenance(resource: Resource) -> list[tuple[str, str]]:
-    """Return where a resource is from, and what it is, each in a few words."""
+def list_provenance(resource: Resource, files: Sequence[str] = ()) -> list[tuple[str, str]]:
+    """Return where a resource is from, such as some files, and what it is: pairs of few words."""
     place = get_object(resource.fields, "place")
     where = ", ".join(f"{name} {_describe(value)}" for name, value in place.items())
     rows = [
-        ("source", get_text(resource.fields, "source")),
+        *(("source", file) for file in files or [get_text(resource.fields, "source")]),
         ("place", where),
         *(("about", subject) for subject in resource.id.subjects),
         ("type", resource.id.type),

@@ -1,0 +1,83 @@
+"""What a runtime knows, in Chromium: answers with sources that open, and the page *Knowledge*."""
+
+from pathlib import Path
+
+import pytest
+from playwright.async_api import Browser, expect
+from starlette.requests import HTTPConnection
+
+from copilot_runtime import CopilotRuntime, DemoAdapter, Settings
+from copilot_runtime.errors import AuthenticationFailed
+from tests.browser.console import answer, opened, say, served
+from tests.knowledge.library import library, write_pages
+
+pytestmark = pytest.mark.anyio
+
+
+def a_library(folder: Path, authenticate: object = None) -> CopilotRuntime:
+    pages = write_pages(folder)
+    (pages / "broken.pdf").write_bytes(b"%PDF-1.4 broken")
+    return CopilotRuntime(
+        DemoAdapter(pace=0),
+        knowledge=library(pages),
+        authenticate=authenticate,  # pyright: ignore[reportArgumentType]  # one of the functions below
+        settings=Settings(threads="memory"),
+    )
+
+
+def need_key(connection: HTTPConnection) -> str:
+    if connection.headers.get("authorization") != "Bearer key":
+        raise AuthenticationFailed("Who are you?")
+    return "ann"
+
+
+async def test_an_answer_has_sources_that_open(browser: Browser, tmp_path: Path) -> None:
+    async with served(a_library(tmp_path)) as url, opened(browser) as context:
+        page = await context.new_page()
+        await page.goto(url)
+        await say(page, "For how many weeks are books lent?")
+
+        await expect(answer(page)).to_contain_text("Books are lent for four weeks.")
+        await expect(page.locator(".card", has_text="source")).to_contain_text("House rules")
+        async with context.expect_page() as new_page:
+            await answer(page).get_by_role("link", name="House rules").click()
+        source = await new_page.value
+        await expect(source.get_by_role("heading", level=1)).to_contain_text("House rules")
+        await expect(source.locator("table")).to_contain_text("rules.md")
+
+
+async def test_the_page_knowledge_shows_what_there_is_and_what_failed(
+    browser: Browser, tmp_path: Path
+) -> None:
+    problems: list[str] = []
+    async with served(a_library(tmp_path)) as url, opened(browser) as context:
+        page = await context.new_page()
+        page.on("pageerror", lambda error: problems.append(str(error)))
+        page.on("requestfailed", lambda request: problems.append(request.url))
+        await page.goto(url)
+        await page.get_by_role("link", name="Knowledge").click()
+
+        await expect(page.locator("#status")).to_have_text("ready, 4 resources")
+        await expect(page.locator("#sources .failed")).to_contain_text("broken.pdf")
+        await expect(page.locator("#ontology")).to_be_visible()
+        assert await page.locator("#ontology").evaluate("image => image.naturalWidth") > 100
+        await expect(page.locator("#list li")).to_have_count(4)
+
+        await page.get_by_role("searchbox").fill("head librarian Ada")
+        await page.keyboard.press("Enter")
+        await page.locator("#results").get_by_role("button", name="Ada Byron").click()
+        await expect(page.locator("#resource-text")).to_contain_text("head librarian")
+        await expect(page.locator("#provenance")).to_contain_text("library.html")
+    assert problems == []
+
+
+async def test_who_has_to_sign_in_can_do_so_on_the_page(browser: Browser, tmp_path: Path) -> None:
+    async with served(a_library(tmp_path, need_key)) as url, opened(browser) as context:
+        page = await context.new_page()
+        await page.goto(f"{url}knowledge")
+
+        await expect(page.locator("#problem")).to_have_text("Who are you?")
+        await expect(page.locator("body")).not_to_contain_text("library.html")
+        await page.locator("#authorization").fill("Bearer key")
+        await page.locator("#authorization").press("Enter")
+        await expect(page.locator("#sources")).to_contain_text("library.html")

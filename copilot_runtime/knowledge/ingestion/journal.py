@@ -27,6 +27,8 @@ class SourceEntry:
     name: str
     hash: str
     """Of its bytes, and of everything else that decides what is read of it."""
+    address: str
+    """What its IRI ends with."""
     record: str
     """The name of the record of what it gave."""
     parts: Mapping[str, str] = field(default_factory=dict[str, str])
@@ -146,6 +148,7 @@ def _encode(entry: SourceEntry) -> JsonObject:
     return {
         "source": entry.name,
         "hash": entry.hash,
+        "address": entry.address,
         "record": entry.record,
         "parts": {**entry.parts},
     }
@@ -158,6 +161,7 @@ def _decode(line: JsonObject) -> SourceEntry | None:
     return SourceEntry(
         get_text(line, "source"),
         get_text(line, "hash"),
+        get_text(line, "address"),
         get_text(line, "record"),
         {uri: str(digest) for uri, digest in parts.items()} if isinstance(parts, dict) else {},
     )

@@ -149,7 +149,12 @@ class Ingestion:
         """Read and merge with the lock; without it, only say what would be done."""
         await self._journal.load()
         before = self._journal.sources
-        discovery = await asyncio.to_thread(discover_sources, paths, before, self._folder())
+        discovery = await asyncio.to_thread(
+            discover_sources,
+            paths,
+            {name: entry.address for name, entry in before.items()},
+            self._folder(),
+        )
         report = IngestReport()
         reader = _SourceReader(self._journal, report, self._base, self._form, discovery.files)
         reader.lock = lock
@@ -309,7 +314,9 @@ def read_source(
     for uri, chunk in contribution.chunks.items():
         parts[uri] = hash_values(str(chunk), contribution.title, length=16)
     record = hash_values(source.name, digest)
-    return Reading(SourceEntry(source.name, digest, record, parts), contribution, warnings)
+    return Reading(
+        SourceEntry(source.name, digest, source.address, record, parts), contribution, warnings
+    )
 
 
 def _read_contribution(

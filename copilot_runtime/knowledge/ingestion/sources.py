@@ -2,7 +2,7 @@
 
 import glob
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from pathlib import Path
@@ -64,36 +64,41 @@ class Discovery:
 
 
 def discover_sources(
-    paths: Iterable[str | Path], journaled: Iterable[str] = (), excluded: Path | None = None
+    paths: Iterable[str | Path],
+    addresses: Mapping[str, str] | None = None,
+    excluded: Path | None = None,
 ) -> Discovery:
     """Return the files of paths, folders and patterns such as `docs/**/*.html`.
 
     Hidden files and folders are left out, unless they are named; and what is below `excluded`.
-    A file that is not there raises `NotFound`, unless it is a `journaled` one: it was deleted.
+    `addresses` are those of the files that were taken in, by name: a file that is named alone, or
+    by a pattern, has the address that it had. One that is not there raises `NotFound`, unless it
+    was taken in: then it was deleted.
     """
     discovery = Discovery()
     found: dict[str, Source] = {}
-    forgotten = {*journaled}
+    addresses = addresses or {}
     for item in paths:
         path = Path(item)
         name = _name(path)
         if path.is_dir():
             discovery.folders.add(name)
-            for file in _walk(path, excluded):
-                address = _readable(file.relative_to(path).as_posix())
-                found.setdefault(_name(file), Source(_name(file), address, file))
+            found = {source.name: source for source in _walk(path, name, excluded)} | found
         elif path.is_file():
             discovery.files.add(name)
-            found.setdefault(name, Source(name, _readable(path.name), path))
+            address = addresses.get(name, _readable(path.name))
+            found.setdefault(name, Source(name, address, path))
         elif glob.has_magic(str(item)):
             discovery.patterns.add(name)
             start = _fixed_part(path)
             for text in glob.iglob(str(item), recursive=True):  # noqa: PTH207 - also whole paths
                 file = Path(text)
                 if file.is_file():
+                    file_name = _name(file)
                     address = _readable(file.relative_to(start).as_posix())
-                    found.setdefault(_name(file), Source(_name(file), address, file))
-        elif name in forgotten:
+                    address = addresses.get(file_name, address)
+                    found.setdefault(file_name, Source(file_name, address, file))
+        elif name in addresses:
             discovery.files.add(name)
         else:
             raise NotFound(
@@ -104,16 +109,22 @@ def discover_sources(
     return discovery
 
 
-def _walk(folder: Path, excluded: Path | None) -> Iterable[Path]:
-    for parent, folders, files in os.walk(folder):
+def _walk(root: Path, name: str, excluded: Path | None) -> Iterator[Source]:
+    """Yield the files below a folder of some name."""
+    prefix = "" if name == "." else f"{name}{os.sep}"
+    for parent, folders, files in os.walk(root):
         here = Path(parent)
+        below = "" if here == root else f"{here.relative_to(root)}{os.sep}"
         folders[:] = [
-            name
-            for name in folders
-            if not name.startswith(".")
-            and (excluded is None or (here / name).resolve() != excluded)
+            folder
+            for folder in folders
+            if not folder.startswith(".")
+            and (excluded is None or (here / folder).resolve() != excluded)
         ]
-        yield from (here / name for name in files if not name.startswith("."))
+        for file in files:
+            if not file.startswith("."):
+                address = _readable(f"{below}{file}")
+                yield Source(prefix + address, address.replace(os.sep, "/"), here / file)
 
 
 def _fixed_part(pattern: Path) -> Path:

@@ -40,8 +40,8 @@ _TIMES = [
 _NUMBERS = [
     (re.compile(pattern, re.ASCII), NamedNode(XSD + name))
     for name, pattern in {
-        "integer": r"-?(?:0|[1-9]\d*)",
-        "double": r"[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?",
+        "integer": r"-?\d+",
+        "double": r"-?(?:\d+(?:\.\d+)?|\.\d+)(?:[eE][+-]?\d+)?",
     }.items()
 ]
 

@@ -353,6 +353,17 @@ async def test_pages_have_addresses_below_the_base(shelf: Shelf) -> None:
     }
 
 
+async def test_a_file_has_the_address_below_its_folder_however_it_is_named(shelf: Shelf) -> None:
+    page = '<p itemscope itemtype="https://schema.org/Thing" itemid="#me">'
+    shelf.write("a/one.html", page)
+    await shelf.ingest("docs/a/one.html")
+    assert [*await shelf.stored()] == ["https://example.invalid/one.html#me"]
+    await shelf.ingest("docs")
+    assert [*await shelf.stored()] == ["https://example.invalid/a/one.html#me"]
+    for path in ("docs/a/one.html", "docs/a/*.html", "docs", "docs/**/*.html"):
+        assert (await shelf.ingest(path)).unchanged == 1
+
+
 @pytest.mark.parametrize("format", ["turtle", "nquads", "jsonld"])
 async def test_resources_may_be_in_other_formats(shelf: Shelf, format: str) -> None:
     shelf.write("one.html", DRUG)

@@ -18,7 +18,9 @@ from copilot_runtime.knowledge.access import AccessAction, Actor
 from copilot_runtime.knowledge.identifiers import unescape_name
 from copilot_runtime.knowledge.policies.ownership import OWNERSHIP, WELL_FORMED, find_owner, owns
 from copilot_runtime.knowledge.policies.policy import (
+    WRITE_URI,
     Decision,
+    Explanation,
     Policy,
     PolicyUnreadable,
     Problem,
@@ -61,23 +63,32 @@ class EnginePolicy(Policy):
         """Return the verdict of the engine for each resource. It may raise."""
 
     def decide(self, actor: Actor, action: AccessAction, uri: str) -> Decision:
-        if not WELL_FORMED.fullmatch(uri):
-            return Decision(False, f"{uri[:200]!r} is no URI of a resource.")
+        return self.explain(actor, action, uri).decision
+
+    def explain(self, actor: Actor, action: AccessAction, uri: str) -> Explanation:
         owner = find_owner(uri)
+        if not WELL_FORMED.fullmatch(uri):
+            return _explain(False, f"{uri[:200]!r} is no URI of a resource.", WRITE_URI)
         if owner and not owns(actor, uri):
-            return Decision(False, f"It belongs to {owner}.", OWNERSHIP)
+            change = "No policy of this kind gives it to others; a rule in YAML that names it does."
+            return _explain(False, f"It belongs to {owner}.", change, OWNERSHIP)
         verdict = (self._ask(actor, action, [uri]) or [Verdict(errors=("it did not answer",))])[0]
         rule = ", ".join(verdict.rules)
         names = f": {rule}" if rule else ""
         if verdict.errors:
-            return Decision(False, f"The policy failed: {verdict.errors[0]}", rule)
+            change = "Correct the policy: whatever fails denies."
+            return _explain(False, f"The policy failed: {verdict.errors[0]}", change, rule)
         if verdict.forbids:
-            return Decision(False, f"A policy forbids it{names}.", rule)
+            change = f"Remove or narrow what forbids it{names}."
+            return _explain(False, f"A policy forbids it{names}.", change, rule)
+        win = f"A policy that forbids {action} of it wins over all that permit it."
         if owner:
-            return Decision(True, f"It belongs to {owner}, and no policy forbids it.", OWNERSHIP)
+            reason = f"It belongs to {owner}, and no policy forbids it."
+            return _explain(True, reason, win, OWNERSHIP)
         if verdict.permits:
-            return Decision(True, f"A policy permits it{names}.", rule)
-        return Decision(False, "No policy permits it.")
+            return _explain(True, f"A policy permits it{names}.", win, rule)
+        change = f"A policy that permits {action} of it to this actor would allow it."
+        return _explain(False, "No policy permits it.", change)
 
     def judge(self, actor: Actor, action: AccessAction, uris: Iterable[str]) -> list[bool]:
         uris = [*uris]
@@ -142,6 +153,10 @@ class EnginePolicy(Policy):
             self._answers.move_to_end((actor, action))
             while sum(map(len, self._answers.values())) > REMEMBERED_ANSWERS:
                 self._answers.popitem(last=False)
+
+
+def _explain(allowed: bool, reason: str, change: str, rule: str = "") -> Explanation:
+    return Explanation(Decision(allowed, reason, rule), changes=[change])
 
 
 def describe_resource(uri: str) -> dict[str, str]:

@@ -46,6 +46,10 @@ class Explanation:
     """What would make it another decision."""
 
 
+WRITE_URI = "Write the URI as type.name, with those of its parents before it and slashes between."
+"""What helps where a URI can be that of no resource."""
+
+
 @dataclass(frozen=True, slots=True)
 class Problem:
     """What is wrong with a file of rules, or odd, and where. The first line is 1; 0 is none."""

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from copilot_runtime.knowledge.access import Actor
-from copilot_runtime.knowledge.policies import build_actor, load_policy
+from copilot_runtime.knowledge.policies import Policy, build_actor, load_policy
 from copilot_runtime.knowledge.policies.policy import PolicyUnreadable
 from tests.knowledge.policies.places import (
     ANN,
@@ -90,6 +90,21 @@ def test_a_decision_names_the_policies_that_made_it(tmp_path: Path) -> None:
     assert decide(ANN, "x.Y.z") == ("", "No policy permits it.")
     assert decide(BOB, OF_BOB)[0] == decide(ANN, OF_BOB)[0] == "ownership"
     assert "no URI" in decide(ANN, "/")[1]
+
+
+def test_an_explanation_says_what_would_turn_a_decision(tmp_path: Path) -> None:
+    policy = load(tmp_path, RULES, "p.cedar")
+    broken = load(tmp_path, "permit(principal, action, resource) when { 1 < resource };", "q.cedar")
+
+    def explain(uri: str, of: Policy = policy) -> str:
+        return of.explain(ANN, "read", uri).changes[0]
+
+    assert explain(PAGE) == "A policy that forbids read of it wins over all that permit it."
+    assert explain("hr.Salary.s") == "Remove or narrow what forbids it: salaries."
+    assert explain("x.Y.z") == "A policy that permits read of it to this actor would allow it."
+    assert "a rule in YAML that names it does" in explain(OF_BOB)
+    assert "Write the URI as" in explain("x//y")
+    assert explain(PAGE, broken) == "Correct the policy: whatever fails denies."
 
 
 def test_a_folder_may_have_entities_with_groups(tmp_path: Path) -> None:

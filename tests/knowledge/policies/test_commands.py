@@ -130,7 +130,12 @@ def test_a_policy_in_cedar_is_explained_by_its_decision(tmp_path: Path) -> None:
 
     done = run("explain", "ann", "read", "a.B.c", "--agent", "x", "--policy", str(path))
 
-    assert done.stdout == "allowed: A policy permits it: all.\n"
+    assert done.stdout == (
+        "allowed: A policy permits it: all.\n"
+        "\n"
+        "What would change it:\n"
+        "  A policy that forbids read of it wins over all that permit it.\n"
+    )
 
 
 def test_an_action_that_is_none_is_refused() -> None:

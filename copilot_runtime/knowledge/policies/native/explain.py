@@ -8,7 +8,7 @@ from typing import Literal
 from copilot_runtime.knowledge.access import AccessAction, Actor
 from copilot_runtime.knowledge.policies.native.rules import Effect, NativePolicy, Rule, View
 from copilot_runtime.knowledge.policies.ownership import WELL_FORMED, find_owner, owns
-from copilot_runtime.knowledge.policies.policy import Decision, Explanation, Step
+from copilot_runtime.knowledge.policies.policy import WRITE_URI, Decision, Explanation, Step
 
 Miss = tuple[Literal["action", "actor", "resource", "owner"], str]
 """What keeps a rule from a question, and the reason for people."""
@@ -82,7 +82,7 @@ def _find_changes(question: _Question, decision: Decision) -> Iterator[str]:
     """Yield what would turn a decision."""
     denies, allows = question.find_rules("deny"), question.find_rules("allow")
     if not WELL_FORMED.fullmatch(question.uri):
-        yield "Write the URI as type.name, with those of its parents before it and slashes between."
+        yield WRITE_URI
     elif decision.allowed:
         if allows and not question.is_allowed_otherwise:
             yield f"Without {_list(allows)} it would be denied."

@@ -14,7 +14,7 @@ from copilot_runtime.knowledge.identifiers import Identifier
 from copilot_runtime.knowledge.resources import Resource, ResourceIndex
 from copilot_runtime.storage import ObjectChanged, ObjectNotFound, StorageFailed
 from copilot_runtime.storage import s3 as module
-from copilot_runtime.storage.s3 import APPENDS, S3Storage
+from copilot_runtime.storage.s3 import APPENDS, S3Storage, Segment
 from tests.storage.conftest import OpenBucket
 
 pytestmark = pytest.mark.anyio
@@ -144,6 +144,56 @@ async def test_of_two_who_merge_one_does(open_bucket: OpenBucket) -> None:
         await one.append("log", b"%d" % number)
     await asyncio.gather(one.merge("log"), two.merge("log"), one.merge("log"))
     assert await two.get("log") == b"0123"
+
+
+class Overtaken(S3Storage):
+    """Others append and merge whenever it has listed the segments."""
+
+    others: tuple[S3Storage, S3Storage]
+    times = 1
+
+    async def _find_segments(self, key: str) -> list[Segment]:
+        segments = await super()._find_segments(key)
+        if self.times:
+            self.times -= 1
+            one, two = self.others
+            await one.merge(key)
+            await two.append(key, b"x")
+            await two.merge(key)
+            await one.append(key, b"y")
+        return segments
+
+
+async def test_a_reader_that_is_overtaken_by_merges_begins_anew(open_bucket: OpenBucket) -> None:
+    writer, reader = open_bucket(), open_bucket(Overtaken)
+    assert isinstance(reader, Overtaken)
+    reader.others = open_bucket(), open_bucket()
+    await writer.append("log", b"1")
+    assert await reader.get("log") == b"1xy"
+
+
+async def test_a_reader_that_is_always_overtaken_gives_up(open_bucket: OpenBucket) -> None:
+    reader = open_bucket(Overtaken)
+    assert isinstance(reader, Overtaken)
+    reader.others, reader.times = (open_bucket(), open_bucket()), 1000
+    await reader.append("log", b"1")
+    with pytest.raises(StorageFailed, match="changes too fast to be read"):
+        await reader.get("log")
+
+
+async def test_a_merge_that_fails_costs_nobody_an_append(
+    open_bucket: OpenBucket, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    class Failing(S3Storage):
+        async def merge(self, key: str) -> bool:
+            raise StorageFailed("no right to delete")
+
+    monkeypatch.setattr(module, "MERGE_AFTER", 1)
+    storage = open_bucket(Failing)
+    await storage.append("log", b"1")
+    await storage.aclose()
+    assert await open_bucket().get("log") == b"1"
+    assert "What was appended to log is not merged yet: no right to delete" in caplog.text
 
 
 async def test_more_writers_than_the_marks_can_name_are_merged_in_turns(

@@ -14,7 +14,7 @@ from copilot_runtime.knowledge.graph.journal import encode_copilot_ld_line
 from copilot_runtime.knowledge.graph.terms import parse_triples
 from copilot_runtime.knowledge.identifiers import Identifier
 from copilot_runtime.knowledge.resources import Resource, ResourceIndex
-from copilot_runtime.storage import MemoryStorage
+from copilot_runtime.storage import MemoryStorage, ObjectChanged
 from tests.knowledge.graph.scenes import PEOPLE, Only, build, fill, names, turtle
 
 pytestmark = pytest.mark.anyio
@@ -229,6 +229,48 @@ async def test_old_lines_are_dropped_once_they_are_most(monkeypatch: pytest.Monk
     assert names(await GraphIndex(storage).find("ex:s schema:x 5")) == ["m1"]
 
 
+async def test_lines_that_another_process_dropped_are_not_missed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("copilot_runtime.knowledge.graph.index._REFRESH_SECONDS", 0)
+    monkeypatch.setattr("copilot_runtime.knowledge.graph.journal._SLACK", 2)
+    storage = MemoryStorage()
+    reader, writer = await build(PEOPLE, storage), GraphIndex(storage)
+    resources = ResourceIndex(storage)
+    for number in range(12):
+        await fill(resources, {"m1": f"ex:s schema:x {number} ."})
+        await writer.update(resources)
+        if number % 5 == 0:
+            assert names(await reader.find(f"ex:s schema:x {number}")) == ["m1"]
+
+    assert names(await reader.find("ex:s schema:x 11")) == ["m1"]
+    assert names(await reader.find()) == ["m1", "m2", "m3"]
+
+
+async def test_lines_are_not_dropped_while_somebody_else_writes(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("copilot_runtime.knowledge.graph.journal._SLACK", -100)
+
+    class Contended(MemoryStorage):
+        async def put(self, key: str, data: bytes, *, expected: str | None = None) -> str:
+            if key == INDEX:
+                raise ObjectChanged(key)
+            return await super().put(key, data, expected=expected)
+
+    graph = await build(PEOPLE, Contended())
+    assert names(await graph.find()) == ["m1", "m2", "m3"]
+
+
+async def test_what_an_access_may_see_is_forgotten_after_many_others() -> None:
+    graph = await build(PEOPLE)
+    access = Only("m1")
+    for name in ("m1", *(f"other{number}" for number in range(300)), "m1"):
+        await graph.find("? ? ?", Filter(access=access if name == "m1" else Only(name)))
+
+    assert access.questions == 6
+
+
 async def test_an_index_of_copilot_ld_can_be_read_and_written() -> None:
     storage = MemoryStorage()
     graph = await build(PEOPLE, storage)
@@ -371,6 +413,7 @@ async def test_subjects_have_all_their_types() -> None:
 
 async def test_an_empty_graph_has_no_subjects() -> None:
     graph = GraphIndex(MemoryStorage())
+    assert await graph.stored_ontology() == ""
     assert await graph.subjects() == {}
     assert await graph.subjects("schema:Person") == {}
 

@@ -2,15 +2,17 @@
 
 import random
 from collections.abc import Mapping
+from itertools import product
 from typing import Any
 
 import pytest
+from pyoxigraph import Literal, NamedNode, RdfFormat, Store
 
 from copilot_runtime.knowledge.access import FULL_ACCESS, Access
 from copilot_runtime.knowledge.filter import Filter
-from copilot_runtime.knowledge.graph import GraphIndex
+from copilot_runtime.knowledge.graph import GraphIndex, Pattern
 from copilot_runtime.knowledge.graph.picture import draw_ontology
-from tests.knowledge.graph.scenes import Only, build, names
+from tests.knowledge.graph.scenes import PREFIXES, Only, build, names
 
 pytestmark = pytest.mark.anyio
 
@@ -103,3 +105,32 @@ async def test_a_world_with_secrets_looks_like_one_without_them(seed: int) -> No
     assert seen["count"] < await world.count()
     await world.aclose()
     await small_world.aclose()
+
+
+@pytest.mark.parametrize("seed", range(6))
+async def test_patterns_find_what_a_search_through_everything_finds(seed: int) -> None:
+    chance = random.Random(seed + 100)
+    pages = make_pages(chance)
+    graph = await build(pages)
+    stores = {name: Store() for name in pages}
+    for name, text in pages.items():
+        stores[name].load(PREFIXES + text, format=RdfFormat.TURTLE)
+    parts = [[None, *column] for column in (THINGS[:4], LINKS[:2], [*THINGS[:4], *TEXTS[:1]])]
+
+    for subject, predicate, object in product(*parts):
+        nodes = [_term(graph, part) for part in (subject, predicate, object)]
+        expected = [
+            name
+            for name, store in stores.items()
+            if any(True for _ in store.quads_for_pattern(*nodes, None))  # pyright: ignore
+        ]
+        quoted = object + "^^xsd:string" if object and object.startswith('"') else object
+        found = await graph.find(Pattern(subject, predicate, quoted))
+        assert names(found) == expected, (subject, predicate, object)
+
+
+def _term(graph: GraphIndex, part: str | None) -> Any:
+    if part is None:
+        return None
+    iri = graph.prefixes.expand(part)
+    return NamedNode(iri) if iri else Literal(part.strip('"'))

@@ -41,6 +41,7 @@ system:  ## Install Chromium and nginx for the tests, where we may
 
 # questions are answered from the pages of the example, unless other sources are named
 run: export COPILOT_KNOWLEDGE_SOURCES ?= $(wildcard examples/knowledge/pages)
+run: export COPILOT_KNOWLEDGE_SUGGESTIONS ?= $(if $(wildcard examples/knowledge/pages),May I bring my dog?)
 run: .venv/ready  ## Serve the demo at http://127.0.0.1:8000 (HOST=, PORT=)
 	$(BIN)/copilot-runtime serve --host $(HOST) --port $(PORT)
 

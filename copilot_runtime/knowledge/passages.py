@@ -16,6 +16,8 @@ _LEAST_TOKENS = 40
 """A shorter piece of a text says nothing."""
 
 _LONGEST_TITLE = 120
+_BELOW = " \N{SINGLE RIGHT-POINTING ANGLE QUOTATION MARK} "
+"""Stands between a heading and the one above it."""
 
 
 def build_passage(resource: "Resource", link: str = "", score: float | None = None) -> Passage:
@@ -55,13 +57,15 @@ def render_resource(resource: "Resource") -> str:
 
 
 def _find_title(resource: "Resource", text: str) -> str:
-    """Return what a person calls a resource: the name of the thing, or the title of its page."""
+    """Return what a person calls a resource: its own name, or that of its page and where it is."""
     title = get_text(resource.fields, "title")
-    if resource.format != "text":
-        first = text.partition("\n")[0].partition(", ")[0]
-        title = first if ":" not in first else title
+    if not title and resource.format != "text":  # a thing without a name: what it is, and where
+        file = get_text(resource.fields, "source").rpartition("/")[2]
+        kind = text.partition("\n")[0]
+        title = ", ".join(filter(None, [kind if ":" not in kind else "", file]))
     place = get_object(resource.fields, "place")
-    heading, page = get_text(place, "heading"), as_count(place.get("page"))
+    heading = get_text(place, "heading").rpartition(_BELOW)[2]
+    page = as_count(place.get("page"))
     parts = [title or resource.id.name, heading if heading != title else ""]
     if page is not None:
         parts.append(f"page {page}")

@@ -1,10 +1,13 @@
 """Finds passages for the last question of a conversation."""
 
 import re
+from collections import Counter
 from collections.abc import Sequence
+from math import log
 from typing import TYPE_CHECKING
 
 from copilot_runtime.interfaces import Passage, RunInput
+from copilot_runtime.knowledge.passages import cut_passages
 from copilot_runtime.knowledge.policies import build_actor
 from copilot_runtime.messages import Message, TextMessage
 
@@ -14,8 +17,17 @@ if TYPE_CHECKING:
 _LONGEST_QUERY = 2000
 """Characters: what a person pastes below a question says little about what is asked."""
 
-_LEAST_SHARE = 0.5
+_POOL = 4
+"""For each passage, how many are looked at."""
+
+_WORDS_SHARE = 0.3
+"""What a passage gains that has all words of the question, beside its likeness of at most 1."""
+
+_LEAST_SHARE = 0.6
 """Of the best score: what is less like the question than this only distracts from the best."""
+
+_WORD = re.compile(r"\w+")
+_ENDING = re.compile(r"(?:ing|ed|es|s)$")
 
 _FEW_WORDS = 6
 _REFERENCE = re.compile(
@@ -53,12 +65,31 @@ class KnowledgeRetriever:
         found = await self._knowledge.search(
             queries,
             actor=build_actor(run.user, run.thread_id, agent=run.agent_name),
-            limit=self._limit,
-            max_tokens=self._max_tokens,
+            limit=_POOL * self._limit,
             threshold=self._threshold,
         )
-        least = _LEAST_SHARE * max((passage.score or 0 for passage in found), default=0)
-        return [passage for passage in found if (passage.score or 0) >= least]
+        return cut_passages(rank_passages(queries, found)[: self._limit], self._max_tokens)
+
+
+def rank_passages(queries: Sequence[str], passages: Sequence[Passage]) -> list[Passage]:
+    """Return passages with the best first: by their likeness, and by the words of the question.
+
+    Vectors of long texts are alike in what the texts are about, and blur names and numbers. So a
+    word counts the more, the fewer of the passages have it. What is far worse than the best is left
+    out.
+    """
+    words = _read_words(" ".join(queries))
+    texts = [_read_words(f"{passage.title} {passage.text}") for passage in passages]
+    counts = Counter(word for text in texts for word in words & text)
+    weights = {word: log(1 + len(texts) / count) for word, count in counts.items()}
+    most = sum(weights.values()) or 1.0
+    scores = [
+        (passage.score or 0) + _WORDS_SHARE * sum(weights[word] for word in words & text) / most
+        for passage, text in zip(passages, texts, strict=True)
+    ]
+    least = _LEAST_SHARE * max(scores, default=0)
+    ranked = sorted(zip(scores, passages, strict=True), key=lambda row: -row[0])
+    return [passage for score, passage in ranked if score >= least]
 
 
 def find_queries(messages: Sequence[Message]) -> list[str]:
@@ -74,6 +105,12 @@ def find_queries(messages: Sequence[Message]) -> list[str]:
     if not before or not _refers_back(last):
         return [last]
     return [last, f"{before[0]}\n{last}"]
+
+
+def _read_words(text: str) -> set[str]:
+    """Return the words of a text without the endings that plurals and verbs have in English."""
+    words = (word.lower() for word in _WORD.findall(text) if len(word) > 1)
+    return {_ENDING.sub("", word) if len(word) > 4 else word for word in words}
 
 
 def _refers_back(question: str) -> bool:

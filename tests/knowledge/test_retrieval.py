@@ -7,8 +7,9 @@ from typing import Any
 import pytest
 
 from copilot_runtime.config.sections import KnowledgeSettings
+from copilot_runtime.interfaces import Passage
 from copilot_runtime.knowledge import Knowledge
-from copilot_runtime.knowledge.retrieval import find_queries
+from copilot_runtime.knowledge.retrieval import find_queries, rank_passages
 from copilot_runtime.knowledge.tokens import count_tokens
 from copilot_runtime.messages import ResultMessage, TextMessage
 from tests.knowledge.library import stocked
@@ -95,6 +96,22 @@ async def test_a_passage_that_is_less_alike_than_the_threshold_is_none(pages: Pa
     knowledge = await stocked(pages, settings=KnowledgeSettings(retrieval_threshold=0.99))
 
     assert await retrieve(knowledge, "Where do dogs wait?") == []
+
+
+def test_of_passages_that_are_alike_the_one_with_the_rare_words_comes_first() -> None:
+    passages = [
+        Passage(id="a", text="The captains of the ships are kind.", score=0.4),
+        Passage(id="b", text="The captain of the Heron is Ingrid.", score=0.3),
+        Passage(id="c", text="All ships are in the harbour.", score=0.35),
+    ]
+    ranked = rank_passages(["Who is the captain of the Heron?"], passages)
+
+    assert ranked[0].id == "b"
+    assert ranked[0].score == 0.3  # the score stays what the search has found
+
+
+def test_nothing_is_ranked_where_nothing_was_found() -> None:
+    assert rank_passages(["Who?"], []) == []
 
 
 async def test_what_is_far_less_alike_than_the_best_is_left_out(pages: Path) -> None:

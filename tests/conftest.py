@@ -34,6 +34,7 @@ WHOLE = (
     "agents/langgraph",
     "browser",
     "conformance",
+    "knowledge/ingestion/test_kill.py",
     "site",
     "test_cli.py",
     "test_trip_examples.py",

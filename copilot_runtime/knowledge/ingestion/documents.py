@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from lxml.etree import _Element as Element  # pyright: ignore[reportPrivateUsage]
 
 MOST_BYTES = 64 * 1024 * 1024
-"""A larger document is refused."""
+"""A larger document is refused, and a text that is larger than a quarter of that."""
 
 HTML = "text/html"
 PDF = "application/pdf"
@@ -98,8 +98,9 @@ def read_document(data: bytes, name: str = "") -> Document:
     media_type = detect_media_type(data, name)
     if media_type not in _READERS:
         raise UnsupportedType(media_type)
-    if len(data) > MOST_BYTES:
-        raise LimitExceeded(f"The file is larger than {MOST_BYTES // 1024 // 1024} MB.")
+    most = MOST_BYTES if media_type == PDF else MOST_BYTES // 4
+    if len(data) > most:
+        raise LimitExceeded(f"The file is larger than {most // 1024 // 1024} MB.")
     document = _READERS[media_type](data)
     title = document.title or PurePosixPath(name).name
     return Document(media_type, title, document.chunks)
@@ -295,15 +296,15 @@ def _read_csv(data: bytes) -> Document:
     text = decode_text(data)
     lines = text[:20_000].splitlines()[:50]
     delimiter = _find_delimiter(lines) or _guess_delimiter(lines[0]) or ","
+    rows = csv.reader(io.StringIO(text, newline=""), delimiter=delimiter)
     try:
-        rows = [*csv.reader(io.StringIO(text, newline=""), delimiter=delimiter)]
+        names = [name.strip() for name in next(rows, [])]
+        return Document(CSV, "", pack_passages(_row_passages(names, rows)))
     except csv.Error as error:
         raise UnreadableDocument(f"The table cannot be read: {error}.") from error
-    names = [name.strip() for name in rows[0]] if rows else []
-    return Document(CSV, "", pack_passages(_row_passages(names, rows[1:])))
 
 
-def _row_passages(names: list[str], rows: list[list[str]]) -> Iterator[Chunk]:
+def _row_passages(names: list[str], rows: Iterable[list[str]]) -> Iterator[Chunk]:
     for number, row in enumerate(rows, 2):
         cells = [
             f"{name}: {value}" if name else value

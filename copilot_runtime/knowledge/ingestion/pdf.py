@@ -9,8 +9,9 @@ import io
 import logging
 import subprocess
 import sys
+from importlib.util import find_spec
 
-from copilot_runtime.errors import CopilotError, LimitExceeded
+from copilot_runtime.errors import CopilotError, LimitExceeded, MissingPackage
 from copilot_runtime.jsontext import dumps, loads
 
 MOST_SECONDS = 120
@@ -32,6 +33,8 @@ def read_pdf(data: bytes) -> tuple[str, list[str]]:
 
     Raises `UnreadableDocument`, or `LimitExceeded` if it takes too long.
     """
+    if find_spec("pypdf") is None:
+        raise MissingPackage("Reading PDF files", "pypdf", "knowledge")
     try:
         done = subprocess.run(  # noqa: S603 - nothing of the command is the document's
             [sys.executable, "-I", "-c", _CODE, __file__, *sys.path],

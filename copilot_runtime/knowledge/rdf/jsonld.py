@@ -29,6 +29,7 @@ CONTEXT: JsonObject = {"@vocab": SCHEMA, "rdf": RDF, "rdfs": RDFS}
 """What JSON-LD that we write means."""
 
 _MOST_DEPTH = 100
+_MOST_CONTEXTS = 1000
 
 _REFERENCES = (
     "acquireLicensePage additionalType archivedAt codeRepository contentUrl correctionsPolicy "
@@ -72,7 +73,7 @@ def read_jsonld(text: str, base: str, statements: Statements) -> None:
     The contexts of schema.org are built in. Raises `UnreadableJsonLd`.
     """
     try:
-        document = _prepare(json.loads(_WRAPPING.sub("", text), strict=False))
+        document = _Preparation().prepare(json.loads(_WRAPPING.sub("", text), strict=False))
         data = json.dumps(document).encode("utf-8", "replace")
         quads = [*parse(data, format=RdfFormat.JSON_LD, base_iri=base, rename_blank_nodes=True)]
     except RecursionError as error:
@@ -125,44 +126,56 @@ def write_jsonld(triples: Iterable[Triple], subject: str) -> str:
     return dumps(document).decode()
 
 
-def _prepare(value: JsonValue, depth: int = 0) -> JsonValue:
-    """Return JSON-LD with built-in contexts, and with lists as plain values."""
-    if depth > _MOST_DEPTH:
-        raise UnreadableJsonLd("The JSON-LD is nested too deeply.")
-    if isinstance(value, list):
-        return [_prepare(item, depth + 1) for item in value]
-    if not isinstance(value, dict):
-        return value
-    if "@list" in value:
-        return _prepare(value["@list"], depth + 1)
-    return {
-        name: _prepare_context(item) if name == "@context" else _prepare(item, depth + 1)
-        for name, item in value.items()
-    }
+class _Preparation:
+    """Puts built-in contexts in the place of addresses, and plain values in that of lists."""
 
+    def __init__(self) -> None:
+        self._contexts = 0
 
-def _prepare_context(context: JsonValue) -> JsonValue:
-    match context:
-        case str():
-            if _SCHEMA_ADDRESS.fullmatch(context):
-                return _SCHEMA_CONTEXT
+    def prepare(self, value: JsonValue, depth: int = 0) -> JsonValue:
+        """Return JSON-LD that needs nothing from elsewhere. Raises `UnreadableJsonLd`."""
+        if depth > _MOST_DEPTH:
+            raise UnreadableJsonLd("The JSON-LD is nested too deeply.")
+        if isinstance(value, list):
+            return [self.prepare(item, depth + 1) for item in value]
+        if not isinstance(value, dict):
+            return value
+        if "@list" in value:
+            return self.prepare(value["@list"], depth + 1)
+        return {
+            name: self._context(item) if name == "@context" else self.prepare(item, depth + 1)
+            for name, item in value.items()
+        }
+
+    def _context(self, context: JsonValue) -> JsonValue:
+        match context:
+            case str():
+                return self._find(context)
+            case list():
+                return [self._context(item) for item in context]
+            case dict():
+                if "@import" in context:
+                    return self._find(str(context["@import"]))
+                return {
+                    name: {**item, "@context": self._context(item["@context"])}
+                    if isinstance(item, dict) and "@context" in item
+                    else item
+                    for name, item in context.items()
+                }
+            case _:
+                return context
+
+    def _find(self, address: str) -> JsonObject:
+        """Return a built-in context, which is hundreds of times longer than its address."""
+        if not _SCHEMA_ADDRESS.fullmatch(address):
             raise UnreadableJsonLd(
-                f"The JSON-LD needs the context {context[:200]!r}, and contexts are not loaded.",
+                f"The JSON-LD needs the context {address[:200]!r}, and contexts are not loaded.",
                 hint="Write what it defines into the page.",
             )
-        case list():
-            return [_prepare_context(item) for item in context]
-        case dict():
-            if "@import" in context:
-                return _prepare_context(str(context["@import"]))
-            return {
-                name: {**item, "@context": _prepare_context(item["@context"])}
-                if isinstance(item, dict) and "@context" in item
-                else item
-                for name, item in context.items()
-            }
-        case _:
-            return context
+        self._contexts += 1
+        if self._contexts > _MOST_CONTEXTS:
+            raise UnreadableJsonLd(f"The JSON-LD names more than {_MOST_CONTEXTS} contexts.")
+        return _SCHEMA_CONTEXT
 
 
 def _normalize(predicate: NamedNode, value: Term) -> Term:

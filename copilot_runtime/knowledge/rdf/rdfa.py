@@ -81,7 +81,7 @@ class _Reader:
 
     def _read_element(self, element: "Element", around: _Context) -> _Context:
         """Follow the steps of https://www.w3.org/TR/rdfa-core/#s_sequence for one element."""
-        here = _declare(element, around)
+        here = self._declare(element, around)
         properties = self._names(element, "property", here)
         types = self._names(element, "typeof", here)
         relations = (self._names(element, "rel", here), self._names(element, "rev", here))
@@ -178,21 +178,22 @@ class _Reader:
                 names[iri] = None
         return [*names]
 
-
-def _declare(element: "Element", around: _Context) -> _Context:
-    """Return the context with what an element says about vocabulary, prefixes and language."""
-    vocabulary = element.get("vocab")
-    prefixes = element.get("prefix")
-    language = element.get("lang", element.get("xml:lang"))
-    if vocabulary is None and prefixes is None and language is None:
-        return around
-    added = {name.lower(): iri for name, iri in _PREFIX.findall(prefixes or "")}
-    return replace(
-        around,
-        vocabulary=around.vocabulary if vocabulary is None else vocabulary.strip(),
-        prefixes={**around.prefixes, **added} if added else around.prefixes,
-        language=around.language if language is None else language,
-    )
+    def _declare(self, element: "Element", around: _Context) -> _Context:
+        """Return the context with what an element says about vocabulary, prefixes and language."""
+        vocabulary = element.get("vocab")
+        prefixes = element.get("prefix")
+        language = element.get("lang", element.get("xml:lang"))
+        if vocabulary is None and prefixes is None and language is None:
+            return around
+        added = {name.lower(): iri for name, iri in _PREFIX.findall(prefixes or "")}
+        if added:  # each element that declares one has a copy of all
+            self._statements.add_steps(len(around.prefixes) + len(added))
+        return replace(
+            around,
+            vocabulary=around.vocabulary if vocabulary is None else vocabulary.strip(),
+            prefixes={**around.prefixes, **added} if added else around.prefixes,
+            language=around.language if language is None else language,
+        )
 
 
 def _expand(word: str, context: _Context) -> NamedNode | None:

@@ -6,7 +6,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from copilot_runtime.errors import LimitExceeded
+from copilot_runtime.errors import LimitExceeded, MissingPackage
 from copilot_runtime.jsonvalue import JsonObject
 from copilot_runtime.knowledge.ingestion import Document, UnreadableDocument, pdf, read_document
 from copilot_runtime.knowledge.ingestion.chunks import Chunk, Place, pack_passages
@@ -180,9 +180,17 @@ def test_documents_beyond_the_limits_are_refused(monkeypatch: pytest.MonkeyPatch
     monkeypatch.setattr(f"{module}.pdf.MOST_SECONDS", 0.001)
     with pytest.raises(LimitExceeded, match=r"more than 0.001 seconds"):
         read_document(make_pdf("x", "y"), "x.pdf")
-    monkeypatch.setattr(f"{module}.documents.MOST_BYTES", 10)
+    monkeypatch.setattr(f"{module}.documents.MOST_BYTES", 40)
     with pytest.raises(LimitExceeded, match="larger than"):
         read_document(b"x" * 11, "x.txt")
+
+
+def test_a_pdf_without_its_reader_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    def find_nothing(name: str) -> None: ...
+
+    monkeypatch.setattr(pdf, "find_spec", find_nothing)
+    with pytest.raises(MissingPackage, match="pypdf"):
+        read_document(make_pdf("x"))
 
 
 def test_a_pdf_has_limits_of_pages_and_memory(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -42,6 +42,15 @@ def hostile() -> dict[str, tuple[Callable[[], str], str]]:
             lambda: SCOPE.format("") + '<div itemprop="p">' * 1900 + "x" * 5_000_000,
             "too often",
         ),
+        "prefixes in each other": (
+            lambda: "".join(
+                '<div typeof="a" prefix="'
+                + " ".join(f"p{i}x{j}: https://p/" for j in range(50))
+                + '">'
+                for i in range(1000)
+            ),
+            "too often",
+        ),
         "names of one property": (
             lambda: (
                 SCOPE.format("")

@@ -90,6 +90,7 @@ def test_what_a_page_and_its_scripts_say_is_one() -> None:
         ('{"@context": {"t": {"@id": "x:y", "@context": "https://o/"}}}', "needs the context"),
         ("[" * 5000 + "]" * 5000, "nested too deeply"),
         ('{"a":' * 200 + "1" + "}" * 200, "nested too deeply"),
+        ("[" + '{"@context": "https://schema.org"},' * 1001 + "{}]", "more than 1000 contexts"),
         ('{"@context": {"@vocab": 5}, "a": 1}', "The JSON-LD cannot be read: "),
     ],
 )

@@ -37,7 +37,7 @@ from copilot_runtime.knowledge.retrieval import KnowledgeRetriever
 from copilot_runtime.messages import TextMessage
 from copilot_runtime.storage import MemoryStorage
 from copilot_runtime.testing import Client
-from tests.knowledge.library import WordCounter
+from tests.knowledge.library import WordCounter, write_pages
 from tests.transports.mcp.clients import over_http, text_of
 from tests.wire_agui.http import Browser
 from tests.wire_agui.server import PATH, serving
@@ -364,6 +364,40 @@ async def test_only_owners_and_the_system_write(worlds: Worlds) -> None:
             await resources.delete(other.uri, access=access)
     assert await resources.put(mine, access=bob)
     assert not await resources.has(f"{OF_BOB}2")
+
+
+async def test_a_file_that_may_not_be_read_is_as_if_it_were_not_there(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("copilot_runtime.knowledge.policies.file.LOOK_EVERY", 0)
+    pages, policy = write_pages(tmp_path), tmp_path / "policy.yml"
+    policy.write_text("default: allow")
+    knowledge = Knowledge(MemoryStorage(), embedder=WordCounter(), policy=policy, sources=[pages])
+    await knowledge.ingest()
+    [secret] = await knowledge.search("safe 4711", limit=1)
+    document = secret.id.partition("/")[0]
+    policy.write_text(f"default: allow\nrules: [{{deny: all, resources: {document}/**}}]")
+    ways: list[Route] = [
+        lambda knowledge, actor: knowledge.list_sources(actor=actor),
+        lambda knowledge, actor: knowledge.find_resources(actor=actor),
+        lambda knowledge, actor: knowledge.ontology_turtle(actor=actor),
+        lambda knowledge, actor: knowledge.get(document, actor=actor),
+        search("The safe opens at nine.", threshold=-1, limit=0),
+    ]
+
+    async def look() -> list[str]:
+        return [await outcome(way, knowledge, STRANGERS["ann"]) for way in ways]
+
+    for _ in range(2):  # a change is taken once it has stayed
+        knowledge.policy.decide(STRANGERS["ann"], "read", document)
+    with_secret = await look()
+    (pages / "secret.md").unlink()
+    await knowledge.ingest()
+    without = await look()
+    await knowledge.aclose()
+
+    assert with_secret == without
+    assert ("rules.md" in with_secret[0], "secret.md" in with_secret[0]) == (True, False)
 
 
 async def test_rules_that_change_apply_to_searches_graphs_and_followers_at_once(

@@ -18,7 +18,7 @@ from copilot_runtime.knowledge.vectors.normalize import Vector, normalize
 from copilot_runtime.knowledge.vectors.quantized import Floats
 from copilot_runtime.knowledge.vectors.ranking import Hit, rank
 from copilot_runtime.knowledge.vectors.segment import Row
-from copilot_runtime.knowledge.vectors.table import VectorTable, check_dimensions
+from copilot_runtime.knowledge.vectors.table import Part, VectorTable, check_dimensions
 from copilot_runtime.knowledge.vectors.update import EmbeddingReport, Updater
 from copilot_runtime.storage import Storage
 
@@ -117,9 +117,10 @@ class VectorIndex(Index[VectorItem, Sequence[Vector]]):
         if not len(queries) or self.table.dimensions is None:
             return []
         check_dimensions(queries.shape[1], self.table.dimensions)
+        parts = await self.table.snapshot()
         if self._clusters:
-            await self._clusters.load(self.table.parts())
-        return await asyncio.to_thread(self._answer, queries, filter, diversity)
+            await self._clusters.load(parts)
+        return await asyncio.to_thread(self._answer, parts, queries, filter, diversity)
 
     async def search(
         self,
@@ -151,7 +152,7 @@ class VectorIndex(Index[VectorItem, Sequence[Vector]]):
         updater = Updater(self.table, self.embedder, resources, progress)
         report = await updater.run()
         if self._clusters:
-            await self._clusters.update(self.table.parts())
+            await self._clusters.update(await self.table.snapshot())
         if not report.failed:
             await self.table.clear_others(f"{self._prefix}/")
         return report
@@ -160,8 +161,9 @@ class VectorIndex(Index[VectorItem, Sequence[Vector]]):
         """Let go of the embedder's connections. All vectors are written already."""
         await self.embedder.aclose()
 
-    def _answer(self, queries: Floats, filter: Filter, diversity: float | None) -> list[Identifier]:
-        parts = self.table.parts()
+    def _answer(
+        self, parts: Sequence[Part], queries: Floats, filter: Filter, diversity: float | None
+    ) -> list[Identifier]:
         narrow = self._clusters.narrow if self._clusters else None
         if diversity:
             pool = max(filter.limit * _POOL, _SMALLEST_POOL) if filter.limit > 0 else _LARGEST_POOL

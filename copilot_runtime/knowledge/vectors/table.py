@@ -54,6 +54,7 @@ logger = logging.getLogger(__name__)
 
 _SEGMENT = ".vectors"
 _LINES = ".jsonl"
+_MOST_LINES = 2000
 _MOST_LINE_NUMBERS = 400_000
 """Numbers of all vectors that are lines at one time: 260 of 1,536 dimensions."""
 _MOST_BLOCK_NUMBERS = 50_000_000
@@ -97,9 +98,9 @@ class Part:
         mask = self._masks.get(key)
         if mask is None:
             mask = _judge_all(self.segment.columns.uris, filter)
-            if len(self._masks) >= _MOST_MASKS:
-                del self._masks[next(iter(self._masks))]
             self._masks[key] = mask
+            for old in [*self._masks][:-_MOST_MASKS]:  # other searches may do the same now
+                self._masks.pop(old, None)
         return mask & self.current & self.segment.codes.have_direction
 
 
@@ -111,8 +112,8 @@ class VectorTable:
         self._prefix = prefix
         self._parts: list[Part] = []
         self._owners: dict[str, Part] = {}
-        self._lines: dict[str, Row] = {}
-        self._line_positions: dict[str, int] = {}
+        self._lines: Mapping[str, Row] = {}  # never changed in place: a thread may read it
+        self._line_positions: Mapping[str, int] = {}
         self._line_removals: dict[str, None] = {}
         self._line_part: Part | None = None
         self._number = 0
@@ -148,13 +149,18 @@ class VectorTable:
             found.update((uri, version) for uri, version, is_current in rows if is_current)
         return found | {uri: row.version for uri, row in self._lines.items()}
 
-    def parts(self) -> Sequence[Part]:
-        """Return all blocks, and the lines as one more."""
-        if not self._lines:
-            return [*self._parts]
-        if self._line_part is None:
-            self._line_part = Part(_build_block([], self._lines, self._line_positions, [], []))
-        return [*self._parts, self._line_part]
+    async def snapshot(self) -> Sequence[Part]:
+        """Return all blocks, and the lines as one more: what a search in a thread may look at."""
+        parts, lines = [*self._parts], self._lines
+        if not lines:
+            return parts
+        part = self._line_part
+        if part is None:
+            arguments = ([], lines, self._line_positions, [], [])
+            part = await asyncio.to_thread(lambda: Part(_build_block(*arguments)))
+            if self._lines is lines:
+                self._line_part = part
+        return [*parts, part]
 
     async def load(self) -> None:
         """Read what is stored; once, by the first who needs it."""
@@ -186,7 +192,8 @@ class VectorTable:
             if not fresh and not removals:
                 return
             size = self._check_dimensions(rows)
-            if (len(self._lines) + len(fresh)) * size <= _MOST_LINE_NUMBERS:
+            lines = len(self._lines) + len(fresh)
+            if lines <= _MOST_LINES and lines * size <= _MOST_LINE_NUMBERS:
                 await self._append_lines(fresh, removals)
             else:
                 most = max(1, _MOST_BLOCK_NUMBERS // size)
@@ -216,13 +223,14 @@ class VectorTable:
         self._apply_lines(rows, removals)
 
     def _apply_lines(self, rows: Mapping[str, Row], removals: Iterable[str]) -> None:
+        positions = {**self._line_positions, **self._assign_positions(rows)}
+        lines = {**self._lines, **rows}
         for uri in removals:
-            self._lines.pop(uri, None)
-            self._line_positions.pop(uri, None)
+            lines.pop(uri, None)
+            positions.pop(uri, None)
             self._line_removals[uri] = None
-        self._line_positions |= self._assign_positions(rows)
-        self._lines.update(rows)
         self._release([*removals, *rows])
+        self._lines, self._line_positions = lines, positions
         self._line_part = None
 
     async def _write_block(
@@ -231,7 +239,7 @@ class VectorTable:
         """Write rows, all lines, and the blocks that it is time to join with them, as one block."""
         fresh = {uri: row for uri, row in self._lines.items() if uri not in removals}
         fresh.update(rows)
-        positions = self._line_positions | self._assign_positions(rows)
+        positions = {**self._line_positions, **self._assign_positions(rows)}
         absorbed = self._choose_parts(len(fresh), size)
         later = {*fresh, *removals, *self._line_removals}
         sources = [(part, _find_other_rows(part, later)) for part in absorbed]
@@ -335,7 +343,7 @@ class VectorTable:
             else:
                 self._number = int(name[:8])
                 found = await self._storage.get_many([self._key(name)])
-                self._read_lines(found.get(self._key(name), b""))
+                await asyncio.to_thread(self._read_lines, found.get(self._key(name), b""))
 
     async def _read_segment(self, name: str) -> Segment | None:
         key = self._key(name)
@@ -368,14 +376,18 @@ class VectorTable:
 
     def _read_lines(self, data: bytes) -> None:
         self._is_torn = bool(data) and not data.endswith(b"\n")
+        rows: dict[str, Row] = {}
         for line in salvage_lines(data):
             if line.get("removed"):
+                self._apply_lines(rows, [])
                 self._apply_lines({}, [get_text(line, "id")])
+                rows = {}
             elif row := decode_line(line):
                 if self.dimensions is None:
                     self.dimensions = len(row.vector)
                 if len(row.vector) == self.dimensions:
-                    self._apply_lines({str(row.identifier): row}, [])
+                    rows[str(row.identifier)] = row
+        self._apply_lines(rows, [])
 
 
 def check_dimensions(size: int, expected: int) -> None:

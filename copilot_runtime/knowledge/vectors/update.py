@@ -82,7 +82,7 @@ class Updater:
             for uri, entry in (await self._resources.versions()).items()
             if is_searchable(uri)
         }
-        self._held = self._table.versions()
+        self._held = await asyncio.to_thread(self._table.versions)
         # what has no version was not made from a resource, and somebody else's business
         removed = [uri for uri, version in self._held.items() if version and uri not in entries]
         await self._table.write([], removed)

@@ -172,14 +172,17 @@ async def test_long_texts_are_in_smaller_batches():
 
 
 async def test_four_batches_are_embedded_at_a_time():
+    are_open = asyncio.Event()
+
     class Slow(LetterEmbedder):
         open = most = 0
 
         async def embed(self, texts: Sequence[str]) -> NDArray[np.float32]:
             self.open += 1
             self.most = max(self.most, self.open)
-            for _ in range(20):
-                await asyncio.sleep(0)
+            if self.open == 4:
+                are_open.set()
+            await are_open.wait()
             self.open -= 1
             return await super().embed(texts)
 

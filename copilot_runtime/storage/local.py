@@ -22,6 +22,7 @@ from copilot_runtime.storage.storage import (
     StorageFailed,
     check_key,
     check_log_key,
+    check_prefix,
 )
 
 try:
@@ -274,7 +275,7 @@ class LocalStorage(Storage):
 
     def _find(self, prefix: str) -> dict[str, str]:
         """List what a prefix lets through; directories that it excludes are not entered."""
-        folder, _, start = prefix.rpartition("/")
+        folder, _, start = check_prefix(prefix).rpartition("/")
         self._locate(f"{folder}/any" if folder else "any")
         found = [*_walk(f"{self._root}/{folder}", f"{folder}/" if folder else "", start)]
         return {key: _format_etag(status) for key, status in sorted(found, key=_by_time)}

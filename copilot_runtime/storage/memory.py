@@ -8,6 +8,7 @@ from copilot_runtime.storage.storage import (
     Storage,
     check_key,
     check_log_key,
+    check_prefix,
 )
 
 
@@ -43,6 +44,7 @@ class MemoryStorage(Storage):
         self._write(key, content)
 
     async def find_etags(self, prefix: str = "") -> dict[str, str]:
+        check_prefix(prefix)
         return {key: etag for key, etag in self._etags.items() if key.startswith(prefix)}
 
     def _write(self, key: str, data: bytearray) -> str:

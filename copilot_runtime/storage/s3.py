@@ -31,6 +31,7 @@ from copilot_runtime.storage.storage import (
     StorageFailed,
     check_key,
     check_log_key,
+    check_prefix,
     is_log_key,
 )
 
@@ -207,6 +208,7 @@ class S3Storage(Storage):
         await done
 
     async def find_etags(self, prefix: str = "") -> dict[str, str]:
+        check_prefix(prefix)
         objects, appends = await asyncio.gather(self._list(prefix), self._list(APPENDS + prefix))
         times = {key: (changed, etag) for key, (changed, etag) in objects.items()}
         segments: dict[str, list[Segment]] = {}
@@ -336,9 +338,7 @@ class S3Storage(Storage):
     async def _list(self, prefix: str) -> dict[str, tuple[datetime, str]]:
         """Return keys that begin with a prefix, when they were written, and their own etags."""
         folder, _, _ = prefix.rpartition("/")
-        if folder:
-            check_key(folder.removeprefix(RESERVED))
-        own = prefix.startswith(RESERVED)
+        own = prefix.startswith(APPENDS)
         metas = await self._call(prefix, lambda: self._store.list(folder or None).collect())
         return {
             meta["path"]: (meta["last_modified"], meta["e_tag"] or "")

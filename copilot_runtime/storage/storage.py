@@ -135,7 +135,10 @@ class Storage(ABC):
 
     @abstractmethod
     async def find_etags(self, prefix: str = "") -> dict[str, str]:
-        """Return the keys that begin with `prefix` and their etags, oldest write first."""
+        """Return the keys that begin with `prefix` and their etags, oldest write first.
+
+        A prefix that leads elsewhere is as bad as such a key.
+        """
 
     async def find_by_prefix(self, prefix: str = "", delimiter: str = "") -> list[str]:
         """Return the keys that begin with `prefix`, the one written longest ago first.
@@ -171,6 +174,14 @@ def check_key(key: str) -> str:
             f"and without those that begin with {RESERVED!r}.",
         )
     return key
+
+
+def check_prefix(prefix: str) -> str:
+    """Return what keys may begin with. Raises `Misuse`."""
+    folder = prefix.rpartition("/")[0]
+    if folder or prefix.startswith("/"):
+        check_key(folder)
+    return prefix
 
 
 def is_log_key(key: str) -> bool:

@@ -77,6 +77,9 @@ async def test_keys_are_listed_in_the_order_of_their_last_writes(storage: Storag
     assert await storage.find_by_prefix("a/", "/") == ["a/one.json", "a/two/"]
     assert await storage.find_by_prefix("a/o") == ["a/one.json"]
     assert await storage.find_by_prefix("none/") == []
+    await storage.append("log", b"1")
+    assert await storage.find_by_prefix(".~") == []
+    await storage.delete("log")
     assert await storage.find_by_extension(".json") == ["a/one.json", "a/two/b.json", "ab.json"]
 
 

@@ -40,6 +40,8 @@ ANYTHING = Pattern()
 
 _BATCH = 500
 """So many resources are taken in, and written, at once."""
+_MOST_BATCHES = 100
+"""More of them would be slow where each append writes the whole object, as in a bucket."""
 _REFRESH_SECONDS = 1.0
 """What other processes write is looked for at most so often."""
 _MOST_ROWS_ON_LOOP = 20_000
@@ -103,10 +105,11 @@ class GraphIndex(Index[GraphItem, Pattern]):
             stale, gone = self._compare(versions)
             new = [uri for uri in stale if uri not in self._table.holders]
             failed: dict[str, str] = {}
-            for start in range(0, len(stale), _BATCH):
-                failed |= await self._take_in(await resources.get(stale[start : start + _BATCH]))
+            size = max(_BATCH, len(stale) // _MOST_BATCHES)
+            for start in range(0, len(stale), size):
+                failed |= await self._take_in(await resources.get(stale[start : start + size]))
                 if progress is not None:
-                    progress(min(start + _BATCH, len(stale)), len(stale))
+                    progress(min(start + size, len(stale)), len(stale))
             await self._journal.append(map(delete_line, gone))
             for uri in gone:
                 self._table.remove(uri)

@@ -55,17 +55,24 @@ class Journal:
             fresh = TripleTable()
             self._lines = await concurrency.call(_apply, fresh, whole)
             table.replace(fresh)
-        self._etag, self._end = etag, start + len(whole)
         self._is_torn = len(whole) < len(data)
-        self._last_line = whole[whole.rstrip(b"\n").rfind(b"\n") + 1 :]
+        self._move_to(start + len(whole), etag, whole)
 
     async def append(self, lines: Iterable[JsonObject]) -> None:
-        """Write lines at the end."""
+        """Write lines at the end, of what the table has or is given then."""
         lines = [*lines]
-        if lines:
-            data = b"".join(dumps(line) + b"\n" for line in lines)
-            await self._storage.append(self._key, b"\n" + data if self._is_torn else data)
-            self._is_torn = False
+        if not lines:
+            return
+        data = b"".join(dumps(line) + b"\n" for line in lines)
+        if self._is_torn:
+            data = b"\n" + data
+        await self._storage.append(self._key, data)
+        self._is_torn = False
+        start = self._end - len(self._last_line)
+        tail, etag = await self._storage.read(self._key, start)
+        if tail == self._last_line + data:  # else somebody else writes, too, and `refresh` reads it
+            self._lines += len(lines)
+            self._move_to(start + len(tail), etag, tail)
 
     async def compact(self, table: TripleTable) -> None:
         """Write one line for each resource once most lines are old, unless somebody else writes."""
@@ -73,9 +80,16 @@ class Journal:
             return
         data = await concurrency.call(_write_all, table)
         try:
-            await self._storage.put(self._key, data, expected=self._etag)
+            etag = await self._storage.put(self._key, data, expected=self._etag)
         except ObjectChanged:
             return
+        self._lines = len(table.holders)
+        self._move_to(len(data), etag, data)
+
+    def _move_to(self, end: int, etag: str, lines: bytes) -> None:
+        """Remember where reading goes on, behind some lines."""
+        self._end, self._etag = end, etag
+        self._last_line = lines[lines.rstrip(b"\n").rfind(b"\n") + 1 :]
 
 
 def encode_line(holder: Holder, table: TripleTable) -> JsonObject:

@@ -15,6 +15,7 @@ from benchmarks.streaming.verdict import Promise
 SUITES = {
     "resources": "benchmarks.knowledge.resources",
     "vectors": "benchmarks.knowledge.vectors",
+    "memory": "benchmarks.knowledge.memory",
     "graph": "benchmarks.knowledge.graph",
     "ingestion": "benchmarks.knowledge.ingestion",
     "policies": "benchmarks.knowledge.policies",

@@ -7,6 +7,7 @@ has no line is done again, and what is not up to date is compared again.
 """
 
 from collections.abc import Iterable, Mapping
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 
 from copilot_runtime.jsontext import dumps, loads
@@ -47,8 +48,15 @@ class Contribution:
     """Pieces of its text with their places, by the URIs of their resources."""
 
 
+async def load_journal(storage: Storage) -> "Journal":
+    """Return the journal of a storage, as it is now."""
+    journal = Journal(storage)
+    await journal.load()
+    return journal
+
+
 class Journal:
-    """The journal of a storage."""
+    """The journal of a storage, as one process sees it, which alone may write while it holds it."""
 
     def __init__(self, storage: Storage) -> None:
         self._storage = storage
@@ -61,7 +69,6 @@ class Journal:
 
     async def load(self) -> None:
         """Read the journal."""
-        self.sources, self.stale, self._givers = {}, set(), {}
         lines = await self._lines.read()
         self._count = len(lines)
         for line in lines:
@@ -69,6 +76,11 @@ class Journal:
                 self.stale.clear()
             else:
                 self._apply(get_text(line, "source"), _decode(line))
+
+    @property
+    def uris(self) -> AbstractSet[str]:
+        """The resources to which some file gives something."""
+        return self._givers.keys()
 
     def givers(self, uri: str) -> list[str]:
         """Return the names of the files that give something to a resource, in order."""

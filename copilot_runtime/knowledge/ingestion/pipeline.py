@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Literal, TypeVar
 from urllib.parse import quote, urljoin
 
-from copilot_runtime.errors import CopilotError
+from copilot_runtime.errors import CopilotError, StoreFailed
 from copilot_runtime.jsonvalue import JsonObject, JsonValue
 from copilot_runtime.knowledge.identifiers import Identifier, hash_values
 from copilot_runtime.knowledge.ingestion.documents import (
@@ -27,7 +27,12 @@ from copilot_runtime.knowledge.ingestion.documents import (
     read_document,
     read_html_text,
 )
-from copilot_runtime.knowledge.ingestion.journal import Contribution, Journal, SourceEntry
+from copilot_runtime.knowledge.ingestion.journal import (
+    Contribution,
+    Journal,
+    SourceEntry,
+    load_journal,
+)
 from copilot_runtime.knowledge.ingestion.lock import StorageLock, lock_ingestion
 from copilot_runtime.knowledge.ingestion.processor import Processor
 from copilot_runtime.knowledge.ingestion.report import (
@@ -100,7 +105,6 @@ class Ingestion:
         self._storage = storage or resources.storage
         self._base = base if base.endswith("/") else f"{base}/"
         self._form = form
-        self._journal = Journal(self._storage)
 
     async def run(
         self,
@@ -128,8 +132,8 @@ class Ingestion:
 
     async def provenance(self, uri: str) -> list[Provenance]:
         """Return which files give what to a resource, in the order of their names."""
-        await self._journal.load()
-        contributions = await self._journal.read_records(self._journal.givers(uri))
+        journal = await load_journal(self._storage)
+        contributions = await journal.read_records(journal.givers(uri))
         return [
             Provenance(name, self._statements(contribution).get(uri, []))
             for name, contribution in contributions.items()
@@ -137,8 +141,7 @@ class Ingestion:
 
     async def sources(self) -> list[str]:
         """Return the names of all files that were taken in."""
-        await self._journal.load()
-        return sorted(self._journal.sources)
+        return sorted((await load_journal(self._storage)).sources)
 
     async def _run(
         self,
@@ -147,8 +150,8 @@ class Ingestion:
         lock: StorageLock | None,
     ) -> IngestReport:
         """Read and merge with the lock; without it, only say what would be done."""
-        await self._journal.load()
-        before = self._journal.sources
+        journal = await load_journal(self._storage)
+        before = journal.sources
         discovery = await asyncio.to_thread(
             discover_sources,
             paths,
@@ -156,7 +159,7 @@ class Ingestion:
             self._folder(),
         )
         report = IngestReport()
-        reader = _SourceReader(self._journal, report, self._base, self._form, discovery.files)
+        reader = _SourceReader(journal, report, self._base, self._form, discovery.files)
         reader.lock = lock
         await reader.process(discovery.sources.values(), _stage("read", progress))
         report.new.sort()
@@ -164,13 +167,16 @@ class Ingestion:
         gone = [name for name in before if name not in discovery.sources and discovery.covers(name)]
         report.removed += sorted(gone)
         if lock:
-            await self._journal.write((), report.removed)
-            await self._merge(report, _stage("store", progress), lock)
+            await journal.write((), report.removed)
+            # what others have removed is put back, for the files still say it
+            journal.stale |= journal.uris - (await self._resources.versions()).keys()
+            await self._merge(journal, report, _stage("store", progress), lock)
         return report
 
-    async def _merge(self, report: IngestReport, progress: _Stage, lock: StorageLock) -> None:
+    async def _merge(
+        self, journal: Journal, report: IngestReport, progress: _Stage, lock: StorageLock
+    ) -> None:
         """Bring every resource up to date whose files give something else than before."""
-        journal = self._journal
         if not journal.stale:
             return
         gone = sorted(uri for uri in journal.stale if not journal.givers(uri))
@@ -185,8 +191,13 @@ class Ingestion:
         for batch in _batches(files, _BATCH):
             lock.check()
             records = await journal.read_records(batch)
-            for name in batch:
-                contribution = records.get(name, Contribution())
+            if missing := [name for name in batch if name not in records]:
+                await journal.write((), missing)
+                raise StoreFailed(
+                    f"What was taken in of {missing[0]!r} is no longer in the storage.",
+                    hint="Somebody deleted it. Ingest again: the file will be read anew.",
+                )
+            for name, contribution in records.items():
                 statements = self._statements(contribution)
                 for uri in journal.sources[name].parts:
                     if uri not in waiting:

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from copilot_runtime.errors import NotFound
+from copilot_runtime.errors import NotFound, StoreFailed
 from copilot_runtime.jsonvalue import JsonObject
 from copilot_runtime.knowledge.ingestion import (
     Ingestion,
@@ -315,6 +315,49 @@ async def test_the_lock_of_a_process_that_ended_is_taken_over(
             await shelf.ingest()
     else:
         await shelf.ingest()
+
+
+async def test_what_somebody_else_deleted_is_put_back(shelf: Shelf) -> None:
+    shelf.write("one.html", article("one", "First"))
+    shelf.write("two.html", DRUG)
+    await shelf.ingest()
+    before = await shelf.resource_files()
+    await shelf.resources.delete((await shelf.stored())[DRUG_IRI].id)
+    assert (await shelf.ingest()).resources == 1
+    assert await shelf.resource_files() == before
+
+
+async def test_a_record_that_somebody_deleted_is_made_anew(shelf: Shelf) -> None:
+    shelf.write("one.html", article("one", "First"))
+    shelf.write("two.html", DRUG)
+    await shelf.ingest()
+    before = await shelf.resource_files()
+    await shelf.resources.delete((await shelf.stored())[DRUG_IRI].id)
+    for key in await shelf.storage.find_by_prefix("ingestion/records/"):
+        await shelf.storage.delete(key)
+    with pytest.raises(StoreFailed, match="no longer in the storage"):
+        await shelf.ingest()
+    await shelf.ingest()
+    assert await shelf.resource_files() == before
+
+
+async def test_who_asks_for_sources_does_not_disturb_an_ingestion(shelf: Shelf) -> None:
+    for number in range(40):
+        shelf.write(f"{number}.html", article(f"{number}", "x"))
+    ingestion = Ingestion(shelf.resources)
+    await ingestion.run(["docs"])
+    for number in range(40):
+        shelf.write(f"{number}.html", article(f"{number}", "y"))
+
+    async def ask() -> None:
+        while True:
+            assert len(await ingestion.sources()) == 40
+            await asyncio.sleep(0)
+
+    asking = asyncio.create_task(ask())
+    report = await ingestion.run(["docs"])
+    asking.cancel()
+    assert (len(report.changed), len(report.new), report.resources) == (40, 0, 40)
 
 
 async def test_each_resource_knows_which_file_gave_what(shelf: Shelf) -> None:

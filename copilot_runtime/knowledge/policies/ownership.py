@@ -11,6 +11,7 @@ and a dot or slash in the name of a user is escaped: so nobody can write below a
 import re
 from collections.abc import Hashable, Iterable
 from dataclasses import dataclass
+from hashlib import sha512
 from typing import Literal
 
 from copilot_runtime.knowledge.access import Access, Actor
@@ -30,6 +31,7 @@ OWNERSHIP = "ownership"
 WELL_FORMED = re.compile(r"[^/.][^/]*(?:/[^/.][^/]*)*")
 """No part of a URI is empty or begins with a dot: what is not of this form, nobody may touch."""
 
+_DIGEST_LENGTH = sha512().digest_size * 2
 _CONVERSATION = re.compile(rf"(?:^|/){re.escape(CONVERSATION)}\.")
 _OWNED = re.compile(rf"({re.escape(USER)}|{re.escape(CONVERSATION)})\.([^/]*)")
 
@@ -51,14 +53,26 @@ class Owner:
         return f"{what} {self.name!r}"
 
 
+def shorten_name(name: str) -> str:
+    """Return what the resource of a user or a thread is called.
+
+    A name that no file could have is replaced by a digest, which is longer than every name that
+    is not: nobody can be called so.
+    """
+    if len(escape_name(name).encode(errors="surrogatepass")) < _DIGEST_LENGTH:
+        return name
+    return sha512(name.encode(errors="surrogatepass")).hexdigest()
+
+
 def user_identifier(user: str) -> Identifier:
     """Return what all resources of a user are below."""
-    return Identifier(USER, user)
+    return Identifier(USER, shorten_name(user))
 
 
 def conversation_identifier(user: str | None, thread_id: str) -> Identifier:
     """Return the conversation that a thread of a user is. Without a user, it is at the root."""
-    return Identifier(CONVERSATION, thread_id, str(user_identifier(user)) if user else "")
+    parent = str(user_identifier(user)) if user else ""
+    return Identifier(CONVERSATION, shorten_name(thread_id), parent)
 
 
 def build_actor(

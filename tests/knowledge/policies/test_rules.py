@@ -11,8 +11,10 @@ from copilot_runtime.knowledge.policies import (
     OWNERS_ONLY,
     build_actor,
     conversation_identifier,
+    find_owner,
     narrow_access,
 )
+from copilot_runtime.knowledge.policies.ownership import USER
 from tests.knowledge.policies.places import (
     ANN,
     BOB,
@@ -274,6 +276,30 @@ def test_without_a_policy_all_read_what_is_nobodys_and_none_writes_it() -> None:
     assert allows(OWNERS_ONLY, ANN, "write", "common.User.ann/a.B.c")
     assert not allows(OWNERS_ONLY, ANN, "read", OF_BOB)
     assert "'public'" in OWNERS_ONLY.decide(ANN, "read", PAGE).reason
+
+
+@pytest.mark.parametrize(
+    "name", ["a" * 500, "é" * 100, "a/" * 60, "a" * 127, "a" * 128, "\udcff" * 90]
+)
+def test_whatever_somebody_is_called_their_resources_can_be_stored_and_are_theirs(
+    name: str, tmp_path: Path
+) -> None:
+    policy = load(tmp_path, "rules: [{allow: read, resources: 'home.Page.{user}'}]")
+    actor, conversation = build_actor(name, name), str(conversation_identifier(name, name))
+    forger = build_actor(find_owner_name(conversation))
+
+    assert max(len(part.encode()) for part in conversation.split("/")) < 200
+    assert actor.conversation == conversation
+    assert allows(policy, actor, "write", conversation)
+    assert not allows(policy, ANN, "write", conversation)
+    assert allows(policy, forger, "write", conversation) is (forger == build_actor(name))
+    assert allows(policy, actor, "read", conversation.partition("/")[0].replace(USER, "home.Page"))
+
+
+def find_owner_name(uri: str) -> str:
+    owner = find_owner(uri)
+    assert owner is not None
+    return owner.name
 
 
 def test_an_access_can_be_narrowed_to_one_conversation() -> None:

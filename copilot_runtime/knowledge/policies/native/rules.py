@@ -29,6 +29,7 @@ from copilot_runtime.knowledge.policies.ownership import (
     find_owner,
     owned_uris,
     owns,
+    shorten_name,
 )
 from copilot_runtime.knowledge.policies.policy import (
     Decision,
@@ -55,7 +56,7 @@ class View:
     @cached_property
     def values(self) -> Values:
         """What stands for the variables of patterns."""
-        one = {"user": self.actor.name, "agent": self.actor.agent}
+        one = {"user": shorten_name(self.actor.name), "agent": self.actor.agent}
         values = {name: [value] if value else [] for name, value in one.items()}
         return {**values, "group": sorted(self.groups)}
 

@@ -35,6 +35,7 @@ WHOLE = (
     "browser",
     "conformance",
     "knowledge/ingestion/test_kill.py",
+    "knowledge/vectors/test_kill.py",
     "site",
     "test_cli.py",
     "test_trip_examples.py",

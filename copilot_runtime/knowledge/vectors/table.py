@@ -27,7 +27,7 @@ import numpy as np
 import orjson
 from numpy.typing import NDArray
 
-from copilot_runtime.errors import Misuse
+from copilot_runtime.errors import CopilotError, Misuse
 from copilot_runtime.jsonvalue import JsonObject, get_text
 from copilot_runtime.knowledge.access import FULL_ACCESS
 from copilot_runtime.knowledge.filter import Filter
@@ -202,10 +202,21 @@ class VectorTable:
                     chosen = {uri: fresh[uri] for uri in uris[start : start + most]}
                     await self._write_block(chosen, removals, size)
                     removals = []
-            while self._obsolete:
-                await self._storage.delete(self._obsolete[-1])
-                self._obsolete.pop()
+            if fresh:
+                self.dimensions = size
+            await self._delete_obsolete()
             self._etags = await self._list()
+
+    async def _delete_obsolete(self) -> None:
+        """Delete what newer blocks replace; what resists, as a mapped file on Windows, later."""
+        remaining: list[str] = []
+        for key in self._obsolete:
+            try:
+                await self._storage.delete(key)
+            except CopilotError as error:
+                logger.info("%s is not needed, and could not be deleted: %s", key, error)
+                remaining.append(key)
+        self._obsolete = remaining
 
     async def clear_others(self, prefix: str) -> None:
         """Delete all objects below a prefix that are not of this table."""
@@ -222,13 +233,12 @@ class VectorTable:
         self._is_torn = False
         self._apply_lines(rows, removals)
 
-    def _apply_lines(self, rows: Mapping[str, Row], removals: Iterable[str]) -> None:
+    def _apply_lines(self, rows: Mapping[str, Row], removals: Sequence[str]) -> None:
+        gone = {*removals}
+        self._line_removals |= dict.fromkeys(removals)
+        lines = {uri: row for uri, row in self._lines.items() if uri not in gone} | {**rows}
         positions = {**self._line_positions, **self._assign_positions(rows)}
-        lines = {**self._lines, **rows}
-        for uri in removals:
-            lines.pop(uri, None)
-            positions.pop(uri, None)
-            self._line_removals[uri] = None
+        positions = {uri: positions[uri] for uri in lines}
         self._release([*removals, *rows])
         self._lines, self._line_positions = lines, positions
         self._line_part = None
@@ -307,11 +317,11 @@ class VectorTable:
         return [part for part in older if part.is_half_dead] + chosen
 
     def _check_dimensions(self, rows: Iterable[Row]) -> int:
+        size = self.dimensions
         for row in rows:
-            if self.dimensions is None:
-                self.dimensions = len(row.vector)
-            check_dimensions(len(row.vector), self.dimensions)
-        return self.dimensions or 1
+            size = size or len(row.vector)
+            check_dimensions(len(row.vector), size)
+        return size or 1
 
     def _key(self, name: str) -> str:
         return f"{self._prefix}/{name}"

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
+from copilot_runtime.errors import Misuse
 from copilot_runtime.knowledge.filter import Filter
 from copilot_runtime.knowledge.resources import ResourceIndex
 from copilot_runtime.knowledge.vectors import VectorIndex, VectorItem, table
@@ -273,6 +274,27 @@ async def test_what_cannot_be_written_is_not_there_and_can_be_added_again():
     storage.writes = 1000
     await index.add(*make_items(make_rows(900)))
     assert await index.count() == await open_index(storage).count() == 900
+
+
+async def test_what_cannot_be_deleted_yet_is_deleted_later():
+    class Stubborn(MemoryStorage):
+        is_stubborn = True
+
+        async def delete(self, key: str) -> bool:
+            if self.is_stubborn:
+                raise Misuse("It is mapped.")
+            return await super().delete(key)
+
+    storage = Stubborn()
+    index = open_index(storage)
+    rows = make_rows(1600)
+    await index.add(*make_items(rows[:10]))
+    await index.add(*make_items(rows[10:], 10))
+    assert len(await storage.list()) == 2
+    storage.is_stubborn = False
+    await index.add(VectorItem(message("next"), rows[0]))
+    assert len(await storage.find_by_extension(".jsonl")) == 1
+    assert await open_index(storage).count() == 1601
 
 
 async def test_removing_everything_leaves_an_index_that_can_be_filled_again(storage: Storage):

@@ -7,7 +7,7 @@ the least that an append can be whose line is in the file when it returns: open,
 
 import asyncio
 import random
-from collections.abc import Awaitable, Callable, Iterator, Sequence
+from collections.abc import Callable, Coroutine, Iterator, Sequence
 from pathlib import Path
 
 from benchmarks.knowledge.suites import Bench, Measurement, Suite, name_size
@@ -107,7 +107,7 @@ def _append_figures(watch: Stopwatch) -> Figures:
     return {"append_s": watch.walls_us[0] / 1e6, "append_cpu_s": round(watch.cpu_s, 4)}
 
 
-TARGETS: dict[str, Callable[[Path, Ids], Awaitable[Figures]]] = {
+TARGETS: dict[str, Callable[[Path, Ids], Coroutine[None, None, Figures]]] = {
     "ours": _ours,
     "index": _index,
     "file": _file,

@@ -48,6 +48,9 @@ from copilot_runtime.knowledge.policies.rego import worker
 _PAUSE = 5.0
 """For how many seconds everything is denied after a failure, before another process is begun."""
 
+_START_TIMEOUT = 60.0
+"""Seconds in which a process has to begin and to compile the policy, on a busy machine as well."""
+
 _PACKAGE = re.compile(r"^\s*package\s+copilot\s*$", re.MULTILINE)
 _REASON = re.compile(r"errormsg \d+:(.*?)\)\s", re.DOTALL)
 _OFFSET = re.compile(r"\|(\d+)\|\d+")
@@ -150,20 +153,24 @@ class _Process:
         )
         self.id = self._pipe.pid
         self.close = weakref.finalize(self, _kill, self._pipe)
-        reply = as_object(self.ask(policy))
+        reply = as_object(self._send(policy, _START_TIMEOUT))
         if error := as_text(reply.get("error")):
             self.close()
             raise RegoRefused(error, as_text(reply.get("file")))
 
     def ask(self, question: JsonObject) -> JsonValue:
-        """Send a line, and return the answer."""
+        """Return the answers to a question."""
+        return self._send(question, self._timeout)
+
+    def _send(self, message: JsonObject, timeout: float) -> JsonValue:
+        """Send a line, and return the one that comes back."""
         assert self._pipe.stdin
         assert self._pipe.stdout
-        deadline = monotonic() + self._timeout
-        timer = Timer(self._timeout, self._pipe.kill)
+        deadline = monotonic() + timeout
+        timer = Timer(timeout, self._pipe.kill)
         timer.start()
         try:
-            self._pipe.stdin.write(dumps(question) + b"\n")
+            self._pipe.stdin.write(dumps(message) + b"\n")
             self._pipe.stdin.flush()
             line = self._pipe.stdout.readline()
         except OSError:
@@ -174,7 +181,7 @@ class _Process:
             return loads(line)
         status = self._pipe.wait()
         self.close()
-        late = f"did not answer within {self._timeout:g} s" if monotonic() >= deadline else ""
+        late = f"did not answer within {timeout:g} s" if monotonic() >= deadline else ""
         raise RegoFailed(f"The process that judges {late or f'ended with status {status}'}.")
 
 

@@ -39,9 +39,10 @@ install = $(BIN)/uv pip install --quiet --no-cache --python $(BIN)/python --no-d
 system:  ## Install Chromium and nginx for the tests, where we may
 	@scripts/system
 
+comma := ,
 # questions are answered from the pages of the example, unless other sources are named
 run: export COPILOT_KNOWLEDGE_SOURCES ?= $(wildcard examples/knowledge/pages)
-run: export COPILOT_KNOWLEDGE_SUGGESTIONS ?= $(if $(wildcard examples/knowledge/pages),May I bring my dog?)
+run: export COPILOT_KNOWLEDGE_SUGGESTIONS ?= $(if $(wildcard examples/knowledge/pages),Who is the captain of MV Tern?$(comma) Do dogs travel on a lead?)
 run: .venv/ready  ## Serve the demo at http://127.0.0.1:8000 (HOST=, PORT=)
 	$(BIN)/copilot-runtime serve --host $(HOST) --port $(PORT)
 

@@ -8,6 +8,7 @@ from functools import cached_property, partial
 from glob import has_magic
 from importlib import import_module
 from importlib.util import find_spec
+from itertools import chain
 from pathlib import Path
 from time import monotonic
 from typing import TYPE_CHECKING, Any, Literal, cast
@@ -19,7 +20,12 @@ from copilot_runtime.interfaces import Action, Embedder, Passage
 from copilot_runtime.knowledge.access import FULL_ACCESS, Access, AccessAction, Actor
 from copilot_runtime.knowledge.filter import Filter
 from copilot_runtime.knowledge.identifiers import hash_values
-from copilot_runtime.knowledge.passages import build_passage, cut_passages
+from copilot_runtime.knowledge.passages import (
+    add_parts,
+    build_passage,
+    cut_passages,
+    find_parts,
+)
 from copilot_runtime.registry import Registry
 from copilot_runtime.storage import Storage
 
@@ -398,6 +404,11 @@ class Knowledge:
         found = await self.resources.find_all(access=filter.access)
         return [it for it in found if filter.matches(it)]
 
+    async def read(self, resource: "Resource", *, actor: Actor | None = None) -> Passage:
+        """Return what is read of a resource, with its parts as far as the actor may read them."""
+        parts = await self._read_parts([resource], self.access(actor))
+        return add_parts(build_passage(resource, self.link), parts[resource.uri])
+
     async def read_titles(
         self, found: "Sequence[Identifier]", *, actor: Actor | None = None
     ) -> dict[str, str]:
@@ -506,9 +517,24 @@ class Knowledge:
     ) -> list[Passage]:
         """Return what is read of resources that a search found, as far as they are still there."""
         resources = await self.resources.get(found, access=access)
+        parts = await self._read_parts(resources, access)
         scores = {str(identifier): identifier.score for identifier in found}
-        passages = [build_passage(it, self.link, scores.get(it.uri)) for it in resources]
+        passages = [
+            add_parts(build_passage(it, self.link, scores.get(it.uri)), parts[it.uri])
+            for it in resources
+        ]
         return cut_passages(passages, max_tokens)
+
+    async def _read_parts(
+        self, resources: "Sequence[Resource]", access: Access
+    ) -> "dict[str, list[Resource]]":
+        """Return the nameless parts of each resource that may be read, by its URI."""
+        uris = {resource.uri: find_parts(resource) for resource in resources}
+        every = [*dict.fromkeys(chain.from_iterable(uris.values()))]
+        allowed = zip(every, access.judge(every), strict=True)
+        found = await self.resources.get([uri for uri, may in allowed if may], access=access)
+        parts = {part.uri: part for part in found}
+        return {uri: [parts[it] for it in below if it in parts] for uri, below in uris.items()}
 
 
 def _check_sources(sources: object) -> Sequence[str | Path]:

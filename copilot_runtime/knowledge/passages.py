@@ -1,12 +1,15 @@
 """What models and people read of a resource: its text, its title, and a link to it."""
 
+import re
 from collections.abc import Sequence
 from dataclasses import replace
+from itertools import islice
 from typing import TYPE_CHECKING
 from urllib.parse import quote
 
 from copilot_runtime.interfaces import Passage
 from copilot_runtime.jsonvalue import as_count, get_object, get_text
+from copilot_runtime.knowledge.identifiers import Identifier, hash_values
 from copilot_runtime.knowledge.tokens import count_tokens, cut_text
 
 if TYPE_CHECKING:
@@ -14,6 +17,9 @@ if TYPE_CHECKING:
 
 _LEAST_TOKENS = 40
 """A shorter piece of a text says nothing."""
+
+_NAMELESS = re.compile(r'"(urn:skolem:[^"\s]+)"')
+_MOST_PARTS = 20
 
 _LONGEST_TITLE = 120
 _BELOW = " \N{SINGLE RIGHT-POINTING ANGLE QUOTATION MARK} "
@@ -30,6 +36,22 @@ def build_passage(resource: "Resource", link: str = "", score: float | None = No
         url=f"{link}{quote(resource.uri, safe='')}" if link else "",
         score=score,
     )
+
+
+def find_parts(resource: "Resource") -> list[str]:
+    """Return the URIs of parts that have no name of their own, such as the answer to a question."""
+    if resource.format != "jsonld":
+        return []
+    iris = dict.fromkeys(_NAMELESS.findall(resource.content))
+    own = {*resource.id.subjects}
+    uris = (str(Identifier(resource.id.type, hash_values(iri))) for iri in iris if iri not in own)
+    return [*islice(uris, _MOST_PARTS)]
+
+
+def add_parts(passage: Passage, parts: Sequence["Resource"]) -> Passage:
+    """Return a passage with the texts of its parts below its own."""
+    texts = (render_resource(part) for part in parts)
+    return replace(passage, text="\n".join([passage.text, *texts]))
 
 
 def cut_passages(passages: Sequence[Passage], max_tokens: int) -> list[Passage]:

@@ -68,7 +68,8 @@ class KnowledgeRetriever:
             limit=_POOL * self._limit,
             threshold=self._threshold,
         )
-        return cut_passages(rank_passages(queries, found)[: self._limit], self._max_tokens)
+        ranked = drop_repetitions(rank_passages(queries, found))
+        return cut_passages(ranked[: self._limit], self._max_tokens)
 
 
 def rank_passages(queries: Sequence[str], passages: Sequence[Passage]) -> list[Passage]:
@@ -90,6 +91,19 @@ def rank_passages(queries: Sequence[str], passages: Sequence[Passage]) -> list[P
     least = _LEAST_SHARE * max(scores, default=0)
     ranked = sorted(zip(scores, passages, strict=True), key=lambda row: -row[0])
     return [passage for score, passage in ranked if score >= least]
+
+
+def drop_repetitions(passages: Sequence[Passage]) -> list[Passage]:
+    """Return passages without those whose text another one has as well, such as its part."""
+    return [
+        passage
+        for number, passage in enumerate(passages)
+        if not any(
+            passage.text in other.text and (len(other.text) > len(passage.text) or before < number)
+            for before, other in enumerate(passages)
+            if before != number
+        )
+    ]
 
 
 def find_queries(messages: Sequence[Message]) -> list[str]:

@@ -403,3 +403,10 @@ async def test_a_long_description_of_an_action_does_not_make_every_sentence_a_ca
     events = [event async for event in DemoAdapter(pace=0).stream(request)]
 
     assert "I have no rule for that" in text_of(events)
+
+
+async def test_a_question_that_is_a_title_is_answered_by_what_stands_below_it():
+    text = "Darf mein Hund mit?, question\nJa, Hunde sind an der Leine erlaubt."
+    passage = Passage(id="q", title="Darf mein Hund mit?", text=text)
+
+    assert (await quote("Darf mein Hund mit?", passage)).startswith("Ja, Hunde sind")

@@ -3,6 +3,7 @@
 import asyncio
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -14,8 +15,10 @@ from copilot_runtime.knowledge.access import AccessDenied
 from copilot_runtime.knowledge.identifiers import Identifier
 from copilot_runtime.knowledge.policies import build_actor
 from copilot_runtime.knowledge.resources import Resource
+from copilot_runtime.messages import TextMessage
 from copilot_runtime.storage import MemoryStorage
 from tests.knowledge.library import ADA, LIBRARY, WordCounter, library, stocked
+from tests.runs import run_input
 
 pytestmark = pytest.mark.anyio
 
@@ -203,6 +206,26 @@ async def test_a_thing_without_a_name_is_called_by_what_it_is_and_its_file(pages
     knowledge = await stocked(pages)
 
     assert (await knowledge.search("umbrellas porter"))[0].title == "answer, faq.html"
+
+
+async def test_a_question_is_read_with_its_answer_which_has_no_name(pages: Path) -> None:
+    (pages / "faq.html").write_text(
+        """<main itemscope itemtype="https://schema.org/Question" itemid="https://x.example/q">
+        <h1 itemprop="name">Where can I borrow an umbrella?</h1>
+        <div itemprop="acceptedAnswer" itemscope itemtype="https://schema.org/Answer">
+        <p itemprop="text">At the porter, against a deposit.</p></div></main>""",
+        encoding="utf-8",
+    )
+    knowledge = await stocked(pages)
+    first, *_ = await knowledge.search("Where can I borrow an umbrella?")
+    retriever = knowledge.retriever()
+    assert retriever is not None
+    question = TextMessage(id="1", role="user", content="Has the porter an umbrella to lend?")
+    retrieved = await retriever.retrieve(replace(run_input(), messages=[question]))
+
+    assert first.title == "Where can I borrow an umbrella?"
+    assert "against a deposit" in first.text
+    assert [passage.title for passage in retrieved] == [first.title]  # the answer is not repeated
 
 
 async def test_a_policy_file_decides_what_is_found(pages: Path) -> None:

@@ -15,6 +15,7 @@ _COMMON = set(
     )
 )
 _MOST_SENTENCES = 3
+_FEWEST_WORDS = 3
 _LONGEST = 400
 
 
@@ -23,12 +24,15 @@ def quote_passages(question: str, passages: Sequence[Passage]) -> str:
     words = _stems(question)
     found: list[tuple[float, int, str]] = []
     for number, passage in enumerate(passages, 1):
-        about = _stems(passage.title)
+        about = words & _stems(passage.title)
+        is_subject = len(about) > len(words) / 2  # the title asks or says the same
         for sentence in filter(None, map(str.strip, _SENTENCE.split(passage.text))):
+            if passage.title and sentence.startswith(passage.title):
+                continue
             shared = words & _stems(sentence)
             # a heading shares words as well, but says nothing
-            score = len(shared) + len(words & about) / 2 - 1 / len(sentence.split())
-            if shared:
+            score = len(shared) + len(about) / 2 - 1 / len(sentence.split())
+            if shared or (is_subject and len(sentence.split()) > _FEWEST_WORDS):
                 found.append((score, number, sentence[:_LONGEST]))
     found.sort(key=lambda row: -row[0])
     best = [row for row in found[:_MOST_SENTENCES] if row[0] >= found[0][0] / 2]

@@ -13,7 +13,6 @@ from strawberry import UNSET
 from copilot_runtime.errors import LimitExceeded, Misuse
 from copilot_runtime.interfaces import Passage
 from copilot_runtime.knowledge.events import EventFilter
-from copilot_runtime.knowledge.passages import build_passage
 from copilot_runtime.knowledge.policies import build_actor, conversation_identifier
 from copilot_runtime.transports.graphql.context import Context
 from copilot_runtime.transports.graphql.errors import hide_details
@@ -199,7 +198,7 @@ class KnowledgeQuery(Query):
         resource = await knowledge.get(_check_text("id", id), actor=actor)
         if resource is None:
             return None
-        passage = build_passage(resource, knowledge.link)
+        passage = await knowledge.read(resource, actor=actor)
         return KnowledgeResource(
             id=resource.uri,
             type=resource.id.type,

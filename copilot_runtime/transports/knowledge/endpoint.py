@@ -13,7 +13,6 @@ from copilot_runtime.interfaces import Passage
 from copilot_runtime.jsontext import dumps
 from copilot_runtime.knowledge import Knowledge
 from copilot_runtime.knowledge.access import Actor
-from copilot_runtime.knowledge.passages import build_passage
 from copilot_runtime.knowledge.policies import build_actor
 from copilot_runtime.knowledge.policies.ownership import CONVERSATION
 from copilot_runtime.transports.body import BadRequest
@@ -118,16 +117,17 @@ class _View:
 
     async def show(self, uri: str) -> None:
         """Answer with one resource: a page for browsers, else JSON."""
-        resource = await self._knowledge.get(uri, actor=self._reader(uri))
+        reader = self._reader(uri)
+        resource = await self._knowledge.get(uri, actor=reader)
         if resource is None:
             raise NotFound("There is no such resource.")
+        passage = await self._knowledge.read(resource, actor=reader)
         files = await self._knowledge.provenance(resource, actor=self._actor)
         if "text/html" in self._request.headers.get("accept", ""):
-            page = render_resource(resource, files).encode(errors="replace")
+            page = render_resource(resource, passage, files).encode(errors="replace")
             headers = {**_PRIVATE, "content-security-policy": POLICY}
             await self._send(page, "text/html; charset=utf-8", headers)
             return
-        passage = build_passage(resource, self._knowledge.link)
         fields: dict[str, Any] = {
             "format": resource.format,
             "content": resource.content,

@@ -4,8 +4,8 @@ from collections.abc import Sequence
 from html import escape
 from urllib.parse import urlsplit
 
+from copilot_runtime.interfaces import Passage
 from copilot_runtime.jsonvalue import JsonValue, as_list, get_object, get_text
-from copilot_runtime.knowledge.passages import build_passage
 from copilot_runtime.knowledge.resources import Resource
 
 POLICY = "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; frame-ancestors 'none'"
@@ -23,9 +23,8 @@ td:first-child { opacity: .7; white-space: nowrap; }
 """
 
 
-def render_resource(resource: Resource, files: Sequence[str] = ()) -> str:
+def render_resource(resource: Resource, passage: Passage, files: Sequence[str]) -> str:
     """Return the page of a resource. Nothing of it is markup, and no link of it is a script."""
-    passage = build_passage(resource)
     rows = "".join(
         f"<tr><td>{escape(name)}</td><td>{_link(value)}</td></tr>"
         for name, value in list_provenance(resource, files)

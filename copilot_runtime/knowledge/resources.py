@@ -172,7 +172,8 @@ class ResourceIndex:
         etags = await self.storage.put_with_log(objects, self._catalog.key, describe)
         self._catalog.apply(changes.values())
         await self._catalog.compact()
-        await self._mend({uri: (changes[uri].entry, etags[_key(uri)]) for uri in changed})
+        entries = {uri: change.entry for uri, change in changes.items()}
+        await self._mend(_find_wrong(entries, {uri: etags[_key(uri)] for uri in entries}))
         self._publish("RESOURCE_PUT", [resource.id for resource in changed.values()])
         return len(changed)
 
@@ -264,10 +265,12 @@ class ResourceIndex:
         self._is_checked = True
         entries = {**await self._catalog.refresh()}
         keys = await self.storage.find_etags(PREFIX)
-        etags = {_uri(key): etag for key, etag in keys.items() if key.endswith(".json")}
-        return await self._mend(
-            {uri: (entries.get(uri), etags.get(uri, "")) for uri in {**entries, **etags}}
-        )
+
+        def compare() -> dict[str, str]:
+            etags = {_uri(key): etag for key, etag in keys.items() if key.endswith(".json")}
+            return _find_wrong(entries, etags)
+
+        return await self._mend(await asyncio.to_thread(compare))
 
     async def aclose(self) -> None:
         """Leave a catalog that the next process reads fast."""
@@ -323,7 +326,7 @@ class ResourceIndex:
         """Write to the catalog what was written, and look whether somebody wrote meanwhile."""
         await self._catalog.append(Change(uri, entry) for uri, entry in entries.items())
         etags = await self._find_etags(entries)
-        await self._mend({uri: (entry, etags[uri]) for uri, entry in entries.items()})
+        await self._mend(_find_wrong(entries, etags))
 
     async def _find_etags(self, uris: Iterable[str]) -> dict[str, str]:
         etags = await self.storage.find_many_etags(map(_key, uris))
@@ -335,22 +338,18 @@ class ResourceIndex:
         Who may only read gets what was read in any case.
         """
         entries = self._catalog.entries
-        if self._catalog.is_read and _differ(entries, etags):
+        if self._catalog.is_read and _find_wrong({uri: entries.get(uri) for uri in etags}, etags):
             entries = await self._catalog.refresh()
             try:
-                await self._mend({uri: (entries.get(uri), etags[uri]) for uri in etags})
+                await self._mend(_find_wrong({uri: entries.get(uri) for uri in etags}, etags))
             except StorageFailed as error:
                 logger.warning("The catalog of resources is not mended: %s", error.message)
 
-    async def _mend(self, found: Mapping[str, tuple[Entry | None, str]]) -> int:
-        """Correct the catalog where its entry has another etag than what is stored."""
-        before = {
-            uri: _etag_of(entry) for uri, (entry, etag) in found.items() if etag != _etag_of(entry)
-        }
+    async def _mend(self, wrong: Mapping[str, str]) -> int:
+        """Correct entries of the catalog, whose etags are given, by what is stored."""
         mended = 0
-        for start in range(0, len(before), _AT_ONCE):
-            part = dict(islice(before.items(), start, start + _AT_ONCE))
-            changes = await self._find_changes(part)
+        for start in range(0, len(wrong), _AT_ONCE):
+            changes = await self._find_changes(dict(islice(wrong.items(), start, start + _AT_ONCE)))
             await self._catalog.append(changes)
             mended += len(changes)
         return mended
@@ -428,8 +427,13 @@ def _etag_of(entry: Entry | None) -> str:
     return entry.etag if entry else ""
 
 
-def _differ(entries: Mapping[str, Entry], etags: Mapping[str, str]) -> bool:
-    return any(etag != _etag_of(entries.get(uri)) for uri, etag in etags.items())
+def _find_wrong(entries: Mapping[str, Entry | None], etags: Mapping[str, str]) -> dict[str, str]:
+    """Return the etags of those entries that are other than the etags of what is stored."""
+    return {
+        uri: etag
+        for uri in {**entries, **etags}
+        if (etag := _etag_of(entries.get(uri))) != etags.get(uri, "")
+    }
 
 
 def _require(access: Access, uri: str) -> None:

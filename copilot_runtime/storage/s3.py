@@ -50,6 +50,13 @@ _REGION = re.compile(r"<Region>([\w-]+)</Region>|expecting '([\w-]+)'")
 _WRONG_REGION = ("PermanentRedirect", "AuthorizationHeaderMalformed", "redirect without LOCATION")
 _WRONG_KEYS = {"InvalidAccessKeyId", "SignatureDoesNotMatch", "ExpiredToken", "InvalidToken"}
 
+_CLIENT = {
+    "allow_http": True,  # an endpoint of one's own; that of AWS is https
+    "connect_timeout": "5s",
+    "read_timeout": "30s",
+    "timeout": "10 minutes",  # of a request with all its data: vectors may be a gigabyte
+}
+
 logger = logging.getLogger(__name__)
 
 T = TypeVar("T")
@@ -111,7 +118,7 @@ class S3Storage(Storage):
             options["region"] = region
         if endpoint:
             options["endpoint"] = endpoint
-        options.setdefault("client_options", {"allow_http": True, "connect_timeout": "5s"})
+        options.setdefault("client_options", _CLIENT)
         options.setdefault(
             "retry_config", {"max_retries": 4, "retry_timeout": timedelta(seconds=60)}
         )

@@ -245,6 +245,7 @@ class CopilotRuntime:
                 action_timeout=self.settings.action_timeout,
                 shared_state=self.settings.shared_state,
                 retriever=self.knowledge.retriever() if self.knowledge else None,
+                files=self.knowledge.files() if self.knowledge else None,
             ),
             all_agents,
             Recorder(_bus(self.settings) if bus is None else complete(Bus, bus), self.threads),
@@ -291,6 +292,7 @@ class CopilotRuntime:
             namer=self._name if self.settings.thread_names else None,
             has_users=authenticate is not None,
             secret=self.settings.secret,
+            forget=self._forget if self.knowledge else None,
         )
         self.program_runs = ProgramRuns(
             conversations=self.conversations,
@@ -500,6 +502,11 @@ class CopilotRuntime:
             else:
                 logger.info("Deleted %d threads that were unused for %g seconds", count, age)
             await asyncio.sleep(min(age, 3600))
+
+    async def _forget(self, thread: ThreadKey) -> None:
+        """Delete what knowledge has of a thread."""
+        if self.knowledge is not None:
+            await self.knowledge.forget_thread(thread.owner, thread.id)
 
     async def _name(self, runs: Sequence[StoredRun]) -> str | None:
         """Return a title that the model finds for a thread, once there is an answer in it."""

@@ -9,7 +9,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol
 from uuid import UUID, uuid5
 
-from copilot_runtime.events import Event
+from copilot_runtime.events import Activity, Event
 from copilot_runtime.messages import Message
 
 if TYPE_CHECKING:
@@ -338,6 +338,24 @@ class ChatRequest:
     message_id: str = ""
     passages: Sequence[Passage] = ()
     """What was retrieved for the question; the first message has it as well, as text."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reading:
+    """What a model reads of a conversation with files."""
+
+    messages: Sequence[Message]
+    """The conversation, with a line of text in the place of each file that was taken in."""
+    passages: Sequence[Passage] = ()
+    """What those files say that fits the question."""
+
+
+class FileReader(Protocol):
+    """Takes in the files that people attach to their questions."""
+
+    def read_files(self, run: RunInput) -> AsyncGenerator[Activity | Reading, None]:
+        """Yield the progress, and at last what a model reads; nothing for a run without files."""
+        ...
 
 
 class SupportsStream(Protocol):

@@ -11,7 +11,12 @@ from copilot_runtime.adapters.parameters import (
     parse_parameters,
 )
 from copilot_runtime.adapters.redaction import redact_error
-from copilot_runtime.agents.grounding import build_sources, retrieve_passages
+from copilot_runtime.agents.grounding import (
+    build_sources,
+    join_passages,
+    read_files,
+    retrieve_passages,
+)
 from copilot_runtime.agents.instructions import (
     Instructions,
     check_instructions,
@@ -31,6 +36,8 @@ from copilot_runtime.interfaces import (
     ChatRequest,
     ContextItem,
     Events,
+    FileReader,
+    Reading,
     Retriever,
     RunInput,
     SupportsStream,
@@ -56,6 +63,7 @@ class DirectAgent(Agent):
 
     A `retriever` finds passages for each question. The model gets them with the instructions, and
     an AG-UI client gets their sources, as an `Activity` of the type `sources`, before the answer.
+    With `files`, those that are attached to questions are taken in first, and searched as well.
     """
 
     def __init__(
@@ -68,6 +76,7 @@ class DirectAgent(Agent):
         action_timeout: float = 60.0,
         shared_state: bool = True,
         retriever: Retriever | None = None,
+        files: FileReader | None = None,
     ) -> None:
         check_instructions(instructions)
         self.adapter = complete(Adapter, adapter)
@@ -77,6 +86,7 @@ class DirectAgent(Agent):
         self.action_timeout = action_timeout
         self.shared_state = shared_state
         self.retriever = retriever
+        self.files = files
 
     def check(self, run: RunInput) -> None:
         """Raise the errors of the adapter that need no request."""
@@ -96,7 +106,15 @@ class DirectAgent(Agent):
         return self._run_turns(run, find_shared_state(run) if self.shared_state else None)
 
     async def _run_turns(self, run: RunInput, shared: SharedState | None) -> Events:
-        request = await self._build_request(run, shared)
+        reading: Reading | None = None
+        if self.files is not None:
+            async with aclosing(self.files.read_files(run)) as steps:
+                async for step in steps:
+                    if isinstance(step, Reading):
+                        reading = step
+                    else:
+                        yield step
+        request = await self._build_request(run, shared, reading)
         if request.passages:
             yield build_sources(run, request.passages)
         for _ in range(self.max_turns):
@@ -115,9 +133,11 @@ class DirectAgent(Agent):
     async def _run_turn(self, turn: Turn, request: ChatRequest | None = None) -> Events:
         """Yield one answer of the model, and results in call order, each as soon as possible.
 
-        Without a `request`, it is the first of the run.
+        Without a `request`, it is the first of a run whose client shows no progress of files.
         """
-        request = request or await self._build_request(turn.run)
+        if request is None:
+            reading = await read_files(self.files, turn.run)
+            request = await self._build_request(turn.run, reading=reading)
         try:
             async with aclosing(self.adapter.stream(request)) as events:
                 async for event in events:
@@ -140,10 +160,14 @@ class DirectAgent(Agent):
     def _create_turn(self, run: RunInput, shared: SharedState | None = None) -> Turn:
         return Turn(run, _list_server_actions(run, shared), self.action_timeout, shared)
 
-    async def _build_request(self, run: RunInput, shared: SharedState | None = None) -> ChatRequest:
+    async def _build_request(
+        self, run: RunInput, shared: SharedState | None = None, reading: Reading | None = None
+    ) -> ChatRequest:
         """Return the first request of a run. Raises what `resolve_instructions` raises."""
         instructions = await resolve_instructions(self.instructions, run)
         passages = await retrieve_passages(self.retriever, run)
+        if reading is not None:
+            passages = join_passages(reading.passages, passages)
         system = build_system_message(
             run.run_id,
             instructions=instructions,
@@ -153,7 +177,7 @@ class DirectAgent(Agent):
         )
         browser = [action for action in run.actions if action.in_browser]
         return ChatRequest(
-            messages=[*system, *run.messages],
+            messages=[*system, *(reading.messages if reading else run.messages)],
             instructions=instructions,
             actions=select_actions(_list_server_actions(run, shared), browser, for_agent=False),
             parameters=merge_parameters(self.parameters, run.parameters),

@@ -4,11 +4,12 @@ import asyncio
 import hashlib
 import logging
 from collections.abc import Sequence
+from contextlib import aclosing
 from html import escape
 
 from copilot_runtime.concurrency import capture
 from copilot_runtime.events import Activity
-from copilot_runtime.interfaces import Passage, Retriever, RunInput
+from copilot_runtime.interfaces import FileReader, Passage, Reading, Retriever, RunInput
 from copilot_runtime.messages import TextMessage
 
 SOURCES = "sources"
@@ -45,6 +46,23 @@ async def retrieve_passages(
         logger.warning("Run %s: nothing was retrieved: %s", run.run_id, error, exc_info=error)
         return ()
     return passages
+
+
+async def read_files(reader: FileReader | None, run: RunInput) -> Reading | None:
+    """Return what a model reads of a run with files, for a client that shows no progress."""
+    reading: Reading | None = None
+    if reader is not None:
+        async with aclosing(reader.read_files(run)) as steps:
+            async for step in steps:
+                if isinstance(step, Reading):
+                    reading = step
+    return reading
+
+
+def join_passages(first: Sequence[Passage], second: Sequence[Passage]) -> Sequence[Passage]:
+    """Return passages of two searches, each once."""
+    ids = {passage.id for passage in first}
+    return [*first, *(passage for passage in second if passage.id not in ids)]
 
 
 def render_passages(passages: Sequence[Passage], run_id: str) -> str:

@@ -282,6 +282,19 @@ class KnowledgeSettings(Section):
         le=1,
         description="How like a question a passage is at least, from -1 to 1. Null: 0.",
     )
+    uploads: Literal["thread", "owner", "off"] = Field(
+        default="thread",
+        description="Whether files that people attach to questions in the plain chat are stored, "
+        "and where they are found: in their thread, in all threads of their owner, or nowhere.",
+    )
+    upload_bytes: Count = Field(default=10 * 1024 * 1024, description="Largest such file.")
+    upload_files: Count = Field(default=20, description="Most files in a thread.")
+    upload_total: Count = Field(
+        default=200 * 1024 * 1024, description="Most bytes in all files of an owner."
+    )
+    upload_tokens: Count = Field(
+        default=4000, description="Longest text of files that is given to the model, in tokens."
+    )
     link: str = Field(
         default="",
         description="Address of this server for readers of other pages, such as "

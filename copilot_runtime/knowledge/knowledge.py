@@ -39,6 +39,8 @@ if TYPE_CHECKING:
     from copilot_runtime.knowledge.policies import Policy
     from copilot_runtime.knowledge.resources import Resource, ResourceIndex
     from copilot_runtime.knowledge.retrieval import KnowledgeRetriever
+    from copilot_runtime.knowledge.uploads.chat import ChatFiles
+    from copilot_runtime.knowledge.uploads.uploads import Scan, Uploads
     from copilot_runtime.knowledge.vectors import VectorIndex
     from copilot_runtime.threads.store import ThreadStore
 
@@ -110,6 +112,8 @@ class Knowledge:
     * **policy** - Who may do what: a `Policy`, or a file of one. Default: what belongs to a user is
       that user's, all else may be read by everybody.
     * **base** - IRI that relative names of things in HTML are resolved against.
+    * **scan** - Looks at each file that somebody attaches to a question, before it is stored: gets
+      its bytes and name, and returns why it is refused, or None.
     * **settings** - Numbers and switches: the section `knowledge` of the settings.
 
     Raises `ConfigurationFailed` for what can be known to be wrong without opening anything.
@@ -123,6 +127,7 @@ class Knowledge:
         embedder: Embedder | str | None = None,
         policy: "Policy | str | Path | None" = None,
         base: str | None = None,
+        scan: "Scan | None" = None,
         settings: KnowledgeSettings | None = None,
     ) -> None:
         self.settings = settings or KnowledgeSettings()
@@ -135,6 +140,7 @@ class Knowledge:
         self._storage = storage or self.settings.address or "local:.copilot/knowledge"
         self._embedder = embedder or self.settings.embedder
         self._policy = policy or self.settings.policy or None
+        self._scan = scan
         self._writing = asyncio.Lock()
         self._updating: asyncio.Task[None] | None = None
         self._count = 0
@@ -197,6 +203,13 @@ class Knowledge:
         return Memories(self.storage, self.resources)
 
     @cached_property
+    def uploads(self) -> "Uploads":
+        """The files that people have attached to their questions."""
+        from copilot_runtime.knowledge.uploads.uploads import Uploads
+
+        return Uploads(self, self._scan)
+
+    @cached_property
     def _ingestion(self) -> "Ingestion":
         from copilot_runtime.knowledge.ingestion import Ingestion
 
@@ -219,7 +232,14 @@ class Knowledge:
 
     def access(self, actor: Actor | None, action: AccessAction = "read") -> Access:
         """Return what somebody may do."""
-        return FULL_ACCESS if actor is None else self.policy.access(actor, action)
+        if actor is None:
+            return FULL_ACCESS
+        access = self.policy.access(actor, action)
+        if actor.conversation and self.settings.uploads == "thread":
+            from copilot_runtime.knowledge.uploads.access import ThreadAccess
+
+            return ThreadAccess(access, actor.conversation)
+        return access
 
     def status(self) -> KnowledgeStatus:
         """Return what is loaded. Opens nothing."""
@@ -442,6 +462,20 @@ class Knowledge:
             threshold=self.settings.retrieval_threshold,
         )
 
+    def files(self) -> "ChatFiles | None":
+        """Return what takes in the files of a chat, if the settings want it."""
+        if self.settings.uploads == "off":
+            return None
+        from copilot_runtime.knowledge.uploads.chat import ChatFiles
+
+        return ChatFiles(self)
+
+    async def forget_thread(self, user: str, thread_id: str) -> None:
+        """Delete the files of a thread, which is being deleted itself."""
+        from copilot_runtime.knowledge.policies import conversation_identifier
+
+        await self.uploads.forget(conversation_identifier(user or None, thread_id))
+
     async def aclose(self) -> None:
         """End the update, and let go of everything that was opened here. It can be used again."""
         if self._updating is not None:
@@ -449,7 +483,7 @@ class Knowledge:
             await asyncio.wait((self._updating,))
             self._updating = None
         owned = {"storage": self._storage, "embedder": self._embedder}
-        parts = ("memory", "graph", "vectors", "_ingestion", "resources", "storage", "embedder")
+        parts = ("uploads", "memory", "graph", "vectors", "_ingestion", "resources", *owned)
         for name in parts:
             part = self.__dict__.pop(name, None)
             close = getattr(part, "aclose", None)
@@ -493,6 +527,7 @@ class Knowledge:
             self._is_empty = not self._count
             started = monotonic()
             await self.resources.reconcile()  # with what other programs may have written
+            await self.uploads.resume()
             await self.update()
         except Exception as error:
             self._error = error.public if isinstance(error, CopilotError) else type(error).__name__

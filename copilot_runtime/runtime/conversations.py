@@ -53,12 +53,12 @@ place in the queue. Requests of CopilotKit v1 always wait in the queue: a client
 answer may send the next request before the server has noticed that it has left."""
 
 Namer = Callable[[Sequence[StoredRun]], Awaitable[str | None]]
+Forget = Callable[[ThreadKey], Awaitable[None]]
 """Returns a name for a thread that has none, from its runs, or None."""
 
 
 _MAX_QUEUE = 5
 """Questions that wait for their turn in one thread; each holds a whole conversation."""
-
 
 OPENED: "ContextVar[list[Conversations]]" = ContextVar("OPENED")
 """Where a server that stops its runs itself collects those of the application it starts.
@@ -74,7 +74,8 @@ class Conversations:
     one that does not exist. `patience` is how many seconds `delete` waits for a run to end.
 
     `has_users` is whether callers may have a user. Agents elsewhere then know a thread by an id
-    that is derived with the `secret`, or with that of the store if it is empty.
+    that is derived with the `secret`, or with that of the store if it is empty. `forget` deletes
+    what else belongs to a thread, such as its files.
     """
 
     def __init__(
@@ -87,12 +88,14 @@ class Conversations:
         patience: float = 10.0,
         has_users: bool = False,
         secret: str = "",
+        forget: Forget | None = None,
     ) -> None:
         self.runtime = runtime
         self.store = store
         self.when_busy = when_busy
         self.namer = namer
         self.patience = patience
+        self._forget = forget
         self._thread_ids = ThreadIds(has_users, secret.encode())
         self._needs_secret = has_users and not secret
         self._current: dict[ThreadKey, Run] = {}
@@ -237,6 +240,8 @@ class Conversations:
                         "Please try again in a moment.",
                         hint="An agent has to let asyncio.CancelledError pass.",
                     )
+            if self._forget is not None:  # first: what fails here can be tried again
+                await contain(self._forget(thread))
             if not await contain(self.store.delete(thread)):
                 raise NotFound("There is no such thread.")
         finally:

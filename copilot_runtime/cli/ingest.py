@@ -14,10 +14,12 @@ from copilot_runtime.cli.knowledge import (
 )
 from copilot_runtime.cli.threads import ConfigOption
 from copilot_runtime.errors import ConfigurationFailed
+from copilot_runtime.jsonvalue import JsonObject
 
 if TYPE_CHECKING:
     from copilot_runtime.knowledge import Knowledge
     from copilot_runtime.knowledge.ingestion import IngestReport
+    from copilot_runtime.knowledge.vectors import EmbeddingReport
 
 _STEPS = {"read": "Reading", "store": "Storing", "embed": "Embedding", "link": "Linking"}
 _WIDTH = 30
@@ -55,8 +57,9 @@ def ingest(
     copilot-runtime ingest pages --base https://intranet.example/kb/ --json
 
     HTML with annotations of Schema.org becomes things; other HTML, Markdown, PDF, CSV and text
-    become pieces with their places. The exit status is 1 if a file could not be read. What was
-    interrupted is completed by the next time; servers may run meanwhile.
+    become pieces with their places. The exit status is 1 if a file could not be read, or a
+    resource not embedded. What was interrupted is completed by the next time; servers may run
+    meanwhile.
     """
     failed = False
 
@@ -78,21 +81,34 @@ def ingest(
             wait=wait,
             dry_run=dry_run,
         )
-        if not dry_run:
-            await knowledge.update([], progress)
+        vectors = None if dry_run else (await knowledge.update([], progress)).vectors
         if isinstance(progress, _Bar):
             progress.clear()
-        failed = bool(report.failed)
+        failed = bool(report.failed or (vectors and vectors.failed))
         if as_json:
-            show_json({**report.encode(), "dry_run": dry_run})
+            encoded = {**report.encode(), "dry_run": dry_run}
+            show_json(encoded | {"vectors": _encode_vectors(vectors)} if vectors else encoded)
         else:
-            _show_report(report, dry_run)
+            _show_report(report, vectors)
 
     run_with_knowledge(config, storage, work)
     raise typer.Exit(1 if failed else 0)
 
 
-def _show_report(report: "IngestReport", dry_run: bool) -> None:
+def _encode_vectors(report: "EmbeddingReport") -> JsonObject:
+    return {
+        "added": report.added,
+        "changed": report.changed,
+        "removed": report.removed,
+        "failed": {**report.failed},
+        "tokens": report.tokens,
+        "dollars": None if report.dollars is None else float(report.dollars),
+    }
+
+
+def _show_report(report: "IngestReport", vectors: "EmbeddingReport | None") -> None:
+    """Show what was done; without vectors, what would be."""
+    dry_run = vectors is None
     rows: list[tuple[str, Any]] = [
         ("files new", len(report.new)),
         ("files changed", len(report.changed)),
@@ -101,14 +117,21 @@ def _show_report(report: "IngestReport", dry_run: bool) -> None:
         ("files skipped", len(report.skipped)),
         ("files failed", len(report.failed)),
     ]
-    if not dry_run:
+    if vectors is not None:
         rows += [
             ("resources stored", report.resources),
             ("resources removed", report.deleted),
             ("triples stored", report.triples),
-            ("seconds", f"{report.seconds:.2f}"),
+            ("resources embedded", vectors.added + vectors.changed),
+            ("resources not embedded", len(vectors.failed)),
         ]
+        if vectors.tokens:
+            rows.append(("tokens embedded", vectors.tokens))
+        if vectors.dollars is not None:
+            rows.append(("US dollars for them", f"{vectors.dollars:.4f}"))
+        rows.append(("seconds", f"{report.seconds + vectors.seconds:.2f}"))
     show_table(("WHAT", "COUNT"), rows, "")
+    not_embedded = {} if vectors is None else vectors.failed
     details = [
         *((name, "new") for name in (report.new if dry_run else ())),
         *((name, "changed") for name in (report.changed if dry_run else ())),
@@ -116,6 +139,7 @@ def _show_report(report: "IngestReport", dry_run: bool) -> None:
         *((name, f"skipped: {media_type}") for name, media_type in report.skipped.items()),
         *((name, f"in part: {' '.join(texts)}") for name, texts in report.warnings.items()),
         *((name, f"failed: {reason}") for name, reason in report.failed.items()),
+        *((uri, f"not embedded: {reason}") for uri, reason in not_embedded.items()),
     ]
     if details:
         typer.echo()

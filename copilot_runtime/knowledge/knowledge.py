@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from copilot_runtime.knowledge.retrieval import KnowledgeRetriever
     from copilot_runtime.knowledge.uploads.chat import ChatFiles
     from copilot_runtime.knowledge.uploads.uploads import Scan, Uploads
-    from copilot_runtime.knowledge.vectors import VectorIndex
+    from copilot_runtime.knowledge.vectors import EmbeddingReport, VectorIndex
     from copilot_runtime.threads.store import ThreadStore
 
 Pattern = tuple[str, str, str]
@@ -87,7 +87,7 @@ class KnowledgeUpdate:
     """What became of one update: of the sources, if there were any, and of both indexes."""
 
     sources: "IngestReport | None"
-    vectors: Any
+    vectors: "EmbeddingReport"
     graph: Any
 
 

@@ -2,15 +2,23 @@
 
 import asyncio
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from decimal import Decimal
+from typing import TYPE_CHECKING
 
 import pytest
 from typer.testing import CliRunner, Result
 
+from copilot_runtime.adapters.embeddings import EMBEDDERS
+from copilot_runtime.adapters.embeddings.hashing import HashingEmbedder
 from copilot_runtime.cli.main import cli
-from copilot_runtime.errors import CopilotError
+from copilot_runtime.errors import ConfigurationFailed, CopilotError
 from copilot_runtime.knowledge import Knowledge
 from tests.knowledge.ingestion.conftest import DRUG, Shelf, article
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
 
 Run = Callable[..., Result]
 
@@ -36,7 +44,7 @@ def rows(result: Result) -> list[str]:
 def test_the_report_is_a_table(run: Run) -> None:
     result = run("docs")
     assert result.exit_code == 0
-    assert rows(result)[:10] == [
+    assert rows(result)[:12] == [
         "WHAT COUNT",
         "files new 2",
         "files changed 0",
@@ -47,6 +55,8 @@ def test_the_report_is_a_table(run: Run) -> None:
         "resources stored 2",
         "resources removed 0",
         "triples stored 6",
+        "resources embedded 2",
+        "resources not embedded 0",
     ]
     assert "files unchanged 2" in rows(run("docs"))
 
@@ -73,6 +83,40 @@ def test_the_report_is_json_for_programs(run: Run) -> None:
     report = json.loads(run("docs", "--json", "--base", "https://intranet.example/kb").stdout)
     assert report["new"] == ["docs/one.html", "docs/two.html"]
     assert (report["resources"], report["failed"], report["dry_run"]) == (2, {}, False)
+    assert report["vectors"] == {
+        "added": 2,
+        "changed": 0,
+        "removed": 0,
+        "failed": {},
+        "tokens": 0,
+        "dollars": None,
+    }
+
+
+def test_what_embeddings_cost_and_what_was_not_embedded_is_said(
+    run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(EMBEDDERS, "paid", f"{__name__}:PaidEmbedder")
+    monkeypatch.setenv("COPILOT_KNOWLEDGE_EMBEDDER", "paid")
+    result = run("docs")
+    assert result.exit_code == 1
+    found = rows(result)
+    assert {"resources embedded 1", "resources not embedded 1"} <= {*found}
+    assert {"tokens embedded 1000", "US dollars for them 0.0200"} <= {*found}
+    assert found[-1].endswith("not embedded: Not this one.")
+
+
+class PaidEmbedder(HashingEmbedder):
+    """Takes two cents, and one text."""
+
+    async def embed(self, texts: Sequence[str]) -> "NDArray[np.float32]":
+        if len(texts) > 1 or self.tokens:
+            raise ConfigurationFailed("Not this one.")
+        self.tokens += 1000
+        return await super().embed(texts)
+
+    async def price(self, tokens: int) -> Decimal:
+        return Decimal("0.02")
 
 
 def test_a_dry_run_names_files_and_stores_nothing(run: Run) -> None:

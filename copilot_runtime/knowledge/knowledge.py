@@ -144,6 +144,8 @@ class Knowledge:
         self._writing = asyncio.Lock()
         self._updating: asyncio.Task[None] | None = None
         self._count = 0
+        self._counted = asyncio.Event()
+        """Set once the update that goes on has found out whether there is anything yet."""
         self._is_empty = False
         """Whether the update that goes on is the first one of all."""
         self._error = ""
@@ -251,6 +253,7 @@ class Knowledge:
 
     def start(self) -> None:
         """Begin an update in the background: take in the sources, and mend the indexes."""
+        self._counted = asyncio.Event()
         self._updating = asyncio.create_task(self._update_quietly(), name="update knowledge")
         self._updating.add_done_callback(retrieve_exception)
 
@@ -525,6 +528,7 @@ class Knowledge:
         try:
             self._count = len(await self.resources.versions())
             self._is_empty = not self._count
+            self._counted.set()
             started = monotonic()
             await self.resources.reconcile()  # with what other programs may have written
             await self.uploads.resume()
@@ -539,11 +543,12 @@ class Knowledge:
             logger.info("Knowledge: %d resources, up to date after %.1f s", self._count, seconds)
         finally:
             self._is_empty = False
+            self._counted.set()
 
     async def _wait_for_first_update(self) -> None:
         """Wait a while for the first update of all: nobody asks for nothing."""
         if self._updating is not None and not self._updating.done():
-            await asyncio.sleep(0)  # it may be about to find out that there is nothing yet
+            await self._counted.wait()
             if self._is_empty:
                 await asyncio.wait((self._updating,), timeout=_FIRST_UPDATE)
 

@@ -1,0 +1,223 @@
+"""Files without a chat: what is stored when something goes wrong half-way."""
+
+import asyncio
+import subprocess
+import sys
+from pathlib import Path
+from time import monotonic, sleep
+
+import pytest
+
+from copilot_runtime.config.sections import KnowledgeSettings
+from copilot_runtime.errors import LimitExceeded
+from copilot_runtime.knowledge import Knowledge
+from copilot_runtime.knowledge.access import AccessAction, Actor
+from copilot_runtime.knowledge.policies import (
+    Decision,
+    Policy,
+    build_actor,
+    conversation_identifier,
+)
+from copilot_runtime.knowledge.uploads.uploads import Upload
+from copilot_runtime.storage import LocalStorage, MemoryStorage, Storage
+from tests.knowledge.ingestion.pdf import make_pdf
+from tests.knowledge.library import WordCounter
+from tests.knowledge.uploads.chat import CSV
+
+pytestmark = pytest.mark.anyio
+
+ANN = build_actor("ann", "t1")
+THREAD = conversation_identifier("ann", "t1")
+TEXT = b"\n\n".join(b"Number %d of the long list is a quince." % n for n in range(2000))
+
+
+def knowledge_in(storage: Storage, **more: object) -> Knowledge:
+    settings = KnowledgeSettings.model_validate(more)
+    return Knowledge(storage, embedder=WordCounter(), settings=settings)
+
+
+async def add(knowledge: Knowledge, data: bytes = CSV, name: str = "a.csv") -> Upload:
+    return await knowledge.uploads.add(data, name, THREAD, actor=ANN).task
+
+
+async def list_stored(storage: Storage) -> list[str]:
+    return [key for key in await storage.list() if "file.Upload" in key]
+
+
+async def wait_for(knowledge: Knowledge) -> list[Upload]:
+    """Wait until the server has started and reads no file."""
+    began = monotonic()
+    while monotonic() - began < 30:
+        uploads = [*await knowledge.uploads.list(THREAD)]
+        is_updating = knowledge.status().state == "updating"
+        if not is_updating and all(it.state != "reading" for it in uploads):
+            return uploads
+        await asyncio.sleep(0.05)
+    raise TimeoutError
+
+
+async def test_a_file_is_found_by_its_owner_once_the_job_has_ended() -> None:
+    knowledge = knowledge_in(MemoryStorage())
+    upload = await add(knowledge)
+
+    assert (upload.state, upload.chunks, upload.is_short) == ("searchable", 1, True)
+    found = await knowledge.search("price quince", actor=ANN)
+    assert [it.title for it in found] == ["a.csv"]
+    assert await knowledge.search("price quince", actor=build_actor("eve")) == []
+    assert await knowledge.uploads.forget(THREAD) == 1
+    assert await knowledge.uploads.forget(THREAD) == 0
+    assert await knowledge.search("price quince", actor=ANN) == []
+    await knowledge.aclose()
+
+
+async def test_of_a_long_file_a_model_reads_the_beginning_without_a_search() -> None:
+    knowledge = knowledge_in(MemoryStorage())
+    upload = await add(knowledge, TEXT, "list.txt")
+
+    assert not upload.is_short
+    assert 1 <= upload.first < upload.chunks
+    assert len(upload.list_chunks()) == upload.first
+    await knowledge.aclose()
+
+
+async def test_of_what_is_too_long_the_beginning_is_taken_in() -> None:
+    knowledge = knowledge_in(MemoryStorage())
+    long = b"\n\n".join(b"Chapter %d: " % n + b"word " * 350 for n in range(2100))
+    upload = await add(knowledge, long, "book.txt")
+
+    assert upload.chunks == 2000
+    assert "Only its beginning" in upload.message
+    await knowledge.aclose()
+
+
+class Stuck(MemoryStorage):
+    """A storage that stops before a write whose key has a word in it, as a killed server does."""
+
+    def __init__(self, word: str) -> None:
+        super().__init__()
+        self.word = word
+        self.reached = asyncio.Event()
+
+    async def put(self, key: str, data: bytes, *, expected: str | None = None) -> str:
+        await self._stop(key)
+        return await super().put(key, data, expected=expected)
+
+    async def _stop(self, key: str) -> None:
+        if self.word and self.word in key:
+            self.reached.set()
+            await asyncio.sleep(0.2)
+            raise OSError("killed")
+
+
+async def test_a_file_whose_bytes_did_not_arrive_is_forgotten_by_the_next_start() -> None:
+    storage = Stuck("uploads/")
+    knowledge = knowledge_in(storage)
+    with pytest.raises(OSError, match="killed"):
+        await add(knowledge)
+    assert len(await list_stored(storage)) == 1
+
+    storage.word = ""
+    await knowledge.uploads.resume()
+
+    assert await list_stored(storage) == []
+    assert (await add(knowledge)).state == "searchable"
+    await knowledge.aclose()
+
+
+async def test_a_thread_that_is_deleted_while_its_file_is_stored_has_nothing_left() -> None:
+    storage = Stuck("uploads/")
+    knowledge = knowledge_in(storage)
+    job = knowledge.uploads.add(CSV, "a.csv", THREAD, actor=ANN)
+    await storage.reached.wait()
+    await knowledge.uploads.forget(THREAD)
+
+    assert job.task.cancelled()
+    assert await list_stored(storage) == []
+    await knowledge.aclose()
+
+
+async def test_a_reader_that_is_too_slow_leaves_a_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
+    def read(*_: object) -> None:
+        raise LimitExceeded("Reading the PDF takes more than 120 seconds.")
+
+    monkeypatch.setattr("copilot_runtime.knowledge.uploads.extraction.read_document", read)
+    storage = MemoryStorage()
+    knowledge = knowledge_in(storage)
+    upload = await add(knowledge, make_pdf("Loop"), "loop.pdf")
+
+    assert upload.state == "refused"
+    assert "120 seconds" in upload.message
+    assert (await add(knowledge, make_pdf("Loop"), "loop.pdf")) == upload  # not tried again
+    await knowledge.aclose()
+
+
+class ReadOnly(Policy):
+    """Everybody may read, and nobody else may do anything."""
+
+    def decide(self, actor: Actor, action: AccessAction, uri: str) -> Decision:
+        return Decision(action == "read", "It is read only.")
+
+
+async def test_who_may_not_write_adds_no_files() -> None:
+    storage = MemoryStorage()
+    knowledge = Knowledge(storage, embedder=WordCounter(), policy=ReadOnly())
+    upload = await add(knowledge)
+
+    assert upload.message == "You may not add files to this conversation."
+    assert await list_stored(storage) == []
+    await knowledge.aclose()
+
+
+async def test_limits_of_an_owner_hold_for_files_that_come_at_once() -> None:
+    knowledge = knowledge_in(MemoryStorage(), upload_files=2)
+    files = [CSV + b"x,%d\n" % n for n in range(5)]
+    uploads = await asyncio.gather(*(add(knowledge, data) for data in files))
+
+    assert sorted(it.state for it in uploads) == ["refused"] * 3 + ["searchable"] * 2
+    await knowledge.aclose()
+
+
+SERVER = """
+import asyncio, sys
+from copilot_runtime.knowledge import Knowledge
+from tests.knowledge.uploads.test_uploads import *
+
+async def main():
+    knowledge = knowledge_in(LocalStorage(sys.argv[1]))
+    job = knowledge.uploads.add(TEXT, "list.txt", THREAD, actor=ANN)
+    print("begin", flush=True)
+    await job.task
+    print("end", flush=True)
+
+asyncio.run(main())
+"""
+
+
+def run_and_kill(folder: Path, delay: float) -> None:
+    command = [sys.executable, "-c", SERVER, str(folder)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout
+        assert process.stdout.readline() == "begin\n"
+        sleep(delay)
+        process.kill()
+
+
+@pytest.mark.parametrize("delay", [0.0, 0.01, 0.03, 0.1, 0.3])
+async def test_a_killed_server_completes_or_forgets_with_its_next_start(
+    tmp_path: Path, delay: float
+) -> None:
+    await asyncio.to_thread(run_and_kill, tmp_path, delay)
+    knowledge = knowledge_in(LocalStorage(tmp_path))
+    knowledge.start()
+    uploads = await wait_for(knowledge)
+    stored = await list_stored(knowledge.storage)
+    await knowledge.update([])
+    found = await knowledge.search("number 1999 of the long list", actor=ANN)
+    await knowledge.aclose()
+
+    if uploads:
+        assert [it.state for it in uploads] == ["searchable"]
+        assert len(stored) == uploads[0].chunks + 2
+        assert found
+    else:
+        assert stored == []

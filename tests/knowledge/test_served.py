@@ -10,15 +10,18 @@ from typing import Any
 from urllib.parse import quote
 
 import pytest
+from fastapi import Depends, FastAPI, Header, HTTPException
 from starlette.requests import HTTPConnection
 from starlette.testclient import TestClient
 
 from copilot_runtime import CopilotRuntime, DemoAdapter, ScriptedAdapter, Settings
 from copilot_runtime.adapters.scripted import call, say
+from copilot_runtime.interfaces import Events, RunInput
 from copilot_runtime.knowledge import Knowledge
 from copilot_runtime.knowledge.identifiers import Identifier
 from copilot_runtime.knowledge.policies import user_identifier
 from copilot_runtime.knowledge.resources import Resource
+from copilot_runtime.messages import ResultMessage
 from copilot_runtime.testing import Client
 from tests.knowledge.library import ADA, LIBRARY, library
 
@@ -172,6 +175,26 @@ async def test_what_was_said_earlier_is_recalled_in_its_thread_and_nowhere_else(
     assert found[0]["title"] == "user"
     assert "Where is my umbrella?" not in str(found)  # the question itself
     assert stolen == "No results found."
+
+
+class Librarian:
+    """An agent of another maker: it calls a tool of this server, and repeats the result."""
+
+    async def run(self, run: RunInput) -> Events:
+        results = [it.result for it in run.messages if isinstance(it, ResultMessage)]
+        question = {"input": ["dogs wait outside"]}
+        for event in say(results[-1]) if results else call("search_content", question):
+            yield event
+
+
+@anyio
+async def test_an_agent_uses_the_tools_as_the_user_of_its_run(pages: Path) -> None:
+    served = runtime(library(pages), agents={"librarian": Librarian()})
+    async with Client(served, agent="librarian") as chat:
+        answer = await chat.say("May my dog come in?")
+
+    assert [tool.name for tool in answer.tool_calls] == ["search_content"]
+    assert "Dogs wait outside." in answer.text
 
 
 # ---- HTTP ----
@@ -514,6 +537,50 @@ def test_the_page_knowledge_has_no_data_and_only_its_own_script(client: TestClie
     assert set(re.findall(r"https?://[\w.]+", page.text)) == {"http://www.w3.org"}
     assert "script-src 'sha256-" in page.headers["content-security-policy"]
     assert 'href="/knowledge"' in client.get("/").text
+
+
+def test_where_clients_are_at_the_root_browsers_get_the_page_and_programs_the_data(
+    pages: Path,
+) -> None:
+    with serve(runtime(library(pages), settings={"path": "/"})) as client:
+        page = client.get("/knowledge", headers={"accept": "text/html"})
+        data = client.get("/knowledge", headers={"accept": "application/json"})
+        found = client.get("/knowledge/search", params={"q": "dogs wait outside"}).json()
+
+    assert "Search by meaning" in page.text
+    assert data.json()["resources"] == 4
+    assert found["results"][0]["url"].startswith("/knowledge/resources/common.Document.")
+
+
+def test_a_mounted_runtime_links_below_its_path_and_asks_the_dependencies(pages: Path) -> None:
+    def need_key(key: str = Header("")) -> None:
+        if key != "open":
+            raise HTTPException(401)
+
+    host = FastAPI()
+    knowledge = library(pages)
+    runtime(knowledge).mount(host, "/api/copilot", dependencies=[Depends(need_key)])
+    with TestClient(host) as client:
+        assert client.portal is not None
+        client.portal.call(knowledge.update)
+        path = "/api/copilot/knowledge/search"
+        refused = client.get(path, params={"q": "dogs"})
+        found = client.get(path, params={"q": "dogs wait"}, headers={"key": "open"}).json()
+
+        assert refused.status_code == 401
+        link = found["results"][0]["url"]
+        assert link.startswith("/api/copilot/knowledge/resources/")
+        assert client.get(link, headers={"key": "open"}).status_code == 200
+
+
+def test_links_begin_with_the_address_that_readers_of_other_pages_use(pages: Path) -> None:
+    section = {"link": "https://chat.example.com/"}
+    with serve(runtime(library(pages), settings={"knowledge": section})) as client:
+        found = read(client, "/search", params={"q": "dogs wait outside"})
+
+    assert found["results"][0]["url"].startswith(
+        "https://chat.example.com/graphql/knowledge/resources/"
+    )
 
 
 def test_the_page_is_there_only_with_the_console(pages: Path) -> None:

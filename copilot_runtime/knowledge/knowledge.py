@@ -252,7 +252,9 @@ class Knowledge:
         return KnowledgeStatus(state=state, resources=self._count, error=self._error)
 
     def start(self) -> None:
-        """Begin an update in the background: take in the sources, and mend the indexes."""
+        """Begin an update in the background, unless one goes on: of the sources and the indexes."""
+        if self._updating is not None and not self._updating.done():
+            return
         self._counted = asyncio.Event()
         self._updating = asyncio.create_task(self._update_quietly(), name="update knowledge")
         self._updating.add_done_callback(retrieve_exception)
@@ -559,11 +561,15 @@ class Knowledge:
         resources = await self.resources.get(found, access=access)
         parts = await self._read_parts(resources, access)
         scores = {str(identifier): identifier.score for identifier in found}
-        passages = [
-            add_parts(build_passage(it, self.link, scores.get(it.uri)), parts[it.uri])
-            for it in resources
-        ]
-        return cut_passages(passages, max_tokens)
+
+        def render() -> list[Passage]:
+            passages = (
+                add_parts(build_passage(it, self.link, scores.get(it.uri)), parts[it.uri])
+                for it in resources
+            )
+            return cut_passages([*passages], max_tokens)
+
+        return await asyncio.to_thread(render)
 
     async def _read_parts(
         self, resources: "Sequence[Resource]", access: Access

@@ -495,7 +495,10 @@ class CopilotRuntime:
         while age := self.settings.thread_retention:
             try:
                 span = timedelta(seconds=min(age, _LONGEST_RETENTION))
-                count = await contain(self.threads.expire(datetime.now(UTC) - span))
+                before = datetime.now(UTC) - span
+                count = await contain(self.threads.expire(before))
+                if self.knowledge is not None:
+                    await self.knowledge.forget_old_files(before.timestamp())
             except Exception as error:  # also of another's store: there is a next hour
                 known = isinstance(error, CopilotError)
                 logger.warning("Old threads were not deleted: %s", error, exc_info=not known)

@@ -481,6 +481,21 @@ class Knowledge:
 
         await self.uploads.forget(conversation_identifier(user or None, thread_id))
 
+    async def forget_old_files(self, before: float) -> None:
+        """Delete the files that came before a time to threads that are no more."""
+        from copilot_runtime.knowledge.policies import find_owner
+        from copilot_runtime.threads.store import ThreadKey
+
+        async def exists(conversation: "Identifier") -> bool:
+            owner = find_owner(str(conversation))
+            user = owner.name if owner and owner.kind == "user" else ""
+            threads = self.threads
+            return (
+                threads is None or await threads.get(ThreadKey(user, conversation.name)) is not None
+            )
+
+        await self.uploads.forget_older(before, exists)
+
     async def aclose(self) -> None:
         """End the update, and let go of everything that was opened here. It can be used again."""
         if self._updating is not None:

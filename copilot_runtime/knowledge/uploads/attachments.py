@@ -3,6 +3,7 @@
 import base64
 import binascii
 import hashlib
+import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -33,6 +34,10 @@ class Attachment:
     def size(self) -> int:
         """About how many bytes it has."""
         return len(self.value) * 3 // 4
+
+    def write_name(self) -> str:
+        """Return the line that names it to a model: whatever its name is, it ends here."""
+        return f"[Attached file {json.dumps(self.name, ensure_ascii=False)}]"
 
     def decode(self) -> bytes:
         """Return its bytes. Raises `Misuse` for what is no base64."""

@@ -1,7 +1,6 @@
 """Files in a chat: taken in before the answer, with their progress on the page."""
 
 import asyncio
-import json
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from dataclasses import dataclass
 from time import monotonic
@@ -28,6 +27,8 @@ from copilot_runtime.knowledge.uploads.attachments import (
 if TYPE_CHECKING:
     from copilot_runtime.knowledge.knowledge import Knowledge
     from copilot_runtime.knowledge.uploads.uploads import Job, Upload
+
+_WITH_TEXT = ("document", "binary")
 
 FILES = "files"
 """The `activity_type` of the progress of files."""
@@ -83,17 +84,17 @@ class _File:
 
     def write_line(self) -> str | None:
         """Return what a model reads in its place; None if the model gets the file itself."""
-        name = json.dumps(self.attachment.name, ensure_ascii=False)
+        name = self.attachment.write_name().removesuffix("]")
         match self.state:
             case "stored":
                 return None
             case "refused":
-                return f"[Attached file {name}: it was not taken in. {self.message}]"
+                return f"{name}: it was not taken in. {self.message}]"
             case "searchable":
                 note = f" {self.message}" if self.message else ""
-                return f"[Attached file {name}: see the passages of it.{note}]"
+                return f"{name}: see the passages of it.{note}]"
             case _:
-                return f"[Attached file {name}: it is still being read; ask again in a moment.]"
+                return f"{name}: it is still being read; ask again in a moment.]"
 
 
 class ChatFiles:
@@ -114,6 +115,11 @@ class ChatFiles:
         """
         attachments = [*find_attachments(run.messages)]
         if not attachments:
+            return
+        if run.request_type != "Chat" or run.parameters.tool_choice == "function":
+            # suggestions and the like come in threads of their own: nothing is stored for them
+            names = {it.slot: it.write_name() for it in attachments if it.kind in _WITH_TEXT}
+            yield Reading(messages=replace_attachments(run.messages, names))
             return
         actor = build_actor(run.user, run.thread_id, agent=run.agent_name)
         files = [await self._begin(it, run, actor) for it in attachments]
@@ -156,8 +162,6 @@ class ChatFiles:
         self, run: RunInput, actor: Actor, files: Sequence[_File], question: int
     ) -> Sequence[Passage]:
         """Return short files that were attached just now, and of others what fits the question."""
-        if run.request_type != "Chat":
-            return ()
         passages: dict[str, Passage] = {}
         searchable = {
             it.upload.uri: (it.upload, it.attachment.slot[0] == question)

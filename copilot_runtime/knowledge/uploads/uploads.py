@@ -8,6 +8,7 @@ forgotten if the bytes had not arrived.
 
 import asyncio
 import logging
+import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypeVar
@@ -17,7 +18,7 @@ from copilot_runtime.concurrency import call, retrieve_exception
 from copilot_runtime.errors import CopilotError, LimitExceeded
 from copilot_runtime.jsonvalue import JsonValue, get_text
 from copilot_runtime.knowledge.access import Access, AccessDenied, Actor
-from copilot_runtime.knowledge.identifiers import Identifier
+from copilot_runtime.knowledge.identifiers import Identifier, parse_identifier
 from copilot_runtime.knowledge.ingestion.documents import (
     CSV,
     HTML,
@@ -74,6 +75,8 @@ class Upload:
     media_type: str = ""
     bytes: int = 0
     chunks: int = 0
+    created: int = 0
+    """When it came, in seconds since 1970."""
     first: int = 0
     """How many of its first chunks a model may read without a search."""
 
@@ -134,6 +137,7 @@ class Uploads:
             name=name,
             state="reading",
             bytes=len(data),
+            created=int(time.time()),
         )
         if (job := self._jobs.get(upload.uri)) is None:
             access = self._knowledge.access(actor, "write")
@@ -164,6 +168,22 @@ class Uploads:
         if uploads:
             await self._update_indexes()
         return len(uploads)
+
+    async def forget_older(
+        self, before: float, exists: Callable[[Identifier], Awaitable[bool]]
+    ) -> int:
+        """Delete the files that came before a time to conversations that are no more."""
+        knowledge = self._knowledge
+        found = await knowledge.resources.find_by_type(UPLOAD)
+        uploads = [decode_upload(it) for it in await knowledge.resources.get(found)]
+        latest: dict[str, int] = {}
+        for upload in uploads:
+            latest[upload.id.parent] = max(upload.created, latest.get(upload.id.parent, 0))
+        gone = 0
+        for uri, created in latest.items():
+            if uri and created < before and not await exists(parse_identifier(uri)):
+                gone += await self.forget(uri)
+        return gone
 
     async def resume(self) -> None:
         """Begin to complete what a server that has ended could not; forget what has no bytes."""
@@ -330,6 +350,7 @@ def encode_upload(upload: Upload) -> Resource:
         "bytes": upload.bytes,
         "chunks": upload.chunks,
         "first": upload.first,
+        "created": upload.created,
     }
     if upload.message:
         fields = {**fields, "message": upload.message}
@@ -349,6 +370,7 @@ def decode_upload(resource: Resource) -> Upload:
         bytes=_count(fields.get("bytes")),
         chunks=_count(fields.get("chunks")),
         first=_count(fields.get("first")),
+        created=_count(fields.get("created")),
     )
 
 

@@ -36,6 +36,7 @@ def ask(
     user: str = "ann",
     thread: str = "t1",
     run: str = "r1",
+    **more: Any,
 ) -> list[dict[str, Any]]:
     """Send a conversation as an AG-UI client, and return the events of the answer."""
     body = {
@@ -46,6 +47,7 @@ def ask(
         "tools": [],
         "context": [],
         "forwardedProps": {},
+        **more,
     }
     answer = client.post(
         "/graphql/agent/default/run",

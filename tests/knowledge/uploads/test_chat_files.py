@@ -1,7 +1,9 @@
 """Files attached in a chat: what becomes of them, what the model reads, and who finds them."""
 
 import asyncio
+import base64
 import threading
+import time
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from typing import Any
@@ -13,8 +15,11 @@ from copilot_runtime import CopilotRuntime, ScriptedAdapter, Settings
 from copilot_runtime.adapters.scripted import say
 from copilot_runtime.config.sections import KnowledgeSettings
 from copilot_runtime.knowledge import Knowledge
-from copilot_runtime.messages import MediaPart, TextMessage
+from copilot_runtime.knowledge.access import AccessAction, Actor
+from copilot_runtime.knowledge.policies import Decision, Policy
+from copilot_runtime.messages import ImageMessage, MediaPart, TextMessage
 from copilot_runtime.storage import MemoryStorage, Storage
+from copilot_runtime.threads.store import ThreadKey
 from tests.knowledge.ingestion.pdf import encrypt_pdf, make_pdf
 from tests.knowledge.library import WordCounter
 from tests.knowledge.test_served import sign_in, wait_until_ready
@@ -28,6 +33,9 @@ from tests.knowledge.uploads.chat import (
     question,
     sources,
 )
+from tests.wire.documents import PLAIN, WHEN
+from tests.wire.documents import chat as v1_chat
+from tests.wire.documents import user as v1_user
 
 
 class Chat:
@@ -35,9 +43,9 @@ class Chat:
 
     def __init__(self, storage: Storage | None = None, **more: Any) -> None:
         self.storage = storage or MemoryStorage()
-        scan = more.pop("scan", None)
+        parts = {name: more.pop(name) for name in ("scan", "policy") if name in more}
         self.knowledge = Knowledge(
-            self.storage, embedder=WordCounter(), scan=scan, settings=KnowledgeSettings(**more)
+            self.storage, embedder=WordCounter(), settings=KnowledgeSettings(**more), **parts
         )
         self.model = ScriptedAdapter(*[say("Well.") for _ in range(20)])
         self.runtime = CopilotRuntime(
@@ -74,7 +82,7 @@ class Chat:
         ]
 
     def stored(self) -> list[str]:
-        """Return the keys of all that has to do with files, and those where a text of one is."""
+        """Return the keys of all that has to do with files."""
         keys = asyncio.run(self.storage.list())
         return [key for key in keys if "file.Upload" in key]
 
@@ -382,3 +390,107 @@ def test_without_room_the_answer_comes_and_says_so() -> None:
     assert progress(events)[-1][0]["message"] == "It could not be stored."
     assert "secret" not in str(events)
     assert events[-1]["type"] == "RUN_FINISHED"
+
+
+def test_with_a_later_question_the_files_of_a_thread_are_searched_where_they_are_long() -> None:
+    chat = Chat()
+    pages = [f"Page {n} is about the harbour of the town number {n}." for n in range(400)]
+    first = question("Here", attach(make_pdf(*pages), "harbours.pdf"))
+    with chat.serve() as client:
+        begin = ask(client, first)
+        answer = {"id": "a1", "role": "assistant", "content": "Well."}
+        later = question("What is page 377 about, the harbour of which town?", id="q2")
+        events = ask(client, first, answer, later, run="r2")
+
+    assert sources(begin) != []  # its beginning, for nothing fits "Here"
+    assert "harbours.pdf, page 378" in [it["title"] for it in sources(events)]
+
+
+def test_suggestions_store_nothing_and_read_the_names_only() -> None:
+    chat = Chat()
+    with chat.serve() as client:
+        ask(
+            client,
+            question("?", attach(CSV, "a.csv"), attach(PNG, "b.png", "image")),
+            tools=[{"name": "suggest", "description": "", "parameters": {"type": "object"}}],
+            forwardedProps={"toolChoice": {"type": "function", "function": {"name": "suggest"}}},
+        )
+
+    assert '[Attached file "a.csv"]' in chat.prompt
+    assert [part.kind for part in chat.media] == ["image"]
+    assert chat.stored() == []
+
+
+@pytest.mark.parametrize(("data", "is_there"), [(PNG, True), (CSV, False)])
+def test_a_page_of_v1_gets_an_answer_from_what_it_attaches(data: bytes, is_there: bool) -> None:
+    chat = Chat()
+    image = {"role": "user", "format": "png", "bytes": base64.b64encode(data).decode()}
+    message = {"id": "i1", "createdAt": WHEN, "imageMessage": image}
+    with chat.serve() as client:
+        body = v1_chat(message, v1_user("What does a quince cost?"), query=PLAIN)
+        client.post("/graphql", json=body, headers={"x-user": "ann"}).raise_for_status()
+
+    images = [it for it in chat.model.requests[-1].messages if isinstance(it, ImageMessage)]
+    assert bool(images) is is_there
+    assert ("41 crowns" in chat.prompt) is not is_there
+    assert len([key for key in chat.stored() if key.startswith("uploads/")]) == 1
+
+
+def test_an_answer_waits_only_so_long_for_its_files(monkeypatch: pytest.MonkeyPatch) -> None:
+    released = threading.Event()
+
+    def wait(data: bytes, name: str) -> None:
+        released.wait(20)
+
+    monkeypatch.setattr("copilot_runtime.knowledge.uploads.chat._PATIENCE", 0.1)
+    chat = Chat(scan=wait)
+    with chat.serve() as client:
+        events = ask(client, question("?", attach(CSV, "a.csv")))
+        released.set()
+
+    assert progress(events)[-1][0]["state"] == "reading"
+    assert "it is still being read" in chat.prompt
+
+
+def test_a_data_url_is_a_file_too() -> None:
+    chat = Chat()
+    value = "data:text/csv;base64," + base64.b64encode(CSV).decode()
+    with chat.serve() as client:
+        events = ask(client, question("?", attach(value, "a.csv")))
+
+    assert progress(events)[-1][0]["state"] == "searchable"
+
+
+def test_a_policy_may_let_people_write_what_agents_may_not_read() -> None:
+    class WriteOnly(Policy):
+        def decide(self, actor: Actor, action: AccessAction, uri: str) -> Decision:
+            return Decision(action == "write", "A letter box.")
+
+    chat = Chat(policy=WriteOnly())
+    with chat.serve() as client:
+        events = ask(client, question("?", attach(CSV, "a.csv")))
+
+    assert progress(events)[-1][0]["state"] == "searchable"
+    assert "41 crowns" not in chat.prompt
+    assert sources(events) == []
+
+
+def test_files_of_threads_that_are_no_more_go_with_time() -> None:
+    chat = Chat()
+    with chat.serve() as client:
+        ask(client, question("?", attach(CSV, "a.csv")))
+        ask(client, question("?", attach(CSV, "a.csv")), thread="t2", run="r2", user="")
+        ask(client, question("?", attach(CSV, "a.csv")), thread="t3", run="r3")
+
+        async def expire() -> None:
+            await chat.runtime.threads.delete(ThreadKey("ann", "t1"))
+            await chat.runtime.threads.delete(ThreadKey("", "t2"))
+            await chat.knowledge.forget_old_files(0)
+            keys = await chat.storage.list()
+            assert len([key for key in keys if key.startswith("uploads/")]) == 3
+            await chat.knowledge.forget_old_files(time.time() + 10)
+
+        assert client.portal is not None
+        client.portal.call(expire)
+
+    assert {"common.Conversation.t3/" in key for key in chat.stored()} == {True}

@@ -56,7 +56,7 @@ State = Literal["closed", "updating", "ready", "failed"]
 _PACKAGES = ("numpy", "pyoxigraph", "lxml")
 """What no knowledge can do without. They are looked for, not imported."""
 
-_FIRST_UPDATE = 5.0
+_FIRST_UPDATE = 10.0
 """Seconds that a question waits where nothing at all has been taken in yet."""
 
 logger = logging.getLogger(__name__)

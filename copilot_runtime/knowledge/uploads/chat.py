@@ -20,6 +20,7 @@ from copilot_runtime.knowledge.uploads.attachments import (
     Slot,
     find_attachments,
     find_question,
+    hash_bytes,
     replace_attachments,
     too_large,
 )
@@ -151,12 +152,13 @@ class ChatFiles:
         if attachment.size > most + 4:
             return _File(attachment, refusal=too_large(most))
         try:
-            data = await call(attachment.decode)
+            data, digest = await call(_decode, attachment)
         except Misuse as error:
             return _File(attachment, refusal=error.message)
         conversation = conversation_identifier(run.user, run.thread_id)
         add = self._knowledge.uploads.add
-        return _File(attachment, job=add(data, attachment.name, conversation, actor=actor))
+        job = add(data, attachment.name, conversation, actor=actor, digest=digest)
+        return _File(attachment, job=job)
 
     async def _find_passages(
         self, run: RunInput, actor: Actor, files: Sequence[_File], question: int
@@ -198,6 +200,11 @@ class ChatFiles:
         except AccessDenied:
             return []
         return [build_passage(it, self._knowledge.link) for it in resources]
+
+
+def _decode(attachment: Attachment) -> tuple[bytes, str]:
+    data = attachment.decode()
+    return data, hash_bytes(data)
 
 
 def _describe(question: str, files: Sequence[Mapping[str, Any]]) -> Activity:

@@ -31,7 +31,6 @@ from copilot_runtime.knowledge.ingestion.documents import (
 )
 from copilot_runtime.knowledge.policies.ownership import find_owner
 from copilot_runtime.knowledge.resources import Resource
-from copilot_runtime.knowledge.tokens import count_tokens
 from copilot_runtime.knowledge.uploads.access import UPLOAD
 from copilot_runtime.knowledge.uploads.attachments import describe_size, hash_bytes, too_large
 from copilot_runtime.knowledge.uploads.extraction import Extract, extract
@@ -125,15 +124,22 @@ class Uploads:
         return decode_upload(found[0]) if found else None
 
     def add(
-        self, data: bytes, name: str, conversation: Identifier, *, actor: Actor | None = None
+        self,
+        data: bytes,
+        name: str,
+        conversation: Identifier,
+        *,
+        actor: Actor | None = None,
+        digest: str = "",
     ) -> Job:
         """Begin to take in a file. The same one twice in a conversation is one.
 
-        `actor` is on whose behalf: the policy must let it write there. Waiting for the task of the
-        job may be cancelled without ending it.
+        `actor` is on whose behalf: the policy must let it write there. `digest` is what
+        `hash_bytes` returns, if the caller has it. Who waits for the task of the job by
+        `asyncio.wait` may stop waiting without ending it.
         """
         upload = Upload(
-            id=Identifier(UPLOAD, hash_bytes(data), str(conversation)),
+            id=Identifier(UPLOAD, digest or hash_bytes(data), str(conversation)),
             name=name,
             state="reading",
             bytes=len(data),
@@ -229,7 +235,7 @@ class Uploads:
         if len(data) > self._settings.upload_bytes:
             return _refuse(upload, too_large(self._settings.upload_bytes))
         try:
-            upload = replace(upload, media_type=check_content(data, upload.name))
+            upload = replace(upload, media_type=await call(check_content, data, upload.name))
             await self._check_with_scanner(data, upload.name)
         except (UnreadableDocument, LimitExceeded) as error:
             return _refuse(upload, _tell(error))
@@ -287,7 +293,7 @@ class Uploads:
             # the bytes go, and the reason stays, so that nobody tries again with each question
             await _complete(self._drop_bytes(upload))
             return await _complete(self._finish(_refuse(upload, _tell(error)), []))
-        chunks = make_chunks(upload, found)
+        chunks = await call(make_chunks, upload, found)  # their tokens are counted
         message = "Only its beginning was taken in: it is too long." if found.is_cut else ""
         upload = replace(
             upload,
@@ -392,7 +398,7 @@ def _count_first(chunks: Sequence[Resource]) -> int:
     """Return how many chunks a model may read without a search: one at least."""
     left = _WHOLE_TOKENS
     for number, chunk in enumerate(chunks):
-        left -= count_tokens(chunk.content)
+        left -= chunk.id.tokens or 0
         if left < 0:
             return max(number, 1)
     return len(chunks)

@@ -4,16 +4,19 @@ import asyncio
 import base64
 import threading
 import time
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
+import numpy as np
 import pytest
+from numpy.typing import NDArray
 from starlette.testclient import TestClient
 
 from copilot_runtime import CopilotRuntime, ScriptedAdapter, Settings
 from copilot_runtime.adapters.scripted import say
 from copilot_runtime.config.sections import KnowledgeSettings
+from copilot_runtime.errors import AuthenticationFailed
 from copilot_runtime.knowledge import Knowledge
 from copilot_runtime.knowledge.access import AccessAction, Actor
 from copilot_runtime.knowledge.policies import Decision, Policy
@@ -43,10 +46,9 @@ class Chat:
 
     def __init__(self, storage: Storage | None = None, **more: Any) -> None:
         self.storage = storage or MemoryStorage()
-        parts = {name: more.pop(name) for name in ("scan", "policy") if name in more}
-        self.knowledge = Knowledge(
-            self.storage, embedder=WordCounter(), settings=KnowledgeSettings(**more), **parts
-        )
+        parts = {name: more.pop(name) for name in ("scan", "policy", "embedder") if name in more}
+        parts.setdefault("embedder", WordCounter())
+        self.knowledge = Knowledge(self.storage, settings=KnowledgeSettings(**more), **parts)
         self.model = ScriptedAdapter(*[say("Well.") for _ in range(20)])
         self.runtime = CopilotRuntime(
             self.model,
@@ -494,3 +496,22 @@ def test_files_of_threads_that_are_no_more_go_with_time() -> None:
         client.portal.call(expire)
 
     assert {"common.Conversation.t3/" in key for key in chat.stored()} == {True}
+
+
+class Locked(WordCounter):
+    """An embedder whose key is wrong."""
+
+    async def embed(self, texts: Sequence[str]) -> NDArray[np.float32]:
+        raise AuthenticationFailed("The key is wrong.")
+
+
+def test_without_an_embedder_short_files_are_read_all_the_same() -> None:
+    chat = Chat(embedder=Locked())
+    pages = [f"Page {n} is about the harbour of the town number {n}." for n in range(400)]
+    with chat.serve() as client:
+        ask(client, question("quince?", attach(CSV, "a.csv")))
+        short = chat.prompt
+        ask(client, question("harbour?", attach(make_pdf(*pages), "b.pdf"), id="q2"), run="r2")
+
+    assert "41 crowns" in short
+    assert "Page 0 is about the harbour" in chat.prompt

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import settings
 
 # also for the servers that tests start: threads on disk are for tests that ask for them
 os.environ.setdefault("COPILOT_THREADS", "memory")
@@ -18,6 +19,10 @@ os.environ.setdefault("COPILOT_THREADS", "memory")
 # that: a test of Ctrl-C would wait for ever
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
+
+# a machine that is busy takes longer, and is no failure
+settings.register_profile("tests", deadline=None)
+settings.load_profile("tests")
 
 # what is imported stays: the garbage collector need not look at it, now or later
 gc.disable()

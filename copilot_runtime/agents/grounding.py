@@ -12,6 +12,9 @@ from copilot_runtime.events import Activity
 from copilot_runtime.interfaces import FileReader, Passage, Reading, Retriever, RunInput
 from copilot_runtime.messages import TextMessage
 
+_TIMEOUT = 15.0
+"""Seconds that an answer waits for what is retrieved."""
+
 SOURCES = "sources"
 """The `activity_type` of the sources of an answer."""
 
@@ -28,14 +31,15 @@ logger = logging.getLogger(__name__)
 
 
 async def retrieve_passages(
-    retriever: Retriever | None, run: RunInput, timeout: float = 15.0
+    retriever: Retriever | None, run: RunInput, timeout: float | None = None
 ) -> Sequence[Passage]:
-    """Return what a retriever finds for a question within `timeout` seconds.
+    """Return what a retriever finds for a question within `timeout` seconds (15).
 
     One that fails or takes longer is logged, and finds nothing: the answer comes without.
     """
     if retriever is None or run.request_type != "Chat" or run.parameters.tool_choice == "function":
         return ()
+    timeout = _TIMEOUT if timeout is None else timeout
     try:
         async with asyncio.timeout(timeout):
             passages, error = await capture(retriever.retrieve(run))

@@ -5,7 +5,7 @@ from itertools import pairwise
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from copilot_runtime.agui.event_decoder import EventDecoder
@@ -61,7 +61,6 @@ def test_the_stream_is_read_at_all():
     assert (len(events), failure) == (17, None)
 
 
-@settings(deadline=None)
 @given(
     st.builds(
         written,
@@ -108,7 +107,6 @@ JSON = st.recursive(
 )
 
 
-@settings(deadline=None)
 @given(
     st.lists(
         st.tuples(st.sampled_from(TYPES), st.dictionaries(st.sampled_from(FIELDS), JSON)),
@@ -130,7 +128,6 @@ def test_nothing_an_agent_says_is_more_than_the_end_of_its_run(
     )
 
 
-@settings(deadline=None)
 @given(st.binary())
 def test_bytes_that_are_no_json_are_the_end_of_the_run(payload: bytes):
     run = RunInput(thread_id="t", run_id="r", messages=[])

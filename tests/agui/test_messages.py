@@ -3,7 +3,7 @@
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from copilot_runtime.agui.messages import decode_messages, encode_messages
@@ -96,13 +96,11 @@ def conversations(draw: st.DrawFn) -> list[dict[str, Any]]:
     return drawn
 
 
-@settings(deadline=None)
 @given(conversations())
 def test_whatever_a_client_sends_is_sent_on_as_it_was(messages: list[dict[str, Any]]):
     assert encode_messages(decode_messages(messages)) == messages
 
 
-@settings(deadline=None)
 @given(conversations())
 def test_what_we_keep_of_a_conversation_is_the_same_when_it_comes_again(
     messages: list[dict[str, Any]],
@@ -111,7 +109,6 @@ def test_what_we_keep_of_a_conversation_is_the_same_when_it_comes_again(
     assert decode_messages(encode_messages(ours)) == ours
 
 
-@settings(deadline=None)
 @given(st.lists(ANYTHING | st.fixed_dictionaries({"id": TEXT, "role": TEXT, "content": ANYTHING})))
 def test_nothing_a_client_sends_is_more_than_a_misuse(messages: list[Any]):
     try:

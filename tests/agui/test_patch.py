@@ -6,7 +6,7 @@ from typing import Any
 import jsonpatch
 import orjson
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from copilot_runtime.jsonpatch.patch import apply_patch, make_patch
@@ -44,7 +44,6 @@ def difference(old: Any, new: Any) -> list[dict[str, Any]]:
     return patch
 
 
-@settings(deadline=None)
 @given(STATES, STATES)
 def test_a_patch_makes_the_new_state_out_of_the_old(old: Any, new: Any):
     before = copy.deepcopy((old, new))
@@ -73,14 +72,12 @@ def test_no_patch_is_made_that_is_too_much_to_apply(changed: Any):
     assert patch is None or apply_patch(old, patch) == new
 
 
-@settings(deadline=None)
 @given(STATES, STATES)
 def test_others_read_our_patches_as_we_do(old: Any, new: Any):
     patched = jsonpatch.apply_patch({"state": old}, difference(old, new))
     assert as_json(patched) == as_json({"state": new})
 
 
-@settings(deadline=None)
 @given(STATES, st.lists(OPERATIONS, max_size=4))
 @example({"a": [1]}, [{"op": "copy", "from": "/a", "path": "/b"}, {"op": "remove", "path": "/a/0"}])
 @example({"a": {}}, [{"op": "move", "from": "/a", "path": "/b"}, {"op": "remove", "path": "/b"}])

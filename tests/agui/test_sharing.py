@@ -5,13 +5,12 @@ from typing import Any
 
 import orjson
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 
 from copilot_runtime.jsonpatch.sharing import count_repetition, share_structure
 from tests.agui.test_patch import STATES, as_json
 
 
-@settings(deadline=None)
 @given(STATES, STATES)
 def test_a_shared_value_is_the_same_value(old: Any, new: Any):
     before = copy.deepcopy((old, new))

@@ -181,8 +181,9 @@ async def test_a_program_that_is_not_there_is_left_out(
 
 
 async def test_a_dead_server_is_left_out_and_asked_again(
-    served: Served, ask: Ask, caplog: pytest.LogCaptureFixture
+    served: Served, ask: Ask, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(source, "_QUICK", 600.0)  # on a machine that is busy nothing is
     asked = ask(McpServer(served.url))
 
     served.refuse = 503

@@ -36,6 +36,9 @@ FILES = "files"
 
 _PATIENCE = 30.0
 """Seconds that an answer waits for its files. They are taken in further in the background."""
+_INDEX_PATIENCE = 3.0
+"""Seconds after which a file whose text is stored is read from its beginning, without a search:
+indexes may be busy for long with other things."""
 _TICK = 0.2
 """Seconds between two looks at the progress."""
 
@@ -48,10 +51,15 @@ class _File:
     job: "Job | None" = None
     upload: "Upload | None" = None
     refusal: str = ""
+    is_indexed: bool = True
 
-    def settle(self) -> None:
-        """Take over what became of the job, if it has ended."""
-        if self.job is None or not self.job.task.done():
+    def settle(self, *, without_index: bool) -> None:
+        """Take over what became of the job, if it has ended, or lacks no more than the index."""
+        if self.job is None:
+            return
+        if not self.job.task.done():
+            if without_index and self.job.upload.state == "searchable":
+                self.upload, self.job, self.is_indexed = self.job.upload, None, False
             return
         job, self.job = self.job, None
         if job.task.cancelled():
@@ -129,16 +137,16 @@ class ChatFiles:
         if question < len(run.messages) - 1:
             fresh = []  # the run goes on with an answer that has begun
         latest: Any = None
-        deadline = monotonic() + _PATIENCE
+        began = monotonic()
         while True:
             for file in files:
-                file.settle()
+                file.settle(without_index=monotonic() - began > _INDEX_PATIENCE)
             state = [file.describe() for file in fresh]
             if state != latest and fresh:
                 latest = state
                 yield _describe(run.messages[question].id, state)
             tasks = [file.job.task for file in files if file.job]
-            if not tasks or monotonic() > deadline:
+            if not tasks or monotonic() - began > _PATIENCE:
                 break
             await asyncio.wait(tasks, timeout=_TICK, return_when=asyncio.FIRST_COMPLETED)
         lines = {it.attachment.slot: it.write_line() for it in files}
@@ -166,7 +174,7 @@ class ChatFiles:
         """Return short files that were attached just now, and of others what fits the question."""
         passages: dict[str, Passage] = {}
         searchable = {
-            it.upload.uri: (it.upload, it.attachment.slot[0] == question)
+            it.upload.uri: (it.upload, it.attachment.slot[0] == question or not it.is_indexed)
             for it in files
             if it.upload and it.upload.chunks
         }

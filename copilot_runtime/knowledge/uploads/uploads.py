@@ -304,6 +304,7 @@ class Uploads:
         )
         job.follow("store", 0, len(chunks))
         await _complete(self._finish(upload, chunks))
+        job.upload = upload
         await self._update_indexes(job)
         return upload
 

@@ -505,6 +505,30 @@ class Locked(WordCounter):
         raise AuthenticationFailed("The key is wrong.")
 
 
+class Slow(WordCounter):
+    """An embedder that takes its time."""
+
+    async def embed(self, texts: Sequence[str]) -> NDArray[np.float32]:
+        await asyncio.sleep(20)
+        return await super().embed(texts)
+
+
+def test_while_the_indexes_are_busy_a_file_is_read_from_its_beginning(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("copilot_runtime.knowledge.uploads.chat._INDEX_PATIENCE", 0.3)
+    chat = Chat(embedder=Slow(), retrieval=False)
+    first = question("quince?", attach(CSV, "a.csv"))
+    with chat.serve() as client:
+        began = time.monotonic()
+        events = ask(client, first)
+        seconds = time.monotonic() - began
+
+    assert seconds < 20
+    assert progress(events)[-1][0]["state"] == "searchable"
+    assert "41 crowns" in chat.prompt
+
+
 def test_without_an_embedder_short_files_are_read_all_the_same() -> None:
     chat = Chat(embedder=Locked())
     pages = [f"Page {n} is about the harbour of the town number {n}." for n in range(400)]

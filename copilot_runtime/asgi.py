@@ -29,7 +29,7 @@ _OPENAPI_PATH = "/openapi.json"
 class KnowledgeReadiness(BaseModel):
     """Whether knowledge is up to date. How much there is, and what failed, is in the log."""
 
-    state: Literal["closed", "updating", "ready", "failed"]
+    state: Literal["closed", "updating", "ready", "incomplete", "failed"]
 
 
 class Readiness(BaseModel):

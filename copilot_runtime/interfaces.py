@@ -418,6 +418,9 @@ class Embedder(ABC):
         """Return vectors of what is looked for, which some models embed otherwise than texts."""
         return await self.embed(texts)
 
+    async def check_key(self) -> None:  # noqa: B027
+        """Raise `ConfigurationFailed` if there must be a key and is none."""
+
     async def price(self, tokens: int) -> "Decimal | None":  # noqa: ARG002
         """Return what so many tokens cost in US dollars; None if that is not known."""
         return None

@@ -73,6 +73,8 @@ def ingest(
                 "There is nothing to take in.",
                 hint="Name files or folders, or set knowledge.sources.",
             )
+        if not dry_run:
+            await knowledge.embedder.check_key()  # before anything is read
         progress = _Bar() if _is_terminal() else _show_nothing
         ingestion = Ingestion(knowledge.resources, knowledge.storage, base=base or knowledge.base)
         report = await ingestion.run(

@@ -70,6 +70,7 @@ def search(
     """
 
     async def work(knowledge: "Knowledge") -> None:
+        await knowledge.embedder.check_key()
         found = await knowledge.search(
             text,
             actor=make_actor(as_user),

@@ -51,7 +51,8 @@ Step = Literal["read", "store", "embed", "link"]
 Progress = Callable[[Step, int, int], None]
 """Called with a step of an update, and how much of it is done, of how much."""
 
-State = Literal["closed", "updating", "ready", "failed"]
+State = Literal["closed", "updating", "ready", "incomplete", "failed"]
+"""Of what is incomplete, some cannot be found by meaning; why, is in the log."""
 
 _PACKAGES = ("numpy", "pyoxigraph", "lxml")
 """What no knowledge can do without. They are looked for, not imported."""
@@ -149,6 +150,8 @@ class Knowledge:
         self._is_empty = False
         """Whether the update that goes on is the first one of all."""
         self._error = ""
+        self._gap = ""
+        """Why something cannot be found by its meaning."""
         self._report: IngestReport | None = None
         self._check()
 
@@ -246,9 +249,13 @@ class Knowledge:
     def status(self) -> KnowledgeStatus:
         """Return what is loaded. Opens nothing."""
         is_updating = self._updating is not None and not self._updating.done()
-        state: State = "updating" if is_updating else "failed" if self._error else "ready"
+        state: State = "incomplete" if self._gap else "ready"
         if self._updating is None:
             state = "closed"
+        elif is_updating:
+            state = "updating"
+        elif self._error:
+            state = "failed"
         return KnowledgeStatus(state=state, resources=self._count, error=self._error)
 
     def start(self) -> None:
@@ -273,6 +280,7 @@ class Knowledge:
                 report = await self._ingestion.run(chosen, _follow(progress), wait=True)
                 self._report = report
             vectors = await self.vectors.update(self.resources, _step("embed", progress))
+            self._gap = await self._find_gap(vectors)
             graph = await self.graph.update(self.resources, _step("link", progress))
             self._count = len(await self.resources.versions())
             return KnowledgeUpdate(sources=report, vectors=vectors, graph=graph)
@@ -557,10 +565,27 @@ class Knowledge:
         else:
             self._error = ""
             seconds = monotonic() - started
+            if self._gap:
+                logger.warning(
+                    "Knowledge is incomplete: a search by meaning misses resources. %s", self._gap
+                )
+                return
             logger.info("Knowledge: %d resources, up to date after %.1f s", self._count, seconds)
         finally:
             self._is_empty = False
             self._counted.set()
+
+    async def _find_gap(self, vectors: "EmbeddingReport") -> str:
+        """Return why not everything can be found by its meaning, or nothing."""
+        from copilot_runtime.knowledge.vectors.update import describe_failure
+
+        if vectors.failed:
+            return next(iter(vectors.failed.values()))
+        try:
+            await self.embedder.check_key()
+        except CopilotError as error:
+            return describe_failure(error)
+        return ""
 
     async def _wait_for_first_update(self) -> None:
         """Wait a while for the first update of all: nobody asks for nothing."""

@@ -65,6 +65,18 @@ def test_a_search_is_json_for_programs(run: Run) -> None:
     assert found["results"][0]["score"] > 0
 
 
+def test_a_search_without_the_key_of_the_embedder_says_so(
+    run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COPILOT_KNOWLEDGE_EMBEDDER", "openai:text-embedding-3-small")
+    monkeypatch.delenv("OPENAI_API_KEY", raising=False)
+    monkeypatch.delenv("OPENAI_BASE_URL", raising=False)
+    result = run("search", "dogs")
+
+    assert result.exit_code == 1
+    assert str(result.exception) == "There is no API key for OpenAI."
+
+
 def test_a_search_as_a_user_shows_what_this_user_may_read(run: Run) -> None:
     shown = {
         user: "common.User.ann" in run("search", "umbrellas", "--as", user).stdout

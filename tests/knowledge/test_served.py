@@ -89,6 +89,20 @@ def test_an_update_that_fails_is_said_and_the_server_serves(
     assert "gone" in caplog.text
 
 
+def test_a_key_that_is_missing_is_logged_and_the_state_is_incomplete(
+    pages: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("OPENAI_API_KEY", "OPENAI_BASE_URL"):
+        monkeypatch.delenv(name, raising=False)
+    with TestClient(runtime(library(pages, embedder="openai")).app()) as client:
+        assert wait_until_ready(client) == {"state": "incomplete"}
+        assert read(client, "")["state"] == "incomplete"
+        assert client.get("/graphql/knowledge/ontology.svg").status_code == 200
+
+    assert caplog.text.count("Knowledge is incomplete") == 1
+    assert "There is no API key for OpenAI. Set OPENAI_API_KEY" in caplog.text
+
+
 @anyio
 async def test_a_question_is_answered_from_what_is_known_with_a_link_that_opens(
     pages: Path,

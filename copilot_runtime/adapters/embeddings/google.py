@@ -67,6 +67,9 @@ class GoogleEmbedder(HTTPEmbedder):
             name, provider="google", service="Google", dimensions=dimensions, **options
         )
 
+    async def check_key(self) -> None:
+        await self._auth.check_key()
+
     async def _request(self, texts: Sequence[str], *, is_query: bool) -> Embeddings:
         # the second generation reads its task in the text, and refuses the field
         takes_task = "embedding-2" not in self.name

@@ -83,6 +83,9 @@ class OpenAIEmbedder(HTTPEmbedder):
         self._url = self._auth.url("embeddings", self.name)
         self._is_at_home = preset.is_at(self._auth.base_url)
 
+    async def check_key(self) -> None:
+        await self._auth.authorize()
+
     async def _request(self, texts: Sequence[str], *, is_query: bool) -> Embeddings:  # noqa: ARG002
         body: JsonObject = {"model": self.name, "input": [*texts]}
         if self.dimensions:

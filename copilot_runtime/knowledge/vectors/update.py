@@ -10,6 +10,7 @@ import numpy as np
 
 from copilot_runtime.errors import (
     AuthenticationFailed,
+    ConfigurationFailed,
     CopilotError,
     LimitExceeded,
     MissingPackage,
@@ -156,7 +157,8 @@ class Updater:
             if len(pairs) == 1 and isinstance(error, LimitExceeded) and len(text) > _SHORT:
                 return await self._embed([(resource, text[: len(text) // 2])])
             if len(pairs) == 1 or isinstance(error, NetworkError):
-                self._failed.update((resource.uri, error.message) for resource, _ in pairs)
+                reason = describe_failure(error)
+                self._failed.update((resource.uri, reason) for resource, _ in pairs)
                 return []
             middle = len(pairs) // 2
             return await self._embed(pairs[:middle]) + await self._embed(pairs[middle:])
@@ -197,6 +199,12 @@ def check_vectors(vectors: Floats, count: int) -> None:
             f"The embedder returned vectors of the shape {vectors.shape} for {count} texts.",
             hint="An embedder returns a row for each text.",
         )
+
+
+def describe_failure(error: CopilotError) -> str:
+    """Return why something could not be embedded; what is not configured, with the way out."""
+    is_unset = isinstance(error, ConfigurationFailed) and error.hint
+    return f"{error.message} {error.hint}" if is_unset else error.message
 
 
 def _is_fatal(error: CopilotError) -> bool:

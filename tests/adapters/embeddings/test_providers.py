@@ -166,6 +166,15 @@ async def test_without_a_key_the_error_names_the_variable():
     assert "OPENAI_API_KEY" in (caught.value.hint or "")
 
 
+@pytest.mark.parametrize("name", ["openai", "google", "github"])
+async def test_a_key_that_is_missing_is_seen_before_anything_is_embedded(name: str):
+    async with closing(create_embedder(name)) as embedder:
+        with pytest.raises(ConfigurationFailed, match="There is no API key"):
+            await embedder.check_key()
+    async with closing(create_embedder(name, api_key=KEY)) as embedder:
+        await embedder.check_key()
+
+
 @pytest.mark.parametrize(
     ("name", "model"),
     [

@@ -119,6 +119,21 @@ class PaidEmbedder(HashingEmbedder):
         return Decimal("0.02")
 
 
+def test_nothing_is_taken_in_without_the_key_of_the_embedder(
+    run: Run, shelf: Shelf, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COPILOT_KNOWLEDGE_EMBEDDER", "openai:text-embedding-3-small")
+    monkeypatch.delenv("OPENAI_API_KEY", raising=False)
+    monkeypatch.delenv("OPENAI_BASE_URL", raising=False)
+    result = run("docs")
+
+    assert result.exit_code == 1
+    assert str(result.exception) == "There is no API key for OpenAI."
+    assert run("docs", "--dry-run").exit_code == 0
+    monkeypatch.setenv("COPILOT_KNOWLEDGE_EMBEDDER", "hashing")
+    assert "files new 2" in rows(run("docs"))
+
+
 def test_a_dry_run_names_files_and_stores_nothing(run: Run) -> None:
     result = run("docs", "--dry-run")
     assert rows(result)[-3:] == ["FILE WHAT", "docs/one.html new", "docs/two.html new"]

@@ -73,7 +73,7 @@ async function show(id) {
 
 async function showStatus() {
   const { state, resources, sources } = await get("");
-  $("status").textContent = state === "failed" ? "not up to date: the log of the server says why" : `${state}, ${resources} resources`;
+  $("status").textContent = state === "failed" || state === "incomplete" ? `${state}: the log of the server says why` : `${state}, ${resources} resources`;
   $("no-sources").hidden = sources.length > 0;
   $("sources").replaceChildren(...sources.map(({ name, state, message }) => row([name, state, message], state === "failed")));
   if (state === "updating") setTimeout(() => attempt(showStatus), 1000);

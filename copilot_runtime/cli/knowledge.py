@@ -42,6 +42,8 @@ PrefixOption = Annotated[
 TypeOption = Annotated[str, typer.Option(help="Only resources of this type: common.Message.")]
 
 _WIDTH = 100
+_LEAST_SCORE = 0.0005
+"""What has less is no result, unless there is a threshold: it would be shown as 0.000."""
 
 
 def search(
@@ -79,6 +81,10 @@ def search(
             threshold=threshold,
             limit=limit,
         )
+        if threshold is None:
+            found = [it for it in found if it.score is None or it.score >= _LEAST_SCORE]
+        if not found:
+            await _require_vectors(knowledge)
         if as_json:
             show_json({"results": [*map(encode_passage, found)]})
             return
@@ -130,6 +136,8 @@ def graph(
         triples = await knowledge.triples(
             (pattern[0], pattern[1], pattern[2]), actor=actor, limit=limit
         )
+        if not triples:
+            await _require_resources(knowledge)
         if as_json:
             show_json({"triples": triples})
         else:
@@ -158,13 +166,15 @@ def ontology(
 
     async def work(knowledge: "Knowledge") -> None:
         actor = make_actor(as_user)
+        classes = (await knowledge.ontology(actor=actor)).classes
+        if not classes:
+            await _require_resources(knowledge)
         if svg:
             typer.echo(await knowledge.picture(actor=actor))
             return
         if ttl:
             typer.echo(await knowledge.ontology_turtle(actor=actor), nl=False)
             return
-        classes = (await knowledge.ontology(actor=actor)).classes
         if as_json:
             show_json({"classes": [_encode_class(each) for each in classes]})
             return
@@ -325,10 +335,33 @@ def _encode_item(identifier: "Identifier") -> dict[str, Any]:
     return {"id": str(identifier), "tokens": identifier.tokens, "score": identifier.score}
 
 
+async def _require_resources(knowledge: "Knowledge") -> None:
+    """Raise `ConfigurationFailed` where nothing at all was taken in, which is no answer."""
+    if not await knowledge.resources.versions():
+        raise ConfigurationFailed(
+            f"There is no knowledge in {knowledge.address} (looked in {Path.cwd()}).",
+            hint="`copilot-runtime ingest FOLDER` takes documents in; "
+            "--storage and the setting knowledge.storage say where they are.",
+        )
+
+
+async def _require_vectors(knowledge: "Knowledge") -> None:
+    """Raise `ConfigurationFailed` where a search can find nothing, whatever it asks for."""
+    await _require_resources(knowledge)
+    if not await knowledge.vectors.count():
+        raise ConfigurationFailed(
+            f"Nothing in {knowledge.address} was embedded by {knowledge.embedder.model}.",
+            hint="`copilot-runtime ingest FOLDER` embeds what is there; "
+            "the setting knowledge.embedder says by which model.",
+        )
+
+
 async def _show_sparql(
     knowledge: "Knowledge", query: str, actor: "Actor | None", limit: int, as_json: bool
 ) -> None:
     result = await knowledge.sparql(query, actor=actor, limit=limit)
+    if not (result.rows or result.triples or result.boolean or result.cut):
+        await _require_resources(knowledge)
     rows = [[str(row.get(name, "")) for name in result.variables] for row in result.rows]
     triples = [(str(it.subject), str(it.predicate), str(it.object)) for it in result.triples]
     if as_json:

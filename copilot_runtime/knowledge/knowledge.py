@@ -164,6 +164,12 @@ class Knowledge:
 
         return open_storage(self._storage)
 
+    @property
+    def address(self) -> str:
+        """Where everything is, for messages."""
+        storage = self._storage
+        return storage if isinstance(storage, str) else f"a {type(storage).__name__}"
+
     @cached_property
     def events(self) -> "ResourceEvents":
         """What happens to resources."""

@@ -154,12 +154,53 @@ def test_knowledge_in_the_memory_of_a_server_cannot_be_read_from_here(run: Run) 
     assert "in the memory of a server" in str(failure)
 
 
-def test_a_place_without_knowledge_is_empty_and_no_error(run: Run, tmp_path: Path) -> None:
-    empty = f"local:{tmp_path / 'empty'}"
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["search", "dogs"],
+        ["search", "dogs", "--json"],
+        ["graph", "?", "?", "?"],
+        ["graph", "--sparql", "SELECT * { ?s ?p ?o }"],
+        ["graph", "--sparql", "ASK { ?s ?p ?o }"],
+        ["ontology"],
+        ["ontology", "--svg"],
+        ["ontology", "--ttl"],
+    ],
+)
+def test_a_place_without_knowledge_is_named_with_the_way_out(
+    run: Run, tmp_path: Path, arguments: list[str]
+) -> None:
+    result = run(*arguments, "--storage", "local:nope")
 
-    assert run("search", "dogs", "--storage", empty).stderr == "Nothing was found.\n"
-    assert run("graph", "?", "?", "?", "--storage", empty).exit_code == 0
-    assert run("ontology", "--storage", empty).stderr == "There are no classes yet.\n"
+    assert (result.exit_code, result.stdout) == (1, "")
+    assert isinstance(result.exception, CopilotError)
+    assert str(result.exception).startswith("There is no knowledge in local:nope (looked in ")
+    assert "`copilot-runtime ingest FOLDER`" in str(result.exception.hint)
+    assert not (tmp_path / "nope").exists()
+
+
+def test_vectors_of_another_embedder_are_not_searched_in_silence(
+    run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COPILOT_KNOWLEDGE_EMBEDDER", "tei:http://127.0.0.1:9")
+    result = run("search", "dogs")
+
+    assert result.exit_code == 1
+    assert " was embedded by tei" in str(result.exception)
+    assert run("graph", "?", "schema:employee", "?").exit_code == 0
+
+
+def test_what_has_nothing_in_common_with_a_search_is_no_result(run: Run) -> None:
+    assert "0.000" not in run("search", "xylophone").stdout
+    assert "0.000" in run("search", "xylophone", "--threshold", "0").stdout
+
+
+def test_classes_that_somebody_may_not_read_are_none_and_no_error(run: Run, tmp_path: Path) -> None:
+    (tmp_path / "policy.yml").write_text("default: deny\n", encoding="utf-8")
+    (tmp_path / "copilot.yml").write_text("knowledge: {policy: policy.yml}\n", encoding="utf-8")
+
+    assert run("ontology", "--as", "eve").stderr == "There are no classes yet.\n"
+    assert run("graph", "?", "?", "?", "--as", "eve").stderr == "No triple fits the pattern.\n"
 
 
 def test_memories_are_listed_shown_and_cut_to_a_budget(run: Run) -> None:

@@ -228,7 +228,7 @@ class KnowledgeSettings(Section):
     sources: Words = Field(
         default=(),
         description="Files and folders to take in when the server starts: HTML, Markdown, PDF, "
-        "text.",
+        "CSV, text.",
     )
     base: str = Field(
         default="https://example.invalid/",

@@ -119,6 +119,17 @@ def test_every_program_runs_and_what_it_makes_answers(block: Block, run: Run) ->
     assert text_of(response)
 
 
+def test_the_policy_for_a_folder_hides_its_files_from_others(
+    run: Run, capsys: pytest.CaptureFixture[str]
+) -> None:
+    [block] = [it for it in blocks("python", "knowledge/policies") if "list_patterns" in it.code]
+    run(block)
+    ann, helen = capsys.readouterr().out.splitlines()
+    assert ann == "ann [] ['pages/hours.md']"
+    assert helen.startswith("helen ['Ann earns 100 pounds a day.'")
+    assert "'pages/salaries/2026.md'" in helen
+
+
 def test_the_smallest_program_serves_a_page(run: Run) -> None:
     with TestClient(run(program("start/quickstart"))["app"]) as client:
         assert "data-endpoint" in client.get("/").text

@@ -1,6 +1,8 @@
 """The MCP server over streamable HTTP, at a path of its own below our URL."""
 
 import asyncio
+import logging
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from starlette.types import Message, Receive
@@ -13,11 +15,16 @@ from copilot_runtime.transports.transport import Services, Transport
 if TYPE_CHECKING:
     from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
 
+logger = logging.getLogger(__name__)
+
 _MOST_SESSIONS = 1000
 """Sessions at one time; each is a task with its queues. More are answered 503."""
 
 _SESSION_LIFETIME = 1800.0
 """Seconds without a request after which a session ends; its id is then answered 404."""
+
+_LARGEST_GREETING = 16 * 1024
+"""Bytes of an `initialize`: its session keeps what it says of the client. More are answered 413."""
 
 
 class McpEndpoint(Transport):
@@ -60,7 +67,14 @@ class McpEndpoint(Transport):
                 message = {**message, "headers": headers}
             await request.send(message)
 
-        receive = await _read_first(request) if request.method == "POST" else request.receive
+        receive = request.receive
+        if request.method == "POST":
+            body = await request.body()
+            request.check_json(body)
+            if (refusal := _refuse_greeting(body)) is not None:
+                await request.respond_json(413, refusal)
+                return
+            receive = _repeat(body, request)
         owner = _owner(request.caller.user)
         scope = {**request.scope, CALLER: request.caller, "user": owner}
         await self._sessions.handle_request(scope, receive, send)
@@ -81,10 +95,27 @@ class McpEndpoint(Transport):
             self._sessions = None
 
 
-async def _read_first(request: Request) -> Receive:
-    """Read and measure the body, as all transports do; return a `receive` that has it again."""
-    body = await request.body()
-    request.check_json(body)
+def _refuse_greeting(body: bytes) -> Mapping[str, Any] | None:
+    """Return the error for an `initialize` that is too large to keep, or None for all else."""
+    from mcp_types import INVALID_PARAMS
+    from pydantic_core import from_json  # as the sessions read it, whatever they take for JSON
+
+    if len(body) <= _LARGEST_GREETING:
+        return None
+    try:
+        value = from_json(body)
+    except ValueError:  # the sessions say so
+        return None
+    if not isinstance(value, dict) or value.get("method") != "initialize":
+        return None
+    message = f"An initialize request may have {_LARGEST_GREETING} bytes, and this one has more."
+    logger.warning("Refused a session of MCP: %s", message)
+    error = {"code": INVALID_PARAMS, "message": message}
+    return {"jsonrpc": "2.0", "id": value.get("id"), "error": error}
+
+
+def _repeat(body: bytes, request: Request) -> Receive:
+    """Return a `receive` that has the body again, which all transports read and measure alike."""
     waiting: list[Message] = [{"type": "http.request", "body": body, "more_body": False}]
 
     async def receive() -> Message:

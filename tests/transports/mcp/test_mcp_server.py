@@ -1,6 +1,7 @@
 """The actions and agents of a runtime, as tools for MCP clients."""
 
 import asyncio
+import json
 import sys
 from typing import Any
 
@@ -135,7 +136,7 @@ async def test_whoever_does_not_sign_in_gets_nothing() -> None:
     assert answer.status == 401
 
 
-GREETING = {
+GREETING: dict[str, Any] = {
     "jsonrpc": "2.0",
     "id": 1,
     "method": "initialize",
@@ -147,6 +148,7 @@ GREETING = {
 }
 LISTING = {"jsonrpc": "2.0", "id": 2, "method": "tools/list"}
 ACCEPT = {"accept": "application/json, text/event-stream"}
+JSON = {"content-type": "application/json"}
 
 
 async def test_the_session_of_one_user_is_none_for_another() -> None:
@@ -186,6 +188,47 @@ async def test_a_session_that_nobody_uses_ends(monkeypatch: pytest.MonkeyPatch) 
                 # a client does not hear of the end
                 while (await http.post(url, json=LISTING, headers=session)).status_code != 404:  # noqa: ASYNC110
                     await asyncio.sleep(0.2)
+
+
+@pytest.mark.parametrize("method", ["initialize", "\\u0069nitialize"], ids=["plain", "escaped"])
+@pytest.mark.parametrize("is_new", [True, False], ids=["a new session", "an old session"])
+async def test_a_session_keeps_no_large_greeting(is_new: bool, method: str) -> None:
+    info = {"name": "x" * 20_000, "version": "1"}
+    large = {**GREETING, "params": {**GREETING["params"], "clientInfo": info}}
+    body = json.dumps(large).replace("initialize", method)
+    async with at_work() as browser:
+        url = f"http://127.0.0.1:{browser.where}{PATH}/mcp"
+        async with httpx2.AsyncClient(headers={**ACCEPT, **JSON}) as http:
+            begun = await http.post(url, json=GREETING)
+            session = {"mcp-session-id": begun.headers["mcp-session-id"]}
+            answer = await http.post(url, content=body, headers={} if is_new else session)
+            listed = await http.post(url, json=LISTING, headers=session)
+    assert (answer.status_code, answer.json()) == (
+        413,
+        {
+            "jsonrpc": "2.0",
+            "id": 1,
+            "error": {
+                "code": -32602,
+                "message": "An initialize request may have 16384 bytes, and this one has more.",
+            },
+        },
+    )
+    assert "mcp-session-id" not in answer.headers
+    assert listed.status_code == 200
+
+
+async def test_a_call_may_be_larger_than_a_greeting() -> None:
+    async with at_work() as browser, over_http(browser) as session:
+        question = {"message": "x" * 20_000}
+        assert text_of(await session.call_tool("ask_echo", question)).endswith("x" * 20_000)
+
+
+@pytest.mark.parametrize("body", [b"[" + b"1," * 10_000 + b"1]", b"{" * 20_000], ids=["list", "no"])
+async def test_what_is_large_and_no_request_is_refused(body: bytes) -> None:
+    async with at_work() as browser:
+        answer = await browser.ask("POST", "/mcp", body, ACCEPT)
+    assert answer.status == 400
 
 
 async def test_a_page_may_not_ask_unless_its_origin_is_named() -> None:

@@ -40,7 +40,7 @@ from copilot_runtime.knowledge.ingestion.report import (
     IngestReport,
     ProgressHook,
 )
-from copilot_runtime.knowledge.ingestion.sources import Source, discover_sources
+from copilot_runtime.knowledge.ingestion.sources import LEADS_OUT, Source, discover_sources
 from copilot_runtime.knowledge.rdf import read_page, write_jsonld, write_nquads, write_turtle
 from copilot_runtime.knowledge.rdf.canonical import LONG, SHORT
 from copilot_runtime.knowledge.rdf.triples import get_value, order_types_first, read_ntriples
@@ -158,7 +158,7 @@ class Ingestion:
             {name: entry.address for name, entry in before.items()},
             self._folder(),
         )
-        report = IngestReport()
+        report = IngestReport(skipped=dict.fromkeys(sorted(discovery.skipped), LEADS_OUT))
         reader = _SourceReader(journal, report, self._base, self._form, discovery.files)
         reader.lock = lock
         await reader.process(discovery.sources.values(), _stage("read", progress))

@@ -31,7 +31,8 @@ class IngestReport:
     failed: dict[str, str] = field(default_factory=dict[str, str])
     """Why, by file. What was taken in of it earlier stays."""
     skipped: dict[str, str] = field(default_factory=dict[str, str])
-    """Files in folders that no reader is for, such as pictures, and of which type they are."""
+    """Files in folders that no reader is for, such as pictures, and of which type they are; and
+    symbolic links that lead out of the folder that was named."""
     warnings: dict[str, list[str]] = field(default_factory=dict[str, list[str]])
     """Parts of files that could not be read."""
     resources: int = 0

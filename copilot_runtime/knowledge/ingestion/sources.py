@@ -12,6 +12,9 @@ from copilot_runtime.errors import NotFound
 from copilot_runtime.knowledge.ingestion.documents import MOST_BYTES
 from copilot_runtime.knowledge.ingestion.pdf import UnreadableDocument
 
+LEADS_OUT = "leads out of the folder"
+"""Why a symbolic link was not followed."""
+
 
 @dataclass(frozen=True, slots=True)
 class Source:
@@ -48,6 +51,8 @@ class Discovery:
     """The names of those that were named one by one."""
     folders: set[str] = field(default_factory=set[str])
     patterns: set[str] = field(default_factory=set[str])
+    skipped: set[str] = field(default_factory=set[str])
+    """The names of symbolic links that lead out of the folder that was named."""
 
     def covers(self, name: str) -> bool:
         """Return whether a file would have been discovered, if it were there."""
@@ -71,6 +76,7 @@ def discover_sources(
     """Return the files of paths, folders and patterns such as `docs/**/*.html`.
 
     Hidden files and folders are left out, unless they are named; and what is below `excluded`.
+    A symbolic link is followed if it is named, or leads to a file of the folder that is.
     `addresses` are those of the files that were taken in, by name: a file that is named alone, or
     by a pattern, has the address that it had. One that is not there raises `NotFound`, unless it
     was taken in: then it was deleted.
@@ -83,7 +89,8 @@ def discover_sources(
         name = _name(path)
         if path.is_dir():
             discovery.folders.add(name)
-            found = {source.name: source for source in _walk(path, name, excluded)} | found
+            walk = _walk(path, name, excluded, discovery.skipped)
+            found = {source.name: source for source in walk} | found
         elif path.is_file():
             discovery.files.add(name)
             address = addresses.get(name, _readable(path.name))
@@ -93,7 +100,9 @@ def discover_sources(
             start = _fixed_part(path)
             for text in glob.iglob(str(item), recursive=True):  # noqa: PTH207 - also whole paths
                 file = Path(text)
-                if file.is_file():
+                if link := _find_way_out(file, start):
+                    discovery.skipped.add(_name(link))
+                elif file.is_file():
                     file_name = _name(file)
                     address = _readable(file.relative_to(start).as_posix())
                     address = addresses.get(file_name, address)
@@ -106,11 +115,12 @@ def discover_sources(
                 hint="Give a file, a folder, or a pattern such as 'docs/**/*.html' in quotes.",
             )
     discovery.sources.update(sorted(found.items()))
+    discovery.skipped.difference_update(found)
     return discovery
 
 
-def _walk(root: Path, name: str, excluded: Path | None) -> Iterator[Source]:
-    """Yield the files below a folder of some name."""
+def _walk(root: Path, name: str, excluded: Path | None, skipped: set[str]) -> Iterator[Source]:
+    """Yield the files below a folder of some name; links out of it are skipped."""
     prefix = "" if name == "." else f"{name}{os.sep}"
     for parent, folders, files in os.walk(root):
         here = Path(parent)
@@ -121,10 +131,31 @@ def _walk(root: Path, name: str, excluded: Path | None) -> Iterator[Source]:
             if not folder.startswith(".")
             and (excluded is None or (here / folder).resolve() != excluded)
         ]
+        for folder in folders:
+            if (here / folder).is_symlink() and _find_way_out(here / folder, root):
+                skipped.add(_readable(f"{prefix}{below}{folder}"))
         for file in files:
-            if not file.startswith("."):
-                address = _readable(f"{below}{file}")
-                yield Source(prefix + address, address.replace(os.sep, "/"), here / file)
+            if file.startswith("."):
+                continue
+            path, address = here / file, _readable(f"{below}{file}")
+            if path.is_symlink() and _find_way_out(path, root):
+                skipped.add(prefix + address)
+            else:
+                yield Source(prefix + address, address.replace(os.sep, "/"), path)
+
+
+def _find_way_out(path: Path, root: Path) -> Path | None:
+    """Return the first part of a path below a folder that leads out of it, if one does."""
+    inside = os.path.realpath(root)
+
+    def leads_out(part: Path) -> bool:
+        return not Path(os.path.realpath(part)).is_relative_to(inside)
+
+    if not leads_out(path):
+        return None
+    below = path.relative_to(root)
+    parts = (root / part for part in (*reversed(below.parents), below))
+    return next(filter(leads_out, parts), path)
 
 
 def _fixed_part(pattern: Path) -> Path:

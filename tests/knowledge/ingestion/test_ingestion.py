@@ -211,6 +211,47 @@ async def test_hidden_files_and_unreadable_ones(shelf: Shelf) -> None:
     assert report.failed["docs/loop"].startswith("The file cannot be read: ")
 
 
+@pytest.mark.parametrize("named", ["docs", "docs/**/*", "docs/*", "shelf"])
+async def test_a_link_that_leads_out_of_the_folder_is_skipped(shelf: Shelf, named: str) -> None:
+    shelf.write("../secret/key.txt", "The key is under the mat.")
+    shelf.link("../shelf", "docs")
+    shelf.write("page.md", "A page.")
+    shelf.link("again.md", "page.md")
+    shelf.link("link.txt", "../secret/key.txt")
+    shelf.link("folder", "../secret")
+    folder = named.partition("/")[0]
+
+    report = await shelf.ingest(named)
+
+    assert report.new == [f"{folder}/again.md", f"{folder}/page.md"]
+    assert {name for name, why in report.skipped.items() if why == "leads out of the folder"} >= {
+        f"{folder}/link.txt"
+    }
+    assert b"under the mat" not in b"".join((await shelf.snapshot()).values())
+
+
+async def test_a_folder_elsewhere_is_skipped_as_the_link_that_leads_to_it(shelf: Shelf) -> None:
+    shelf.write("../secret/deep/key.txt", "The key is under the mat.")
+    shelf.link("folder", "../secret")
+    shelf.write("a/page.md", "A page.")
+    for named in ("docs", "docs/**/*.txt", "docs/*/deep/*.txt"):
+        report = await shelf.ingest(named)
+        assert report.skipped == {"docs/folder": "leads out of the folder"}
+        assert "docs/folder/deep/key.txt" not in report.new
+
+
+async def test_a_link_that_is_named_is_followed_until_only_its_folder_is(shelf: Shelf) -> None:
+    shelf.write("../other.txt", "Somewhere else.")
+    shelf.link("link.txt", "../other.txt")
+    shelf.link("gone.txt", "../nothing.txt")
+
+    report = await shelf.ingest("docs/link.txt", "docs")
+    assert (report.new, [*report.skipped]) == (["docs/link.txt"], ["docs/gone.txt"])
+    report = await shelf.ingest("docs")
+    assert (report.removed, report.deleted) == (["docs/link.txt"], 1)
+    assert report.skipped["docs/link.txt"] == "leads out of the folder"
+
+
 async def test_a_pipe_and_a_name_that_is_no_text(shelf: Shelf) -> None:
     shelf.make_pipe("pipe")
     shelf.write(os.fsdecode(b"caf\xe9.html"), DRUG)

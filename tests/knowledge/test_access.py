@@ -6,6 +6,7 @@ not read them gets the same in both: the same results, scores, counts, classes, 
 
 import asyncio
 import json
+import os
 import re
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from dataclasses import dataclass
@@ -28,10 +29,12 @@ from copilot_runtime.knowledge.identifiers import Identifier
 from copilot_runtime.knowledge.policies import (
     AccessDenied,
     Policy,
+    PolicyFile,
     build_actor,
     conversation_identifier,
     load_policy,
 )
+from copilot_runtime.knowledge.policies.native import read_rules
 from copilot_runtime.knowledge.resources import Resource
 from copilot_runtime.knowledge.retrieval import KnowledgeRetriever
 from copilot_runtime.messages import TextMessage
@@ -430,6 +433,37 @@ async def test_rules_that_change_apply_to_searches_graphs_and_followers_at_once(
 
     assert (before, after) == ([2, 5, 2, True], [0, 2, 0, False])
     assert seen == ["a.B.c"]
+
+
+async def get_secret(knowledge: Knowledge, actor: Actor) -> Any:
+    return await knowledge.get(SECRET, actor=actor)
+
+
+async def search_secret(knowledge: Knowledge, actor: Actor) -> Any:
+    return await knowledge.search("zebra", actor=actor, type="hr.Record")
+
+
+async def match_secret(knowledge: Knowledge, actor: Actor) -> Any:
+    return await knowledge.triples(PATTERNS[1], actor=actor)
+
+
+@pytest.mark.parametrize("way", [get_secret, search_secret, match_secret])
+async def test_the_first_request_after_an_idle_time_is_answered_by_the_policy_of_now(
+    tmp_path: Path, way: Route
+) -> None:
+    path, seconds = tmp_path / "policy.yml", [0.0]
+    path.write_text("default: allow")
+    policy = PolicyFile(path, read_rules, clock=lambda: seconds[0])
+    knowledge = await build(policy, [*COMMON, *SECRETS])
+    before = await outcome(way, knowledge, STRANGERS["ann"])
+
+    path.write_text("default: allow\nrules: [{deny: all, users: ann}]")
+    os.utime(path, (1, 1))
+    seconds[0] = 20.0
+    after = await outcome(way, knowledge, STRANGERS["ann"])
+    await knowledge.aclose()
+
+    assert ("4711 zebra" in before, "4711" in after, "Zebra" in after) == (True, False, False)
 
 
 END = Identifier("common.Note", "end")

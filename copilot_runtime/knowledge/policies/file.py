@@ -4,7 +4,7 @@ import logging
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from pathlib import Path
 from threading import Lock
-from time import monotonic
+from time import monotonic, time
 
 from copilot_runtime.errors import ConfigurationFailed, CopilotError
 from copilot_runtime.knowledge.access import Access, AccessAction, Actor
@@ -24,6 +24,9 @@ POLICIES = {
 LOOK_EVERY = 0.5
 """Seconds between two looks whether a file has changed."""
 
+SETTLED_AFTER = 1.0
+"""Seconds after which nobody is still writing what was written then."""
+
 ReadPolicy = Callable[[Path], Policy]
 Signature = Sequence[tuple[str, int, int]]
 
@@ -40,16 +43,25 @@ def load_policy(path: str | Path) -> "PolicyFile":
 class PolicyFile(Policy):
     """Decides as the file says at the moment.
 
-    A new version is taken once it has stayed the same for a moment: nobody sees half a file. One
-    that is broken changes nothing, and the log says so.
+    Who asks looks first, when the last look is some time ago, so a decision is never older than
+    what the file said a moment before. A new version is taken once it has stayed the same between
+    two looks, or for a second as its time says: nobody sees half a file. One that is broken
+    changes nothing, and the log says so.
     """
 
     def __init__(
-        self, path: Path, read: ReadPolicy, *, clock: Callable[[], float] = monotonic
+        self,
+        path: Path,
+        read: ReadPolicy,
+        *,
+        clock: Callable[[], float] = monotonic,
+        now: Callable[[], float] = time,
     ) -> None:
+        """Read a policy. `now` is the time that files are stamped with."""
         self.path = path
         self._read = read
         self._clock = clock
+        self._now = now
         self._lock = Lock()
         self._next_look = clock() + LOOK_EVERY
         self._signature = self._latest = _sign(path)
@@ -80,17 +92,20 @@ class PolicyFile(Policy):
 
     def refresh(self) -> Policy:
         """Return the policy as it is now."""
-        if self._clock() >= self._next_look and self._lock.acquire(blocking=False):
-            try:
-                self._next_look = self._clock() + LOOK_EVERY
-                self._look()
-            finally:
-                self._lock.release()
+        if self._clock() >= self._next_look:
+            with self._lock:  # who comes while another looks waits for what that one finds
+                if self._clock() >= self._next_look:
+                    try:
+                        self._look()
+                    finally:
+                        self._next_look = self._clock() + LOOK_EVERY
         return self._policy
 
     def _look(self) -> None:
         before, self._latest = self._latest, _sign(self.path)
-        if self._latest == self._signature or self._latest != before:
+        if self._latest == self._signature:
+            return
+        if self._latest != before and not self._is_settled():
             return
         self._signature = self._latest
         try:
@@ -103,6 +118,11 @@ class PolicyFile(Policy):
         self._policy.close()
         self._policy = policy
         logger.info("The policy %s has changed and applies.", self.path)
+
+    def _is_settled(self) -> bool:
+        """Return whether the files were written long enough ago to be whole."""
+        written = max((stamp for _, stamp, _ in self._latest), default=None)
+        return written is not None and abs(self._now() - written / 1e9) > SETTLED_AFTER
 
 
 class _FileAccess(Access):
@@ -154,7 +174,7 @@ def _find_reader(path: Path) -> ReadPolicy:
 def _sign(path: Path) -> Signature:
     """Return what changes with the files of a policy."""
     try:
-        files = sorted(path.iterdir()) if path.is_dir() else [path]
+        files = [path, *sorted(path.iterdir())] if path.is_dir() else [path]
         stats = [(file.name, file.stat()) for file in files]
     except OSError:
         return ()

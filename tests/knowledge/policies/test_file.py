@@ -3,7 +3,9 @@
 import logging
 import os
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from threading import Event
 
 import pytest
 
@@ -50,7 +52,7 @@ policies: dict[Path, PolicyFile] = {}
 
 
 def follow(path: Path, clock: Clock) -> PolicyFile:
-    policies[path] = PolicyFile(path, read_rules, clock=clock)
+    policies[path] = PolicyFile(path, read_rules, clock=clock, now=clock)
     return policies[path]
 
 
@@ -79,18 +81,96 @@ def test_a_change_is_taken_only_once_it_has_stayed_for_a_moment(tmp_path: Path) 
     path = write(tmp_path, CLOSED)
     policy = follow(path, clock)
     path.write_text(OPEN)
-    os.utime(path, ns=(1, 1))
+    os.utime(path, (1, 1))
 
     clock.now += 0.1
     assert not policy.decide(ANN, "read", PAGE).allowed  # nobody has looked
     clock.now += 1
     assert not policy.decide(ANN, "read", PAGE).allowed  # it may be half of a file
     path.write_text(OPEN + "\nrules: []")
-    os.utime(path, ns=(2, 2))
+    os.utime(path, (2, 2))
     clock.now += 1
     assert not policy.decide(ANN, "read", PAGE).allowed  # it has changed again
-    clock.now += 1
+    clock.now += 0.6
     assert policy.decide(ANN, "read", PAGE).allowed
+
+
+def test_the_first_who_asks_after_an_idle_time_is_answered_by_the_file_of_now(
+    tmp_path: Path,
+) -> None:
+    clock = Clock()
+    path = write(tmp_path, OPEN)
+    policy = follow(path, clock)
+    access = policy.access(ANN, "read")
+    assert access.allows(PAGE)
+
+    path.write_text(CLOSED)
+    os.utime(path, (1, 1))
+    clock.now = 20
+
+    assert not access.allows(PAGE)
+
+
+def test_after_an_idle_time_what_was_written_just_now_may_be_half_of_a_file(
+    tmp_path: Path,
+) -> None:
+    clock = Clock()
+    path = write(tmp_path, CLOSED)
+    policy = follow(path, clock)
+
+    path.write_text(OPEN)
+    os.utime(path, (19.5, 19.5))
+    clock.now = 20
+    assert not policy.decide(ANN, "read", PAGE).allowed
+    clock.now = 20.4
+    assert not policy.decide(ANN, "read", PAGE).allowed  # nobody has looked
+    clock.now = 20.6
+    assert policy.decide(ANN, "read", PAGE).allowed
+
+
+def test_a_folder_whose_files_come_and_go_may_be_half_of_a_policy(tmp_path: Path) -> None:
+    clock = Clock()
+    path = write(tmp_path, CLOSED)
+    policy = PolicyFile(tmp_path, lambda folder: read_rules(path), clock=clock, now=clock)
+
+    path.write_text(OPEN)
+    os.utime(path, (1, 1))  # an old file was moved here
+    os.utime(tmp_path, (19.5, 19.5))
+    clock.now = 20
+    assert not policy.decide(ANN, "read", PAGE).allowed
+    clock.now = 40
+    assert policy.decide(ANN, "read", PAGE).allowed
+
+
+def test_who_asks_while_another_reads_a_new_policy_waits_for_it(tmp_path: Path) -> None:
+    clock = Clock()
+    path = write(tmp_path, OPEN)
+    reading, go_on, asking = Event(), Event(), Event()
+
+    def read(path: Path) -> Policy:
+        if clock.now:
+            reading.set()
+            assert go_on.wait(30)
+        return read_rules(path)
+
+    def ask() -> bool:
+        asking.set()
+        return policy.decide(ANN, "read", PAGE).allowed
+
+    policy = PolicyFile(path, read, clock=clock, now=clock)
+    path.write_text(CLOSED)
+    os.utime(path, (1, 1))
+    clock.now = 20
+    with ThreadPoolExecutor(2) as pool:
+        first = pool.submit(ask)
+        assert reading.wait(30)
+        asking.clear()
+        second = pool.submit(ask)
+        assert asking.wait(30)
+        with pytest.raises(TimeoutError):
+            second.result(0.05)
+        go_on.set()
+        assert (first.result(30), second.result(30)) == (False, False)
 
 
 def test_a_broken_file_leaves_the_rules_of_before_and_is_logged_once(

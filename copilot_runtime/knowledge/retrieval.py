@@ -1,8 +1,10 @@
 """Finds passages for the last question of a conversation."""
 
+import asyncio
 import re
 from collections import Counter
 from collections.abc import Sequence
+from itertools import zip_longest
 from math import log
 from typing import TYPE_CHECKING
 
@@ -62,14 +64,18 @@ class KnowledgeRetriever:
         queries = find_queries(run.messages)
         if not queries:
             return ()
+        rankings = await asyncio.gather(*(self._search(query, run) for query in queries))
+        ranked = drop_repetitions(merge_rankings(rankings))
+        return cut_passages(ranked[: self._limit], self._max_tokens)
+
+    async def _search(self, query: str, run: RunInput) -> list[Passage]:
         found = await self._knowledge.search(
-            queries,
+            query,
             actor=build_actor(run.user, run.thread_id, agent=run.agent_name),
             limit=_POOL * self._limit,
             threshold=self._threshold,
         )
-        ranked = drop_repetitions(rank_passages(queries, found))
-        return cut_passages(ranked[: self._limit], self._max_tokens)
+        return rank_passages([query], found)
 
 
 def rank_passages(queries: Sequence[str], passages: Sequence[Passage]) -> list[Passage]:
@@ -91,6 +97,21 @@ def rank_passages(queries: Sequence[str], passages: Sequence[Passage]) -> list[P
     least = _LEAST_SHARE * max(scores, default=0)
     ranked = sorted(zip(scores, passages, strict=True), key=lambda row: -row[0])
     return [passage for score, passage in ranked if score >= least]
+
+
+def merge_rankings(rankings: Sequence[Sequence[Passage]]) -> list[Passage]:
+    """Return the best of each ranking, then the second of each, and so on, none of them twice.
+
+    Of the best, the one that is most like its question comes first. What is found with the question
+    before is often more like that than the answer is like the last one alone, and must not crowd
+    it out.
+    """
+    ordered = sorted(filter(None, rankings), key=lambda ranking: -(ranking[0].score or 0))
+    merged: dict[str, Passage] = {}
+    for row in zip_longest(*ordered):
+        for passage in filter(None, row):
+            merged.setdefault(passage.id, passage)
+    return [*merged.values()]
 
 
 def drop_repetitions(passages: Sequence[Passage]) -> list[Passage]:

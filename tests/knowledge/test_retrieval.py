@@ -81,6 +81,20 @@ async def test_what_is_asked_in_passing_is_found_by_the_question_before(
     assert titles[0] == "House rules"
 
 
+async def test_a_short_question_about_something_else_finds_that_as_well(tmp_path: Path) -> None:
+    (tmp_path / "hours.md").write_text(
+        "When is the rye loaf baked? The rye loaf is baked at five.", "utf-8"
+    )
+    (tmp_path / "staff.md").write_text(
+        "Mara Holt came from Leeds in 1990, sold bread, and became head baker.", "utf-8"
+    )
+    knowledge = await stocked(tmp_path)
+    before, question = "When is the rye loaf baked?", "Who became head baker?"
+
+    assert await retrieve(knowledge, question) == ["staff.md"]
+    assert "staff.md" in await retrieve(knowledge, before, "Early.", question)
+
+
 async def test_the_settings_say_how_much_is_retrieved(pages: Path) -> None:
     settings = KnowledgeSettings(retrieval_limit=1, retrieval_tokens=5)
     knowledge = await stocked(pages, settings=settings)

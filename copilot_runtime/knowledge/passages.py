@@ -70,12 +70,27 @@ def cut_passages(passages: Sequence[Passage], max_tokens: int) -> list[Passage]:
 
 
 def render_resource(resource: "Resource") -> str:
-    """Return the text of a resource; one of triples has a line for each property."""
+    """Return the text of a resource; one of triples has a line for each property.
+
+    A piece of a document has the title of that and the headings above it in the first line: they
+    may be the question that it answers.
+    """
     if resource.format == "text":
-        return resource.content
+        return "\n".join(filter(None, [_find_headings(resource), resource.content]))
     from copilot_runtime.knowledge.vectors.text import render_text  # brings numpy along
 
     return render_text(resource.content, resource.format)
+
+
+def _find_headings(resource: "Resource") -> str:
+    """Return the title of a text and the headings above it, from the outermost one."""
+    if not resource.content.strip():
+        return ""
+    title = get_text(resource.fields, "title")
+    above = get_text(get_object(resource.fields, "place"), "heading").split(_BELOW)
+    if title.startswith(above[0]):  # as in "News - Acme", which is above "News"
+        del above[0]
+    return _BELOW.join(text[:_LONGEST_TITLE] for text in (title, *above) if text)
 
 
 def _find_title(resource: "Resource", text: str) -> str:

@@ -410,3 +410,17 @@ async def test_a_question_that_is_a_title_is_answered_by_what_stands_below_it():
     passage = Passage(id="q", title="Darf mein Hund mit?", text=text)
 
     assert (await quote("Darf mein Hund mit?", passage)).startswith("Ja, Hunde sind")
+
+
+async def test_the_headings_above_a_text_are_not_quoted():
+    text = "Guide \u203a Help \u203a Is my dog welcome?\nDogs wait outside."
+    passage = Passage(id="q", title="Guide, Is my dog welcome?", text=text)
+
+    assert (await quote("Is my dog welcome?", passage)).startswith("Dogs wait outside. (")
+
+
+async def test_what_is_said_below_the_title_that_was_asked_for_comes_first():
+    words = Passage(id="w", title="Words", text="Words, set\nhas term: bollard, muster station")
+    station = Passage(id="s", title="Muster station", text="The place where passengers gather.")
+
+    assert (await quote("What is a muster station?", words, station)).startswith("The place")

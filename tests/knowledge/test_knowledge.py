@@ -32,6 +32,36 @@ async def test_a_search_returns_passages_the_best_first(knowledge: Knowledge) ->
     assert first.score is not None
 
 
+@pytest.mark.parametrize(
+    ("name", "page"),
+    [
+        ("faq.md", "# FAQ\n\n## How do I reset my password?\n\nOpen Settings, choose Security."),
+        (
+            "faq.html",
+            "<h1>FAQ</h1><h2>How do I reset my password?</h2>Open Settings, choose Security.",
+        ),
+    ],
+)
+async def test_a_text_is_found_by_its_heading_and_read_with_it(
+    tmp_path: Path, name: str, page: str
+) -> None:
+    (tmp_path / name).write_text(page, encoding="utf-8")
+    knowledge = await stocked(tmp_path)
+    (found,) = await knowledge.search("How do I reset my password?", threshold=0.5)
+    (resource,) = await knowledge.resources.get([found.id])
+
+    assert found.text == "FAQ \u203a How do I reset my password?\nOpen Settings, choose Security."
+    assert resource.content == "Open Settings, choose Security."
+
+
+async def test_a_heading_that_the_title_repeats_is_read_once(tmp_path: Path) -> None:
+    page = "<title>Dogs and cats - Mill</title><h1>Dogs and cats</h1><h2>Dogs</h2>wait outside."
+    (tmp_path / "pets.html").write_text(page, encoding="utf-8")
+    (found,) = await (await stocked(tmp_path)).search("dogs")
+
+    assert found.text == "Dogs and cats - Mill \u203a Dogs\nwait outside."
+
+
 async def test_of_several_texts_the_best_match_of_any_counts(knowledge: Knowledge) -> None:
     found = await knowledge.search(["dogs wait", "head librarian"], limit=2)
 

@@ -14,6 +14,8 @@ _COMMON = set(
         "they this to was we were what when where which who whom whose why will with would you"
     )
 )
+_BELOW = " \N{SINGLE RIGHT-POINTING ANGLE QUOTATION MARK} "
+"""Is between the headings above a text, which are its first line."""
 _MOST_SENTENCES = 3
 _FEWEST_WORDS = 3
 _LONGEST = 400
@@ -24,14 +26,18 @@ def quote_passages(question: str, passages: Sequence[Passage]) -> str:
     words = _stems(question)
     found: list[tuple[float, int, str]] = []
     for number, passage in enumerate(passages, 1):
-        about = words & _stems(passage.title)
+        title = _stems(passage.title)
+        about = words & title
         is_subject = len(about) > len(words) / 2  # the title asks or says the same
         for sentence in filter(None, map(str.strip, _SENTENCE.split(passage.text))):
             if passage.title and sentence.startswith(passage.title):
                 continue
+            if _BELOW in sentence or _stems(sentence) <= title:
+                continue
             shared = words & _stems(sentence)
             # a heading shares words as well, but says nothing
-            score = len(shared) + len(about) / 2 - 1 / len(sentence.split())
+            worth = len(about) + 1 if is_subject else len(about) / 2
+            score = len(shared) + worth - 1 / len(sentence.split())
             if shared or (is_subject and len(sentence.split()) > _FEWEST_WORDS):
                 found.append((score, number, sentence[:_LONGEST]))
     found.sort(key=lambda row: -row[0])

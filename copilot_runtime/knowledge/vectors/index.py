@@ -27,6 +27,8 @@ Engine = Literal["exact", "faiss"]
 
 _MAX_AGE = 5.0
 """Seconds after which a search looks whether another process has written."""
+_TEXTS = "2"
+"""Another one when other texts are embedded of the same resources: all are embedded anew."""
 _POOL = 4
 """For each result that is to be unlike others, how many are looked at."""
 _SMALLEST_POOL = 50
@@ -67,7 +69,7 @@ class VectorIndex(Index[VectorItem, Sequence[Vector]]):
     ) -> None:
         self.embedder = embedder
         self._prefix = prefix
-        place = f"{prefix}/{hash_values(embedder.model)}"
+        place = f"{prefix}/{hash_values(embedder.model, _TEXTS)}"
         self.table = VectorTable(storage, place)
         if engine not in get_args(Engine):
             raise ConfigurationFailed(f"There is no vector engine {engine!r}: 'exact' or 'faiss'.")

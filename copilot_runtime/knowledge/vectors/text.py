@@ -11,6 +11,7 @@ is, then a line for each property, with the words of its name and the text of it
 
 import re
 from collections.abc import Iterable
+from math import isfinite
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote, urlsplit
 
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from pyoxigraph import Triple
 
 _TYPE = "http://www.w3.org/1999/02/22-rdf-syntax-ns#type"
+_FLOATS = tuple(f"http://www.w3.org/2001/XMLSchema#{kind}" for kind in ("double", "float"))
 _NAMES = ("name", "headline", "title", "label", "prefLabel", "legalName", "alternateName")
 """Local names of the properties that say what something is called, the best first."""
 _WORD_ENDS = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|[-_+.]+|(?<=[A-Z])(?=[A-Z][a-z])")
@@ -89,8 +91,18 @@ def _read_value(term: Any) -> str:
     from pyoxigraph import Literal, NamedNode
 
     if isinstance(term, Literal):
-        return " ".join(term.value.split())
+        text = " ".join(term.value.split())
+        return _write_number(text) if term.datatype.value in _FLOATS else text
     return _words(term.value) if isinstance(term, NamedNode) else ""
+
+
+def _write_number(text: str) -> str:
+    """Return 4.8E0, as JSON-LD has a number, as people write it: 4.8."""
+    try:
+        number = float(text)
+    except ValueError:
+        return text
+    return f"{number:.15g}" if isfinite(number) else text
 
 
 def _words(iri: str) -> str:

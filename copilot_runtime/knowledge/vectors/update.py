@@ -18,13 +18,14 @@ from copilot_runtime.errors import (
     NetworkError,
 )
 from copilot_runtime.interfaces import Embedder
+from copilot_runtime.knowledge.passages import render_resource
 from copilot_runtime.knowledge.resources import Resource, ResourceIndex
 from copilot_runtime.knowledge.update import Progress, UpdateReport
 from copilot_runtime.knowledge.vectors.normalize import normalize
 from copilot_runtime.knowledge.vectors.quantized import Floats
 from copilot_runtime.knowledge.vectors.segment import Row
 from copilot_runtime.knowledge.vectors.table import VectorTable
-from copilot_runtime.knowledge.vectors.text import cut_to_tokens, render_text
+from copilot_runtime.knowledge.vectors.text import cut_to_tokens
 
 _SKIPPED = ("common.Conversation.", "common.Agent.", "common.Assistant.", "tool.ToolFunction.")
 _UPLOAD = "file.Upload."
@@ -141,7 +142,7 @@ class Updater:
                 self._added += 1
 
     def _render(self, resources: Sequence[Resource]) -> list[str]:
-        texts = (render_text(resource.content, resource.format) for resource in resources)
+        texts = map(render_resource, resources)
         return [cut_to_tokens(text.strip(), self._embedder.max_tokens) for text in texts]
 
     async def _embed(self, pairs: Sequence[tuple[Resource, str]]) -> list[Row]:

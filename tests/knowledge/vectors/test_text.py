@@ -68,3 +68,22 @@ def test_what_has_no_triples_is_embedded_as_it_is(content: str):
 def test_an_iri_is_the_words_in_its_name(iri: str, words: str):
     text = render_text(f"<urn:x:1> <https://schema.org/about> <{iri}> .", "nquads")
     assert text == (f"about: {words}" if words else "")
+
+
+@pytest.mark.parametrize(
+    ("literal", "text"),
+    [
+        ('"4.8E0"^^xsd:double', "4.8"),
+        ('"1.5E3"^^xsd:float', "1500"),
+        ('"-2.5E-1"^^xsd:double', "-0.25"),
+        ('"6.02E23"^^xsd:double', "6.02e+23"),
+        ('"INF"^^xsd:double', "INF"),
+        ('"many"^^xsd:double', "many"),
+        ('"4.80"^^xsd:decimal', "4.80"),
+        ('"4.8E0"', "4.8E0"),
+    ],
+)
+def test_a_number_is_as_people_write_it(literal: str, text: str):
+    prefix = "@prefix xsd: <http://www.w3.org/2001/XMLSchema#> ."
+    rating = f"{prefix} <urn:x:1> <https://schema.org/ratingValue> {literal} ."
+    assert render_text(rating, "turtle") == f"rating value: {text}"

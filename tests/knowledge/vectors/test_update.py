@@ -20,7 +20,7 @@ from copilot_runtime.errors import (
     RateLimited,
 )
 from copilot_runtime.knowledge.filter import Filter
-from copilot_runtime.knowledge.identifiers import Identifier
+from copilot_runtime.knowledge.identifiers import Identifier, hash_values
 from copilot_runtime.knowledge.resources import Resource, ResourceIndex
 from copilot_runtime.knowledge.vectors import VectorIndex, VectorItem
 from copilot_runtime.storage import MemoryStorage
@@ -127,6 +127,23 @@ async def test_triples_are_embedded_as_a_person_would_read_them():
     await scene.put(Resource(message("ada"), turtle, "turtle"))
     await scene.update()
     assert scene.embedder.texts == ["Ada"]
+
+
+async def test_vectors_of_an_earlier_release_are_replaced_by_the_first_update():
+    scene = Scene()
+    await scene.put(resource("one", "abba"))
+    earlier = f"vectors/{hash_values(scene.embedder.model)}/00000001.jsonl"
+    await scene.storage.put(earlier, b'{"id":"common.Message.one","vector":[1]}\n')
+    assert await scene.update() == (1, 0, 0)
+    assert earlier not in await scene.vectors()
+
+
+async def test_a_text_is_embedded_below_its_title_and_headings():
+    scene = Scene()
+    fields = {"title": "Rules", "place": {"heading": "Rules \u203a Dogs"}}
+    await scene.put(Resource(message("one"), "outside", fields=fields))
+    await scene.update()
+    assert scene.embedder.texts == ["Rules \u203a Dogs\noutside"]
 
 
 async def test_a_text_is_cut_to_what_the_model_reads():

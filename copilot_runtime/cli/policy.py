@@ -8,7 +8,7 @@ import typer
 
 from copilot_runtime.cli.knowledge import JsonOption, show_json, show_table
 from copilot_runtime.cli.threads import ConfigOption
-from copilot_runtime.errors import UnknownName
+from copilot_runtime.errors import ConfigurationFailed, Misuse, UnknownName
 
 if TYPE_CHECKING:
     from copilot_runtime.knowledge.access import AccessAction
@@ -104,15 +104,14 @@ def explain(
     The exit status is 0 if it is allowed and 1 if it is denied.
     """
     from copilot_runtime.knowledge.access import AccessAction
-    from copilot_runtime.knowledge.identifiers import strip_namespace
     from copilot_runtime.knowledge.policies import build_actor
 
     if action not in get_args(AccessAction):
         raise UnknownName("action", action, get_args(AccessAction))
+    uri = _read_uri(urn)
     user = None if actor == "-" else actor
     who = build_actor(user, thread, groups=frozenset(group or ()), agent=agent)
     rules = _load(file, config)
-    uri = strip_namespace(urn)
     explanation = rules.explain(who, cast("AccessAction", action), uri)
     rules.close()
     if as_json:
@@ -121,6 +120,23 @@ def explain(
         _show(explanation)
     if not explanation.decision.allowed:
         raise typer.Exit(1)
+
+
+def _read_uri(urn: str) -> str:
+    """Return a URI. Raises `ConfigurationFailed` for what is none, about which no rule can be."""
+    from copilot_runtime.knowledge.identifiers import parse_identifier, strip_namespace
+
+    uri = strip_namespace(urn)
+    try:
+        for end in (at for at, char in enumerate(f"{uri}/") if char == "/"):
+            parse_identifier(uri[:end])
+    except Misuse as error:
+        raise ConfigurationFailed(
+            f"{urn[:200]!r} is no URI of a resource, which looks like "
+            "common.Folder.handbook/common.Document.d1.",
+            hint="`copilot-runtime search TEXT` shows the URIs of what it finds.",
+        ) from error
+    return uri
 
 
 def _load(file: Path | None, config: Path | None) -> "Policy":

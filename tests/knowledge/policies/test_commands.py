@@ -138,6 +138,18 @@ def test_a_policy_in_cedar_is_explained_by_its_decision(tmp_path: Path) -> None:
     )
 
 
+@pytest.mark.parametrize(
+    "text", ["docs-own/vacation.md", "handbook", "common.Folder.a/x.md", "/common.Folder.a", ""]
+)
+def test_what_is_no_uri_is_refused_with_where_to_find_one(text: str) -> None:
+    done = run("explain", "ann", "read", text)
+
+    assert (done.exit_code, done.stdout) == (1, "")
+    assert isinstance(done.exception, ConfigurationFailed)
+    assert "is no URI of a resource, which looks like common.Folder" in str(done.exception)
+    assert "`copilot-runtime search TEXT`" in str(done.exception.hint)
+
+
 def test_an_action_that_is_none_is_refused() -> None:
     with pytest.raises(UnknownName, match="Did you mean 'read'"):
         CliRunner().invoke(

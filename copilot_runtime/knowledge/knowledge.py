@@ -15,7 +15,13 @@ from typing import TYPE_CHECKING, Any, Literal, cast
 
 from copilot_runtime.concurrency import call, retrieve_exception
 from copilot_runtime.config.sections import KnowledgeSettings
-from copilot_runtime.errors import ConfigurationFailed, CopilotError, MissingPackage, UnknownName
+from copilot_runtime.errors import (
+    ConfigurationFailed,
+    CopilotError,
+    MissingPackage,
+    Misuse,
+    UnknownName,
+)
 from copilot_runtime.interfaces import Action, Embedder, Passage
 from copilot_runtime.knowledge.access import FULL_ACCESS, Access, AccessAction, Actor
 from copilot_runtime.knowledge.filter import Filter
@@ -459,7 +465,10 @@ class Knowledge:
 
     async def get(self, uri: str, *, actor: Actor | None = None) -> "Resource | None":
         """Return a resource, or None without one. Raises `AccessDenied`."""
-        found = await self.resources.get([uri], access=self.access(actor))
+        try:
+            found = await self.resources.get([uri], access=self.access(actor))
+        except Misuse:  # nothing can be stored under such a name
+            return None
         return found[0] if found else None
 
     def tools(self) -> list[Action]:

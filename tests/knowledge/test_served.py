@@ -434,6 +434,16 @@ def test_graphql_shows_one_resource_with_all_that_is_stored(client: TestClient) 
     assert ask(client, query, id="common.Message.none")["data"] == {"resource": None}
 
 
+@pytest.mark.parametrize("uri", ["\x00", "x" * 6000, "common.Message.a\x7fb", "\\", "ü" * 200])
+def test_a_name_that_nothing_can_have_is_that_of_no_resource(client: TestClient, uri: str) -> None:
+    missing = client.get("/graphql/knowledge/resources/common.Message.none")
+    found = client.get(f"/graphql/knowledge/resources/{quote(uri, safe='')}")
+    query = "query ($id: String!) { resource(id: $id) { text } }"
+
+    assert (found.status_code, found.json()) == (404, missing.json())
+    assert ask(client, query, id=uri)["data"] == {"resource": None}
+
+
 def test_graphql_answers_sparql(client: TestClient) -> None:
     rows = '{ graph(sparql: "SELECT ?n { ?s schema:jobTitle ?n }") { variables rows boolean } }'
     yes = '{ graph(sparql: "ASK { ?s schema:jobTitle ?n }") { boolean } }'

@@ -54,6 +54,15 @@ async def test_a_text_is_found_by_its_heading_and_read_with_it(
     assert resource.content == "Open Settings, choose Security."
 
 
+async def test_questions_below_no_title_are_not_below_the_first_of_them(tmp_path: Path) -> None:
+    page = "## How do I reset it?\n\nBy the button.\n\n## Where are dogs?\n\nOutside."
+    (tmp_path / "faq.md").write_text(page, encoding="utf-8")
+    found = await (await stocked(tmp_path)).search("Where are dogs?")
+
+    assert found[0].title == "faq.md, Where are dogs?"
+    assert found[0].text == "faq.md \u203a Where are dogs?\nOutside."
+
+
 async def test_a_heading_that_the_title_repeats_is_read_once(tmp_path: Path) -> None:
     page = "<title>Dogs and cats - Mill</title><h1>Dogs and cats</h1><h2>Dogs</h2>wait outside."
     (tmp_path / "pets.html").write_text(page, encoding="utf-8")

@@ -167,8 +167,8 @@ def read_html_text(root: "Element | None") -> Document:
     chunks = pack_passages(_html_passages(root if body is None else body))
     text = clean_text(title.text or "").strip() if title is not None else ""
     if not text:
-        heading = root.find(".//h1")
-        text = element_text(heading) if heading is not None else ""
+        headings = root.findall(".//h1")
+        text = element_text(headings[0]) if len(headings) == 1 else ""
     return Document(HTML, text, chunks)
 
 
@@ -212,13 +212,19 @@ class _Headings:
 
     def __init__(self) -> None:
         self._levels: dict[int, str] = {}
+        self._top: int | None = None
         self.title = ""
+        """The first heading, if all others are below it."""
 
     def enter(self, level: int, text: str) -> None:
         self._levels = {outer: name for outer, name in self._levels.items() if outer < level}
-        if text:
-            self._levels[level] = text
-            self.title = self.title or text
+        if not text:
+            return
+        self._levels[level] = text
+        if self._top is None:
+            self._top, self.title = level, text
+        elif level <= self._top:
+            self.title = ""
 
     @property
     def trail(self) -> str:

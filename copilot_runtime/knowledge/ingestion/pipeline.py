@@ -53,7 +53,7 @@ BASE = "https://example.invalid/"
 T = TypeVar("T")
 _Stage = Callable[[int, int], None]
 
-_VERSION = "1"
+_VERSION = "2"
 """Another one when files are to be read anew, because more or other things are read of them."""
 _BATCH = 16
 _STORE_BATCH = 200

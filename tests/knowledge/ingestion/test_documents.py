@@ -79,7 +79,12 @@ def test_a_page_has_its_headings() -> None:
 
 @pytest.mark.parametrize(
     ("page", "title"),
-    [(b"<h1>Head</h1>", "Head"), (b"<p>x</p>", "x.html"), (b"<!-- -->", "x.html")],
+    [
+        (b"<h1>Head</h1>", "Head"),
+        (b"<h1>One</h1>a<h1>Two</h1>b", "x.html"),
+        (b"<p>x</p>", "x.html"),
+        (b"<!-- -->", "x.html"),
+    ],
 )
 def test_a_page_without_a_title_has_its_heading_or_its_name(page: bytes, title: str) -> None:
     assert read_document(page, "a/x.html").title == title
@@ -122,7 +127,15 @@ end"""
 
 @pytest.mark.parametrize(
     ("text", "title"),
-    [("---\nname: x\n---\n# H\n", "H"), ("---\nopen", "x.md"), ("# H\n", "H"), ("", "x.md")],
+    [
+        ("---\nname: x\n---\n# H\n", "H"),
+        ("---\nopen", "x.md"),
+        ("# H\n", "H"),
+        ("## H\na\n### I\nb\n### J\n", "H"),
+        ("## Why?\na\n## When?\nb\n", "x.md"),
+        ("## Before\na\n# After\nb\n", "x.md"),
+        ("", "x.md"),
+    ],
 )
 def test_the_title_of_markdown(text: str, title: str) -> None:
     assert read_document(text.encode(), "x.md").title == title

@@ -7,6 +7,7 @@ import asyncio
 import json
 import sys
 from collections.abc import Awaitable, Callable, Sequence
+from difflib import get_close_matches
 from pathlib import Path
 from textwrap import shorten
 from typing import TYPE_CHECKING, Annotated, Any
@@ -14,7 +15,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from copilot_runtime.cli.threads import ConfigOption
-from copilot_runtime.errors import ConfigurationFailed
+from copilot_runtime.errors import ConfigurationFailed, CopilotError, Misuse
 
 if TYPE_CHECKING:
     from copilot_runtime.interfaces import Passage
@@ -42,6 +43,9 @@ PrefixOption = Annotated[
 TypeOption = Annotated[str, typer.Option(help="Only resources of this type: common.Message.")]
 
 _WIDTH = 100
+_PREDICATES = "SELECT DISTINCT ?p { ?s ?p ?o }"
+_ALIKE = 0.8
+"""How like a predicate must be to one that there is, where both may begin with `schema:`."""
 _LEAST_SCORE = 0.0005
 """What has less is no result, unless there is a threshold: it would be shown as 0.000."""
 
@@ -120,7 +124,8 @@ def graph(
     IRIs are written whole or with a prefix (schema, rdf, rdfs, foaf); a text has double quotes.
     Put ? in quotes where your shell would take it for a file name.
     """
-    if (sparql is None) == (not pattern) or (pattern and len(pattern) != 3):
+    parts = _split_pattern(pattern or [])
+    if (sparql is None) == (not parts) or (parts and len(parts) != 3):
         raise ConfigurationFailed(
             "A query is a pattern of three parts, or --sparql.",
             hint="For example: copilot-runtime graph '?' rdf:type schema:Person",
@@ -132,16 +137,15 @@ def graph(
             query = sys.stdin.read() if sparql == "-" else sparql
             await _show_sparql(knowledge, query, actor, limit, as_json)
             return
-        assert pattern is not None
-        triples = await knowledge.triples(
-            (pattern[0], pattern[1], pattern[2]), actor=actor, limit=limit
-        )
+        triples = await knowledge.triples((parts[0], parts[1], parts[2]), actor=actor, limit=limit)
         if not triples:
             await _require_resources(knowledge)
         if as_json:
             show_json({"triples": triples})
         else:
-            show_table(("SUBJECT", "PREDICATE", "OBJECT"), triples, "No triple fits the pattern.")
+            guess = "" if triples else await _guess_predicate(knowledge, parts[1], actor)
+            nothing = f"No triple fits the pattern.{guess}"
+            show_table(("SUBJECT", "PREDICATE", "OBJECT"), triples, nothing)
 
     run_with_knowledge(config, storage, work)
 
@@ -356,6 +360,37 @@ async def _require_vectors(knowledge: "Knowledge") -> None:
         )
 
 
+def _split_pattern(parts: list[str]) -> list[str]:
+    """Return the parts of a pattern, which may all be in one argument."""
+    if len(parts) != 1:
+        return parts
+    from copilot_runtime.knowledge.graph.patterns import parse_pattern
+
+    try:
+        whole = parse_pattern(parts[0])
+    except Misuse:
+        return parts
+    return [whole.subject or "?", whole.predicate or "?", whole.object or "?"]
+
+
+async def _guess_predicate(knowledge: "Knowledge", predicate: str, actor: "Actor | None") -> str:
+    """Return a question after the predicate that was meant, if no triple has this one."""
+    from copilot_runtime.knowledge.graph.terms import is_wildcard
+
+    if is_wildcard(predicate):
+        return ""
+    prefixes = knowledge.graph.prefixes
+    try:
+        result = await knowledge.sparql(_PREDICATES, actor=actor)
+    except CopilotError:  # it takes too long
+        return ""
+    names = [prefixes.shorten(str(row["p"])[1:-1]) for row in result.rows]
+    (term,) = prefixes.parse_node(predicate, "predicate").terms
+    name = prefixes.shorten(term[1:-1])
+    close = [] if name in names else get_close_matches(name, names, n=1, cutoff=_ALIKE)
+    return f" Did you mean {close[0]}?" if close else ""
+
+
 async def _show_sparql(
     knowledge: "Knowledge", query: str, actor: "Actor | None", limit: int, as_json: bool
 ) -> None:
@@ -373,7 +408,21 @@ async def _show_sparql(
         typer.echo("yes" if result.boolean else "no")
     elif triples:
         show_table(("SUBJECT", "PREDICATE", "OBJECT"), triples, "")
-    else:
+    elif rows or not result.cut:
         show_table([name.upper() for name in result.variables], rows, "The query has no result.")
-    if result.cut:
+    if result.cut == "bytes":
+        typer.echo(_describe_size(knowledge, is_empty=not (rows or triples)), err=True)
+    elif result.cut:
         typer.echo(f"There is more: --limit {2 * limit} shows it.", err=True)
+
+
+def _describe_size(knowledge: "Knowledge", *, is_empty: bool) -> str:
+    """Return why an answer was cut off at its size, and what helps."""
+    from copilot_runtime.knowledge.graph import read_options
+
+    most = read_options(knowledge.settings.graph_options).sparql.bytes
+    what = "The first result alone is larger" if is_empty else "There is more, and it is larger"
+    return (
+        f"{what} than the {most} bytes that an answer may have. "
+        "Ask for less, or raise sparql.bytes in the setting knowledge.graph_options."
+    )

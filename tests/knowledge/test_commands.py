@@ -101,6 +101,61 @@ def test_a_pattern_shows_triples(run: Run) -> None:
     assert found == {"triples": [[f"<{LIBRARY}>", "<https://schema.org/employee>", f"<{ADA}>"]]}
 
 
+def test_a_pattern_may_be_in_one_argument(run: Run) -> None:
+    assert run("graph", "? schema:employee ?").stdout == (
+        run("graph", "?", "schema:employee", "?").stdout
+    )
+    assert ADA in run("graph", '? schema:name "Ada Byron"').stdout
+
+
+@pytest.mark.parametrize(
+    ("predicate", "guess"),
+    [
+        ("schema:nam", " Did you mean schema:name?"),
+        ("<https://schema.org/employe>", " Did you mean schema:employee?"),
+        ("schema:price", ""),
+        ("foaf:x", ""),
+        ("a", ""),
+        ("schema:name", ""),
+        ("?", ""),
+    ],
+)
+def test_a_predicate_that_no_triple_has_is_guessed(run: Run, predicate: str, guess: str) -> None:
+    found = run("graph", "?", predicate, '"nobody"')
+
+    assert found.stderr == f"No triple fits the pattern.{guess}\n"
+
+
+def test_a_predicate_is_guessed_of_those_that_the_user_may_read(run: Run, tmp_path: Path) -> None:
+    (tmp_path / "policy.yml").write_text("default: deny\n", encoding="utf-8")
+    (tmp_path / "copilot.yml").write_text("knowledge: {policy: policy.yml}\n", encoding="utf-8")
+    found = run("graph", "?", "schema:nam", "?", "--as", "eve")
+
+    assert found.stderr == "No triple fits the pattern.\n"
+
+
+def test_an_answer_that_is_too_large_says_so(run: Run, tmp_path: Path) -> None:
+    options = "knowledge: {graph_options: {sparql: {bytes: %d}}}\n"
+    query = ("graph", "--sparql", "SELECT ?name { ?who schema:name ?name } ORDER BY ?name")
+    (tmp_path / "copilot.yml").write_text(options % 5, encoding="utf-8")
+    nothing = run(*query)
+    (tmp_path / "copilot.yml").write_text(options % 12, encoding="utf-8")
+    one = run(*query)
+
+    assert nothing.stdout == ""
+    assert nothing.stderr.startswith("The first result alone is larger than the 5 bytes")
+    assert "sparql.bytes in the setting knowledge.graph_options" in nothing.stderr
+    assert "Ada Byron" in one.stdout
+    assert one.stderr.startswith("There is more, and it is larger than the 12 bytes")
+
+
+def test_a_query_that_takes_too_long_is_no_guess(run: Run, tmp_path: Path) -> None:
+    options = "knowledge: {graph_options: {sparql: {length: 5}}}\n"
+    (tmp_path / "copilot.yml").write_text(options, encoding="utf-8")
+
+    assert run("graph", "?", "schema:nam", "?").stderr == "No triple fits the pattern.\n"
+
+
 def test_sparql_shows_rows_triples_or_an_answer(run: Run) -> None:
     select = "SELECT ?name { ?who schema:jobTitle ?job; schema:name ?name }"
 

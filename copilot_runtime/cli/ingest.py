@@ -139,6 +139,7 @@ def _show_report(report: "IngestReport", vectors: "EmbeddingReport | None") -> N
         *((name, "changed") for name in (report.changed if dry_run else ())),
         *((name, "would be removed" if dry_run else "removed") for name in report.removed),
         *((name, f"skipped: {media_type}") for name, media_type in report.skipped.items()),
+        *((name, "nothing to take in") for name in report.empty),
         *((name, f"in part: {' '.join(texts)}") for name, texts in report.warnings.items()),
         *((name, f"failed: {reason}") for name, reason in report.failed.items()),
         *((uri, f"not embedded: {reason}") for uri, reason in not_embedded.items()),

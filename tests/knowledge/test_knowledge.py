@@ -335,3 +335,13 @@ print(sorted({{"numpy", "pyoxigraph", "rdflib", "lxml", "pypdf"}} & set(sys.modu
 
     assert done.stdout.strip() == "[]"
     assert not store.exists()
+
+
+@pytest.mark.parametrize("uri", ["x" * 6000, "ü" * 200, "\x00", "../catalog"])
+async def test_a_name_that_no_file_can_have_is_that_of_no_resource(
+    tmp_path: Path, uri: str
+) -> None:
+    knowledge = Knowledge(f"local:{tmp_path}")
+    await knowledge.resources.put(Resource(Identifier("common.Message", "m1"), "Hello"))
+    assert await knowledge.get(uri) is None
+    await knowledge.aclose()

@@ -164,6 +164,7 @@ class Ingestion:
         await reader.process(discovery.sources.values(), _stage("read", progress))
         report.new.sort()
         report.changed.sort()
+        report.empty.sort()
         gone = [name for name in before if name not in discovery.sources and discovery.covers(name)]
         report.removed += sorted(gone)
         if lock:
@@ -285,6 +286,8 @@ class _SourceReader(Processor[Source]):
             self._report.unchanged += 1
             return
         (self._report.changed if before else self._report.new).append(item.name)
+        if not reading.entry.parts:
+            self._report.empty.append(item.name)
         if reading.warnings:
             self._report.warnings[item.name] = reading.warnings
         self._read[item.name] = (reading.entry, reading.contribution)

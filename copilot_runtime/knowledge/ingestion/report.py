@@ -35,6 +35,8 @@ class IngestReport:
     symbolic links that lead out of the folder that was named."""
     warnings: dict[str, list[str]] = field(default_factory=dict[str, list[str]])
     """Parts of files that could not be read."""
+    empty: list[str] = field(default_factory=list[str])
+    """Files, new or changed, in which nothing was found to take in."""
     resources: int = 0
     """How many were stored: new ones, and those that changed."""
     deleted: int = 0
@@ -53,6 +55,7 @@ class IngestReport:
             "failed": {**self.failed},
             "skipped": {**self.skipped},
             "warnings": {name: [*texts] for name, texts in self.warnings.items()},
+            "empty": [*self.empty],
             "resources": self.resources,
             "deleted": self.deleted,
             "triples": self.triples,

@@ -48,6 +48,7 @@ async def test_things_of_pages_become_resources_with_title_and_source(shelf: She
         "failed": {},
         "skipped": {},
         "warnings": {},
+        "empty": [],
         "resources": 2,
         "deleted": 0,
         "triples": 6,

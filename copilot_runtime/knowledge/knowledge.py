@@ -385,7 +385,8 @@ class Knowledge:
         await self._wait_for_first_update()
         limits = self._graph_options.sparql
         limits = replace(limits, rows=min(limit, limits.rows))
-        return await self.graph.sparql(query, self.access(actor), limits)
+        asker = None if actor is None else actor.name
+        return await self.graph.sparql(query, self.access(actor), limits, asker=asker)
 
     async def subjects(
         self, type: str = "", *, actor: Actor | None = None

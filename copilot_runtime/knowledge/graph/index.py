@@ -23,6 +23,7 @@ from copilot_runtime.knowledge.graph.ontology import Ontology, derive_ontology
 from copilot_runtime.knowledge.graph.options import GraphOptions
 from copilot_runtime.knowledge.graph.patterns import Pattern, parse_pattern
 from copilot_runtime.knowledge.graph.shapes import write_shapes
+from copilot_runtime.knowledge.graph.shares import Shares
 from copilot_runtime.knowledge.graph.sparql import SparqlLimits, SparqlResult, check_query
 from copilot_runtime.knowledge.graph.subjects import find_subjects
 from copilot_runtime.knowledge.graph.table import Holder, Numbers, Snapshot, TripleTable
@@ -85,6 +86,7 @@ class GraphIndex(Index[GraphItem, Pattern]):
         triples = _read_vocabulary(options.vocabulary, self.prefixes)
         self._vocabulary = encode_triples(triples, "vocabulary")
         self._visibilities = VisibilityCache()
+        self._shares = Shares()
         self._evaluator = SparqlEvaluator(on_disk=options.sparql_store == "disk")
         self._ontologies: dict[object, Ontology] = {}
         self._lock = asyncio.Lock()
@@ -206,30 +208,37 @@ class GraphIndex(Index[GraphItem, Pattern]):
         return await self._answer(access, search)
 
     async def sparql(
-        self, query: str, access: Access = FULL_ACCESS, limits: SparqlLimits | None = None
+        self,
+        query: str,
+        access: Access = FULL_ACCESS,
+        limits: SparqlLimits | None = None,
+        *,
+        asker: str | None = None,
     ) -> SparqlResult:
         """Answer a SELECT, ASK, CONSTRUCT or DESCRIBE query.
 
+        An asker with a name has a few at a time: others of theirs wait, and nobody else does.
         Raises `Refused` for what would write or look elsewhere, `Misuse` for what is no SPARQL,
         and `LimitExceeded` if it takes too long or too much memory.
         """
         limits = limits or self._options.sparql
         query = replace_surrogates(query)
         kind = check_query(query, limits)
-        snapshot = await self._refresh()
-        visibility = self._visibilities.get(snapshot, access)
+        async with self._shares.take(asker, limits.seconds):
+            snapshot = await self._refresh()
+            visibility = self._visibilities.get(snapshot, access)
 
-        def write_triples() -> Iterator[str]:
-            return snapshot.lines(snapshot.distinct_rows(visibility.all_rows()))
+            def write_triples() -> Iterator[str]:
+                return snapshot.lines(snapshot.distinct_rows(visibility.all_rows()))
 
-        evaluation = Evaluation(query, kind, limits, self.prefixes)
-        try:
-            return await concurrency.call(
-                lambda: self._evaluator.run(evaluation, visibility.key, write_triples)
-            )
-        except asyncio.CancelledError:
-            evaluation.cancel()
-            raise
+            evaluation = Evaluation(query, kind, limits, self.prefixes)
+            try:
+                return await concurrency.call(
+                    lambda: self._evaluator.run(evaluation, visibility.key, write_triples)
+                )
+            except asyncio.CancelledError:
+                evaluation.cancel()
+                raise
 
     async def subjects(
         self, type: str = "", access: Access = FULL_ACCESS

@@ -44,6 +44,10 @@ TypeOption = Annotated[str, typer.Option(help="Only resources of this type: comm
 
 _WIDTH = 100
 _PREDICATES = "SELECT DISTINCT ?p { ?s ?p ?o }"
+_NO_MEMORIES = (
+    "There are no memories. Chats are not stored there by themselves: they are threads, see "
+    "`copilot-runtime threads list`."
+)
 _ALIKE = 0.8
 """How like a predicate must be to one that there is, where both may begin with `schema:`."""
 _LEAST_SCORE = 0.0005
@@ -212,6 +216,9 @@ def memory(
     copilot-runtime memory
     copilot-runtime memory common.User.ann/common.Conversation.t1
     copilot-runtime memory common.User.ann/common.Conversation.t1 --budget 4000 --json
+
+    Programs write memories. Chats are not stored there by themselves: they are threads, see
+    `copilot-runtime threads list`.
     """
     if conversation is None and (forget or budget is not None):
         raise ConfigurationFailed(
@@ -225,7 +232,7 @@ def memory(
             if as_json:
                 show_json({"conversations": found})
             else:
-                show_table(("CONVERSATION",), [(uri,) for uri in found], "There are no memories.")
+                show_table(("CONVERSATION",), [(uri,) for uri in found], _NO_MEMORIES)
         elif forget:
             access = knowledge.access(actor, "delete")
             gone = await knowledge.memory.forget(conversation, access=access)

@@ -23,13 +23,15 @@ class RunStarted:
     """The first event of every log; written by the runtime only.
 
     `messages` are those that the request added to its thread, if the thread is stored; `user` is
-    the user who sent the request.
+    the user who sent the request. `server_actions` are the names of the actions that only the
+    server ran in it, if it is stored: no page has results for them.
     """
 
     run_id: str
     thread_id: str
     messages: Sequence[Message] = ()
     user: str | None = None
+    server_actions: tuple[str, ...] = ()
     type: Literal["run_started"] = "run_started"
 
 

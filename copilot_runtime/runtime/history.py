@@ -6,7 +6,7 @@ from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, replace
 
 from copilot_runtime.errors import ConfigurationFailed
-from copilot_runtime.events import Event
+from copilot_runtime.events import Event, RunStarted
 from copilot_runtime.interfaces import Agent, HistoryOwner, RunInput
 from copilot_runtime.messages import (
     ActionExecutionMessage,
@@ -75,8 +75,9 @@ def merge_history(
     """Return the conversation in the logs of a thread with what a person has added to it.
 
     New are messages of a person behind the last one that the thread has, and results of stored
-    calls that have none yet. A request that ends with a stored message of a person goes back to
-    it: it is asked again, or was edited. With `goes_on`, the run answers an interrupt, and goes
+    calls that have none yet, unless the server runs such calls: where one was stopped or broke
+    off, no page knows its result. A request that ends with a stored message of a person goes back
+    to it: it is asked again, or was edited. With `goes_on`, the run answers an interrupt, and goes
     back to nothing. Whatever else a client sends is as it is stored, or is ignored. Instructions,
     which are no part of the conversation, are those that the client sends now.
     """
@@ -89,7 +90,8 @@ def merge_history(
     if again is not None and _is_question(again) and not goes_on:
         merged = _go_back(stored, by_key, turns)
     else:
-        merged = _extend(stored, by_key, turns, names={*_collect_names(logs)})
+        unanswered = _find_unanswered_calls(stored, {*_collect_server_actions(logs)})
+        merged = _extend(stored, by_key, turns, {*_collect_names(logs)}, unanswered)
     is_rewritten = merged.is_rewritten or len(stored) < len(whole)
     return History([*instructions, *merged.messages], merged.ignored, is_rewritten)
 
@@ -122,9 +124,10 @@ def _extend(
     by_key: dict[_Key, Message],
     turns: Sequence[Message],
     names: set[str],
+    unanswered: dict[str, str],
 ) -> History:
     """Add to the conversation what is new. `names` are those of all messages of the thread."""
-    messages, unanswered = [*stored], _find_unanswered_calls(stored)
+    messages = [*stored]
     places = [at for at, message in enumerate(turns) if _key(message) in by_key]
     end = places[-1] + 1 if places else 0
     ignored, is_rewritten = 0, False
@@ -150,12 +153,23 @@ def _collect_names(logs: Iterable[Sequence[Event]]) -> Iterable[str]:
         yield from collect_names(events)
 
 
-def _find_unanswered_calls(messages: Iterable[Message]) -> dict[str, str]:
-    """Return the names of calls without a result, by the ids of the calls."""
+def _collect_server_actions(logs: Iterable[Sequence[Event]]) -> Iterable[str]:
+    """Return the names of the actions that the server ran in these runs."""
+    for events in logs:
+        for event in events[:1]:
+            if isinstance(event, RunStarted):
+                yield from event.server_actions
+
+
+def _find_unanswered_calls(
+    messages: Iterable[Message], server_actions: AbstractSet[str]
+) -> dict[str, str]:
+    """Return the names of calls that a page may still answer, by the ids of the calls."""
     calls: dict[str, str] = {}
     for message in messages:
         if isinstance(message, ActionExecutionMessage):
-            calls[message.id] = message.name
+            if message.name not in server_actions:
+                calls[message.id] = message.name
         elif isinstance(message, ResultMessage):
             calls.pop(message.call_id, None)
     return calls

@@ -271,6 +271,7 @@ class Runtime:
     async def _open_log(self, run: Run) -> LogWriter:
         """Open the log of a run and write its first event."""
         request, writer = run.request, None
+        actions = request.actions if request.persist else ()
         try:
             writer = await contain(self.bus.begin(request))
             await contain(self._threads.confirm_answers(request))
@@ -279,6 +280,7 @@ class Runtime:
                 thread_id=request.thread_id,
                 messages=writer.messages,
                 user=request.user,
+                server_actions=tuple(action.name for action in actions if not action.in_browser),
             )
             await contain(writer.append(started))
             if run.is_rewritten:

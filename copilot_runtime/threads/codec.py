@@ -191,6 +191,8 @@ class _Reader:
                 nested.append((name, cls.of(hint)))  # pyright: ignore[reportArgumentType]  # a class, not a value
             elif origin is Literal:
                 words.append((name, frozenset(parts)))
+            elif hint == tuple[str, ...]:
+                nested.append((name, _read_texts))
             elif origin is Sequence:
                 nested.append(
                     (name, {_get_type(part): cls.of(part) for part in get_args(parts[0])})
@@ -222,6 +224,12 @@ class _Reader:
             if getattr(value, name) not in words:
                 raise ValueError(f"{name!r} is {getattr(value, name)!r}")
         return value
+
+
+def _read_texts(value: Any) -> tuple[str, ...]:
+    if not isinstance(value, list) or not all(isinstance(text, str) for text in value):
+        raise ValueError("a list of texts is none")
+    return tuple(value)
 
 
 def _class(hint: Any) -> type:

@@ -126,7 +126,7 @@ def test_the_policy_for_a_folder_hides_its_files_from_others(
     run(block)
     ann, helen = capsys.readouterr().out.splitlines()
     assert ann == "ann [] ['pages/hours.md']"
-    assert helen.startswith("helen ['Ann earns 100 pounds a day.'")
+    assert helen.startswith(r"helen ['Salaries\nAnn earns 100 pounds a day.'")
     assert "'pages/salaries/2026.md'" in helen
 
 

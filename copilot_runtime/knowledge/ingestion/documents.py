@@ -52,9 +52,10 @@ _NAMES = {
 }
 
 _HTML = re.compile(
-    rb"(?:<\?xml[^>]*>\s*)?(?:<!--.*?-->\s*)*<(?:!doctype\s+html|html|head|body|title|meta|link|base"
-    rb"|script|style|div|main|article|section|header|nav|p|h[1-6]|ul|ol|dl|table|span|a|img)\b",
-    re.IGNORECASE | re.DOTALL,
+    rb"(?:<\?xml[^>]*>\s*)?(?:<!--(?:[^-]|-(?!->))*+-->\s*+)*+"
+    rb"<(?:!doctype\s+html|html|head|body|title|meta|link|base|script|style|div|main|article"
+    rb"|section|header|nav|p|h[1-6]|ul|ol|dl|table|span|a|img)\b",
+    re.IGNORECASE,
 )
 _TAGS = re.compile(rb"<(?:/p|/div|/html|/h[1-6]|/a|/span|/li|br\s*/?)>", re.IGNORECASE)
 _CONTROL = re.compile(rb"[\x00-\x08\x0e-\x1a\x1c-\x1f]")

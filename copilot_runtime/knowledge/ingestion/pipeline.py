@@ -116,7 +116,8 @@ class Ingestion:
     ) -> IngestReport:
         """Take in files, folders and patterns, and remove what came of files that vanished there.
 
-        A file that cannot be read is in the report, and what was taken in of it earlier stays.
+        A file or a folder that cannot be read is in the report, and what was taken in of it earlier
+        stays.
         Raises `IngestionBusy` if another ingestion of this storage runs, unless `wait` is set;
         `NotFound` for a path that is not there. `dry_run` only says what would be done to files.
         """
@@ -159,6 +160,7 @@ class Ingestion:
             self._folder(),
         )
         report = IngestReport(skipped=dict.fromkeys(sorted(discovery.skipped), LEADS_OUT))
+        report.failed.update(discovery.unreadable)
         reader = _SourceReader(journal, report, self._base, self._form, discovery.files)
         reader.lock = lock
         await reader.process(discovery.sources.values(), _stage("read", progress))

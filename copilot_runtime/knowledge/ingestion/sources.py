@@ -53,19 +53,40 @@ class Discovery:
     patterns: set[str] = field(default_factory=set[str])
     skipped: set[str] = field(default_factory=set[str])
     """The names of symbolic links that lead out of the folder that was named."""
+    unreadable: dict[str, str] = field(default_factory=dict[str, str])
+    """The folders that could not be read, and why: what is below them may be there."""
 
     def covers(self, name: str) -> bool:
         """Return whether a file would have been discovered, if it were there."""
         parts = Path(name).parts
-        return (
+        return not any(_is_below(name, folder) for folder in self.unreadable) and (
             name in self.files
             or any(_matches(parts, Path(pattern).parts) for pattern in self.patterns)
-            or any(
-                name.startswith(f"{folder}{os.sep}")
-                or (folder == "." and not Path(name).is_absolute())
-                for folder in self.folders
-            )
+            or any(_is_below(name, folder) for folder in self.folders)
         )
+
+    def note_unreadable(self, name: str, error: OSError) -> None:
+        """Note that a folder could not be read, unless it was deleted meanwhile."""
+        if not isinstance(error, FileNotFoundError | NotADirectoryError):
+            reason = error.strerror or type(error).__name__
+            self.unreadable[name] = f"The folder cannot be read: {reason}."
+
+    def check_missing(self, names: Iterable[str]) -> None:
+        """Read the folders of files that seem to be gone: a pattern does not say what failed."""
+        roots = {*self.folders, *(_name(_fixed_part(Path(one))) for one in self.patterns)}
+        parents = {
+            str(parent)
+            for name in names
+            if name not in self.sources and self.covers(name)
+            for parent in Path(name).parents
+        }
+        for parent in sorted(parents):
+            if parent in roots or any(_is_below(parent, root) for root in roots):
+                try:
+                    with os.scandir(parent) as entries:
+                        any(entries)  # the first one may fail, too
+                except OSError as error:
+                    self.note_unreadable(parent, error)
 
 
 def discover_sources(
@@ -79,7 +100,7 @@ def discover_sources(
     A symbolic link is followed if it is named, or leads to a file of the folder that is.
     `addresses` are those of the files that were taken in, by name: a file that is named alone, or
     by a pattern, has the address that it had. One that is not there raises `NotFound`, unless it
-    was taken in: then it was deleted.
+    was taken in: then it was deleted. What is below a folder that cannot be read was not.
     """
     discovery = Discovery()
     found: dict[str, Source] = {}
@@ -89,7 +110,7 @@ def discover_sources(
         name = _name(path)
         if path.is_dir():
             discovery.folders.add(name)
-            walk = _walk(path, name, excluded, discovery.skipped)
+            walk = _walk(path, name, excluded, discovery)
             found = {source.name: source for source in walk} | found
         elif path.is_file():
             discovery.files.add(name)
@@ -116,13 +137,19 @@ def discover_sources(
             )
     discovery.sources.update(sorted(found.items()))
     discovery.skipped.difference_update(found)
+    discovery.check_missing(addresses)
     return discovery
 
 
-def _walk(root: Path, name: str, excluded: Path | None, skipped: set[str]) -> Iterator[Source]:
+def _walk(root: Path, name: str, excluded: Path | None, discovery: Discovery) -> Iterator[Source]:
     """Yield the files below a folder of some name; links out of it are skipped."""
     prefix = "" if name == "." else f"{name}{os.sep}"
-    for parent, folders, files in os.walk(root):
+
+    def note(error: OSError) -> None:
+        folder = error.filename
+        discovery.note_unreadable(_name(Path(os.fsdecode(folder))) if folder else name, error)
+
+    for parent, folders, files in os.walk(root, onerror=note):
         here = Path(parent)
         below = "" if here == root else f"{here.relative_to(root)}{os.sep}"
         folders[:] = [
@@ -133,13 +160,13 @@ def _walk(root: Path, name: str, excluded: Path | None, skipped: set[str]) -> It
         ]
         for folder in folders:
             if (here / folder).is_symlink() and _find_way_out(here / folder, root):
-                skipped.add(_readable(f"{prefix}{below}{folder}"))
+                discovery.skipped.add(_readable(f"{prefix}{below}{folder}"))
         for file in files:
             if file.startswith("."):
                 continue
             path, address = here / file, _readable(f"{below}{file}")
             if path.is_symlink() and _find_way_out(path, root):
-                skipped.add(prefix + address)
+                discovery.skipped.add(prefix + address)
             else:
                 yield Source(prefix + address, address.replace(os.sep, "/"), path)
 
@@ -166,6 +193,10 @@ def _fixed_part(pattern: Path) -> Path:
             break
         parts.append(part)
     return Path(*parts)
+
+
+def _is_below(name: str, folder: str) -> bool:
+    return name.startswith(f"{folder}{os.sep}") or (folder == "." and not Path(name).is_absolute())
 
 
 def _matches(parts: Sequence[str], pattern: Sequence[str]) -> bool:

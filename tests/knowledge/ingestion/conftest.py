@@ -42,6 +42,10 @@ class Shelf:
         """Delete a file."""
         Path("docs", name).unlink()
 
+    def remove_folder(self, name: str) -> None:
+        """Delete an empty folder."""
+        Path("docs", name).rmdir()
+
     @property
     def resources(self) -> ResourceIndex:
         """Return what any other process sees."""

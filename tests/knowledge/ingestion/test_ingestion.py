@@ -1,11 +1,12 @@
 """Files become resources, and stay what the files say."""
 
 import asyncio
+import errno
 import json
 import os
 import platform
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import pytest
@@ -201,6 +202,45 @@ async def test_a_file_that_fails_keeps_what_it_gave_before(shelf: Shelf) -> None
     shelf.write("one.html", "<div>" * 5000)
     assert [*(await shelf.ingest()).failed] == ["docs/one.html"]
     assert await shelf.snapshot() == before
+
+
+@pytest.mark.parametrize("named", ["docs", ".", "docs/**/*.txt", "docs/sub/*/b.txt"])
+@pytest.mark.parametrize(
+    "error", [OSError(errno.ESTALE, "Stale file handle"), PermissionError(errno.EACCES, "Denied")]
+)
+async def test_a_folder_that_cannot_be_read_is_not_taken_for_empty(
+    shelf: Shelf, monkeypatch: pytest.MonkeyPatch, named: str, error: OSError
+) -> None:
+    shelf.write("a.txt", "Alpha.")
+    shelf.write("sub/deep/b.txt", "Beta.")
+    await shelf.ingest(named)
+    scandir = os.scandir
+
+    def fail(path: str) -> Iterator[os.DirEntry[str]]:
+        if Path(path).name == "sub":
+            raise type(error)(error.errno, error.strerror, path)
+        return scandir(path)
+
+    before = await shelf.stored()
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "scandir", fail)
+        report = await shelf.ingest(named)
+    assert (report.removed, report.deleted, await shelf.stored()) == ([], 0, before)
+    assert report.failed == {"docs/sub": f"The folder cannot be read: {error.strerror}."}
+
+    shelf.remove("sub/deep/b.txt")
+    report = await shelf.ingest(named)
+    assert (report.removed, report.failed) == (["docs/sub/deep/b.txt"], {})
+
+
+async def test_a_folder_that_vanished_takes_along_what_its_files_gave(shelf: Shelf) -> None:
+    shelf.write("a.txt", "Alpha.")
+    shelf.write("sub/b.txt", "Beta.")
+    await shelf.ingest()
+    shelf.remove("sub/b.txt")
+    shelf.remove_folder("sub")
+    report = await shelf.ingest()
+    assert (report.removed, report.failed) == (["docs/sub/b.txt"], {})
 
 
 async def test_hidden_files_and_unreadable_ones(shelf: Shelf) -> None:

@@ -506,14 +506,21 @@ class Knowledge:
         await self.uploads.forget(conversation_identifier(user or None, thread_id))
 
     async def forget_old_files(self, before: float) -> None:
-        """Delete the files that came before a time to threads that are no more."""
+        """Delete the files that came before a time to threads that are no more.
+
+        Those of a user or a thread whose name is a digest here stay: nobody can tell from it
+        whether the thread is still there. They go with `forget_thread`.
+        """
         from copilot_runtime.knowledge.policies import find_owner
+        from copilot_runtime.knowledge.policies.ownership import is_shortened
         from copilot_runtime.threads.store import ThreadKey
 
         async def exists(conversation: "Identifier") -> bool:
             owner = find_owner(str(conversation))
             user = owner.name if owner and owner.kind == "user" else ""
             threads = self.threads
+            if is_shortened(user) or is_shortened(conversation.name):
+                return True
             return (
                 threads is None or await threads.get(ThreadKey(user, conversation.name)) is not None
             )

@@ -64,6 +64,11 @@ def shorten_name(name: str) -> str:
     return sha512(name.encode(errors="surrogatepass")).hexdigest()
 
 
+def is_shortened(name: str) -> bool:
+    """Return whether a resource is called by a digest, of which nobody can tell whose it is."""
+    return shorten_name(name) != name
+
+
 def user_identifier(user: str) -> Identifier:
     """Return what all resources of a user are below."""
     return Identifier(USER, shorten_name(user))

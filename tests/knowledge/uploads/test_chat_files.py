@@ -498,6 +498,22 @@ def test_files_of_threads_that_are_no_more_go_with_time() -> None:
     assert {"common.Conversation.t3/" in key for key in chat.stored()} == {True}
 
 
+@pytest.mark.parametrize(
+    ("user", "thread"),
+    [("ann", "t" * 130), ("CN=Ann," + "OU=Research," * 12, "t1"), ("", "t" * 130)],
+)
+def test_files_of_a_living_thread_stay_however_long_its_names_are(user: str, thread: str) -> None:
+    chat = Chat()
+    with chat.serve() as client:
+        ask(client, question("?", attach(CSV, "a.csv")), thread=thread, user=user)
+        before = chat.stored()
+        assert client.portal is not None
+        client.portal.call(chat.knowledge.forget_old_files, time.time() + 10)
+
+    assert before
+    assert chat.stored() == before
+
+
 class Locked(WordCounter):
     """An embedder whose key is wrong."""
 

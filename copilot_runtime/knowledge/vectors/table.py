@@ -256,8 +256,12 @@ class VectorTable:
         names = [part.name for part in absorbed]
         gone: dict[str, None] = {}
         if len(absorbed) < len(self._parts):  # an older block may have a row of such a name
-            for part in absorbed:
-                gone |= dict.fromkeys(part.segment.removed)
+            for part in absorbed:  # what a block behind it has again is not gone
+                gone |= dict.fromkeys(
+                    uri
+                    for uri in part.segment.removed
+                    if self._owners.get(uri) in (None, *absorbed)
+                )
             gone |= self._line_removals | dict.fromkeys(removals)
         segment, data, name = await asyncio.to_thread(
             _encode_block, sources, fresh, positions, [*gone], names, self._number + 1

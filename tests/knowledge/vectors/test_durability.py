@@ -156,6 +156,30 @@ async def test_replacements_and_removals_stay_through_all_rewrites(storage: Stor
             assert item.score == pytest.approx(float(expected[item.name] @ query), abs=1e-5)
 
 
+async def test_what_was_removed_and_added_again_outlives_the_block_that_removed_it(
+    monkeypatch: pytest.MonkeyPatch,
+):
+    monkeypatch.setattr(table, "_MOST_LINES", 2)
+    storage = MemoryStorage()
+    index = open_index(storage)
+
+    async def add(*names: str) -> None:
+        rows = make_rows(len(names), size=8)
+        items = [VectorItem(message(it), row) for it, row in zip(names, rows, strict=True)]
+        await index.add(*items)
+
+    await add(*(f"n{row}" for row in range(3000)))
+    await index.remove(["common.Message.n0"])
+    await add("n4000", "n4001", "n4002")  # this block removes n0
+    await add("n0", "n5000", "n5001")
+    await add("n4000", "n4001", "n4002")
+    await add("n6000", "n6001", "n6002")  # takes in the one that removed n0: it was half dead
+
+    names = await names_of(index, size=8)
+    assert "n0" in names
+    assert await names_of(open_index(storage), size=8) == names
+
+
 async def test_positions_stay_through_rewrites_and_restarts(storage: Storage):
     index = open_index(storage)
     same = np.ones((2000, 256), np.float32)

@@ -136,6 +136,11 @@ async def test_a_wrong_line_is_named_and_what_came_before_is_kept(
     [
         ("events", [{"type": "no such"}], "event 1 is none"),
         ("events", [{"type": "run_finished"}, {"type": "usage"}], "event 2 is none"),
+        (
+            "events",
+            [{"type": "run_started", "run_id": "r", "thread_id": "t", "server_actions": [1]}],
+            "event 1 is none (ValueError: a list of texts is none)",
+        ),
         ("events", None, "not a list"),
         ("began_at", "yesterday", "Invalid isoformat"),
         ("began_at", "2026-01-01T00:00:00", "no time zone"),

@@ -1,11 +1,12 @@
 """What a run takes from the thread that it continues: its conversation, and its open questions."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from copilot_runtime.interfaces import Agent, HistoryOwner, RunInput
 from copilot_runtime.runtime.history import restore_history, select_owner
 from copilot_runtime.runtime.interrupts import check_answers
-from copilot_runtime.threads.store import ThreadKey, ThreadStore
+from copilot_runtime.threads.store import StoredRun, ThreadKey, ThreadStore
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,15 +20,15 @@ class ThreadPolicy:
         """Return a run with its conversation, and whether readers have to be sent that anew.
 
         Raises `Misuse` for an answer to no open question of the thread. Of runs that are stored
-        nowhere, and of threads that are not here, only the agent knows what it asked.
+        nowhere, only the agent knows what it asked.
         """
         owns_history = select_owner(self.history, agent) == "server"
         answers = run.persist and bool(run.resume)
         if self.store is None or not (owns_history or answers):
             return run, False
         runs = await self.store.runs(ThreadKey(run.user or "", run.thread_id))
-        if answers and runs:
-            await check_answers(run.resume, runs)
+        if answers:
+            await _check_answers(run, runs)
         if not owns_history or not (runs or run.persist):
             return run, False
         history = restore_history(run, runs)
@@ -41,5 +42,15 @@ class ThreadPolicy:
         if self.store is None or not (run.persist and run.resume):
             return
         runs = await self.store.runs(ThreadKey(run.user or "", run.thread_id))
-        if earlier := [it for it in runs if it.log_id != run.log_id]:
-            await check_answers(run.resume, earlier)
+        await _check_answers(run, [it for it in runs if it.log_id != run.log_id])
+
+
+async def _check_answers(run: RunInput, runs: Sequence[StoredRun]) -> None:
+    """Raise `Misuse` for an answer to no open question of the runs before.
+
+    A thread that is not here has asked nothing that has an id. Pages of v1 send none: whether
+    they answer a question of before a restart, say, only the agent knows. To give up what nobody
+    asked is harmless.
+    """
+    if runs or any(it.interrupt_id is not None and it.status != "cancelled" for it in run.resume):
+        await check_answers(run.resume, runs)

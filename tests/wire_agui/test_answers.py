@@ -382,9 +382,29 @@ async def test_only_the_agent_knows_what_it_asked_in_a_run_that_is_stored_nowher
         resume = [answered({"id": "elsewhere"}, "yes")]
         body = {"threadId": "t", "runId": "r", "messages": [user()], "resume": resume}
         stranger = await browser.ask("POST", "/agent/it/ask", {**body, "tools": [], "context": []})
-        new = await answer(browser, *resume, thread="new")
 
-    assert text_of(stranger.events()) == text_of(new) == "Launched."
+    assert text_of(stranger.events()) == "Launched."
+
+
+async def test_in_a_thread_that_is_not_there_nothing_was_asked() -> None:
+    launcher: Any = Launcher()
+    async with browsing(agents={"it": launcher}) as browser:
+        new = await answer(browser, answered({"id": "made-up"}, "yes"), thread="new")
+        question = await ask(browser, thread="gone")
+        await browser.ask("DELETE", "/threads/gone")
+        gone = await answer(browser, answered(question, "yes"), thread="gone", run="r2")
+
+    assert failure(new).endswith(NO_QUESTION)
+    assert failure(gone).endswith(NO_QUESTION)
+    assert launcher.launches == []
+
+
+async def test_only_the_agent_knows_what_a_v1_page_answers_in_a_thread_that_is_not_there() -> None:
+    launcher: Any = Launcher()
+    async with browsing(agents={"it": launcher}) as browser:
+        await v1(browser, answers=[("Launch?", "yes")])
+
+    assert launcher.launches == ["yes"]
 
 
 async def v1(browser: Browser, *messages: Any, answers: Sequence[tuple[str, str]] = ()) -> Any:

@@ -175,7 +175,6 @@ ODD: list[tuple[str, dict[str, Any]]] = [
     ("half a character in the run", {"run": "r\udf4e"}),
     ("half a character in a key", {"state": {"\ud83c": "\udf4e"}}),
     ("a number beyond 64 bits", {"state": {"n": 2**70}}),
-    ("resume of nothing open", {"resume": [{"interruptId": "i", "status": "resolved"}]}),
     ("cancelled resume", {"resume": [{"interruptId": "i", "status": "cancelled"}]}),
     ("odd tool choice", {"forwardedProps": {"toolChoice": {"type": 5}}}),
     ("odd command", {"forwardedProps": {"command": "resume"}}),

@@ -1,6 +1,7 @@
 """One ingestion of a storage at a time, in whichever process and on whichever machine."""
 
 import asyncio
+import logging
 import os
 import platform
 import time
@@ -12,10 +13,14 @@ from copilot_runtime.errors import CopilotError
 from copilot_runtime.jsontext import dumps, loads
 from copilot_runtime.storage import ObjectChanged, ObjectNotFound, Storage
 
+logger = logging.getLogger(__name__)
+
 _KEY = "ingestion/lock.json"
 _RENEWAL = 10.0
 _EXPIRY = 60.0
 """Seconds after which a lock of another machine that is not renewed is of a dead process."""
+_PATIENCE = 40.0
+"""Seconds without a renewal after which it counts as lost: before anybody takes it over."""
 _PAUSE = 0.5
 
 _own: set[str] = set()
@@ -52,9 +57,11 @@ async def lock_ingestion(storage: Storage, *, wait: bool = False) -> AsyncGenera
         yield lock
     finally:
         renewal.cancel()
-        with suppress(asyncio.CancelledError):
-            await renewal
-        await lock.release()
+        try:
+            with suppress(asyncio.CancelledError):
+                await renewal
+        finally:
+            await lock.release()
 
 
 class StorageLock:
@@ -63,16 +70,18 @@ class StorageLock:
     def __init__(self, storage: Storage) -> None:
         self._storage = storage
         self._id = uuid4().hex
-        self._etag = ""
         self._lost = False
         self.holder = ""
         """Who has it, if it could not be taken."""
 
     def check(self) -> None:
-        """Raise `IngestionBusy` if another process took the lock over, since this one had slept."""
+        """Raise `IngestionBusy` if another process took the lock over, or soon may.
+
+        Either this one had slept, or the storage failed for too long.
+        """
         if self._lost:
             raise IngestionBusy(
-                "This ingestion was not heard of for a minute, and another one took over.",
+                "This ingestion was not heard of for a while: another one took over, or may.",
                 hint="Run it again: what is left to do will be done.",
             )
 
@@ -90,21 +99,42 @@ class StorageLock:
         return True
 
     async def renew(self) -> None:
-        """Say again and again that it is still held."""
+        """Say again and again that it is still held; a storage that fails is tried again."""
+        renewed = time.monotonic()
         while not self._lost:
             await asyncio.sleep(_RENEWAL)
-            self._lost = not await self._write(self._etag)
+            try:
+                etag = await self._find()
+                self._lost = not etag or not await self._write(etag)
+                renewed = time.monotonic()
+            except CopilotError as error:
+                logger.warning("The lock of the ingestion could not be renewed: %s", error)
+                self._lost = time.monotonic() - renewed > _PATIENCE
 
     async def release(self) -> None:
-        """Let others have it."""
+        """Let others have it. If the storage fails, it expires: what was done stays done."""
         _own.discard(self._id)
-        if await self._storage.etag(_KEY) == self._etag:
-            await self._storage.delete(_KEY)
+        try:
+            if await self._find():
+                await self._storage.delete(_KEY)
+        except CopilotError as error:
+            logger.warning("The lock of the ingestion could not be released: %s", error)
+
+    async def _find(self) -> str:
+        """Return the etag of what this lock has written; empty if that is no longer there.
+
+        A write that failed may have arrived, so the etag of the last one that worked says little.
+        """
+        try:
+            data, etag = await self._storage.read(_KEY)
+            return etag if loads(data)["id"] == self._id else ""
+        except (ObjectNotFound, ValueError, KeyError, TypeError):
+            return ""
 
     async def _write(self, expected: str) -> bool:
         value = {"id": self._id, "pid": os.getpid(), "host": platform.node(), "time": time.time()}
         try:
-            self._etag = await self._storage.put(_KEY, dumps(value), expected=expected)
+            await self._storage.put(_KEY, dumps(value), expected=expected)
         except ObjectChanged:
             return False
         return True

@@ -22,7 +22,7 @@ from copilot_runtime.knowledge.ingestion import (
 from copilot_runtime.knowledge.ingestion.lock import lock_ingestion
 from copilot_runtime.knowledge.rdf import read_triples
 from copilot_runtime.knowledge.resources import Resource, ResourceIndex
-from copilot_runtime.storage import MemoryStorage
+from copilot_runtime.storage import MemoryStorage, StorageFailed
 from tests.knowledge.ingestion.conftest import DRUG, Shelf, article
 
 pytestmark = pytest.mark.anyio
@@ -322,6 +322,9 @@ async def test_who_loses_the_lock_writes_no_more(
     assert await sleepy.resource_files() == {}
 
 
+LOCK = "ingestion/lock.json"
+
+
 async def test_the_lock_is_renewed_while_it_is_held(
     shelf: Shelf, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -332,6 +335,77 @@ async def test_the_lock_is_renewed_while_it_is_held(
         assert await shelf.storage.etag("ingestion/lock.json") != before
         lock.check()
     assert not await shelf.storage.exists("ingestion/lock.json")
+
+
+class FailingStorage(MemoryStorage):
+    """Fails for a while when the lock is written or deleted; what is written may arrive."""
+
+    failures = 0
+    arrives = False
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.renewed = asyncio.Event()
+
+    async def put(self, key: str, data: bytes, *, expected: str | None = None) -> str:
+        if self._fails(key):
+            if self.arrives:
+                await super().put(key, data, expected=expected)
+            raise StorageFailed("503 Slow Down")
+        etag = await super().put(key, data, expected=expected)
+        self.renewed.set()
+        return etag
+
+    async def delete(self, key: str) -> bool:
+        if self._fails(key):
+            raise StorageFailed("503 Slow Down")
+        return await super().delete(key)
+
+    def _fails(self, key: str) -> bool:
+        self.failures -= key == LOCK and self.failures > 0
+        return key == LOCK and self.failures > 0
+
+
+@pytest.mark.parametrize("arrives", [False, True])
+async def test_a_renewal_that_fails_is_tried_again(
+    monkeypatch: pytest.MonkeyPatch, arrives: bool
+) -> None:
+    monkeypatch.setattr("copilot_runtime.knowledge.ingestion.lock._RENEWAL", 0.001)
+    storage = FailingStorage()
+    storage.arrives = arrives
+    async with lock_ingestion(storage) as lock:
+        storage.failures = 5
+        storage.renewed.clear()
+        await asyncio.wait_for(storage.renewed.wait(), 10)
+        assert storage.failures == 0
+        lock.check()
+    assert not await storage.exists(LOCK)
+
+
+async def test_a_lock_that_cannot_be_renewed_for_long_is_lost(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("copilot_runtime.knowledge.ingestion.lock._RENEWAL", 0.001)
+    monkeypatch.setattr("copilot_runtime.knowledge.ingestion.lock._PATIENCE", 0.05)
+    storage = FailingStorage()
+    async with lock_ingestion(storage) as lock:
+        storage.failures = 1_000_000
+        lock.check()
+        await asyncio.sleep(0.2)
+        with pytest.raises(IngestionBusy, match="another one took over, or may"):
+            lock.check()
+
+
+async def test_an_ingestion_that_worked_does_not_fail_with_its_lock(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    storage = FailingStorage()
+    async with lock_ingestion(storage):
+        storage.failures = 2
+    assert "could not be released" in caplog.text
+    async with lock_ingestion(storage):  # nobody holds it
+        pass
+    assert not await storage.exists(LOCK)
 
 
 async def test_the_lock_of_a_process_that_runs_is_respected(shelf: Shelf) -> None:

@@ -30,7 +30,7 @@ from copilot_runtime.knowledge.ingestion.documents import (
     detect_media_type,
 )
 from copilot_runtime.knowledge.policies.ownership import find_owner
-from copilot_runtime.knowledge.resources import Resource
+from copilot_runtime.knowledge.resources import Resource, VersionConflict
 from copilot_runtime.knowledge.uploads.access import UPLOAD
 from copilot_runtime.knowledge.uploads.attachments import describe_size, hash_bytes, too_large
 from copilot_runtime.knowledge.uploads.extraction import Extract, extract
@@ -303,15 +303,28 @@ class Uploads:
             first=_count_first(chunks),
         )
         job.follow("store", 0, len(chunks))
-        await _complete(self._finish(upload, chunks))
-        job.upload = upload
+        job.upload = await _complete(self._finish(upload, chunks))
         await self._update_indexes(job)
-        return upload
+        return job.upload
 
     async def _finish(self, upload: Upload, chunks: Sequence[Resource]) -> Upload:
-        await self._knowledge.resources.put_many(chunks)
-        await self._knowledge.resources.put(encode_upload(upload))
-        return upload
+        """Store what was read of a file, and return the file as it is then.
+
+        Of one that another process has deleted meanwhile, nothing stays.
+        """
+        resources = self._knowledge.resources
+        if before := await resources.get([upload.id]):
+            await resources.put_many(chunks)  # first: what is searchable has all its chunks
+            try:
+                await resources.put(encode_upload(upload), expected=before[0].version)
+            except VersionConflict:
+                if after := await self.get(upload.id):  # another process has read it, too
+                    return after
+            else:
+                return upload
+            await resources.delete_many(chunk.id for chunk in chunks)
+        await self._drop_bytes(upload)
+        return _refuse(upload, "It was deleted while it was read.")
 
     async def _drop_bytes(self, upload: Upload) -> None:
         await self._knowledge.storage.delete(_PREFIX + upload.uri)

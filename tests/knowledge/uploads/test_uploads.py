@@ -3,6 +3,7 @@
 import asyncio
 import subprocess
 import sys
+from collections.abc import Awaitable, Callable
 from pathlib import Path
 from time import monotonic, sleep
 
@@ -22,7 +23,7 @@ from copilot_runtime.knowledge.uploads.uploads import Upload
 from copilot_runtime.storage import LocalStorage, MemoryStorage, Storage
 from tests.knowledge.ingestion.pdf import make_pdf
 from tests.knowledge.library import WordCounter
-from tests.knowledge.uploads.chat import CSV
+from tests.knowledge.uploads.chat import CSV, PNG
 
 pytestmark = pytest.mark.anyio
 
@@ -134,6 +135,61 @@ async def test_a_thread_that_is_deleted_while_its_file_is_stored_has_nothing_lef
     assert job.task.cancelled()
     assert await list_stored(storage) == []
     await knowledge.aclose()
+
+
+class Interrupted(MemoryStorage):
+    """A storage where something else happens behind the first write of a key with a word in it."""
+
+    def __init__(self, word: str) -> None:
+        super().__init__()
+        self.word = word
+        self.happens: Callable[[], Awaitable[object]]
+
+    async def put(self, key: str, data: bytes, *, expected: str | None = None) -> str:
+        etag = await super().put(key, data, expected=expected)
+        if self.word and self.word in key:
+            self.word = ""
+            await self.happens()
+        return etag
+
+
+@pytest.mark.parametrize(
+    ("name", "data", "written"),
+    [("a.csv", CSV, "uploads/"), ("a.csv", CSV, "Chunk"), ("a.png", PNG, "uploads/")],
+)
+async def test_a_thread_that_another_process_deletes_while_its_file_is_read_stays_deleted(
+    name: str, data: bytes, written: str
+) -> None:
+    storage = Interrupted(written)
+    knowledge, other = knowledge_in(storage), knowledge_in(storage)
+    storage.happens = lambda: other.uploads.forget(THREAD)
+    upload = await add(knowledge, data, name)
+
+    assert storage.word == ""
+    assert (upload.state, upload.message) == ("refused", "It was deleted while it was read.")
+    assert await list_stored(storage) == []
+    assert await knowledge.search("price quince", actor=ANN) == []
+    await knowledge.aclose()
+    await other.aclose()
+
+
+async def test_a_file_that_two_processes_read_is_one() -> None:
+    storage = Interrupted("Chunk")
+    knowledge, other = knowledge_in(storage), knowledge_in(storage)
+
+    async def read_too() -> None:
+        await other.uploads.resume()
+        await wait_for(other)
+
+    storage.happens = read_too
+    upload = await add(knowledge)
+
+    assert storage.word == ""
+    assert [upload] == [*await knowledge.uploads.list(THREAD)]
+    assert upload.state == "searchable"
+    assert [it.title for it in await knowledge.search("price quince", actor=ANN)] == ["a.csv"]
+    await knowledge.aclose()
+    await other.aclose()
 
 
 async def test_a_reader_that_is_too_slow_leaves_a_sentence(monkeypatch: pytest.MonkeyPatch) -> None:

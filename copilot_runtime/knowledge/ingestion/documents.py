@@ -61,9 +61,10 @@ _TAGS = re.compile(rb"<(?:/p|/div|/html|/h[1-6]|/a|/span|/li|br\s*/?)>", re.IGNO
 _CONTROL = re.compile(rb"[\x00-\x08\x0e-\x1a\x1c-\x1f]")
 _MARKS = (b"\xff\xfe", b"\xfe\xff")
 _MARKDOWN = re.compile(
-    r"^(?:#{1,6}\s\S.*|```.*|={3,}|\s*[-*+]\s+\S.*\n\s*[-*+]\s+\S.*|.*\]\(\S+\).*)$", re.MULTILINE
+    r"^(?:#{1,6}[ \t]\S.*|```.*|={3,}|[ \t]*[-*+][ \t]+\S.*\n(?:[ \t\r]*\n)*+[ \t]*[-*+][ \t]+\S.*"
+    r"|.*\]\([^\s\])]+\).*)$",
+    re.MULTILINE,
 )
-_HEADING = re.compile(r"(#{1,6})\s+(.*?)\s*#*\s*")
 _UNDERLINE = re.compile(r"(=+|-{3,})\s*")
 _FENCE = re.compile(r"\s*(```+|~~~+)")
 _CELLS = ("td", "th")
@@ -263,8 +264,8 @@ def _read_markdown(data: bytes) -> Document:
         elif mark:
             fence = mark[1]
             section.append((number, line))
-        elif heading := _HEADING.fullmatch(line):
-            enter(len(heading[1]), heading[2])
+        elif heading := _parse_heading(line):
+            enter(*heading)
         elif _UNDERLINE.fullmatch(line) and section and section[-1][1].strip():
             text = section.pop()[1].strip()
             enter(1 if line.startswith("=") else 2, text)
@@ -272,6 +273,18 @@ def _read_markdown(data: bytes) -> Document:
             section.append((number, line))
     passages.extend(_paragraphs(section, headings.trail))
     return Document(MARKDOWN, title or headings.title, pack_passages(passages))
+
+
+def _parse_heading(line: str) -> tuple[int, str] | None:
+    """Return level and text of a line that is a heading. Marks at its end stand behind a space."""
+    marked = line.lstrip("#")
+    level = len(line) - len(marked)
+    if not 1 <= level <= 6 or not marked[:1].isspace():
+        return None
+    text = marked.strip()
+    unmarked = text.rstrip("#")
+    closed = not unmarked or unmarked[-1].isspace()
+    return level, unmarked.rstrip() if closed else text
 
 
 def _read_front_matter(lines: list[str]) -> tuple[str, int]:

@@ -6,7 +6,6 @@ whose object stands further inside; not `inlist`, nor `rel` with a bare word.
 https://www.w3.org/TR/rdfa-lite/ https://www.w3.org/TR/html-rdfa/
 """
 
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
@@ -42,7 +41,6 @@ _PREFIXES: Mapping[str, str] = {
     "xsd": XSD,
 }
 """Prefixes that need no declaration: https://www.w3.org/2011/rdfa-context/rdfa-1.1"""
-_PREFIX = re.compile(r"([A-Za-z_][\w.-]*):\s+(\S+)")
 
 
 @dataclass(frozen=True, slots=True)
@@ -185,7 +183,12 @@ class _Reader:
         language = element.get("lang", element.get("xml:lang"))
         if vocabulary is None and prefixes is None and language is None:
             return around
-        added = {name.lower(): iri for name, iri in _PREFIX.findall(prefixes or "")}
+        words = iter((prefixes or "").split())
+        added = {
+            name[:-1].lower(): iri
+            for name in words
+            if name.endswith(":") and name != ":" and (iri := next(words, ""))
+        }
         if added:  # each element that declares one has a copy of all
             self._statements.add_steps(len(around.prefixes) + len(added))
         return replace(

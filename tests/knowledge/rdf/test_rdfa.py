@@ -44,6 +44,20 @@ def test_prefixes_and_datatypes() -> None:
     }
 
 
+def test_prefixes_are_pairs_of_words() -> None:
+    page = """<p prefix="junk : x: tag: S:
+        https://schema.org/ unfinished:" about="https://e/x" typeof="s:Person">
+        <i property="s:name tag:likes unfinished:x">Ann</i></p>"""
+    assert say(page) == {
+        "https://e/x": [
+            "a <Person>",
+            '<name> "Ann"',
+            '<tag:likes> "Ann"',
+            '<unfinished:x> "Ann"',
+        ]
+    }
+
+
 def test_relations_forward_backward_and_with_the_object_further_inside() -> None:
     page = """<div about="https://e/x" typeof="schema:Person">
         <a rel="schema:knows" rev="schema:follows" href="https://e/y">y</a>

@@ -1,7 +1,9 @@
 """A graph that follows its resources, and shows each asker what they may see."""
 
 import asyncio
+import itertools
 import json
+import time
 
 import pytest
 
@@ -9,7 +11,7 @@ from copilot_runtime.errors import Misuse
 from copilot_runtime.knowledge.access import FULL_ACCESS
 from copilot_runtime.knowledge.filter import Filter
 from copilot_runtime.knowledge.graph import GraphIndex, GraphItem, Pattern
-from copilot_runtime.knowledge.graph.content import decode_rdfjs
+from copilot_runtime.knowledge.graph.content import decode_rdfjs, read_content
 from copilot_runtime.knowledge.graph.journal import encode_copilot_ld_line
 from copilot_runtime.knowledge.graph.terms import parse_triples
 from copilot_runtime.knowledge.identifiers import Identifier
@@ -38,6 +40,47 @@ async def test_an_update_takes_in_what_is_new_changed_and_gone() -> None:
     assert await graph.find('? ? "Alice Smith"') == []
     assert names(await graph.find('? ? "Alice Jones"')) == ["m1"]
     assert await graph.find("? schema:email ?") == []
+
+
+def link(*pairs: tuple[int, int]) -> str:
+    return "\n".join(f"_:b{one} ex:knows _:b{other} ." for one, other in pairs)
+
+
+TANGLES = {
+    "all know each other": link(*itertools.permutations(range(10), 2)),
+    "a long circle": link(*((row, (row + 1) % 1000) for row in range(1000))),
+    "two with ten alike": link(*((20 + row % 2, row) for row in range(20))),
+    "all know each other, and a text has the name of one": "\n".join(
+        [link(*itertools.permutations(range(10), 2))]
+        + [f'_:b{row} ex:label "_:b0" .' for row in range(10)]
+    ),
+}
+
+
+@pytest.mark.timeout(60)
+@pytest.mark.parametrize("content", TANGLES.values(), ids=TANGLES)
+async def test_nodes_without_a_name_stop_nothing_however_many_refer_to_each_other(
+    content: str,
+) -> None:
+    start = time.perf_counter()
+    found = read_content(f"@prefix ex: <urn:ex:> .\n{content}", "turtle", "m1")
+    again = read_content(f"@prefix ex: <urn:ex:> .\n{content}", "turtle", "m1")
+
+    assert time.perf_counter() - start < 5
+    assert found == again
+    assert len(found) == len(content.splitlines())
+    assert "_:" not in "".join(subject for subject, _, _ in found)
+
+
+async def test_nodes_that_are_alike_have_the_same_names_in_every_order() -> None:
+    lines = link((0, 1), (1, 2), (2, 3), (3, 0), (4, 5), (5, 4)).splitlines()
+    read = [
+        set(read_content("\n".join(["@prefix ex: <urn:ex:> .", *some]), "turtle", "m1"))
+        for some in (lines, lines[::-1])
+    ]
+
+    assert read[0] == read[1]
+    assert len(read[0]) == 6
 
 
 async def test_a_second_update_changes_no_byte() -> None:

@@ -88,12 +88,12 @@ const server = http.createServer(async (req, res) => {
       return idle();
     }
     open++;
-    res.on("close", () => { open--; idle(); });
+    let entry;
+    res.on("close", () => { if (entry && !res.writableFinished) entry.aborted = true; open--; idle(); });
     const raw = await readBody(req);
     let body = {}; try { body = JSON.parse(raw); } catch {}
-    const entry = { url: req.url, method: req.method, body, aborted: false };
+    entry = { url: req.url, method: req.method, body, aborted: false };
     seen.push(entry);
-    res.on("close", () => { if (!res.writableFinished) entry.aborted = true; });
     const { name, results } = pick(body.messages ?? []);
     const anthropic = req.url.includes("/messages");
     const followUp = results.length > 0;

@@ -283,9 +283,8 @@ async def test_those_who_see_the_same_share_a_process(graph: GraphIndex) -> None
 async def test_queries_are_answered_side_by_side(large: GraphIndex) -> None:
     await large.sparql("ASK {}")
     slow = asyncio.create_task(
-        large.sparql(f"SELECT (COUNT(*) AS ?n) {{ {BOMB} }}", limits=SparqlLimits(seconds=3))
+        large.sparql(f"SELECT (COUNT(*) AS ?n) {{ {BOMB} }}", limits=SparqlLimits(seconds=600))
     )
-    await asyncio.sleep(0.1)
 
     answers = await asyncio.gather(*(large.sparql("ASK { ?s a ex:T }") for _ in range(20)))
 

@@ -76,7 +76,13 @@ async function showStatus() {
   $("status").textContent = state === "failed" || state === "incomplete" ? `${state}: the log of the server says why` : `${state}, ${resources} resources`;
   $("no-sources").hidden = sources.length > 0;
   $("sources").replaceChildren(...sources.map(({ name, state, message }) => row([name, state, message], state === "failed")));
-  if (state === "updating") setTimeout(() => attempt(showStatus), 1000);
+  if (state === "updating") setTimeout(() => attempt(watch), 1000);
+  return state;
+}
+
+// what there is changes with an update, so it is shown anew at its end
+async function watch() {
+  if ((await showStatus()) !== "updating") await showContents();
 }
 
 async function showOntology() {
@@ -87,18 +93,24 @@ async function showOntology() {
 }
 
 async function list() {
-  const { resources, total } = await get(`/resources?offset=${count}&limit=${PAGE}`);
+  const offset = count;
+  const { resources, total } = await get(`/resources?offset=${offset}&limit=${PAGE}`);
+  if (offset !== count) return; // they are there already
   count += resources.length;
   $("list").append(...resources.map(entry));
   $("list-title").textContent = `Resources: ${total}`;
   $("more").hidden = count >= total;
 }
 
-async function start() {
+async function showContents() {
   count = 0;
   $("list").replaceChildren();
-  await showStatus();
   await Promise.all([list(), showOntology()]);
+}
+
+async function start() {
+  await showStatus();
+  await showContents();
 }
 
 $("form").onsubmit = (event) => {

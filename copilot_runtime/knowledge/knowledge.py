@@ -253,9 +253,9 @@ class Knowledge:
             return FULL_ACCESS
         access = self.policy.access(actor, action)
         if actor.conversation and self.settings.uploads == "thread":
-            from copilot_runtime.knowledge.uploads.access import ThreadAccess
+            from copilot_runtime.knowledge.policies import narrow_access
 
-            return ThreadAccess(access, actor.conversation)
+            return narrow_access(access, actor.conversation)
         return access
 
     def status(self) -> KnowledgeStatus:

@@ -31,7 +31,6 @@ from copilot_runtime.knowledge.ingestion.documents import (
 )
 from copilot_runtime.knowledge.policies.ownership import find_owner
 from copilot_runtime.knowledge.resources import Resource, VersionConflict
-from copilot_runtime.knowledge.uploads.access import UPLOAD
 from copilot_runtime.knowledge.uploads.attachments import describe_size, hash_bytes, too_large
 from copilot_runtime.knowledge.uploads.extraction import Extract, extract
 from copilot_runtime.storage import ObjectNotFound
@@ -49,6 +48,8 @@ Scan: TypeAlias = Callable[[bytes, str], "str | Awaitable[str | None] | None"]
 State = Literal["reading", "searchable", "stored", "refused"]
 """`stored` is what has no text, such as a picture."""
 
+UPLOAD = "file.Upload"
+"""The type of a file that somebody has attached."""
 CHUNK = "common.Chunk"
 
 _PREFIX = "uploads/"

@@ -325,16 +325,25 @@ async def test_who_loses_the_lock_writes_no_more(
 LOCK = "ingestion/lock.json"
 
 
-async def test_the_lock_is_renewed_while_it_is_held(
-    shelf: Shelf, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_the_lock_is_renewed_while_it_is_held(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("copilot_runtime.knowledge.ingestion.lock._RENEWAL", 0.001)
-    async with lock_ingestion(shelf.storage) as lock:
-        before = await shelf.storage.etag("ingestion/lock.json")
-        await asyncio.sleep(0.1)
-        assert await shelf.storage.etag("ingestion/lock.json") != before
+    twice = asyncio.Event()
+
+    class CountingStorage(MemoryStorage):
+        writes = 0
+
+        async def put(self, key: str, data: bytes, *, expected: str | None = None) -> str:
+            etag = await super().put(key, data, expected=expected)
+            self.writes += 1
+            if self.writes > 1:
+                twice.set()
+            return etag
+
+    storage = CountingStorage()
+    async with lock_ingestion(storage) as lock:
+        await asyncio.wait_for(twice.wait(), 60)
         lock.check()
-    assert not await shelf.storage.exists("ingestion/lock.json")
+    assert not await storage.exists(LOCK)
 
 
 class FailingStorage(MemoryStorage):

@@ -33,7 +33,7 @@ from copilot_runtime.knowledge.ingestion.journal import (
     SourceEntry,
     load_journal,
 )
-from copilot_runtime.knowledge.ingestion.lock import StorageLock, lock_ingestion
+from copilot_runtime.knowledge.ingestion.lock import IngestionLock, lock_ingestion
 from copilot_runtime.knowledge.ingestion.processor import Processor
 from copilot_runtime.knowledge.ingestion.report import (
     IngestProgress,
@@ -148,7 +148,7 @@ class Ingestion:
         self,
         paths: list[str | Path],
         progress: ProgressHook | None,
-        lock: StorageLock | None,
+        lock: IngestionLock | None,
     ) -> IngestReport:
         """Read and merge with the lock; without it, only say what would be done."""
         journal = await load_journal(self._storage)
@@ -177,7 +177,7 @@ class Ingestion:
         return report
 
     async def _merge(
-        self, journal: Journal, report: IngestReport, progress: _Stage, lock: StorageLock
+        self, journal: Journal, report: IngestReport, progress: _Stage, lock: IngestionLock
     ) -> None:
         """Bring every resource up to date whose files give something else than before."""
         if not journal.stale:
@@ -247,7 +247,7 @@ class _SourceReader(Processor[Source]):
     """Reads files that are new or changed, and notes in the journal what they give."""
 
     batch_size = _BATCH
-    lock: StorageLock | None = None
+    lock: IngestionLock | None = None
     """What allows to write; without it, nothing is written."""
 
     def __init__(

@@ -305,7 +305,7 @@ async def test_a_pipe_and_a_name_that_is_no_text(shelf: Shelf) -> None:
 async def test_who_loses_the_lock_writes_no_more(
     shelf: Shelf, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("copilot_runtime.knowledge.ingestion.lock._RENEWAL", 0.0)
+    monkeypatch.setattr("copilot_runtime.storage.lock._RENEWAL", 0.0)
     for number in range(20):
         shelf.write(f"{number}.html", article(f"{number}", "x"))
 
@@ -326,7 +326,7 @@ LOCK = "ingestion/lock.json"
 
 
 async def test_the_lock_is_renewed_while_it_is_held(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("copilot_runtime.knowledge.ingestion.lock._RENEWAL", 0.001)
+    monkeypatch.setattr("copilot_runtime.storage.lock._RENEWAL", 0.001)
     twice = asyncio.Event()
 
     class CountingStorage(MemoryStorage):
@@ -379,7 +379,7 @@ class FailingStorage(MemoryStorage):
 async def test_a_renewal_that_fails_is_tried_again(
     monkeypatch: pytest.MonkeyPatch, arrives: bool
 ) -> None:
-    monkeypatch.setattr("copilot_runtime.knowledge.ingestion.lock._RENEWAL", 0.001)
+    monkeypatch.setattr("copilot_runtime.storage.lock._RENEWAL", 0.001)
     storage = FailingStorage()
     storage.arrives = arrives
     async with lock_ingestion(storage) as lock:
@@ -394,8 +394,8 @@ async def test_a_renewal_that_fails_is_tried_again(
 async def test_a_lock_that_cannot_be_renewed_for_long_is_lost(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("copilot_runtime.knowledge.ingestion.lock._RENEWAL", 0.001)
-    monkeypatch.setattr("copilot_runtime.knowledge.ingestion.lock._PATIENCE", 0.05)
+    monkeypatch.setattr("copilot_runtime.storage.lock._RENEWAL", 0.001)
+    monkeypatch.setattr("copilot_runtime.storage.lock._PATIENCE", 0.05)
     storage = FailingStorage()
     async with lock_ingestion(storage) as lock:
         storage.failures = 1_000_000

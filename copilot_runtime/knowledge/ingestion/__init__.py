@@ -3,7 +3,6 @@
 from copilot_runtime.knowledge.ingestion.chunks import Chunk, Place
 from copilot_runtime.knowledge.ingestion.documents import Document, read_document
 from copilot_runtime.knowledge.ingestion.lock import IngestionBusy
-from copilot_runtime.knowledge.ingestion.pdf import UnreadableDocument
 from copilot_runtime.knowledge.ingestion.pipeline import (
     COPILOT_LD_FORM,
     Ingestion,
@@ -12,6 +11,7 @@ from copilot_runtime.knowledge.ingestion.pipeline import (
 )
 from copilot_runtime.knowledge.ingestion.processor import Processor, ProcessReport
 from copilot_runtime.knowledge.ingestion.report import IngestProgress, IngestReport, ProgressHook
+from copilot_runtime.knowledge.ingestion.sandbox import UnreadableDocument
 
 __all__ = [
     "COPILOT_LD_FORM",

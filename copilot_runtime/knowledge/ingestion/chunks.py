@@ -3,6 +3,7 @@
 import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 from copilot_runtime.jsonvalue import JsonObject
 from copilot_runtime.knowledge.tokens import count_tokens
@@ -52,6 +53,19 @@ class Chunk:
 
     text: str
     place: Place = field(default_factory=Place)
+
+    def encode(self) -> JsonObject:
+        """Return it as JSON."""
+        return {"text": self.text, "place": self.place.encode()}
+
+
+def decode_chunk(value: Any) -> Chunk:
+    """Return a chunk from what it was encoded as."""
+    place = value["place"]
+    lines, rows = (place.get(name) and tuple(place[name]) for name in ("lines", "rows"))
+    return Chunk(
+        value["text"], Place(place.get("page"), place.get("heading", ""), lines=lines, rows=rows)
+    )
 
 
 def pack_passages(passages: Iterable[Chunk], most_tokens: int = MOST_TOKENS) -> list[Chunk]:

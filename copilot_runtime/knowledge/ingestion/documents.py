@@ -5,12 +5,15 @@ import io
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from importlib.util import find_spec
 from pathlib import PurePosixPath
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from copilot_runtime.errors import LimitExceeded
-from copilot_runtime.knowledge.ingestion.chunks import Chunk, Place, pack_passages
-from copilot_runtime.knowledge.ingestion.pdf import UnreadableDocument, read_pdf
+from copilot_runtime.errors import LimitExceeded, MissingPackage
+from copilot_runtime.jsonvalue import JsonObject
+from copilot_runtime.knowledge.ingestion import pdf
+from copilot_runtime.knowledge.ingestion.chunks import Chunk, Place, decode_chunk, pack_passages
+from copilot_runtime.knowledge.ingestion.sandbox import UnreadableDocument, run_in_sandbox
 from copilot_runtime.knowledge.rdf.html import (
     BLOCKS,
     UNSEEN,
@@ -33,19 +36,34 @@ CSV = "text/csv"
 TEXT = "text/plain"
 
 _SIGNATURES = {
-    b"\x89PNG\r\n": "image/png",
-    b"\xff\xd8\xff": "image/jpeg",
-    b"GIF8": "image/gif",
-    b"PK\x03\x04": "application/zip",
-    b"\x1f\x8b": "application/gzip",
-    b"\xd0\xcf\x11\xe0": "application/x-ole-storage",
-    b"\x7fELF": "application/x-executable",
-    b"MZ": "application/x-executable",
-    b"OggS": "audio/ogg",
-    b"ID3": "audio/mpeg",
-    b"SQLite format 3\x00": "application/vnd.sqlite3",
+    rb"\x89PNG\r\n": "image/png",
+    rb"\xff\xd8\xff": "image/jpeg",
+    rb"GIF8[79]a": "image/gif",
+    rb"RIFF.{4}WEBP": "image/webp",
+    rb"(?:II\*\x00|MM\x00\*)": "image/tiff",
+    rb"BM.{4}\x00{4}": "image/bmp",
+    rb"\x00.{3}ftypavif": "image/avif",
+    rb"\x00.{3}ftyp(?:heic|heix|mif1)": "image/heif",
+    rb"\x00.{3}ftypM4[AB]": "audio/mp4",
+    rb"\x00.{3}ftyp": "video/mp4",
+    rb"\x1aE\xdf\xa3": "video/webm",
+    rb"RIFF.{4}AVI ": "video/x-msvideo",
+    rb"RIFF.{4}WAVE": "audio/wav",
+    rb"OggS\x00": "audio/ogg",
+    rb"fLaC\x00": "audio/flac",
+    rb"ID3[\x02-\x04]": "audio/mpeg",
+    rb"\xff[\xf2\xf3\xfa\xfb]": "audio/mpeg",
+    rb"PK\x03\x04": "application/zip",
+    rb"\x1f\x8b": "application/gzip",
+    rb"7z\xbc\xaf": "application/x-7z-compressed",
+    rb"\xd0\xcf\x11\xe0": "application/x-ole-storage",
+    rb"(?:\x7fELF|MZ.{,62}\x00)": "application/x-executable",
+    rb"SQLite format 3\x00": "application/vnd.sqlite3",
+    # printers put commands before a PDF, and old programs their own headers
+    rb"(?:[\xef\xbb\xbf\s]*+|[^\x00-\x08\x0e-\x1f]*+[\x00-\x08\x0e-\x1f].*?)%PDF-\d": PDF,
 }
-"""Kinds that cannot be read, to say so."""
+"""How files begin that are no texts; none of it begins a text that somebody has typed."""
+_SIGNATURE = re.compile(b"|".join(b"(%b)" % signature for signature in _SIGNATURES), re.DOTALL)
 _NAMES = {
     "application/zip": "an archive, or a document of an office program: save it as PDF",
     "application/x-ole-storage": "a document of an old office program: save it as PDF",
@@ -67,6 +85,7 @@ _MARKDOWN = re.compile(
 )
 _UNDERLINE = re.compile(r"(=+|-{3,})\s*")
 _FENCE = re.compile(r"\s*(```+|~~~+)")
+_BLANK_LINES = re.compile(r"\n\s*\n")
 _CELLS = ("td", "th")
 _DELIMITERS = ",;\t|"
 
@@ -91,11 +110,12 @@ class Document:
     chunks: list[Chunk] = field(default_factory=list[Chunk])
 
 
-def read_document(data: bytes, name: str = "") -> Document:
+def read_document(data: bytes, name: str = "", *, sandboxed: bool = False) -> Document:
     """Read a document. `name` may decide between kinds of text, and is its title if it has none.
 
-    Raises `UnreadableDocument`, or `LimitExceeded` if it is too large. It takes time: call it in
-    a thread.
+    What a stranger has sent is read `sandboxed`: in a process with limits of time and memory,
+    which a PDF always has. Raises `UnreadableDocument`, or `LimitExceeded` if it is too large, or
+    takes too long. It takes time: call it in a thread.
     """
     media_type = detect_media_type(data, name)
     if media_type not in _READERS:
@@ -103,23 +123,30 @@ def read_document(data: bytes, name: str = "") -> Document:
     most = MOST_BYTES if media_type == PDF else MOST_BYTES // 4
     if len(data) > most:
         raise LimitExceeded(f"The file is larger than {most // 1024 // 1024} MB.")
-    document = _READERS[media_type](data)
+    if sandboxed and media_type != PDF:
+        value: Any = run_in_sandbox(__file__, "extract_document", data, media_type)
+        document = Document(media_type, value["title"], [*map(decode_chunk, value["chunks"])])
+    else:
+        document = _READERS[media_type](data)
     title = document.title or PurePosixPath(name).name
     return Document(media_type, title, document.chunks)
 
 
+def extract_document(data: bytes, media_type: str) -> JsonObject:
+    """Return what is read of a document of a type as JSON, in the process of a sandbox."""
+    document = _READERS[media_type](data)
+    return {"title": document.title, "chunks": [chunk.encode() for chunk in document.chunks]}
+
+
 def detect_media_type(data: bytes, name: str = "") -> str:
     """Return the type of a document by its bytes. The name only decides between kinds of text."""
-    head = data[:1024].lstrip(b"\xef\xbb\xbf \t\r\n")
-    if b"%PDF-" in data[:1024]:
-        return PDF
-    for signature, media_type in _SIGNATURES.items():
-        if data.startswith(signature):
-            return media_type
-    if data[:4] == b"RIFF":
-        return "image/webp" if data[8:12] == b"WEBP" else "audio/wav"
-    if not data.startswith(_MARKS) and _CONTROL.search(data[:4096]):
+    if signature := _SIGNATURE.match(data[:1024]):
+        return [*_SIGNATURES.values()][(signature.lastindex or 0) - 1]
+    if data.startswith(_MARKS):
+        data = decode_text(data).encode()
+    elif _CONTROL.search(data[:4096]):
         return "application/octet-stream"
+    head = data[:1024].lstrip(b"\xef\xbb\xbf \t\r\n")
     suffix = PurePosixPath(name).suffix.lower()
     if _HTML.match(head) or (suffix in (".html", ".htm", ".xhtml") and _TAGS.search(data)):
         return HTML
@@ -336,13 +363,15 @@ def _row_passages(names: list[str], rows: Iterable[list[str]]) -> Iterator[Chunk
 
 
 def _read_pdf(data: bytes) -> Document:
-    title, pages = read_pdf(data)
+    if find_spec("pypdf") is None:
+        raise MissingPackage("Reading PDF files", "pypdf", "knowledge")
+    result: Any = run_in_sandbox(pdf.__file__, "extract_pages", data)
     passages = (
         Chunk(text, Place(page=number))
-        for number, page in enumerate(pages, 1)
-        for text in map(str.strip, re.split(r"\n\s*\n", page))
+        for number, page in enumerate(result["pages"], 1)
+        for text in map(str.strip, _BLANK_LINES.split(page))
     )
-    return Document(PDF, title, pack_passages(passages))
+    return Document(PDF, result["title"], pack_passages(passages))
 
 
 _READERS: Mapping[str, Callable[[bytes], Document]] = {

@@ -1,102 +1,45 @@
-"""Read PDF files, each in a process of its own that has little time and memory.
+"""The text of PDF files, in the process of a sandbox: PDF is a language, and any parser of it slow.
 
-PDF is a language: a file can be made that keeps any parser busy for ever. As a program, this file
-reads one from its standard input, and writes the title and the texts of the pages as JSON, or the
-reason why there are none.
+It imports little, for that is work for each file.
 """
 
 import io
 import logging
-import subprocess
-import sys
-from importlib.util import find_spec
 
-from copilot_runtime.errors import CopilotError, LimitExceeded, MissingPackage
-from copilot_runtime.jsontext import dumps, loads
+from copilot_runtime.errors import CopilotError, LimitExceeded
 
-MOST_SECONDS = 120
-MOST_MEMORY = 2 * 1024**3
 MOST_PAGES = 5000
-
-
-class UnreadableDocument(CopilotError):
-    """A document cannot be read; the message says to its owner why."""
-
-    code = "UNREADABLE_DOCUMENT"
-    status_code = 422
-    visibility = "banner"
-    severity = "warning"
-
-
-def read_pdf(data: bytes) -> tuple[str, list[str]]:
-    """Return the title of a PDF and the texts of its pages.
-
-    Raises `UnreadableDocument`, or `LimitExceeded` if it takes too long.
-    """
-    if find_spec("pypdf") is None:
-        raise MissingPackage("Reading PDF files", "pypdf", "knowledge")
-    try:
-        done = subprocess.run(  # noqa: S603 - nothing of the command is the document's
-            [sys.executable, "-I", "-c", _CODE, __file__, *sys.path],
-            input=data,
-            capture_output=True,
-            timeout=MOST_SECONDS,
-            check=False,
-        )
-    except subprocess.TimeoutExpired as error:
-        raise LimitExceeded(f"Reading the PDF takes more than {MOST_SECONDS} seconds.") from error
-    if done.returncode:
-        raise UnreadableDocument(
-            "The PDF cannot be read: it needs too much memory, or is damaged.",
-            hint="Save it anew with another program, and try again.",
-        )
-    result = loads(done.stdout)
-    if reason := result.get("reason"):
-        raise UnreadableDocument(reason, hint=result.get("hint"))
-    return result["title"], result["pages"]
-
-
-_CODE = (
-    "import runpy, sys; sys.path[:] = sys.argv[2:]; "
-    "runpy.run_path(sys.argv[1], run_name='__main__')"
-)
-"""Runs this file alone, without what its packages import, on the path of this process."""
-
-
-def main() -> None:
-    """Read the standard input, within limits of memory."""
-    try:
-        import resource
-
-        resource.setrlimit(resource.RLIMIT_AS, (MOST_MEMORY, MOST_MEMORY))
-    except (ImportError, ValueError, OSError):  # Windows has none, and others may allow less
-        pass
-    sys.stdout.buffer.write(dumps(extract_pages(sys.stdin.buffer.read())))
+MOST_CHARACTERS = 16 * 1024 * 1024
 
 
 def extract_pages(data: bytes) -> dict[str, object]:
-    """Return title and pages, or the reason why there are none, for people."""
+    """Return the title of a PDF and the texts of its pages. Raises `CopilotError`, for people."""
     from pypdf import PdfReader
 
     logging.getLogger("pypdf").setLevel(logging.CRITICAL)
     try:
         reader = PdfReader(io.BytesIO(data))
         if reader.is_encrypted and not reader.decrypt(""):
-            hint = "Save it without a password, and try again."
-            return {"reason": "The PDF is encrypted.", "hint": hint}
+            raise CopilotError(
+                "The PDF is encrypted.", hint="Save it without a password, and try again."
+            )
         if len(reader.pages) > MOST_PAGES:
-            return {"reason": f"The PDF has more than {MOST_PAGES} pages."}
-        pages = [page.extract_text() for page in reader.pages]
+            raise LimitExceeded(f"The PDF has more than {MOST_PAGES} pages.")
+        pages: list[str] = []
+        left = MOST_CHARACTERS
+        for page in reader.pages:
+            pages.append(page.extract_text())
+            left -= len(pages[-1])
+            if left < 0:
+                raise LimitExceeded(f"The PDF has more than {MOST_CHARACTERS:,} characters.")
         title = str((reader.metadata and reader.metadata.title) or "").strip()
+    except CopilotError:
+        raise
     except Exception as error:  # of broken files, the parser raises whatever it stumbled over
-        return {"reason": f"The PDF is damaged: {error}"}
+        raise CopilotError(f"The PDF is damaged: {error}") from error
     if not any(page.strip() for page in pages):
-        return {
-            "reason": "The PDF has no text: its pages are pictures, as a scanner makes them.",
-            "hint": "Run text recognition (OCR) over it, and try again.",
-        }
+        raise CopilotError(
+            "The PDF has no text: its pages are pictures, as a scanner makes them.",
+            hint="Run text recognition (OCR) over it, and try again.",
+        )
     return {"title": title, "pages": pages}
-
-
-if __name__ == "__main__":
-    main()

@@ -10,7 +10,7 @@ from stat import S_ISREG
 
 from copilot_runtime.errors import NotFound
 from copilot_runtime.knowledge.ingestion.documents import MOST_BYTES
-from copilot_runtime.knowledge.ingestion.pdf import UnreadableDocument
+from copilot_runtime.knowledge.ingestion.sandbox import UnreadableDocument
 
 LEADS_OUT = "leads out of the folder"
 """Why a symbolic link was not followed."""

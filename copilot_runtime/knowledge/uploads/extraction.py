@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from copilot_runtime.concurrency import call
 from copilot_runtime.knowledge.ingestion.chunks import Chunk
 from copilot_runtime.knowledge.ingestion.documents import read_document
-from copilot_runtime.knowledge.ingestion.pdf import UnreadableDocument
+from copilot_runtime.knowledge.ingestion.sandbox import UnreadableDocument
 
 _MOST_CHUNKS = 2000
 """About 800,000 tokens."""
@@ -23,9 +23,9 @@ class Extract:
 async def extract(data: bytes, name: str) -> Extract:
     """Return the text of a file. Raises `UnreadableDocument` or `LimitExceeded`.
 
-    A PDF is read in a process of its own, with limits of time and memory.
+    It is read in a process of its own, with limits of time and memory.
     """
-    document = await call(read_document, data, name)
+    document = await call(read_document, data, name, sandboxed=True)
     if not document.chunks:
         raise UnreadableDocument("There is no text in the file.")
     return Extract(document.chunks[:_MOST_CHUNKS], len(document.chunks) > _MOST_CHUNKS)

@@ -342,7 +342,7 @@ def check_content(data: bytes, name: str) -> str:
     """Return the type of a file by its content. Raises `UnreadableDocument` for what has no use."""
     if not data:
         raise UnreadableDocument("The file is empty.")
-    media_type = "video/mp4" if data[4:8] == b"ftyp" else detect_media_type(data, name)
+    media_type = detect_media_type(data, name)
     if media_type in _DOCUMENTS or media_type.startswith(_MEDIA):
         return media_type
     raise UnsupportedType(media_type)

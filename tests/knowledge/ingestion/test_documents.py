@@ -2,15 +2,24 @@
 
 import io
 import json
+import resource
+from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
 
 from copilot_runtime.errors import LimitExceeded, MissingPackage
 from copilot_runtime.jsonvalue import JsonObject
-from copilot_runtime.knowledge.ingestion import Document, UnreadableDocument, pdf, read_document
+from copilot_runtime.knowledge.ingestion import (
+    Document,
+    UnreadableDocument,
+    pdf,
+    read_document,
+    sandbox,
+)
 from copilot_runtime.knowledge.ingestion.chunks import Chunk, Place, pack_passages
 from copilot_runtime.knowledge.ingestion.documents import detect_media_type
+from copilot_runtime.knowledge.ingestion.sandbox import run_in_sandbox
 from copilot_runtime.knowledge.tokens import count_tokens
 from tests.knowledge.ingestion.pdf import encrypt_pdf, make_pdf
 
@@ -31,8 +40,23 @@ TABLE = "name,age\nAnn,31\nBob,27\n"
         (b'<?xml version="1.0"?><html xmlns="x">', "", "text/html"),
         (b"Some <b>bold</b> text</p>", "x.html", "text/html"),
         (b"Some <b>bold</b> text</p>", "x.txt", "text/plain"),
-        ("<!doctype html><p>x".encode("utf-16"), "x.html", "text/plain"),
-        (b"junk\n%PDF-1.4", "x.html", "application/pdf"),
+        ("<!doctype html><p>x".encode("utf-16"), "", "text/html"),
+        ("Some <b>bold</b> text</p>".encode("utf-16"), "x.html", "text/html"),
+        ("# Title".encode("utf-16"), "", "text/markdown"),
+        (b"\n%PDF-1.4", "x.html", "application/pdf"),
+        (b"\x1b%-12345X@PJL\n%PDF-1.4", "x.html", "application/pdf"),
+        (b"# Files\n\nA PDF begins with `%PDF-1.4`.\n", "", "text/markdown"),
+        (b"%PDF- is how it begins", "", "text/plain"),
+        (b"ID3\x04\x00", "", "audio/mpeg"),
+        (b"ID3 tags are at the start of a file.", "", "text/plain"),
+        (b"MZ\x90\x00\x03", "", "application/x-executable"),
+        (b"MZ-800 manual", "", "text/plain"),
+        (b"GIF89a\x01\x00", "", "image/gif"),
+        (b"GIF8 is how it begins", "", "text/plain"),
+        (b"RIFF\x00\x00\x00\x00AVI LIST", "", "video/x-msvideo"),
+        (b"\x00\x00\x00\x18ftypmp42", "", "video/mp4"),
+        (b"\x00\x00\x00\x18ftypheic", "", "image/heif"),
+        (b"the ftyp box", "", "text/plain"),
         (PNG, "x.html", "image/png"),
         (b"RIFF\x00\x00\x00\x00WEBPVP8", "", "image/webp"),
         (b"RIFF\x00\x00\x00\x00WAVE", "", "audio/wav"),
@@ -199,7 +223,7 @@ def test_a_pdf_that_only_forbids_printing_is_read() -> None:
 
 def test_documents_beyond_the_limits_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     module = "copilot_runtime.knowledge.ingestion"
-    monkeypatch.setattr(f"{module}.pdf.MOST_SECONDS", 0.001)
+    monkeypatch.setattr(f"{module}.sandbox.MOST_SECONDS", 0.001)
     with pytest.raises(LimitExceeded, match=r"more than 0.001 seconds"):
         read_document(make_pdf("x", "y"), "x.pdf")
     monkeypatch.setattr(f"{module}.documents.MOST_BYTES", 40)
@@ -210,44 +234,112 @@ def test_documents_beyond_the_limits_are_refused(monkeypatch: pytest.MonkeyPatch
 def test_a_pdf_without_its_reader_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     def find_nothing(name: str) -> None: ...
 
-    monkeypatch.setattr(pdf, "find_spec", find_nothing)
+    monkeypatch.setattr("copilot_runtime.knowledge.ingestion.documents.find_spec", find_nothing)
     with pytest.raises(MissingPackage, match="pypdf"):
         read_document(make_pdf("x"))
 
 
-def test_a_pdf_has_limits_of_pages_and_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_pdf_has_limits_of_pages_and_characters(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pdf, "MOST_CHARACTERS", 5)
+    with pytest.raises(LimitExceeded, match="more than 5 characters"):
+        pdf.extract_pages(make_pdf("one", "two"))
     monkeypatch.setattr(pdf, "MOST_PAGES", 1)
-    assert pdf.extract_pages(make_pdf("x", "y")) == {"reason": "The PDF has more than 1 pages."}
-    monkeypatch.setattr(pdf, "_CODE", "raise MemoryError")
+    with pytest.raises(LimitExceeded, match="more than 1 pages"):
+        pdf.extract_pages(make_pdf("x", "y"))
+
+
+@pytest.mark.parametrize(
+    ("data", "name"),
+    [
+        (b"<title>T</title><h1>One</h1><p>Text", "x.html"),
+        (b"# One\n\ntext\n\n## Two\n\nmore", "x.md"),
+        (TABLE.encode(), "x.csv"),
+        ("Text \u20ac".encode("utf-16"), "x.txt"),
+        (make_pdf("one", "two", title="T"), "x.pdf"),
+    ],
+)
+def test_a_document_in_the_sandbox_is_the_same(data: bytes, name: str) -> None:
+    assert read_document(data, name, sandboxed=True) == read_document(data, name)
+
+
+@pytest.mark.parametrize(
+    ("data", "reason", "hint"),
+    [
+        (b"<div>" * 100_000, "The elements of the page are nested too deeply.", None),
+        (b"<p " + b" ".join(b"a%d=1" % n for n in range(3000)) + b">", "attributes", None),
+    ],
+)
+def test_what_the_sandbox_refuses_is_a_limit(data: bytes, reason: str, hint: str | None) -> None:
+    with pytest.raises(LimitExceeded, match=reason) as caught:
+        read_document(data, "x.html", sandboxed=True)
+    assert caught.value.hint == hint
+
+
+READERS = """
+def read_numbers(data, most):
+    return {"bytes": len(data), "most": int(most)}
+
+def waste(data):
+    while True:
+        data += data
+"""
+
+
+@pytest.fixture
+def reader(tmp_path: Path) -> str:
+    file = tmp_path / "reader.py"
+    file.write_text(READERS)
+    return str(file)
+
+
+def test_the_sandbox_runs_a_function_of_a_file(reader: str) -> None:
+    result = run_in_sandbox(reader, "read_numbers", b"abc", "5")
+    assert result == {"bytes": 3, "most": 5}
+
+
+def test_what_takes_all_memory_ends_alone(reader: str) -> None:
     with pytest.raises(UnreadableDocument, match="needs too much memory"):
-        read_document(make_pdf("x"))
+        run_in_sandbox(reader, "waste", b"x" * 1000)
 
 
 @pytest.mark.parametrize(
     ("data", "said"),
     [
-        (make_pdf("one", "two", title="T"), {"title": "T", "pages": ["one\n", "two\n"]}),
-        (make_pdf(""), "The PDF has no text: its pages are pictures, as a scanner makes them."),
-        (encrypt_pdf(make_pdf("x"), "secret"), "The PDF is encrypted."),
-        (b"%PDF-1.4", "The PDF is damaged: Stream has ended unexpectedly"),
+        (make_pdf("one", title="T"), {"value": {"title": "T", "pages": ["one\n"]}}),
+        (
+            make_pdf(""),
+            {
+                "error": "The PDF has no text: its pages are pictures, as a scanner makes them.",
+                "code": "UNKNOWN",
+                "hint": "Run text recognition (OCR) over it, and try again.",
+            },
+        ),
+        (
+            b"%PDF-1.4",
+            {
+                "error": "The PDF is damaged: Stream has ended unexpectedly",
+                "code": "UNKNOWN",
+                "hint": None,
+            },
+        ),
     ],
 )
-def test_what_the_process_that_reads_pdf_files_says(
+def test_what_the_process_of_the_sandbox_says(
     data: bytes, said: object, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     out = io.BytesIO()
-    limits: list[tuple[int, tuple[int, int]]] = []
+    limits: list[int] = []
 
     def limit(kind: int, values: tuple[int, int]) -> None:
-        limits.append((kind, values))
+        limits.append(kind)
 
     monkeypatch.setattr("resource.setrlimit", limit)
+    monkeypatch.setattr("sys.argv", ["-c", json.dumps({"call": [pdf.__file__, "extract_pages"]})])
     monkeypatch.setattr("sys.stdin", SimpleNamespace(buffer=io.BytesIO(data)))
     monkeypatch.setattr("sys.stdout", SimpleNamespace(buffer=out))
-    pdf.main()
-    result = json.loads(out.getvalue())
-    assert result.get("reason", result) == said
-    assert len(limits) == 1
+    sandbox.main()
+    assert json.loads(out.getvalue()) == said
+    assert limits == [resource.RLIMIT_CPU, resource.RLIMIT_AS]
 
 
 def test_chunks_fit_and_lose_no_word() -> None:

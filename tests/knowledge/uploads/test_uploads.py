@@ -193,7 +193,7 @@ async def test_a_file_that_two_processes_read_is_one() -> None:
 
 
 async def test_a_reader_that_is_too_slow_leaves_a_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
-    def read(*_: object) -> None:
+    def read(*_: object, **options: object) -> None:
         raise LimitExceeded("Reading the PDF takes more than 120 seconds.")
 
     monkeypatch.setattr("copilot_runtime.knowledge.uploads.extraction.read_document", read)

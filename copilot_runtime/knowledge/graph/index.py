@@ -13,6 +13,7 @@ from pyoxigraph import RdfFormat, Triple, parse
 from copilot_runtime import concurrency
 from copilot_runtime.errors import ConfigurationFailed, Misuse
 from copilot_runtime.jsontext import replace_surrogates
+from copilot_runtime.jsonvalue import JsonObject
 from copilot_runtime.knowledge.access import FULL_ACCESS, Access
 from copilot_runtime.knowledge.catalog import Entry
 from copilot_runtime.knowledge.filter import Filter
@@ -32,7 +33,7 @@ from copilot_runtime.knowledge.graph.visibility import Visibility, VisibilityCac
 from copilot_runtime.knowledge.identifiers import Identifier
 from copilot_runtime.knowledge.index import EVERYTHING, Index, check_ids
 from copilot_runtime.knowledge.resources import Resource, ResourceIndex
-from copilot_runtime.knowledge.update import Progress, UpdateReport
+from copilot_runtime.knowledge.update import Progress, UpdateReport, is_indexed
 from copilot_runtime.storage import ObjectNotFound, Storage
 
 T = TypeVar("T")
@@ -49,7 +50,7 @@ _MOST_ROWS_ON_LOOP = 20_000
 """A search in more rows than these goes to a thread."""
 _MOST_ROWS_TO_JUDGE_ON_LOOP = 100
 _LARGEST_PAGE = 100
-_WITHOUT_TRIPLES = ("common.Conversation", "common.Assistant", "common.Agent", "tool.")
+_MOST_ONTOLOGIES = 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,31 +98,29 @@ class GraphIndex(Index[GraphItem, Pattern]):
     ) -> UpdateReport:
         """Take in what is new or other than before, and forget what is gone.
 
-        What it takes in is durable after each batch. The ontology is written anew if anything
-        changed.
+        What it takes in is durable after each batch. The ontology is written anew if a triple is
+        another one than before; resources without triples cost only themselves.
         """
         started = time.monotonic()
         async with self._lock:
             await self._journal.refresh(self._table)
             versions = {**await resources.versions()}
-            stale, gone = self._compare(versions)
-            new = [uri for uri in stale if uri not in self._table.holders]
+            new, changed, gone = await concurrency.call(self._compare, versions)
+            stale = [*new, *changed]
             failed: dict[str, str] = {}
             size = max(_BATCH, len(stale) // _MOST_BATCHES)
             for start in range(0, len(stale), size):
                 failed |= await self._take_in(await resources.get(stale[start : start + size]))
                 if progress is not None:
                     progress(min(start + size, len(stale)), len(stale))
-            await self._journal.append(map(delete_line, gone))
-            for uri in gone:
-                self._table.remove(uri)
+            await self._remove(gone)
             await self._journal.refresh(self._table)
             await self._journal.compact(self._table)
-            if stale or gone or not await self._storage.exists(self._ontology_key):
+            if not await self._storage.exists(self._ontology_key):
                 await self._store_ontology()
         return UpdateReport(
             added=len(new),
-            changed=len(stale) - len(new),
+            changed=len(changed),
             removed=len(gone),
             failed=failed,
             seconds=time.monotonic() - started,
@@ -130,25 +129,19 @@ class GraphIndex(Index[GraphItem, Pattern]):
     async def add(self, *items: GraphItem) -> None:
         async with self._lock:
             await self._journal.refresh(self._table)
-            holders = [
-                Holder(
-                    item.identifier,
-                    "",
-                    self._table.encode(encode_triples(item.triples, str(item.identifier))),
-                )
-                for item in items
-            ]
-            await self._put(holders)
+            await self._put(
+                await concurrency.call(lambda: [self._read_item(item) for item in items])
+            )
 
     async def get(self, ids: Iterable[Identifier | str] | None) -> list[Identifier]:
         uris = check_ids(ids)
         await self._refresh()
-        holders = self._table.holders
-        return [holders[uri].identifier for uri in uris if uri in holders]
+        holders = map(self._table.get, uris)
+        return [holder.identifier for holder in holders if holder is not None]
 
     async def has(self, id: Identifier | str) -> bool:
         await self._refresh()
-        return str(id) in self._table.holders
+        return self._table.get(str(id)) is not None
 
     async def query(self, query: Pattern, filter: Filter = EVERYTHING) -> list[Identifier]:
         return await self.find(query, filter)
@@ -291,13 +284,15 @@ class GraphIndex(Index[GraphItem, Pattern]):
 
     def _derive(self, snapshot: Snapshot, visibility: Visibility) -> Ontology:
         key = visibility.key
-        if key not in self._ontologies:
-            if len(self._ontologies) >= 8:
-                self._ontologies.clear()
-            self._ontologies[key] = derive_ontology(
+        ontology = self._ontologies.get(key)
+        if ontology is None:
+            ontology = derive_ontology(
                 snapshot, visibility, self._options.ontology, self._vocabulary
             )
-        return self._ontologies[key]
+            if len(self._ontologies) >= _MOST_ONTOLOGIES:
+                self._ontologies.clear()
+            self._ontologies[key] = ontology
+        return ontology
 
     async def _answer(self, access: Access, work: Callable[[Snapshot, Visibility], T]) -> T:
         snapshot = await self._refresh()
@@ -315,16 +310,21 @@ class GraphIndex(Index[GraphItem, Pattern]):
             return self._table.snapshot()
         return await concurrency.call(self._table.snapshot)
 
-    def _compare(self, versions: Mapping[str, Entry]) -> tuple[list[str], list[str]]:
-        """Return which resources are new or other than before, and which ones are gone."""
-        holders = self._table.holders
-        relevant = {uri: entry for uri, entry in versions.items() if _may_have_triples(uri, entry)}
-        stale = [
+    def _compare(self, versions: Mapping[str, Entry]) -> tuple[list[str], list[str], list[str]]:
+        """Return which resources are new, which ones are other than before, and which are gone."""
+        ours = self._table.versions()
+        new: list[str] = []
+        changed: list[str] = []
+        for uri, entry in versions.items():
+            if ours.get(uri) != entry.version and is_indexed(uri):
+                (changed if uri in ours else new).append(uri)
+        # what has no version was not made from a resource, and somebody else's business
+        gone = [
             uri
-            for uri, entry in relevant.items()
-            if uri not in holders or holders[uri].version != entry.version
+            for uri, version in ours.items()
+            if version and (uri not in versions or not is_indexed(uri))
         ]
-        return stale, [uri for uri in holders if uri not in relevant]
+        return new, changed, gone
 
     async def _take_in(self, resources: list[Resource]) -> dict[str, str]:
         holders = await concurrency.call(lambda: [self._read(resource) for resource in resources])
@@ -332,9 +332,29 @@ class GraphIndex(Index[GraphItem, Pattern]):
         return {str(holder.identifier): holder.error for holder in holders if holder.error}
 
     async def _put(self, holders: list[Holder]) -> None:
-        await self._journal.append(encode_line(holder, self._table) for holder in holders)
-        for holder in holders:
-            self._table.put(str(holder.identifier), holder)
+        by_uri = {str(holder.identifier): holder for holder in holders}
+        await self._forget_ontology(by_uri)
+        await self._journal.append(await concurrency.call(self._encode_lines, by_uri.values()))
+        for uri, holder in by_uri.items():
+            self._table.put(uri, holder)
+
+    async def _remove(self, uris: list[str]) -> None:
+        await self._forget_ontology(dict.fromkeys(uris))
+        await self._journal.append(map(delete_line, uris))
+        for uri in uris:
+            self._table.remove(uri)
+
+    async def _forget_ontology(self, changes: Mapping[str, Holder | None]) -> None:
+        """Delete the stored ontology before triples change: who is killed leaves no old one."""
+        if any(self._table.changes_with(uri, holder) for uri, holder in changes.items()):
+            await self._storage.delete(self._ontology_key)
+
+    def _encode_lines(self, holders: Iterable[Holder]) -> list[JsonObject]:
+        return [encode_line(holder, self._table) for holder in holders]
+
+    def _read_item(self, item: GraphItem) -> Holder:
+        texts = encode_triples(item.triples, str(item.identifier))
+        return Holder(item.identifier, "", self._table.encode(texts))
 
     def _read(self, resource: Resource) -> Holder:
         try:
@@ -359,13 +379,6 @@ def _read_vocabulary(text: str, prefixes: Prefixes) -> list[Triple]:
     except SyntaxError as error:
         raise ConfigurationFailed(f"The vocabulary of the graph is no Turtle: {error}") from None
     return [quad.triple for quad in quads]
-
-
-def _may_have_triples(uri: str, entry: Entry) -> bool:
-    """Return whether a resource is worth reading: of a conversation, only files are."""
-    if entry.type.startswith(_WITHOUT_TRIPLES):
-        return False
-    return "common.Conversation." not in uri or "/file.Upload." in uri
 
 
 def _as_pattern(pattern: Pattern | str) -> Pattern:

@@ -63,7 +63,7 @@ class Journal:
         lines = [*lines]
         if not lines:
             return
-        data = b"".join(dumps(line) + b"\n" for line in lines)
+        data = await concurrency.call(_encode_all, lines)
         if self._is_torn:
             data = b"\n" + data
         await self._storage.append(self._key, data)
@@ -76,14 +76,14 @@ class Journal:
 
     async def compact(self, table: TripleTable) -> None:
         """Write one line for each resource once most lines are old, unless somebody else writes."""
-        if self._lines <= 2 * len(table.holders) + _SLACK:
+        if self._lines <= 2 * len(table) + _SLACK:
             return
         data = await concurrency.call(_write_all, table)
         try:
             etag = await self._storage.put(self._key, data, expected=self._etag)
         except ObjectChanged:
             return
-        self._lines = len(table.holders)
+        self._lines = len(table)
         self._move_to(len(data), etag, data)
 
     def _move_to(self, end: int, etag: str, lines: bytes) -> None:
@@ -142,8 +142,7 @@ def _apply(table: TripleTable, data: bytes) -> int:
             holder = decode_line(line, table)
         except Misuse:
             continue
-        if table.holders.get(uri) != holder:
-            table.put(uri, holder)
+        table.put(uri, holder)
     return count
 
 
@@ -163,6 +162,9 @@ def _split(line: str) -> list[str]:
     return parts
 
 
-def _write_all(table: TripleTable) -> bytes:
-    lines = (encode_line(holder, table) for holder in [*table.holders.values()])
+def _encode_all(lines: Iterable[JsonObject]) -> bytes:
     return b"".join(dumps(line) + b"\n" for line in lines)
+
+
+def _write_all(table: TripleTable) -> bytes:
+    return _encode_all(encode_line(holder, table) for holder in table.all_holders())

@@ -45,33 +45,66 @@ class Holder:
 class TripleTable:
     """Holders of triples by URI, in the order in which they first came.
 
+    What has no triples is remembered apart, so that a thousand texts leave the rows as they are.
     One writer at a time changes it; `snapshot` may be called from any thread meanwhile.
     """
 
     def __init__(self) -> None:
         self.terms = TermTable()
         self.holders: dict[str, Holder] = {}
-        self._changes = 0
+        """Resources with triples."""
+        self._empty: dict[str, Holder] = {}
         self._snapshot: Snapshot | None = None
         self._lock = threading.Lock()
+        self.generation = 0
+        """A number that is another one whenever a triple, or who holds it, is."""
+
+    def __len__(self) -> int:
+        return len(self.holders) + len(self._empty)
+
+    def get(self, uri: str) -> Holder | None:
+        """Return a resource, with or without triples; None if it was never taken in."""
+        return self.holders.get(uri) or self._empty.get(uri)
+
+    def all_holders(self) -> list[Holder]:
+        """Return all resources: those with triples in their order, then those without."""
+        return [*self.holders.values(), *self._empty.values()]
+
+    def versions(self) -> dict[str, str]:
+        """Return the versions of all resources by URI."""
+        every = (self.holders, self._empty)
+        return {uri: holder.version for holders in every for uri, holder in holders.items()}
 
     def put(self, uri: str, holder: Holder) -> None:
         """Take in a resource, at the place of an older version of it."""
         with self._lock:
-            self.holders[uri] = holder
-            self._changes += 1
+            self.generation += self.changes_with(uri, holder)
+            into, other = self.holders, self._empty
+            if not holder.rows:
+                into, other = other, into
+            into[uri] = holder
+            other.pop(uri, None)
 
     def remove(self, uri: str) -> None:
         """Forget a resource."""
         with self._lock:
-            self.holders.pop(uri, None)
-            self._changes += 1
+            if self.holders.pop(uri, None) is not None:
+                self.generation += 1
+            self._empty.pop(uri, None)
 
     def replace(self, other: "TripleTable") -> None:
         """Hold what another table holds, in place of what was there."""
         with self._lock:
-            self.terms, self.holders = other.terms, other.holders
-            self._changes += 1
+            self.terms, self.holders, self._empty = other.terms, other.holders, other._empty
+            self.generation += 1
+
+    def changes_with(self, uri: str, holder: Holder | None) -> bool:
+        """Return whether triples, or what is known of who holds them, would be others with it."""
+        old = self.holders.get(uri)
+        if old is None or holder is None:
+            return old is not None or (holder is not None and holder.rows != b"")
+        one, two = old.identifier, holder.identifier
+        return (old.rows, one.tokens, one.subjects) != (holder.rows, two.tokens, two.subjects)
 
     def encode(self, triples: Iterable[Sequence[str]]) -> bytes:
         """Return triples as rows. Each is three texts of N-Triples."""
@@ -88,15 +121,16 @@ class TripleTable:
     @property
     def is_sorted(self) -> bool:
         """Whether `snapshot` is there without work."""
-        return self._snapshot is not None and self._snapshot.generation == self._changes
+        return self._snapshot is not None and self._snapshot.generation == self.generation
 
     def snapshot(self) -> "Snapshot":
         """Return the table as it is now: later changes do not reach it."""
         with self._lock:
-            if (snapshot := self._snapshot) and snapshot.generation == self._changes:
+            snapshot = self._snapshot
+            if snapshot is not None and snapshot.generation == self.generation:
                 return snapshot
-            terms, holders, changes = self.terms, {**self.holders}, self._changes
-        snapshot = Snapshot(terms, holders, changes)
+            terms, holders, generation = self.terms, {**self.holders}, self.generation
+        snapshot = Snapshot(terms, holders, generation)
         self._snapshot = snapshot
         return snapshot
 
@@ -130,8 +164,8 @@ class Snapshot:
 
     @cached_property
     def holders_with_rows(self) -> Numbers:
-        """The numbers of the holders that have triples."""
-        return np.unique(self.holders)
+        """The numbers of the holders that have triples: all of them."""
+        return np.arange(len(self.uris), dtype=np.int32)
 
     def number_of(self, text: str) -> int:
         """Return the number of a term, or -1 if no row can have it."""

@@ -18,17 +18,15 @@ from copilot_runtime.errors import (
     NetworkError,
 )
 from copilot_runtime.interfaces import Embedder
+from copilot_runtime.knowledge.catalog import Entry
 from copilot_runtime.knowledge.passages import render_resource
 from copilot_runtime.knowledge.resources import Resource, ResourceIndex
-from copilot_runtime.knowledge.update import Progress, UpdateReport
+from copilot_runtime.knowledge.update import Progress, UpdateReport, is_indexed
 from copilot_runtime.knowledge.vectors.normalize import normalize
 from copilot_runtime.knowledge.vectors.quantized import Floats
 from copilot_runtime.knowledge.vectors.segment import Row
 from copilot_runtime.knowledge.vectors.table import VectorTable
 from copilot_runtime.knowledge.vectors.text import cut_to_tokens
-
-_SKIPPED = ("common.Conversation.", "common.Agent.", "common.Assistant.", "tool.ToolFunction.")
-_UPLOAD = "file.Upload."
 
 _SHORT = 500
 """Characters of a text that no model finds too long."""
@@ -79,11 +77,7 @@ class Updater:
         """Do it. Raises `CopilotError` if nothing can be embedded at all."""
         began, tokens = monotonic(), self._embedder.tokens
         await self._table.refresh()
-        entries = {
-            uri: entry
-            for uri, entry in (await self._resources.versions()).items()
-            if is_searchable(uri)
-        }
+        entries = await asyncio.to_thread(_find_candidates, {**await self._resources.versions()})
         self._held = await asyncio.to_thread(self._table.versions)
         # what has no version was not made from a resource, and somebody else's business
         removed = [uri for uri, version in self._held.items() if version and uri not in entries]
@@ -168,15 +162,8 @@ class Updater:
         return [Row(resource.id, vector, resource.version) for (resource, _), vector in found]
 
 
-def is_searchable(uri: str) -> bool:
-    """Return whether a resource is embedded.
-
-    Who looks for knowledge does not look for chats, agents and tools, nor for what is below them:
-    only for the files that somebody has put into a chat.
-    """
-    parts = uri.split("/")
-    is_skipped = any(part.startswith(_SKIPPED) for part in parts)
-    return not is_skipped or any(part.startswith(_UPLOAD) for part in parts)
+def _find_candidates(versions: Mapping[str, Entry]) -> dict[str, Entry]:
+    return {uri: entry for uri, entry in versions.items() if is_indexed(uri)}
 
 
 def make_batches(tokens: Mapping[str, int]) -> Iterator[list[str]]:

@@ -4,15 +4,18 @@ import asyncio
 import itertools
 import json
 import time
+from typing import Any
 
 import pytest
 
 from copilot_runtime.errors import Misuse
 from copilot_runtime.knowledge.access import FULL_ACCESS
 from copilot_runtime.knowledge.filter import Filter
-from copilot_runtime.knowledge.graph import GraphIndex, GraphItem, Pattern
+from copilot_runtime.knowledge.graph import GraphIndex, GraphItem, Ontology, Pattern
 from copilot_runtime.knowledge.graph.content import decode_rdfjs, read_content
 from copilot_runtime.knowledge.graph.journal import encode_copilot_ld_line
+from copilot_runtime.knowledge.graph.ontology import derive_ontology
+from copilot_runtime.knowledge.graph.table import Snapshot
 from copilot_runtime.knowledge.graph.terms import parse_triples
 from copilot_runtime.knowledge.identifiers import Identifier
 from copilot_runtime.knowledge.resources import Resource, ResourceIndex
@@ -22,6 +25,7 @@ from tests.knowledge.graph.scenes import PEOPLE, Only, build, fill, names, turtl
 pytestmark = pytest.mark.anyio
 
 INDEX = "graphs/index.jsonl"
+SHAPES = "graphs/ontology.ttl"
 
 
 async def test_an_update_takes_in_what_is_new_changed_and_gone() -> None:
@@ -94,6 +98,113 @@ async def test_a_second_update_changes_no_byte() -> None:
 
     assert (report.added, report.changed, report.removed) == (0, 0, 0)
     assert await storage.get_many(await storage.list()) == before
+
+
+def process_of(graph: GraphIndex) -> int:
+    """Return the number of the process that answers SPARQL."""
+    (view,) = graph._evaluator._views.values()  # pyright: ignore[reportPrivateUsage]
+    assert view._process is not None  # pyright: ignore[reportPrivateUsage]
+    return view._process.pid  # pyright: ignore[reportPrivateUsage]
+
+
+@pytest.fixture
+def derived(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """Return of how many rows an ontology was derived, each time."""
+    sizes: list[int] = []
+
+    def derive(snapshot: Snapshot, *rest: Any) -> Ontology:
+        sizes.append(len(snapshot))
+        return derive_ontology(snapshot, *rest)
+
+    monkeypatch.setattr("copilot_runtime.knowledge.graph.index.derive_ontology", derive)
+    return sizes
+
+
+async def test_what_has_no_triples_leaves_the_graph_as_it_was(derived: list[int]) -> None:
+    storage = MemoryStorage()
+    graph, resources = await build(PEOPLE, storage), ResourceIndex(storage)
+    access = Only("m1")
+    await graph.triples(access=access)
+    await graph.sparql("ASK {}")
+    process, questions, ontology = process_of(graph), access.questions, await storage.etag(SHAPES)
+
+    upload = "common.User.ann/common.Conversation.t1/file.Upload.u1"
+    await resources.put(Resource(Identifier("common.Chunk", "1", upload), "The text of a file"))
+    added = await graph.update(resources)
+    await resources.put(Resource(Identifier("common.Chunk", "1", upload), "Another text of it"))
+    changed = await graph.update(resources)
+    await resources.delete(f"{upload}/common.Chunk.1")
+    removed = await graph.update(resources)
+    await graph.sparql("ASK {}")
+    await graph.triples(access=access)
+
+    assert (added.added, changed.changed, removed.removed) == (1, 1, 1)
+    assert derived == [7]
+    assert await storage.etag(SHAPES) == ontology
+    assert process_of(graph) == process
+    assert access.questions == questions
+    await graph.aclose()
+
+
+async def test_other_words_for_the_same_triples_change_nothing(derived: list[int]) -> None:
+    storage = MemoryStorage()
+    graph, resources = await build(PEOPLE, storage), ResourceIndex(storage)
+    text = f"# a comment of the same length as none\n{PEOPLE['m3']}"
+    await resources.put(turtle("m3", text, (await graph.find())[2].tokens))
+
+    report = await graph.update(resources)
+
+    assert report.changed == 1
+    assert derived == [7]
+
+
+async def test_triples_may_go_and_come_again(derived: list[int]) -> None:
+    storage = MemoryStorage()
+    graph, resources = await build(PEOPLE, storage), ResourceIndex(storage)
+
+    await fill(resources, {"m1": "# nothing"})
+    await graph.update(resources)
+    assert names(await graph.find()) == ["m2", "m3"]
+    assert await graph.has("common.Message.m1")
+    assert await GraphIndex(storage).has("common.Message.m1")
+
+    await fill(resources, {"m1": PEOPLE["m1"]})
+    await graph.update(resources)
+    assert sorted(names(await graph.find())) == ["m1", "m2", "m3"]
+    assert await GraphIndex(storage).find() == await graph.find()
+    assert derived == [7, 4, 7]
+
+
+async def test_an_ontology_is_never_older_than_the_triples(monkeypatch: pytest.MonkeyPatch) -> None:
+    storage = MemoryStorage()
+    graph, resources = await build(PEOPLE, storage), ResourceIndex(storage)
+    await fill(resources, {"m4": "ex:new a ex:Newcomer ."})
+    with monkeypatch.context() as killed:
+        killed.setattr(graph, "_store_ontology", fail)
+        with pytest.raises(RuntimeError, match="killed"):
+            await graph.update(resources)
+    assert await graph.stored_ontology() == ""
+
+    await GraphIndex(storage).update(resources)
+
+    assert "Newcomer" in await graph.stored_ontology()
+
+
+async def fail() -> None:
+    raise RuntimeError("killed")
+
+
+async def test_items_that_no_resource_made_outlive_updates() -> None:
+    storage = MemoryStorage()
+    graph = await build(PEOPLE, storage)
+    own = GraphItem(Identifier("my.Item", "i"), parse_triples(["<urn:s> <urn:p> <urn:o> ."]))
+    await graph.add(own)
+
+    report = await graph.update(ResourceIndex(storage))
+
+    assert report.removed == 0
+    assert await graph.find("urn:s ? ?") == [own.identifier]
+    assert await graph.stored_ontology() == await graph.ontology_turtle()
 
 
 async def test_progress_is_told() -> None:

@@ -1,9 +1,10 @@
 """The page as a person sees it: a chat to the right, a board to the left."""
 
-from pathlib import Path
 from urllib.parse import urlsplit
 
 from playwright.async_api import Locator, Page, expect
+
+from tests.browser.profile import keep_picture
 
 _WATCH_ANSWERS = """
   window.answersSeen = [];
@@ -20,10 +21,9 @@ class Chat:
 
     placeholder = "Ask about the board"
 
-    def __init__(self, page: Page, artifacts: Path) -> None:
+    def __init__(self, page: Page) -> None:
         self.page = page
         self.requests: list[str] = []
-        self._artifacts = artifacts
         page.on("request", lambda request: self.requests.append(request.url))
 
     async def open(self, url: str) -> None:
@@ -66,8 +66,8 @@ class Chat:
         return self.page.get_by_role("alert")
 
     async def keep(self, name: str) -> None:
-        """Keep a picture of the page as it is now."""
-        await self.page.screenshot(path=self._artifacts / f"{name}.png", animations="disabled")
+        """Keep a picture of the page as it is now, if somebody wants to see it."""
+        await keep_picture(self.page, name)
 
     def foreign_requests(self) -> list[str]:
         """Return what the page asked of any host but this one."""

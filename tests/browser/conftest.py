@@ -28,6 +28,14 @@ FLAGS = [
     "--disable-background-networking",
     "--disable-component-update",
     "--disable-sync",
+    # The last list of features counts, so this is Playwright's own. What it lacks: two lists below
+    # the address bar, which are pages too and would cost each profile as much as the page under
+    # test, and a process in advance for the next page.
+    "--disable-features=AvoidCorsURLLoaderRestartOnRedirect,AvoidUnnecessaryBeforeUnloadCheckSync,"
+    "AimEnabled,DestroyProfileOnBrowserClose,HttpsFirstBalancedModeAutoEnable,HttpsUpgrades,"
+    "LensOverlay,MediaRouter,NetworkTimeServiceQuerying,OptimizationHints,PaintHolding,"
+    "PreconnectToSearch,ThirdPartyStoragePartitioning,"
+    "SpareRendererForSitePerProcess,WebUIOmniboxAimPopup,WebUIOmniboxPopup",
 ]
 
 # another runtime can be put in our place, to see whether both do the same
@@ -55,14 +63,6 @@ def chromium() -> str:
 def page_folder(chromium: str) -> Path:
     """Return the built page; where there is no browser, nothing is built."""
     return built_page("react-v1")
-
-
-@pytest.fixture(scope="session")
-def artifacts() -> Path:
-    """Return the folder for screenshots."""
-    folder = Path(os.environ.get("BROWSER_TESTS_ARTIFACTS", Path(__file__).parent / "screenshots"))
-    folder.mkdir(parents=True, exist_ok=True)
-    return folder
 
 
 @pytest.fixture(scope="module")
@@ -101,7 +101,6 @@ async def chat(
     anyio_backend: str,
     browser: Browser,
     runtime: str,
-    artifacts: Path,
     request: pytest.FixtureRequest,
 ) -> AsyncGenerator[Chat, None]:
     """Return an open page in a fresh profile; keep a picture of how each test left it.
@@ -109,7 +108,7 @@ async def chat(
     Whatever a test does, the page may not ask anything of another host.
     """
     context = await new_profile(browser, 1280, 760)
-    chat = Chat(await context.new_page(), artifacts)
+    chat = Chat(await context.new_page())
     await chat.open(runtime)
     yield chat
     await chat.keep(request.node.name.removeprefix("test_"))

@@ -1,9 +1,10 @@
 """The page of `examples/react-v2` as a person sees it: trips, a conversation, a plan."""
 
-from pathlib import Path
 from urllib.parse import urlsplit
 
 from playwright.async_api import Locator, Page, expect
+
+from tests.browser.profile import keep_picture
 
 _WATCH_ANSWERS = """
   window.answersSeen = [];
@@ -18,10 +19,9 @@ _WATCH_ANSWERS = """
 class Desk:
     """One open page."""
 
-    def __init__(self, page: Page, artifacts: Path) -> None:
+    def __init__(self, page: Page) -> None:
         self.page = page
         self.requests: list[str] = []
-        self._artifacts = artifacts
         page.on("request", lambda request: self.requests.append(request.url))
 
     async def open(self, url: str) -> None:
@@ -100,8 +100,8 @@ class Desk:
         await self.page.get_by_role("button", name=button, exact=True).click()
 
     async def keep(self, name: str) -> None:
-        """Keep a picture of the page as it is now."""
-        await self.page.screenshot(path=self._artifacts / f"{name}.png", animations="disabled")
+        """Keep a picture of the page as it is now, if somebody wants to see it."""
+        await keep_picture(self.page, name)
 
     def foreign_requests(self) -> list[str]:
         """Return what the page asked of any host but this one."""

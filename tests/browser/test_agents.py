@@ -3,7 +3,6 @@
 import re
 from collections.abc import AsyncGenerator, Iterator
 from contextlib import asynccontextmanager
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -45,7 +44,7 @@ async def proxy(anyio_backend: str, langgraph: str) -> AsyncGenerator[Proxy, Non
 
 @asynccontextmanager
 async def opened(
-    example: str, page: str, browser: Browser, artifacts: Path, picture: str
+    example: str, page: str, browser: Browser, picture: str
 ) -> AsyncGenerator[Trip, None]:
     """Open a page of an example in a fresh profile; keep a picture of how it was left.
 
@@ -55,7 +54,7 @@ async def opened(
     files = built_page(folder)
     async with serving(one_origin(files, loaded(example))) as port:
         context = await new_profile(browser, 1280, 760)
-        trip = kind(await context.new_page(), artifacts)
+        trip = kind(await context.new_page())
         await trip.open(f"http://127.0.0.1:{port}{path}")
         try:
             yield trip
@@ -74,14 +73,13 @@ def no_key(monkeypatch: pytest.MonkeyPatch) -> None:
 async def trip(
     browser: Browser,
     proxy: Proxy,
-    artifacts: Path,
     request: pytest.FixtureRequest,
     monkeypatch: pytest.MonkeyPatch,
 ) -> AsyncGenerator[Trip, None]:
     """Return an open page whose agent is on the LangGraph server."""
     monkeypatch.setenv("LANGGRAPH_URL", proxy.url)
     picture = request.node.name.removeprefix("test_")
-    async with opened("langgraph-platform", request.param, browser, artifacts, picture) as trip:
+    async with opened("langgraph-platform", request.param, browser, picture) as trip:
         yield trip
 
 
@@ -169,9 +167,9 @@ async def test_a_broken_connection_to_the_graph_costs_no_word_and_doubles_none(
 @pytest.mark.parametrize("page", PAGES)
 @pytest.mark.parametrize("example", ["langgraph-inprocess", "pydantic-ai"])
 async def test_pages_find_no_difference_to_an_agent_in_this_process(
-    browser: Browser, artifacts: Path, example: str, page: str
+    browser: Browser, example: str, page: str
 ):
-    async with opened(example, page, browser, artifacts, f"{example}_{page}") as trip:
+    async with opened(example, page, browser, f"{example}_{page}") as trip:
         await trip.ask("Plan the fjord and the opera")
         await trip.sees_answer("Your plan has 2 stops now.")
         await trip.is_ready()

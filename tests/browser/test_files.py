@@ -17,7 +17,7 @@ from copilot_runtime.storage import LocalStorage
 from tests.browser.build import built_page
 from tests.browser.fake_model import FakeModel, Script, Turn
 from tests.browser.origin import one_origin
-from tests.browser.profile import new_profile
+from tests.browser.profile import keep_picture, new_profile
 from tests.knowledge.ingestion.pdf import make_pdf
 from tests.knowledge.uploads.chat import CSV, EXE
 
@@ -124,7 +124,7 @@ def sources_of(page: Page) -> Locator:
 
 
 async def test_a_pdf_and_a_table_are_read_and_cited_and_go_with_their_thread(
-    browser: Browser, site: Site, model: FakeModel, artifacts: Path
+    browser: Browser, site: Site, model: FakeModel
 ) -> None:
     async def answer(turn: Turn) -> None:
         if "flower pot" not in str(turn.body):
@@ -153,13 +153,13 @@ async def test_a_pdf_and_a_table_are_read_and_cited_and_go_with_their_thread(
         )
         await expect(page.get_by_text("Below the third flower pot")).to_be_visible()
         assert any("is being read" in text for text in await page.evaluate("window.filesSeen"))
-        await page.screenshot(path=artifacts / "files_answered.png")
+        await keep_picture(page, "files_answered")
 
         async with context.expect_page() as opening:
             await page.get_by_role("link", name="2", exact=True).click()
         source = await opening.value
         await expect(source.locator("body")).to_contain_text("third flower pot")
-        await source.screenshot(path=artifacts / "files_source.png")
+        await keep_picture(source, "files_source")
         link = source.url
         await source.close()
         titles = await sources_of(page).all_inner_texts()
@@ -173,7 +173,7 @@ async def test_a_pdf_and_a_table_are_read_and_cited_and_go_with_their_thread(
         search = f"{site.url}/graphql/knowledge/search?q=third+flower+pot"
         assert (await (await theirs.request.get(search)).json())["results"] == []
         assert (await (await page.request.get(search)).json())["results"] != []
-        await theirs.screenshot(path=artifacts / "files_of_another.png")
+        await keep_picture(theirs, "files_of_another")
         await other.close()
 
         assert await site.list_stored() != []
@@ -182,12 +182,12 @@ async def test_a_pdf_and_a_table_are_read_and_cited_and_go_with_their_thread(
         assert await site.list_stored() == []
         assert (await page.request.get(link)).status == 404
     finally:
-        await page.screenshot(path=artifacts / "files_last.png")
+        await keep_picture(page, "files_last")
         await context.close()
 
 
 async def test_a_program_in_disguise_is_refused_with_a_sentence(
-    browser: Browser, site: Site, model: FakeModel, artifacts: Path
+    browser: Browser, site: Site, model: FakeModel
 ) -> None:
     async def answer(turn: Turn) -> None:
         await turn.say("I cannot open that.")
@@ -200,5 +200,5 @@ async def test_a_program_in_disguise_is_refused_with_a_sentence(
         await expect(files_of(page)).to_contain_text(["invoice.pdf was refused"])
         await expect(page.get_by_text("I cannot open that.")).to_be_visible()
     finally:
-        await page.screenshot(path=artifacts / "files_refused.png")
+        await keep_picture(page, "files_refused")
         await context.close()

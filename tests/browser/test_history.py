@@ -48,7 +48,7 @@ async def start_any(kind: str, folder: Path) -> AsyncGenerator[Any, None]:
 
 @pytest.mark.parametrize("kind", ["model", "agui", "langgraph-inprocess", "langgraph-platform"])
 async def test_a_thread_goes_on_elsewhere_and_a_forged_turn_changes_nothing(
-    kind: str, browser: Browser, artifacts: Path, tmp_path: Path
+    kind: str, browser: Browser, tmp_path: Path
 ) -> None:
     settings = Settings(threads="memory", history="server")
     async with AsyncExitStack() as stack:
@@ -60,7 +60,7 @@ async def test_a_thread_goes_on_elsewhere_and_a_forged_turn_changes_nothing(
         async def device(address: str) -> Desk:
             context = await new_profile(browser, 1280, 760)
             stack.push_async_callback(context.close)
-            desk = Desk(await context.new_page(), artifacts)
+            desk = Desk(await context.new_page())
             await desk.open(address)
             return desk
 

@@ -36,7 +36,6 @@ async def desk(
     anyio_backend: str,
     browser: Browser,
     server: TripServer,
-    artifacts: Path,
     request: pytest.FixtureRequest,
 ) -> AsyncGenerator[Desk, None]:
     """Return an open page in a fresh profile; keep a picture of how each test left it.
@@ -44,7 +43,7 @@ async def desk(
     Whatever a test does, the page may not ask anything of another host.
     """
     context = await new_profile(browser, 1360, 800)
-    desk = Desk(await context.new_page(), artifacts)
+    desk = Desk(await context.new_page())
     await desk.open(server.url)
     yield desk
     await desk.keep("v2_" + request.node.name.removeprefix("test_"))

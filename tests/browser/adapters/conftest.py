@@ -1,7 +1,6 @@
 """The two React examples, each in front of a runtime that asks one model."""
 
 from collections.abc import AsyncGenerator, Generator
-from pathlib import Path
 
 import pytest
 from playwright.async_api import Browser
@@ -36,11 +35,11 @@ async def model(request: pytest.FixtureRequest, anyio_backend: str) -> AsyncGene
 
 @pytest.fixture
 async def chat(
-    browser: Browser, model: Model, artifacts: Path, request: pytest.FixtureRequest
+    browser: Browser, model: Model, request: pytest.FixtureRequest
 ) -> AsyncGenerator[Chat, None]:
     """Return the open page of `examples/react-v1`: CopilotKit 1.10."""
     async with opened("react-v1", browser, WithoutSuggestions(model.adapter)) as (page, url):
-        chat = Chat(page, artifacts)
+        chat = Chat(page)
         await chat.open(url)
         yield chat
         await chat.keep(picture_of(request))
@@ -49,11 +48,11 @@ async def chat(
 
 @pytest.fixture
 async def desk(
-    browser: Browser, model: Model, artifacts: Path, request: pytest.FixtureRequest
+    browser: Browser, model: Model, request: pytest.FixtureRequest
 ) -> AsyncGenerator[Desk, None]:
     """Return the open page of `examples/react-v2`: AG-UI by CopilotKit 1.74."""
     async with opened("react-v2", browser, WithoutSuggestions(model.adapter)) as (page, url):
-        desk = Desk(page, artifacts)
+        desk = Desk(page)
         await desk.open(url)
         yield desk
         await desk.keep(picture_of(request))

@@ -1,7 +1,6 @@
 """Both pages ask the model what a person might ask, by a function that it must call."""
 
 from collections.abc import AsyncGenerator, Sequence
-from pathlib import Path
 
 import pytest
 from playwright.async_api import Browser, expect
@@ -39,23 +38,19 @@ def suggesting(function: str) -> Sequence[Step]:
     return [*called, Stop("tool_calls")]
 
 
-async def test_a_v1_page_shows_what_the_model_suggests(
-    browser: Browser, artifacts: Path, fake: Fake
-):
+async def test_a_v1_page_shows_what_the_model_suggests(browser: Browser, fake: Fake):
     fake.plays(*suggesting("extract"))
     async with opened("react-v1", browser, fake.adapter()) as (page, url):
-        await Chat(page, artifacts).open(url)
+        await Chat(page).open(url)
 
         await expect(page.get_by_role("button", name="By sea")).to_be_visible()
 
 
-async def test_a_v2_page_shows_what_the_model_suggests(
-    browser: Browser, artifacts: Path, fake: Fake
-):
+async def test_a_v2_page_shows_what_the_model_suggests(browser: Browser, fake: Fake):
     fake.plays(Say(DONE), Stop())
     fake.plays(*suggesting("copilotkitSuggest"))
     async with opened("react-v2", browser, fake.adapter()) as (page, url):
-        desk = Desk(page, artifacts)
+        desk = Desk(page)
         await desk.open(url)
         await desk.ask("Hello?")
 

@@ -2,9 +2,9 @@
 
 import asyncio
 import errno
-import itertools
 import logging
 import os
+import secrets
 import stat
 import threading
 import time
@@ -23,6 +23,7 @@ from copilot_runtime.storage.storage import (
     check_key,
     check_log_key,
     check_prefix,
+    is_lines_key,
 )
 
 try:
@@ -69,7 +70,6 @@ class LocalStorage(Storage):
         self.root = Path(root)
         self._fsync = fsync
         self._root = os.path.abspath(root)  # noqa: PTH100
-        self._names = itertools.count()
         self._last_time = 0
         self._is_swept = False
         self._dirty: set[str] = set()
@@ -156,27 +156,30 @@ class LocalStorage(Storage):
                 if expected is not None and _etag_of(path) != expected:
                     raise ObjectChanged(key)
                 os.replace(part, path)  # noqa: PTH105 - no time for paths as objects, here and below
-            folder = os.path.dirname(path)  # noqa: PTH120
-            self._settle(folder, [folder, path])
 
         check_key(key)
-        part = self._own_path(f"{os.getpid():x}-{id(self):x}-{next(self._names):x}")
+        part = self._own_path(secrets.token_hex(8))
+        descriptor = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666)
         try:
-            etag = self._write_part(part, data)
-            self._in_its_folder(key, move)
+            etag = self._fill_part(descriptor, data)
+            self._write_in_folder(key, move)
         except BaseException:
             with suppress(FileNotFoundError):
                 os.unlink(part)  # noqa: PTH108
             raise
         return etag
 
-    def _in_its_folder(self, key: str, write: Callable[[str], None]) -> None:
+    def _write_in_folder(self, key: str, write: Callable[[str], None]) -> None:
         """Write to the file of a key, and make its folder anew if that was removed meanwhile."""
         for _ in range(_ATTEMPTS):
             try:
-                return write(self._locate(key, make=True))
+                path = self._locate(key, make=True)
+                write(path)
             except FileNotFoundError:
                 continue
+            folder = os.path.dirname(path)  # noqa: PTH120
+            self._mark_dirty(folder, [folder, path])
+            return
         raise FileNotFoundError(errno.ENOENT, "its folder is removed again and again", key)
 
     def _own_path(self, name: str) -> str:
@@ -187,9 +190,8 @@ class LocalStorage(Storage):
             self._is_swept = True
         return f"{folder}/{name}"
 
-    def _write_part(self, part: str, data: bytes) -> str:
+    def _fill_part(self, descriptor: int, data: bytes) -> str:
         """Write a file that nobody sees yet, at a time of its own, and return its etag."""
-        descriptor = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666)
         try:
             _write_all(descriptor, data)
             self._stamp(descriptor)
@@ -204,20 +206,19 @@ class LocalStorage(Storage):
             with self._lock(exclusive=False):
                 descriptor = os.open(path, _APPEND, 0o666)
                 try:
-                    self._write_end(descriptor, data)
+                    self._write_end(descriptor, data, is_lines_key(key))
                 finally:
                     os.close(descriptor)
-            folder = os.path.dirname(path)  # noqa: PTH120
-            self._settle(folder, [folder, path])
 
-        self._in_its_folder(check_log_key(key), write)
+        self._write_in_folder(check_log_key(key), write)
 
-    def _write_end(self, descriptor: int, data: bytes) -> None:
-        """Write all of what is appended, or nothing."""
+    def _write_end(self, descriptor: int, data: bytes, of_lines: bool) -> None:
+        """Write all of what is appended, or nothing. A line that a killed process has torn ends."""
         _flock(descriptor, exclusive=True)
         end = os.fstat(descriptor).st_size
+        is_torn = of_lines and end and data and _read_all(descriptor, end - 1, end) != b"\n"
         try:
-            _write_all(descriptor, data)
+            _write_all(descriptor, b"\n" + data if is_torn else data)
         except BaseException:
             os.ftruncate(descriptor, end)
             raise
@@ -261,7 +262,7 @@ class LocalStorage(Storage):
             except FileNotFoundError:  # another one was faster
                 return False
         folder = os.path.dirname(path)  # noqa: PTH120
-        self._settle(folder, [folder])
+        self._mark_dirty(folder, [folder])
         while folder != self._root:  # a directory without objects is nothing that anybody wrote
             try:
                 os.rmdir(folder)  # noqa: PTH106
@@ -305,7 +306,7 @@ class LocalStorage(Storage):
         folder = self._root
         os.makedirs("/".join([folder, *names]), exist_ok=True)  # noqa: PTH103
         for name in names:
-            self._settle(folder, [folder])
+            self._mark_dirty(folder, [folder])
             folder = f"{folder}/{name}"
 
     @contextmanager
@@ -321,10 +322,11 @@ class LocalStorage(Storage):
         finally:
             os.close(descriptor)
 
-    def _settle(self, folder: str, paths: Sequence[str]) -> None:
+    def _mark_dirty(self, folder: str, paths: Sequence[str]) -> None:
         """See to it that names and data are on the disk when the policy says so."""
         if self._fsync == "always":
-            _sync_path(folder)
+            with suppress(FileNotFoundError):  # removed meanwhile: nothing of it is to stay
+                _sync_path(folder)
         elif self._fsync == "batch":
             with self._dirty_lock:
                 self._dirty.update(paths)

@@ -9,6 +9,7 @@ from copilot_runtime.storage.storage import (
     check_key,
     check_log_key,
     check_prefix,
+    is_lines_key,
 )
 
 
@@ -40,6 +41,8 @@ class MemoryStorage(Storage):
 
     async def append(self, key: str, data: bytes) -> None:
         content = self._objects.get(check_log_key(key), bytearray())
+        if data and content and not content.endswith(b"\n") and is_lines_key(key):
+            content += b"\n"
         content += data
         self._write(key, content)
 

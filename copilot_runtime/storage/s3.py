@@ -6,11 +6,11 @@ import logging
 import re
 import secrets
 import time
-from collections.abc import Callable, Coroutine, Iterable, Mapping
+from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
-from datetime import datetime, timedelta
-from typing import Any, NamedTuple, TypeVar
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from obstore.exceptions import (
     AlreadyExistsError,
@@ -32,8 +32,13 @@ from copilot_runtime.storage.storage import (
     check_key,
     check_log_key,
     check_prefix,
+    is_lines_key,
     is_log_key,
+    join_lines,
 )
+
+if TYPE_CHECKING:
+    from obstore import GetOptions, ObjectMeta
 
 APPENDS = f"{RESERVED}appends/"
 """Where what was appended to an object is, until it is merged into it."""
@@ -42,6 +47,10 @@ MERGE_AFTER = 64
 """After so many appends to an object, one writer merges them."""
 
 _MARKS = "merged"
+_MIDLINE = "-midline"
+_SEGMENT = re.compile(rf"([0-9a-f]+)-([0-9a-f]+)-([0-9a-f]+)({_MIDLINE})?")
+_NO_ETAG = '"00000000000000000000000000000000"'
+_MOST_LOGS = 1000
 _MOST_WRITERS = 60  # metadata of an object may have 2 kB
 _AT_ONCE = 32
 _ATTEMPTS = 20
@@ -62,21 +71,26 @@ logger = logging.getLogger(__name__)
 T = TypeVar("T")
 
 
-class Segment(NamedTuple):
+class AppendSegment(NamedTuple):
     """The name of what one append has written: a writer numbers its own."""
 
     time: int
     writer: str
     number: int
+    ends_midline: bool = False
+    size: int = 0
 
     def __str__(self) -> str:
-        return f"{self.time:016x}-{self.writer}-{self.number:x}"
+        name = f"{self.time:016x}-{self.writer}-{self.number:x}"
+        return f"{name}{_MIDLINE}" if self.ends_midline else name
 
 
-class _Base(NamedTuple):
+class _StoredObject(NamedTuple):
     """An object without what was appended to it since."""
 
     data: bytes = b""
+    """Its end, if not all of it was read."""
+    size: int = 0
     etag: str = ""
     marks: Mapping[str, int] = {}
     """For each writer, the number of its last segment that is part of the data."""
@@ -90,8 +104,12 @@ class _Log:
         default_factory=list[tuple[bytes, asyncio.Future[None]]]
     )
     task: asyncio.Task[None] | None = None
-    number: int = 0
-    unmerged: int = 0
+    unmerged: int | None = None
+    """How many segments wait to be merged, once that was counted."""
+
+    @property
+    def is_idle(self) -> bool:
+        return self.task is None or self.task.done()
 
 
 class S3Storage(Storage):
@@ -100,8 +118,8 @@ class S3Storage(Storage):
     S3 cannot append. What is appended is written as a segment beside the object, which only its
     writer writes, and a reader joins the segments: writers never wait for each other, and lose
     nothing. Now and then a writer merges them into the object with a conditional write, which
-    notes in the object's metadata what is part of it; where a server does not know conditional
-    writes, nothing is merged. What one process appends at the same time is one segment.
+    notes in the object's metadata what is part of it. What one process appends at the same time is
+    one segment. A server that ignores the conditions of writes is refused, before the first one.
 
     Keys and secrets are those of the environment (`AWS_ACCESS_KEY_ID` and so on) or of the machine,
     as everywhere with AWS.
@@ -125,53 +143,54 @@ class S3Storage(Storage):
         self._store = S3Store(bucket, prefix=self.prefix or None, **options)
         self._writer = secrets.token_hex(4)
         self._last_time = 0
+        self._number = 0
         self._logs: dict[str, _Log] = {}
-        self._conditional: bool | None = None
+        self._heeds_conditions: bool | None = None
+        self._probing = asyncio.Lock()
         self._threads: ThreadPoolExecutor | None = None
 
     async def put(self, key: str, data: bytes, *, expected: str | None = None) -> str:
         check_key(key)
-        if expected is not None and not await self._is_conditional():
-            raise StorageFailed(
-                f"The server of the bucket {self.bucket!r} ignores conditions of writes.",
-                hint="Use a server that knows If-Match, as S3 does since 2024.",
-                public=_PUBLIC,
-            )
+        await self._require_conditions()
         if not is_log_key(key):
             return await self._put(key, data, expected)
         segments = await self._find_segments(key)
-        while len({segment.writer for segment in segments}) > _MOST_WRITERS:
+        for _ in range(_ATTEMPTS):
+            if len({segment.writer for segment in segments}) <= _MOST_WRITERS:
+                break
             await self.merge(key)
             segments = await self._find_segments(key)
+        else:
+            raise StorageFailed(f"The object {key!r} has too many writers to be replaced.")
         base = await self._head(key)
         if expected is not None and expected != _join_etags(base.etag, segments):
             raise ObjectChanged(key)
         etag = await self._put(
-            key, data, None if expected is None else base.etag, marks=_mark(segments)
+            key, data, None if expected is None else base.etag, marks=_format_marks(segments)
         )
         await self._delete_segments(key, segments)
         return etag
 
     async def put_many(self, objects: Mapping[str, bytes]) -> dict[str, str]:
-        return await self._each(objects, lambda key: self.put(key, objects[key]))
+        return await self._gather_few(objects, lambda key: self.put(key, objects[key]))
 
     async def read(self, key: str, start: int = 0) -> tuple[bytes, str]:
-        if not is_log_key(check_key(key)):
-            base = await self._get(key)
-            return base.data[start:], base.etag
+        is_log = is_log_key(check_key(key))
         for _ in range(_ATTEMPTS):
-            segments = await self._find_segments(key)
+            segments = await self._find_segments(key) if is_log else []
             try:
-                base = await self._get(key)
+                base = await self._get(key, start)
             except ObjectNotFound:
                 if not segments:
                     raise
-                base = _Base()
+                base = _StoredObject()
+            except ObjectChanged:
+                continue
             try:
-                parts = await self._read_segments(key, base.marks, segments)
+                data = await self._join_segments(key, base, segments, start)
             except ObjectNotFound:  # merged meanwhile
                 continue
-            return b"".join([base.data, *parts])[start:], _join_etags(base.etag, segments)
+            return data, _join_etags(base.etag, segments)
         raise StorageFailed(f"The object {key!r} changes too fast to be read.")
 
     async def read_many(self, keys: Iterable[str]) -> dict[str, tuple[bytes, str]]:
@@ -181,49 +200,52 @@ class S3Storage(Storage):
             except ObjectNotFound:
                 return None
 
-        found = await self._each(keys, read)
+        found = await self._gather_few(keys, read)
         return {key: item for key, item in found.items() if item is not None}
 
     async def delete(self, key: str) -> bool:
         segments = await self._find_segments(key) if is_log_key(check_key(key)) else []
-        base = await self._head(key)
-        await self._delete_segments(key, segments)
-        if base.etag:
-            await self._call(key, lambda: self._store.delete(key))
-        return bool(base.etag or segments)
+        if segments:  # one request takes all of it away: who is killed then leaves no part
+            await self.put(key, b"")
+        elif not (await self._head(key)).etag:
+            return False
+        await self._call(key, lambda: self._store.delete(key))
+        return True
 
     async def delete_many(self, keys: Iterable[str]) -> list[str]:
-        results = await self._each(keys, self.delete)
+        results = await self._gather_few(keys, self.delete)
         return [key for key, was_there in results.items() if was_there]
 
     async def etag(self, key: str) -> str:
         if not is_log_key(check_key(key)):
             return (await self._head(key)).etag
-        segments, base = await asyncio.gather(self._find_segments(key), self._head(key))
-        return _join_etags(base.etag, segments)
+        segments = await self._find_segments(key)  # first: what is merged then is in the object
+        return _join_etags((await self._head(key)).etag, segments)
 
     async def find_many_etags(self, keys: Iterable[str]) -> dict[str, str]:
-        return await self._each(keys, self.etag)
+        return await self._gather_few(keys, self.etag)
 
     async def append(self, key: str, data: bytes) -> None:
         """Add to the end of an object, together with what else this process appends just now."""
-        log = self._logs.setdefault(check_log_key(key), _Log())
+        log = self._find_log(check_log_key(key))
         done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         log.pending.append((data, done))
-        if log.task is None or log.task.done():
+        if log.is_idle:
             log.task = asyncio.create_task(self._write_log(key, log))
         await done
 
     async def find_etags(self, prefix: str = "") -> dict[str, str]:
         check_prefix(prefix)
         objects, appends = await asyncio.gather(self._list(prefix), self._list(APPENDS + prefix))
-        times = {key: (changed, etag) for key, (changed, etag) in objects.items()}
-        segments: dict[str, list[Segment]] = {}
-        for name, (changed, _) in appends.items():
+        times = {key: (it["last_modified"], it["e_tag"] or "") for key, it in objects.items()}
+        segments: dict[str, list[AppendSegment]] = {}
+        for name, meta in appends.items():
             key, _, segment = name.removeprefix(APPENDS).rpartition("/")
-            segments.setdefault(key, []).append(_parse_segment(segment))
-            before, etag = times.get(key, (changed, ""))
-            times[key] = max(before, changed), etag
+            if (parsed := _parse_segment(segment)) is None:
+                continue
+            segments.setdefault(key, []).append(parsed)
+            before, etag = times.get(key, (meta["last_modified"], ""))
+            times[key] = max(before, meta["last_modified"]), etag
         order = sorted(times, key=lambda key: (times[key][0], key))
         return {key: _join_etags(times[key][1], segments.get(key, [])) for key in order}
 
@@ -236,52 +258,57 @@ class S3Storage(Storage):
             self._threads = None
 
     async def merge(self, key: str) -> bool:
-        """Make what was appended part of the object, and return whether that was possible."""
-        if not await self._is_conditional():
-            return False
+        """Make what was appended part of the object. Returns whether this has merged anything."""
         segments = await self._find_segments(key)
         try:
             base = await self._get(key)
         except ObjectNotFound:
-            base = _Base()
+            base = _StoredObject()
         # a segment that is part of the data must be gone before the marks say nothing of it
         await self._delete_segments(key, [one for one in segments if _is_merged(one, base.marks)])
-        fresh = [one for one in segments if not _is_merged(one, base.marks)]
-        writers = [*dict.fromkeys(segment.writer for segment in fresh)][:_MOST_WRITERS]
-        fresh = [segment for segment in fresh if segment.writer in writers]
+        fresh = _limit_writers([one for one in segments if not _is_merged(one, base.marks)])
         if not fresh:
             return False
         try:
-            parts = await self._read_segments(key, {}, fresh)
-            data = b"".join([base.data, *parts])
-            await self._put(key, data, base.etag, marks=_mark(fresh))
+            data = await self._join_segments(key, base._replace(marks={}), fresh)
+            await self._put(key, data, base.etag, marks=_format_marks(fresh))
         except (ObjectChanged, ObjectNotFound):  # another writer merges
             return False
         await self._delete_segments(key, fresh)
         return True
 
+    def _find_log(self, key: str) -> _Log:
+        """Return what this process appends to an object; of many, those at rest are forgotten."""
+        if len(self._logs) >= _MOST_LOGS and key not in self._logs:
+            self._logs = {key: log for key, log in self._logs.items() if not log.is_idle}
+        return self._logs.setdefault(key, _Log())
+
     async def _write_log(self, key: str, log: _Log) -> None:
         """Write what waits to be appended, and then what came meanwhile."""
-        if not log.number:
-            log.unmerged = await self._count_segments(key)
-        while log.pending:
-            batch, log.pending = log.pending, []
-            log.number += 1
-            self._last_time = max(time.time_ns(), self._last_time + 1)
-            name = f"{APPENDS}{key}/{Segment(self._last_time, self._writer, log.number)}"
-            put = self._put(name, b"".join(data for data, _ in batch), None)
-            error = (await capture(put)).error
-            for _, done in batch:
-                if done.done():  # its task was cancelled
-                    continue
-                if error is None:
-                    done.set_result(None)
-                else:
-                    done.set_exception(error)
-            log.unmerged += error is None
-            if log.unmerged >= MERGE_AFTER:
-                log.unmerged = 0
-                await self._merge_or_log(key)
+        batch: list[tuple[bytes, asyncio.Future[None]]] = []
+        try:
+            if log.unmerged is None:
+                log.unmerged = await self._count_segments(key)
+            while log.pending:
+                batch, log.pending = log.pending, []
+                error = (await capture(self._write_segment(key, [data for data, _ in batch]))).error
+                _finish(batch, error)
+                log.unmerged += error is None
+                if log.unmerged >= MERGE_AFTER:
+                    log.unmerged = 0
+                    await self._merge_or_log(key)
+        finally:  # whatever ends this task: nobody waits for ever
+            batch, log.pending = [*batch, *log.pending], []
+            _finish(batch, StorageFailed(f"What was to be appended to {key!r} is not written."))
+
+    async def _write_segment(self, key: str, parts: Sequence[bytes]) -> None:
+        await self._require_conditions()
+        data = join_lines(key, parts)
+        self._number += 1
+        self._last_time = max(time.time_ns(), self._last_time + 1)
+        ends_midline = is_lines_key(key) and not data.endswith(b"\n")
+        segment = AppendSegment(self._last_time, self._writer, self._number, ends_midline)
+        await self._put(f"{APPENDS}{key}/{segment}", data, None)
 
     async def _count_segments(self, key: str) -> int:
         """Return how much waits to be merged, also of processes that have ended."""
@@ -296,21 +323,41 @@ class S3Storage(Storage):
         except CopilotError as error:
             logger.warning("What was appended to %s is not merged yet: %s", key, error.message)
 
-    async def _find_segments(self, key: str) -> list[Segment]:
+    async def _find_segments(self, key: str) -> list[AppendSegment]:
         folder = f"{APPENDS}{key}/"
-        names = [name.removeprefix(folder) for name in await self._list(folder)]
-        return sorted(_parse_segment(name) for name in names if "/" not in name)
+        found = (await self._list(folder)).items()
+        segments = (
+            (_parse_segment(name.removeprefix(folder)), meta["size"]) for name, meta in found
+        )
+        return sorted(segment._replace(size=size) for segment, size in segments if segment)
 
-    async def _read_segments(
-        self, key: str, marks: Mapping[str, int], segments: Iterable[Segment]
-    ) -> list[bytes]:
-        names = [
-            f"{APPENDS}{key}/{segment}" for segment in segments if not _is_merged(segment, marks)
-        ]
-        found = await self._each(names, self._get)
-        return [base.data for base in found.values()]
+    async def _join_segments(
+        self,
+        key: str,
+        base: _StoredObject,
+        segments: Iterable[AppendSegment],
+        start: int = 0,
+    ) -> bytes:
+        """Return from byte `start` on what an object is with its segments; reads no other ones."""
+        position = base.size
+        ends_midline = is_lines_key(key) and base.size > 0 and not base.data.endswith(b"\n")
+        pieces = {"": (base.size - len(base.data), base.data)}
+        for segment in segments:
+            if _is_merged(segment, base.marks) or not segment.size:
+                continue
+            gap = b"\n" if ends_midline else b""
+            name = f"{APPENDS}{key}/{segment}"
+            ends_midline = segment.ends_midline
+            if position + len(gap) + segment.size > start:
+                pieces[name] = (position, gap)
+            position += len(gap) + segment.size
+        found = await self._gather_few([name for name in pieces if name], self._get)
+        return b"".join(
+            (data + found[name].data if name else data)[max(0, start - begin) :]
+            for name, (begin, data) in pieces.items()
+        )
 
-    async def _delete_segments(self, key: str, segments: Iterable[Segment]) -> None:
+    async def _delete_segments(self, key: str, segments: Iterable[AppendSegment]) -> None:
         names = [f"{APPENDS}{key}/{segment}" for segment in segments]
         if names:
             await self._call(key, lambda: self._store.delete(names))
@@ -327,49 +374,77 @@ class S3Storage(Storage):
         )
         return result["e_tag"] or ""
 
-    async def _get(self, key: str) -> _Base:
-        def work() -> _Base:
-            result = self._store.get(key)
+    async def _get(self, key: str, start: int = 0) -> _StoredObject:
+        """Return an object without its segments: of its data what is behind byte `start`.
+
+        At least the last byte is read, which tells whether it ends in a line. Raises
+        `ObjectChanged` if somebody writes it between two requests.
+        """
+
+        def work() -> _StoredObject:
+            options: GetOptions = {}
+            if start:
+                meta = self._store.head(key)
+                if meta["size"]:
+                    begin = min(start, meta["size"]) - 1
+                    options = {"range": {"offset": begin}, "if_match": meta["e_tag"]}
+            result = self._store.get(key, options=options)
+            meta = result.meta
             marks = _parse_marks(result.attributes.get(_MARKS, ""))
-            return _Base(bytes(result.bytes()), result.meta["e_tag"] or "", marks)
+            return _StoredObject(bytes(result.bytes()), meta["size"], meta["e_tag"] or "", marks)
 
         return await self._call(key, work)
 
-    async def _head(self, key: str) -> _Base:
+    async def _head(self, key: str) -> _StoredObject:
         try:
             meta = await self._call(key, lambda: self._store.head(key))
         except ObjectNotFound:
-            return _Base()
-        return _Base(etag=meta["e_tag"] or "")
+            return _StoredObject()
+        return _StoredObject(etag=meta["e_tag"] or "")
 
-    async def _list(self, prefix: str) -> dict[str, tuple[datetime, str]]:
-        """Return keys that begin with a prefix, when they were written, and their own etags."""
+    async def _list(self, prefix: str) -> "dict[str, ObjectMeta]":
+        """Return keys that begin with a prefix, and what the server says of each."""
         folder, _, _ = prefix.rpartition("/")
         own = prefix.startswith(APPENDS)
         metas = await self._call(prefix, lambda: self._store.list(folder or None).collect())
         return {
-            meta["path"]: (meta["last_modified"], meta["e_tag"] or "")
+            meta["path"]: meta
             for meta in metas
             if meta["path"].startswith(prefix) and (own or not meta["path"].startswith(RESERVED))
         }
 
-    async def _is_conditional(self) -> bool:
-        """Try once whether the server heeds the condition of a write."""
-        if self._conditional is None:
-            key = f"{RESERVED}probes/{secrets.token_hex(8)}"
-            etag = await self._put(key, b"1", None)
-            await self._put(key, b"2", None)
-            try:
-                await self._put(key, b"3", etag)
-            except ObjectChanged:
-                self._conditional = True
-            else:
-                self._conditional = False
-                logger.warning("The server of %s ignores conditions of writes.", self.bucket)
-            await self._call(key, lambda: self._store.delete(key))
-        return self._conditional
+    async def _require_conditions(self) -> None:
+        """Refuse a server that ignores conditions of writes. That is tried before the first one."""
+        if self._heeds_conditions is None:
+            async with self._probing:
+                if self._heeds_conditions is None:
+                    self._heeds_conditions = await self._probe_conditions()
+        if not self._heeds_conditions:
+            raise self._refuse_server()
 
-    async def _each(
+    async def _probe_conditions(self) -> bool:
+        """Return whether the server heeds both conditions: that there is no object, or this one."""
+        key = f"{RESERVED}probes/{secrets.token_hex(8)}"
+        await self._put(key, b"", None)
+        ignored = 0
+        for expected in ("", _NO_ETAG):
+            try:
+                await self._put(key, b"", expected)
+            except ObjectChanged:
+                continue
+            ignored += 1
+        await self._call(key, lambda: self._store.delete(key))
+        return not ignored
+
+    def _refuse_server(self) -> StorageFailed:
+        return StorageFailed(
+            f"The server of the bucket {self.bucket!r} ignores the conditions of writes.",
+            hint="Use a server that knows If-Match and If-None-Match, as S3 does since 2024, "
+            "or a directory (local:PATH).",
+            public=_PUBLIC,
+        )
+
+    async def _gather_few(
         self, keys: Iterable[str], work: Callable[[str], Coroutine[Any, Any, T]]
     ) -> dict[str, T]:
         """Do something for each key, a number of them at a time."""
@@ -412,6 +487,8 @@ class S3Storage(Storage):
             )
         if isinstance(error, FileNotFoundError):
             return ObjectNotFound(key)
+        if code == "NotImplemented":  # what a server says that does not know a condition
+            return self._refuse_server()
         if isinstance(error, PreconditionError | AlreadyExistsError):
             return ObjectChanged(key)
         if any(sign in text for sign in _WRONG_REGION):
@@ -442,16 +519,42 @@ class S3Storage(Storage):
 _PUBLIC = "The storage of knowledge failed."
 
 
-def _parse_segment(name: str) -> Segment:
-    moment, writer, number = name.split("-")
-    return Segment(int(moment, 16), writer, int(number, 16))
+def _finish(batch: Iterable[tuple[bytes, asyncio.Future[None]]], error: Any) -> None:
+    """Tell those who wait for an append what became of it."""
+    for _, done in batch:
+        if done.done():  # its task was cancelled
+            continue
+        if error is None:
+            done.set_result(None)
+        else:
+            done.set_exception(error)
 
 
-def _is_merged(segment: Segment, marks: Mapping[str, int]) -> bool:
+def _parse_segment(name: str) -> AppendSegment | None:
+    """Read the name of a segment; None of what somebody else has put there."""
+    if not (match := _SEGMENT.fullmatch(name)):
+        return None
+    moment, writer, number, midline = match.groups()
+    return AppendSegment(int(moment, 16), writer, int(number, 16), bool(midline))
+
+
+def _limit_writers(segments: Iterable[AppendSegment]) -> list[AppendSegment]:
+    """Return the first segments, of as many writers as the marks of an object can name."""
+    writers: set[str] = set()
+    chosen: list[AppendSegment] = []
+    for segment in segments:
+        writers.add(segment.writer)
+        if len(writers) > _MOST_WRITERS:
+            break
+        chosen.append(segment)
+    return chosen
+
+
+def _is_merged(segment: AppendSegment, marks: Mapping[str, int]) -> bool:
     return segment.number <= marks.get(segment.writer, 0)
 
 
-def _mark(segments: Iterable[Segment]) -> str:
+def _format_marks(segments: Iterable[AppendSegment]) -> str:
     """Return as text which segments an object has taken in: of each writer, up to a number."""
     marks: dict[str, int] = {}
     for segment in segments:
@@ -464,7 +567,7 @@ def _parse_marks(text: str) -> dict[str, int]:
     return {writer: int(number, 16) for writer, number in pairs}
 
 
-def _join_etags(etag: str, segments: Iterable[Segment]) -> str:
+def _join_etags(etag: str, segments: Iterable[AppendSegment]) -> str:
     """Return the etag of an object with what was appended to it."""
     names = ",".join(map(str, sorted(segments)))
     return f"{etag}+{hashlib.sha256(names.encode()).hexdigest()[:16]}" if names else etag

@@ -127,7 +127,9 @@ class Storage(ABC):
     async def append(self, key: str, data: bytes) -> None:
         """Add to the end of an object, and make it if there is none.
 
-        A `.json` object is one value, so nothing is added to it: that raises `Misuse`.
+        What is added to a `.jsonl` object begins in a line of its own: the last one gets an end if
+        it lacks it, as a process that was killed may leave it. A `.json` object is one value, so
+        nothing is added to it: that raises `Misuse`.
 
         Writers in several tasks and processes lose nothing of each other, and none stands inside
         what another one wrote.
@@ -197,6 +199,21 @@ def check_log_key(key: str) -> str:
             hint="A file with one value in each line is called .jsonl.",
         )
     return key
+
+
+def is_lines_key(key: str) -> bool:
+    """Return whether the object of a key consists of lines."""
+    return key.endswith(".jsonl")
+
+
+def join_lines(key: str, parts: Iterable[bytes]) -> bytes:
+    """Return what was appended to the object of a key, one part after the other."""
+    joined = bytearray()
+    for part in parts:
+        if part and joined and not joined.endswith(b"\n") and is_lines_key(key):
+            joined += b"\n"
+        joined += part
+    return bytes(joined)
 
 
 def cut_keys(keys: Iterable[str], prefix: str, delimiter: str) -> list[str]:

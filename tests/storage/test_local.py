@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+import secrets
 import sys
 import time
 from pathlib import Path
@@ -255,6 +256,36 @@ async def test_data_is_on_the_disk_when_the_policy_says_so(
     assert len(synced) == at_once
     await storage.aclose()
     assert len(synced) == at_end
+
+
+async def test_folders_that_others_remove_meanwhile_cost_no_write(tmp_path: Path) -> None:
+    storage = LocalStorage(tmp_path, fsync="always")
+
+    async def put_and_delete(name: str) -> None:
+        for _ in range(20):
+            await storage.put(f"folder/{name}", b"1")
+            await storage.append(f"folder/{name}.jsonl", b"{}\n")
+            assert await storage.delete_many([f"folder/{name}", f"folder/{name}.jsonl"])
+
+    await asyncio.gather(*map(put_and_delete, "abcd"))
+    assert await storage.list() == []
+
+
+async def test_what_another_writer_has_begun_is_not_removed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    storage = LocalStorage(tmp_path)
+    await storage.put("a", b"1")
+    other = tmp_path / ".~" / "same"
+    other.write_bytes(b"of another container")
+
+    def repeat(_: int) -> str:
+        return "same"
+
+    monkeypatch.setattr(secrets, "token_hex", repeat)
+    with pytest.raises(CopilotError):
+        await storage.put("a", b"2")
+    assert (other.read_bytes(), await storage.get("a")) == (b"of another container", b"1")
 
 
 async def test_a_batch_is_on_the_disk_within_a_moment(

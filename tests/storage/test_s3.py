@@ -14,7 +14,7 @@ from copilot_runtime.knowledge.identifiers import Identifier
 from copilot_runtime.knowledge.resources import Resource, ResourceIndex
 from copilot_runtime.storage import ObjectChanged, ObjectNotFound, StorageFailed
 from copilot_runtime.storage import s3 as module
-from copilot_runtime.storage.s3 import APPENDS, S3Storage, Segment
+from copilot_runtime.storage.s3 import APPENDS, AppendSegment, S3Storage, _StoredObject  # pyright: ignore[reportPrivateUsage]
 from tests.storage.conftest import OpenBucket
 
 pytestmark = pytest.mark.anyio
@@ -152,7 +152,7 @@ class Overtaken(S3Storage):
     others: tuple[S3Storage, S3Storage]
     times = 1
 
-    async def _find_segments(self, key: str) -> list[Segment]:
+    async def _find_segments(self, key: str) -> list[AppendSegment]:
         segments = await super()._find_segments(key)
         if self.times:
             self.times -= 1
@@ -222,24 +222,157 @@ async def test_segments_of_processes_that_have_ended_are_merged(
     assert await open_bucket().get("log") == b"0123"
 
 
-async def test_a_server_that_ignores_conditions_is_noticed(
-    open_bucket: OpenBucket, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+@pytest.mark.parametrize("condition", ["none", "if-match", "if-none-match"])
+async def test_a_server_that_ignores_conditions_is_refused(
+    open_bucket: OpenBucket, condition: str
 ) -> None:
     class Careless(S3Storage):
+        """Writes to a server that knows one condition, or none."""
+
         async def _put(self, key: str, data: bytes, expected: str | None, marks: str = "") -> str:
-            return await super()._put(key, data, None, marks)
+            heeds = condition == ("if-match" if expected else "if-none-match")
+            return await super()._put(key, data, expected if heeds else None, marks)
 
     storage = open_bucket(Careless)
-    monkeypatch.setattr(module, "MERGE_AFTER", 2)
-    for number in range(4):
-        await storage.append("log", b"%d" % number)
-    await storage.aclose()
-    assert "ignores conditions of writes" in caplog.text
-    assert (len(await segments(storage)), await storage.get("log")) == (4, b"0123")
-    with pytest.raises(StorageFailed, match="ignores conditions of writes"):
-        await storage.put("a.json", b"", expected="")
-    await storage.put("log", b"4")
-    assert await storage.get("log") == b"4"
+    await open_bucket().put("a.json", b"1")
+    assert await storage.get("a.json") == b"1"
+    for work in (
+        storage.put("a.json", b"2"),
+        storage.put("a.json", b"2", expected=""),
+        storage.put_many({"a.json": b"2"}),
+        storage.append("log.jsonl", b"{}"),
+    ):
+        with pytest.raises(StorageFailed, match="ignores the conditions of writes") as caught:
+            await work
+        assert "If-Match and If-None-Match" in str(caught.value.hint)
+    assert await open_bucket().list() == ["a.json"]
+
+
+async def test_a_server_that_knows_no_condition_is_refused(s3_bucket: str) -> None:
+    with server_that_answers(501, "<Error><Code>NotImplemented</Code></Error>") as endpoint:
+        storage = S3Storage(s3_bucket, endpoint=endpoint, retry_config={"max_retries": 0})
+        with pytest.raises(StorageFailed, match="ignores the conditions of writes"):
+            await storage.append("log.jsonl", b"{}")
+
+
+class CountingStorage(S3Storage):
+    """Counts the bytes that it reads."""
+
+    bytes_read = 0
+
+    async def _get(self, key: str, start: int = 0) -> _StoredObject:
+        base = await super()._get(key, start)
+        self.bytes_read += len(base.data)
+        return base
+
+
+async def test_of_a_log_only_what_is_new_is_read(open_bucket: OpenBucket) -> None:
+    writer, reader = open_bucket(), open_bucket(CountingStorage)
+    assert isinstance(reader, CountingStorage)
+    await writer.put("log.jsonl", b"x" * 9_999 + b"\n")
+    expected = await writer.get("log.jsonl")
+    for number in range(3):
+        await writer.append("log.jsonl", line(0, number))
+        expected += line(0, number)
+    size = len(line(0, 2))
+    for _ in range(2):
+        reader.bytes_read = 0
+        assert (await reader.read("log.jsonl", len(expected) - size))[0] == line(0, 2)
+        assert reader.bytes_read <= size + 1
+        for start in (0, 1, 9_999, 10_000, 10_001, 10_005, len(expected), len(expected) + 5):
+            assert (await reader.read("log.jsonl", start))[0] == expected[start:]
+        await writer.merge("log.jsonl")
+
+
+async def test_an_object_that_changes_between_two_requests_is_read_again(
+    open_bucket: OpenBucket,
+) -> None:
+    class Changing(S3Storage):
+        changes = 1
+
+        async def _get(self, key: str, start: int = 0) -> _StoredObject:
+            if self.changes:
+                self.changes -= 1
+                raise ObjectChanged(key)
+            return await super()._get(key, start)
+
+    storage = open_bucket(Changing)
+    await storage.put("a.bin", b"12")
+    assert (await storage.read("a.bin", 1))[0] == b"2"
+
+
+async def test_what_others_put_among_the_segments_is_left_alone(open_bucket: OpenBucket) -> None:
+    storage = open_bucket()
+    for name in ("notes.txt", "1-2", "x-y-z", "1-a-1-else", "1-a-1/below"):
+        await storage._put(f"{APPENDS}log.jsonl/{name}", b"stray", None)  # pyright: ignore[reportPrivateUsage]
+    await asyncio.wait_for(storage.append("log.jsonl", b"1\n"), 60)
+    assert await storage.get("log.jsonl") == b"1\n"
+    assert await storage.list() == ["log.jsonl"]
+    assert await storage.merge("log.jsonl")
+    assert await storage.delete("log.jsonl")
+    assert len(await segments(storage)) == 5
+
+
+async def test_an_append_ends_when_its_writer_does(open_bucket: OpenBucket) -> None:
+    class Broken(S3Storage):
+        async def _count_segments(self, key: str) -> int:
+            raise RuntimeError("a mistake of ours")
+
+    storage = open_bucket(Broken)
+    with pytest.raises(StorageFailed, match=r"to be appended to 'log' is not written"):
+        await storage.append("log", b"1")
+    with pytest.raises(RuntimeError, match="a mistake of ours"):
+        await storage.aclose()
+
+
+async def test_an_append_ends_when_the_process_does(open_bucket: OpenBucket) -> None:
+    class Slow(S3Storage):
+        begun = asyncio.Event()
+
+        async def _count_segments(self, key: str) -> int:
+            self.begun.set()
+            return await asyncio.Event().wait()
+
+    storage = open_bucket(Slow)
+    append = asyncio.create_task(storage.append("log", b"1"))
+    assert isinstance(storage, Slow)
+    await storage.begun.wait()
+    [writer] = [task for task in asyncio.all_tasks() if "_write_log" in repr(task)]
+    writer.cancel()
+    with pytest.raises(StorageFailed, match="is not written"):
+        await append
+
+
+async def test_logs_at_rest_are_forgotten(
+    open_bucket: OpenBucket, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "_MOST_LOGS", 3)
+    storage = open_bucket()
+    for number in range(8):
+        await storage.append(f"{number}.jsonl", b"1\n")
+    await storage.append("0.jsonl", b"2\n")
+    assert len(storage._logs) <= 4  # pyright: ignore[reportPrivateUsage]
+    assert await storage.merge("0.jsonl")
+    await storage.append("0.jsonl", b"3\n")
+    assert await storage.get("0.jsonl") == b"1\n2\n3\n"
+
+
+async def test_a_deletion_that_broke_off_leaves_no_part(open_bucket: OpenBucket) -> None:
+    class Killed(BaseException):
+        pass
+
+    class KilledStorage(S3Storage):
+        async def _delete_segments(self, key: str, segments: object) -> None:
+            raise Killed
+
+    storage = open_bucket()
+    await storage.put("log", b"1")
+    await storage.append("log", b"2")
+    with pytest.raises(Killed):
+        await open_bucket(KilledStorage).delete("log")
+    assert await storage.get("log") == b""
+    assert await storage.delete("log")
+    assert (await storage.list(), await segments(storage)) == ([], [])
 
 
 async def test_resources_live_in_a_bucket(open_bucket: OpenBucket) -> None:
@@ -308,6 +441,10 @@ def server_that_answers(status: int, body: str) -> Generator[str]:
             self.send_header("content-length", str(len(body)))
             self.end_headers()
             self.wfile.write(body.encode())
+
+        def do_PUT(self) -> None:
+            self.rfile.read(int(self.headers["content-length"]))
+            self.do_GET()
 
         def log_message(self, format: str, *args: object) -> None:
             pass

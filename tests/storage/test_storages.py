@@ -145,6 +145,27 @@ async def test_what_was_appended_is_part_of_the_object(storage: Storage) -> None
         await storage.put("a.log", b"", expected=etag)
 
 
+async def test_what_is_appended_to_lines_begins_in_a_line_of_its_own(storage: Storage) -> None:
+    await storage.put("log.jsonl", b'{"a":1}\n{"to')
+    await storage.append("log.jsonl", b"")
+    assert await storage.get("log.jsonl") == b'{"a":1}\n{"to'
+
+    await storage.append("log.jsonl", b'{"b":2}\n')
+    await storage.append("log.jsonl", b'{"c":3}')
+    await storage.append("log.jsonl", b'{"d":4}\n')
+    data = await storage.get("log.jsonl")
+    assert data == b'{"a":1}\n{"to\n{"b":2}\n{"c":3}\n{"d":4}\n'
+    assert [(await storage.read("log.jsonl", start))[0] for start in range(len(data) + 2)] == [
+        data[start:] for start in range(len(data) + 2)
+    ]
+
+
+async def test_what_is_appended_to_no_lines_is_joined(storage: Storage) -> None:
+    await storage.append("log.txt", b"a")
+    await storage.append("log.txt", b"b")
+    assert await storage.get("log.txt") == b"ab"
+
+
 async def test_nothing_is_appended_to_a_json_value(storage: Storage) -> None:
     with pytest.raises(Misuse, match="it is one JSON value"):
         await storage.append("a.json", b"1")

@@ -38,7 +38,10 @@ from copilot_runtime.messages import MediaPart, Message, TextMessage, TextPart
 from copilot_runtime.transports.agui.encode import Dialect, Encoder
 
 STARTED = RunStarted(
-    run_id="r", thread_id="t", messages=[TextMessage(id="u-1", role="user", content="Hi")]
+    run_id="r",
+    thread_id="t",
+    messages=[TextMessage(id="u-1", role="user", content="Hi")],
+    server_actions=("s1",),
 )
 STOPPED = RunFailed(error=Cancelled("The run was stopped.").report())
 BROKEN = RunFailed(error=NetworkError("The model went away.").report())

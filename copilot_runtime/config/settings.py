@@ -89,6 +89,13 @@ class Settings(Section):
     serve_mcp: bool = Field(
         default=False, description="Whether MCP clients may use actions and agents: at path/mcp."
     )
+    mcp_sessions: Count = Field(
+        default=1000, description="Sessions of MCP clients at one time; one more is answered 503."
+    )
+    mcp_sessions_per_user: Count = Field(
+        default=100,
+        description="Sessions of one user who has signed in; one more is answered 429.",
+    )
     log_level: Literal["critical", "error", "warning", "info", "debug"] = Field(
         default="info", description="How much is logged."
     )

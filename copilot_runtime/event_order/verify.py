@@ -126,7 +126,7 @@ class EventOrder:
                 end = replace(end, status="failed", message=failed.message)
             closing_events.append(end)
             if kind is _CALL and key not in self._answered and failed is not None:
-                closing_events.append(_interrupted_call(key, name, failed))
+                closing_events.append(interrupted_call(key, name, failed))
         return closing_events
 
     def _out_of_run(self, event: Event) -> str | None:
@@ -259,7 +259,8 @@ def interrupted_result(failed: ErrorReport) -> str:
     return dumps({"status": status, "reason": reason, "message": failed.message}).decode()
 
 
-def _interrupted_call(call_id: str, name: str, failed: ErrorReport) -> ActionExecutionResult:
+def interrupted_call(call_id: str, name: str, failed: ErrorReport) -> ActionExecutionResult:
+    """Return such a result as an event."""
     return ActionExecutionResult(
         call_id=call_id,
         name=name,

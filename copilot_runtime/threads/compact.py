@@ -1,8 +1,9 @@
 """Shorten the log of a run to what a client needs to show it again."""
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
-from copilot_runtime.event_order.verify import EventOrder
+from copilot_runtime.errors import ErrorReport
+from copilot_runtime.event_order.verify import EventOrder, interrupted_call
 from copilot_runtime.events import (
     LAST,
     ActionExecutionArgs,
@@ -38,8 +39,9 @@ def compact(
     Items stay in the order in which they began, each in one piece: start, text, end. Of the
     states of an agent, and of the values of an activity, only the last remains. What breaks the
     order is left out, as the AG-UI transport leaves it out. What is open before the last event
-    is closed there. A log without its last event is that of a run that goes on: it stays open,
-    unless there is an `ending` to give it.
+    is closed there. In a run that failed or was stopped, a call of the server that came to nothing
+    gets a result that says so. A log without its last event is that of a run that goes on: it stays
+    open, unless there is an `ending` to give it.
     """
     log = _Log()
     last = log.take(events) or ending
@@ -76,6 +78,8 @@ class _Log:
         self._texts: dict[str, _Item] = {}
         self._calls: dict[str, _Item] = {}
         self._thoughts: dict[str, _Item] = {}
+        self._unanswered: dict[str, str] = {}
+        """Names of the calls without a result, by their ids."""
         self._activities: dict[str, int] = {}
         """Where in the entries the activities of this section are."""
         self._states: dict[str, AgentState] = {}
@@ -108,6 +112,8 @@ class _Log:
                 for closer in self._ordering.closing_events(failed)
                 if not self._closed(closer)
             ]
+            if failed is not None:
+                closing_events += self._interrupted_calls(failed, closing_events)
         if self._started is not None:
             yield self._started
         for entry in self._entries:
@@ -119,6 +125,18 @@ class _Log:
         yield from self._states.values()
         if last is not None:
             yield last
+
+    def _interrupted_calls(
+        self, failed: ErrorReport, closing_events: Sequence[Event]
+    ) -> Sequence[Event]:
+        """Return results for the calls of the server that were complete and came to nothing."""
+        names = self._started.server_actions if self._started else ()
+        closed = {it.call_id for it in closing_events if isinstance(it, ActionExecutionResult)}
+        return [
+            interrupted_call(key, name, failed)
+            for key, name in self._unanswered.items()
+            if name in names and key not in closed
+        ]
 
     def _other(self, event: Event) -> None:
         match event:
@@ -135,13 +153,15 @@ class _Log:
                 self._activities.clear()
             case TextMessageStart(message_id=key):
                 self._begin(self._texts, key, _content, event)
-            case ActionExecutionStart(call_id=key):
+            case ActionExecutionStart(call_id=key, name=name):
+                self._unanswered.setdefault(key, name)
                 self._begin(self._calls, key, _args, event)
             case ReasoningStart(message_id=key):
                 self._begin(self._thoughts, key, _thought, event)
             case TextMessageEnd() | ActionExecutionEnd() | ReasoningEnd():
                 self._closed(event)
             case ActionExecutionResult(call_id=key):
+                self._unanswered.pop(key, None)
                 if key in self._calls:  # its arguments are complete, whatever follows
                     self._closed(ActionExecutionEnd(call_id=key))
                 self._entries.append(event)

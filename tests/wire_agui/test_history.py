@@ -328,6 +328,10 @@ async def test_a_result_has_the_name_of_its_call_though_the_client_sends_no_call
     assert names == ["find_colour"]
 
 
+STOPPED = '{"status":"stopped","reason":"stop_requested","message":"The run was stopped."}'
+"""The result of a call that was stopped."""
+
+
 @pytest.mark.parametrize("agent", ["default", "payer"])
 @pytest.mark.parametrize("store", ["memory", "sqlite"])
 async def test_a_page_has_no_result_for_a_call_of_the_server_that_was_stopped(
@@ -376,7 +380,7 @@ async def test_a_page_has_no_result_for_a_call_of_the_server_that_was_stopped(
         await browser.run(agent=agent, run="r3", messages=[again, user("So?", "u2")])
 
     heard = [[it.result for it in one if isinstance(it, ResultMessage)] for one in seen]
-    assert heard == [[], ["red"], ["red"]]
+    assert heard == [[], [STOPPED, "red"], [STOPPED, "red"]]
     assert "1 of the client's messages are made up or changed" in caplog.text
 
 

@@ -1,14 +1,16 @@
 """Runs outlive their readers, and whoever comes back sees all of it once."""
 
 import asyncio
+import json
 from pathlib import Path
 from typing import Any
 
 import pytest
 from starlette.requests import HTTPConnection
 
-from copilot_runtime import Settings
-from copilot_runtime.adapters.scripted import Gate
+from copilot_runtime import ChatRequest, Events, Settings, action
+from copilot_runtime.adapters.scripted import Gate, call
+from copilot_runtime.errors import NetworkError
 from copilot_runtime.threads.memory import MemoryThreads
 from copilot_runtime.threads.store import StoredRun, ThreadKey
 from tests.wire.upstream import HEAD, SILENCE, text, upstream
@@ -263,6 +265,43 @@ async def test_stop_ends_the_run_and_closes_the_call_to_the_model() -> None:
     assert [event["type"] for event in events][-2:] == ["TEXT_MESSAGE_END", "RUN_ERROR"]
     assert events[-1] == {"type": "RUN_ERROR", "message": "Run stopped by user", "code": "abort"}
     assert replayed[-2:] == ["TEXT_MESSAGE_END", "RUN_ERROR"]
+
+
+@pytest.mark.parametrize("stopped", [True, False])
+async def test_an_action_that_came_to_nothing_has_a_result_that_says_so(stopped: bool) -> None:
+    begun = asyncio.Event()
+
+    @action
+    async def ask_bank() -> str:
+        """Ask the bank."""
+        begun.set()
+        await asyncio.Event().wait()
+        return "never"
+
+    class Model:
+        async def stream(self, request: ChatRequest) -> Events:
+            for event in [*call("ask_bank", id="c1"), *call("find_colour", id="c2")]:
+                yield event
+            if not stopped:
+                await begun.wait()
+                raise NetworkError("The model went away.")
+
+    tools = [{"name": "find_colour", "description": "", "parameters": {"type": "object"}}]
+    async with browsing(Model(), actions=[ask_bank]) as browser:
+        async with browser.running(tools=tools) as exchange:
+            await begun.wait()
+            if stopped:
+                await browser.stop()
+            live = await exchange.rest()
+        later = (await browser.connect()).events()
+
+    reason = {"status": "error", "reason": "missing_terminal_event"}
+    if stopped:
+        reason = {"status": "stopped", "reason": "stop_requested"}
+    for events in (live, later):  # the call of the page is the page's to answer
+        [result] = [event for event in events if event["type"] == "TOOL_CALL_RESULT"]
+        assert result["toolCallId"] == "c1"
+        assert reason.items() <= json.loads(result["content"]).items()
 
 
 async def test_stop_of_another_run_of_the_thread_stops_nothing() -> None:

@@ -6,7 +6,7 @@ a rule is left out here, and what is open at the end is closed, so that a failed
 Events: https://docs.ag-ui.com/concepts/events.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, assert_never
 
@@ -108,8 +108,10 @@ class Encoder:
         self._activities: dict[str, Activity] = {}
         self._interrupts: list[dict[str, Any]] = []
         self._usage: list[Usage] = []
-        self._pending: dict[str, None] = {}
-        """The calls without a result, in the order in which they began."""
+        self._pending: dict[str, str] = {}
+        """Names of the calls without a result, by their ids, in the order in which they began."""
+        self._server_actions: Collection[str] = ()
+        """Names of the actions that only the server runs."""
         self._frames: list[bytes] = []
         self._started = False
         self.ended = False
@@ -140,7 +142,8 @@ class Encoder:
         if not self._started and not isinstance(event, RunStarted | RunFailed):
             self._start(())
         match event:
-            case RunStarted(messages=messages):
+            case RunStarted(messages=messages, server_actions=names):
+                self._server_actions = names
                 self._start(messages)
             case TextMessageStart():
                 self._text(event)
@@ -220,7 +223,7 @@ class Encoder:
     def _call(self, event: ActionExecutionStart) -> None:
         key = event.call_id
         if self._open.begin("call", key, _head("TOOL_CALL_ARGS", "toolCallId", key)):
-            self._pending[key] = None
+            self._pending[key] = event.name
             self._send(
                 "TOOL_CALL_START",
                 toolCallId=key,
@@ -357,11 +360,19 @@ class Encoder:
             self._send(event_type, **{name: key})
 
     def _close_all(self, error: ErrorReport | None) -> None:
-        """End everything, the innermost first; a call that broke off also gets a result."""
+        """End everything, the innermost first.
+
+        With an error, a call that broke off also gets a result, and so does one of the server that
+        was complete and came to nothing.
+        """
         for kind, key, _ in self._open.list_innermost_first():
             self._close(kind, key)
             if kind == "call" and error is not None:
                 self._send_result(key, f"{key}-result", interrupted_result(error))
+        if error is not None:
+            for key, name in [*self._pending.items()]:
+                if name in self._server_actions:
+                    self._send_result(key, f"{key}-result", interrupted_result(error))
 
     def _send(self, kind: str, **values: Any) -> None:
         self._frames.append(_frame({"type": kind, **_drop_none(**values)}))

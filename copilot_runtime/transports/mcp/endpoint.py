@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 from starlette.types import Message, Receive
 
-from copilot_runtime.errors import Interrupted
+from copilot_runtime.config.settings import Settings
+from copilot_runtime.errors import Interrupted, LimitExceeded
 from copilot_runtime.transports.mcp.server import CALLER, build_server
 from copilot_runtime.transports.request import Request
 from copilot_runtime.transports.transport import Services, Transport
@@ -17,11 +18,10 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-_MOST_SESSIONS = 1000
-"""Sessions at one time; each is a task with its queues. More are answered 503."""
-
 _SESSION_LIFETIME = 1800.0
 """Seconds without a request after which a session ends; its id is then answered 404."""
+
+_WAY_OUT = "End one by DELETE, or wait: one that nobody uses ends after 30 minutes."
 
 _LARGEST_GREETING = 16 * 1024
 """Bytes of an `initialize`: its session keeps what it says of the client. More are answered 413."""
@@ -35,7 +35,7 @@ class McpEndpoint(Transport):
 
     def __init__(self, services: Services) -> None:
         self._server = build_server(services.program_runs)
-        self._max_body_bytes = services.settings.max_body_bytes
+        self._settings = services.settings
         self._sessions: StreamableHTTPSessionManager | None = None
         self._over = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
@@ -77,22 +77,61 @@ class McpEndpoint(Transport):
             receive = _repeat(body, request)
         owner = _owner(request.caller.user)
         scope = {**request.scope, CALLER: request.caller, "user": owner}
-        await self._sessions.handle_request(scope, receive, send)
+        try:
+            await self._sessions.handle_request(scope, receive, send)
+        except _TooManySessions as refusal:
+            logger.warning("Refused a session of MCP: %s", refusal.message)
+            await request.respond_json(refusal.status_code, _encode_error(refusal))
 
     async def _live(self, began: "asyncio.Future[None]") -> None:
-        from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
-
-        sessions = StreamableHTTPSessionManager(
-            self._server,
-            session_idle_timeout=_SESSION_LIFETIME,
-            max_request_body_size=self._max_body_bytes,
-            max_sessions=_MOST_SESSIONS,
-        )
+        sessions = _build_sessions(self._server, self._settings)
         async with sessions.run():
             self._sessions = sessions
             began.set_result(None)
             await self._over.wait()
             self._sessions = None
+
+
+class _TooManySessions(LimitExceeded):
+    """There is no place for another session."""
+
+
+def _build_sessions(server: Any, settings: Settings) -> "StreamableHTTPSessionManager":
+    """Return the sessions, which raise `_TooManySessions` for one more than the settings allow."""
+    from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
+
+    most, of_user = settings.mcp_sessions, settings.mcp_sessions_per_user
+
+    class Sessions(StreamableHTTPSessionManager):
+        def _admit_session(self, requestor: Any) -> Any:
+            """Open a session: called under a lock. No public method decides about one."""
+            owners = self._session_owners.values()
+            if len(owners) >= most:
+                raise _TooManySessions(
+                    f"All {most} sessions are taken. {_WAY_OUT}", status_code=503
+                )
+            user = requestor["client_id"]
+            if user and sum(owner["client_id"] == user for owner in owners) >= of_user:
+                raise _TooManySessions(
+                    f"You have {of_user} sessions, and may have no more. {_WAY_OUT}",
+                    status_code=429,
+                )
+            return super()._admit_session(requestor)
+
+    return Sessions(
+        server,
+        session_idle_timeout=_SESSION_LIFETIME,
+        max_request_body_size=settings.max_body_bytes,
+        max_sessions=None,
+    )
+
+
+def _encode_error(error: _TooManySessions) -> Mapping[str, Any]:
+    """Return an error of JSON-RPC for a request whose id was not looked at."""
+    from mcp_types import INTERNAL_ERROR
+
+    fields = {"code": INTERNAL_ERROR, "message": error.message}
+    return {"jsonrpc": "2.0", "id": None, "error": fields}
 
 
 def _refuse_greeting(body: bytes) -> Mapping[str, Any] | None:

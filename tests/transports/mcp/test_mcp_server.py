@@ -2,7 +2,9 @@
 
 import asyncio
 import json
+import logging
 import sys
+from collections.abc import Iterator
 from typing import Any
 
 import httpx2
@@ -165,29 +167,79 @@ async def test_the_session_of_one_user_is_none_for_another() -> None:
     assert [answer.status_code for answer in answers] == [200, 404]
 
 
-async def test_a_server_has_so_many_sessions_and_no_more(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("copilot_runtime.transports.mcp.endpoint._MOST_SESSIONS", 2)
-    async with at_work() as browser:
+async def test_a_server_has_so_many_sessions_and_no_more() -> None:
+    async with at_work(settings={"mcp_sessions": 2}) as browser:
         url = f"http://127.0.0.1:{browser.where}{PATH}/mcp"
         async with httpx2.AsyncClient(headers=ACCEPT) as http:
             begun = [await http.post(url, json=GREETING) for _ in range(3)]
             session = {"mcp-session-id": begun[0].headers["mcp-session-id"]}
             await http.delete(url, headers=session)
             begun.append(await http.post(url, json=GREETING))
+        async with over_http(browser, modern=True) as client:  # which knows no sessions
+            assert (await client.list_tools()).tools
     assert [answer.status_code for answer in begun] == [200, 200, 503, 200]
+    assert begun[2].json()["error"]["message"].startswith("All 2 sessions are taken. End one by")
 
 
-async def test_a_session_that_nobody_uses_ends(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_user_has_so_many_sessions_and_leaves_room_for_others() -> None:
+    most = {"mcp_sessions_per_user": 2}
+    async with at_work(authenticate=by_token, settings=most) as browser:
+        url = f"http://127.0.0.1:{browser.where}{PATH}/mcp"
+        async with httpx2.AsyncClient(headers=ACCEPT) as http:
+            ann, bob = ({"authorization": f"Bearer {user}"} for user in ("ann", "bob"))
+            greetings = [http.post(url, json=GREETING, headers=ann) for _ in range(10)]
+            begun = await asyncio.gather(*greetings)
+            others = await http.post(url, json=GREETING, headers=bob)
+            [one, _] = [it.headers["mcp-session-id"] for it in begun if it.status_code == 200]
+            await http.delete(url, headers={**ann, "mcp-session-id": one})
+            again = await http.post(url, json=GREETING, headers=ann)
+    [message] = {it.json()["error"]["message"] for it in begun if it.status_code == 429}
+    assert sum(it.status_code == 429 for it in begun) == 8
+    assert message.startswith("You have 2 sessions, and may have no more. End one by DELETE")
+    assert (others.status_code, again.status_code) == (200, 200)
+
+
+async def test_who_has_not_signed_in_shares_the_sessions_of_all() -> None:
+    async with at_work(settings={"mcp_sessions_per_user": 1}) as browser:
+        url = f"http://127.0.0.1:{browser.where}{PATH}/mcp"
+        async with httpx2.AsyncClient(headers=ACCEPT) as http:
+            begun = [await http.post(url, json=GREETING) for _ in range(2)]
+    assert [answer.status_code for answer in begun] == [200, 200]
+
+
+class Watch(logging.Handler):
+    """Sets `ended` when a session has ended: its client does not hear of that."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.ended = asyncio.Event()
+
+    def emit(self, record: logging.LogRecord) -> None:
+        if record.getMessage().endswith("idle timeout"):
+            self.ended.set()
+
+
+@pytest.fixture
+def watch(caplog: pytest.LogCaptureFixture) -> Iterator[Watch]:
+    sessions, handler = logging.getLogger("mcp.server.streamable_http_manager"), Watch()
+    caplog.set_level(logging.INFO, sessions.name)
+    sessions.addHandler(handler)
+    yield handler
+    sessions.removeHandler(handler)
+
+
+async def test_a_session_that_nobody_uses_ends(
+    monkeypatch: pytest.MonkeyPatch, watch: Watch
+) -> None:
     monkeypatch.setattr("copilot_runtime.transports.mcp.endpoint._SESSION_LIFETIME", 0.05)
     async with at_work() as browser:
         url = f"http://127.0.0.1:{browser.where}{PATH}/mcp"
         async with httpx2.AsyncClient(headers=ACCEPT) as http:
             begun = await http.post(url, json=GREETING)
+            await watch.ended.wait()
             session = {"mcp-session-id": begun.headers["mcp-session-id"]}
-            async with asyncio.timeout(30):
-                # a client does not hear of the end
-                while (await http.post(url, json=LISTING, headers=session)).status_code != 404:  # noqa: ASYNC110
-                    await asyncio.sleep(0.2)
+            late = await http.post(url, json=LISTING, headers=session)
+    assert late.status_code == 404
 
 
 @pytest.mark.parametrize("method", ["initialize", "\\u0069nitialize"], ids=["plain", "escaped"])

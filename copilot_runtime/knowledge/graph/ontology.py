@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from copilot_runtime.errors import ConfigurationFailed
 from copilot_runtime.knowledge.graph.subjects import Labels, find_labels, local_name
-from copilot_runtime.knowledge.graph.table import Numbers, Snapshot
+from copilot_runtime.knowledge.graph.table import Mask, Numbers, Snapshot
 from copilot_runtime.knowledge.graph.terms import RDF, RDF_TYPE, SCHEMA, XSD
 from copilot_runtime.knowledge.graph.visibility import Visibility
 
@@ -31,6 +31,21 @@ STRING = f"{XSD}string"
 LANGUAGE_STRING = f"{RDF}langString"
 
 Nodes = Literal["iri", "literal", "any"]
+
+_MOST_TYPES = 32
+"""A thing of more classes is taken for one of none: pages invent them."""
+_MOST_PROPERTIES = 10_000
+"""Of all classes together; of more, those with the fewest triples are left out."""
+_MOST_ALTERNATIVES = 32
+"""Values of more classes, or datatypes, are of any."""
+_MOST_CANDIDATES = 200
+"""So many predicates between two classes, the most frequent ones, may be inverses."""
+_MOST_CLASS_LINKS = 8_000_000
+"""Links, once for each pair of the classes of their ends, that are looked at for inverses."""
+_MOST_SHARED_LINKS = 4_000_000
+"""Of these, together with those of the other direction."""
+_MOST_PAIRS = 20_000
+"""Of predicates that may be inverses."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,11 +89,11 @@ class OntologyProperty:
     max_count: int = 0
     nodes: Nodes = "any"
     datatypes: tuple[str, ...] = ()
-    """Of the literals, the most frequent first: empty if some of them are malformed."""
+    """Of the literals, the most frequent first: empty if some are malformed, or for very many."""
     classes: tuple[tuple[str, int], ...] = ()
     """Classes that together cover all values, each with its number of values, the most first.
 
-    Empty if some of the values have no class.
+    Empty if some of the values have no class, or for very many.
     """
     dominant: str = ""
     """The class that most of the values with a class have."""
@@ -145,7 +160,7 @@ class _Derivation:
         )
         is_type = (predicates == snapshot.number_of(f"<{RDF_TYPE}>")) & (kinds[objects] == 0)
         self._size = snapshot.term_count
-        self._types = _Links(subjects[is_type], objects[is_type], self._size)
+        self._types = _find_types(subjects[is_type], objects[is_type], self._size)
         rest = predicates != snapshot.number_of(f"<{RDF_TYPE}>")
         self._subjects = subjects[rest]
         self._predicates = predicates[rest]
@@ -180,9 +195,9 @@ class _Derivation:
         self, instances: Mapping[int, int], inverses: "Mapping[_Direction, int]"
     ) -> dict[int, list[OntologyProperty]]:
         """Return the properties of each class: first those it has, then those it is in."""
-        forward = np.arange(len(self._subjects))
         found: dict[int, list[OntologyProperty]] = {}
-        for class_, predicate, triples in self._groups(self._subjects, forward):
+        forward = self._group(self._subjects, np.arange(len(self._subjects)))
+        for (class_, predicate), triples in forward.items():
             item = self._describe(
                 class_, predicate, triples, self._subjects, self._objects, instances
             )
@@ -193,36 +208,38 @@ class _Derivation:
         paths = {
             (class_, inverse): predicate for (class_, predicate, _), inverse in inverses.items()
         }
-        backward = np.flatnonzero(self._kinds == 0)
-        for class_, inverse, triples in self._groups(self._objects, backward, paths.keys()):
+        predicates = np.asarray(sorted({inverse for _, inverse in paths}), np.int64)
+        links = np.flatnonzero((self._kinds == 0) & np.isin(self._predicates, predicates))
+        for (class_, inverse), triples in self._group(self._objects, links).items():
+            predicate = paths.get((class_, inverse))
+            if predicate is None:
+                continue
             item = self._describe(
                 class_, inverse, triples, self._objects, self._subjects, instances
             )
-            same = self._are_mirrored(class_, paths[class_, inverse], triples)
-            mirrors = self._iri(paths[class_, inverse]) if same else ""
+            same = self._are_mirrored(forward.get((class_, predicate)), triples)
+            mirrors = self._iri(predicate) if same else ""
             found.setdefault(class_, []).append(replace(item, is_inverse=True, mirrors=mirrors))
         return found
 
-    def _groups(
-        self,
-        nodes: Int64s,
-        triples: Int64s,
-        only: "Iterable[tuple[int, int]] | None" = None,
-    ) -> Iterable[tuple[int, int, Int64s]]:
-        """Yield class, predicate and triples, for the classes of one end of triples."""
-        if only is not None:
-            only = {*only}
-            predicates = np.asarray(sorted({predicate for _, predicate in only}), np.int64)
-            triples = triples[np.isin(self._predicates[triples], predicates)]
+    def _group(self, nodes: Int64s, triples: Int64s) -> dict[tuple[int, int], Int64s]:
+        """Return triples by the classes of one end of theirs, and by their predicates."""
         which, classes = self._types.expand(nodes[triples])
         members = triples[which]
         keys = classes * self._size + self._predicates[members]
         order = np.argsort(keys, kind="stable")
         keys = keys[order]
-        for start, stop in _runs(keys[None, :]):
-            class_, predicate = divmod(int(keys[start]), self._size)
-            if only is None or (class_, predicate) in only:
-                yield class_, predicate, members[order[start:stop]]
+        runs = [*_runs(keys)]
+        if len(runs) > _MOST_PROPERTIES:
+            runs.sort(key=lambda run: (run[0] - run[1], *self._names(int(keys[run[0]]))))
+            runs = sorted(runs[:_MOST_PROPERTIES])
+        return {
+            divmod(int(keys[start]), self._size): members[order[start:stop]] for start, stop in runs
+        }
+
+    def _names(self, key: int) -> tuple[str, str]:
+        class_, predicate = divmod(key, self._size)
+        return self._iri(class_), self._iri(predicate)
 
     def _describe(
         self,
@@ -262,24 +279,29 @@ class _Derivation:
         which, classes = self._types.expand(values)
         if not len(classes):
             return (), ""
-        names, counts = np.unique(classes, return_counts=True)
-        order = sorted(range(len(names)), key=lambda at: (-counts[at], self._iri(int(names[at]))))
-        first = order[0]
+        order = np.argsort(classes, kind="stable")
+        classes, members = classes[order], which[order]
+        groups = [
+            (start - stop, self._iri(int(classes[start])), members[start:stop])
+            for start, stop in _runs(classes)
+        ]
+        groups.sort(key=lambda group: group[:2])
         typed = len(np.unique(which))
-        dominant = (
-            self._iri(int(names[first])) if counts[first] > self._settings.dominance * typed else ""
-        )
+        dominant = groups[0][1] if -groups[0][0] > self._settings.dominance * typed else ""
+        if typed < len(values):
+            return (), dominant
         cover: list[tuple[str, int]] = []
-        open_values = np.ones(len(values), np.bool_)
-        for at in order:
-            members = which[classes == names[at]]
-            if open_values[members].any():
-                open_values[members] = False
-                cover.append((self._iri(int(names[at])), int(counts[at])))
-        return (() if open_values.any() else tuple(cover)), dominant
+        is_open = np.ones(len(values), np.bool_)
+        for count, name, things in groups:
+            if is_open[things].any():
+                is_open[things] = False
+                cover.append((name, -count))
+            if len(cover) > _MOST_ALTERNATIVES:
+                return (), dominant
+        return tuple(cover), dominant
 
     def _datatypes_of(self, values: Int64s, kinds: Numbers) -> tuple[str, ...]:
-        """Return the datatypes of literals, or nothing if one of them is not of its own."""
+        """Return the datatypes of literals; nothing for many, or if a literal is not of its own."""
         numbers, counts = np.unique(kinds, return_counts=True)
         suffixes = [self._terms.suffixes[number] for number in numbers.tolist()]
         for number, suffix in zip(numbers.tolist(), suffixes, strict=True):
@@ -291,12 +313,13 @@ class _Derivation:
             ):
                 return ()
         order = sorted(zip((-counts).tolist(), suffixes, strict=True))
-        return tuple(dict.fromkeys(_datatype(suffix) for _, suffix in order))
+        names = dict.fromkeys(_datatype(suffix) for _, suffix in order)
+        return tuple(names) if len(names) <= _MOST_ALTERNATIVES else ()
 
-    def _are_mirrored(self, class_: int, predicate: int, triples: Int64s) -> bool:
+    def _are_mirrored(self, own: Int64s | None, triples: Int64s) -> bool:
         """Return whether an inverse path has the same values as a predicate, for all of a class."""
-        which, classes = self._types.expand(self._subjects)
-        own = which[(classes == class_) & (self._predicates[which] == predicate)]
+        if own is None:
+            return False
         forward = _pairs(self._subjects[own], self._objects[own], self._size)
         backward = _pairs(self._objects[triples], self._subjects[triples], self._size)
         return bool(
@@ -310,69 +333,102 @@ class _Derivation:
         As often, by the ratios of the settings, and mostly between the same things; each
         predicate has one partner, which may be itself.
         """
-        links = np.flatnonzero(self._kinds == 0)
-        which, ends = self._types.expand(self._objects[links])
-        links = links[which]
-        again, starts = self._types.expand(self._subjects[links])
-        links, ends = links[again], ends[again]
-        predicates = self._predicates[links]
-        one_way = [
-            number
-            for iri in self._settings.one_way
-            if (number := self._terms.number(f"<{iri}>")) is not None
+        links, starts, ends = self._find_class_links()
+        which, first = _number_rows(starts, ends, self._predicates[links])
+        directions: list[_Direction] = [
+            *zip(
+                *(column[first].tolist() for column in (starts, self._predicates[links], ends)),
+                strict=True,
+            )
         ]
-        usable = ~np.isin(predicates, np.asarray(one_way, np.int64))
-        links, ends, starts, predicates = (
-            column[usable] for column in (links, ends, starts, predicates)
-        )
-        directions: dict[_Direction, Int64s] = {}
-        order = np.lexsort((ends, predicates, starts))
-        keys = np.stack([starts, predicates, ends])[:, order]
-        for first, stop in _runs(keys):
-            direction = (int(keys[0, first]), int(keys[1, first]), int(keys[2, first]))
-            directions[direction] = links[order[first:stop]]
-        return self._pair(directions)
+        counts = np.bincount(which, minlength=len(directions))
+        usable = self._choose_candidates(directions, counts)
+        one, other, shared = self._count_shared(links, starts, ends, which, usable)
+        if not self._settings.min_mirrored:
+            one, other, shared = _add_pairs(directions, usable, one, other, shared)
+        chosen = np.flatnonzero(self._may_be_inverses(one, other, counts, shared))
+        fewest = np.minimum(counts[one], counts[other])
+        chosen = chosen[np.lexsort((-fewest[chosen], -shared[chosen]))][:_MOST_PAIRS]
+        pairs = (column[chosen].tolist() for column in (one, other, shared, fewest))
+        return self._match(directions, zip(*pairs, strict=True))
 
-    def _pair(self, directions: "Mapping[_Direction, Int64s]") -> "dict[_Direction, int]":
-        """Find the partners, the strongest first."""
-        by_classes: dict[tuple[int, int], list[_Direction]] = {}
-        for direction in directions:
-            by_classes.setdefault((direction[0], direction[2]), []).append(direction)
-        candidates: list[tuple[tuple[object, ...], _Direction, _Direction]] = []
-        for direction, links in directions.items():
-            for other in by_classes.get((direction[2], direction[0]), ()):
-                mirrored = self._mirror(links, directions[other])
-                counts = len(links), len(directions[other])
-                if self._may_be_inverses(direction, other, *counts, mirrored):
-                    names = sorted((self._iri(direction[1]), self._iri(other[1])))
-                    rank = (-mirrored, -min(counts), names[0], names[1])
-                    candidates.append((rank, direction, other))
-        candidates.sort(key=lambda item: (item[0], [self._iri(part) for part in item[1]]))
+    def _match(
+        self, directions: "Sequence[_Direction]", pairs: Iterable[tuple[int, int, int, int]]
+    ) -> "dict[_Direction, int]":
+        """Choose partners, those with the most links in common first."""
+        candidates: list[tuple[tuple[object, ...], _Direction, int]] = []
+        for one, other, shared, fewest in pairs:
+            iris = [self._iri(part) for part in directions[one]]
+            names = sorted((iris[1], self._iri(directions[other][1])))
+            candidates.append(
+                ((-shared, -fewest, names, iris), directions[one], directions[other][1])
+            )
+        candidates.sort()
         partners: dict[int, int] = {}
         found: dict[_Direction, int] = {}
         for _, direction, other in candidates:
-            one, two = direction[1], other[1]
-            if partners.get(one, two) == two and partners.get(two, one) == one:
-                partners[one], partners[two] = two, one
-                found[direction] = two
+            own = direction[1]
+            if partners.get(own, other) == other and partners.get(other, own) == own:
+                partners[own], partners[other] = other, own
+                found[direction] = other
         return found
 
-    def _mirror(self, one: Int64s, other: Int64s) -> int:
-        """Return how many links of one direction are there in the other."""
-        forward = _pairs(self._subjects[one], self._objects[one], self._size)
-        backward = _pairs(self._objects[other], self._subjects[other], self._size)
-        return int(np.isin(forward, backward).sum())
-
-    def _may_be_inverses(
-        self, one: "_Direction", other: "_Direction", forward: int, backward: int, mirrored: int
-    ) -> bool:
-        low, high = self._settings.min_inverse_ratio, self._settings.max_inverse_ratio
-        if one == other:  # it is as frequent as itself: that says nothing
-            return mirrored >= low * forward
-        is_balanced = all(
-            low <= ratio <= high for ratio in (forward / backward, backward / forward)
+    def _find_class_links(self) -> tuple[Int64s, Int64s, Int64s]:
+        """Return links between things, once for each class of subject and object, with these."""
+        one_way = [self._number(iri) for iri in self._settings.one_way]
+        links = np.flatnonzero(
+            (self._kinds == 0) & ~np.isin(self._predicates, np.asarray(one_way, np.int64))
         )
-        return is_balanced and mirrored >= self._settings.min_mirrored * min(forward, backward)
+        sizes = self._types.count(self._subjects[links]) * self._types.count(self._objects[links])
+        links = links[_find_small(sizes, _MOST_CLASS_LINKS)]
+        which, ends = self._types.expand(self._objects[links])
+        links = links[which]
+        which, starts = self._types.expand(self._subjects[links])
+        return links[which], starts, ends[which]
+
+    def _choose_candidates(self, directions: "Sequence[_Direction]", counts: Int64s) -> Mask:
+        """Return which directions are among the most frequent ones between their classes."""
+        usable = np.ones(len(directions), np.bool_)
+        by_classes: dict[tuple[int, int], list[int]] = {}
+        for number, (start, _, end) in enumerate(directions):
+            by_classes.setdefault((start, end), []).append(number)
+        for numbers in by_classes.values():
+            if len(numbers) > _MOST_CANDIDATES:
+                numbers.sort(key=lambda at: (-int(counts[at]), self._iri(directions[at][1])))
+                usable[numbers[_MOST_CANDIDATES:]] = False
+        return usable
+
+    def _count_shared(
+        self, links: Int64s, starts: Int64s, ends: Int64s, directions: Int64s, usable: Mask
+    ) -> tuple[Int64s, Int64s, Int64s]:
+        """Return pairs of directions, and how many links they have in common."""
+        pairs = _pairs(self._subjects[links], self._objects[links], self._size)
+        back = _pairs(self._objects[links], self._subjects[links], self._size)
+        chosen = usable[directions]
+        chosen &= np.isin(pairs, back[chosen])
+        pairs, back, starts, ends = (column[chosen] for column in (pairs, back, starts, ends))
+        directions = directions[chosen]
+        keys, _ = _number_rows(
+            np.concatenate([pairs, back]),
+            np.concatenate([starts, ends]),
+            np.concatenate([ends, starts]),
+        )
+        forward, backward = keys[: len(pairs)], keys[len(pairs) :]
+        others = _Links(backward, directions, 2 * len(pairs))
+        few = _find_small(others.count(forward), _MOST_SHARED_LINKS)
+        which, targets = others.expand(forward[few])
+        size = max(1, len(usable))
+        both, shared = np.unique(_pairs(directions[few][which], targets, size), return_counts=True)
+        return both // size, both % size, shared
+
+    def _may_be_inverses(self, one: Int64s, other: Int64s, counts: Int64s, shared: Int64s) -> Mask:
+        low, high = self._settings.min_inverse_ratio, self._settings.max_inverse_ratio
+        forward, backward = counts[one], counts[other]
+        ratio = forward / backward
+        is_balanced = (low <= ratio) & (ratio <= high) & (low <= 1 / ratio) & (1 / ratio <= high)
+        enough = shared >= self._settings.min_mirrored * np.minimum(forward, backward)
+        # a predicate is as frequent as itself: that says nothing
+        return np.where(one == other, shared >= low * forward, is_balanced & enough)
 
     def _iri(self, number: int) -> str:
         return self._terms.texts[number][1:-1]
@@ -395,19 +451,71 @@ class _Links:
         self._starts = np.zeros(size + 1, np.int64)
         np.cumsum(np.bincount(sources, minlength=size), out=self._starts[1:])
 
+    def count(self, nodes: Int64s) -> Int64s:
+        """Return how many targets nodes have."""
+        return self._starts[nodes + 1] - self._starts[nodes]
+
     def expand(self, nodes: Int64s) -> tuple[Int64s, Int64s]:
         """Return the targets of nodes, and for each the place of its node among them."""
-        counts = self._starts[nodes + 1] - self._starts[nodes]
+        counts = self.count(nodes)
         which = np.repeat(np.arange(len(nodes)), counts)
         first = np.repeat(self._starts[nodes] - (np.cumsum(counts) - counts), counts)
         return which, self.targets[first + np.arange(len(which))]
 
 
+def _find_types(subjects: Int64s, classes: Int64s, size: int) -> _Links:
+    """Return the classes of things, but for those of too many."""
+    few = np.bincount(subjects, minlength=size) <= _MOST_TYPES
+    return _Links(subjects[few[subjects]], classes[few[subjects]], size)
+
+
+def _add_pairs(
+    directions: "Sequence[_Direction]", usable: Mask, *pairs: Int64s
+) -> tuple[Int64s, Int64s, Int64s]:
+    """Return pairs of directions with those that share no link."""
+    by_classes: dict[tuple[int, int], list[int]] = {}
+    for number in np.flatnonzero(usable).tolist():
+        start, _, end = directions[number]
+        by_classes.setdefault((start, end), []).append(number)
+    counts = {(one, other): shared for one, other, shared in zip(*map(list, pairs), strict=True)}
+    every = {
+        (one, other): counts.get((one, other), 0)
+        for (start, end), numbers in by_classes.items()
+        for one in numbers
+        for other in by_classes.get((end, start), ())
+    }
+    rows = np.asarray([(*pair, shared) for pair, shared in every.items()], np.int64).reshape(-1, 3)
+    return rows[:, 0], rows[:, 1], rows[:, 2]
+
+
+def _find_small(sizes: Int64s, most: int) -> Mask:
+    """Return which sizes are small enough for all of them to add up to so much at most.
+
+    Things of many classes, and of many links, multiply what is to be looked at.
+    """
+    in_order = np.sort(sizes)
+    beyond = np.flatnonzero(np.cumsum(in_order) > most)
+    return sizes < in_order[beyond[0]] if len(beyond) else np.ones(len(sizes), np.bool_)
+
+
+def _number_rows(*columns: Int64s) -> tuple[Int64s, Int64s]:
+    """Return the number of each row among the different ones, and where each of these is first."""
+    order = np.lexsort(columns)
+    is_first = np.ones(len(order), np.bool_)
+    if len(order):
+        is_first[1:] = False
+        for column in columns:
+            values = column[order]
+            is_first[1:] |= values[1:] != values[:-1]
+    numbers = np.empty(len(order), np.int64)
+    numbers[order] = np.cumsum(is_first) - 1
+    return numbers, order[is_first]
+
+
 def _runs(keys: Int64s) -> Iterator[tuple[int, int]]:
-    """Yield where columns begin and end to be equal."""
-    if keys.shape[1]:
-        changes = (keys[:, 1:] != keys[:, :-1]).any(axis=0)
-        ends = [*(np.flatnonzero(changes) + 1).tolist(), keys.shape[1]]
+    """Yield where sorted keys begin and end to be equal."""
+    if len(keys):
+        ends = [*(np.flatnonzero(keys[1:] != keys[:-1]) + 1).tolist(), len(keys)]
         yield from zip([0, *ends], ends, strict=False)
 
 

@@ -15,6 +15,8 @@ from copilot_runtime.knowledge.graph.subjects import local_name
 
 _MOST_CLASSES = 60
 _MOST_ROWS = 14
+_MOST_LINKS = 150
+"""More cannot be followed with the eyes."""
 _ROW = 17
 _HEADER = 30
 _PADDING = 10
@@ -41,6 +43,8 @@ class _Box:
     """A class with its place."""
 
     item: OntologyClass
+    properties: list[OntologyProperty]
+    """Those that stand in it, each in the line of its number."""
     rows: list[tuple[str, str]]
     width: float
     height: float
@@ -61,7 +65,8 @@ class _Link:
     target: int
     label: str
     row: int
-    """The line of the box that the property stands in, or -1."""
+    """The line of the box that the property stands in."""
+    instances: int
     is_mutual: bool = False
 
 
@@ -91,13 +96,13 @@ class _Labels:
 def draw_ontology(ontology: Ontology, title: str = "Ontology") -> str:
     """Return an SVG of classes, their properties, and the links between them."""
     boxes = [_make_box(item) for item in ontology.classes[:_MOST_CLASSES]]
-    links = [*_find_links(boxes)]
+    links, hidden_links = _choose_links(boxes)
     columns = _choose_columns(boxes, links)
     _order_columns(boxes, links, columns)
     width, height = _place(boxes, links, columns)
     labels = _Labels([(box.x, box.y, box.x + box.width, box.y + box.height) for box in boxes])
     shapes = [_draw_link(link, number, boxes, labels) for number, link in enumerate(links)]
-    hidden = len(ontology.classes) - len(boxes)
+    hidden = {"classes": len(ontology.classes) - len(boxes), "links": hidden_links}
     lines = [
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width:.0f} {height:.0f}" '
         f'width="{width:.0f}" height="{height:.0f}" role="img" aria-label="{_escape(title)}">',
@@ -111,24 +116,27 @@ def draw_ontology(ontology: Ontology, title: str = "Ontology") -> str:
         *(line for box in boxes for line in _draw_box(box)),
         *(label for _, label in shapes),
     ]
-    if hidden or not boxes:
-        text = f"and {hidden} more classes" if hidden else "No resource has a type yet."
+    if any(hidden.values()) or not boxes:
+        more = [f"{count} more {name}" for name, count in hidden.items() if count]
+        text = f"and {' and '.join(more)}" if more else "No resource has a type yet."
         lines.append(f'<text x="{_MARGIN}" y="{height - 14:.0f}" class="count">{text}</text>')
     return "\n".join([*lines, "</svg>", ""])
 
 
 def _make_box(item: OntologyClass) -> _Box:
     properties = [part for part in item.properties if not part.is_inverse]
+    hidden = 0 if len(properties) <= _MOST_ROWS else len(properties) - _MOST_ROWS + 1
+    properties = properties[: len(properties) - hidden]
     rows = [(part.name, _describe(part)) for part in properties]
-    if len(rows) > _MOST_ROWS:
-        rows = [*rows[: _MOST_ROWS - 1], (f"and {len(rows) - _MOST_ROWS + 1} more", "")]
+    if hidden:
+        rows.append((f"and {hidden} more", ""))
     texts = [
         f"{item.name}  {item.instances}",
         *(f"{name}  {description}" for name, description in rows),
     ]
     width = max(map(len, texts)) * _CHARACTER + 2 * _PADDING
     height = _HEADER + len(rows) * _ROW + (_PADDING if rows else 0)
-    return _Box(item, rows, min(max(width, _NARROWEST), _WIDEST), height)
+    return _Box(item, properties, rows, min(max(width, _NARROWEST), _WIDEST), height)
 
 
 def _describe(item: OntologyProperty) -> str:
@@ -143,12 +151,24 @@ def _describe(item: OntologyProperty) -> str:
     return f"{kind}  {count[min(item.min_count, 1), item.max_count == 1]}"
 
 
+def _choose_links(boxes: Sequence[_Box]) -> tuple[list[_Link], int]:
+    """Return the links that are drawn, those of the most instances, and how many are not."""
+    links = [*_find_links(boxes)]
+    if len(links) <= _MOST_LINKS:
+        return links, 0
+    chosen = sorted(links, key=lambda link: -link.instances)[:_MOST_LINKS]
+    return chosen, len(links) - _MOST_LINKS
+
+
 def _find_links(boxes: Sequence[_Box]) -> Iterator[_Link]:
-    """Yield what leads from class to class; two inverse properties are one link."""
+    """Yield what leads from class to class, of the properties that stand in the boxes.
+
+    Two inverse properties are one link.
+    """
     numbers = {box.item.iri: number for number, box in enumerate(boxes)}
     drawn: set[tuple[int, int, str]] = set()
     for source, box in enumerate(boxes):
-        for row, item in enumerate(part for part in box.item.properties if not part.is_inverse):
+        for row, item in enumerate(box.properties):
             for iri in _targets(item):
                 target = numbers.get(iri)
                 if target is None or (target, source, item.path) in drawn:
@@ -159,7 +179,7 @@ def _find_links(boxes: Sequence[_Box]) -> Iterator[_Link]:
                     drawn.add((source, target, item.inverse))
                     if item.inverse != item.path:
                         label = f"{item.name} / {local_name(item.inverse)}"
-                yield _Link(source, target, label, min(row, _MOST_ROWS - 1), is_mutual)
+                yield _Link(source, target, label, row, item.instances, is_mutual)
 
 
 def _targets(item: OntologyProperty) -> Iterable[str]:

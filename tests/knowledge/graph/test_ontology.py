@@ -1,6 +1,7 @@
 """SHACL shapes that the graph conforms to, and that a broken graph does not."""
 
 import re
+import time
 from typing import Any
 
 import pyshacl
@@ -9,11 +10,20 @@ import rdflib
 from pyoxigraph import RdfFormat, parse
 
 from copilot_runtime.errors import ConfigurationFailed
-from copilot_runtime.knowledge.graph import GraphIndex, GraphOptions, Ontology, OntologySettings
+from copilot_runtime.knowledge.graph import (
+    GraphIndex,
+    GraphItem,
+    GraphOptions,
+    Ontology,
+    OntologySettings,
+)
+from copilot_runtime.knowledge.graph.content import read_content
 from copilot_runtime.knowledge.graph.ontology import OntologyProperty
+from copilot_runtime.knowledge.graph.picture import draw_ontology
+from copilot_runtime.knowledge.graph.terms import parse_triples
 from copilot_runtime.knowledge.resources import ResourceIndex
 from copilot_runtime.storage import MemoryStorage
-from tests.knowledge.graph.scenes import PREFIXES, Only, build, fill
+from tests.knowledge.graph.scenes import PREFIXES, Only, build, fill, turtle
 
 pytestmark = pytest.mark.anyio
 
@@ -414,3 +424,97 @@ async def test_other_names_of_a_class_stand_in_its_shape() -> None:
 
     assert 'skos:altLabel "Human";\n    skos:altLabel "Man";' in turtle
     assert conforms(COMPANY, turtle)
+
+
+def invent(count: int) -> dict[str, str]:
+    """Return pages that invent so many predicates, classes, datatypes and languages."""
+    things = range(count)
+    shared = " ".join(f"ex:x a ex:C{n} ; ex:p{n} ex:x ." for n in range(20))
+    return {
+        "predicates": "".join(
+            f"ex:x{n % 40} a ex:A ; ex:p{n} ex:x{(n * 7 + 1) % 40} ." for n in things
+        ),
+        "both ways": "ex:x a ex:A . ex:y a ex:A . "
+        + "".join(f"ex:x ex:p{n} ex:y . ex:y ex:q{n} ex:x ." for n in things),
+        "classes of one thing": "".join(f"ex:x a ex:C{n} ; ex:p{n} ex:x ." for n in things),
+        "things of many classes": shared
+        + "".join(f"ex:x ex:p{n % 9} ex:x{n} . ex:x{n} a ex:C{n % 20} ." for n in things),
+        "classes of values": "".join(f"ex:x{n} a ex:C{n} . ex:x ex:p ex:x{n} ." for n in things)
+        + "ex:x a ex:A .",
+        "datatypes": "ex:x a ex:A . " + "".join(f'ex:x ex:p "{n}"^^ex:d{n} .' for n in things),
+        "languages": "ex:x a ex:A . " + "".join(f'ex:x ex:p "{n}"@en-x-p{n} .' for n in things),
+    }
+
+
+@pytest.mark.parametrize("kind", invent(1))
+async def test_four_times_as_much_that_is_invented_takes_hardly_more_than_four_times_as_long(
+    kind: str,
+) -> None:
+    async def measure(count: int) -> float:
+        graph = await build({})
+        resource = turtle("m1", invent(count)[kind])
+        texts = read_content(resource.content, "turtle", resource.uri)
+        await graph.add(GraphItem(resource.id, parse_triples(f"{' '.join(it)} ." for it in texts)))
+        start = time.process_time()
+        ontology = await graph.ontology()
+        draw_ontology(ontology)
+        return time.process_time() - start
+
+    await measure(1)
+    small, large = await measure(150), await measure(600)
+
+    assert large < 8 * small + 0.1
+
+
+async def test_a_thing_of_very_many_classes_counts_for_none_of_them() -> None:
+    many = " ".join(f"ex:x a ex:C{n} ." for n in range(40))
+    ontology = await derive(f"{many} ex:y a ex:C1 ; ex:p ex:x .")
+
+    assert [(item.name, item.instances) for item in ontology.classes] == [("C1", 1)]
+    assert find(ontology, "C1", "p").classes == ()
+
+
+async def test_of_more_properties_than_anybody_reads_those_with_the_most_triples_stay(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("copilot_runtime.knowledge.graph.ontology._MOST_PROPERTIES", 3)
+    text = "ex:a a ex:A ; ex:p1 1, 2 ; ex:p2 1 ; ex:p3 1, 2 . ex:b a ex:B ; ex:p1 1 ; ex:p4 1, 2 ."
+
+    ontology = await derive(text)
+
+    assert {item.name: [it.name for it in item.properties] for item in ontology.classes} == {
+        "A": ["p1", "p3"],
+        "B": ["p4"],
+    }
+    assert conforms(text, await shapes_of(text))
+
+
+async def test_the_most_frequent_predicates_may_be_inverses(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("copilot_runtime.knowledge.graph.ontology._MOST_CANDIDATES", 1)
+    text = links(3, 3) + " ex:o schema:owns ex:p0 . ex:p0 schema:ownedBy ex:o ."
+
+    assert inverses(await derive(text)) == {
+        "Organization.member": "memberOf",
+        "Person.memberOf": "member",
+    }
+
+
+async def test_things_of_many_classes_say_nothing_of_inverses_where_there_are_too_many(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    text = "ex:a a ex:A, ex:B ; ex:p ex:c . ex:c a ex:C, ex:D ; ex:q ex:a ."
+    assert len(inverses(await derive(text))) == 4
+
+    monkeypatch.setattr("copilot_runtime.knowledge.graph.ontology._MOST_CLASS_LINKS", 4)
+
+    assert inverses(await derive(text)) == {}
+    assert conforms(text, await shapes_of(text))
+
+
+async def test_values_of_very_many_classes_are_of_any() -> None:
+    text = "ex:x a ex:A . " + "".join(f"ex:x{n} a ex:C{n} . ex:x ex:p ex:x{n} ." for n in range(40))
+
+    assert find(await derive(text), "A", "p").classes == ()
+    assert conforms(text, await shapes_of(text))

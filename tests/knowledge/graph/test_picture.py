@@ -123,6 +123,26 @@ async def test_long_lists_and_names_are_cut_or_squeezed() -> None:
     assert boxes(svg)[0][2] == 300
 
 
+async def test_a_property_that_stands_in_no_box_has_no_line() -> None:
+    many = " ; ".join(f"ex:p{n:02} ex:s1" for n in range(20))
+    svg = await draw(f"ex:s0 a ex:A ; {many} . ex:s1 a ex:B .")
+
+    assert texts(svg, "label") == [f"p{n:02}" for n in range(13)]
+    assert "and 7 more" in svg
+
+
+async def test_links_that_the_eye_cannot_follow_are_counted() -> None:
+    nodes = range(30)
+    links = " ".join(
+        f"ex:s{n} a ex:C{n} ; " + " ; ".join(f"ex:p{k} ex:s{(n + k) % 30}" for k in range(7)) + " ."
+        for n in nodes
+    )
+    svg = await draw(links)
+
+    assert len(texts(svg, "label")) == 150
+    assert "and 60 more links" in svg
+
+
 async def test_what_is_too_much_for_a_picture_is_said() -> None:
     svg = await draw(*(f"ex:s{n} a ex:Class{n} ." for n in range(63)))
     assert len(boxes(svg)) == 60

@@ -3,9 +3,11 @@
 import asyncio
 import inspect
 import threading
+from collections import deque
 from collections.abc import Awaitable, Callable, Coroutine
+from contextlib import suppress
 from contextvars import copy_context
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar, cast
 
 T = TypeVar("T")
 
@@ -38,6 +40,61 @@ async def call(function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> An
         raise result.error
     value = result.value
     return await contain(value) if inspect.isawaitable(value) else value
+
+
+class ThreadPool:
+    """Daemon threads of one kind of work, apart from all others: what hangs there stops only these.
+
+    What comes while all of them are busy waits for its turn, without a thread. Of what nobody
+    awaits any more, nothing is begun.
+    """
+
+    def __init__(self, max_threads: int, name: str) -> None:
+        self._max_threads = max_threads
+        self._name = name
+        self._lock = threading.Lock()
+        self._jobs: deque[Callable[[], None]] = deque()
+        self._threads = 0
+
+    async def run(self, work: Callable[[], T]) -> T:
+        """Return what `work` returns, or raise what it raises."""
+        loop = asyncio.get_running_loop()
+        future: asyncio.Future[CallResult] = loop.create_future()
+        context = copy_context()
+
+        def job() -> None:
+            if not future.cancelled():
+                _deliver(loop, future, context.run(_attempt, work))
+
+        with self._lock:
+            self._jobs.append(job)
+            is_full = self._threads >= self._max_threads
+            self._threads += not is_full
+        if not is_full:
+            try:
+                threading.Thread(target=self._work, name=self._name, daemon=True).start()
+            except RuntimeError:  # the system has no more: those that run do it, or nobody
+                with self._lock:
+                    self._threads -= 1
+                    if not self._threads:
+                        self._jobs.remove(job)
+                        raise
+        result = await future
+        if result.error is not None:
+            raise result.error
+        return cast("T", result.value)
+
+    def _work(self) -> None:
+        """Do what waits, until nothing does."""
+        while job := self._take_job():
+            job()
+
+    def _take_job(self) -> Callable[[], None] | None:
+        with self._lock:
+            if self._jobs:
+                return self._jobs.popleft()
+            self._threads -= 1
+            return None
 
 
 async def contain(work: Awaitable[T]) -> T:
@@ -101,22 +158,10 @@ def _run_in_thread(work: Callable[[], Any]) -> "asyncio.Future[CallResult]":
     future: asyncio.Future[CallResult] = loop.create_future()
     slots = _slots
 
-    def finish(result: CallResult) -> None:
-        if not future.done():  # it was cancelled: the late result is dropped
-            future.set_result(result)
-
     def run() -> None:
-        try:
-            result = CallResult(work())
-        except BaseException as error:  # whatever it is, it must not stay in this thread
-            result = CallResult(error=_make_raisable(error))
-        finally:
-            slots.release()
-        if not loop.is_closed():
-            try:
-                loop.call_soon_threadsafe(finish, result)
-            except RuntimeError:  # closed between the question and the call
-                return
+        result = _attempt(work)
+        slots.release()
+        _deliver(loop, future, result)
 
     if not slots.acquire(blocking=False):
         raise RuntimeError(f"{MAX_THREADS} sync calls are running already.")
@@ -127,6 +172,28 @@ def _run_in_thread(work: Callable[[], Any]) -> "asyncio.Future[CallResult]":
         slots.release()
         raise
     return future
+
+
+def _attempt(work: Callable[[], Any]) -> CallResult:
+    """Return what became of some work: whatever it raises must not stay in its thread."""
+    try:
+        return CallResult(work())
+    except BaseException as error:
+        return CallResult(error=_make_raisable(error))
+
+
+def _deliver(
+    loop: asyncio.AbstractEventLoop, future: "asyncio.Future[CallResult]", result: CallResult
+) -> None:
+    """Hand a result from a thread to a loop, unless that is closed."""
+
+    def finish() -> None:
+        if not future.done():  # it was cancelled: the late result is dropped
+            future.set_result(result)
+
+    if not loop.is_closed():
+        with suppress(RuntimeError):  # closed between the question and the call
+            loop.call_soon_threadsafe(finish)
 
 
 def _make_raisable(error: BaseException) -> BaseException:

@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 from typing import Literal
 from uuid import uuid4
 
-from copilot_runtime.knowledge.access import FULL_ACCESS, Access
+from copilot_runtime.knowledge.access import FULL_ACCESS, Access, select
 from copilot_runtime.knowledge.identifiers import Identifier, contains, strip_namespace
 
 DetailType = Literal["RESOURCE_PUT", "RESOURCE_GET", "RESOURCE_DELETE"]
@@ -36,39 +36,50 @@ class EventFilter:
     prefix: str = ""
     """The URI or URN of a resource: it, and what is below it."""
     access: Access = FULL_ACCESS
-    """Resources that it does not allow are left out of events."""
+    """Resources that it does not allow are left out of events. What others read is seen by the
+    system alone."""
 
-    def apply(self, event: ResourceEvent) -> ResourceEvent | None:
-        """Return the part of an event that is let through, if any is."""
-        if self.sources and event.source not in self.sources:
-            return None
-        if self.detail_types and event.detail_type not in self.detail_types:
+    def wants(self, detail_type: DetailType) -> bool:
+        """Return whether any event of a type may be let through."""
+        if detail_type == "RESOURCE_GET" and self.access is not FULL_ACCESS:
+            return False
+        return not self.detail_types or detail_type in self.detail_types
+
+    def match(self, event: ResourceEvent) -> ResourceEvent | None:
+        """Return the part of an event that is followed, if any is, whoever may see it."""
+        if (self.sources and event.source not in self.sources) or not self.wants(event.detail_type):
             return None
         prefix = strip_namespace(self.prefix)
-        resources = tuple(
-            identifier
-            for identifier in event.resources
-            if not prefix or contains(prefix, str(identifier))
-            if self.access.allows(str(identifier))
-        )
-        return replace(event, resources=resources) if resources else None
+        below = [it for it in event.resources if not prefix or contains(prefix, str(it))]
+        return _narrow(event, below)
+
+    async def judge(self, event: ResourceEvent) -> ResourceEvent | None:
+        """Return the part of an event that may be seen, if any may."""
+        return _narrow(event, await select(self.access, event.resources))
 
 
 class Subscription(AsyncIterator[ResourceEvent]):
-    """The events of one subscriber, as they come. It ends when it is closed."""
+    """The events of one subscriber, as they come. It ends when it is closed.
+
+    What may be seen of an event is judged when the subscriber takes it: who publishes waits for
+    no policy, and rules that have changed meanwhile apply.
+    """
 
     def __init__(self, filter: EventFilter, max_events: int) -> None:
         self.filter = filter
         self.missed = 0
-        """How many events were dropped, the oldest first, because nobody took them."""
+        """How many events were dropped, the oldest first, because nobody took them.
+
+        It is for the program: some may be of resources that the access does not allow.
+        """
         self._events: deque[ResourceEvent] = deque()
         self._max_events = max_events
         self._arrival = asyncio.Event()
         self._closed = False
 
     def offer(self, event: ResourceEvent) -> None:
-        """Add an event to those that wait, if the filter lets it through."""
-        part = self.filter.apply(event)
+        """Add an event to those that wait, if it is one of those that are followed."""
+        part = self.filter.match(event)
         if part is None:
             return
         if len(self._events) >= self._max_events:
@@ -83,6 +94,18 @@ class Subscription(AsyncIterator[ResourceEvent]):
         self._arrival.set()
 
     async def __anext__(self) -> ResourceEvent:
+        while True:
+            event = await self._take()
+            try:
+                part = await self.filter.judge(event)
+            except asyncio.CancelledError:
+                self._events.appendleft(event)  # the next one who asks gets it
+                self._arrival.set()
+                raise
+            if part is not None:
+                return part
+
+    async def _take(self) -> ResourceEvent:
         while not self._events:
             if self._closed:
                 raise StopAsyncIteration
@@ -102,10 +125,7 @@ class ResourceEvents:
 
     def wants(self, detail_type: DetailType) -> bool:
         """Return whether anybody follows events of a type, so that no other is made."""
-        return any(
-            not subscription.filter.detail_types or detail_type in subscription.filter.detail_types
-            for subscription in self._subscriptions
-        )
+        return any(subscription.filter.wants(detail_type) for subscription in self._subscriptions)
 
     def publish(self, event: ResourceEvent) -> None:
         """Hand an event to its subscribers."""
@@ -124,3 +144,8 @@ class ResourceEvents:
         finally:
             self._subscriptions.discard(subscription)
             subscription.close()
+
+
+def _narrow(event: ResourceEvent, resources: Collection[Identifier]) -> ResourceEvent | None:
+    """Return an event of these resources only, or None without any."""
+    return replace(event, resources=tuple(resources)) if resources else None

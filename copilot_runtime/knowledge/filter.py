@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from copilot_runtime.errors import Misuse
 from copilot_runtime.jsonvalue import to_text
-from copilot_runtime.knowledge.access import FULL_ACCESS, Access
+from copilot_runtime.knowledge.access import FULL_ACCESS, Access, select
 from copilot_runtime.knowledge.identifiers import Identifier, contains, encode_identifier
 
 
@@ -26,11 +26,14 @@ class Filter:
     """How many tokens in all: results are taken until one does not fit. Zero or less for all."""
 
     def matches(self, identifier: Identifier) -> bool:
-        """Return whether access, type and prefix let a resource through."""
+        """Return whether type and prefix let a resource through, whoever may see it."""
         if self.type and identifier.type != self.type:
             return False
-        uri = str(identifier)
-        return (not self.prefix or contains(self.prefix, uri)) and self.access.allows(uri)
+        return not self.prefix or contains(self.prefix, str(identifier))
+
+    async def select(self, found: Iterable[Identifier]) -> list[Identifier]:
+        """Return the first of those that access, type and prefix let through; see `cut`."""
+        return self.cut(await select(self.access, filter(self.matches, found)))
 
     def cut(self, found: Iterable[Identifier]) -> list[Identifier]:
         """Return the first of what was found, as limit and tokens allow.

@@ -86,9 +86,7 @@ class IndexBase(Index[Item, None]):
 
     async def query(self, query: None = None, filter: Filter = EVERYTHING) -> list[Identifier]:  # noqa: ARG002
         items = await self.load()
-        return filter.cut(
-            item.identifier for item in items.values() if filter.matches(item.identifier)
-        )
+        return await filter.select([item.identifier for item in items.values()])
 
     async def load(self) -> dict[str, Item]:
         """Return all items by URI; they are read from the storage once."""

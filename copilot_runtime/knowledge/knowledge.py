@@ -23,9 +23,9 @@ from copilot_runtime.errors import (
     UnknownName,
 )
 from copilot_runtime.interfaces import Action, Embedder, Passage
-from copilot_runtime.knowledge.access import FULL_ACCESS, Access, AccessAction, Actor
+from copilot_runtime.knowledge.access import FULL_ACCESS, Access, AccessAction, Actor, judge, select
 from copilot_runtime.knowledge.filter import Filter
-from copilot_runtime.knowledge.identifiers import hash_values, parse_identifier
+from copilot_runtime.knowledge.identifiers import hash_values, parse_identifier, strip_namespace
 from copilot_runtime.knowledge.passages import (
     add_parts,
     build_passage,
@@ -311,9 +311,8 @@ class Knowledge:
     async def provenance(self, resource: "Resource", *, actor: Actor | None = None) -> list[str]:
         """Return the files that say something of a resource, as far as the actor may list them."""
         files = [it.source for it in await self._ingestion.provenance(resource.uri)]
-        return [
-            name for name, may in zip(files, self._judge_files(files, actor), strict=True) if may
-        ]
+        allowed = await self._judge_files(files, actor)
+        return [name for name, may in zip(files, allowed, strict=True) if may]
 
     async def list_sources(self, *, actor: Actor | None = None) -> list[SourceStatus]:
         """Return the files that were taken in, or could not be when that was last tried."""
@@ -321,7 +320,7 @@ class Knowledge:
         failed = report.failed if report else {}
         warnings = report.warnings if report else {}
         names = sorted({*await self._ingestion.sources(), *failed})
-        allowed = self._judge_files(names, actor)
+        allowed = await self._judge_files(names, actor)
         return [
             SourceStatus(name=name, state="failed", message=failed[name])
             if name in failed
@@ -441,7 +440,7 @@ class Knowledge:
         from copilot_runtime.threads.store import ThreadKey
 
         conversation = conversation_identifier(actor.name or None, thread_id)
-        if self.threads is None or not self.access(actor).allows(str(conversation)):
+        if self.threads is None or not await select(self.access(actor), [conversation]):
             return []
         found = await recall_messages(
             self.threads,
@@ -457,9 +456,13 @@ class Knowledge:
         self, *, actor: Actor | None = None, type: str = "", prefix: str = ""
     ) -> "list[Identifier]":
         """Return the resources that the actor may see listed."""
-        filter = Filter(access=self.access(actor, "list"), type=type, prefix=prefix)
-        found = await self.resources.find_all(access=filter.access)
-        return [it for it in found if filter.matches(it)]
+        access, filter = self.access(actor, "list"), Filter(prefix=strip_namespace(prefix))
+        if type:
+            found = await self.resources.find_by_type(type, access=access)
+            return [it for it in found if filter.matches(it)]
+        if prefix:
+            return await self.resources.find_by_prefix(prefix, access=access)
+        return await self.resources.find_all(access=access)
 
     async def read(self, resource: "Resource", *, actor: Actor | None = None) -> Passage:
         """Return what is read of a resource, with its parts as far as the actor may read them."""
@@ -470,9 +473,7 @@ class Knowledge:
         self, found: "Sequence[Identifier]", *, actor: Actor | None = None
     ) -> dict[str, str]:
         """Return the titles of those resources, by URI, that the actor may read as well as list."""
-        access = self.access(actor)
-        allowed = zip(found, access.judge(map(str, found)), strict=True)
-        resources = await self.resources.get([it for it, may in allowed if may], access=access)
+        resources = await self.resources.get_visible(found, self.access(actor))
         return {it.uri: build_passage(it).title for it in resources}
 
     async def get(self, uri: str, *, actor: Actor | None = None) -> "Resource | None":
@@ -556,10 +557,10 @@ class Knowledge:
         if policy is not None and policy is not self._policy:
             await call(policy.close)
 
-    def _judge_files(self, names: Sequence[str], actor: Actor | None) -> list[bool]:
+    async def _judge_files(self, names: Sequence[str], actor: Actor | None) -> list[bool]:
         """Return which files may be listed: those whose text, as a document, may be."""
         uris = [f"common.Document.{hash_values(name)}" for name in names]
-        return self.access(actor, "list").judge(uris)
+        return await judge(self.access(actor, "list"), uris)
 
     def _check(self) -> None:
         """Raise `ConfigurationFailed` for what cannot work, before anything is opened."""
@@ -633,7 +634,7 @@ class Knowledge:
         self, found: "Sequence[Identifier]", access: Access, max_tokens: int
     ) -> list[Passage]:
         """Return what is read of resources that a search found, as far as they are still there."""
-        resources = await self.resources.get(found, access=access)
+        resources = await self.resources.get_visible(found, access)
         parts = await self._read_parts(resources, access)
         scores = {str(identifier): identifier.score for identifier in found}
 
@@ -652,9 +653,7 @@ class Knowledge:
         """Return the nameless parts of each resource that may be read, by its URI."""
         uris = {resource.uri: find_parts(resource) for resource in resources}
         every = [*dict.fromkeys(chain.from_iterable(uris.values()))]
-        allowed = zip(every, access.judge(every), strict=True)
-        found = await self.resources.get([uri for uri, may in allowed if may], access=access)
-        parts = {part.uri: part for part in found}
+        parts = {part.uri: part for part in await self.resources.get_visible(every, access)}
         return {uri: [parts[it] for it in below if it in parts] for uri, below in uris.items()}
 
 

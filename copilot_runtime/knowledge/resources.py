@@ -12,7 +12,13 @@ from typing import Literal, cast, get_args
 from copilot_runtime.errors import CopilotError, Misuse
 from copilot_runtime.jsontext import dumps, loads
 from copilot_runtime.jsonvalue import JsonObject, JsonValue, get_text, require_object
-from copilot_runtime.knowledge.access import FULL_ACCESS, Access, AccessDenied
+from copilot_runtime.knowledge.access import (
+    FULL_ACCESS,
+    Access,
+    require,
+    run_with_access,
+    select,
+)
 from copilot_runtime.knowledge.catalog import Catalog, Change, Entry
 from copilot_runtime.knowledge.events import DetailType, ResourceEvent, ResourceEvents
 from copilot_runtime.knowledge.identifiers import (
@@ -131,7 +137,7 @@ class ResourceIndex:
         With `expected`, raises `VersionConflict` if what is there is in another version; empty,
         if anything is there. Of several writers who expect the same, one succeeds.
         """
-        _require(access, resource.uri)
+        await require(access, [resource.uri])
         if expected is None:
             return bool(await self.put_many([resource]))
         if not self._catalog.is_read:
@@ -154,8 +160,7 @@ class ResourceIndex:
     async def put_many(self, resources: Iterable[Resource], *, access: Access = FULL_ACCESS) -> int:
         """Store resources together, and return how many of them were new or other than before."""
         changed = {resource.uri: resource for resource in resources}
-        for uri in changed:
-            _require(access, uri)
+        await require(access, changed)
         if len(changed) > _FEW:
             await asyncio.to_thread(lambda: [resource.version for resource in changed.values()])
         await self._drop_equal(changed)
@@ -182,8 +187,7 @@ class ResourceIndex:
     ) -> list[Resource]:
         """Return those of the resources that exist, in the order of `ids`; None has none."""
         uris = [strip_namespace(uri) for uri in check_ids(ids)]
-        for uri in uris:
-            _require(access, uri)
+        await require(access, uris)
         found = await self.storage.read_many(dict.fromkeys(map(_key, uris)))
 
         def decode() -> dict[str, Resource]:
@@ -196,10 +200,17 @@ class ResourceIndex:
         self._publish("RESOURCE_GET", [resource.id for resource in results])
         return results
 
+    async def get_visible(self, ids: Iterable[Identifier | str], access: Access) -> list[Resource]:
+        """Return those of the resources that exist and may be read; others are left out.
+
+        For what a search has found: the policy may have changed since.
+        """
+        return await self.get(await select(access, ids))
+
     async def has(self, id: Identifier | str, *, access: Access = FULL_ACCESS) -> bool:
         """Return whether there is a resource of this name."""
         uri = strip_namespace(str(id))
-        _require(access, uri)
+        await require(access, [uri])
         return await self.storage.exists(_key(uri))
 
     async def delete(
@@ -216,11 +227,9 @@ class ResourceIndex:
         If one of them may not be removed, none is.
         """
         roots = dict.fromkeys(strip_namespace(uri) for uri in check_ids(ids))
-        for uri in roots:
-            _require(access, uri)
+        await require(access, roots)
         uris = await self._find_below(roots)
-        for uri in uris:
-            _require(access, uri)
+        await require(access, uris)
         removed = [_uri(key) for key in await self.storage.delete_many(map(_key, uris))]
         await self._record(dict.fromkeys(uris))
         identifiers = [parse_identifier(uri) for uri in removed]
@@ -320,7 +329,7 @@ class ResourceIndex:
             judged = zip(uris, access.judge(uris), strict=True)
             return [parse_identifier(uri, entries[uri].tokens) for uri, may in judged if may]
 
-        return await asyncio.to_thread(select)
+        return await run_with_access(access, select)
 
     async def _record(self, entries: Mapping[str, Entry | None]) -> None:
         """Write to the catalog what was written, and look whether somebody wrote meanwhile."""
@@ -434,11 +443,6 @@ def _find_wrong(entries: Mapping[str, Entry | None], etags: Mapping[str, str]) -
         for uri in {**entries, **etags}
         if (etag := _etag_of(entries.get(uri))) != etags.get(uri, "")
     }
-
-
-def _require(access: Access, uri: str) -> None:
-    if not access.allows(uri):
-        raise AccessDenied
 
 
 def _key(uri: str) -> str:

@@ -8,6 +8,7 @@ import asyncio
 import json
 import os
 import re
+import signal
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -23,11 +24,12 @@ from copilot_runtime.cli.main import cli
 from copilot_runtime.errors import CopilotError
 from copilot_runtime.interfaces import ActionContext, RunInput
 from copilot_runtime.knowledge import Knowledge
-from copilot_runtime.knowledge.access import Actor
+from copilot_runtime.knowledge.access import AccessAction, Actor
 from copilot_runtime.knowledge.events import EventFilter, ResourceEvent, Subscription
 from copilot_runtime.knowledge.identifiers import Identifier
 from copilot_runtime.knowledge.policies import (
     AccessDenied,
+    Decision,
     Policy,
     PolicyFile,
     build_actor,
@@ -35,6 +37,7 @@ from copilot_runtime.knowledge.policies import (
     load_policy,
 )
 from copilot_runtime.knowledge.policies.native import read_rules
+from copilot_runtime.knowledge.policies.rego import RegoPolicy
 from copilot_runtime.knowledge.resources import Resource
 from copilot_runtime.knowledge.retrieval import KnowledgeRetriever
 from copilot_runtime.messages import TextMessage
@@ -484,13 +487,195 @@ async def test_events_are_those_of_what_may_be_read(worlds: Worlds) -> None:
             [resource(SECRET, "changed"), resource("common.Note.n", "new")]
         )
         await knowledge.resources.delete(OF_BOB)
-        await knowledge.resources.get([SECRET, PUBLIC])
-        seen = [await asyncio.wait_for(anext(events), 5) for _ in range(2)]
+        await knowledge.resources.get([SECRET, PUBLIC])  # what others read is nobody's business
+        await knowledge.resources.delete("common.Note.n")
+        seen = [await anext(events) for _ in range(2)]
 
     assert [(it.detail_type, [*map(str, it.resources)]) for it in seen] == [
         ("RESOURCE_PUT", ["common.Note.n"]),
-        ("RESOURCE_GET", [PUBLIC]),
+        ("RESOURCE_DELETE", ["common.Note.n"]),
     ]
+
+
+class Observed(Policy):
+    """A policy of somebody's own, which may be slow: it notes who is asked on an event loop."""
+
+    def __init__(self) -> None:
+        self.on_loop: list[str] = []
+        self.questions: list[str] = []
+
+    @property
+    def generation(self) -> int:
+        self.note("generation")
+        return 0
+
+    def decide(self, actor: Actor, action: AccessAction, uri: str) -> Decision:
+        self.note(uri)
+        self.questions.append(uri)
+        return Decision(not uri.startswith("hr."), "")
+
+    def note(self, what: str) -> None:
+        try:
+            asyncio.get_running_loop()
+        except RuntimeError:
+            return
+        self.on_loop.append(what)
+
+
+async def test_no_route_asks_a_policy_on_the_event_loop(tmp_path: Path) -> None:
+    policy = Observed()
+    knowledge = await build(policy, [*COMMON, *SECRETS])
+    pages = Knowledge(MemoryStorage(), policy=policy, sources=[write_pages(tmp_path)])
+    await pages.ingest()
+    ann = STRANGERS["ann"]
+    asking: dict[str, list[str]] = {}
+
+    for name, route in {**routes(), **WRITES}.items():
+        await outcome(route, knowledge, ann)
+        asking[name] = [*policy.on_loop]
+        policy.on_loop.clear()
+    await pages.list_sources(actor=ann)
+    await pages.search("safe", actor=ann)
+    runtime = CopilotRuntime(
+        DemoAdapter(pace=0), knowledge=knowledge, authenticate=sign_in, settings=Settings()
+    )
+    async with Client(runtime, headers={"x-user": "ann"}) as client:
+        served = Served(client, {"x-user": "ann"})
+        for query in GRAPHQL:
+            await served.ask(query)
+        for path in PATHS:
+            await served.read(f"/graphql/knowledge{path}")
+    await knowledge.aclose()
+    await pages.aclose()
+
+    assert {name: uris for name, uris in asking.items() if uris} == {}
+    assert policy.on_loop == []
+    assert len(policy.questions) > 100
+
+
+async def follow(knowledge: Knowledge, actor: Actor) -> Any:
+    access = knowledge.access(actor)
+    with knowledge.events.subscribe(EventFilter(access=access)) as events:
+        await knowledge.resources.put(resource("a.B.c", "new"))
+        return await anext(events)
+
+
+WRITES: Mapping[str, Route] = {
+    "put": lambda knowledge, actor: knowledge.resources.put(
+        resource("a.B.d", "x"), access=knowledge.access(actor, "write")
+    ),
+    "put many": lambda knowledge, actor: knowledge.resources.put_many(
+        [resource("a.B.d", "y"), resource("a.B.e", "x")], access=knowledge.access(actor, "write")
+    ),
+    "has": lambda knowledge, actor: knowledge.resources.has(
+        "a.B.d", access=knowledge.access(actor)
+    ),
+    "delete": lambda knowledge, actor: knowledge.resources.delete(
+        "a.B.d", access=knowledge.access(actor, "delete")
+    ),
+    "remember": lambda knowledge, actor: knowledge.memory.append(
+        conversation_identifier("ann", "t9"), COMMON[0].id, access=knowledge.access(actor, "write")
+    ),
+    "forget": lambda knowledge, actor: knowledge.memory.forget(
+        conversation_identifier("ann", "t9"), access=knowledge.access(actor, "delete")
+    ),
+    "follow": follow,
+}
+"""Ways to write that a policy is asked about, and to follow what others write."""
+
+
+async def test_a_list_judges_each_resource_once_and_only_those_in_question() -> None:
+    policy = Observed()
+    knowledge = await build(policy, [*COMMON, *SECRETS])
+    policy.questions.clear()
+
+    found = await knowledge.find_resources(actor=STRANGERS["ann"], type="common.Chunk")
+    await knowledge.find_resources(
+        actor=STRANGERS["ann"], type="common.Chunk", prefix="common.Folder.open"
+    )
+    await knowledge.aclose()
+
+    assert [*map(str, found)] == ["common.Document.d/common.Chunk.c"]
+    assert policy.questions == ["common.Document.d/common.Chunk.c"] * 2
+
+
+async def test_a_judge_that_hangs_does_not_stop_the_event_loop() -> None:
+    pytest.importorskip("regopy")
+    module = "package copilot\nimport rego.v1\ndefault allow := true"
+    policy = RegoPolicy({"policy.rego": module}, timeout=0.5)
+    knowledge = await build(policy, COMMON)
+    ann, others = STRANGERS["ann"], asyncio.Event()
+    waiting = [get_public, search_secret, match_secret]
+    waiting += [way for name, way in WRITES.items() if name != "follow"]
+
+    os.kill(policy.process_id, signal.SIGSTOP)
+    asking = asyncio.gather(*(outcome(way, knowledge, ann) for way in waiting))
+    turns = 0
+    while not asking.done():
+        turns += 1
+        if turns == 200:
+            assert await knowledge.search("nine")  # the system itself waits for nobody
+            others.set()
+        await asyncio.sleep(0)
+    answers = await asking
+    policy.close()
+    await knowledge.aclose()
+
+    assert others.is_set()
+    assert "nine" not in "".join(answers).lower()
+
+
+async def get_public(knowledge: Knowledge, actor: Actor) -> Any:
+    return await knowledge.get(PUBLIC, actor=actor)
+
+
+async def test_a_policy_is_read_anew_beside_the_event_loop(tmp_path: Path) -> None:
+    path, seconds, reads = tmp_path / "policy.yml", [0.0], list[bool]()
+    path.write_text("default: allow")
+
+    def read(path: Path) -> Policy:
+        observed = Observed()
+        observed.note("read")
+        reads.append(bool(observed.on_loop))
+        return read_rules(path)
+
+    policy = PolicyFile(path, read, clock=lambda: seconds[0])
+    knowledge = await build(policy, COMMON)
+    reads.clear()
+    ways = [*routes().values(), *WRITES.values()]
+    for at, way in enumerate(ways):
+        os.utime(path, (at, at))
+        seconds[0] += 1
+        await outcome(way, knowledge, STRANGERS["ann"])
+    await knowledge.aclose()
+
+    assert len(reads) > len(ways) / 2
+    assert not any(reads)
+
+
+class Fickle(Policy):
+    """Allows each resource once: whatever comes later, its rules have changed."""
+
+    def __init__(self) -> None:
+        self.questions: set[str] = set()
+
+    @property
+    def generation(self) -> int:
+        return len(self.questions)
+
+    def decide(self, actor: Actor, action: AccessAction, uri: str) -> Decision:
+        allowed = uri not in self.questions or uri == PUBLIC
+        self.questions.add(uri)
+        return Decision(allowed, "")
+
+
+async def test_what_is_denied_between_a_search_and_its_reading_is_left_out() -> None:
+    knowledge = await build(Fickle(), COMMON)
+    found = await knowledge.search("nine Ada", actor=STRANGERS["ann"], threshold=-1)
+    prompted = await knowledge.find(("?", "?", "?"), actor=STRANGERS["ann"])
+    await knowledge.aclose()
+
+    assert [it.id for it in found] == [it.id for it in prompted] == [PUBLIC]
 
 
 async def test_a_rule_for_an_agent_applies_where_it_acts(tmp_path: Path) -> None:

@@ -1,6 +1,8 @@
 """What happens to resources reaches those who follow it."""
 
 import asyncio
+import threading
+from collections.abc import Iterable
 from datetime import datetime
 from uuid import UUID
 
@@ -66,6 +68,64 @@ async def test_each_subscriber_gets_what_its_filter_lets_through() -> None:
         [(MESSAGE, OTHER), (OTHER,)],
     ]
     assert not events.wants("RESOURCE_PUT")
+
+
+class Hesitant(Access):
+    """Judges in a thread, and only once it may."""
+
+    def __init__(self) -> None:
+        self.questions: list[list[str]] = []
+        self.may_answer = threading.Event()
+        self.is_busy = threading.Event()
+
+    @property
+    def key(self) -> str:
+        return "hesitant"
+
+    def allows(self, uri: str) -> bool:
+        return self.judge([uri])[0]
+
+    def judge(self, uris: Iterable[str]) -> list[bool]:
+        self.questions.append([*uris])
+        self.is_busy.set()
+        assert self.may_answer.wait(30)
+        return ["plan" not in uri for uri in self.questions[-1]]
+
+
+async def test_events_are_judged_when_they_are_taken_each_at_once() -> None:
+    events, access = ResourceEvents(), Hesitant()
+    with events.subscribe(EventFilter(access=access)) as subscription:
+        events.publish(put(TASK))
+        events.publish(put(MESSAGE, TASK, OTHER))
+        assert access.questions == []
+        access.may_answer.set()
+        assert (await anext(subscription)).resources == (MESSAGE, OTHER)
+
+    assert access.questions == [[str(TASK)], [str(MESSAGE), str(TASK), str(OTHER)]]
+
+
+async def test_who_stops_to_wait_for_an_event_loses_none() -> None:
+    events, access = ResourceEvents(), Hesitant()
+    with events.subscribe(EventFilter(access=access)) as subscription:
+        events.publish(put(MESSAGE))
+        waiting = asyncio.ensure_future(anext(subscription))
+        assert await asyncio.to_thread(access.is_busy.wait, 30)
+        waiting.cancel()
+        await asyncio.wait((waiting,))
+        access.may_answer.set()
+
+        assert (await anext(subscription)).resources == (MESSAGE,)
+
+
+async def test_what_others_read_is_seen_by_the_system_alone() -> None:
+    events = ResourceEvents()
+    read = ResourceEvent(detail_type="RESOURCE_GET", resources=(MESSAGE,))
+    with events.subscribe(EventFilter(access=Hesitant())) as of_a_user:
+        assert not events.wants("RESOURCE_GET")
+        with events.subscribe() as of_the_system:
+            events.publish(read)
+    assert [event async for event in of_the_system] == [read]
+    assert [event async for event in of_a_user] == []
 
 
 async def test_a_slow_subscriber_misses_the_oldest() -> None:

@@ -14,11 +14,11 @@ from copilot_runtime import concurrency
 from copilot_runtime.errors import ConfigurationFailed, Misuse
 from copilot_runtime.jsontext import replace_surrogates
 from copilot_runtime.jsonvalue import JsonObject
-from copilot_runtime.knowledge.access import FULL_ACCESS, Access
+from copilot_runtime.knowledge.access import FULL_ACCESS, Access, run_with_access
 from copilot_runtime.knowledge.catalog import Entry
 from copilot_runtime.knowledge.filter import Filter
 from copilot_runtime.knowledge.graph.content import encode_triples, read_content
-from copilot_runtime.knowledge.graph.evaluator import Evaluation, SparqlEvaluator
+from copilot_runtime.knowledge.graph.evaluator import Evaluation, SparqlEvaluator, ViewKey
 from copilot_runtime.knowledge.graph.journal import Journal, delete_line, encode_line
 from copilot_runtime.knowledge.graph.ontology import Ontology, derive_ontology
 from copilot_runtime.knowledge.graph.options import GraphOptions
@@ -175,9 +175,9 @@ class GraphIndex(Index[GraphItem, Pattern]):
         queries = _as_pattern(pattern).parse(self.prefixes)
 
         snapshot = await self._refresh()
-        visibility = self._visibilities.get(snapshot, filter.access)
 
-        def search() -> list[Identifier]:
+        def search(access: Access) -> list[Identifier]:
+            visibility = self._visibilities.get(snapshot, access)
             if queries == (None, None, None):
                 pieces = _pieces(snapshot.holders_with_rows)
             elif wide:
@@ -187,9 +187,10 @@ class GraphIndex(Index[GraphItem, Pattern]):
             identifiers = _let_through(_each_once(pieces), snapshot, visibility, filter)
             return filter.cut(islice(identifiers, max(0, offset), None))
 
-        if wide or not self._is_small(snapshot.match(queries).most, filter):
-            return await concurrency.call(search)
-        return search()
+        immediate = filter.access.immediate
+        if immediate and not wide and self._is_small(snapshot.match(queries).most, filter):
+            return search(immediate)
+        return await run_with_access(filter.access, lambda: search(filter.access))
 
     async def triples(
         self,
@@ -231,7 +232,12 @@ class GraphIndex(Index[GraphItem, Pattern]):
         kind = check_query(query, limits)
         async with self._shares.take(asker, limits.seconds):
             snapshot = await self._refresh()
-            visibility = self._visibilities.get(snapshot, access)
+
+            def judge() -> tuple[Visibility, ViewKey]:
+                visibility = self._visibilities.get(snapshot, access)
+                return visibility, visibility.key
+
+            visibility, key = await run_with_access(access, judge)
 
             def write_triples() -> Iterator[str]:
                 return snapshot.lines(snapshot.distinct_rows(visibility.all_rows()))
@@ -239,7 +245,7 @@ class GraphIndex(Index[GraphItem, Pattern]):
             evaluation = Evaluation(query, kind, limits, self.prefixes)
             try:
                 return await concurrency.call(
-                    lambda: self._evaluator.run(evaluation, visibility.key, write_triples)
+                    lambda: self._evaluator.run(evaluation, key, write_triples)
                 )
             except asyncio.CancelledError:
                 evaluation.cancel()
@@ -308,8 +314,9 @@ class GraphIndex(Index[GraphItem, Pattern]):
 
     async def _answer(self, access: Access, work: Callable[[Snapshot, Visibility], T]) -> T:
         snapshot = await self._refresh()
-        visibility = self._visibilities.get(snapshot, access)
-        return await concurrency.call(work, snapshot, visibility)
+        return await run_with_access(
+            access, lambda: work(snapshot, self._visibilities.get(snapshot, access))
+        )
 
     async def _refresh(self) -> Snapshot:
         """Return the rows as they are now, with what others had written a second ago."""

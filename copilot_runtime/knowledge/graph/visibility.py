@@ -2,6 +2,7 @@
 
 from collections import OrderedDict
 from collections.abc import Hashable
+from threading import Lock
 
 import numpy as np
 
@@ -60,16 +61,19 @@ class VisibilityCache:
     def __init__(self) -> None:
         self._generation = 0
         self._entries: OrderedDict[Hashable, Visibility] = OrderedDict()
+        self._lock = Lock()
 
     def get(self, snapshot: Snapshot, access: Access) -> Visibility:
         """Return what an access may see."""
-        if snapshot.generation != self._generation:
-            self._entries.clear()
-            self._generation = snapshot.generation
-        visibility = self._entries.get(access.key)
-        if visibility is None:
-            visibility = self._entries[access.key] = Visibility(snapshot, access)
+        key = access.key  # an engine that fails at this moment has another one right after it
+        with self._lock:
+            if snapshot.generation < self._generation:
+                return Visibility(snapshot, access)
+            if snapshot.generation != self._generation:
+                self._entries.clear()
+                self._generation = snapshot.generation
+            visibility = self._entries.setdefault(key, Visibility(snapshot, access))
+            self._entries.move_to_end(key)
             if len(self._entries) > _MOST_MASKS:
                 self._entries.popitem(last=False)
-        self._entries.move_to_end(access.key)
-        return visibility
+            return visibility

@@ -3,6 +3,7 @@
 import asyncio
 import logging
 from collections.abc import Iterable, Mapping
+from functools import partial
 from types import MappingProxyType
 
 from copilot_runtime.concurrency import retrieve_exception
@@ -46,11 +47,11 @@ class MemoryIndex(Index[Identifier, None]):
 
     def __init__(self, storage: Storage, conversation: Identifier | str) -> None:
         self.conversation = parse_identifier(str(conversation))
-        self.key = memory_key(str(conversation))
+        self.uri = str(self.conversation)
+        self.key = memory_key(self.uri)
         self._storage = storage
         self._lines = JsonLinesReader(storage, self.key)
         self._identifiers: dict[str, Identifier] = {}
-        self._unread: list[bytes] = []
         self._pending: list[Identifier] = []
         self._lock = asyncio.Lock()
         self._writer: asyncio.Task[None] | None = None
@@ -62,7 +63,7 @@ class MemoryIndex(Index[Identifier, None]):
 
     async def append(self, *identifiers: Identifier) -> None:
         """Add identifiers at the end. One that is there already keeps its place."""
-        self._pending += [it for it in identifiers if not self._holds(it)]
+        self._pending += identifiers
         if len(self._pending) >= MAX_PENDING:
             await self.flush()
         elif self._pending and self._writer is None:
@@ -73,32 +74,26 @@ class MemoryIndex(Index[Identifier, None]):
         await self.append(*items)
 
     async def flush(self) -> int:
-        """Write what is not written yet, and return how many identifiers that were.
+        """Write what is not written yet, and return how many lines that were.
 
-        Raises what the storage raises; then all of them are tried again later.
+        Of what is stored already, nothing is written. Raises what the storage raises; then all of
+        it is tried again later.
         """
         async with self._lock:
-            batch = [*self._pending]
-            if batch:
-                await self._look_for_lines()
-                data = encode_lines(map(_encode, batch))
+            if not (batch := [*self._pending]):
+                return 0
+            await self._read_lines()
+            if lines := self._find_new(batch):
                 start = b"\n" if self._lines.ends_midline else b""
-                await self._storage.append(self.key, start + data)
-                del self._pending[: len(batch)]
-        return len(batch)
+                await self._storage.append(self.key, start + encode_lines(lines))
+            del self._pending[: len(batch)]
+        return len(lines)
 
     async def load(self) -> Mapping[str, Identifier]:
         """Return all identifiers by URI, by what every process has written until now."""
         await self.flush()
         async with self._lock:
-            await self._look_for_lines()
-            data = b"".join(self._unread)
-            decode = _decode_lines
-            found = (
-                decode(data) if len(data) < _LONG else await asyncio.to_thread(_decode_lines, data)
-            )
-            self._unread.clear()
-            self._identifiers.update(found)
+            await self._read_lines()
         return MappingProxyType(self._identifiers)
 
     async def get(self, ids: Iterable[Identifier | str] | None) -> list[Identifier]:
@@ -110,13 +105,14 @@ class MemoryIndex(Index[Identifier, None]):
         return strip_namespace(str(id)) in await self.load()
 
     async def query(self, query: None = None, filter: Filter = EVERYTHING) -> list[Identifier]:  # noqa: ARG002
-        identifiers = (await self.load()).values()
-        return filter.cut(it for it in identifiers if filter.matches(it))
+        return await filter.select((await self.load()).values())
 
     async def delete(self) -> bool:
         """Forget everything, also what is not written yet. Returns whether anything was written."""
         async with self._lock:
             self._pending.clear()
+            self._identifiers = {}
+            self._lines = JsonLinesReader(self._storage, self.key)
             return await self._storage.delete(self.key)
 
     async def aclose(self) -> None:
@@ -128,20 +124,28 @@ class MemoryIndex(Index[Identifier, None]):
                 self._writer.cancel()
                 await asyncio.wait((self._writer,))
 
-    def _holds(self, identifier: Identifier) -> bool:
-        """Return whether nothing new is said of an identifier that was read before."""
-        if not self._identifiers or self._pending:
-            return False
-        stored = self._identifiers.get(str(identifier))
-        return stored is not None and _encode(stored) == _encode(identifier)
+    def _find_new(self, batch: Iterable[Identifier]) -> list[dict[str, object]]:
+        """Return the lines of those identifiers of which something else is stored, or nothing."""
+        latest: dict[str, dict[str, object]] = {}
+        lines: list[dict[str, object]] = []
+        for identifier in batch:
+            uri, line = str(identifier), _encode(identifier)
+            if uri not in latest and (stored := self._identifiers.get(uri)) is not None:
+                latest[uri] = _encode(stored)
+            if latest.get(uri) != line:
+                latest[uri] = line
+                lines.append(line)
+        return lines
 
-    async def _look_for_lines(self) -> None:
-        """Read what was added since, by whichever process."""
+    async def _read_lines(self) -> None:
+        """Take in what was added since, by whichever process."""
         data, is_anew = await self._lines.read_new()
+        decode = partial(_decode_lines, data)
+        identifiers = decode() if len(data) < _LONG else await asyncio.to_thread(decode)
         if is_anew:
-            self._identifiers.clear()
-            self._unread.clear()
-        self._unread.append(data)
+            self._identifiers = identifiers
+        else:
+            self._identifiers.update(identifiers)
 
     async def _write_soon(self) -> None:
         """Write until there is nothing left to write."""

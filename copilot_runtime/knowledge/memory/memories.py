@@ -6,13 +6,13 @@ from dataclasses import dataclass, replace
 
 from copilot_runtime.errors import Misuse, NotFound
 from copilot_runtime.jsonvalue import JsonObject, as_list, as_object
-from copilot_runtime.knowledge.access import FULL_ACCESS, Access, AccessDenied
+from copilot_runtime.knowledge.access import FULL_ACCESS, Access, require, select
 from copilot_runtime.knowledge.identifiers import (
     Identifier,
     parse_identifier,
     strip_namespace,
 )
-from copilot_runtime.knowledge.memory.index import PREFIX, MemoryIndex, memory_key
+from copilot_runtime.knowledge.memory.index import PREFIX, MemoryIndex
 from copilot_runtime.knowledge.memory.window import TOOL, Allocation, Window, find_rules
 from copilot_runtime.knowledge.resources import Resource, ResourceIndex
 from copilot_runtime.knowledge.tokens import count_json_tokens, cut_text
@@ -71,19 +71,15 @@ class Memories:
         access: Access = FULL_ACCESS,
     ) -> None:
         """Add to a memory. What is there already keeps its place."""
-        memory = self._find(conversation, access)
+        memory = await self._find(conversation, access)
         await memory.append(*identifiers)
 
     async def read(
         self, conversation: Identifier | str, *, access: Access = FULL_ACCESS
     ) -> list[Identifier]:
         """Return what is in a memory, the oldest first, as far as it may be read."""
-        memory = self._find(conversation, access)
-        identifiers = await memory.load()
-        if access is FULL_ACCESS:
-            return [*identifiers.values()]
-        allowed = access.judge([*identifiers])
-        return [it for it, may in zip(identifiers.values(), allowed, strict=True) if may]
+        memory = await self._find(conversation, access)
+        return await select(access, (await memory.load()).values())
 
     async def window(
         self,
@@ -122,30 +118,28 @@ class Memories:
         window = await self.window(conversation, max(0, budget - cost - max_tokens), access=access)
         chosen = {tool.id.name for tool in tools}
         others = [it for it in window.tools if it.name not in chosen]
-        tools += await self.resources.get(others, access=access)
+        tools += await self.resources.get_visible(others, access)
         system = replace(agent, role="system")
         messages = [system, *await self._read_content(window, access)]
         return Prompt(messages, [*map(encode_tool, tools)], window, max_tokens)
 
     async def conversations(self, *, access: Access = FULL_ACCESS) -> list[str]:
         """Return the URIs of the conversations that have a memory and may be listed."""
-        for memory in self._open.values():
-            await memory.flush()
-        keys = await self._storage.find_by_prefix(PREFIX)
-        uris = [key.removeprefix(PREFIX).removesuffix(".jsonl") for key in keys]
-        return [uri for uri, may in zip(uris, access.judge(uris), strict=True) if may]
+        return await select(access, await self._find_conversations(PREFIX))
 
     async def forget(
         self, conversation: Identifier | str, *, access: Access = FULL_ACCESS
     ) -> list[str]:
         """Remove a memory and those of conversations below it. Returns the URIs of these."""
-        uri = strip_namespace(str(conversation))
-        self._find(uri, access)
-        below = await self._storage.find_by_prefix(f"{PREFIX}{uri}/")
-        keys = dict.fromkeys([memory_key(uri), *below])
-        uris = [key.removeprefix(PREFIX).removesuffix(".jsonl") for key in keys]
-        memories = [self._find(one, access) for one in uris]
-        return [one for one, it in zip(uris, memories, strict=True) if await it.delete()]
+        uri = (await self._find(conversation, access)).uri
+        below = await self._find_conversations(f"{PREFIX}{uri}/")
+        uris = [*dict.fromkeys([uri, *below])]
+        await require(access, below)
+        gone = [one for one in uris if await self._open_index(one).delete()]
+        for one in uris:
+            if not self._open_index(one).is_pending:
+                del self._open[one]
+        return gone
 
     async def aclose(self) -> None:
         """Write what is not written yet."""
@@ -153,11 +147,24 @@ class Memories:
             _, memory = self._open.popitem()
             await memory.aclose()
 
-    def _find(self, conversation: Identifier | str, access: Access) -> MemoryIndex:
+    async def _find(self, conversation: Identifier | str, access: Access) -> MemoryIndex:
         """Return the memory of a conversation. Raises `AccessDenied`, and `Misuse` for no URI."""
         uri = strip_namespace(str(conversation))
-        if not access.allows(uri):
-            raise AccessDenied
+        await require(access, [uri])
+        return self._open_index(uri)
+
+    async def _find_conversations(self, prefix: str) -> list[str]:
+        """Return whose memories begin with a key, also of those that are not written yet."""
+        keys = {*await self._storage.find_by_prefix(prefix)}
+        keys |= {
+            memory.key
+            for memory in self._open.values()
+            if memory.is_pending and memory.key.startswith(prefix)
+        }
+        return [key.removeprefix(PREFIX).removesuffix(".jsonl") for key in sorted(keys)]
+
+    def _open_index(self, uri: str) -> MemoryIndex:
+        """Return the memory of a conversation, read or not. Raises `Misuse` for what is no URI."""
         memory = self._open.pop(uri, None) or MemoryIndex(self._storage, parse_identifier(uri))
         if len(self._open) >= MAX_OPEN:
             self._close_oldest()
@@ -201,7 +208,7 @@ class Memories:
         without = [it for it in identifiers if it.type == TOOL and not it.tokens]
         if not without:
             return [*identifiers]
-        tools = await self.resources.get(without, access=access)
+        tools = await self.resources.get_visible(without, access)
         tokens = {tool.uri: self._count(tool) for tool in tools}
         return [
             replace(it, tokens=tokens.get(str(it), it.tokens)) if it.type == TOOL else it
@@ -216,7 +223,7 @@ class Memories:
     async def _read_content(self, window: Window, access: Access) -> list[Resource]:
         """Return the resources of a window in its order, trimmed as it says."""
         identifiers = [*window.context, *window.conversation]
-        resources = await self.resources.get(identifiers, access=access)
+        resources = await self.resources.get_visible(identifiers, access)
         tokens = {str(it): it.tokens or 0 for it in identifiers if str(it) in window.trimmed}
         return [_cut(it, tokens[it.uri]) if it.uri in tokens else it for it in resources]
 

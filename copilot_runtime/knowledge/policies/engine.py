@@ -29,8 +29,8 @@ from copilot_runtime.knowledge.policies.policy import (
 )
 
 _BATCH = 1000
-REMEMBERED_ANSWERS = 4_000_000
-"""How many answers stay in memory."""
+REMEMBERED_ANSWERS = 500_000
+"""How many answers stay in memory: some 50 MB."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +50,7 @@ class EnginePolicy(Policy):
 
     def __init__(self) -> None:
         self._answers: OrderedDict[tuple[Actor, AccessAction], dict[str, bool]] = OrderedDict()
+        self._count = 0
         self._lock = Lock()
         self._failures = 0
 
@@ -147,12 +148,17 @@ class EnginePolicy(Policy):
 
     def _remember(self, actor: Actor, action: AccessAction, answers: Mapping[str, bool]) -> None:
         """Add answers, and forget those to the questions of longest ago if they are too many."""
+        if not answers:
+            return
         with self._lock:
             so_far = self._answers.setdefault((actor, action), {})
+            before = len(so_far)
             so_far.update(answers)
+            self._count += len(so_far) - before
             self._answers.move_to_end((actor, action))
-            while sum(map(len, self._answers.values())) > REMEMBERED_ANSWERS:
-                self._answers.popitem(last=False)
+            while self._count > REMEMBERED_ANSWERS:
+                _, oldest = self._answers.popitem(last=False)
+                self._count -= len(oldest)
 
 
 def _explain(allowed: bool, reason: str, change: str, rule: str = "") -> Explanation:

@@ -8,7 +8,13 @@ from time import monotonic, time
 
 from copilot_runtime.errors import ConfigurationFailed, CopilotError
 from copilot_runtime.knowledge.access import Access, AccessAction, Actor
-from copilot_runtime.knowledge.policies.policy import Decision, Explanation, Policy, Problem
+from copilot_runtime.knowledge.policies.policy import (
+    Decision,
+    Explanation,
+    Policy,
+    PolicyUnreadable,
+    Problem,
+)
 from copilot_runtime.registry import Registry
 
 logger = logging.getLogger(__name__)
@@ -44,9 +50,10 @@ class PolicyFile(Policy):
     """Decides as the file says at the moment.
 
     Who asks looks first, when the last look is some time ago, so a decision is never older than
-    what the file said a moment before. A new version is taken once it has stayed the same between
-    two looks, or for a second as its time says: nobody sees half a file. One that is broken
-    changes nothing, and the log says so.
+    what the file said a moment before. To look may take long, so it is never done on an event loop:
+    an access says by `immediate` when it needs no look. A new version is taken once it has stayed
+    the same between two looks, or for a second as its time says: nobody sees half a file. One that
+    is broken changes nothing, and the log says so.
     """
 
     def __init__(
@@ -65,7 +72,7 @@ class PolicyFile(Policy):
         self._lock = Lock()
         self._next_look = clock() + LOOK_EVERY
         self._signature = self._latest = _sign(path)
-        self._policy = read(path)
+        self._policy = _read_policy(read, path)
 
     @property
     def generation(self) -> Hashable:
@@ -90,11 +97,16 @@ class PolicyFile(Policy):
     def close(self) -> None:
         self._policy.close()
 
+    @property
+    def latest(self) -> Policy | None:
+        """The policy as it is now, if that is clear without a look at the file."""
+        return self._policy if self._clock() < self._next_look else None
+
     def refresh(self) -> Policy:
-        """Return the policy as it is now."""
-        if self._clock() >= self._next_look:
+        """Return the policy as it is now. It may look at the file and read it anew."""
+        if self.latest is None:
             with self._lock:  # who comes while another looks waits for what that one finds
-                if self._clock() >= self._next_look:
+                if self.latest is None:
                     try:
                         self._look()
                     finally:
@@ -102,21 +114,24 @@ class PolicyFile(Policy):
         return self._policy
 
     def _look(self) -> None:
-        before, self._latest = self._latest, _sign(self.path)
+        earlier, self._latest = self._latest, _sign(self.path)
         if self._latest == self._signature:
             return
-        if self._latest != before and not self._is_settled():
+        if self._latest != earlier and not self._is_settled():
             return
         self._signature = self._latest
         try:
-            policy = self._read(self.path)
+            policy = _read_policy(self._read, self.path)
         except CopilotError as error:
             logger.error(
                 "The policy has changed and is not valid, so the rules of before apply. %s", error
             )
             return
-        self._policy.close()
-        self._policy = policy
+        before, self._policy = self._policy, policy
+        try:
+            before.close()
+        except Exception:
+            logger.exception("The policy of before could not be closed")
         logger.info("The policy %s has changed and applies.", self.path)
 
     def _is_settled(self) -> bool:
@@ -132,25 +147,35 @@ class _FileAccess(Access):
         self._file = file
         self._actor = actor
         self._action: AccessAction = action
-        self._policy: Policy | None = None
-        self._access: Access
 
     @property
     def key(self) -> Hashable:
-        return self._refresh().key
+        return self._open(self._file.refresh()).key
+
+    @property
+    def immediate(self) -> Access | None:
+        policy = self._file.latest
+        return policy and self._open(policy).immediate
 
     def allows(self, uri: str) -> bool:
-        return self._refresh().allows(uri)
+        return self._open(self._file.refresh()).allows(uri)
 
     def judge(self, uris: Iterable[str]) -> list[bool]:
-        return self._refresh().judge(uris)
+        return self._open(self._file.refresh()).judge(uris)
 
-    def _refresh(self) -> Access:
-        policy = self._file.refresh()
-        if policy is not self._policy:
-            self._access = policy.access(self._actor, self._action)
-            self._policy = policy
-        return self._access
+    def _open(self, policy: Policy) -> Access:
+        return policy.access(self._actor, self._action)
+
+
+def _read_policy(read: ReadPolicy, path: Path) -> Policy:
+    """Read a policy. Whatever a reader raises is a `CopilotError`: also the mistake of a plugin."""
+    try:
+        return read(path)
+    except (CopilotError, KeyboardInterrupt, SystemExit):
+        raise
+    except BaseException as error:  # a panic of Rust is no `Exception`
+        problem = Problem(f"what reads it failed: {error!r}")
+        raise PolicyUnreadable(path, [problem]) from error
 
 
 def _find_reader(path: Path) -> ReadPolicy:

@@ -25,6 +25,9 @@ from copilot_runtime.knowledge.identifiers import (
 USER = "common.User"
 CONVERSATION = "common.Conversation"
 
+_FILE = "/file.Upload."
+"""What is in the URI of a file in a conversation, and of its pieces."""
+
 OWNERSHIP = "ownership"
 """What a decision names as its rule where the owner of a resource decides."""
 
@@ -32,7 +35,6 @@ WELL_FORMED = re.compile(r"[^/.][^/]*(?:/[^/.][^/]*)*")
 """No part of a URI is empty or begins with a dot: what is not of this form, nobody may touch."""
 
 _DIGEST_LENGTH = sha512().digest_size * 2
-_CONVERSATION = re.compile(rf"(?:^|/){re.escape(CONVERSATION)}\.")
 _OWNED = re.compile(rf"({re.escape(USER)}|{re.escape(CONVERSATION)})\.([^/]*)")
 
 
@@ -111,7 +113,7 @@ def owns(actor: Actor, uri: str) -> bool:
 
 
 def narrow_access(access: Access, conversation: str) -> Access:
-    """Return what an access allows, and of all conversations only one, by its URI.
+    """Return what an access allows, but of files in conversations only those of one, by its URI.
 
     Somebody may read all that is theirs. What was attached in one conversation need not turn up in
     the searches of another.
@@ -128,6 +130,11 @@ class _NarrowAccess(Access):
     def key(self) -> Hashable:
         return self._access.key, self._conversation
 
+    @property
+    def immediate(self) -> Access | None:
+        immediate = self._access.immediate
+        return immediate and _NarrowAccess(immediate, self._conversation)
+
     def allows(self, uri: str) -> bool:
         return self._is_inside(uri) and self._access.allows(uri)
 
@@ -138,4 +145,4 @@ class _NarrowAccess(Access):
         return [allowed.get(uri, False) for uri in uris]
 
     def _is_inside(self, uri: str) -> bool:
-        return _CONVERSATION.search(uri) is None or contains(self._conversation, uri)
+        return _FILE not in uri or contains(self._conversation, uri)

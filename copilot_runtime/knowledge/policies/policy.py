@@ -81,6 +81,9 @@ class Policy(ABC):
     `generation` whenever they have. Methods are called from several threads.
     """
 
+    is_immediate = False
+    """Whether it decides in microseconds, without a wait: then the event loop may ask it, too."""
+
     @property
     def generation(self) -> Hashable:
         """Another value whenever another decision is possible."""
@@ -143,6 +146,10 @@ class _PolicyAccess(Access):
     def key(self) -> Hashable:
         return self._policy, self._policy.generation, self._actor, self._action
 
+    @property
+    def immediate(self) -> Access | None:
+        return self if self._policy.is_immediate else None
+
     def allows(self, uri: str) -> bool:
         return self.judge((uri,))[0]
 
@@ -159,6 +166,8 @@ class _PolicyAccess(Access):
 
 class AllowAll(Policy):
     """Everybody may do everything."""
+
+    is_immediate = True
 
     def decide(self, actor: Actor, action: AccessAction, uri: str) -> Decision:  # noqa: ARG002
         return Decision(True, "Everything is allowed.")

@@ -7,6 +7,7 @@ from typing import Literal, get_args
 
 from copilot_runtime.errors import ConfigurationFailed, Misuse
 from copilot_runtime.interfaces import Embedder
+from copilot_runtime.knowledge.access import run_with_access
 from copilot_runtime.knowledge.filter import Filter
 from copilot_runtime.knowledge.identifiers import Identifier, hash_values
 from copilot_runtime.knowledge.index import EVERYTHING, Index, check_ids
@@ -122,7 +123,9 @@ class VectorIndex(Index[VectorItem, Sequence[Vector]]):
         parts = await self.table.snapshot()
         if self._clusters:
             await self._clusters.load(parts)
-        return await asyncio.to_thread(self._answer, parts, queries, filter, diversity)
+        return await run_with_access(
+            filter.access, lambda: self._answer(parts, queries, filter, diversity)
+        )
 
     async def search(
         self,

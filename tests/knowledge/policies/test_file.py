@@ -202,6 +202,66 @@ def test_a_broken_file_leaves_the_rules_of_before_and_is_logged_once(
     assert "has changed and applies" in caplog.text
 
 
+class Panic(BaseException):
+    """What native code raises: no `Exception`."""
+
+
+@pytest.mark.parametrize("error", [ValueError("a bug"), Panic("a bug")])
+def test_a_reader_that_fails_leaves_the_rules_of_before(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, error: BaseException
+) -> None:
+    clock = Clock()
+    path = write(tmp_path, CLOSED)
+
+    def read(path: Path) -> Policy:
+        if clock.now:
+            raise error
+        return read_rules(path)
+
+    policies[path] = policy = PolicyFile(path, read, clock=clock, now=clock)
+    access = policy.access(ANN, "read")
+    rewrite(path, OPEN, clock)
+
+    assert not access.allows(PAGE)
+    assert "rules of before" in caplog.text
+    assert "what reads it failed" in caplog.text
+    with pytest.raises(ConfigurationFailed, match=r"what reads it failed: .*a bug"):
+        PolicyFile(path, read)
+
+
+def test_a_policy_that_cannot_be_closed_gives_way_to_the_next_one(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    class Sticky(Moody):
+        def close(self) -> None:
+            raise OSError("it holds on")
+
+    clock = Clock()
+    path = write(tmp_path, OPEN)
+    policies[path] = policy = PolicyFile(
+        path, lambda path: read_rules(path) if clock.now else Sticky([]), clock=clock, now=clock
+    )
+    rewrite(path, CLOSED, clock)
+
+    assert not policy.decide(ANN, "read", PAGE).allowed
+    assert "could not be closed" in caplog.text
+
+
+def test_an_access_answers_without_a_wait_only_while_no_look_is_due(tmp_path: Path) -> None:
+    clock = Clock()
+    policy = follow(write(tmp_path, OPEN), clock)
+    access = policy.access(ANN, "read")
+    assert access.immediate is None  # its rules are not compiled yet
+    assert access.allows(PAGE)
+    assert access.immediate is not None
+    assert access.immediate.allows(PAGE)
+    assert access.immediate.key == access.key
+
+    clock.now += 1
+
+    assert access.immediate is None
+
+
 def test_what_is_no_policy_is_refused_with_a_way_out(tmp_path: Path) -> None:
     def refuse(path: Path) -> str:
         with pytest.raises(ConfigurationFailed) as raised:

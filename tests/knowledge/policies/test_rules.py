@@ -302,22 +302,14 @@ def find_owner_name(uri: str) -> str:
     return owner.name
 
 
-def test_an_access_can_be_narrowed_to_one_conversation() -> None:
+def test_an_access_can_be_narrowed_to_the_files_of_one_conversation() -> None:
     here, there = (str(conversation_identifier("ann", it)) for it in ("t1", "t2"))
     access = OWNERS_ONLY.access(ANN, "read")
     narrow = narrow_access(access, here)
-    uris = [
-        here,
-        f"{here}/a.B.c",
-        there,
-        f"{there}/a.B.c",
-        f"{here}0",
-        OF_BOB,
-        PAGE,
-        "common.User.ann",
-    ]
+    files = [f"{it}/file.Upload.u/common.Chunk.1" for it in (here, there, f"{here}0")]
+    uris = [*files, there, f"{there}/a.B.c", OF_BOB, PAGE, "common.User.ann"]
 
-    assert narrow.judge(uris) == [True, True, False, False, False, False, True, True]
+    assert narrow.judge(uris) == [True, False, False, True, True, False, True, True]
     assert [*map(narrow.allows, uris)] == narrow.judge(uris)
     assert access.judge(uris) == [True, True, True, True, True, False, True, True]
     assert narrow.key == narrow_access(access, here).key != narrow_access(access, there).key

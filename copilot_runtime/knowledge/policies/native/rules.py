@@ -6,9 +6,9 @@ is decided by the default, and what belongs to somebody else is denied even if t
 """
 
 import re
-from collections.abc import Hashable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property, lru_cache
+from functools import cached_property, lru_cache, partial
 from typing import Literal, get_args
 
 from copilot_runtime.knowledge.access import Access, AccessAction, Actor
@@ -180,7 +180,7 @@ class NativePolicy(Policy):
         self.rules = tuple(rules)
         self.default: Effect = default
         self.groups = dict(groups or {})
-        self._remember = lru_cache(maxsize=_REMEMBERED)(self._build_access)
+        self._remember = lru_cache(maxsize=_REMEMBERED)(partial(_RulesAccess, self))
 
     def access(self, actor: Actor, action: AccessAction) -> Access:
         return self._remember(actor, action)
@@ -228,7 +228,8 @@ class NativePolicy(Policy):
         rules = (rule for rule in self.rules if rule.effect == effect)
         return next((rule for rule in rules if rule.applies(view, action, uri)), None)
 
-    def _build_access(self, actor: Actor, action: AccessAction) -> Access:
+    def compile(self, actor: Actor, action: AccessAction) -> re.Pattern[str]:
+        """Return a regex of all URIs with which an actor may do something."""
         view = self.view(actor)
         tokens = [*map(tokens_below, owned_uris(actor))]
         if self.default == "allow":
@@ -236,7 +237,7 @@ class NativePolicy(Policy):
         allows = self._join("allow", view, action, tokens)
         denies = self._join("deny", view, action, [])
         regex = f"(?:{allows})" if denies == NOTHING else rf"(?!(?:{denies})\Z)(?:{allows})"
-        return _RegexAccess((self, actor, action), re.compile(regex, re.DOTALL))
+        return re.compile(regex, re.DOTALL)
 
     def _join(self, effect: Effect, view: View, action: AccessAction, tokens: list[Tokens]) -> str:
         """Return one regex for all rules of an effect that are about an actor and an action."""
@@ -255,16 +256,25 @@ class NativePolicy(Policy):
         return "|".join(special)
 
 
-class _RegexAccess(Access):
-    """Judges a million URIs in less than a second."""
+class _RulesAccess(Access):
+    """Judges a million URIs in less than a second. Many rules take some time at first."""
 
-    def __init__(self, key: Hashable, regex: re.Pattern[str]) -> None:
-        self._key = key
-        self._match = regex.fullmatch
+    def __init__(self, policy: NativePolicy, actor: Actor, action: AccessAction) -> None:
+        self._policy = policy
+        self._actor = actor
+        self._action: AccessAction = action
 
     @property
     def key(self) -> Hashable:
-        return self._key
+        return self._policy, self._actor, self._action
+
+    @property
+    def immediate(self) -> Access | None:
+        return self if "_match" in vars(self) else None
+
+    @cached_property
+    def _match(self) -> Callable[[str], object]:
+        return self._policy.compile(self._actor, self._action).fullmatch
 
     def allows(self, uri: str) -> bool:
         return self._match(uri) is not None

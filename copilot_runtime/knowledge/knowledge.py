@@ -2,7 +2,7 @@
 
 import asyncio
 import logging
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from glob import has_magic
@@ -25,7 +25,7 @@ from copilot_runtime.errors import (
 from copilot_runtime.interfaces import Action, Embedder, Passage
 from copilot_runtime.knowledge.access import FULL_ACCESS, Access, AccessAction, Actor, judge, select
 from copilot_runtime.knowledge.filter import Filter
-from copilot_runtime.knowledge.identifiers import hash_values, parse_identifier, strip_namespace
+from copilot_runtime.knowledge.identifiers import hash_values, strip_namespace
 from copilot_runtime.knowledge.passages import (
     add_parts,
     build_passage,
@@ -40,13 +40,18 @@ if TYPE_CHECKING:
     from copilot_runtime.knowledge.graph import GraphIndex, GraphOptions, Ontology, SparqlResult
     from copilot_runtime.knowledge.graph.patterns import Pattern as GraphPattern
     from copilot_runtime.knowledge.identifiers import Identifier
-    from copilot_runtime.knowledge.ingestion import Ingestion, IngestProgress, IngestReport
+    from copilot_runtime.knowledge.ingestion import (
+        Ingestion,
+        IngestProgress,
+        IngestReport,
+        SourceStatus,
+    )
     from copilot_runtime.knowledge.memory import Memories
     from copilot_runtime.knowledge.policies import Policy
     from copilot_runtime.knowledge.resources import Resource, ResourceIndex
     from copilot_runtime.knowledge.retrieval import KnowledgeRetriever
     from copilot_runtime.knowledge.uploads.chat import ChatFiles
-    from copilot_runtime.knowledge.uploads.uploads import Scan, Upload, Uploads
+    from copilot_runtime.knowledge.uploads.uploads import Scan, Uploads
     from copilot_runtime.knowledge.vectors import EmbeddingReport, VectorIndex
     from copilot_runtime.threads.store import ThreadStore
 
@@ -77,16 +82,6 @@ class KnowledgeStatus:
     resources: int = 0
     error: str = ""
     """Why the last update failed."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SourceStatus:
-    """A file, and what became of it."""
-
-    name: str
-    state: Literal["taken in", "in part", "failed"]
-    message: str = ""
-    """What could not be read, and why."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -158,7 +153,6 @@ class Knowledge:
         self._error = ""
         self._gap = ""
         """Why something cannot be found by its meaning."""
-        self._report: IngestReport | None = None
         self._check()
 
     @cached_property
@@ -290,23 +284,11 @@ class Knowledge:
             report = None
             if chosen := self.sources if sources is None else [*sources]:
                 report = await self._ingestion.run(chosen, _follow(progress), wait=True)
-                self._report = report
             vectors = await self.vectors.update(self.resources, _step("embed", progress))
             self._gap = await self._find_gap(vectors)
             graph = await self.graph.update(self.resources, _step("link", progress))
             self._count = len(await self.resources.versions())
             return KnowledgeUpdate(sources=report, vectors=vectors, graph=graph)
-
-    async def embed_resources(
-        self, uris: "Collection[str]", progress: Progress | None = None
-    ) -> None:
-        """Let searches find some resources, new ones or gone ones, however many others there are.
-
-        It waits for no update that goes on. The triples in them come with the next one.
-        """
-        report = await self.vectors.update(self.resources, _step("embed", progress), only=uris)
-        self._gap = next(iter(report.failed.values()), self._gap)
-        self._count = len(await self.resources.versions())
 
     async def provenance(self, resource: "Resource", *, actor: Actor | None = None) -> list[str]:
         """Return the files that say something of a resource, as far as the actor may list them."""
@@ -314,22 +296,11 @@ class Knowledge:
         allowed = await self._judge_files(files, actor)
         return [name for name, may in zip(files, allowed, strict=True) if may]
 
-    async def list_sources(self, *, actor: Actor | None = None) -> list[SourceStatus]:
+    async def list_sources(self, *, actor: Actor | None = None) -> "list[SourceStatus]":
         """Return the files that were taken in, or could not be when that was last tried."""
-        report = self._report
-        failed = report.failed if report else {}
-        warnings = report.warnings if report else {}
-        names = sorted({*await self._ingestion.sources(), *failed})
-        allowed = await self._judge_files(names, actor)
-        return [
-            SourceStatus(name=name, state="failed", message=failed[name])
-            if name in failed
-            else SourceStatus(name=name, state="in part", message=" ".join(warnings[name]))
-            if name in warnings
-            else SourceStatus(name=name, state="taken in")
-            for name, may_list in zip(names, allowed, strict=True)
-            if may_list
-        ]
+        statuses = await self._ingestion.list_sources()
+        allowed = await self._judge_files([it.name for it in statuses], actor)
+        return [it for it, may in zip(statuses, allowed, strict=True) if may]
 
     async def ingest(
         self, *sources: str | Path, progress: Progress | None = None
@@ -517,28 +488,27 @@ class Knowledge:
 
         await self.uploads.forget(conversation_identifier(user or None, thread_id))
 
-    async def forget_old_files(self, before: float) -> int:
+    async def forget_old_files(self, before: float) -> None:
         """Delete the files that came before a time to threads that are no more.
 
-        Returns how many. Where the user or the thread is known by a digest alone, nobody can tell
-        whether the thread is still there: its files go with `forget_thread`.
+        Those of a user or a thread whose name is a digest here stay: nobody can tell from it
+        whether the thread is still there. They go with `forget_thread`.
         """
         from copilot_runtime.knowledge.policies import find_owner
         from copilot_runtime.knowledge.policies.ownership import is_shortened
         from copilot_runtime.threads.store import ThreadKey
 
-        async def exists(upload: "Upload") -> bool:
-            if upload.thread is not None:
-                thread = ThreadKey(*upload.thread)
-            else:
-                owner = find_owner(upload.uri)
-                user = owner.name if owner and owner.kind == "user" else ""
-                thread = ThreadKey(user, parse_identifier(upload.id.parent).name)
-                if any(map(is_shortened, thread)):
-                    return True
-            return self.threads is None or await self.threads.get(thread) is not None
+        async def exists(conversation: "Identifier") -> bool:
+            owner = find_owner(str(conversation))
+            user = owner.name if owner and owner.kind == "user" else ""
+            threads = self.threads
+            if is_shortened(user) or is_shortened(conversation.name):
+                return True
+            return (
+                threads is None or await threads.get(ThreadKey(user, conversation.name)) is not None
+            )
 
-        return await self.uploads.forget_older(before, exists)
+        await self.uploads.forget_older(before, exists)
 
     async def aclose(self) -> None:
         """End the update, and let go of everything that was opened here. It can be used again."""

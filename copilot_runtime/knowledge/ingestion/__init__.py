@@ -10,7 +10,12 @@ from copilot_runtime.knowledge.ingestion.pipeline import (
     Provenance,
 )
 from copilot_runtime.knowledge.ingestion.processor import Processor, ProcessReport
-from copilot_runtime.knowledge.ingestion.report import IngestProgress, IngestReport, ProgressHook
+from copilot_runtime.knowledge.ingestion.report import (
+    IngestProgress,
+    IngestReport,
+    ProgressHook,
+    SourceStatus,
+)
 from copilot_runtime.knowledge.ingestion.sandbox import UnreadableDocument
 
 __all__ = [
@@ -27,6 +32,7 @@ __all__ = [
     "Processor",
     "ProgressHook",
     "Provenance",
+    "SourceStatus",
     "UnreadableDocument",
     "read_document",
 ]

@@ -1,19 +1,21 @@
 """What was taken in of which file, so that the next time only differences are work.
 
-The journal has a line for each file that was read or that vanished, and one whenever all
-resources were brought up to date. What a file gave is in a record beside it, which is written
-before the line that names it, and never changed. A process may end between any two writes: what
-has no line is done again, and what is not up to date is compared again.
+The journal has a line for each file that was read, could not be read, or vanished, and one
+whenever all resources were brought up to date. What a file gave is in a record beside it, which is
+written before the line that names it, and never changed. A process may end between any two writes:
+what has no line is done again, and what is not up to date is compared again.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 
+from copilot_runtime.concurrency import call
 from copilot_runtime.jsontext import dumps, loads
-from copilot_runtime.jsonvalue import JsonObject, JsonValue, get_text
+from copilot_runtime.jsonvalue import JsonObject, JsonValue, as_list, get_text
+from copilot_runtime.knowledge.ingestion.report import SourceStatus
 from copilot_runtime.storage import Storage
-from copilot_runtime.storage.jsonlines import JsonLines, encode_lines
+from copilot_runtime.storage.jsonlines import JsonLinesReader, encode_lines, salvage_lines
 
 _KEY = "ingestion/journal.jsonl"
 _RECORDS = "ingestion/records/"
@@ -34,6 +36,8 @@ class SourceEntry:
     """The name of the record of what it gave."""
     parts: Mapping[str, str] = field(default_factory=dict[str, str])
     """A hash of what it gave to each resource, by URI."""
+    warnings: Sequence[str] = ()
+    """What of it could not be read."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,34 +52,48 @@ class Contribution:
     """Pieces of its text with their places, by the URIs of their resources."""
 
 
-async def load_journal(storage: Storage) -> "Journal":
+async def load_journal(storage: Storage) -> "IngestionJournal":
     """Return the journal of a storage, as it is now."""
-    journal = Journal(storage)
-    await journal.load()
+    journal = IngestionJournal(storage)
+    await journal.refresh()
     return journal
 
 
-class Journal:
+class IngestionJournal:
     """The journal of a storage, as one process sees it, which alone may write while it holds it."""
 
     def __init__(self, storage: Storage) -> None:
         self._storage = storage
-        self._lines = JsonLines(storage, _KEY)
+        self._reader = JsonLinesReader(storage, _KEY)
         self._count = 0
         self.sources: dict[str, SourceEntry] = {}
+        self.failures: dict[str, str] = {}
+        """Why a file or a folder could not be read when that was last tried."""
         self.stale: set[str] = set()
         """Resources that may not yet be what the files give together."""
         self._givers: dict[str, dict[str, None]] = {}
 
-    async def load(self) -> None:
-        """Read the journal."""
-        lines = await self._lines.read()
-        self._count = len(lines)
+    async def refresh(self) -> None:
+        """Read what was written since the last time; until it has returned, nothing may be used."""
+        data, is_anew = await self._reader.read_new()
+        if data or is_anew:
+            await call(self._replay, data, is_anew)
+
+    def _replay(self, data: bytes, is_anew: bool) -> None:
+        if is_anew:
+            self._count = 0
+            for state in (self.sources, self.failures, self.stale, self._givers):
+                state.clear()
+        lines = salvage_lines(data)
+        self._count += len(lines)
         for line in lines:
+            name = get_text(line, "source")
             if line.get("merged"):
                 self.stale.clear()
+            elif "failed" in line:
+                self._apply_failure(name, get_text(line, "failed"))
             else:
-                self._apply(get_text(line, "source"), _decode(line))
+                self._apply(name, _decode(line))
 
     @property
     def uris(self) -> AbstractSet[str]:
@@ -85,6 +103,18 @@ class Journal:
     def givers(self, uri: str) -> list[str]:
         """Return the names of the files that give something to a resource, in order."""
         return sorted(self._givers.get(uri, ()))
+
+    def list_sources(self) -> list[SourceStatus]:
+        """Return what became of each file when it was last tried, in the order of their names."""
+        statuses = {
+            name: SourceStatus(name=name, state="in part", message=" ".join(entry.warnings))
+            if entry.warnings
+            else SourceStatus(name=name, state="taken in")
+            for name, entry in self.sources.items()
+        }
+        for name, reason in self.failures.items():
+            statuses[name] = SourceStatus(name=name, state="failed", message=reason)
+        return [statuses[name] for name in sorted(statuses)]
 
     async def write(
         self, read: Iterable[tuple[SourceEntry, Contribution]], gone: Iterable[str] = ()
@@ -104,10 +134,18 @@ class Journal:
                 past.append(before.record)
             lines.append(_encode(entry) if entry else {"source": name, "gone": True})
             self._apply(name, entry)
-        await self._lines.append(lines)
-        self._count += len(lines)
+        await self._append(lines)
         for record in past:
             await self._storage.delete(f"{_RECORDS}{record}.json")
+
+    async def write_failures(self, failures: Mapping[str, str]) -> None:
+        """Note why files or folders cannot be read; an empty text is of one that can be again."""
+        lines: list[JsonValue] = []
+        for name, reason in failures.items():
+            if self.failures.get(name, "") != reason:
+                lines.append({"source": name, "failed": reason})
+                self._apply_failure(name, reason)
+        await self._append(lines)
 
     async def read_records(self, names: Iterable[str]) -> dict[str, Contribution]:
         """Return what files gave; a record that somebody deleted gives nothing."""
@@ -120,11 +158,10 @@ class Journal:
         if not self.stale:
             return
         self.stale.clear()
-        if self._count > 2 * len(self.sources) + _SLACK:
+        if self._count > 2 * (len(self.sources) + len(self.failures)) + _SLACK:
             await self._rewrite()
         else:
-            await self._lines.append([{"merged": True}])
-            self._count += 1
+            await self._append([{"merged": True}])
 
     async def discard_orphans(self) -> None:
         """Delete records without a line, which a process left behind that ended midway."""
@@ -133,12 +170,28 @@ class Journal:
             if key not in own:
                 await self._storage.delete(key)
 
+    async def _append(self, lines: Sequence[JsonValue]) -> None:
+        if lines:
+            await self._storage.append(_KEY, encode_lines(lines))
+            self._count += len(lines)
+
     async def _rewrite(self) -> None:
-        lines = [_encode(entry) for _, entry in sorted(self.sources.items())]
-        await self._storage.put(_KEY, encode_lines([*lines, {"merged": True}]))
-        self._count = len(lines) + 1
+        lines = [
+            *(_encode(entry) for _, entry in sorted(self.sources.items())),
+            *({"source": name, "failed": why} for name, why in sorted(self.failures.items())),
+            {"merged": True},
+        ]
+        await self._storage.put(_KEY, encode_lines(lines))
+        self._count = len(lines)
+
+    def _apply_failure(self, name: str, reason: str) -> None:
+        if reason:
+            self.failures[name] = reason
+        else:
+            self.failures.pop(name, None)
 
     def _apply(self, name: str, entry: SourceEntry | None) -> None:
+        self.failures.pop(name, None)
         before = self.sources.pop(name, None)
         old = before.parts if before else {}
         new = entry.parts if entry else {}
@@ -157,13 +210,14 @@ class Journal:
 
 
 def _encode(entry: SourceEntry) -> JsonObject:
-    return {
+    line: JsonObject = {
         "source": entry.name,
         "hash": entry.hash,
         "address": entry.address,
         "record": entry.record,
         "parts": {**entry.parts},
     }
+    return {**line, "warnings": [*entry.warnings]} if entry.warnings else line
 
 
 def _decode(line: JsonObject) -> SourceEntry | None:
@@ -176,6 +230,7 @@ def _decode(line: JsonObject) -> SourceEntry | None:
         get_text(line, "address"),
         get_text(line, "record"),
         {uri: str(digest) for uri, digest in parts.items()} if isinstance(parts, dict) else {},
+        [str(text) for text in as_list(line.get("warnings"))],
     )
 
 

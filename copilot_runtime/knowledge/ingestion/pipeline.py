@@ -8,14 +8,17 @@ resource to which no file gives anything any more is removed.
 
 import asyncio
 import hashlib
+import os
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import AsyncGenerator, Callable, Iterable, Iterator, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 from typing import Literal, TypeVar
 from urllib.parse import quote, urljoin
 
+from copilot_runtime.concurrency import call
 from copilot_runtime.errors import CopilotError, StoreFailed
 from copilot_runtime.jsonvalue import JsonObject, JsonValue
 from copilot_runtime.knowledge.identifiers import Identifier, hash_values
@@ -29,7 +32,7 @@ from copilot_runtime.knowledge.ingestion.documents import (
 )
 from copilot_runtime.knowledge.ingestion.journal import (
     Contribution,
-    Journal,
+    IngestionJournal,
     SourceEntry,
     load_journal,
 )
@@ -39,6 +42,7 @@ from copilot_runtime.knowledge.ingestion.report import (
     IngestProgress,
     IngestReport,
     ProgressHook,
+    SourceStatus,
 )
 from copilot_runtime.knowledge.ingestion.sources import LEADS_OUT, Source, discover_sources
 from copilot_runtime.knowledge.rdf import read_page, write_jsonld, write_nquads, write_turtle
@@ -105,6 +109,9 @@ class Ingestion:
         self._storage = storage or resources.storage
         self._base = base if base.endswith("/") else f"{base}/"
         self._form = form
+        self._journal = IngestionJournal(self._storage)
+        """For questions; an ingestion has one of its own."""
+        self._reading = asyncio.Lock()
 
     async def run(
         self,
@@ -133,8 +140,8 @@ class Ingestion:
 
     async def provenance(self, uri: str) -> list[Provenance]:
         """Return which files give what to a resource, in the order of their names."""
-        journal = await load_journal(self._storage)
-        contributions = await journal.read_records(journal.givers(uri))
+        async with self._read_journal() as journal:
+            contributions = await journal.read_records(journal.givers(uri))
         return [
             Provenance(name, self._statements(contribution).get(uri, []))
             for name, contribution in contributions.items()
@@ -142,7 +149,20 @@ class Ingestion:
 
     async def sources(self) -> list[str]:
         """Return the names of all files that were taken in."""
-        return sorted((await load_journal(self._storage)).sources)
+        async with self._read_journal() as journal:
+            return sorted(journal.sources)
+
+    async def list_sources(self) -> list[SourceStatus]:
+        """Return the files that were taken in, and those that could not be when last tried."""
+        async with self._read_journal() as journal:
+            return journal.list_sources()
+
+    @asynccontextmanager
+    async def _read_journal(self) -> AsyncGenerator[IngestionJournal]:
+        """Yield the journal as it is now, to read it. Only what is new of it is parsed."""
+        async with self._reading:
+            await self._journal.refresh()
+            yield self._journal
 
     async def _run(
         self,
@@ -153,7 +173,7 @@ class Ingestion:
         """Read and merge with the lock; without it, only say what would be done."""
         journal = await load_journal(self._storage)
         before = journal.sources
-        discovery = await asyncio.to_thread(
+        discovery = await call(
             discover_sources,
             paths,
             {name: entry.address for name, entry in before.items()},
@@ -171,13 +191,15 @@ class Ingestion:
         report.removed += sorted(gone)
         if lock:
             await journal.write((), report.removed)
+            attempts: list[str] = await call(discovery.list_attempts, [*journal.failures])
+            await journal.write_failures({**dict.fromkeys(attempts, ""), **report.failed})
             # what others have removed is put back, for the files still say it
             journal.stale |= journal.uris - (await self._resources.versions()).keys()
             await self._merge(journal, report, _stage("store", progress), lock)
         return report
 
     async def _merge(
-        self, journal: Journal, report: IngestReport, progress: _Stage, lock: IngestionLock
+        self, journal: IngestionJournal, report: IngestReport, progress: _Stage, lock: IngestionLock
     ) -> None:
         """Bring every resource up to date whose files give something else than before."""
         if not journal.stale:
@@ -219,7 +241,7 @@ class Ingestion:
         await journal.discard_orphans()
 
     async def _store(self, drafts: Sequence["_Draft"], report: IngestReport) -> None:
-        resources = await asyncio.to_thread(lambda: [draft.build(self._form) for draft in drafts])
+        resources: list[Resource] = await call(lambda: [it.build(self._form) for it in drafts])
         versions = await self._resources.versions()
         changed = [
             resource
@@ -251,7 +273,12 @@ class _SourceReader(Processor[Source]):
     """What allows to write; without it, nothing is written."""
 
     def __init__(
-        self, journal: Journal, report: IngestReport, base: str, form: ItemForm, files: set[str]
+        self,
+        journal: IngestionJournal,
+        report: IngestReport,
+        base: str,
+        form: ItemForm,
+        files: set[str],
     ) -> None:
         self._journal = journal
         self._report = report
@@ -259,6 +286,7 @@ class _SourceReader(Processor[Source]):
         self._form = form
         self._files = files
         self._read: dict[str, tuple[SourceEntry, Contribution]] = {}
+        self._slots = asyncio.Semaphore(max(1, _count_processors() // 2))
 
     async def discover(self) -> Iterable[Source]:
         return ()
@@ -269,9 +297,10 @@ class _SourceReader(Processor[Source]):
     async def process_item(self, item: Source) -> None:
         before = self._journal.sources.get(item.name)
         try:
-            reading = await asyncio.to_thread(
-                read_source, item, self._base, self._form, before and before.hash
-            )
+            async with self._slots:  # the rest of the server goes on meanwhile
+                reading: SourceReading | None = await call(
+                    read_source, item, self._base, self._form, before and before.hash
+                )
         except UnsupportedType as error:
             if item.name in self._files:
                 self._report.failed[item.name] = f"{error.message} {error.hint}"
@@ -290,8 +319,8 @@ class _SourceReader(Processor[Source]):
         (self._report.changed if before else self._report.new).append(item.name)
         if not reading.entry.parts:
             self._report.empty.append(item.name)
-        if reading.warnings:
-            self._report.warnings[item.name] = reading.warnings
+        if reading.entry.warnings:
+            self._report.warnings[item.name] = [*reading.entry.warnings]
         self._read[item.name] = (reading.entry, reading.contribution)
 
     async def finish_batch(self, items: Sequence[Source]) -> None:
@@ -304,17 +333,16 @@ class _SourceReader(Processor[Source]):
 
 
 @dataclass(frozen=True, slots=True)
-class Reading:
+class SourceReading:
     """What a file says."""
 
     entry: SourceEntry
     contribution: Contribution
-    warnings: list[str] = field(default_factory=list[str])
 
 
 def read_source(
     source: Source, base: str, form: ItemForm, before: str | None = None
-) -> Reading | None:
+) -> SourceReading | None:
     """Read a file, unless its hash is still the one from `before`."""
     data = source.read()
     iri = urljoin(base, quote(source.address))
@@ -330,9 +358,8 @@ def read_source(
     for uri, chunk in contribution.chunks.items():
         parts[uri] = hash_values(str(chunk), contribution.title, length=16)
     record = hash_values(source.name, digest)
-    return Reading(
-        SourceEntry(source.name, digest, source.address, record, parts), contribution, warnings
-    )
+    entry = SourceEntry(source.name, digest, source.address, record, parts, warnings)
+    return SourceReading(entry, contribution)
 
 
 def _read_contribution(
@@ -417,6 +444,13 @@ def _stage(stage: Literal["read", "store"], progress: ProgressHook | None) -> _S
             progress(IngestProgress(stage, done, total))
 
     return report
+
+
+def _count_processors() -> int:
+    """Return how many processors this process may use, which in a container are few."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
 
 
 def _batches(items: Iterable[T], size: int) -> Iterator[list[T]]:

@@ -17,6 +17,16 @@ class IngestProgress:
     total: int
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SourceStatus:
+    """A file, and what became of it when it was last tried."""
+
+    name: str
+    state: Literal["taken in", "in part", "failed"]
+    message: str = ""
+    """What could not be read, and why."""
+
+
 ProgressHook = Callable[[IngestProgress], None]
 
 

@@ -62,8 +62,21 @@ class Discovery:
         return not any(_is_below(name, folder) for folder in self.unreadable) and (
             name in self.files
             or any(_matches(parts, Path(pattern).parts) for pattern in self.patterns)
-            or any(_is_below(name, folder) for folder in self.folders)
+            or any(name == it or _is_below(name, it) for it in self.folders)
         )
+
+    def list_attempts(self, names: Iterable[str]) -> list[str]:
+        """Return the names of files and folders that failed once, and were tried again now."""
+        bases = [_name(_fixed_part(Path(pattern))) for pattern in self.patterns]
+        return [
+            name
+            for name in names
+            if self.covers(name)
+            or (
+                any(name == base or _is_below(name, base) for base in bases)
+                and not Path(name).is_file()
+            )
+        ]
 
     def note_unreadable(self, name: str, error: OSError) -> None:
         """Note that a folder could not be read, unless it was deleted meanwhile."""

@@ -60,6 +60,10 @@ class Shelf:
         found = await self.resources.get(await self.resources.find_all())
         return {" ".join(one.id.subjects): one for one in found}
 
+    async def statuses(self, ingestion: Ingestion) -> dict[str, tuple[str, str]]:
+        """Return what an ingestion says of each file."""
+        return {it.name: (it.state, it.message) for it in await ingestion.list_sources()}
+
     async def snapshot(self) -> dict[str, bytes]:
         """Return every byte of the storage."""
         return await self.storage.get_many(await self.storage.list())

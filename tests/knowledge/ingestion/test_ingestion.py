@@ -20,6 +20,7 @@ from copilot_runtime.knowledge.ingestion import (
     ItemForm,
 )
 from copilot_runtime.knowledge.ingestion.lock import lock_ingestion
+from copilot_runtime.knowledge.ingestion.sources import Source
 from copilot_runtime.knowledge.rdf import read_triples
 from copilot_runtime.knowledge.resources import Resource, ResourceIndex
 from copilot_runtime.storage import MemoryStorage, StorageFailed
@@ -194,14 +195,119 @@ async def test_a_file_that_fails_costs_no_other_one_anything(shelf: Shelf) -> No
     assert "The file is of the type image/png." in named.failed["docs/picture.html"]
 
 
+TOO_DEEP = "The elements of the page are nested too deeply."
+
+
 async def test_a_file_that_fails_keeps_what_it_gave_before(shelf: Shelf) -> None:
     shelf.write("one.html", DRUG)
     await shelf.ingest()
-    before = await shelf.snapshot()
+    before = await shelf.resource_files()
 
     shelf.write("one.html", "<div>" * 5000)
     assert [*(await shelf.ingest()).failed] == ["docs/one.html"]
-    assert await shelf.snapshot() == before
+    assert await shelf.resource_files() == before
+
+
+async def test_what_failed_is_said_until_it_works_or_is_gone(shelf: Shelf) -> None:
+    ingestion = Ingestion(shelf.resources)  # of a server, which sees what commands do
+    shelf.write("one.html", DRUG)
+    shelf.write("two.html", DRUG)
+    await shelf.ingest()
+    shelf.write("one.html", "<div>" * 5000)
+    shelf.write("new.html", "<div>" * 5000)
+    await shelf.ingest()
+    again = await shelf.snapshot()
+    await shelf.ingest()
+    assert await shelf.snapshot() == again
+
+    assert await shelf.statuses(ingestion) == {
+        "docs/new.html": ("failed", TOO_DEEP),
+        "docs/one.html": ("failed", TOO_DEEP),
+        "docs/two.html": ("taken in", ""),
+    }
+    await shelf.ingest("docs/two.html")  # which says nothing of the others
+    shelf.write("one.html", DRUG)
+    assert (await shelf.statuses(ingestion))["docs/new.html"] == ("failed", TOO_DEEP)
+    shelf.remove("new.html")
+    await shelf.ingest()
+    assert await shelf.statuses(ingestion) == {
+        "docs/one.html": ("taken in", ""),
+        "docs/two.html": ("taken in", ""),
+    }
+
+
+async def test_what_could_not_be_read_of_a_file_is_said_until_it_changes(shelf: Shelf) -> None:
+    script = '<script type="application/ld+json">{</script>'
+    shelf.write("one.html", f"{DRUG}{script}")
+    shelf.write("two.html", DRUG)
+    first = await shelf.ingest()
+    await shelf.ingest()
+    await shelf.ingest("docs/two.html")
+
+    state, message = (await shelf.statuses(Ingestion(shelf.resources)))["docs/one.html"]
+    assert state == "in part"
+    assert [message] == first.warnings["docs/one.html"]
+    shelf.write("one.html", DRUG)
+    await shelf.ingest()
+    assert (await shelf.statuses(Ingestion(shelf.resources)))["docs/one.html"] == ("taken in", "")
+
+
+async def test_a_journal_that_is_written_anew_says_the_same(
+    shelf: Shelf, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("copilot_runtime.knowledge.ingestion.journal._SLACK", 0)
+    ingestion = Ingestion(shelf.resources)
+    shelf.write("bad.html", "<div>" * 5000)
+    for number in range(6):
+        shelf.write("one.html", article("one", f"Title {number}"))
+        await shelf.ingest()
+        assert await shelf.statuses(ingestion) == {
+            "docs/bad.html": ("failed", TOO_DEEP),
+            "docs/one.html": ("taken in", ""),
+        }
+    journal = await shelf.storage.get("ingestion/journal.jsonl")
+    assert len(journal.splitlines()) < 6
+
+
+async def test_who_asks_often_has_the_journal_parsed_once(
+    shelf: Shelf, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shelf.write("one.txt", "One.")
+    await shelf.ingest()
+    ingestion = Ingestion(shelf.resources)
+    await ingestion.sources()
+
+    def parse(data: bytes) -> list[JsonObject]:
+        raise AssertionError(data)
+
+    monkeypatch.setattr("copilot_runtime.knowledge.ingestion.journal.salvage_lines", parse)
+    assert await ingestion.sources() == ["docs/one.txt"]
+
+
+async def test_few_files_are_read_at_the_same_time(
+    shelf: Shelf, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def list_processors(_: int) -> range:
+        return range(4)
+
+    monkeypatch.setattr("os.sched_getaffinity", list_processors, raising=False)
+    now = most = 0
+    read = Source.read
+
+    def count(source: Source) -> bytes:
+        nonlocal now, most
+        now += 1
+        most = max(now, most)
+        try:
+            return read(source)
+        finally:
+            now -= 1
+
+    monkeypatch.setattr(Source, "read", count)
+    for number in range(40):
+        shelf.write(f"{number}.txt", "Text.\n\n" * 50)
+    assert len((await shelf.ingest()).new) == 40
+    assert most <= 2
 
 
 @pytest.mark.parametrize("named", ["docs", ".", "docs/**/*.txt", "docs/sub/*/b.txt"])
@@ -227,10 +333,13 @@ async def test_a_folder_that_cannot_be_read_is_not_taken_for_empty(
         report = await shelf.ingest(named)
     assert (report.removed, report.deleted, await shelf.stored()) == ([], 0, before)
     assert report.failed == {"docs/sub": f"The folder cannot be read: {error.strerror}."}
+    statuses = await shelf.statuses(Ingestion(shelf.resources))
+    assert statuses["docs/sub"] == ("failed", report.failed["docs/sub"])
 
     shelf.remove("sub/deep/b.txt")
     report = await shelf.ingest(named)
     assert (report.removed, report.failed) == (["docs/sub/deep/b.txt"], {})
+    assert "docs/sub" not in await shelf.statuses(Ingestion(shelf.resources))
 
 
 async def test_a_folder_that_vanished_takes_along_what_its_files_gave(shelf: Shelf) -> None:

@@ -4,6 +4,7 @@ import hmac
 from abc import ABC, abstractmethod
 from asyncio import Future, get_running_loop
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
+from contextvars import ContextVar
 from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol
@@ -289,6 +290,10 @@ class RunInput:
             user=self.user,
             agent=self.agent_name,
         )
+
+
+CURRENT_RUN: ContextVar[RunInput] = ContextVar("CURRENT_RUN")
+"""The run in whose task, or in a task of that, code is called; there is none outside of runs."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -19,6 +19,7 @@ from copilot_runtime.events import (
     RunFinished,
 )
 from copilot_runtime.interfaces import (
+    CURRENT_RUN,
     Action,
     Agent,
     AgentInput,
@@ -118,6 +119,7 @@ async def hand_off(
             run, agent=action.name, actions=actions, run_id=new_id(), node=None, resume=resume
         )
         agent = ToolLoopAgent(action.agent, max_turns=max_turns, action_timeout=timeout)
+        CURRENT_RUN.set(sub_run)  # until the end of the run: whoever hands off has nothing to add
         async with aclosing(track_v1_state(agent.run(sub_run), sub_run, is_handoff=True)) as events:
             async for event in events:
                 if isinstance(event, Interrupt):

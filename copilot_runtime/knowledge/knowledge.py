@@ -2,7 +2,7 @@
 
 import asyncio
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from glob import has_magic
@@ -404,7 +404,7 @@ class Knowledge:
     ) -> list[Passage]:
         """Return what was said in a thread of the actor and has most in common with the texts.
 
-        The run of `run_id` is left out.
+        The run of `run_id`, and one that goes on, is left out.
         """
         from copilot_runtime.knowledge.policies import conversation_identifier
         from copilot_runtime.knowledge.recall import recall_messages
@@ -460,6 +460,16 @@ class Knowledge:
         from copilot_runtime.knowledge.tools import build_tools
 
         return build_tools(self, self.settings.tools, self.settings.tool_tokens)
+
+    def functions(self) -> "list[Callable[..., Awaitable[Any]]]":
+        """Return the tools as async functions, of which any framework of agents makes its own.
+
+        Each acts for the user, and in the thread, of the run in which it is called. Outside of a
+        run of a runtime, it raises `Misuse`.
+        """
+        from copilot_runtime.knowledge.functions import build_functions
+
+        return build_functions(self.tools())
 
     def retriever(self) -> "KnowledgeRetriever | None":
         """Return what finds passages for questions, if the settings want it."""

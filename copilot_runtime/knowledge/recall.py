@@ -33,10 +33,11 @@ async def recall_messages(
 ) -> list[Passage]:
     """Return the messages of a thread that have most in common with one of the texts.
 
-    The run of `run_id` is left out: the question that is answered now would be the best match.
+    The run of `run_id`, and one that goes on, is left out: the question that is answered now would
+    be the best match.
     """
-    runs = await threads.runs(key)
-    passages = await asyncio.to_thread(_list_passages, [it for it in runs if it.run_id != run_id])
+    runs = [it for it in await threads.runs(key) if it.ended and it.run_id != run_id]
+    passages = await asyncio.to_thread(_list_passages, runs)
     if not passages:
         return []
     vectors = await embedder.embed([passage.text[:_LONGEST] for passage in passages])

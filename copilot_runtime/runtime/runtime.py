@@ -24,6 +24,7 @@ from copilot_runtime.errors import (
 from copilot_runtime.events import MessagesSnapshot, RunFailed, RunFinished, RunStarted
 from copilot_runtime.hooks import Hooks, call, call_quietly
 from copilot_runtime.interfaces import (
+    CURRENT_RUN,
     START,
     Action,
     Agent,
@@ -175,6 +176,7 @@ class Runtime:
             run.request, run.is_rewritten = pending.request, pending.is_rewritten
             writer = await self._open_log(run)
             run.is_attached = not run.request.detached
+            run.context.run(CURRENT_RUN.set, run.request)
             work = self._drive(run, pending.agent, writer)
             run.task = self._spawn(work, f"run:{run.log_id}", run.context)
         except BaseException:

@@ -13,6 +13,10 @@ from copilot_runtime.events import ActionExecutionResult, Event, RunFailed
 from copilot_runtime.interfaces import Action, Agent, Caller, RunInput
 from copilot_runtime.messages import new_id
 from copilot_runtime.runtime.conversations import Conversations
+from copilot_runtime.threads.store import ThreadQuery
+
+_LATEST_THREADS = 100
+"""Threads of a caller among which that of an agent is looked for: it works in one of them now."""
 
 
 class RunEnded(CopilotError):
@@ -41,13 +45,21 @@ class ProgramRuns:
         return await self.conversations.agents_for(caller)
 
     async def call(
-        self, caller: Caller, name: str, arguments: Mapping[str, Any], operation: str
+        self,
+        caller: Caller,
+        name: str,
+        arguments: Mapping[str, Any],
+        operation: str,
+        *,
+        thread: str = "",
     ) -> str:
         """Run one action; return its result, which may describe a failure.
 
-        Raises `CopilotError` if it could not be called.
+        It runs for the thread of the caller that an agent elsewhere knows as `thread`; without one,
+        for none. Raises `CopilotError` if it could not be called.
         """
-        run = self.build_run(caller, operation=operation, request_type="Action")
+        more = {"thread_id": await self._find_thread(caller, thread)} if thread else {}
+        run = self.build_run(caller, operation=operation, request_type="Action", **more)
         one = SingleCallAgent(name, arguments, timeout=self.action_timeout)
         result = ""
         async with aclosing(self.events(run, one)) as events:
@@ -74,6 +86,22 @@ class ProgramRuns:
                         yield event
         finally:
             run.stop()
+
+    async def _find_thread(self, caller: Caller, name: str) -> str:
+        """Return the id of the thread of the caller that agents elsewhere know by a name.
+
+        A name that none of the latest threads has may be an id itself: of a thread of the caller,
+        for nobody can name that of another.
+        """
+        from copilot_runtime.agents.langgraph.request import derive_thread_ids
+
+        ids = await self.conversations.thread_ids()
+        query = ThreadQuery(owner=caller.user or "", archived=True, limit=_LATEST_THREADS)
+        for thread in (await self.conversations.list(query)).threads:
+            private_id = ids.derive(caller.user, thread.key.id)
+            if name in (thread.key.id, private_id, *derive_thread_ids(private_id)):
+                return thread.key.id
+        return name
 
     def build_run(self, caller: Caller, **more: Any) -> RunInput:
         """Return a run of this caller that belongs to no thread here."""

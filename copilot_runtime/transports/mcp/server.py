@@ -24,6 +24,9 @@ logger = logging.getLogger(__name__)
 CALLER = "copilot_runtime.caller"
 """The key of the caller in the ASGI scope of an MCP request."""
 
+THREAD = "x-thread-id"
+"""The header by which an agent says in which thread it works, by the id that it has of that."""
+
 
 async def serve_pipes(program_runs: ProgramRuns, owner: Caller) -> None:
     """Serve the protocol over stdin and stdout until the other side ends.
@@ -59,7 +62,11 @@ def build_server(program_runs: ProgramRuns, owner: Caller | None = None) -> "Ser
         context: "ServerRequestContext[Any]", params: "CallToolRequestParams"
     ) -> "CallToolResult":
         tool = _Tool(
-            program_runs, _get_caller(context.request, owner), params.name, params.arguments or {}
+            program_runs,
+            _get_caller(context.request, owner),
+            params.name,
+            params.arguments or {},
+            thread=_get_thread(context.request),
         )
         try:
             return await tool.call(context.session.report_progress)
@@ -81,12 +88,19 @@ class _Tool:
     """One call of one tool."""
 
     def __init__(
-        self, program_runs: ProgramRuns, caller: Caller, name: str, arguments: Mapping[str, Any]
+        self,
+        program_runs: ProgramRuns,
+        caller: Caller,
+        name: str,
+        arguments: Mapping[str, Any],
+        *,
+        thread: str,
     ) -> None:
         self._program_runs = program_runs
         self._caller = caller
         self._name = name
         self._arguments = arguments
+        self._thread = thread
 
     async def call(self, progress: Callable[..., Any]) -> "CallToolResult":
         """Return what came of it. Raises `CopilotError` for what could not be called."""
@@ -94,7 +108,7 @@ class _Tool:
         if agent != self._name and not await self._is_action():
             return await self._ask(agent, progress)
         call = (self._caller, self._name, self._arguments, "tools/call")
-        return build_result(await self._program_runs.call(*call))
+        return build_result(await self._program_runs.call(*call, thread=self._thread))
 
     async def _is_action(self) -> bool:
         """Return whether an action has such a name; it goes before an agent."""
@@ -118,6 +132,11 @@ class _Tool:
 def _get_caller(request: Any, owner: Caller) -> Caller:
     """Return who sent a request; behind pipes there is none, and the owner of the process calls."""
     return owner if request is None else request.scope[CALLER]
+
+
+def _get_thread(request: Any) -> str:
+    """Return the thread for which an agent of this runtime calls, as far as it says so."""
+    return "" if request is None else request.headers.get(THREAD, "")
 
 
 def _build_question(

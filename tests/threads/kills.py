@@ -14,7 +14,7 @@ import aiohttp
 
 from tests.processes import Program, running
 
-KILLS = int(os.environ.get("KILLS", "15"))
+KILLS = int(os.environ.get("KILLS", "5"))
 
 Frame = Mapping[str, Any]
 """An event of AG-UI, as a client gets it."""

@@ -1,6 +1,10 @@
-"""A process that updates an index is killed at any moment, again and again."""
+"""A process that updates an index is killed at any moment, again and again.
+
+`KILLS=50 pytest tests/knowledge/vectors/test_kill.py` kills it more often.
+"""
 
 import asyncio
+import os
 import random
 import sys
 from contextlib import suppress
@@ -18,7 +22,7 @@ from tests.knowledge.vectors.words import LETTERS, LetterEmbedder
 
 pytestmark = pytest.mark.anyio
 
-KILLS = 10
+KILLS = int(os.environ.get("KILLS", "5"))
 RESOURCES = 1500
 
 

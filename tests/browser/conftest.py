@@ -1,23 +1,20 @@
 """What a browser test needs: Chromium, the built page, a runtime and a model that is told."""
 
 import os
-import shlex
 import shutil
-import socket
-import sys
 from collections.abc import AsyncGenerator
 from pathlib import Path
 
 import pytest
 from playwright.async_api import Browser, async_playwright
 
+from copilot_runtime import CopilotRuntime, OpenAIAdapter
 from tests.browser.build import built_page
 from tests.browser.chat import Chat
 from tests.browser.fake_model import FakeModel, running_model
+from tests.browser.origin import one_origin
 from tests.browser.profile import new_profile
-from tests.processes import running
-
-ROOT = Path(__file__).parents[2]
+from tests.wire_agui.server import serving
 
 # a browser that talks to nobody but the page under test
 FLAGS = [
@@ -37,9 +34,6 @@ FLAGS = [
     "PreconnectToSearch,ThirdPartyStoragePartitioning,"
     "SpareRendererForSitePerProcess,WebUIOmniboxAimPopup,WebUIOmniboxPopup",
 ]
-
-# another runtime can be put in our place, to see whether both do the same
-SERVE = os.environ.get("BROWSER_TESTS_SERVE", f"{sys.executable} -m tests.browser.serve")
 
 
 @pytest.fixture(scope="module")
@@ -83,17 +77,10 @@ async def model(anyio_backend: str) -> AsyncGenerator[FakeModel, None]:
 async def runtime(
     anyio_backend: str, page_folder: Path, model: FakeModel
 ) -> AsyncGenerator[str, None]:
-    """Run the runtime and the page in a process of their own; return their address.
-
-    It inherits a socket that listens already, so whoever connects early waits instead of failing.
-    """
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        address = f"http://127.0.0.1:{listener.getsockname()[1]}"
-        fd = listener.fileno()
-        options = ["--fd", str(fd), "--page", page_folder, "--model", model.url]
-        with running([*shlex.split(SERVE), *options], pass_fds=[fd], cwd=ROOT):
-            listener.close()
-            yield address
+    """Serve a runtime and the page; return their address."""
+    adapter = OpenAIAdapter(model="gpt-4o", base_url=f"{model.url}/v1", api_key="sk-wrong")
+    async with serving(one_origin(page_folder, CopilotRuntime(adapter))) as port:
+        yield f"http://127.0.0.1:{port}"
 
 
 @pytest.fixture

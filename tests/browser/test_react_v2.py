@@ -2,8 +2,8 @@
 
 import asyncio
 import re
-import socket
 from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
@@ -13,41 +13,49 @@ from tests.browser.build import built_page
 from tests.browser.desk import Desk
 from tests.browser.fake_model import FakeModel, Turn
 from tests.browser.profile import new_profile
-from tests.browser.trip_server import TripServer
+from tests.browser.serve_trip import page_and_runtime
+from tests.browser.trip_server import running_server
+from tests.wire_agui.server import serving
 
 pytestmark = pytest.mark.anyio
 
 
 @pytest.fixture
-async def server(
+async def address(
     anyio_backend: str, chromium: str, model: FakeModel, tmp_path: Path
-) -> AsyncGenerator[TripServer, None]:
+) -> AsyncGenerator[str, None]:
+    """Serve the page and its agent; return their address."""
     model.place = "page"
-    page = built_page("react-v2")
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        server = TripServer(listener, page, model.url, tmp_path / "threads.db")
-        await server.start()
-        yield server
-        await server.end()
+    app = page_and_runtime(built_page("react-v2"), model.url, tmp_path / "threads.db")
+    async with serving(app) as port:
+        yield f"http://127.0.0.1:{port}"
 
 
 @pytest.fixture
 async def desk(
-    anyio_backend: str,
-    browser: Browser,
-    server: TripServer,
-    request: pytest.FixtureRequest,
+    browser: Browser, address: str, request: pytest.FixtureRequest
 ) -> AsyncGenerator[Desk, None]:
-    """Return an open page in a fresh profile; keep a picture of how each test left it.
+    """Return an open page in a fresh profile."""
+    async with opened(browser, address, request) as desk:
+        yield desk
+
+
+@asynccontextmanager
+async def opened(
+    browser: Browser, address: str, request: pytest.FixtureRequest
+) -> AsyncGenerator[Desk, None]:
+    """Open a page in a fresh profile; keep a picture of how the test left it.
 
     Whatever a test does, the page may not ask anything of another host.
     """
     context = await new_profile(browser, 1360, 800)
     desk = Desk(await context.new_page())
-    await desk.open(server.url)
-    yield desk
-    await desk.keep("v2_" + request.node.name.removeprefix("test_"))
-    await context.close()
+    try:
+        await desk.open(address)
+        yield desk
+        await desk.keep("v2_" + request.node.name.removeprefix("test_"))
+    finally:
+        await context.close()  # ends its streams, so that the server can end
     assert desk.foreign_requests() == []
 
 
@@ -269,22 +277,28 @@ async def test_an_answer_goes_on_while_another_trip_is_open(desk: Desk, model: F
 
 
 async def test_after_a_restart_of_the_server_the_trips_are_still_there(
-    desk: Desk, server: TripServer, model: FakeModel
+    browser: Browser, model: FakeModel, tmp_path: Path, request: pytest.FixtureRequest
 ):
     async def show(turn: Turn) -> None:
         await turn.call("showWeather", city="Oslo")
 
+    model.place = "page"
     model.scripts["Weather in Oslo?"] = show
-    await desk.ask("Weather in Oslo?")
-    await desk.sees_answer('The page says: {"city":"Oslo","sky":"cloudy","celsius":13}')
-    await desk.is_ready()
-    await server.restart()
-    await desk.reload()
+    files = built_page("react-v2")
+    async with (
+        running_server(files, model.url, tmp_path / "threads.db") as server,
+        opened(browser, server.url, request) as desk,
+    ):
+        await desk.ask("Weather in Oslo?")
+        await desk.sees_answer('The page says: {"city":"Oslo","sky":"cloudy","celsius":13}')
+        await desk.is_ready()
+        await server.restart()
+        await desk.reload()
 
-    await desk.sees_answer('The page says: {"city":"Oslo","sky":"cloudy","celsius":13}')
-    await expect(desk.questions()).to_have_text(["Weather in Oslo?"])
-    await expect(desk.weather("Oslo")).to_have_text(re.compile(r"Oslo.*-?\d+°"))
-    await expect(desk.trip("Weather in Oslo?")).to_be_visible()
+        await desk.sees_answer('The page says: {"city":"Oslo","sky":"cloudy","celsius":13}')
+        await expect(desk.questions()).to_have_text(["Weather in Oslo?"])
+        await expect(desk.weather("Oslo")).to_have_text(re.compile(r"Oslo.*-?\d+°"))
+        await expect(desk.trip("Weather in Oslo?")).to_be_visible()
 
 
 async def endless(turn: Turn) -> None:
@@ -379,13 +393,13 @@ async def test_a_server_that_is_down_is_said(desk: Desk):
     await expect(desk.banner()).to_be_visible()
 
 
-async def test_the_page_asks_nobody_but_its_own_server(desk: Desk, server: TripServer):
+async def test_the_page_asks_nobody_but_its_own_server(desk: Desk, address: str):
     await desk.ask("Plan the fjord")
     await desk.sees_answer("Your plan has 1 stops now.")
     await desk.is_ready()
     await expect(desk.trip("Plan the fjord")).to_be_visible()
 
-    paths = {url.removeprefix(server.url).partition("/assets/")[0] for url in desk.requests}
+    paths = {url.removeprefix(address).partition("/assets/")[0] for url in desk.requests}
     assert {re.sub(r"[#?].*|/threads/.*", "", path) for path in paths} == {
         "",
         "/",

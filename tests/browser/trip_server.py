@@ -1,19 +1,15 @@
 """A server of `examples/react-v2` in a process of its own, which may end and come back."""
 
 import asyncio
-import os
-import shlex
 import socket
 import sys
-from contextlib import ExitStack
+from collections.abc import AsyncGenerator
+from contextlib import ExitStack, asynccontextmanager
 from pathlib import Path
 
 from tests.processes import running
 
 ROOT = Path(__file__).parents[2]
-
-# another runtime can be put in our place, to see whether both do the same
-SERVE = os.environ.get("BROWSER_TESTS_SERVE_TRIP", f"{sys.executable} -m tests.browser.serve_trip")
 
 
 class TripServer:
@@ -27,8 +23,10 @@ class TripServer:
 
     async def start(self) -> None:
         fd = self._listener.fileno()
-        command = [*shlex.split(SERVE), "--fd", str(fd), *self._arguments]
-        program = self._stack.enter_context(running(command, pass_fds=[fd], cwd=ROOT))
+        command = [sys.executable, "-m", "tests.browser.serve_trip", "--fd", str(fd)]
+        program = self._stack.enter_context(
+            running([*command, *self._arguments], pass_fds=[fd], cwd=ROOT)
+        )
         self._stack.callback(program.end)
 
     async def end(self) -> None:
@@ -38,3 +36,15 @@ class TripServer:
     async def restart(self) -> None:
         await self.end()
         await self.start()
+
+
+@asynccontextmanager
+async def running_server(page: Path, model: str, threads: Path) -> AsyncGenerator[TripServer, None]:
+    """Run a server for the length of a block."""
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        server = TripServer(listener, page, model, threads)
+        await server.start()
+        try:
+            yield server
+        finally:
+            await server.end()

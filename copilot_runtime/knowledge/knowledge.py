@@ -2,7 +2,7 @@
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from glob import has_magic
@@ -25,7 +25,7 @@ from copilot_runtime.errors import (
 from copilot_runtime.interfaces import Action, Embedder, Passage
 from copilot_runtime.knowledge.access import FULL_ACCESS, Access, AccessAction, Actor, judge, select
 from copilot_runtime.knowledge.filter import Filter
-from copilot_runtime.knowledge.identifiers import hash_values, strip_namespace
+from copilot_runtime.knowledge.identifiers import hash_values, parse_identifier, strip_namespace
 from copilot_runtime.knowledge.passages import (
     add_parts,
     build_passage,
@@ -51,7 +51,7 @@ if TYPE_CHECKING:
     from copilot_runtime.knowledge.resources import Resource, ResourceIndex
     from copilot_runtime.knowledge.retrieval import KnowledgeRetriever
     from copilot_runtime.knowledge.uploads.chat import ChatFiles
-    from copilot_runtime.knowledge.uploads.uploads import Scan, Uploads
+    from copilot_runtime.knowledge.uploads.uploads import Scan, Upload, Uploads
     from copilot_runtime.knowledge.vectors import EmbeddingReport, VectorIndex
     from copilot_runtime.threads.store import ThreadStore
 
@@ -290,6 +290,17 @@ class Knowledge:
             self._count = len(await self.resources.versions())
             return KnowledgeUpdate(sources=report, vectors=vectors, graph=graph)
 
+    async def embed_resources(
+        self, uris: "Collection[str]", progress: Progress | None = None
+    ) -> None:
+        """Let searches find some resources, new ones or gone ones, however many others there are.
+
+        It waits for no update that goes on. The triples in them come with the next one.
+        """
+        report = await self.vectors.update(self.resources, _step("embed", progress), only=uris)
+        self._gap = next(iter(report.failed.values()), self._gap)
+        self._count = len(await self.resources.versions())
+
     async def provenance(self, resource: "Resource", *, actor: Actor | None = None) -> list[str]:
         """Return the files that say something of a resource, as far as the actor may list them."""
         files = [it.source for it in await self._ingestion.provenance(resource.uri)]
@@ -498,27 +509,28 @@ class Knowledge:
 
         await self.uploads.forget(conversation_identifier(user or None, thread_id))
 
-    async def forget_old_files(self, before: float) -> None:
+    async def forget_old_files(self, before: float) -> int:
         """Delete the files that came before a time to threads that are no more.
 
-        Those of a user or a thread whose name is a digest here stay: nobody can tell from it
-        whether the thread is still there. They go with `forget_thread`.
+        Returns how many. Where the user or the thread is known by a digest alone, nobody can tell
+        whether the thread is still there: its files go with `forget_thread`.
         """
         from copilot_runtime.knowledge.policies import find_owner
         from copilot_runtime.knowledge.policies.ownership import is_shortened
         from copilot_runtime.threads.store import ThreadKey
 
-        async def exists(conversation: "Identifier") -> bool:
-            owner = find_owner(str(conversation))
-            user = owner.name if owner and owner.kind == "user" else ""
-            threads = self.threads
-            if is_shortened(user) or is_shortened(conversation.name):
-                return True
-            return (
-                threads is None or await threads.get(ThreadKey(user, conversation.name)) is not None
-            )
+        async def exists(upload: "Upload") -> bool:
+            if upload.thread is not None:
+                thread = ThreadKey(*upload.thread)
+            else:
+                owner = find_owner(upload.uri)
+                user = owner.name if owner and owner.kind == "user" else ""
+                thread = ThreadKey(user, parse_identifier(upload.id.parent).name)
+                if any(map(is_shortened, thread)):
+                    return True
+            return self.threads is None or await self.threads.get(thread) is not None
 
-        await self.uploads.forget_older(before, exists)
+        return await self.uploads.forget_older(before, exists)
 
     async def aclose(self) -> None:
         """End the update, and let go of everything that was opened here. It can be used again."""

@@ -8,6 +8,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TypeAlias
+from urllib.parse import quote, unquote, unquote_to_bytes
 
 from copilot_runtime.errors import Misuse
 from copilot_runtime.jsonvalue import get_text
@@ -16,19 +17,29 @@ from copilot_runtime.messages import ImageMessage, MediaPart, Message, Part, Tex
 _LONGEST_NAME = 120
 _UNPRINTABLE = re.compile(r"[\x00-\x1f\x7f\u200b-\u200f\u2028-\u202e\u2066-\u2069\ufeff\s]+")
 
+FILES_PATH = "knowledge/files/"
+"""Below the URL of a runtime: where a reader gets a file as it came."""
+
+_OURS = re.compile(
+    r"(?:common\.User\.[^/]+/)?common\.Conversation\.[^/]+/file\.Upload\.[0-9a-f]{32}"
+)
+
 Slot: TypeAlias = tuple[int, int]
 """Where in a conversation a file is: which message, and which of its parts."""
 
 
 @dataclass(frozen=True, slots=True)
 class Attachment:
-    """A file in a message, as base64 text."""
+    """A file in a message: as base64 text, or one that is stored here."""
 
     slot: Slot
     name: str
     kind: str
     """What the page says it is: `image`, `audio`, `video`, `document` or `binary`."""
     value: str
+    """The base64 text, which may be a whole `data:` URL."""
+    uri: str = ""
+    """The file that is stored here, in place of the text."""
 
     @property
     def size(self) -> int:
@@ -37,13 +48,15 @@ class Attachment:
 
     def write_name(self) -> str:
         """Return the line that names it to a model: whatever its name is, it ends here."""
-        return f"[Attached file {json.dumps(self.name, ensure_ascii=False)}]"
+        return f"[Attached file {quote_name(self.name)}]"
 
     def decode(self) -> bytes:
         """Return its bytes. Raises `Misuse` for what is no base64."""
         text = self.value
         if text.startswith("data:"):
-            text = text.partition(",")[2]
+            head, _, text = text.partition(",")
+            if not head.lower().endswith(";base64"):
+                return unquote_to_bytes(text)
         try:
             return base64.b64decode("".join(text.split()), validate=True)
         except (binascii.Error, ValueError) as error:
@@ -51,14 +64,17 @@ class Attachment:
 
 
 def find_attachments(messages: Sequence[Message]) -> Iterator[Attachment]:
-    """Yield the files that are in messages of the user; addresses of files are none."""
+    """Yield the files that are in messages of the user; those at addresses elsewhere are none."""
     for at, message in enumerate(messages):
         match message:
             case TextMessage(role="user", parts=parts):
                 for number, part in enumerate(parts):
-                    if isinstance(part, MediaPart) and part.source == "data":
+                    if not isinstance(part, MediaPart) or part.source == "id":
+                        continue
+                    uri = "" if part.source == "data" else parse_address(part.value)
+                    if uri or part.source == "data":
                         name = find_name(part)
-                        yield Attachment((at, number), name, part.kind, part.value)
+                        yield Attachment((at, number), name, part.kind, part.value, uri)
             case ImageMessage(role="user"):
                 name = clean_name(f"image.{message.format}")
                 yield Attachment((at, 0), name, "image", message.bytes)
@@ -67,12 +83,16 @@ def find_attachments(messages: Sequence[Message]) -> Iterator[Attachment]:
 
 
 def replace_attachments(
-    messages: Sequence[Message], lines: Mapping[Slot, str]
+    messages: Sequence[Message], contents: Mapping[Slot, str | MediaPart]
 ) -> Sequence[Message]:
-    """Return the messages with lines in the place of files; a file without a line stays."""
-    if not lines:
+    """Return the messages with lines, or other parts, in the place of some files."""
+    if not contents:
         return messages
-    return [_replace(at, message, lines) for at, message in enumerate(messages)]
+    changed = {at for at, _ in contents}
+    return [
+        _replace(at, message, contents) if at in changed else message
+        for at, message in enumerate(messages)
+    ]
 
 
 def find_question(messages: Sequence[Message]) -> int:
@@ -94,6 +114,11 @@ def find_name(part: MediaPart) -> str:
     return clean_name(next(filter(None, names), "") or part.kind)
 
 
+def quote_name(name: str) -> str:
+    """Return a name as it stands in a line for a model."""
+    return json.dumps(name, ensure_ascii=False)
+
+
 def clean_name(name: str) -> str:
     """Return the name of a file without its folders, on one line."""
     text = _UNPRINTABLE.sub(" ", re.split(r"[/\\]", name)[-1]).strip()
@@ -104,12 +129,24 @@ def clean_name(name: str) -> str:
     return text.encode(errors="replace").decode() or "file"
 
 
+def write_address(link: str, uri: str) -> str:
+    """Return where a stored file is, below the address of a runtime."""
+    return f"{link}{FILES_PATH}{quote(uri, safe='')}"
+
+
+def parse_address(url: str) -> str:
+    """Return which file is at an address that `write_address` made; empty for any other."""
+    _, found, rest = re.split("[?#]", url, maxsplit=1)[0].rpartition(f"/{FILES_PATH}")
+    uri = unquote(rest)
+    return uri if found and _OURS.fullmatch(uri) else ""
+
+
 def hash_bytes(data: bytes) -> str:
     """Return what a file is called by its bytes: the same bytes are the same file."""
     return hashlib.sha256(data).hexdigest()[:32]
 
 
-def too_large(most: int) -> str:
+def describe_limit(most: int) -> str:
     """Return the sentence about a file that is too large."""
     return f"The file is larger than {describe_size(most)}."
 
@@ -119,19 +156,25 @@ def describe_size(count: int) -> str:
     return f"{count / 1024 / 1024:.3g} MB" if count >= 1024 * 1024 else f"{count:,} bytes"
 
 
-def _replace(at: int, message: Message, lines: Mapping[Slot, str]) -> Message:
-    if isinstance(message, ImageMessage):
-        if (line := lines.get((at, 0))) is None:
+def _replace(at: int, message: Message, contents: Mapping[Slot, str | MediaPart]) -> Message:
+    match message:
+        case ImageMessage():
+            line = contents[at, 0]
+            return TextMessage(
+                id=message.id,
+                role=message.role,
+                content=line if isinstance(line, str) else "",
+                parent_id=message.parent_id,
+                parts=() if isinstance(line, str) else (line,),
+            )
+        case TextMessage():
+            parts: list[Part] = []
+            for number, part in enumerate(message.parts):
+                content = contents.get((at, number), part)
+                is_line = isinstance(content, str)
+                parts.append(TextPart(text=f"\n{content}\n") if is_line else content)
+            text = "".join(part.text for part in parts if isinstance(part, TextPart)).strip()
+            has_media = any(isinstance(part, MediaPart) for part in parts)
+            return replace(message, content=text, parts=parts if has_media else ())
+        case _:
             return message
-        return TextMessage(
-            id=message.id, role=message.role, content=line, parent_id=message.parent_id
-        )
-    if not isinstance(message, TextMessage) or not any(slot[0] == at for slot in lines):
-        return message
-    parts: list[Part] = [
-        TextPart(text=f"\n{lines[at, number]}\n") if (at, number) in lines else part
-        for number, part in enumerate(message.parts)
-    ]
-    content = "".join(part.text for part in parts if isinstance(part, TextPart)).strip()
-    has_media = any(isinstance(part, MediaPart) for part in parts)
-    return replace(message, content=content, parts=parts if has_media else ())

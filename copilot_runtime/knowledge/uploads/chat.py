@@ -1,8 +1,11 @@
 """Files in a chat: taken in before the answer, with their progress on the page."""
 
 import asyncio
-from collections.abc import AsyncGenerator, Mapping, Sequence
-from dataclasses import dataclass
+import base64
+import logging
+from collections.abc import AsyncGenerator, Collection, Mapping, Sequence
+from contextlib import aclosing
+from dataclasses import dataclass, replace
 from time import monotonic
 from typing import TYPE_CHECKING, Any
 
@@ -10,24 +13,29 @@ from copilot_runtime.concurrency import call
 from copilot_runtime.errors import CopilotError, Misuse
 from copilot_runtime.events import Activity
 from copilot_runtime.interfaces import Passage, Reading, RunInput
-from copilot_runtime.knowledge.access import AccessDenied, Actor
-from copilot_runtime.knowledge.identifiers import contains
+from copilot_runtime.knowledge.access import Actor
+from copilot_runtime.knowledge.identifiers import Identifier, contains
 from copilot_runtime.knowledge.passages import build_passage, cut_passages
 from copilot_runtime.knowledge.policies import build_actor, conversation_identifier
 from copilot_runtime.knowledge.retrieval import find_queries
 from copilot_runtime.knowledge.uploads.attachments import (
     Attachment,
     Slot,
+    describe_limit,
     find_attachments,
     find_question,
     hash_bytes,
+    quote_name,
     replace_attachments,
-    too_large,
 )
+from copilot_runtime.knowledge.uploads.uploads import UPLOAD
+from copilot_runtime.messages import MediaPart, Message, TextMessage
 
 if TYPE_CHECKING:
     from copilot_runtime.knowledge.knowledge import Knowledge
     from copilot_runtime.knowledge.uploads.uploads import Job, Upload
+
+logger = logging.getLogger(__name__)
 
 _WITH_TEXT = ("document", "binary")
 
@@ -80,6 +88,13 @@ class _File:
     def message(self) -> str:
         return self.refusal or (self.upload.message if self.upload else "")
 
+    @property
+    def is_withheld(self) -> bool:
+        """Whether an agent gets a line in the place of the file."""
+        if self.attachment.uri and (self.upload is None or self.upload.state == "refused"):
+            return True
+        return self.upload is not None and self.upload.is_blocked
+
     def describe(self) -> Mapping[str, Any]:
         """Return it as the page is shown it."""
         fields: dict[str, Any] = {"name": self.attachment.name, "state": self.state}
@@ -125,48 +140,119 @@ class ChatFiles:
         attachments = [*find_attachments(run.messages)]
         if not attachments:
             return
-        if run.request_type != "Chat" or run.parameters.tool_choice == "function":
+        if not _is_chat(run):
             # suggestions and the like come in threads of their own: nothing is stored for them
-            names = {it.slot: it.write_name() for it in attachments if it.kind in _WITH_TEXT}
+            named = [it for it in attachments if it.kind in _WITH_TEXT or it.uri]
+            names = {it.slot: it.write_name() for it in named}
             yield Reading(messages=replace_attachments(run.messages, names))
             return
         actor = build_actor(run.user, run.thread_id, agent=run.agent_name)
-        files = [await self._begin(it, run, actor) for it in attachments]
-        question = find_question(run.messages)
-        fresh = [file for file in files if file.attachment.slot[0] == question]
-        if question < len(run.messages) - 1:
-            fresh = []  # the run goes on with an answer that has begun
-        latest: Any = None
-        began = monotonic()
-        while True:
-            for file in files:
-                file.settle(without_index=monotonic() - began > _INDEX_PATIENCE)
-            state = [file.describe() for file in fresh]
-            if state != latest and fresh:
-                latest = state
-                yield _describe(run.messages[question].id, state)
-            tasks = [file.job.task for file in files if file.job]
-            if not tasks or monotonic() - began > _PATIENCE:
-                break
-            await asyncio.wait(tasks, timeout=_TICK, return_when=asyncio.FIRST_COMPLETED)
+        files = await self._open(attachments, run, actor)
+        async with aclosing(_follow(files, run)) as steps:
+            async for step in steps:
+                yield step
         lines = {it.attachment.slot: it.write_line() for it in files}
-        messages = replace_attachments(run.messages, _drop_none(lines))
-        yield Reading(
-            messages=messages, passages=await self._find_passages(run, actor, files, question)
-        )
+        messages = await self._replace(run, files, lines)
+        passages = await self._find_passages(run, actor, files, find_question(run.messages))
+        yield Reading(messages=messages, passages=passages)
 
-    async def _begin(self, attachment: Attachment, run: RunInput, actor: Actor) -> _File:
-        most = self._knowledge.settings.upload_bytes
-        if attachment.size > most + 4:
-            return _File(attachment, refusal=too_large(most))
-        try:
-            data, digest = await call(_decode, attachment)
-        except Misuse as error:
-            return _File(attachment, refusal=error.message)
+    def has_files(self, run: RunInput) -> bool:
+        """Return whether `store_files` has anything to do."""
+        return _is_chat(run) and any(True for _ in find_attachments(run.messages))
+
+    async def store_files(self, run: RunInput) -> AsyncGenerator[Activity | Reading, None]:
+        """Yield the progress of the files of a run, and at last what an agent reads of them.
+
+        An agent gets files as they came, with the bytes of those that are stored here; but none
+        that a scanner refuses.
+        """
+        actor = build_actor(run.user, run.thread_id, agent=run.agent_name)
+        files = await self._open([*find_attachments(run.messages)], run, actor)
+        async with aclosing(_follow(files, run)) as steps:
+            async for step in steps:
+                yield step
+        lines = {it.attachment.slot: it.write_line() if it.is_withheld else None for it in files}
+        yield Reading(messages=await self._replace(run, files, lines))
+
+    async def _open(
+        self, attachments: Sequence[Attachment], run: RunInput, actor: Actor
+    ) -> list[_File]:
+        """Return the files of a run as they are known, or with the jobs that take them in.
+
+        Of a run that brings too many, the files of its latest questions are taken in.
+        """
+        settings, uploads = self._knowledge.settings, self._knowledge.uploads
         conversation = conversation_identifier(run.user, run.thread_id)
-        add = self._knowledge.uploads.add
-        job = add(data, attachment.name, conversation, actor=actor, digest=digest)
-        return _File(attachment, job=job)
+        contents = await call(_decode_all, attachments, settings.upload_bytes, str(conversation))
+        access = self._knowledge.access(actor)
+        uris = {it.uri for it in contents if it.uri}
+        entries = await self._find_uploads(uris)
+        complete = {uri: upload for uri, upload in entries.items() if upload.state != "reading"}
+        digests: set[str] = set()
+        files: dict[Slot, _File] = {}
+        for content in sorted(
+            contents, key=lambda it: (-it.attachment.slot[0], it.attachment.slot)
+        ):
+            file = files[content.attachment.slot] = _File(content.attachment)
+            name, uri = content.attachment.name, content.uri
+            if content.refusal:
+                file.refusal = content.refusal
+            elif content.attachment.uri and not (uri in entries and access.allows(uri)):
+                file.refusal = "It is not among the files of this conversation: attach it again."
+            elif upload := complete.get(uri) or uploads.find_refusal(uri, name):
+                file.upload = upload
+            elif content.attachment.uri:
+                file.job = uploads.find_job(uri)
+            elif content.digest not in digests and len(digests) >= settings.upload_files:
+                file.refusal = f"More than {settings.upload_files} files came at once."
+            else:
+                digests.add(content.digest)
+                file.job = uploads.add(
+                    content.data,
+                    name,
+                    conversation,
+                    actor=actor,
+                    digest=content.digest,
+                    thread=(run.user or "", run.thread_id),
+                )
+        return [files[it.slot] for it in attachments]
+
+    async def _find_uploads(self, uris: Collection[str]) -> "Mapping[str, Upload]":
+        try:
+            return await self._knowledge.uploads.get_many(uris)
+        except CopilotError as error:  # what is to be stored then says so, each for itself
+            logger.warning("Which files are stored cannot be read: %s", error)
+            return {}
+
+    async def _replace(
+        self, run: RunInput, files: Sequence[_File], lines: Mapping[Slot, str | None]
+    ) -> Sequence[Message]:
+        """Return messages with lines in the place of files, and with the bytes of those stored."""
+        contents: dict[Slot, str | MediaPart] = {}
+        for file in files:
+            slot = file.attachment.slot
+            if (line := lines[slot]) is not None:
+                contents[slot] = line
+            elif file.attachment.uri and file.upload:
+                contents[slot] = await self._load(file.upload, run, slot)
+        return replace_attachments(run.messages, contents)
+
+    async def _load(self, upload: "Upload", run: RunInput, slot: Slot) -> str | MediaPart:
+        """Return a file that is stored here as a part with its bytes, or a line without them."""
+        message = run.messages[slot[0]]
+        assert isinstance(message, TextMessage)
+        part = message.parts[slot[1]]
+        assert isinstance(part, MediaPart)
+        try:
+            data = await self._knowledge.uploads.read(upload)
+        except CopilotError as error:
+            logger.warning("The file %s cannot be read: %s", upload.uri, error)
+            data = None
+        if data is None:
+            return f"[Attached file {quote_name(upload.name)}: it cannot be read now.]"
+        value = (await call(base64.b64encode, data)).decode()
+        mime_type = upload.media_type or part.mime_type
+        return replace(part, source="data", value=value, mime_type=mime_type)
 
     async def _find_passages(
         self, run: RunInput, actor: Actor, files: Sequence[_File], question: int
@@ -205,21 +291,68 @@ class ChatFiles:
             resources = await self._knowledge.resources.get(
                 uris, access=self._knowledge.access(actor)
             )
-        except AccessDenied:
+        except CopilotError:  # the policy denies it, or the storage fails
             return []
         return [build_passage(it, self._knowledge.link) for it in resources]
 
 
-def _decode(attachment: Attachment) -> tuple[bytes, str]:
-    data = attachment.decode()
-    return data, hash_bytes(data)
+@dataclass(frozen=True, slots=True)
+class _Content:
+    """A file as it came: its bytes and what they are called by, or why it is none."""
+
+    attachment: Attachment
+    uri: str = ""
+    data: bytes = b""
+    digest: str = ""
+    refusal: str = ""
+
+
+def _is_chat(run: RunInput) -> bool:
+    return run.request_type == "Chat" and run.parameters.tool_choice != "function"
+
+
+def _decode_all(attachments: Sequence[Attachment], most: int, conversation: str) -> list[_Content]:
+    return [_decode(attachment, most, conversation) for attachment in attachments]
+
+
+def _decode(attachment: Attachment, most: int, conversation: str) -> _Content:
+    if attachment.uri:
+        return _Content(attachment, attachment.uri)
+    if attachment.size > most + 4:
+        return _Content(attachment, refusal=describe_limit(most))
+    try:
+        data = attachment.decode()
+    except Misuse as error:
+        return _Content(attachment, refusal=error.message)
+    digest = hash_bytes(data)
+    return _Content(attachment, str(Identifier(UPLOAD, digest, conversation)), data, digest)
+
+
+async def _follow(files: Sequence[_File], run: RunInput) -> AsyncGenerator[Activity, None]:
+    """Yield the progress of files until they are searchable, or have taken too long.
+
+    A page is shown those of the last question, unless the run goes on with an answer to it.
+    """
+    question = find_question(run.messages)
+    fresh = [file for file in files if file.attachment.slot[0] == question]
+    if question < len(run.messages) - 1:
+        fresh = []
+    latest: Any = None
+    began = monotonic()
+    while True:
+        for file in files:
+            file.settle(without_index=monotonic() - began > _INDEX_PATIENCE)
+        state = [file.describe() for file in fresh]
+        if state != latest and fresh:
+            latest = state
+            yield _describe(run.messages[question].id, state)
+        tasks = [file.job.task for file in files if file.job]
+        if not tasks or monotonic() - began > _PATIENCE:
+            return
+        await asyncio.wait(tasks, timeout=_TICK, return_when=asyncio.FIRST_COMPLETED)
 
 
 def _describe(question: str, files: Sequence[Mapping[str, Any]]) -> Activity:
     return Activity(
         message_id=f"files-{question}", activity_type=FILES, content={"files": [*files]}
     )
-
-
-def _drop_none(lines: Mapping[Slot, str | None]) -> Mapping[Slot, str]:
-    return {slot: line for slot, line in lines.items() if line is not None}

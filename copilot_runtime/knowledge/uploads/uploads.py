@@ -9,16 +9,17 @@ forgotten if the bytes had not arrived.
 import asyncio
 import logging
 import time
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections import OrderedDict
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypeVar
 from weakref import WeakValueDictionary
 
 from copilot_runtime.concurrency import call, retrieve_exception
 from copilot_runtime.errors import CopilotError, LimitExceeded
-from copilot_runtime.jsonvalue import JsonValue, get_text
+from copilot_runtime.jsonvalue import JsonValue, get_object, get_text
 from copilot_runtime.knowledge.access import Access, AccessDenied, Actor
-from copilot_runtime.knowledge.identifiers import Identifier, parse_identifier
+from copilot_runtime.knowledge.identifiers import Identifier
 from copilot_runtime.knowledge.ingestion.documents import (
     CSV,
     HTML,
@@ -30,8 +31,12 @@ from copilot_runtime.knowledge.ingestion.documents import (
     detect_media_type,
 )
 from copilot_runtime.knowledge.policies.ownership import find_owner
-from copilot_runtime.knowledge.resources import Resource, VersionConflict
-from copilot_runtime.knowledge.uploads.attachments import describe_size, hash_bytes, too_large
+from copilot_runtime.knowledge.resources import PREFIX, Resource, VersionConflict
+from copilot_runtime.knowledge.uploads.attachments import (
+    describe_limit,
+    describe_size,
+    hash_bytes,
+)
 from copilot_runtime.knowledge.uploads.extraction import Extract, extract
 from copilot_runtime.storage import ObjectNotFound
 
@@ -45,21 +50,27 @@ T = TypeVar("T")
 Scan: TypeAlias = Callable[[bytes, str], "str | Awaitable[str | None] | None"]
 """Called with a file and its name before anything of it is stored; returns why it is refused."""
 
-State = Literal["reading", "searchable", "stored", "refused"]
+UploadState = Literal["reading", "searchable", "stored", "refused"]
 """`stored` is what has no text, such as a picture."""
 
 UPLOAD = "file.Upload"
 """The type of a file that somebody has attached."""
 CHUNK = "common.Chunk"
 
-_PREFIX = "uploads/"
+_BYTES = "uploads/"
 """Where the bytes of files are in a storage."""
 _WHOLE_TOKENS = 1500
 """A file of no more is read whole by a model; of others, so much is their beginning."""
 _AT_ONCE = 2
 """Files that are read at the same time."""
+_MOST_JOBS = 100
+"""Files on their way, of which nearly all wait; more are refused."""
+_MOST_REFUSALS = 1000
+"""Refused files that are remembered, so that nobody looks at them again with each question."""
 
 _DOCUMENTS = {HTML: "HTML", PDF: "PDF", MARKDOWN: "Markdown", CSV: "table", TEXT: "text"}
+_NOT_CHECKED = "The file could not be checked."
+_DELETED = "It was deleted while it was read."
 _MEDIA = ("image/", "audio/", "video/")
 
 
@@ -69,7 +80,7 @@ class Upload:
 
     id: Identifier
     name: str
-    state: State
+    state: UploadState
     message: str = ""
     """Why it was refused, or what of it could not be taken in."""
     media_type: str = ""
@@ -79,6 +90,10 @@ class Upload:
     """When it came, in seconds since 1970."""
     first: int = 0
     """How many of its first chunks a model may read without a search."""
+    is_blocked: bool = False
+    """Whether a scanner has refused it, or has failed: nobody else gets it."""
+    thread: tuple[str, str] | None = None
+    """The user and the id of its thread, where they were given: a URI may have digests of them."""
 
     @property
     def uri(self) -> str:
@@ -99,6 +114,8 @@ class Job:
     """A file on its way. It ends with an upload; with none if it could not be stored."""
 
     upload: Upload
+    data: bytes = b""
+    """The file, until it is stored: what waits to be read is in no memory."""
     step: str = "waiting"
     done: int = 0
     total: int = 0
@@ -116,13 +133,33 @@ class Uploads:
         self._settings = knowledge.settings
         self._scan = scan
         self._jobs: dict[str, Job] = {}
+        self._refusals: OrderedDict[tuple[str, str], Upload] = OrderedDict()
         self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
         self._slots = asyncio.Semaphore(_AT_ONCE)
 
     async def get(self, id: Identifier | str) -> Upload | None:
         """Return a file, or None without one."""
-        found = await self._knowledge.resources.get([id])
-        return decode_upload(found[0]) if found else None
+        return (await self.get_many([id])).get(str(id))
+
+    async def get_many(self, ids: Iterable[Identifier | str]) -> Mapping[str, Upload]:
+        """Return those of the files that there are, by URI."""
+        found = await self._knowledge.resources.get(ids)
+        return {it.uri: decode_upload(it) for it in found}
+
+    async def read(self, upload: Upload) -> bytes | None:
+        """Return a file as it came; None if it is not stored."""
+        try:
+            return await self._knowledge.storage.get(_BYTES + upload.uri)
+        except ObjectNotFound:
+            return None
+
+    def find_job(self, uri: str) -> Job | None:
+        """Return what takes a file in at this moment, in this process."""
+        return self._jobs.get(uri)
+
+    def find_refusal(self, uri: str, name: str) -> Upload | None:
+        """Return a file that was refused a while ago for what is in it."""
+        return self._refusals.get((uri, name))
 
     def add(
         self,
@@ -132,12 +169,14 @@ class Uploads:
         *,
         actor: Actor | None = None,
         digest: str = "",
+        thread: tuple[str, str] | None = None,
     ) -> Job:
         """Begin to take in a file. The same one twice in a conversation is one.
 
         `actor` is on whose behalf: the policy must let it write there. `digest` is what
-        `hash_bytes` returns, if the caller has it. Who waits for the task of the job by
-        `asyncio.wait` may stop waiting without ending it.
+        `hash_bytes` returns, if the caller has it, and `thread` the user and the id of the thread
+        that the conversation is. Who waits for the task of the job by `asyncio.wait` may stop
+        waiting without ending it.
         """
         upload = Upload(
             id=Identifier(UPLOAD, digest or hash_bytes(data), str(conversation)),
@@ -145,17 +184,16 @@ class Uploads:
             state="reading",
             bytes=len(data),
             created=int(time.time()),
+            thread=thread,
         )
         if (job := self._jobs.get(upload.uri)) is None:
             access = self._knowledge.access(actor, "write")
-            job = self._start(upload, lambda job: self._take_in(job, data, access))
+            job = self._start(Job(upload, data), lambda job: self._take_in(job, access))
         return job
 
     async def list(self, conversation: Identifier | str) -> Sequence[Upload]:
         """Return the files in a conversation, or of all of a user."""
-        found = await self._knowledge.resources.find_by_prefix(conversation)
-        resources = await self._knowledge.resources.get(it for it in found if it.type == UPLOAD)
-        return [decode_upload(it) for it in resources]
+        return [*(await self.get_many(await self._find_below(conversation))).values()]
 
     async def forget(self, conversation: Identifier | str) -> int:
         """Delete the files in a conversation, and all that was made of them; return how many."""
@@ -165,30 +203,30 @@ class Uploads:
             task.cancel()
         if jobs:
             await asyncio.wait(jobs)
+        for key in [key for key in self._refusals if key[0].startswith(f"{uri}/")]:
+            del self._refusals[key]
         knowledge = self._knowledge
-        below = await knowledge.resources.find_by_prefix(uri)
-        uploads = [it for it in below if it.type == UPLOAD]
-        await knowledge.resources.delete_many(uploads)
+        uploads = await self._find_below(uri)
+        removed = await knowledge.resources.delete_many(uploads) if uploads else []
         await knowledge.storage.delete_many(
-            await knowledge.storage.find_by_prefix(f"{_PREFIX}{uri}/")
+            await knowledge.storage.find_by_prefix(f"{_BYTES}{uri}/")
         )
-        if uploads:
-            await self._update_indexes()
+        if removed:
+            await self._remove_from_indexes(map(str, removed))
         return len(uploads)
 
-    async def forget_older(
-        self, before: float, exists: Callable[[Identifier], Awaitable[bool]]
-    ) -> int:
+    async def forget_older(self, before: float, exists: Callable[[Upload], Awaitable[bool]]) -> int:
         """Delete the files that came before a time to conversations that are no more."""
         knowledge = self._knowledge
         found = await knowledge.resources.find_by_type(UPLOAD)
-        uploads = [decode_upload(it) for it in await knowledge.resources.get(found)]
-        latest: dict[str, int] = {}
-        for upload in uploads:
-            latest[upload.id.parent] = max(upload.created, latest.get(upload.id.parent, 0))
+        latest: dict[str, Upload] = {}
+        for upload in (await self.get_many(found)).values():
+            other = latest.setdefault(upload.id.parent, upload)
+            if upload.created > other.created:
+                latest[upload.id.parent] = upload
         gone = 0
-        for uri, created in latest.items():
-            if uri and created < before and not await exists(parse_identifier(uri)):
+        for uri, upload in latest.items():
+            if uri and upload.created < before and not await exists(upload):
                 gone += await self.forget(uri)
         return gone
 
@@ -196,17 +234,14 @@ class Uploads:
         """Begin to complete what a server that has ended could not; forget what has no bytes."""
         knowledge = self._knowledge
         found = await knowledge.resources.find_by_type(UPLOAD)
-        for resource in await knowledge.resources.get(found):
-            upload = decode_upload(resource)
+        for upload in (await self.get_many(found)).values():
             if upload.state != "reading" or upload.uri in self._jobs:
                 continue
-            try:
-                data = await knowledge.storage.get(_PREFIX + upload.uri)
-            except ObjectNotFound:
+            if not await knowledge.storage.exists(_BYTES + upload.uri):
                 await knowledge.resources.delete(upload.id)
                 continue
             logger.info("The file %s was not read to its end: it is read again.", upload.uri)
-            self._start(upload, lambda job, data=data: self._read(job, data))
+            self._start(Job(upload), self._read)
 
     async def aclose(self) -> None:
         """End what is on its way. The next start completes it."""
@@ -216,30 +251,56 @@ class Uploads:
         if tasks:
             await asyncio.wait(tasks)
 
-    def _start(self, upload: Upload, work: "Callable[[Job], Awaitable[Upload]]") -> Job:
+    def _start(self, job: Job, work: "Callable[[Job], Awaitable[Upload]]") -> Job:
+        uri = job.upload.uri
+
         async def run() -> Upload:
             try:
                 return await work(job)
             finally:
-                self._jobs.pop(upload.uri, None)
+                self._jobs.pop(uri, None)
 
-        job = Job(upload)
-        self._jobs[upload.uri] = job
-        job.task = asyncio.create_task(run(), name=f"take in {upload.uri}")
+        self._jobs[uri] = job
+        job.task = asyncio.create_task(run(), name=f"take in {uri}")
         job.task.add_done_callback(retrieve_exception)
         return job
 
-    async def _take_in(self, job: Job, data: bytes, access: Access) -> Upload:
+    async def _find_below(self, uri: Identifier | str) -> "list[str]":
+        """Return the files below a conversation or a user: by what is stored there.
+
+        The catalog would be walked through, whoever's all the others in it are.
+        """
+        keys = await self._knowledge.storage.find_by_prefix(f"{PREFIX}{uri}/")
+        uris = [key.removeprefix(PREFIX).removesuffix(".json") for key in keys]
+        return [uri for uri in uris if uri.rpartition("/")[2].startswith(f"{UPLOAD}.")]
+
+    async def _take_in(self, job: Job, access: Access) -> Upload:
+        try:
+            upload = await self._receive(job, access)
+        finally:
+            job.data = b""
+        if upload.state != "reading":
+            return upload
+        job.upload = upload
+        return await self._read(job)
+
+    async def _receive(self, job: Job, access: Access) -> Upload:
+        """Check a file and store it; return it as it is then, to be read or refused."""
         upload = job.upload
         if (before := await self.get(upload.id)) is not None and before.state != "reading":
             return before
-        if len(data) > self._settings.upload_bytes:
-            return _refuse(upload, too_large(self._settings.upload_bytes))
+        if (before := self.find_refusal(upload.uri, upload.name)) is not None:
+            return before
+        if len(job.data) > self._settings.upload_bytes:
+            return _refuse(upload, describe_limit(self._settings.upload_bytes))
+        if len(self._jobs) > _MOST_JOBS:
+            return _refuse(upload, "The server reads too many files now: send it again later.")
         try:
-            upload = replace(upload, media_type=await call(check_content, data, upload.name))
-            await self._check_with_scanner(data, upload.name)
+            upload = replace(upload, media_type=await call(check_content, job.data, upload.name))
         except (UnreadableDocument, LimitExceeded) as error:
-            return _refuse(upload, _tell(error))
+            return self._remember(_refuse(upload, _format_error(error)))
+        if reason := await self._scan_data(job.data, upload.name):
+            return self._remember(replace(_refuse(upload, reason), is_blocked=True))
         owner = find_owner(upload.uri)
         prefix = owner.uri if owner else upload.id.parent
         lock = self._locks.setdefault(prefix, asyncio.Lock())
@@ -247,26 +308,35 @@ class Uploads:
             if refusal := await self._find_excess(upload, prefix):
                 return _refuse(upload, refusal)
             try:
-                await _complete(self._store(upload, data, access))
+                await _complete(self._store(upload, job.data, access))
             except AccessDenied:
                 return _refuse(upload, "You may not add files to this conversation.")
-        return await self._read(replace_upload(job, upload), data)
+        return upload
 
-    async def _check_with_scanner(self, data: bytes, name: str) -> None:
-        """Ask the scanner of the application. Raises `UnreadableDocument` with its reason."""
+    async def _scan_data(self, data: bytes, name: str) -> str:
+        """Ask the scanner of the application, and return why it refuses; empty if it does not."""
         if self._scan is None:
-            return
+            return ""
         try:
             reason = await call(self._scan, data, name)
-        except Exception as error:  # of the application: what was not looked at is not stored
+        except Exception:  # of the application: what was not looked at is not stored
             logger.exception("The scanner of files failed")
-            raise UnreadableDocument("The file could not be checked.") from error
-        if reason:
-            raise UnreadableDocument(str(reason))
+            return _NOT_CHECKED
+        return str(reason) if reason else ""
+
+    def _remember(self, refused: Upload) -> Upload:
+        """Keep in mind that a file was refused, unless that may be otherwise the next time."""
+        if refused.message != _NOT_CHECKED:
+            self._refusals[refused.uri, refused.name] = refused
+            if len(self._refusals) > _MOST_REFUSALS:
+                self._refusals.popitem(last=False)
+        return refused
 
     async def _find_excess(self, upload: Upload, owner: str) -> str:
         """Return which limit a file would exceed; empty if none."""
-        stored = [it for it in await self.list(owner) if it.uri != upload.uri]
+        keys = await self._knowledge.storage.find_by_prefix(f"{_BYTES}{owner}/")
+        uris = [uri for key in keys if (uri := key.removeprefix(_BYTES)) != upload.uri]
+        stored = [*(await self.get_many(uris)).values()]
         here = sum(it.id.parent == upload.id.parent for it in stored)
         if here >= (most := self._settings.upload_files):
             return f"There are {most} files in this conversation already."
@@ -278,9 +348,9 @@ class Uploads:
 
     async def _store(self, upload: Upload, data: bytes, access: Access) -> None:
         await self._knowledge.resources.put(encode_upload(upload), access=access)
-        await self._knowledge.storage.put(_PREFIX + upload.uri, data)
+        await self._knowledge.storage.put(_BYTES + upload.uri, data)
 
-    async def _read(self, job: Job, data: bytes) -> Upload:
+    async def _read(self, job: Job) -> Upload:
         """Take the text of a stored file in, and return the file as it is then."""
         upload = job.upload
         if upload.media_type not in _DOCUMENTS:
@@ -289,11 +359,14 @@ class Uploads:
         try:
             async with self._slots:
                 job.follow("read", 0, 0)
+                if (data := await self.read(upload)) is None:
+                    return _refuse(upload, _DELETED)
                 found = await extract(data, upload.name)
+                del data
         except (UnreadableDocument, LimitExceeded) as error:
             # the bytes go, and the reason stays, so that nobody tries again with each question
             await _complete(self._drop_bytes(upload))
-            return await _complete(self._finish(_refuse(upload, _tell(error)), []))
+            return await _complete(self._finish(_refuse(upload, _format_error(error)), []))
         chunks = await call(make_chunks, upload, found)  # their tokens are counted
         message = "Only its beginning was taken in: it is too long." if found.is_cut else ""
         upload = replace(
@@ -305,7 +378,8 @@ class Uploads:
         )
         job.follow("store", 0, len(chunks))
         job.upload = await _complete(self._finish(upload, chunks))
-        await self._update_indexes(job)
+        if job.upload.state == "searchable":
+            await self._add_to_indexes([upload.uri, *(it.uri for it in chunks)], job)
         return job.upload
 
     async def _finish(self, upload: Upload, chunks: Sequence[Resource]) -> Upload:
@@ -325,17 +399,26 @@ class Uploads:
                 return upload
             await resources.delete_many(chunk.id for chunk in chunks)
         await self._drop_bytes(upload)
-        return _refuse(upload, "It was deleted while it was read.")
+        return _refuse(upload, _DELETED)
 
     async def _drop_bytes(self, upload: Upload) -> None:
-        await self._knowledge.storage.delete(_PREFIX + upload.uri)
+        await self._knowledge.storage.delete(_BYTES + upload.uri)
 
-    async def _update_indexes(self, job: Job | None = None) -> None:
-        """Bring the indexes up to date. What fails is logged: the next update does it."""
+    async def _add_to_indexes(self, uris: "list[str]", job: Job) -> None:
+        """Let searches find a file. What fails is logged: the next update does it."""
         try:
-            await self._knowledge.update([], job.follow if job else None)
+            await self._knowledge.embed_resources(uris, job.follow)
         except CopilotError as error:
-            logger.warning("Files are stored, and not searchable yet: %s", error)
+            logger.warning("A file is stored, and not searchable yet: %s", error)
+
+    async def _remove_from_indexes(self, uris: Iterable[str]) -> None:
+        """Forget what indexes have of files. What fails is logged: the next update does it."""
+        uris = [*uris]
+        try:
+            await self._knowledge.vectors.remove(uris)
+            await self._knowledge.graph.remove(uris)
+        except CopilotError as error:
+            logger.warning("Files are deleted, and an index still names them: %s", error)
 
 
 def check_content(data: bytes, name: str) -> str:
@@ -375,13 +458,16 @@ def encode_upload(upload: Upload) -> Resource:
     }
     if upload.message:
         fields = {**fields, "message": upload.message}
+    if upload.thread:
+        user, name = upload.thread
+        fields = {**fields, "thread": {"user": user, "id": name}}
     return Resource(replace(upload.id, tokens=None), fields=fields)
 
 
 def decode_upload(resource: Resource) -> Upload:
     """Return the file that a resource stands for."""
     fields: Mapping[str, Any] = resource.fields
-    state = get_text(fields, "state")
+    state, thread = get_text(fields, "state"), get_object(fields, "thread")
     return Upload(
         id=resource.id,
         name=get_text(fields, "title") or resource.id.name,
@@ -392,20 +478,15 @@ def decode_upload(resource: Resource) -> Upload:
         chunks=_count(fields.get("chunks")),
         first=_count(fields.get("first")),
         created=_count(fields.get("created")),
+        thread=(get_text(thread, "user"), get_text(thread, "id")) if thread else None,
     )
-
-
-def replace_upload(job: Job, upload: Upload) -> Job:
-    """Tell a job what is known of its file by now."""
-    job.upload = upload
-    return job
 
 
 def _refuse(upload: Upload, message: str) -> Upload:
     return replace(upload, state="refused", message=message)
 
 
-def _tell(error: CopilotError) -> str:
+def _format_error(error: CopilotError) -> str:
     return f"{error.message} {error.hint or ''}".strip()
 
 

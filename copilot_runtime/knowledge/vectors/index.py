@@ -1,7 +1,7 @@
 """The vector index: what is said in about the same words, or means about the same."""
 
 import asyncio
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Literal, get_args
 
@@ -148,14 +148,20 @@ class VectorIndex(Index[VectorItem, Sequence[Vector]]):
         return await self.query([*vectors], filter, diversity=diversity)
 
     async def update(
-        self, resources: ResourceIndex, progress: Progress | None = None
+        self,
+        resources: ResourceIndex,
+        progress: Progress | None = None,
+        *,
+        only: Collection[str] | None = None,
     ) -> EmbeddingReport:
         """Embed what is new or other than before, and forget what is gone.
 
-        What could not be embedded is in the report, and is tried again by the next update.
+        What could not be embedded is in the report, and is tried again by the next update. With
+        `only`, this is about the resources of these URIs, and costs nothing for all others.
         """
-        updater = Updater(self.table, self.embedder, resources, progress)
-        report = await updater.run()
+        report = await Updater(self.table, self.embedder, resources, progress, only).run()
+        if only is not None:
+            return report
         if self._clusters:
             await self._clusters.update(await self.table.snapshot())
         if not report.failed:

@@ -140,6 +140,14 @@ class VectorTable:
             return part.segment.identifier(part.row_numbers[uri])
         return None
 
+    def find_version(self, uri: str) -> str | None:
+        """Return the version of which a URI has the vector; None without one."""
+        if row := self._lines.get(uri):
+            return row.version
+        if part := self._owners.get(uri):
+            return part.segment.columns.versions[part.row_numbers[uri]]
+        return None
+
     def versions(self) -> dict[str, str]:
         """Return the version of which each URI has the vector."""
         found: dict[str, str] = {}

@@ -1,7 +1,7 @@
 """Keep a vector index in step with the resources: embed what is new, forget what is gone."""
 
 import asyncio
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 from time import monotonic
@@ -49,6 +49,8 @@ class EmbeddingReport(UpdateReport):
 class Updater:
     """One update: batches of resources are read, embedded and written, four at a time.
 
+    It is about all resources, or about `only` some, by their URIs.
+
     A batch is durable once it is written. If the provider refuses one, it is halved until what it
     refuses is alone, and a text that is too long is halved until it is not. If the provider cannot
     be reached after all retries, the batch fails as a whole. A key or a model that is wrong ends
@@ -61,8 +63,10 @@ class Updater:
         embedder: Embedder,
         resources: ResourceIndex,
         progress: Progress | None = None,
+        only: Collection[str] | None = None,
     ) -> None:
         self._table = table
+        self._only = only
         self._embedder = embedder
         self._resources = resources
         self._progress = progress
@@ -77,8 +81,9 @@ class Updater:
         """Do it. Raises `CopilotError` if nothing can be embedded at all."""
         began, tokens = monotonic(), self._embedder.tokens
         await self._table.refresh()
-        entries = await asyncio.to_thread(_find_candidates, {**await self._resources.versions()})
-        self._held = await asyncio.to_thread(self._table.versions)
+        # first: what another update adds meanwhile is a resource already, and not gone
+        self._held = await self._find_versions()
+        entries = await self._find_entries()
         # what has no version was not made from a resource, and somebody else's business
         removed = [uri for uri, version in self._held.items() if version and uri not in entries]
         await self._table.write([], removed)
@@ -99,6 +104,20 @@ class Updater:
             tokens=tokens,
             dollars=await self._embedder.price(tokens) if tokens else None,
         )
+
+    async def _find_versions(self) -> Mapping[str, str]:
+        """Return the versions of what has a vector, as far as this update is about it."""
+        if self._only is None:
+            return await asyncio.to_thread(self._table.versions)
+        found = {uri: self._table.find_version(uri) for uri in self._only}
+        return {uri: version for uri, version in found.items() if version is not None}
+
+    async def _find_entries(self) -> Mapping[str, Entry]:
+        """Return what is to have a vector, as far as this update is about it."""
+        versions = await self._resources.versions()
+        if self._only is None:
+            return await asyncio.to_thread(_find_candidates, {**versions})
+        return _find_candidates({uri: versions[uri] for uri in self._only if uri in versions})
 
     async def _embed_all(self, pending: Mapping[str, int]) -> None:
         batches = make_batches(pending)

@@ -585,3 +585,12 @@ async def test_other_names_of_a_class_mean_it_as_well(subject: str) -> None:
         assert list(await graph.subjects("Individual")) == both
         assert list(await graph.subjects("schema:Individual")) == both[1:]
     assert list(await from_graph.subjects("schema:Person", Only("m1", "m2"))) == both[:1]
+
+
+async def test_what_is_removed_is_in_no_answer_and_no_ontology() -> None:
+    graph = await build({"m1": "ex:a a schema:Mill .", "m2": "ex:b a schema:Shop ."})
+    await graph.remove(["common.Message.m1", "common.Message.never"])
+
+    assert names(await graph.find("? ? ?")) == ["m2"]
+    assert "Mill" not in await graph.stored_ontology()
+    assert "Shop" in await graph.stored_ontology()

@@ -3,7 +3,8 @@
 import asyncio
 import subprocess
 import sys
-from collections.abc import Awaitable, Callable
+import threading
+from collections.abc import Awaitable, Callable, Iterable
 from pathlib import Path
 from time import monotonic, sleep
 
@@ -13,12 +14,15 @@ from copilot_runtime.config.sections import KnowledgeSettings
 from copilot_runtime.errors import LimitExceeded
 from copilot_runtime.knowledge import Knowledge
 from copilot_runtime.knowledge.access import AccessAction, Actor
+from copilot_runtime.knowledge.identifiers import Identifier
+from copilot_runtime.knowledge.ingestion.documents import Document, read_document
 from copilot_runtime.knowledge.policies import (
     Decision,
     Policy,
     build_actor,
     conversation_identifier,
 )
+from copilot_runtime.knowledge.resources import Resource
 from copilot_runtime.knowledge.uploads.uploads import Upload
 from copilot_runtime.storage import LocalStorage, MemoryStorage, Storage
 from tests.knowledge.ingestion.pdf import make_pdf
@@ -88,6 +92,114 @@ async def test_of_what_is_too_long_the_beginning_is_taken_in() -> None:
 
     assert upload.chunks == 2000
     assert "Only its beginning" in upload.message
+    await knowledge.aclose()
+
+
+class Watched(MemoryStorage):
+    """A storage that counts what is looked at."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.seen = 0
+
+    async def find_by_prefix(self, prefix: str = "", delimiter: str = "") -> list[str]:
+        found = await super().find_by_prefix(prefix, delimiter)
+        self.seen += len(found)
+        return found
+
+    async def read_many(self, keys: Iterable[str]) -> dict[str, tuple[bytes, str]]:
+        found = await super().read_many(keys)
+        self.seen += len(found)
+        return found
+
+
+async def test_a_file_costs_the_same_in_a_large_knowledge_base() -> None:
+    costs: list[tuple[int, int]] = []
+    for size in (10, 1000):
+        embedder = WordCounter()
+        storage = Watched()
+        knowledge = Knowledge(storage, embedder=embedder)
+        await knowledge.resources.put_many(
+            Resource(Identifier("common.Document", f"d{n}"), f"Page {n}") for n in range(size)
+        )
+        await knowledge.update([])
+        storage.seen, before = 0, len(embedder.texts)
+        assert (await add(knowledge)).state == "searchable"
+        assert await knowledge.search("price quince", actor=ANN)
+        costs.append((storage.seen, len(embedder.texts) - before))
+        await knowledge.aclose()
+
+    assert costs[0] == costs[1]
+
+
+async def test_what_is_added_meanwhile_is_not_taken_for_gone() -> None:
+    knowledge = knowledge_in(MemoryStorage())
+    updates = [asyncio.create_task(knowledge.update([])) for _ in range(3)]
+    files = [CSV + b"x,%d\n" % n for n in range(5)]
+    await asyncio.gather(*(add(knowledge, data) for data in files))
+    await asyncio.gather(*updates)
+
+    found = await knowledge.search("price quince", actor=ANN, limit=100, type="common.Chunk")
+    assert len(found) == len(files)
+    await knowledge.aclose()
+
+
+async def test_files_that_wait_are_not_in_memory_and_too_many_are_refused(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    released = threading.Event()
+
+    def wait(data: bytes, name: str, *, sandboxed: bool) -> Document:
+        released.wait(20)
+        return read_document(data, name, sandboxed=sandboxed)
+
+    monkeypatch.setattr("copilot_runtime.knowledge.uploads.extraction.read_document", wait)
+    monkeypatch.setattr("copilot_runtime.knowledge.uploads.uploads._MOST_JOBS", 5)
+    knowledge = knowledge_in(MemoryStorage())
+    files = [CSV + b"x,%d\n" % n for n in range(6)]
+    jobs = [knowledge.uploads.add(data, "a.csv", THREAD, actor=ANN) for data in files[:5]]
+    while any(job.data for job in jobs):  # noqa: ASYNC110  # nothing tells when
+        await asyncio.sleep(0)
+    refused = await add(knowledge, files[5])
+    released.set()
+    uploads = [await job.task for job in jobs]
+
+    assert refused.message == "The server reads too many files now: send it again later."
+    assert {it.state for it in uploads} == {"searchable"}
+    assert (await add(knowledge, files[5])).state == "searchable"
+    await knowledge.aclose()
+
+
+async def test_a_scanner_looks_once_at_what_it_has_refused() -> None:
+    seen: list[str] = []
+
+    def refuse(data: bytes, name: str) -> str:
+        seen.append(name)
+        return "It has a virus."
+
+    knowledge = Knowledge("memory", embedder=WordCounter(), scan=refuse)
+    first, second = await add(knowledge), await add(knowledge)
+
+    assert first == second
+    assert seen == ["a.csv"]
+    await knowledge.uploads.forget(THREAD)
+    await add(knowledge)
+    assert len(seen) == 2
+    await knowledge.aclose()
+
+
+async def test_of_refused_files_only_the_latest_are_remembered(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("copilot_runtime.knowledge.uploads.uploads._MOST_REFUSALS", 1)
+    seen: list[str] = []
+    knowledge = Knowledge(
+        "memory", embedder=WordCounter(), scan=lambda data, name: seen.append(name) or "No."
+    )
+    for name in ("a.csv", "b.csv", "a.csv"):
+        await add(knowledge, name=name)
+
+    assert seen == ["a.csv", "b.csv", "a.csv"]
     await knowledge.aclose()
 
 

@@ -348,3 +348,28 @@ async def test_an_update_that_was_cancelled_is_completed_by_the_next():
     report = await survivor.update(scene.resources)
     assert await survivor.count() == 256 * 7
     assert report.changed == 0
+
+
+async def test_an_update_of_some_resources_touches_no_others():
+    scene = Scene()
+    await scene.put(resource("one", "abba"), resource("two", "xyz"), resource("three", "opq"))
+    uris = [str(message(name)) for name in ("one", "three", "never")]
+    first = await scene.index.update(scene.resources, only=uris)
+    assert (first.added, first.changed, first.removed) == (2, 0, 0)
+    assert await scene.search("xyz") == []
+
+    await scene.put(resource("one", "xyz"))
+    await scene.resources.delete(message("three"))
+    second = await scene.index.update(scene.resources, only=uris)
+    assert (second.added, second.changed, second.removed) == (0, 1, 1)
+    assert await scene.search("xyz") == ["one"]
+    assert await scene.update() == (1, 0, 0)
+
+
+async def test_an_update_of_some_resources_knows_those_in_blocks(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr("copilot_runtime.knowledge.vectors.table._MOST_LINES", 1)
+    scene = Scene()
+    await scene.put(*[resource(f"m{n}", "abba") for n in range(5)])
+    await scene.update()
+    again = await scene.index.update(scene.resources, only=[str(message("m3"))])
+    assert (again.added, again.changed) == (0, 0)

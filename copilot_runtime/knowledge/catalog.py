@@ -1,19 +1,18 @@
 """Which resources there are, and in which version: one file in place of a walk through all."""
 
 import asyncio
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import cached_property
 from types import MappingProxyType
 from typing import NamedTuple
 
-from copilot_runtime.jsontext import dumps
 from copilot_runtime.jsonvalue import JsonObject, as_count, drop_none, get_text
 from copilot_runtime.knowledge.identifiers import get_type
-from copilot_runtime.storage import ObjectChanged, ObjectNotFound, Storage
-from copilot_runtime.storage.jsonlines import salvage_lines
+from copilot_runtime.storage import Storage
+from copilot_runtime.storage.jsonlines import JsonLines, encode_lines, salvage_lines
 
-_FEW_LINES = 1000
-"""So many old lines are not worth writing the catalog anew."""
+_LONG = 100_000
+"""Bytes of lines that are parsed in a thread."""
 
 
 class Entry(NamedTuple):
@@ -42,14 +41,10 @@ class Catalog:
     """The entries of all resources, in memory and in one JSON Lines object."""
 
     def __init__(self, storage: Storage, key: str = "catalog.jsonl") -> None:
-        self._storage = storage
-        self.key = key
+        self._lines = JsonLines(storage, key)
         self._entries: dict[str, Entry] = {}
-        self._etag = ""
-        self._end = 0
-        self._last_line = b""
-        self._ends_midline = False
-        self._lines = 0
+        self._unread: dict[str, Entry | None] = {}
+        """What this process has added, until it is read in its place among what others have."""
         self.is_read = False
         """Whether there are entries, be they old."""
         self._lock = asyncio.Lock()
@@ -62,85 +57,84 @@ class Catalog:
     @property
     def is_missing(self) -> bool:
         """Whether there was no such object when it was last read."""
-        return not self._etag
+        return self._lines.is_missing
+
+    def find(self, uri: str) -> Entry | None:
+        """Return the entry of a resource, as this process last read or wrote it.
+
+        It may be old. What it says of an etag is true in any case.
+        """
+        return self._unread[uri] if uri in self._unread else self._entries.get(uri)
 
     async def refresh(self) -> Mapping[str, Entry]:
         """Read what was added since, by whichever process, and return the entries."""
-        self.is_read = True
         async with self._lock:
-            etag = await self._storage.etag(self.key)
-            if etag != self._etag:
-                await self._read()
+            await self._read()
         return self.entries
 
     async def append(self, changes: Iterable[Change]) -> None:
-        """Add lines and apply them."""
-        if changes := [*changes]:
-            await self._storage.append(self.key, self.encode(changes))
-            self.apply(changes)
+        """Add lines."""
+        changes = [*changes]
+        await self._lines.append(encode_lines(map(encode_change, changes)))
+        await self._note(changes)
 
-    def encode(self, changes: Iterable[Change]) -> bytes:
-        """Return lines to append to the object. One that a crash has torn ends before them."""
-        start = b"\n" if self._ends_midline else b""
-        return start + b"".join(dumps(encode_change(change)) + b"\n" for change in changes)
+    async def append_with_objects(
+        self,
+        objects: Mapping[str, bytes],
+        describe: Callable[[Mapping[str, str]], Iterable[Change]],
+    ) -> dict[str, str]:
+        """Write objects, and add the changes that `describe` makes of their etags.
 
-    def apply(self, changes: Iterable[Change]) -> None:
-        """Take in changes whose lines were appended."""
-        self._lines += replay(changes, self._entries)
+        Returns the etags that they have then: others than those if somebody wrote meanwhile.
+        """
+        changes: list[Change] = []
+
+        def encode(etags: Mapping[str, str]) -> bytes:
+            changes.extend(describe(etags))
+            return encode_lines(map(encode_change, changes))
+
+        etags = await self._lines.append_with_objects(objects, encode)
+        await self._note(changes)
+        return etags
 
     async def compact(self) -> None:
         """Write one line for each resource, if many lines are old.
 
         Nothing is written if somebody adds lines at this moment.
         """
-        if not self._is_long():
+        if not self._lines.is_long(len(self._entries)):
             return
         async with self._lock:
             await self._read()
-            entries = dict(self._entries)
-            data = await asyncio.to_thread(encode_entries, entries)
-            try:
-                etag = await self._storage.put(self.key, data, expected=self._etag)
-            except ObjectChanged:
-                return
-            self._lines = len(entries)
-            self._note_end(data, len(data), etag)
+            if self._lines.is_long(len(self._entries)):
+                await self._lines.rewrite(lambda: encode_entries(self._entries))
 
-    def _is_long(self) -> bool:
-        return self._lines > 2 * len(self._entries) + _FEW_LINES
+    async def _note(self, changes: Iterable[Change]) -> None:
+        """Remember what was added, until it is read."""
+        self._unread.update((change.uri, change.entry) for change in changes)
+        await self.compact()
 
     async def _read(self) -> None:
-        """Read the end of the object, or all of it if it is not the one read before."""
-        start = self._end - len(self._last_line)
-        try:
-            data, etag = await self._storage.read(self.key, start)
-            if start and not data.startswith(self._last_line):
-                start = 0
-                data, etag = await self._storage.read(self.key)
-        except ObjectNotFound:
-            start, data, etag = 0, b"", ""
-        whole = data[: data.rfind(b"\n") + 1]
-        if start:
-            self.apply(decode_changes(whole))
-        else:
-            entries: dict[str, Entry] = {}
-            self._lines = await asyncio.to_thread(lambda: replay(decode_changes(whole), entries))
+        """Apply the lines that were added since."""
+        unread = dict(self._unread)
+        lines = await self._lines.read_new()
+        if lines.is_anew or len(lines.data) > _LONG:
+            entries = {} if lines.is_anew else dict(self._entries)
+            await asyncio.to_thread(replay, decode_changes(lines.data), entries)
             self._entries.clear()
             self._entries.update(entries)
-        self._ends_midline = len(whole) < len(data)
-        self._note_end(whole, start + len(whole), etag)
+        else:
+            replay(decode_changes(lines.data), self._entries)
+        self._lines.advance(lines)
+        self.is_read = True
+        for uri, entry in unread.items():
+            if self._unread[uri] is entry:
+                del self._unread[uri]
 
-    def _note_end(self, lines: bytes, end: int, etag: str) -> None:
-        """Remember up to where the object was read, and the last line there."""
-        self._etag, self._end = etag, end
-        self._last_line = lines[lines.rstrip(b"\n").rfind(b"\n") + 1 :]
 
-
-def replay(changes: Iterable[Change], entries: dict[str, Entry]) -> int:
-    """Apply changes to entries, and return how many changes there were."""
-    count = 0
+def replay(changes: Iterable[Change], entries: dict[str, Entry]) -> None:
+    """Apply changes to entries."""
     for uri, entry, before in changes:
-        count += 1
         current = entries.get(uri)
         if before is not None and before != (current.etag if current else ""):
             continue
@@ -148,14 +142,11 @@ def replay(changes: Iterable[Change], entries: dict[str, Entry]) -> int:
             entries.pop(uri, None)
         else:
             entries[uri] = entry
-    return count
 
 
 def encode_entries(entries: Mapping[str, Entry]) -> bytes:
     """Return a line for each entry."""
-    return b"".join(
-        dumps(encode_change(Change(uri, entry))) + b"\n" for uri, entry in entries.items()
-    )
+    return encode_lines(encode_change(Change(uri, entry)) for uri, entry in entries.items())
 
 
 def encode_change(change: Change) -> JsonObject:

@@ -116,15 +116,6 @@ def decode_identifier(value: JsonValue) -> Identifier:
     )
 
 
-def get_lineage(uri: str) -> list[str]:
-    """Return a URI and those of its parents, the nearest first."""
-    lineage = [uri]
-    while "/" in uri:
-        uri = uri.rpartition("/")[0]
-        lineage.append(uri)
-    return lineage
-
-
 def get_type(uri: str) -> str:
     """Return the type in a URI, which is that of a resource."""
     words = uri.rpartition("/")[2].split(".", 2)

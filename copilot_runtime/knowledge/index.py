@@ -17,7 +17,7 @@ from copilot_runtime.knowledge.identifiers import (
     encode_identifier,
 )
 from copilot_runtime.storage import Storage
-from copilot_runtime.storage.jsonlines import JsonLines
+from copilot_runtime.storage.jsonlines import JsonLines, encode_lines, salvage_lines
 
 logger = logging.getLogger(__name__)
 
@@ -74,7 +74,7 @@ class IndexBase(Index[Item, None]):
     async def add(self, *items: Item) -> None:
         items_by_uri = await self.load()
         async with self._writing:
-            await self._lines.append(map(encode_item, items))
+            await self._lines.append(encode_lines(map(encode_item, items)))
             items_by_uri.update((str(item.identifier), item) for item in items)
 
     async def get(self, ids: Iterable[Identifier | str] | None) -> list[Identifier]:
@@ -93,7 +93,7 @@ class IndexBase(Index[Item, None]):
         if self._items is None:
             async with self._reading:
                 if self._items is None:
-                    lines = await self._lines.read()
+                    lines = salvage_lines((await self._lines.read_new()).data)
                     self._items = {str(item.identifier): item for item in self._decode(lines)}
         return self._items
 
@@ -110,7 +110,7 @@ class BufferedIndex(IndexBase):
     """Writes its items together: after `flush_interval` seconds, or once there are `max_items`.
 
     Items are there for queries at once. What could not be written stays in the buffer, and is
-    written with what comes next.
+    tried again after as many seconds.
     """
 
     def __init__(
@@ -132,10 +132,10 @@ class BufferedIndex(IndexBase):
         items_by_uri = await self.load()
         items_by_uri.update((str(item.identifier), item) for item in items)
         self._buffer += items
+        if self._buffer and self._timer is None:
+            self._timer = asyncio.create_task(self._flush_later())
         if len(self._buffer) >= self._max_items:
             await self.flush()
-        elif self._buffer and self._timer is None:
-            self._timer = asyncio.create_task(self._flush_later())
 
     async def flush(self) -> int:
         """Write what is in the buffer, and return how many items that were.
@@ -144,7 +144,7 @@ class BufferedIndex(IndexBase):
         """
         async with self._writing:
             batch = [*self._buffer]
-            await self._lines.append(map(encode_item, batch))
+            await self._lines.append(encode_lines(map(encode_item, batch)))
             del self._buffer[: len(batch)]
         return len(batch)
 

@@ -281,6 +281,8 @@ class Knowledge:
         the next update does the rest.
         """
         async with self._writing:
+            if not self.resources.is_reconciled:  # with what other programs may have written
+                await self.resources.reconcile()
             report = None
             if chosen := self.sources if sources is None else [*sources]:
                 report = await self._ingestion.run(chosen, _follow(progress), wait=True)
@@ -583,7 +585,6 @@ class Knowledge:
             self._is_empty = not self._count
             self._counted.set()
             started = monotonic()
-            await self.resources.reconcile()  # with what other programs may have written
             await self.uploads.resume()
             await self.update()
         except Exception as error:

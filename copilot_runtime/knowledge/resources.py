@@ -2,11 +2,11 @@
 
 import asyncio
 import hashlib
+import itertools
 import logging
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from itertools import islice
 from typing import Literal, cast, get_args
 
 from copilot_runtime.errors import CopilotError, Misuse
@@ -25,7 +25,6 @@ from copilot_runtime.knowledge.identifiers import (
     Identifier,
     decode_identifier,
     encode_identifier,
-    get_lineage,
     parse_identifier,
     strip_namespace,
 )
@@ -127,7 +126,8 @@ class ResourceIndex:
         self.events = events or ResourceEvents()
         self._source = source
         self._catalog = Catalog(storage)
-        self._is_checked = False
+        self.is_reconciled = False
+        """Whether this process has compared the catalog with what is stored."""
 
     async def put(
         self, resource: Resource, *, access: Access = FULL_ACCESS, expected: str | None = None
@@ -166,18 +166,15 @@ class ResourceIndex:
         await self._drop_equal(changed)
         if not changed:
             return 0
-        changes: dict[str, Change] = {}
+        entries: dict[str, Entry] = {}
 
-        def describe(etags: Mapping[str, str]) -> bytes:
+        def describe(etags: Mapping[str, str]) -> Iterable[Change]:
             for uri, resource in changed.items():
-                changes[uri] = Change(uri, _entry(resource, etags[_key(uri)]))
-            return self._catalog.encode(changes.values())
+                entries[uri] = _entry(resource, etags[_key(uri)])
+            return itertools.starmap(Change, entries.items())
 
         objects = {_key(uri): resource.data for uri, resource in changed.items()}
-        etags = await self.storage.put_with_log(objects, self._catalog.key, describe)
-        self._catalog.apply(changes.values())
-        await self._catalog.compact()
-        entries = {uri: change.entry for uri, change in changes.items()}
+        etags = await self._catalog.append_with_objects(objects, describe)
         await self._mend(_find_wrong(entries, {uri: etags[_key(uri)] for uri in entries}))
         self._publish("RESOURCE_PUT", [resource.id for resource in changed.values()])
         return len(changed)
@@ -228,6 +225,8 @@ class ResourceIndex:
         """
         roots = dict.fromkeys(strip_namespace(uri) for uri in check_ids(ids))
         await require(access, roots)
+        if not roots:
+            return []
         uris = await self._find_below(roots)
         await require(access, uris)
         removed = [_uri(key) for key in await self.storage.delete_many(map(_key, uris))]
@@ -271,15 +270,19 @@ class ResourceIndex:
 
         It lists the storage, and reads only what is not as the catalog has it.
         """
-        self._is_checked = True
-        entries = {**await self._catalog.refresh()}
-        keys = await self.storage.find_etags(PREFIX)
+        self.is_reconciled = True
+        try:
+            entries = {**await self._catalog.refresh()}
+            keys = await self.storage.find_etags(PREFIX)
 
-        def compare() -> dict[str, str]:
-            etags = {_uri(key): etag for key, etag in keys.items() if key.endswith(".json")}
-            return _find_wrong(entries, etags)
+            def compare() -> dict[str, str]:
+                etags = {_uri(key): etag for key, etag in keys.items() if key.endswith(".json")}
+                return _find_wrong(entries, etags)
 
-        return await self._mend(await asyncio.to_thread(compare))
+            return await self._mend(await asyncio.to_thread(compare))
+        except BaseException:
+            self.is_reconciled = False
+            raise
 
     async def aclose(self) -> None:
         """Leave a catalog that the next process reads fast."""
@@ -288,23 +291,22 @@ class ResourceIndex:
     async def _refresh(self) -> Mapping[str, Entry]:
         """Return the entries of the catalog, which is rebuilt if it is lost."""
         entries = await self._catalog.refresh()
-        if self._catalog.is_missing and not self._is_checked:
+        if self._catalog.is_missing and not self.is_reconciled:
             await self.reconcile()
+            await self._catalog.refresh()
         return entries
 
     async def _drop_equal(self, changed: dict[str, Resource]) -> None:
-        """Leave out what is stored in the same version.
-
-        The catalog may be old: what it once said of an etag stays true.
-        """
-        entries = self._catalog.entries if self._catalog.is_read else await self._refresh()
-        same = [
-            uri
+        """Leave out what is stored in the same version."""
+        if not self._catalog.is_read:
+            await self._refresh()
+        same = {
+            uri: entry.etag
             for uri, resource in changed.items()
-            if (entry := entries.get(uri)) and entry.version == resource.version
-        ]
+            if (entry := self._catalog.find(uri)) and entry.version == resource.version
+        }
         for uri, etag in (await self._find_etags(same)).items() if same else ():
-            if etag == entries[uri].etag:
+            if etag == same[uri]:
                 del changed[uri]
 
     async def _find_below(self, roots: Collection[str]) -> list[str]:
@@ -313,10 +315,8 @@ class ResourceIndex:
         for uri in roots:
             keys = await self.storage.find_by_prefix(f"{PREFIX}{uri}/")
             found |= dict.fromkeys(_uri(key) for key in keys if key.endswith(".json"))
-        for uri in await self._catalog.refresh():
-            if any(parent in roots for parent in get_lineage(uri)):
-                found[uri] = None
-        return [*found]
+        uris = [*await self._catalog.refresh()]
+        return [*found | dict.fromkeys(await asyncio.to_thread(_select_below, uris, roots))]
 
     async def _find(
         self, access: Access, choose: Callable[[Mapping[str, Entry]], list[str]]
@@ -346,11 +346,11 @@ class ResourceIndex:
 
         Who may only read gets what was read in any case.
         """
-        entries = self._catalog.entries
-        if self._catalog.is_read and _find_wrong({uri: entries.get(uri) for uri in etags}, etags):
-            entries = await self._catalog.refresh()
+        find = self._catalog.find
+        if self._catalog.is_read and _find_wrong({uri: find(uri) for uri in etags}, etags):
+            await self._catalog.refresh()
             try:
-                await self._mend(_find_wrong({uri: entries.get(uri) for uri in etags}, etags))
+                await self._mend(_find_wrong({uri: find(uri) for uri in etags}, etags))
             except StorageFailed as error:
                 logger.warning("The catalog of resources is not mended: %s", error.message)
 
@@ -358,7 +358,9 @@ class ResourceIndex:
         """Correct entries of the catalog, whose etags are given, by what is stored."""
         mended = 0
         for start in range(0, len(wrong), _AT_ONCE):
-            changes = await self._find_changes(dict(islice(wrong.items(), start, start + _AT_ONCE)))
+            changes = await self._find_changes(
+                dict(itertools.islice(wrong.items(), start, start + _AT_ONCE))
+            )
             await self._catalog.append(changes)
             mended += len(changes)
         return mended
@@ -443,6 +445,16 @@ def _find_wrong(entries: Mapping[str, Entry | None], etags: Mapping[str, str]) -
         for uri in {**entries, **etags}
         if (etag := _etag_of(entries.get(uri))) != etags.get(uri, "")
     }
+
+
+def _select_below(uris: Iterable[str], roots: Collection[str]) -> list[str]:
+    """Return the URIs that are below one of some roots."""
+    lengths = sorted({len(root) for root in roots})
+    return [
+        uri
+        for uri in uris
+        if any(uri[length : length + 1] == "/" and uri[:length] in roots for length in lengths)
+    ]
 
 
 def _key(uri: str) -> str:

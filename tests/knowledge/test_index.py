@@ -140,6 +140,24 @@ async def test_a_failed_write_loses_nothing() -> None:
     assert await IndexBase(storage).query() == [A, B]
 
 
+async def test_a_full_buffer_that_could_not_be_written_is_tried_again() -> None:
+    class OnceFull(FullStorage):
+        written = asyncio.Event()
+
+        async def append(self, key: str, data: bytes) -> None:
+            await super().append(key, data)
+            self.written.set()
+
+    storage = OnceFull()
+    index = BufferedIndex(storage, flush_interval=0.01, max_items=1)
+    with pytest.raises(StorageFailed):
+        await index.add(Item(A))
+    storage.full = False
+    await storage.written.wait()
+    assert len(await lines(storage)) == 1
+    await index.aclose()
+
+
 async def test_a_failed_write_is_logged_and_tried_again(caplog: pytest.LogCaptureFixture) -> None:
     class OnceFull(FullStorage):
         tries = 0

@@ -2,7 +2,7 @@
 
 import asyncio
 import sys
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from pathlib import Path
 
 import pytest
@@ -291,6 +291,86 @@ async def test_a_damaged_catalog_is_mended(
     versions = dict(await ResourceIndex(resources.storage).versions())
     assert versions.pop("a.B.new")
     assert versions == before
+
+
+async def test_what_is_put_behind_a_line_that_a_killed_process_has_torn_is_found(
+    resources: ResourceIndex,
+) -> None:
+    await resources.storage.put(
+        "catalog.jsonl", await resources.storage.get("catalog.jsonl") + b'{"id":"a.B.torn","vers'
+    )
+    await resources.put(Resource(Identifier("a.B", "one")))
+    await resources.put(Resource(Identifier("a.B", "two")))
+
+    for index in (resources, ResourceIndex(resources.storage)):
+        assert (await uris(index))[3:] == ["a.B.one", "a.B.two"]
+
+
+class SlowStorage(MemoryStorage):
+    """Lets another task do something whenever etags are asked for."""
+
+    meanwhile: Callable[[], Awaitable[object]] | None = None
+
+    async def find_many_etags(self, keys: Iterable[str]) -> dict[str, str]:
+        if (meanwhile := self.meanwhile) is not None:
+            self.meanwhile = None
+            await meanwhile()
+        return await super().find_many_etags(keys)
+
+
+async def test_who_looks_while_another_writes_keeps_the_newer_entry() -> None:
+    storage = SlowStorage()
+    one, two = ResourceIndex(storage), ResourceIndex(storage)
+    await one.versions()
+
+    async def write_and_look() -> None:
+        await two.put(Resource(MESSAGE.id, "newer"))
+        await one.versions()
+
+    storage.meanwhile = write_and_look
+    await one.put(Resource(MESSAGE.id, "older"))
+    [found] = await one.get([MESSAGE.uri])
+    assert (await one.versions())[MESSAGE.uri].version == found.version
+    assert dict(await one.versions()) == dict(await ResourceIndex(storage).versions())
+
+
+async def test_a_put_of_what_was_just_put_writes_nothing(resources: ResourceIndex) -> None:
+    new = Resource(Identifier("a.B", "c"), "new")
+    assert await resources.put(new)
+    before = await resources.storage.find_etags()
+    assert not await resources.put(new)
+    assert await resources.get([new.uri]) == [new]
+    assert await resources.storage.find_etags() == before
+
+
+async def test_deleting_nothing_asks_the_storage_nothing(
+    resources: ResourceIndex, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: object) -> None:
+        raise AssertionError
+
+    for method in ("etag", "find_etags", "delete_many", "read", "append"):
+        monkeypatch.setattr(resources.storage, method, refuse)
+    assert await resources.delete_many([]) == []
+
+
+async def test_deleting_takes_along_what_only_the_catalog_has_below(
+    resources: ResourceIndex,
+) -> None:
+    await resources.storage.delete(MESSAGE_KEY)
+    await resources.delete_many([CONVERSATION.uri, "a.B.none"])
+    assert await uris(resources) == [LONGER.uri]
+
+
+async def test_reconciling_that_failed_is_done_again(resources: ResourceIndex) -> None:
+    await resources.storage.put("resources/a.B.c.json", Resource(Identifier("a.B", "c")).data)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(resources.storage, "find_etags", None)
+        with pytest.raises(TypeError):
+            await resources.reconcile()
+    assert not resources.is_reconciled
+    assert await resources.reconcile() == 1
+    assert resources.is_reconciled
 
 
 async def test_what_was_changed_by_hand_is_noticed(resources: ResourceIndex) -> None:

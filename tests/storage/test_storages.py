@@ -5,13 +5,14 @@ import asyncio
 import pytest
 
 from copilot_runtime.errors import Misuse
+from copilot_runtime.jsonvalue import JsonObject
 from copilot_runtime.storage import MemoryStorage, ObjectChanged, ObjectNotFound, Storage
 from copilot_runtime.storage.jsonlines import (
     JsonLines,
-    append_line,
-    decode_lines,
+    NewLines,
+    Position,
     encode_lines,
-    read_value,
+    salvage_lines,
 )
 from copilot_runtime.storage.s3 import S3Storage
 from copilot_runtime.storage.transfer import copy_objects
@@ -217,29 +218,76 @@ async def test_keys_may_have_any_other_character(storage: Storage, key: str) -> 
     assert (await storage.list(), await storage.get(key)) == ([key], b"1")
 
 
-async def test_values_are_read_by_extension(storage: Storage) -> None:
-    await storage.put("a.json", b'{"x": 1}')
-    await storage.put("empty.json", b"")
-    await storage.put("a.txt", b"text")
-    await append_line(storage, "a.jsonl", b"1")
-    await append_line(storage, "a.jsonl", b"[2]\n")
-
-    values = [
-        await read_value(storage, key) for key in ("a.json", "empty.json", "a.txt", "a.jsonl")
-    ]
-    assert values == [{"x": 1}, {}, b"text", [1, [2]]]
+def read_values(lines: NewLines) -> list[JsonObject]:
+    return [*salvage_lines(lines.data)]
 
 
-def test_no_values_are_no_lines() -> None:
-    assert encode_lines([]) == b""
-    assert decode_lines(encode_lines([{"a": 1}, 2])) == [{"a": 1}, 2]
+async def test_of_lines_that_many_add_each_is_read_once_in_one_order(storage: Storage) -> None:
+    one, two = JsonLines(storage, "log.jsonl"), JsonLines(storage, "log.jsonl")
+    assert await one.read_new() == NewLines(b"", False, Position())
+    assert one.is_missing
+    await one.append(encode_lines([]))
+    await one.append(encode_lines([{"a": 1}]))
+    await two.append(encode_lines([{"b": 2}, {"c": 3}]))
+    seen: list[JsonObject] = []
+    for _ in range(2):
+        for lines in (one, two):
+            new = await lines.read_new()
+            seen += read_values(new) if lines is one else []
+            lines.advance(new)
+        await one.append(encode_lines([{"d": 4}]))
+    assert seen == [{"a": 1}, {"b": 2}, {"c": 3}, {"d": 4}]
+
+
+async def test_lines_that_nobody_has_applied_are_read_again(storage: Storage) -> None:
+    lines = JsonLines(storage, "log.jsonl")
+    await lines.append(encode_lines([{"a": 1}]))
+    assert await lines.read_new() == await lines.read_new()
+    assert read_values(await lines.read_new()) == [{"a": 1}]
+
+
+async def test_lines_that_were_written_anew_are_read_anew(storage: Storage) -> None:
+    one, two = JsonLines(storage, "log.jsonl"), JsonLines(storage, "log.jsonl")
+    await one.append(encode_lines([{"a": 1}] * 2000 + [{"b": 2}]))
+    assert one.is_long(2)
+    two.advance(await two.read_new())
+    one.advance(await one.read_new())
+    await one.rewrite(lambda: encode_lines([{"a": 1}, {"b": 2}]))
+    assert not one.is_long(2)
+    assert await one.read_new() == NewLines(b"", False, (await two.read_new()).position)
+
+    new = await two.read_new()
+    assert (new.is_anew, read_values(new)) == (True, [{"a": 1}, {"b": 2}])
+    two.advance(new)
+    await two.rewrite(lambda: b"")
+    await one.append(encode_lines([{"c": 3}]))
+    new = await two.read_new()
+    assert read_values(new) == [{"c": 3}]
+    two.advance(new)
+    await storage.delete("log.jsonl")
+    new = await two.read_new()
+    assert (new.is_anew, new.data) == (True, b"")
+    two.advance(new)
+    assert two.is_missing
+
+
+async def test_lines_that_others_have_added_are_not_overwritten(storage: Storage) -> None:
+    lines = JsonLines(storage, "log.jsonl")
+    await storage.append("log.jsonl", b'{"a":1}\n')
+    lines.advance(await lines.read_new())
+    await storage.append("log.jsonl", b'{"b":2}\n')
+    await lines.rewrite(lambda: b"{}\n")
+    assert await storage.get("log.jsonl") == b'{"a":1}\n{"b":2}\n'
 
 
 async def test_a_line_that_a_crash_has_torn_costs_no_other(storage: Storage) -> None:
     await storage.put("log.jsonl", b'{"a":1}\n[1]\nnull\n{"b":')
     lines = JsonLines(storage, "log.jsonl")
-    assert await lines.read() == [{"a": 1}]
+    new = await lines.read_new()
+    assert read_values(new) == [{"a": 1}]
+    lines.advance(new)
 
-    await lines.append([])
-    await lines.append([{"c": 3}])
-    assert await JsonLines(storage, "log.jsonl").read() == [{"a": 1}, {"c": 3}]
+    await lines.append(b"")
+    await lines.append(encode_lines([{"c": 3}]))
+    assert read_values(await lines.read_new()) == [{"c": 3}]
+    assert read_values(await JsonLines(storage, "log.jsonl").read_new()) == [{"a": 1}, {"c": 3}]

@@ -19,7 +19,7 @@ from copilot_runtime.knowledge.catalog import Entry
 from copilot_runtime.knowledge.filter import Filter
 from copilot_runtime.knowledge.graph.content import encode_triples, read_content
 from copilot_runtime.knowledge.graph.evaluator import Evaluation, SparqlEvaluator, ViewKey
-from copilot_runtime.knowledge.graph.journal import Journal, delete_line, encode_line
+from copilot_runtime.knowledge.graph.journal import GraphLog, delete_line, encode_line
 from copilot_runtime.knowledge.graph.ontology import Ontology, derive_ontology
 from copilot_runtime.knowledge.graph.options import GraphOptions
 from copilot_runtime.knowledge.graph.patterns import Pattern, parse_pattern
@@ -80,7 +80,7 @@ class GraphIndex(Index[GraphItem, Pattern]):
         options = options or GraphOptions()
         self.prefixes = Prefixes(options.prefixes)
         self._table = TripleTable()
-        self._journal = Journal(storage, f"{prefix}/index.jsonl")
+        self._log = GraphLog(storage, f"{prefix}/index.jsonl")
         self._storage = storage
         self._ontology_key = f"{prefix}/ontology.ttl"
         self._options = options
@@ -103,7 +103,7 @@ class GraphIndex(Index[GraphItem, Pattern]):
         """
         started = time.monotonic()
         async with self._lock:
-            await self._journal.refresh(self._table)
+            await self._log.refresh(self._table)
             versions = {**await resources.versions()}
             new, changed, gone = await concurrency.call(self._compare, versions)
             stale = [*new, *changed]
@@ -114,8 +114,8 @@ class GraphIndex(Index[GraphItem, Pattern]):
                 if progress is not None:
                     progress(min(start + size, len(stale)), len(stale))
             await self._remove(gone)
-            await self._journal.refresh(self._table)
-            await self._journal.compact(self._table)
+            await self._log.refresh(self._table)
+            await self._log.compact(self._table)
             if not await self._storage.exists(self._ontology_key):
                 await self._store_ontology()
         return UpdateReport(
@@ -128,7 +128,7 @@ class GraphIndex(Index[GraphItem, Pattern]):
 
     async def add(self, *items: GraphItem) -> None:
         async with self._lock:
-            await self._journal.refresh(self._table)
+            await self._log.refresh(self._table)
             await self._put(
                 await concurrency.call(lambda: [self._read_item(item) for item in items])
             )
@@ -323,7 +323,7 @@ class GraphIndex(Index[GraphItem, Pattern]):
         now = time.monotonic()
         if self._next_refresh <= now and not (self._next_refresh and self._lock.locked()):
             async with self._lock:
-                await self._journal.refresh(self._table)
+                await self._log.refresh(self._table)
                 self._next_refresh = now + _REFRESH_SECONDS
         if self._table.is_sorted:
             return self._table.snapshot()
@@ -353,13 +353,13 @@ class GraphIndex(Index[GraphItem, Pattern]):
     async def _put(self, holders: list[Holder]) -> None:
         by_uri = {str(holder.identifier): holder for holder in holders}
         await self._forget_ontology(by_uri)
-        await self._journal.append(await concurrency.call(self._encode_lines, by_uri.values()))
+        await self._log.append(await concurrency.call(self._encode_lines, by_uri.values()))
         for uri, holder in by_uri.items():
             self._table.put(uri, holder)
 
     async def _remove(self, uris: list[str]) -> None:
         await self._forget_ontology(dict.fromkeys(uris))
-        await self._journal.append(map(delete_line, uris))
+        await self._log.append(map(delete_line, uris))
         for uri in uris:
             self._table.remove(uri)
 

@@ -1,24 +1,19 @@
 """What the graph holds, in one JSON Lines object of a storage."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 
 from copilot_runtime import concurrency
 from copilot_runtime.errors import Misuse
-from copilot_runtime.jsontext import dumps
 from copilot_runtime.jsonvalue import JsonObject, get_text
 from copilot_runtime.knowledge.graph.content import decode_rdfjs, encode_rdfjs, encode_triples
 from copilot_runtime.knowledge.graph.table import Holder, TripleTable
 from copilot_runtime.knowledge.graph.terms import parse_triples
 from copilot_runtime.knowledge.identifiers import decode_identifier, encode_identifier
-from copilot_runtime.storage import ObjectChanged, ObjectNotFound, Storage
-from copilot_runtime.storage.jsonlines import salvage_lines
-
-_SLACK = 1000
-"""So many lines that nothing needs any more are left alone."""
-_BYTES_AT_ONCE = 1 << 20
+from copilot_runtime.storage import Storage
+from copilot_runtime.storage.jsonlines import JsonLines, encode_lines, salvage_lines
 
 
-class Journal:
+class GraphLog:
     """A line for each resource: `{"id", "identifier", "version", "triples"}`, these in N-Triples.
 
     A later line of an id replaces the earlier one at its place, or says that it is gone. A line
@@ -27,69 +22,33 @@ class Journal:
     """
 
     def __init__(self, storage: Storage, key: str) -> None:
-        self._storage = storage
-        self._key = key
-        self._etag = ""
-        self._end = 0
-        self._last_line = b""
-        self._lines = 0
-        self._is_torn = False
+        self._lines = JsonLines(storage, key)
 
     async def refresh(self, table: TripleTable) -> None:
         """Take in what was added since, by whichever process."""
-        if await self._storage.etag(self._key) == self._etag:
-            return
-        start = self._end - len(self._last_line)
-        try:
-            data, etag = await self._storage.read(self._key, start)
-            if start and not data.startswith(self._last_line):
-                start = 0
-                data, etag = await self._storage.read(self._key)
-        except ObjectNotFound:
-            start, data, etag = 0, b"", ""
-        whole = data[: data.rfind(b"\n") + 1]
-        skip = len(self._last_line) if start else 0
-        if start:
-            self._lines += await concurrency.call(_apply, table, whole[skip:])
-        else:
+        lines = await self._lines.read_new()
+        if lines.is_anew:
             fresh = TripleTable()
-            self._lines = await concurrency.call(_apply, fresh, whole)
+            await concurrency.call(_apply, fresh, lines.data)
             table.replace(fresh)
-        self._is_torn = len(whole) < len(data)
-        self._move_to(start + len(whole), etag, whole)
+        elif lines.data:
+            await concurrency.call(_apply, table, lines.data)
+        self._lines.advance(lines)
 
     async def append(self, lines: Iterable[JsonObject]) -> None:
         """Write lines at the end, of what the table has or is given then."""
-        lines = [*lines]
-        if not lines:
+        data: bytes = await concurrency.call(encode_lines, lines)
+        if not data:
             return
-        data = await concurrency.call(_encode_all, lines)
-        if self._is_torn:
-            data = b"\n" + data
-        await self._storage.append(self._key, data)
-        self._is_torn = False
-        start = self._end - len(self._last_line)
-        tail, etag = await self._storage.read(self._key, start)
-        if tail == self._last_line + data:  # else somebody else writes, too, and `refresh` reads it
-            self._lines += len(lines)
-            self._move_to(start + len(tail), etag, tail)
+        await self._lines.append(data)
+        new = await self._lines.read_new()
+        if new.data == data:  # else somebody else writes, too, and `refresh` reads all of it
+            self._lines.advance(new)
 
     async def compact(self, table: TripleTable) -> None:
         """Write one line for each resource once most lines are old, unless somebody else writes."""
-        if self._lines <= 2 * len(table) + _SLACK:
-            return
-        data = await concurrency.call(_write_all, table)
-        try:
-            etag = await self._storage.put(self._key, data, expected=self._etag)
-        except ObjectChanged:
-            return
-        self._lines = len(table)
-        self._move_to(len(data), etag, data)
-
-    def _move_to(self, end: int, etag: str, lines: bytes) -> None:
-        """Remember where reading goes on, behind some lines."""
-        self._end, self._etag = end, etag
-        self._last_line = lines[lines.rstrip(b"\n").rfind(b"\n") + 1 :]
+        if self._lines.is_long(len(table)):
+            await self._lines.rewrite(lambda: _write_all(table))
 
 
 def encode_line(holder: Holder, table: TripleTable) -> JsonObject:
@@ -129,11 +88,9 @@ def delete_line(uri: str) -> JsonObject:
     return {"id": uri, "deleted": True}
 
 
-def _apply(table: TripleTable, data: bytes) -> int:
-    """Take in lines, and return how many there are."""
-    count = 0
-    for line in _read_lines(data):
-        count += 1
+def _apply(table: TripleTable, data: bytes) -> None:
+    """Take in lines."""
+    for line in salvage_lines(data):
         uri = get_text(line, "id")
         if line.get("deleted"):
             table.remove(uri)
@@ -143,16 +100,6 @@ def _apply(table: TripleTable, data: bytes) -> int:
         except Misuse:
             continue
         table.put(uri, holder)
-    return count
-
-
-def _read_lines(data: bytes) -> Iterator[JsonObject]:
-    """Yield the objects of lines, a few at a time: all at once would take as much memory again."""
-    start = 0
-    while start < len(data):
-        stop = data.find(b"\n", start + _BYTES_AT_ONCE) + 1 or len(data)
-        yield from salvage_lines(data[start:stop])
-        start = stop
 
 
 def _split(line: str) -> list[str]:
@@ -162,9 +109,5 @@ def _split(line: str) -> list[str]:
     return parts
 
 
-def _encode_all(lines: Iterable[JsonObject]) -> bytes:
-    return b"".join(dumps(line) + b"\n" for line in lines)
-
-
 def _write_all(table: TripleTable) -> bytes:
-    return _encode_all(encode_line(holder, table) for holder in table.all_holders())
+    return encode_lines(encode_line(holder, table) for holder in table.all_holders())

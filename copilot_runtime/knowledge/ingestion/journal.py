@@ -15,12 +15,10 @@ from copilot_runtime.jsontext import dumps, loads
 from copilot_runtime.jsonvalue import JsonObject, JsonValue, as_list, get_text
 from copilot_runtime.knowledge.ingestion.report import SourceStatus
 from copilot_runtime.storage import Storage
-from copilot_runtime.storage.jsonlines import JsonLinesReader, encode_lines, salvage_lines
+from copilot_runtime.storage.jsonlines import JsonLines, encode_lines, salvage_lines
 
 _KEY = "ingestion/journal.jsonl"
 _RECORDS = "ingestion/records/"
-_SLACK = 1000
-"""Lines that may be of the past before the journal is written anew."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,8 +62,7 @@ class IngestionJournal:
 
     def __init__(self, storage: Storage) -> None:
         self._storage = storage
-        self._reader = JsonLinesReader(storage, _KEY)
-        self._count = 0
+        self._lines = JsonLines(storage, _KEY)
         self.sources: dict[str, SourceEntry] = {}
         self.failures: dict[str, str] = {}
         """Why a file or a folder could not be read when that was last tried."""
@@ -75,18 +72,16 @@ class IngestionJournal:
 
     async def refresh(self) -> None:
         """Read what was written since the last time; until it has returned, nothing may be used."""
-        data, is_anew = await self._reader.read_new()
-        if data or is_anew:
-            await call(self._replay, data, is_anew)
+        lines = await self._lines.read_new()
+        if lines.data or lines.is_anew:
+            await call(self._replay, lines.data, lines.is_anew)
+        self._lines.advance(lines)
 
     def _replay(self, data: bytes, is_anew: bool) -> None:
         if is_anew:
-            self._count = 0
             for state in (self.sources, self.failures, self.stale, self._givers):
                 state.clear()
-        lines = salvage_lines(data)
-        self._count += len(lines)
-        for line in lines:
+        for line in salvage_lines(data):
             name = get_text(line, "source")
             if line.get("merged"):
                 self.stale.clear()
@@ -134,7 +129,7 @@ class IngestionJournal:
                 past.append(before.record)
             lines.append(_encode(entry) if entry else {"source": name, "gone": True})
             self._apply(name, entry)
-        await self._append(lines)
+        await self._lines.append(encode_lines(lines))
         for record in past:
             await self._storage.delete(f"{_RECORDS}{record}.json")
 
@@ -145,7 +140,7 @@ class IngestionJournal:
             if self.failures.get(name, "") != reason:
                 lines.append({"source": name, "failed": reason})
                 self._apply_failure(name, reason)
-        await self._append(lines)
+        await self._lines.append(encode_lines(lines))
 
     async def read_records(self, names: Iterable[str]) -> dict[str, Contribution]:
         """Return what files gave; a record that somebody deleted gives nothing."""
@@ -158,10 +153,10 @@ class IngestionJournal:
         if not self.stale:
             return
         self.stale.clear()
-        if self._count > 2 * (len(self.sources) + len(self.failures)) + _SLACK:
-            await self._rewrite()
-        else:
-            await self._append([{"merged": True}])
+        await self._lines.append(encode_lines([{"merged": True}]))
+        if self._lines.is_long(len(self.sources) + len(self.failures)):
+            await self.refresh()
+            await self._lines.rewrite(self._encode_all)
 
     async def discard_orphans(self) -> None:
         """Delete records without a line, which a process left behind that ended midway."""
@@ -170,19 +165,13 @@ class IngestionJournal:
             if key not in own:
                 await self._storage.delete(key)
 
-    async def _append(self, lines: Sequence[JsonValue]) -> None:
-        if lines:
-            await self._storage.append(_KEY, encode_lines(lines))
-            self._count += len(lines)
-
-    async def _rewrite(self) -> None:
+    def _encode_all(self) -> bytes:
         lines = [
             *(_encode(entry) for _, entry in sorted(self.sources.items())),
             *({"source": name, "failed": why} for name, why in sorted(self.failures.items())),
             {"merged": True},
         ]
-        await self._storage.put(_KEY, encode_lines(lines))
-        self._count = len(lines)
+        return encode_lines(lines)
 
     def _apply_failure(self, name: str, reason: str) -> None:
         if reason:

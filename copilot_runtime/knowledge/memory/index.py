@@ -18,7 +18,7 @@ from copilot_runtime.knowledge.identifiers import (
 )
 from copilot_runtime.knowledge.index import EVERYTHING, Index, check_ids
 from copilot_runtime.storage import Storage
-from copilot_runtime.storage.jsonlines import JsonLinesReader, encode_lines, salvage_lines
+from copilot_runtime.storage.jsonlines import JsonLines, encode_lines, salvage_lines
 
 PREFIX = "memories/"
 """Where memories are in a storage, each as `<uri of its conversation>.jsonl`."""
@@ -50,7 +50,7 @@ class MemoryIndex(Index[Identifier, None]):
         self.uri = str(self.conversation)
         self.key = memory_key(self.uri)
         self._storage = storage
-        self._lines = JsonLinesReader(storage, self.key)
+        self._lines = JsonLines(storage, self.key)
         self._identifiers: dict[str, Identifier] = {}
         self._pending: list[Identifier] = []
         self._lock = asyncio.Lock()
@@ -84,8 +84,7 @@ class MemoryIndex(Index[Identifier, None]):
                 return 0
             await self._read_lines()
             if lines := self._find_new(batch):
-                start = b"\n" if self._lines.ends_midline else b""
-                await self._storage.append(self.key, start + encode_lines(lines))
+                await self._lines.append(encode_lines(lines))
             del self._pending[: len(batch)]
         return len(lines)
 
@@ -112,7 +111,7 @@ class MemoryIndex(Index[Identifier, None]):
         async with self._lock:
             self._pending.clear()
             self._identifiers = {}
-            self._lines = JsonLinesReader(self._storage, self.key)
+            self._lines = JsonLines(self._storage, self.key)
             return await self._storage.delete(self.key)
 
     async def aclose(self) -> None:
@@ -139,13 +138,14 @@ class MemoryIndex(Index[Identifier, None]):
 
     async def _read_lines(self) -> None:
         """Take in what was added since, by whichever process."""
-        data, is_anew = await self._lines.read_new()
-        decode = partial(_decode_lines, data)
-        identifiers = decode() if len(data) < _LONG else await asyncio.to_thread(decode)
-        if is_anew:
+        lines = await self._lines.read_new()
+        decode = partial(_decode_lines, lines.data)
+        identifiers = decode() if len(lines.data) < _LONG else await asyncio.to_thread(decode)
+        if lines.is_anew:
             self._identifiers = identifiers
         else:
             self._identifiers.update(identifiers)
+        self._lines.advance(lines)
 
     async def _write_soon(self) -> None:
         """Write until there is nothing left to write."""

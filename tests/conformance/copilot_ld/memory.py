@@ -1,5 +1,6 @@
 """Memories of conversations, and windows on them, by the rules of both eras."""
 
+import json
 import re
 from collections.abc import Iterable
 from typing import Any
@@ -141,9 +142,7 @@ async def _append(case: Case) -> Any:
 
 
 async def _read_lines(storage: MemoryStorage, key: str) -> list[dict[str, Any]]:
-    from copilot_runtime.storage.jsonlines import read_value
-
-    return await read_value(storage, key)
+    return [json.loads(line) for line in (await storage.get(key)).splitlines()]
 
 
 async def _wrap_tools(names: list[str]) -> Any:

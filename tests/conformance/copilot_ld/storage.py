@@ -4,14 +4,7 @@ import json
 from typing import Any
 
 from copilot_runtime.storage import MemoryStorage, ObjectNotFound, Storage
-from copilot_runtime.storage.jsonlines import (
-    append_line,
-    decode_json,
-    decode_lines,
-    encode_json,
-    encode_lines,
-    read_value,
-)
+from copilot_runtime.storage.jsonlines import encode_lines
 from tests.conformance.copilot_ld.cases import Case
 
 OBJECTS = {
@@ -39,11 +32,11 @@ async def make_storage() -> Storage:
 
 
 async def from_json_lines(text: str, _: Storage) -> Any:
-    return decode_lines(text.encode())
+    return decode_lines(text)
 
 
 async def from_json(text: str, _: Storage) -> Any:
-    return decode_json(text.encode())
+    return decode_json(text)
 
 
 async def to_json_lines(values: list[Any], _: Storage) -> str:
@@ -51,14 +44,14 @@ async def to_json_lines(values: list[Any], _: Storage) -> str:
 
 
 async def to_json(value: Any, _: Storage) -> str:
-    return encode_json(value).decode()
+    return json.dumps(value, indent=2, ensure_ascii=False)
 
 
 async def append(steps: list[str], storage: Storage) -> str:
     """Append what stands behind the word `append` of each step."""
     for step in steps:
         text = step.removeprefix("append ").replace("\\n", "\n")
-        await append_line(storage, "log.jsonl", text.encode())
+        await storage.append("log.jsonl", text.removesuffix("\n").encode() + b"\n")
     return (await storage.get("log.jsonl")).decode()
 
 
@@ -80,8 +73,21 @@ async def get_many(keys: list[str], storage: Storage) -> dict[str, Any]:
 
 
 async def get(key: str, storage: Storage) -> Any:
-    value = await read_value(storage, key)
-    return {"isBuffer": True} if isinstance(value, bytes) else value
+    """Return the value of a `.json`, and the list of a `.jsonl`."""
+    text = (await storage.get(key)).decode()
+    if key.endswith(".json"):
+        return decode_json(text)
+    return decode_lines(text) if key.endswith(".jsonl") else {"isBuffer": True}
+
+
+def decode_json(text: str) -> Any:
+    """Read JSON; nothing at all is an empty object."""
+    return json.loads(text) if text.strip() else {}
+
+
+def decode_lines(text: str) -> list[Any]:
+    """Read one value of each line that is not blank."""
+    return [json.loads(line) for line in text.split("\n") if line.strip()]
 
 
 async def exists(key: str, storage: Storage) -> bool:

@@ -369,7 +369,7 @@ async def test_items_can_be_added_without_resources() -> None:
 
 
 async def test_old_lines_are_dropped_once_they_are_most(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("copilot_runtime.knowledge.graph.journal._SLACK", 2)
+    monkeypatch.setattr("copilot_runtime.storage.jsonlines._FEW_LINES", 2)
     storage = MemoryStorage()
     resources, graph = ResourceIndex(storage), GraphIndex(storage)
     sizes: list[int] = []
@@ -387,7 +387,7 @@ async def test_lines_that_another_process_dropped_are_not_missed(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr("copilot_runtime.knowledge.graph.index._REFRESH_SECONDS", 0)
-    monkeypatch.setattr("copilot_runtime.knowledge.graph.journal._SLACK", 2)
+    monkeypatch.setattr("copilot_runtime.storage.jsonlines._FEW_LINES", 2)
     storage = MemoryStorage()
     reader, writer = await build(PEOPLE, storage), GraphIndex(storage)
     resources = ResourceIndex(storage)
@@ -404,7 +404,7 @@ async def test_lines_that_another_process_dropped_are_not_missed(
 async def test_lines_are_not_dropped_while_somebody_else_writes(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("copilot_runtime.knowledge.graph.journal._SLACK", -100)
+    monkeypatch.setattr("copilot_runtime.storage.jsonlines._FEW_LINES", -100)
 
     class Contended(MemoryStorage):
         async def put(self, key: str, data: bytes, *, expected: str | None = None) -> str:

@@ -255,7 +255,7 @@ async def test_what_could_not_be_read_of_a_file_is_said_until_it_changes(shelf: 
 async def test_a_journal_that_is_written_anew_says_the_same(
     shelf: Shelf, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("copilot_runtime.knowledge.ingestion.journal._SLACK", 0)
+    monkeypatch.setattr("copilot_runtime.storage.jsonlines._FEW_LINES", 0)
     ingestion = Ingestion(shelf.resources)
     shelf.write("bad.html", "<div>" * 5000)
     for number in range(6):
@@ -744,7 +744,7 @@ async def test_progress_is_told_in_both_stages(shelf: Shelf) -> None:
 async def test_the_journal_is_written_anew_when_most_of_it_is_past(
     shelf: Shelf, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("copilot_runtime.knowledge.ingestion.journal._SLACK", 3)
+    monkeypatch.setattr("copilot_runtime.storage.jsonlines._FEW_LINES", 3)
     for i in range(9):
         shelf.write("one.html", article("one", str(i)))
         await shelf.ingest()

@@ -2,7 +2,7 @@
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from glob import has_magic
@@ -506,10 +506,30 @@ class Knowledge:
         return ChatFiles(self)
 
     async def forget_thread(self, user: str, thread_id: str) -> None:
-        """Delete the files of a thread, which is being deleted itself."""
-        from copilot_runtime.knowledge.policies import conversation_identifier
+        """Delete all that is here of a thread, which is being deleted itself.
 
-        await self.uploads.forget(conversation_identifier(user or None, thread_id))
+        That are its files, its memory, and the resources below its conversation, with what indexes
+        have of them.
+        """
+        from copilot_runtime.knowledge.policies import conversation_identifier
+        from copilot_runtime.knowledge.resources import PREFIX
+
+        conversation = conversation_identifier(user or None, thread_id)
+        await self.uploads.forget(conversation)
+        await self.memory.forget(conversation)
+        below = await self.storage.find_by_prefix(f"{PREFIX}{conversation}/")
+        if below or await self.resources.has(conversation):
+            removed = await self.resources.delete(conversation)
+            await self.remove_from_indexes(map(str, removed))
+
+    async def remove_from_indexes(self, uris: Iterable[str]) -> None:
+        """Remove what indexes have of deleted resources. What fails, the next update does."""
+        uris = [*uris]
+        try:
+            await self.vectors.remove(uris)
+            await self.graph.remove(uris)
+        except CopilotError as error:
+            logger.warning("Resources are deleted, and an index still names them: %s", error)
 
     async def forget_old_files(self, before: float) -> int:
         """Delete the files that came before a time to threads that are no more.

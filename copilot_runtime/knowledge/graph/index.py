@@ -136,10 +136,10 @@ class GraphIndex(Index[GraphItem, Pattern]):
     async def remove(self, ids: Iterable[Identifier | str]) -> None:
         """Forget what resources say."""
         async with self._lock:
-            await self._journal.refresh(self._table)
+            await self._log.refresh(self._table)
             holders = self._table.holders
             gone = [holders[uri] for uri in map(str, check_ids(ids)) if uri in holders]
-            await self._journal.append(delete_line(str(it.identifier)) for it in gone)
+            await self._log.append(delete_line(str(it.identifier)) for it in gone)
             for holder in gone:
                 self._table.remove(str(holder.identifier))
             if any(holder.count for holder in gone):

@@ -212,7 +212,7 @@ class Uploads:
             await knowledge.storage.find_by_prefix(f"{_BYTES}{uri}/")
         )
         if removed:
-            await self._remove_from_indexes(map(str, removed))
+            await knowledge.remove_from_indexes(map(str, removed))
         return len(uploads)
 
     async def forget_older(self, before: float, exists: Callable[[Upload], Awaitable[bool]]) -> int:
@@ -410,15 +410,6 @@ class Uploads:
             await self._knowledge.embed_resources(uris, job.follow)
         except CopilotError as error:
             logger.warning("A file is stored, and not searchable yet: %s", error)
-
-    async def _remove_from_indexes(self, uris: Iterable[str]) -> None:
-        """Forget what indexes have of files. What fails is logged: the next update does it."""
-        uris = [*uris]
-        try:
-            await self._knowledge.vectors.remove(uris)
-            await self._knowledge.graph.remove(uris)
-        except CopilotError as error:
-            logger.warning("Files are deleted, and an index still names them: %s", error)
 
 
 def check_content(data: bytes, name: str) -> str:

@@ -1,5 +1,7 @@
 """The memories of all conversations: whose they are, and what a model is given of one."""
 
+import asyncio
+
 import pytest
 
 from copilot_runtime.errors import Misuse, NotFound
@@ -14,7 +16,7 @@ from copilot_runtime.knowledge.policies import (
     conversation_identifier,
 )
 from copilot_runtime.knowledge.resources import Resource, ResourceIndex
-from copilot_runtime.storage import MemoryStorage
+from copilot_runtime.storage import MemoryStorage, StorageFailed
 
 pytestmark = pytest.mark.anyio
 
@@ -231,3 +233,106 @@ async def test_memories_are_closed_and_read_again(monkeypatch: pytest.MonkeyPatc
     await memories.aclose()
 
     assert len(await Memories(storage).conversations()) == 5
+
+
+async def test_what_is_appended_after_a_memory_was_forgotten_begins_a_new_one() -> None:
+    storage = MemoryStorage()
+    memories, elsewhere = Memories(storage), Memories(storage)
+    for forget in (memories.forget, elsewhere.forget):  # also by another process
+        await memories.append(ANNS, message("m1"), message("m2"))
+        assert await memories.read(ANNS) == [message("m1"), message("m2")]
+        assert await forget(ANNS) == [str(ANNS)]
+        await memories.append(ANNS, message("m1"))
+        assert await memories.read(ANNS) == await elsewhere.read(ANNS) == [message("m1")]
+
+
+async def test_what_was_never_written_is_forgotten_too() -> None:
+    storage = MemoryStorage()
+    memories = Memories(storage)
+    below = Identifier("common.Conversation", "child", str(ANNS))
+    await memories.append(ANNS, message("m1"))
+    await memories.append(below, message("m2", below))
+
+    assert await memories.conversations() == [str(ANNS), str(below)]
+    assert await memories.forget(ANNS) == []
+    await memories.aclose()
+
+    assert await storage.find_by_prefix("memories/") == []
+
+
+class Unwritable(MemoryStorage):
+    """A storage in which one memory cannot be written."""
+
+    async def append(self, key: str, data: bytes) -> None:
+        if str(BOBS) in key:
+            raise StorageFailed("no space")
+        await super().append(key, data)
+
+
+async def test_a_memory_that_cannot_be_written_does_not_break_the_list_of_all() -> None:
+    memories = Memories(Unwritable())
+    for conversation in (ANNS, BOBS):
+        await memories.append(conversation, message("m1", conversation))
+
+    assert await memories.conversations() == [str(ANNS), str(BOBS)]
+    assert await memories.conversations(access=access("ann", "list")) == [str(ANNS)]
+    with pytest.raises(StorageFailed):
+        await memories.aclose()
+
+
+async def test_memories_are_listed_while_others_are_opened() -> None:
+    memories = Memories(MemoryStorage())
+    conversations = [conversation_identifier("ann", f"t{at}") for at in range(20)]
+
+    async def use(conversation: Identifier) -> list[str]:
+        await memories.append(conversation, message("m", conversation))
+        return await memories.conversations()
+
+    lists = await asyncio.gather(*map(use, conversations))
+
+    assert {*await memories.conversations()} == {*map(str, conversations)}
+    assert all(str(it) in found for it, found in zip(conversations, lists, strict=True))
+
+
+async def test_of_a_thread_that_is_forgotten_nothing_stays() -> None:
+    storage = MemoryStorage()
+    knowledge = Knowledge(storage)
+    notes = [Resource(ANNS, "The zebra."), Resource(message("m1"), "A zebra.")]
+    await knowledge.resources.put_many([*notes, Resource(BOBS, "Another one.")])
+    await knowledge.uploads.add(b"The zebra opens at nine.", "zebra.txt", ANNS).task
+    for conversation in (ANNS, BOBS):
+        await knowledge.memory.append(conversation, message("m1", conversation))
+    await knowledge.update()
+    assert await knowledge.search("zebra", prefix=str(ANNS)) != []
+
+    await knowledge.forget_thread("ann", "t1")
+    await knowledge.forget_thread("ann", "t-that-never-was")
+
+    assert await knowledge.search("zebra", prefix=str(ANNS)) == []
+    assert [*map(str, await knowledge.find_resources())] == [str(BOBS)]
+    assert await knowledge.memory.conversations() == [str(BOBS)]
+    await knowledge.aclose()
+    assert [key for key in await storage.find_etags("") if str(ANNS) in key] == []
+
+
+async def test_a_thread_is_forgotten_also_where_an_index_fails(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    class Unwritable(MemoryStorage):
+        broken = False
+
+        async def append(self, key: str, data: bytes) -> None:
+            if self.broken and key.startswith("vectors/"):
+                raise StorageFailed("no space")
+            await super().append(key, data)
+
+    storage = Unwritable()
+    knowledge = Knowledge(storage)
+    await knowledge.uploads.add(b"The zebra opens at nine.", "zebra.txt", ANNS).task
+    storage.broken = True
+
+    await knowledge.forget_thread("ann", "t1")
+
+    assert "an index still names them" in caplog.text
+    assert await knowledge.search("zebra", prefix=str(ANNS)) == []
+    await knowledge.aclose()

@@ -97,6 +97,9 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
+STATE = "copilot_runtime"
+"""The attribute of the state of an application that has its runtime."""
+
 RESOURCES = "knowledge/resources"
 """Below the URL of a runtime: where a reader opens the sources of an answer."""
 
@@ -328,6 +331,7 @@ class CopilotRuntime:
         app = asgi.App(
             path, router, health=self._health(), typed=typed, lifespan=self._tuned_lifespan
         )
+        setattr(app.state, STATE, self)
         if console if console is not None else self.settings.console:
             from copilot_runtime.transports.console import console_route, knowledge_route
 
@@ -408,6 +412,7 @@ class CopilotRuntime:
             )
         for url in spell_url(path):
             app.add_api_websocket_route(url, socket, dependencies=asked)
+        setattr(app.state, STATE, self)
         app.router.lifespan_context = asgi.combine_lifespans(
             app.router.lifespan_context, self._lifespan
         )
@@ -480,15 +485,28 @@ class CopilotRuntime:
             self.knowledge.start()
         for transport in self.transports:
             await transport.open()
-        cleaning = asyncio.create_task(self._delete_old_threads(), name="delete old threads")
+        tasks = [
+            asyncio.create_task(self._delete_old_threads(), name="delete old threads"),
+            asyncio.create_task(self._warn_of_key(), name="check key"),
+        ]
         try:
             yield
         finally:
-            cleaning.cancel()
-            await asyncio.wait((cleaning,))
+            for task in tasks:
+                task.cancel()
+            await asyncio.wait(tasks)
             for transport in self.transports:
                 await call_quietly(transport.aclose)
             await self.aclose()
+
+    async def _warn_of_key(self) -> None:
+        """Log that a model has no key: the page and the actions can be tried without it."""
+        try:
+            await contain(self.adapter.check_key())
+        except ConfigurationFailed as error:
+            logger.warning("%s %s", error.message, error.hint or "")
+        except Exception as error:  # of a function that finds the key: a chat tells it as well
+            logger.warning("The key of the model is not there: %s", error or type(error).__name__)
 
     async def _delete_old_threads(self) -> None:
         """Delete unused threads once an hour, if the settings have a `thread_retention`."""

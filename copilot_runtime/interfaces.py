@@ -395,6 +395,9 @@ class Adapter:
     def check(self, run: RunInput) -> None:
         """Raise a `CopilotError` for a run that cannot succeed, before it starts."""
 
+    async def check_key(self) -> None:
+        """Raise `ConfigurationFailed` if there must be a key and is none: logged at the start."""
+
     async def aclose(self) -> None:
         """Release what the adapter holds, when the server ends."""
 

@@ -9,6 +9,7 @@ import orjson
 
 _TEXT = "%(asctime)s %(levelname)s %(name)s: %(message)s"
 _ORDINARY = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName"}
+_OURS = "copilot-runtime"
 _FALLBACK = "copilot-runtime fallback"
 
 
@@ -41,10 +42,15 @@ def build_formatter(log_format: str) -> logging.Formatter:
 def configure_logs(level: str, log_format: str) -> None:
     """Log all that this process says to stderr, from a level on, and of packages less.
 
-    Of the packages below, only warnings are logged, unless the level is `debug`.
+    Of the packages below, only warnings are logged, unless the level is `debug`. A second call
+    changes what the first one has set.
     """
-    handler = logging.StreamHandler()
+    handlers = [one for one in logging.root.handlers if one.name == _OURS]
+    handler = handlers[0] if handlers else logging.StreamHandler()
+    handler.name = _OURS
     handler.setFormatter(build_formatter(log_format))
+    if handlers:
+        logging.root.setLevel(level.upper())
     logging.basicConfig(level=level.upper(), handlers=[handler])
     if level != "debug":
         for name in ("uvicorn", "mcp"):

@@ -267,6 +267,43 @@ def test_a_runtime_keeps_the_path_it_chose_unless_told_otherwise(
     assert url_in(start("mine", "--path", "/other")).endswith("/other")
 
 
+@pytest.mark.parametrize("name", ["runtime", "app", "mounted"])
+def test_what_a_program_sets_counts_more_than_the_environment_and_less_than_an_option(
+    tmp_path: Path, name: str
+) -> None:
+    with socket.socket() as reserved:
+        reserved.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        reserved.bind(("127.0.0.1", 0))
+        port = reserved.getsockname()[1]
+        (tmp_path / "mine.py").write_text(
+            "from fastapi import FastAPI\n"
+            "from copilot_runtime import CopilotRuntime, DemoAdapter, Settings\n"
+            f"settings = Settings(port={port}, log_format='json', log_level='warning')\n"
+            "runtime = CopilotRuntime(DemoAdapter(), settings=settings)\n"
+            "app, mounted = runtime.app(), FastAPI()\n"
+            "runtime.mount(mounted, '/graphql')\n"
+        )
+        for arguments, expected in (([], True), (["--port", "0"], False)):
+            command = [*COMMAND, "serve", f"mine:{name}", *arguments]
+            environ = CLEAN | {"COPILOT_PORT": "1"}
+            with running(command, cwd=tmp_path, env=environ) as program:
+                banner = program.until(r"(?s)\A.*^Ctrl-C.*$")[0]
+            assert (f":{port}" in banner) is expected
+
+
+def test_a_model_without_a_key_is_warned_of_at_the_start_of_a_program(
+    tmp_path: Path,
+) -> None:
+    (tmp_path / "mine.py").write_text(
+        "from copilot_runtime import CopilotRuntime, OpenAIAdapter\n"
+        "app = CopilotRuntime(OpenAIAdapter('gpt-4o')).app()\n"
+    )
+    with running([*COMMAND, "serve", "mine:app", "--port", "0"], cwd=tmp_path, env=CLEAN) as it:
+        it.until(r"(?s)\A.*^Ctrl-C.*$")
+        warning = it.errors.until(r"WARNING.*There is no API key.*")[0]
+    assert "OPENAI_API_KEY" in warning
+
+
 @pytest.mark.parametrize(
     ("target", "sentence"),
     [

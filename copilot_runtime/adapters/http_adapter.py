@@ -93,9 +93,6 @@ class HTTPAdapter(Adapter, ABC):
         prepare = partial(self._prepare_request, request)
         return stream_response(prepare, first_token_timeout=self.first_token_timeout)
 
-    async def check_key(self) -> None:
-        """Raise `ConfigurationFailed` if requests need a key and there is none."""
-
     async def aclose(self) -> None:
         """Close the connections. A `client` of the application's own stays open."""
         await self._upstream.aclose()

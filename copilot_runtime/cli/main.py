@@ -117,7 +117,7 @@ def serve(
         words = [word for name, value in options.items() for word in (f"--{name}", str(value))]
         serve_again(target, words, settings.stop_timeout)
         return
-    run(target, settings, settings.path if path else None)
+    run(target, settings, settings.path if path else None, options)
 
 
 @cli.command()

@@ -16,8 +16,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from copilot_runtime import __version__
 from copilot_runtime.adapters import ADAPTERS
-from copilot_runtime.adapters.http_adapter import HTTPAdapter
-from copilot_runtime.app import CopilotRuntime
+from copilot_runtime.app import STATE, CopilotRuntime
 from copilot_runtime.cli.http_protocol import limit_reading, limit_silence
 from copilot_runtime.cli.target import find_target
 from copilot_runtime.concurrency import is_being_cancelled
@@ -39,17 +38,26 @@ the loop busy, a turn takes long, and a new client would wait for seconds (measu
 """
 
 
-def serve(target: str | None, settings: Settings, path: str | None = None) -> None:
-    """Serve until a signal stops it. `path` replaces the path of a runtime's endpoint."""
-    if settings.workers > 1:
-        raise ConfigurationFailed(
-            f"{settings.workers} workers cannot share runs: the bus in memory belongs to one "
-            "process, and a client that reconnects could reach another.",
-            hint="Use one worker; it serves thousands of streams.",
-        )
+def serve(
+    target: str | None,
+    settings: Settings,
+    path: str | None = None,
+    options: Mapping[str, Any] | None = None,
+) -> None:
+    """Serve until a signal stops it. `path` replaces the path of a runtime's endpoint.
+
+    Settings that a program of a target wrote into its `Settings(...)` count more than `settings`,
+    and `options` of the command more than both.
+    """
+    _check_workers(settings)
     configure_logs(settings.log_level, settings.log_format)
     name = target or adapter_name(settings)
     found = find_target(target) if target else _build_runtime(name, settings)
+    if (runtime := _find_runtime(found)) is not None:
+        before, settings = settings, _merge_settings(settings, runtime.settings, options or {})
+        _check_workers(settings)
+        if (settings.log_level, settings.log_format) != (before.log_level, before.log_format):
+            configure_logs(settings.log_level, settings.log_format)
     app = found.lazy_app(path) if isinstance(found, CopilotRuntime) else found
     listener = _listen(settings.host, settings.port)
     limit_silence(listener, 2 * settings.write_timeout)  # what is slow has its own limit before
@@ -80,6 +88,29 @@ def serve(target: str | None, settings: Settings, path: str | None = None) -> No
         raise life.failure
     if not server.started:
         raise ConfigurationFailed("The application did not start; the log above says why.")
+
+
+def _check_workers(settings: Settings) -> None:
+    if settings.workers > 1:
+        raise ConfigurationFailed(
+            f"{settings.workers} workers cannot share runs: the bus in memory belongs to one "
+            "process, and a client that reconnects could reach another.",
+            hint="Use one worker; it serves thousands of streams.",
+        )
+
+
+def _find_runtime(found: CopilotRuntime | ASGIApp) -> CopilotRuntime | None:
+    """Return the runtime that is served, or that is in the application."""
+    if isinstance(found, CopilotRuntime):
+        return found
+    runtime = getattr(getattr(found, "state", None), STATE, None)
+    return runtime if isinstance(runtime, CopilotRuntime) else None
+
+
+def _merge_settings(settings: Settings, written: Settings, options: Mapping[str, Any]) -> Settings:
+    """Return settings with what is written in a program, and the options of the command."""
+    values = {name: getattr(written, name) for name in written.model_fields_set}
+    return settings.model_copy(update={**values, **options})
 
 
 class _LifespanApp:
@@ -194,11 +225,6 @@ def _build_runtime(name: str, settings: Settings) -> CopilotRuntime:
     if settings.adapter.name:
         registry.clashes()  # which are logged: the name may be meant for another
     adapter = _build_adapter(make, name, settings.adapter.options)
-    if isinstance(adapter, HTTPAdapter):
-        try:
-            asyncio.run(adapter.check_key())
-        except ConfigurationFailed as error:  # the page and the actions can be tried without it
-            logger.warning("%s %s", error.message, error.hint)
     return CopilotRuntime(adapter=adapter, actions=[get_time], settings=settings)
 
 

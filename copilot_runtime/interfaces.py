@@ -409,6 +409,8 @@ class Embedder(ABC):
     """How many tokens of a text it reads, and no more than that is sent; 0 if that is unknown."""
     tokens: int = 0
     """How many tokens have been embedded so far, as the provider counts them; 0 if it does not."""
+    query_tokens: int = 0
+    """How many of them were those of questions."""
 
     @property
     @abstractmethod

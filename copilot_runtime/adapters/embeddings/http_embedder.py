@@ -152,6 +152,7 @@ class HTTPEmbedder(Embedder):
                 f"{len(texts)} texts were sent, and vectors of the shape {vectors.shape} came back."
             )
         self.tokens += found.tokens
+        self.query_tokens += found.tokens if is_query else 0
         lengths = np.linalg.norm(vectors, axis=1, keepdims=True)
         return np.divide(vectors, lengths, out=vectors, where=lengths > 0)
 

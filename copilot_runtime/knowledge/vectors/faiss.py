@@ -19,8 +19,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from copilot_runtime.errors import MissingPackage
+from copilot_runtime.knowledge.vectors.block import Block
 from copilot_runtime.knowledge.vectors.quantized import Floats
-from copilot_runtime.knowledge.vectors.table import Part
 from copilot_runtime.storage import ObjectNotFound, Storage
 
 _FEWEST_ROWS = 10_000
@@ -46,9 +46,9 @@ class FaissClusters:
         self._indexes: dict[str, Any] = {}
         self._lock = asyncio.Lock()
 
-    async def load(self, parts: Sequence[Part]) -> None:
+    async def load(self, blocks: Sequence[Block]) -> None:
         """Read the clusters of blocks that are not in memory; those of others are let go of."""
-        names = [part.name for part in parts if part.name and len(part) >= _FEWEST_ROWS]
+        names = [block.name for block in blocks if block.name and len(block) >= _FEWEST_ROWS]
         if {*names} == self._indexes.keys():
             return
         async with self._lock:
@@ -59,23 +59,23 @@ class FaissClusters:
                     indexes[name] = await self._read(name)
             self._indexes = indexes
 
-    async def update(self, parts: Sequence[Part]) -> None:
+    async def update(self, blocks: Sequence[Block]) -> None:
         """Make the clusters that are not there, and delete those of blocks that are gone."""
-        await self.load(parts)
-        for part in parts:
-            if part.name in self._indexes and self._indexes[part.name] is None:
-                index, data = await asyncio.to_thread(_build, part.segment.vectors)
-                await self._storage.put(self._key(part.name), data)
-                self._indexes[part.name] = index
+        await self.load(blocks)
+        for block in blocks:
+            if block.name in self._indexes and self._indexes[block.name] is None:
+                index, data = await asyncio.to_thread(_build, block.segment.vectors)
+                await self._storage.put(self._key(block.name), data)
+                self._indexes[block.name] = index
         for key in await self._storage.find_by_prefix(f"{self._prefix}/"):
             if key.endswith(_SUFFIX) and key not in map(self._key, self._indexes):
                 await self._storage.delete(key)
 
     def narrow(
-        self, part: Part, mask: NDArray[np.bool_], queries: Floats, limit: int
+        self, block: Block, mask: NDArray[np.bool_], queries: Floats, limit: int
     ) -> NDArray[np.intp] | None:
         """Return the rows of a block that are worth a look; None for all that the mask has."""
-        index = self._indexes.get(part.name)
+        index = self._indexes.get(block.name)
         pool = limit * _POOL
         share = np.count_nonzero(mask) / len(mask)
         if index is None or share < _LEAST_SHARE or pool > len(mask) * share / 2:

@@ -19,8 +19,10 @@ from copilot_runtime.knowledge.vectors.normalize import Vector, normalize
 from copilot_runtime.knowledge.vectors.quantized import Floats
 from copilot_runtime.knowledge.vectors.ranking import Hit, rank
 from copilot_runtime.knowledge.vectors.segment import Row
-from copilot_runtime.knowledge.vectors.table import Part, VectorTable, check_dimensions
+from copilot_runtime.knowledge.vectors.state import TableState
+from copilot_runtime.knowledge.vectors.table import VectorTable, check_dimensions
 from copilot_runtime.knowledge.vectors.update import EmbeddingReport, Updater
+from copilot_runtime.knowledge.vectors.usage import ModelUsage
 from copilot_runtime.storage import Storage
 
 Engine = Literal["exact", "faiss"]
@@ -56,8 +58,8 @@ class VectorIndex(Index[VectorItem, Sequence[Vector]]):
     The vectors of each model are below a prefix of their own. An index answers by those of its
     embedder's model alone, because a question can only be compared in the model that it is
     embedded with. After a change of the model, servers that still run with the old one find all,
-    and those with the new one what is embedded so far; when that is everything, the old vectors are
-    deleted.
+    and those with the new one what is embedded so far. The old vectors are deleted by an update
+    that is complete, once nobody has written or searched them for a day.
     """
 
     def __init__(
@@ -69,9 +71,9 @@ class VectorIndex(Index[VectorItem, Sequence[Vector]]):
         engine: Engine = "exact",
     ) -> None:
         self.embedder = embedder
-        self._prefix = prefix
         place = f"{prefix}/{hash_values(embedder.model, _TEXTS)}"
         self.table = VectorTable(storage, place)
+        self._usage = ModelUsage(storage, prefix, place, embedder.model)
         if engine not in get_args(Engine):
             raise ConfigurationFailed(f"There is no vector engine {engine!r}: 'exact' or 'faiss'.")
         self._clusters = FaissClusters(storage, place) if engine == "faiss" else None
@@ -88,17 +90,17 @@ class VectorIndex(Index[VectorItem, Sequence[Vector]]):
 
     async def get(self, ids: Iterable[Identifier | str] | None) -> list[Identifier]:
         await self.table.load()
-        found = (self.table.find(uri) for uri in check_ids(ids))
+        found = (self.table.state.find(uri) for uri in check_ids(ids))
         return [identifier for identifier in found if identifier is not None]
 
     async def has(self, id: Identifier | str) -> bool:
         await self.table.load()
-        return str(id) in self.table
+        return str(id) in self.table.state
 
     async def count(self) -> int:
         """Return how many vectors there are."""
         await self.table.load()
-        return len(self.table)
+        return len(self.table.state)
 
     async def query(
         self,
@@ -117,14 +119,15 @@ class VectorIndex(Index[VectorItem, Sequence[Vector]]):
         await self.table.refresh(_MAX_AGE)
         queries = normalize(query)
         queries = queries[queries.any(axis=1)]
-        if not len(queries) or self.table.dimensions is None:
+        state = self.table.state
+        if not len(queries) or state.dimensions is None:
             return []
-        check_dimensions(queries.shape[1], self.table.dimensions)
-        parts = await self.table.snapshot()
+        check_dimensions(queries.shape[1], state.dimensions)
+        await self._usage.touch()
         if self._clusters:
-            await self._clusters.load(parts)
+            await self._clusters.load(state.blocks)
         return await run_with_access(
-            filter.access, lambda: self._answer(parts, queries, filter, diversity)
+            filter.access, lambda: self._answer(state, queries, filter, diversity)
         )
 
     async def search(
@@ -142,7 +145,7 @@ class VectorIndex(Index[VectorItem, Sequence[Vector]]):
             texts = [texts]
         texts = [text for text in texts if text.strip()]
         await self.table.refresh(_MAX_AGE)
-        if not texts or not len(self.table):
+        if not texts or not len(self.table.state):
             return []
         vectors = await self.embedder.embed_queries(texts)
         return await self.query([*vectors], filter, diversity=diversity)
@@ -163,9 +166,11 @@ class VectorIndex(Index[VectorItem, Sequence[Vector]]):
         if only is not None:
             return report
         if self._clusters:
-            await self._clusters.update(await self.table.snapshot())
+            await self._clusters.update(self.table.state.blocks)
+        if len(self.table.state):
+            await self._usage.touch()
         if not report.failed:
-            await self.table.clear_others(f"{self._prefix}/")
+            await self._usage.clear_others()
         return report
 
     async def aclose(self) -> None:
@@ -173,21 +178,22 @@ class VectorIndex(Index[VectorItem, Sequence[Vector]]):
         await self.embedder.aclose()
 
     def _answer(
-        self, parts: Sequence[Part], queries: Floats, filter: Filter, diversity: float | None
+        self, state: TableState, queries: Floats, filter: Filter, diversity: float | None
     ) -> list[Identifier]:
+        blocks = state.search_blocks
         narrow = self._clusters.narrow if self._clusters else None
         if diversity:
             pool = max(filter.limit * _POOL, _SMALLEST_POOL) if filter.limit > 0 else _LARGEST_POOL
-            hits = rank(parts, queries, filter, pool, narrow)
+            hits = rank(blocks, queries, filter, pool, narrow)
             return _cut(diversify(hits, diversity, filter.limit), filter)
         if filter.limit > 0 or filter.max_tokens <= 0:
-            return _cut(rank(parts, queries, filter, filter.limit, narrow), filter)
+            return _cut(rank(blocks, queries, filter, filter.limit, narrow), filter)
         for limit in _FIRST_GUESSES:
-            hits = rank(parts, queries, filter, limit, narrow)
+            hits = rank(blocks, queries, filter, limit, narrow)
             results = _cut(hits, filter)
             if len(results) < len(hits) or len(hits) < limit:
                 return results
-        return _cut(rank(parts, queries, filter, 0), filter)
+        return _cut(rank(blocks, queries, filter, 0), filter)
 
 
 def _cut(hits: Sequence[Hit], filter: Filter) -> list[Identifier]:

@@ -8,8 +8,8 @@ from numpy.typing import NDArray
 
 from copilot_runtime.knowledge.filter import Filter
 from copilot_runtime.knowledge.identifiers import Identifier
+from copilot_runtime.knowledge.vectors.block import Block
 from copilot_runtime.knowledge.vectors.quantized import Floats, bound_scores, score_rows
-from copilot_runtime.knowledge.vectors.table import Part
 
 DIGITS = 6
 """Digits of scores behind the point: more cannot be told from float32."""
@@ -19,7 +19,7 @@ _FEW = 1000
 """As many rows are scored at once, without bounds first."""
 
 
-Narrow = Callable[[Part, NDArray[np.bool_], Floats, int], NDArray[np.intp] | None]
+Narrow = Callable[[Block, NDArray[np.bool_], Floats, int], NDArray[np.intp] | None]
 """Returns which rows of a block, of those that a mask selects, are worth a look; None for all."""
 
 
@@ -28,20 +28,20 @@ class Hit:
     """A row that answers."""
 
     score: float
-    part: Part
+    block: Block
     row: int
 
     @property
     def vector(self) -> Floats:
-        return self.part.segment.vectors[self.row]
+        return self.block.segment.vectors[self.row]
 
     def identify(self) -> Identifier:
         """Return whose vector it is, with the score."""
-        return self.part.segment.identifier(self.row).score_as(round(self.score, DIGITS))
+        return self.block.segment.identifier(self.row).score_as(round(self.score, DIGITS))
 
 
 def rank(
-    parts: Sequence[Part],
+    blocks: Sequence[Block],
     queries: Floats,
     filter: Filter,
     limit: int,
@@ -54,13 +54,13 @@ def rank(
     `narrow` leaves out rows of what is limited.
     """
     floor = (filter.threshold or 0.0) - _TOLERANCE
-    selections = [(part, part.select(filter)) for part in parts]
+    selections = [(block, block.select(filter)) for block in blocks]
     candidates: list[_Candidates] = []
-    for part, mask in selections:
-        if narrow and limit and (rows := narrow(part, mask, queries, limit)) is not None:
-            candidates.append(_score_now(part, rows, queries))
+    for block, mask in selections:
+        if narrow and limit and (rows := narrow(block, mask, queries, limit)) is not None:
+            candidates.append(_score_now(block, rows, queries))
         elif mask.any():
-            candidates.append(_find_candidates(part, mask, queries))
+            candidates.append(_find_candidates(block, mask, queries))
     if 0 < limit < sum(len(one.rows) for one in candidates):
         lowest = np.concatenate([one.lowest for one in candidates])
         floor = max(floor, float(np.partition(lowest, -limit)[-limit]))
@@ -72,7 +72,7 @@ def rank(
 class _Candidates:
     """Rows of a block, and between which numbers their scores are."""
 
-    part: Part
+    block: Block
     rows: NDArray[np.intp]
     lowest: NDArray[np.floating]
     highest: NDArray[np.floating]
@@ -80,38 +80,38 @@ class _Candidates:
 
 @dataclass(frozen=True, slots=True)
 class _Scores:
-    part: Part
+    block: Block
     rows: NDArray[np.intp]
     scores: NDArray[np.float64]
 
 
-def _find_candidates(part: Part, mask: NDArray[np.bool_], queries: Floats) -> _Candidates:
+def _find_candidates(block: Block, mask: NDArray[np.bool_], queries: Floats) -> _Candidates:
     rows = np.flatnonzero(mask)
     if len(rows) <= _FEW:
-        return _score_now(part, rows, queries)
-    segment = part.segment
+        return _score_now(block, rows, queries)
+    segment = block.segment
     bounds = bound_scores(segment.vectors, segment.codes, queries)
     if len(rows) == len(mask):
-        return _Candidates(part, rows, bounds.lowest, bounds.highest)
-    return _Candidates(part, rows, bounds.lowest[rows], bounds.highest[rows])
+        return _Candidates(block, rows, bounds.lowest, bounds.highest)
+    return _Candidates(block, rows, bounds.lowest[rows], bounds.highest[rows])
 
 
-def _score_now(part: Part, rows: NDArray[np.intp], queries: Floats) -> _Candidates:
-    scores = score_rows(part.segment.vectors, queries, rows)
-    return _Candidates(part, rows, scores, scores)
+def _score_now(block: Block, rows: NDArray[np.intp], queries: Floats) -> _Candidates:
+    scores = score_rows(block.segment.vectors, queries, rows)
+    return _Candidates(block, rows, scores, scores)
 
 
 def _score(candidates: _Candidates, queries: Floats, floor: float) -> _Scores:
     rows = candidates.rows[candidates.highest >= floor]
-    scores = score_rows(candidates.part.segment.vectors, queries, rows)
-    return _Scores(candidates.part, rows, scores)
+    scores = score_rows(candidates.block.segment.vectors, queries, rows)
+    return _Scores(candidates.block, rows, scores)
 
 
 def _sort(found: Sequence[_Scores], floor: float, limit: int) -> list[Hit]:
     if not found:
         return []
     scores = np.concatenate([one.scores for one in found])
-    positions = np.concatenate([one.part.positions[one.rows] for one in found])
+    positions = np.concatenate([one.block.positions[one.rows] for one in found])
     owners = np.repeat(np.arange(len(found)), [len(one.rows) for one in found])
     rows = np.concatenate([one.rows for one in found])
     order = np.lexsort((positions, -scores))
@@ -119,7 +119,7 @@ def _sort(found: Sequence[_Scores], floor: float, limit: int) -> list[Hit]:
     if limit > 0:
         order = order[:limit]
     return [
-        Hit(score, found[owner].part, row)
+        Hit(score, found[owner].block, row)
         for score, owner, row in zip(
             scores[order].tolist(), owners[order].tolist(), rows[order].tolist(), strict=True
         )

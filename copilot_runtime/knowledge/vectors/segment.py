@@ -14,6 +14,7 @@ else has damaged it: such a block is left out, and its resources are embedded ag
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import chain
 from mmap import ACCESS_READ, mmap
 from pathlib import Path
 from struct import Struct
@@ -22,9 +23,10 @@ from zlib import crc32
 
 import numpy as np
 import orjson
+from numpy.typing import NDArray
 
 from copilot_runtime.knowledge.identifiers import Identifier, parse_identifier
-from copilot_runtime.knowledge.vectors.quantized import Codes, Floats
+from copilot_runtime.knowledge.vectors.quantized import Codes, Floats, join_codes, quantize
 
 _MAGIC = b"CRVEC001"
 _PREAMBLE = Struct("<8sII")
@@ -57,6 +59,41 @@ class Columns:
     subjects: Mapping[str, Sequence[str]] = field(default_factory=dict[str, Sequence[str]])
     """The subjects of those URIs that have some."""
 
+    @staticmethod
+    def of(rows: Sequence[Row], positions: Sequence[int]) -> "Columns":
+        """Return the columns of new rows."""
+        identifiers = [row.identifier for row in rows]
+        return Columns(
+            [str(one) for one in identifiers],
+            [row.version for row in rows],
+            [one.tokens for one in identifiers],
+            positions,
+            {str(one): one.subjects for one in identifiers if one.subjects},
+        )
+
+    @staticmethod
+    def concat(parts: Sequence["Columns"]) -> "Columns":
+        """Return the columns of all rows, one part behind the other."""
+        return Columns(
+            [*chain.from_iterable(part.uris for part in parts)],
+            [*chain.from_iterable(part.versions for part in parts)],
+            [*chain.from_iterable(part.tokens for part in parts)],
+            [*chain.from_iterable(part.positions for part in parts)],
+            {uri: subjects for part in parts for uri, subjects in part.subjects.items()},
+        )
+
+    def take(self, rows: Sequence[int]) -> "Columns":
+        """Return the columns of some rows."""
+        uris = [self.uris[row] for row in rows]
+        subjects = self.subjects
+        return Columns(
+            uris,
+            [self.versions[row] for row in rows],
+            [self.tokens[row] for row in rows],
+            [self.positions[row] for row in rows],
+            {uri: subjects[uri] for uri in uris if uri in subjects} if subjects else {},
+        )
+
 
 @dataclass(frozen=True, eq=False)
 class Segment:
@@ -69,6 +106,36 @@ class Segment:
     """URIs whose rows in earlier blocks count no more."""
     replaces: Sequence[str] = ()
     """Names of earlier blocks whose rows are in this one."""
+
+    @staticmethod
+    def of(rows: Sequence[Row], positions: Sequence[int]) -> "Segment":
+        """Return new rows as a block."""
+        vectors = np.array([row.vector for row in rows], np.float32)
+        return Segment(Columns.of(rows, positions), vectors, quantize(vectors))
+
+    @staticmethod
+    def concat(
+        parts: Sequence["Segment"], removed: Sequence[str] = (), replaces: Sequence[str] = ()
+    ) -> "Segment":
+        """Return the rows of several blocks as one."""
+        parts = [part for part in parts if len(part)]
+        vectors = [part.vectors for part in parts] or [np.empty((0, 0), np.float32)]
+        return Segment(
+            Columns.concat([part.columns for part in parts]),
+            np.concatenate(vectors),
+            join_codes([part.codes for part in parts]),
+            removed,
+            replaces,
+        )
+
+    def take(self, rows: NDArray[np.intp]) -> "Segment":
+        """Return some rows as a block."""
+        codes = self.codes
+        return Segment(
+            self.columns.take(rows.tolist()),
+            self.vectors[rows],
+            Codes(codes.codes[rows], codes.scales[rows], codes.errors[rows]),
+        )
 
     def __len__(self) -> int:
         return len(self.vectors)

@@ -51,10 +51,11 @@ class Updater:
 
     It is about all resources, or about `only` some, by their URIs.
 
-    A batch is durable once it is written. If the provider refuses one, it is halved until what it
-    refuses is alone, and a text that is too long is halved until it is not. If the provider cannot
-    be reached after all retries, the batch fails as a whole. A key or a model that is wrong ends
-    the update.
+    A batch is durable once it is written. What other processes have embedded meanwhile is left as
+    it is: that is looked up before a batch is embedded, and before it is written. If the provider
+    refuses a batch, it is halved until what it refuses is alone, and a text that is too long is
+    halved until it is not. If the provider cannot be reached after all retries, the batch fails as
+    a whole. A key or a model that is wrong ends the update.
     """
 
     def __init__(
@@ -70,7 +71,7 @@ class Updater:
         self._embedder = embedder
         self._resources = resources
         self._progress = progress
-        self._held: Mapping[str, str] = {}
+        self._before = table.state
         self._failed: dict[str, str] = {}
         self._added = 0
         self._changed = 0
@@ -79,22 +80,15 @@ class Updater:
 
     async def run(self) -> EmbeddingReport:
         """Do it. Raises `CopilotError` if nothing can be embedded at all."""
-        began, tokens = monotonic(), self._embedder.tokens
+        began, tokens = monotonic(), self._count_tokens()
         await self._table.refresh()
-        # first: what another update adds meanwhile is a resource already, and not gone
-        self._held = await self._find_versions()
-        entries = await self._find_entries()
-        # what has no version was not made from a resource, and somebody else's business
-        removed = [uri for uri, version in self._held.items() if version and uri not in entries]
+        self._before = self._table.state  # older than the entries: what these lack is gone
+        pending, removed = await self._compare(await self._resources.versions())
         await self._table.write([], removed)
-        pending = {
-            uri: entry.tokens
-            for uri, entry in entries.items()
-            if self._held.get(uri) != entry.version
-        }
         self._total = len(pending)
         await self._embed_all(pending)
-        tokens = self._embedder.tokens - tokens
+        await self._table.refresh()
+        tokens = self._count_tokens() - tokens
         return EmbeddingReport(
             added=self._added,
             changed=self._changed,
@@ -104,20 +98,6 @@ class Updater:
             tokens=tokens,
             dollars=await self._embedder.price(tokens) if tokens else None,
         )
-
-    async def _find_versions(self) -> Mapping[str, str]:
-        """Return the versions of what has a vector, as far as this update is about it."""
-        if self._only is None:
-            return await asyncio.to_thread(self._table.versions)
-        found = {uri: self._table.find_version(uri) for uri in self._only}
-        return {uri: version for uri, version in found.items() if version is not None}
-
-    async def _find_entries(self) -> Mapping[str, Entry]:
-        """Return what is to have a vector, as far as this update is about it."""
-        versions = await self._resources.versions()
-        if self._only is None:
-            return await asyncio.to_thread(_find_candidates, {**versions})
-        return _find_candidates({uri: versions[uri] for uri in self._only if uri in versions})
 
     async def _embed_all(self, pending: Mapping[str, int]) -> None:
         batches = make_batches(pending)
@@ -136,23 +116,55 @@ class Updater:
         except ExceptionGroup as errors:
             raise errors.exceptions[0] from None
 
+    async def _compare(self, entries: Mapping[str, Entry]) -> tuple[dict[str, int], list[str]]:
+        """Return the tokens of what is new or other than before, by URI, and what is gone."""
+        state, only = self._before, self._only
+        if only is None:
+            copy = {**entries}  # the other one may change
+            return await asyncio.to_thread(lambda: _compare(copy, state.versions()))
+        some = {uri: entries[uri] for uri in only if uri in entries}
+        return _compare(some, {uri: state.find_version(uri) for uri in only})
+
+    def _count_tokens(self) -> int:
+        """Return how many tokens of texts were embedded so far: searches have tokens, too."""
+        return self._embedder.tokens - self._embedder.query_tokens
+
     async def _embed_batch(self, uris: Sequence[str]) -> None:
-        resources = await self._resources.get(uris)
+        await self._table.refresh()
+        state = self._table.state
+        resources = [
+            resource
+            for resource in await self._resources.get(uris)
+            if state.find_version(resource.uri) != resource.version
+        ]
         texts = await asyncio.to_thread(self._render, resources)
         rows = await self._embed(
             [(resource, text) for resource, text in zip(resources, texts, strict=True) if text]
         )
-        size = self._table.dimensions or (len(rows[0].vector) if rows else 0)
+        size = self._table.state.dimensions or (len(rows[0].vector) if rows else 0)
         if size:  # there is nothing to embed in these: a row of zeros says that they were looked at
             blank = [one for one, text in zip(resources, texts, strict=True) if not text]
             zeros = np.zeros(size, np.float32)
             rows += [Row(one.id, zeros, one.version) for one in blank]
+        rows = await self._drop_old(rows)
         await self._table.write(rows)
         for row in rows:
-            if str(row.identifier) in self._held:
+            if str(row.identifier) in self._before:
                 self._changed += 1
             else:
                 self._added += 1
+
+    async def _drop_old(self, rows: Sequence[Row]) -> list[Row]:
+        """Return the rows but those of which another process has embedded a later version."""
+        await self._table.refresh()
+        state, entries = self._table.state, await self._resources.versions()
+        return [
+            row
+            for row in rows
+            if not (entry := entries.get(str(row.identifier)))
+            or entry.version == row.version
+            or entry.version != state.find_version(str(row.identifier))
+        ]
 
     def _render(self, resources: Sequence[Resource]) -> list[str]:
         texts = map(render_resource, resources)
@@ -181,8 +193,15 @@ class Updater:
         return [Row(resource.id, vector, resource.version) for (resource, _), vector in found]
 
 
-def _find_candidates(versions: Mapping[str, Entry]) -> dict[str, Entry]:
-    return {uri: entry for uri, entry in versions.items() if is_indexed(uri)}
+def _compare(
+    entries: Mapping[str, Entry], versions: Mapping[str, str]
+) -> tuple[dict[str, int], list[str]]:
+    indexable = {uri: entry for uri, entry in entries.items() if is_indexed(uri)}
+    pending = {
+        uri: entry.tokens for uri, entry in indexable.items() if versions.get(uri) != entry.version
+    }
+    # what has no version was not made from a resource, and somebody else's business
+    return pending, [uri for uri, version in versions.items() if version and uri not in indexable]
 
 
 def make_batches(tokens: Mapping[str, int]) -> Iterator[list[str]]:

@@ -1,6 +1,7 @@
 """How a vector index follows the resources."""
 
 import asyncio
+import time
 from collections.abc import Sequence
 from decimal import Decimal
 from itertools import pairwise
@@ -22,8 +23,8 @@ from copilot_runtime.errors import (
 from copilot_runtime.knowledge.filter import Filter
 from copilot_runtime.knowledge.identifiers import Identifier, hash_values
 from copilot_runtime.knowledge.resources import Resource, ResourceIndex
-from copilot_runtime.knowledge.vectors import VectorIndex, VectorItem
-from copilot_runtime.storage import MemoryStorage
+from copilot_runtime.knowledge.vectors import VectorIndex, VectorItem, usage
+from copilot_runtime.storage import MemoryStorage, StorageFailed
 from tests.knowledge.vectors.words import LetterEmbedder, message, resource
 
 pytestmark = pytest.mark.anyio
@@ -129,13 +130,18 @@ async def test_triples_are_embedded_as_a_person_would_read_them():
     assert scene.embedder.texts == ["Ada"]
 
 
-async def test_vectors_of_an_earlier_release_are_replaced_by_the_first_update():
+async def test_vectors_of_an_earlier_release_stay_for_a_day(monkeypatch: pytest.MonkeyPatch):
     scene = Scene()
     await scene.put(resource("one", "abba"))
     earlier = f"vectors/{hash_values(scene.embedder.model)}/00000001.jsonl"
     await scene.storage.put(earlier, b'{"id":"common.Message.one","vector":[1]}\n')
     assert await scene.update() == (1, 0, 0)
-    assert earlier not in await scene.vectors()
+    assert earlier in await scene.vectors()
+    pass_hours(monkeypatch, 25)
+    assert await scene.update() == (0, 0, 0)
+    assert {key.rpartition("/")[0] for key in await scene.vectors()} == {
+        f"vectors/{hash_values(scene.embedder.model, '2')}"
+    }
 
 
 async def test_a_text_is_embedded_below_its_title_and_headings():
@@ -154,7 +160,14 @@ async def test_a_text_is_cut_to_what_the_model_reads():
     assert [len(text) for text in scene.embedder.texts] == [40]
 
 
-async def test_a_new_model_embeds_everything_and_the_old_one_answers_until_that_is_done():
+def pass_hours(monkeypatch: pytest.MonkeyPatch, hours: float) -> None:
+    later = time.time() + hours * 3600
+    monkeypatch.setattr(usage.time, "time", lambda: later)
+
+
+async def test_a_new_model_embeds_everything_and_the_old_one_answers_until_nobody_asks_it(
+    monkeypatch: pytest.MonkeyPatch,
+):
     scene = Scene()
     await scene.put(resource("one", "abba"), resource("two", "xyz"))
     await scene.update()
@@ -166,7 +179,43 @@ async def test_a_new_model_embeds_everything_and_the_old_one_answers_until_that_
     failing.fail = None
     assert (await new.update(scene.resources)).added == 2
     assert [one.name for one in await new.search(["baab"], Filter(limit=1))] == ["one"]
+    pass_hours(monkeypatch, 20)
+    assert await scene.search("abba") == ["one"]
+    pass_hours(monkeypatch, 20)
+    await new.update(scene.resources)
+    assert await VectorIndex(scene.storage, scene.embedder).count() == 2
+    pass_hours(monkeypatch, 25)
+    await new.update(scene.resources)
     assert await VectorIndex(scene.storage, scene.embedder).count() == 0
+
+
+async def test_servers_with_two_models_embed_what_is_new_and_nothing_else():
+    scene = Scene()
+    await scene.put(*(resource(f"n{number}", "abc") for number in range(20)))
+    new = VectorIndex(scene.storage, LetterEmbedder("better"))
+    assert await scene.update() == (20, 0, 0)
+    assert (await new.update(scene.resources)).added == 20
+    for number in range(3):
+        await scene.put(resource(f"upload{number}", "xyz"))
+        assert await scene.update() == (1, 0, 0)
+        assert (await new.update(scene.resources)).added == 1
+
+
+async def test_who_may_only_read_can_search():
+    class ReadOnly(MemoryStorage):
+        is_read_only = False
+
+        async def put(self, key: str, data: bytes, *, expected: str | None = None) -> str:
+            if self.is_read_only:
+                raise StorageFailed("It is read-only.")
+            return await super().put(key, data, expected=expected)
+
+    scene = Scene()
+    scene.storage = ReadOnly()
+    index = VectorIndex(scene.storage, scene.embedder)
+    await index.add(VectorItem(message("mine"), LetterEmbedder.count(["abc"])[0]))
+    scene.storage.is_read_only = True
+    assert [one.name for one in await index.search(["abc"])] == ["mine"]
 
 
 async def test_progress_is_told_and_batches_are_small_enough():
@@ -222,6 +271,17 @@ async def test_what_it_cost_is_in_the_report():
     assert report.seconds > 0
     report = await scene.index.update(scene.resources)
     assert (report.tokens, report.dollars) == (0, None)
+
+
+async def test_what_searches_embed_meanwhile_is_not_in_the_report():
+    class Asked(LetterEmbedder):
+        async def embed(self, texts: Sequence[str]) -> NDArray[np.float32]:
+            await self.embed_queries(["how"])
+            return await super().embed(texts)
+
+    scene = Scene(Asked())
+    await scene.put(resource("one", "abba"))
+    assert (await scene.index.update(scene.resources)).tokens == 4
 
 
 class Picky(LetterEmbedder):
@@ -367,7 +427,7 @@ async def test_an_update_of_some_resources_touches_no_others():
 
 
 async def test_an_update_of_some_resources_knows_those_in_blocks(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr("copilot_runtime.knowledge.vectors.table._MOST_LINES", 1)
+    monkeypatch.setattr("copilot_runtime.knowledge.vectors.state._MOST_LINES", 1)
     scene = Scene()
     await scene.put(*[resource(f"m{n}", "abba") for n in range(5)])
     await scene.update()

@@ -39,6 +39,9 @@ class LetterEmbedder(Embedder):
 
     async def embed_queries(self, texts: Sequence[str]) -> NDArray[np.float32]:
         self.questions.append([*texts])
+        tokens = sum(len(text) for text in texts)
+        self.tokens += tokens
+        self.query_tokens += tokens
         return self.count(texts)
 
     async def aclose(self) -> None:

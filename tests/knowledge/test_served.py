@@ -5,7 +5,7 @@ import re
 from collections.abc import Callable, Generator, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from time import monotonic, sleep
+from time import sleep
 from typing import Any
 from urllib.parse import quote
 
@@ -48,9 +48,7 @@ def serve(served: CopilotRuntime) -> Generator[TestClient]:
 
 
 def wait_until_ready(client: TestClient) -> dict[str, Any]:
-    began = monotonic()
     while (found := client.get("/health/ready").json()["knowledge"])["state"] == "updating":
-        assert monotonic() - began < 20
         sleep(0.01)
     return found
 

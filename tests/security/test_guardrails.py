@@ -1,7 +1,7 @@
 """Rules on topics and words, from the request to the log."""
 
+from collections.abc import Sequence
 from dataclasses import replace
-from time import perf_counter
 
 import pytest
 
@@ -12,6 +12,7 @@ from copilot_runtime.events import ReasoningContent, ReasoningEnd, ReasoningStar
 from copilot_runtime.interfaces import ContextItem, GuardrailRules, Resume, StageFunction
 from copilot_runtime.messages import Message, ResultMessage, TextMessage
 from copilot_runtime.security.guardrails import topics, words
+from copilot_runtime.security.phrases import Phrases
 from tests.security.conftest import RULES, asking, log_of, refusal, text_of
 
 pytestmark = pytest.mark.anyio
@@ -37,15 +38,22 @@ async def test_a_question_must_name_one_of_the_allowed_topics() -> None:
     assert text_of(answered) == "Red."
 
 
-async def test_an_answer_of_very_many_texts_is_refused_before_it_is_judged() -> None:
+async def test_an_answer_of_very_many_texts_is_refused_before_it_is_judged(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    judged: list[Sequence[str]] = []
+
+    def search(self: Phrases, texts: Sequence[str]) -> None:
+        judged.append(texts)
+
+    monkeypatch.setattr(Phrases, "search", search)
     answer = Resume("", None, interrupt_id="i", payload=["a"] * 20_000)
     run = replace(asking("Hello"), resume=[answer])
-    began = perf_counter()
     error = refusal(await log_of(ScriptedAdapter(), [topics(deny=["bombs"])], run))
 
     assert error is not None
     assert "too long" in error.message
-    assert perf_counter() - began < 1
+    assert judged == []
 
 
 @pytest.mark.parametrize("rule", [topics(deny=["bombs"]), words(["bombs"])])

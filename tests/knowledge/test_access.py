@@ -653,6 +653,26 @@ async def test_a_policy_is_read_anew_beside_the_event_loop(tmp_path: Path) -> No
     assert not any(reads)
 
 
+class Restless(Observed):
+    """A policy of which no two looks see the same rules."""
+
+    looks = 0
+
+    @property
+    def generation(self) -> int:
+        self.looks += 1
+        return self.looks
+
+
+async def test_a_policy_that_changes_at_every_moment_breaks_no_route() -> None:
+    knowledge = await build(Restless(), [*COMMON, *SECRETS])
+    answers = [await outcome(way, knowledge, STRANGERS["ann"]) for way in routes().values()]
+    await knowledge.aclose()
+
+    assert len(answers) == len(routes())
+    assert "4711 zebra" not in "".join(answers)
+
+
 class Fickle(Policy):
     """Allows each resource once: whatever comes later, its rules have changed."""
 

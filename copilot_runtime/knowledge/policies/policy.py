@@ -26,7 +26,7 @@ class Decision:
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class RuleCheck:
     """What a rule had to say to a question."""
 
     rule: str
@@ -41,7 +41,7 @@ class Explanation:
     """A decision, with all that was looked at, for operators."""
 
     decision: Decision
-    steps: Sequence[Step] = ()
+    steps: Sequence[RuleCheck] = ()
     changes: Sequence[str] = ()
     """What would make it another decision."""
 

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from copilot_runtime.knowledge.access import AccessAction, Actor
 from copilot_runtime.knowledge.policies.native import NativePolicy, Rule, Scope
-from copilot_runtime.knowledge.policies.native.patterns import Pattern
+from copilot_runtime.knowledge.policies.native.patterns import UriPattern
 
 names = st.sampled_from(["a", "ab", "b", "a*", "ann", "x.y"])
 parts = st.builds(
@@ -16,7 +16,7 @@ parts = st.builds(
 uris = st.lists(parts, min_size=1, max_size=3).map("/".join) | st.text("ab./*", max_size=6)
 glob = parts | st.sampled_from(["*", "a.*", "common.User.*", "a.B.a*b", "common.User.{user}"])
 patterns = st.tuples(st.lists(glob, min_size=1, max_size=2), st.sampled_from(["", "/**"])).map(
-    lambda both: Pattern("/".join(both[0]) + both[1])
+    lambda both: UriPattern("/".join(both[0]) + both[1])
 )
 scopes = st.builds(
     Scope,

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from difflib import get_close_matches
 
-from copilot_runtime.knowledge.policies.native.patterns import EVERYTHING, Pattern, matches_glob
+from copilot_runtime.knowledge.policies.native.patterns import ANY_URI, UriPattern, matches_glob
 from copilot_runtime.knowledge.policies.native.rules import NativePolicy, Rule, Scope
 from copilot_runtime.knowledge.policies.policy import Problem
 
@@ -48,7 +48,7 @@ def _contradict(scope: Scope) -> str:
     return f"nothing that {scope.what.partition(' of type ')[0]} matches is of that type"
 
 
-def _may_have_type(pattern: Pattern, type_: str) -> bool:
+def _may_have_type(pattern: UriPattern, type_: str) -> bool:
     last = pattern.parts[-1]
     words = last.split(".")
     if "**" in last or "*" in "".join(words[:2]) or "{" in "".join(words[:2]):
@@ -85,8 +85,8 @@ def _covers(wide: Scope, narrow: Scope) -> bool:
         and _covers_people(wide, narrow)
         and _covers_names(wide.types, narrow.types)
         and all(
-            any(pattern.covers(other) for pattern in wide.patterns or (EVERYTHING,))
-            for other in narrow.patterns or (EVERYTHING,)
+            any(pattern.covers(other) for pattern in wide.patterns or (ANY_URI,))
+            for other in narrow.patterns or (ANY_URI,)
         )
     )
 

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
 from copilot_runtime.knowledge.access import AccessAction
-from copilot_runtime.knowledge.policies.native.patterns import Pattern
+from copilot_runtime.knowledge.policies.native.patterns import UriPattern
 from copilot_runtime.knowledge.policies.native.rules import (
     ACTIONS,
     Effect,
@@ -123,7 +123,7 @@ class _Reader:
             name: self._texts(fields[name], f"{name!r}") if name in fields else ()
             for name in _SCOPE
         }
-        patterns = tuple(map(Pattern, values["resources"]))
+        patterns = tuple(map(UriPattern, values["resources"]))
         for pattern, node in zip(patterns, _leaves(fields.get("resources")), strict=False):
             if reason := pattern.find_problem():
                 self._report(node, f"the pattern {pattern.text!r} matches nothing: {reason}")

@@ -8,7 +8,7 @@ from typing import Literal
 from copilot_runtime.knowledge.access import AccessAction, Actor
 from copilot_runtime.knowledge.policies.native.rules import Effect, NativePolicy, Rule, View
 from copilot_runtime.knowledge.policies.ownership import WELL_FORMED, find_owner, owns
-from copilot_runtime.knowledge.policies.policy import WRITE_URI, Decision, Explanation, Step
+from copilot_runtime.knowledge.policies.policy import WRITE_URI, Decision, Explanation, RuleCheck
 
 Miss = tuple[Literal["action", "actor", "resource", "owner"], str]
 """What keeps a rule from a question, and the reason for people."""
@@ -65,7 +65,7 @@ def explain(policy: NativePolicy, actor: Actor, action: AccessAction, uri: str) 
     """Return a decision with what each rule had to say, and the changes that would turn it."""
     question = _Question(policy, policy.view(actor), action, uri)
     steps = [
-        Step(
+        RuleCheck(
             rule.name,
             rule.line,
             rule.effect,

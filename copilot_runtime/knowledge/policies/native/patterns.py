@@ -42,7 +42,7 @@ Tokens = tuple[str, ...]
 
 
 @dataclass(frozen=True)
-class Pattern:
+class UriPattern:
     """Matches URIs of resources; see the head of this file."""
 
     text: str
@@ -82,7 +82,7 @@ class Pattern:
             chosen = dict(zip(self.variables, choice, strict=True))
             yield (*([_NOT_OWNED] if guard else []), *_tokens(self.parts, chosen))
 
-    def covers(self, other: "Pattern") -> bool:
+    def covers(self, other: "UriPattern") -> bool:
         """Return whether it is sure to match all that another one matches."""
         for position, part in enumerate(self.parts):
             if part == "**":
@@ -94,7 +94,7 @@ class Pattern:
         return len(self.parts) == len(other.parts)
 
 
-EVERYTHING = Pattern("**")
+ANY_URI = UriPattern("**")
 
 
 def tokens_below(uri: str) -> Tokens:

@@ -13,10 +13,10 @@ from typing import Literal, get_args
 
 from copilot_runtime.knowledge.access import Access, AccessAction, Actor
 from copilot_runtime.knowledge.policies.native.patterns import (
-    EVERYTHING,
+    ANY_URI,
     NOTHING,
-    Pattern,
     Tokens,
+    UriPattern,
     Values,
     build_regex,
     build_type_regex,
@@ -68,7 +68,7 @@ class Scope:
     users: tuple[str, ...] = ()
     groups: tuple[str, ...] = ()
     agents: tuple[str, ...] = ()
-    patterns: tuple[Pattern, ...] = ()
+    patterns: tuple[UriPattern, ...] = ()
     types: tuple[str, ...] = ()
 
     @property
@@ -98,7 +98,7 @@ class Scope:
 
     def expand(self, view: View, *, spare_owned: bool = False) -> list[Tokens]:
         """Return what matches its resources, for an actor."""
-        patterns = self.patterns or (EVERYTHING,)
+        patterns = self.patterns or (ANY_URI,)
         return [
             tokens
             for pattern in patterns
@@ -233,7 +233,7 @@ class NativePolicy(Policy):
         view = self.view(actor)
         tokens = [*map(tokens_below, owned_uris(actor))]
         if self.default == "allow":
-            tokens += EVERYTHING.expand({}, spare_owned=True)
+            tokens += ANY_URI.expand({}, spare_owned=True)
         allows = self._join("allow", view, action, tokens)
         denies = self._join("deny", view, action, [])
         regex = f"(?:{allows})" if denies == NOTHING else rf"(?!(?:{denies})\Z)(?:{allows})"

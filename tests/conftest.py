@@ -4,7 +4,7 @@ import gc
 import os
 import signal
 import socket
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from ipaddress import ip_address
 from pathlib import Path
 from typing import Any
@@ -29,9 +29,6 @@ gc.disable()
 
 TESTS = Path(__file__).parent
 
-# these take longest: begun first, none of them is what all others wait for at the end
-LONG = ("browser", "conformance", "threads", "test_cli.py", "site")
-
 # these drive browsers, npm, or servers in other processes: `make test-quick` leaves them out
 WHOLE = (
     "adapters/aimock",
@@ -39,6 +36,7 @@ WHOLE = (
     "agents/langgraph",
     "browser",
     "conformance",
+    "knowledge/graph/test_kill.py",
     "knowledge/ingestion/test_kill.py",
     "knowledge/vectors/test_kill.py",
     "site",
@@ -52,16 +50,19 @@ WHOLE = (
     "wire_agui/test_stalled_memory.py",
 )
 
+# these take longest: begun first, none of them is what all others wait for at the end
+LONG = (*WHOLE, "threads", "wire/test_subscriptions.py")
+
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
     # not even imported then, in every worker
-    return (config.option.markexpr == "not whole" and is_whole(collection_path)) or None
+    return (config.option.markexpr == "not whole" and is_one_of(collection_path, WHOLE)) or None
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     paths = {item.path for item in items}
-    long = {path for path in paths if path.relative_to(TESTS).parts[0] in LONG}
-    whole = {path for path in paths if is_whole(path)}
+    long = {path for path in paths if is_one_of(path, LONG)}
+    whole = {path for path in paths if is_one_of(path, WHOLE)}
     items.sort(key=lambda item: item.path not in long)
     for item in items:
         if item.path in whole:
@@ -73,8 +74,8 @@ def pytest_collection_finish() -> None:
     gc.enable()
 
 
-def is_whole(path: Path) -> bool:
-    return any(path.is_relative_to(TESTS / part) for part in WHOLE)
+def is_one_of(path: Path, parts: Sequence[str]) -> bool:
+    return any(path.is_relative_to(TESTS / part) for part in parts)
 
 
 @pytest.fixture

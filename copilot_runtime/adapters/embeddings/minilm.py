@@ -5,11 +5,14 @@ https://huggingface.co/sentence-transformers/all-MiniLM-L6-v2
 
 import asyncio
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Future
 from dataclasses import dataclass
 from functools import cached_property
 from hashlib import file_digest
+from heapq import heappop, heappush
 from importlib.util import find_spec
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -31,7 +34,10 @@ _DIMENSIONS = 384
 _HEADS = 12
 _LAYERS = 6
 _MOST_TOKENS = 256
-_BATCH = 32
+_BATCH = 16
+"""Texts that are computed at once; a question waits for one such batch."""
+_QUESTION, _TEXT = 0, 1
+"""The order in which is computed what waits."""
 _EPSILON = np.float32(1e-12)
 
 
@@ -59,24 +65,34 @@ class MiniLMEmbedder(Embedder):
                     f"There is no {name} of the embedder 'minilm'.",
                     hint=f"Looked for it in {str(self._folder)!r}. {_HOW}",
                 )
-        self._lock = threading.Lock()
+        self._worker = PriorityWorker("minilm")
 
     @property
     def model(self) -> str:
         return "minilm:all-MiniLM-L6-v2"
 
     async def embed(self, texts: Sequence[str]) -> Array:
-        return await asyncio.to_thread(self._embed, texts)
+        return await self._embed(texts, _TEXT)
 
-    def _embed(self, texts: Sequence[str]) -> Array:
-        with self._lock:  # its tokenizer is made once, and two batches at once are no faster
-            model = self._model
-            vectors = np.empty((len(texts), _DIMENSIONS), np.float32)
-            by_length = sorted(range(len(texts)), key=lambda row: len(texts[row]))
-            for start in range(0, len(texts), _BATCH):
-                rows = by_length[start : start + _BATCH]
-                vectors[rows] = model.encode([texts[row] for row in rows])
+    async def embed_queries(self, texts: Sequence[str]) -> Array:
+        return await self._embed(texts, _QUESTION)
+
+    async def _embed(self, texts: Sequence[str], priority: int) -> Array:
+        vectors = np.empty((len(texts), _DIMENSIONS), np.float32)
+        by_length = sorted(range(len(texts)), key=lambda row: len(texts[row]))
+        batches = [by_length[start : start + _BATCH] for start in range(0, len(texts), _BATCH)]
+        await asyncio.gather(
+            *(self._embed_batch(texts, rows, vectors, priority) for rows in batches)
+        )
         return vectors
+
+    async def _embed_batch(
+        self, texts: Sequence[str], rows: Sequence[int], vectors: Array, priority: int
+    ) -> None:
+        def encode() -> None:
+            vectors[rows] = self._model.encode([texts[row] for row in rows])
+
+        await asyncio.wrap_future(self._worker.submit(encode, priority))
 
     @cached_property
     def _model(self) -> "_Model":
@@ -88,6 +104,49 @@ class MiniLMEmbedder(Embedder):
                         hint=f"The SHA-256 of {str(self._folder / name)!r} is another. {_HOW}",
                     )
         return _load_model(self._folder)
+
+
+class PriorityWorker:
+    """Does work in one thread, the most urgent first. The thread ends when nothing waits.
+
+    Two batches at once are no faster, and the threads of `asyncio.to_thread` are others' as well.
+    """
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+        self._jobs: list[tuple[int, int, Callable[[], None], Future[None]]] = []
+        self._numbers = count()
+        self._lock = threading.Lock()
+        self._is_running = False
+
+    def submit(self, work: Callable[[], None], priority: int) -> "Future[None]":
+        """Do work after all that has a lower number, or the same and came before."""
+        future: Future[None] = Future()
+        with self._lock:
+            heappush(self._jobs, (priority, next(self._numbers), work, future))
+            if not self._is_running:
+                self._is_running = True
+                threading.Thread(target=self._run, name=self._name, daemon=True).start()
+        return future
+
+    def _run(self) -> None:
+        while job := self._next():
+            work, future = job
+            if not future.set_running_or_notify_cancel():
+                continue
+            try:
+                work()
+            except BaseException as error:
+                future.set_exception(error)
+            else:
+                future.set_result(None)
+
+    def _next(self) -> "tuple[Callable[[], None], Future[None]] | None":
+        with self._lock:
+            if self._jobs:
+                return heappop(self._jobs)[2:]
+            self._is_running = False
+            return None
 
 
 _HOW = (

@@ -1,7 +1,11 @@
 """Embeddings in this process."""
 
+import asyncio
 import sys
+import threading
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -113,6 +117,41 @@ async def test_minilm_computes_what_the_model_does(monkeypatch: pytest.MonkeyPat
     assert np.linalg.norm(vectors, axis=1) == pytest.approx(np.ones(4), abs=1e-5)
     assert vectors[0] == pytest.approx(vectors[3], abs=1e-5)  # padding changes nothing
     assert abs(vectors[0] - vectors[2]).max() > 1e-3
+
+
+async def test_minilm_answers_a_question_after_the_batch_that_goes_on(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+):
+    pytest.importorskip("safetensors")
+    make_tiny_model(tmp_path)
+    monkeypatch.setattr(minilm, "_FILES", {})
+    monkeypatch.setattr(minilm, "_LAYERS", 1)
+    embedder = minilm.MiniLMEmbedder(str(tmp_path))
+    batches: list[list[str]] = []
+    is_busy, may_go_on = threading.Event(), threading.Event()
+    encode = minilm._Model.encode  # pyright: ignore[reportPrivateUsage]
+
+    def wait_and_encode(model: Any, texts: Sequence[str]) -> Any:
+        batches.append([*texts])
+        is_busy.set()
+        may_go_on.wait()
+        return encode(model, texts)
+
+    monkeypatch.setattr(minilm._Model, "encode", wait_and_encode)  # pyright: ignore[reportPrivateUsage]
+    ingestions = [asyncio.create_task(embedder.embed(["soup"] * 100)) for _ in range(2)]
+    dropped = asyncio.create_task(embedder.embed(["dropped"]))
+    await asyncio.to_thread(is_busy.wait)
+    question = asyncio.create_task(embedder.embed_queries(["team"]))
+    await asyncio.sleep(0)
+    dropped.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await dropped
+    may_go_on.set()
+
+    assert (await question).shape == (1, 384)
+    assert [len(vectors) for vectors in await asyncio.gather(*ingestions)] == [100, 100]
+    assert batches.index(["team"]) == 1
+    assert ["dropped"] not in batches
 
 
 def make_tiny_model(folder: Path) -> None:

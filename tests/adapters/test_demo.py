@@ -424,3 +424,15 @@ async def test_what_is_said_below_the_title_that_was_asked_for_comes_first():
     station = Passage(id="s", title="Muster station", text="The place where passengers gather.")
 
     assert (await quote("What is a muster station?", words, station)).startswith("The place")
+
+
+@pytest.mark.parametrize(
+    ("line", "quoted"),
+    [
+        ("text: Dogs travel on a lead, and not on seats.", "Dogs travel on a lead,"),
+        ("job title: Captain of the dogs", "job title: Captain of the dogs (Dogs)"),
+    ],
+)
+async def test_a_sentence_is_quoted_without_the_name_of_its_property(line: str, quoted: str):
+    passage = Passage(id="d", title="Dogs", text=f"Dogs, rule\n{line}")
+    assert (await quote("Where do dogs travel, captain?", passage)).startswith(quoted)

@@ -25,7 +25,14 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from copilot_runtime import AguiAgent, CopilotRuntime, RunInput, ScriptedAdapter, Settings
+from copilot_runtime import (
+    AguiAgent,
+    CopilotRuntime,
+    DemoAdapter,
+    RunInput,
+    ScriptedAdapter,
+    Settings,
+)
 from copilot_runtime.adapters.scripted import call
 from copilot_runtime.errors import Misuse
 from copilot_runtime.knowledge import Knowledge
@@ -34,6 +41,8 @@ from copilot_runtime.knowledge.tools import NOTHING
 from copilot_runtime.messages import TextMessage
 from tests.knowledge.seeker import Seeker, seeking
 from tests.knowledge.test_access import ADA, COMMON, POLICY, PUBLIC, SECRET, SECRETS, build, sign_in
+from tests.wire.documents import PLAIN, chat
+from tests.wire.documents import user as user_v1
 from tests.wire_agui.http import Browser, text_of, user
 from tests.wire_agui.server import PATH, serving
 
@@ -290,3 +299,44 @@ async def test_an_agent_that_takes_over_acts_by_its_own_name(tmp_path: Path) -> 
 
     assert SECRET in taken_over
     assert other == NOTHING
+
+
+async def test_sources_of_an_answer_open_for_who_asked_and_are_those_that_one_may_read(
+    policy: Any,
+) -> None:
+    async def look(
+        resources: list[Any], who: str, question: str
+    ) -> tuple[list[dict[str, Any]], str]:
+        """Return the sources of an answer, and the answer to a client of v1."""
+        runtime = CopilotRuntime(
+            DemoAdapter(pace=0),
+            knowledge=await build(policy, resources),
+            authenticate=sign_in,
+            settings=Settings(threads="memory"),
+        )
+        async with serving(runtime.app(path=PATH)) as port:
+            person = Browser(port, PATH, {"x-user": who})
+            events = (await person.run(messages=[user(question)])).events()
+            [found] = [it["content"] for it in events if it["type"] == "ACTIVITY_SNAPSHOT"]
+            body = chat(user_v1(question), query=PLAIN)
+            by_v1 = (await person.ask("POST", "", body)).json()["data"]["generateCopilotResponse"]
+            for source in found["sources"]:
+                assert source["url"].startswith(f"{PATH}/knowledge/resources/")
+                opened = await person.ask("GET", source["url"].removeprefix(PATH))
+                assert opened.status == 200
+                stranger = Browser(port, PATH, {"x-user": "ann"})
+                refused = await stranger.ask("GET", source["url"].removeprefix(PATH))
+                assert refused.status == (403 if source["id"] == SECRET else 200)
+        texts = ["".join(message.get("content", ())) for message in by_v1["messages"]]
+        return found["sources"], "".join(texts)
+
+    everything, secret_answer = await look(
+        [*COMMON, *SECRETS[:1]], "eve", "Who is Ada with the 4711 zebra?"
+    )
+    question = "When does the library of the zebra open at nine?"
+    ann, without = [await look(it, "ann", question) for it in ([*COMMON, *SECRETS], COMMON)]
+
+    assert SECRET in [source["id"] for source in everything]
+    assert f"{PATH}/knowledge/resources/{SECRET}" in secret_answer
+    assert ann == without
+    assert f"({PATH}/knowledge/resources/common." in ann[1]  # a link in Markdown

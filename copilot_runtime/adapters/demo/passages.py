@@ -20,6 +20,9 @@ _MOST_SENTENCES = 3
 _FEWEST_WORDS = 3
 _LONGEST = 400
 
+_LABEL = re.compile(r"^[a-z][a-z ]{0,30}: (?=[A-Z].*[.!?]$)")
+"""The name of a property before a sentence that says all without it, such as `description`."""
+
 
 def quote_passages(question: str, passages: Sequence[Passage]) -> str:
     """Return the sentences that share most words with a question, each with its source, or ""."""
@@ -39,7 +42,7 @@ def quote_passages(question: str, passages: Sequence[Passage]) -> str:
             worth = len(about) + 1 if is_subject else len(about) / 2
             score = len(shared) + worth - 1 / len(sentence.split())
             if shared or (is_subject and len(sentence.split()) > _FEWEST_WORDS):
-                found.append((score, number, sentence[:_LONGEST]))
+                found.append((score, number, _LABEL.sub("", sentence)[:_LONGEST]))
     found.sort(key=lambda row: -row[0])
     best = [row for row in found[:_MOST_SENTENCES] if row[0] >= found[0][0] / 2]
     return "\n\n".join(f"{text} {_cite(number, passages[number - 1])}" for _, number, text in best)

@@ -449,12 +449,14 @@ def _find_wrong(entries: Mapping[str, Entry | None], etags: Mapping[str, str]) -
 
 def _select_below(uris: Iterable[str], roots: Collection[str]) -> list[str]:
     """Return the URIs that are below one of some roots."""
-    lengths = sorted({len(root) for root in roots})
-    return [
-        uri
-        for uri in uris
-        if any(uri[length : length + 1] == "/" and uri[:length] in roots for length in lengths)
-    ]
+    below: list[str] = []
+    for uri in uris:
+        end = uri.rfind("/")
+        while end > 0 and uri[:end] not in roots:
+            end = uri.rfind("/", 0, end)
+        if end > 0:
+            below.append(uri)
+    return below
 
 
 def _key(uri: str) -> str:

@@ -24,9 +24,8 @@ from copilot_runtime.knowledge.identifiers import (
 
 USER = "common.User"
 CONVERSATION = "common.Conversation"
-
-_FILE = "/file.Upload."
-"""What is in the URI of a file in a conversation, and of its pieces."""
+UPLOAD = "file.Upload"
+"""The type of a file that somebody has attached in a conversation."""
 
 OWNERSHIP = "ownership"
 """What a decision names as its rule where the owner of a resource decides."""
@@ -145,4 +144,4 @@ class _NarrowAccess(Access):
         return [allowed.get(uri, False) for uri in uris]
 
     def _is_inside(self, uri: str) -> bool:
-        return _FILE not in uri or contains(self._conversation, uri)
+        return f"/{UPLOAD}." not in uri or contains(self._conversation, uri)

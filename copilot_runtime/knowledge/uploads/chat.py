@@ -17,6 +17,7 @@ from copilot_runtime.knowledge.access import Actor
 from copilot_runtime.knowledge.identifiers import Identifier, contains
 from copilot_runtime.knowledge.passages import build_passage, cut_passages
 from copilot_runtime.knowledge.policies import build_actor, conversation_identifier
+from copilot_runtime.knowledge.policies.ownership import UPLOAD
 from copilot_runtime.knowledge.retrieval import find_queries
 from copilot_runtime.knowledge.uploads.attachments import (
     Attachment,
@@ -28,7 +29,6 @@ from copilot_runtime.knowledge.uploads.attachments import (
     quote_name,
     replace_attachments,
 )
-from copilot_runtime.knowledge.uploads.uploads import UPLOAD
 from copilot_runtime.messages import MediaPart, Message, TextMessage
 
 if TYPE_CHECKING:

@@ -30,7 +30,7 @@ from copilot_runtime.knowledge.ingestion.documents import (
     UnsupportedType,
     detect_media_type,
 )
-from copilot_runtime.knowledge.policies.ownership import find_owner
+from copilot_runtime.knowledge.policies.ownership import UPLOAD, find_owner
 from copilot_runtime.knowledge.resources import PREFIX, Resource, VersionConflict
 from copilot_runtime.knowledge.uploads.attachments import (
     describe_limit,
@@ -53,8 +53,6 @@ Scan: TypeAlias = Callable[[bytes, str], "str | Awaitable[str | None] | None"]
 UploadState = Literal["reading", "searchable", "stored", "refused"]
 """`stored` is what has no text, such as a picture."""
 
-UPLOAD = "file.Upload"
-"""The type of a file that somebody has attached."""
 CHUNK = "common.Chunk"
 
 _BYTES = "uploads/"

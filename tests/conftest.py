@@ -51,7 +51,7 @@ WHOLE = (
 )
 
 # these take longest: begun first, none of them is what all others wait for at the end
-LONG = (*WHOLE, "threads", "wire/test_subscriptions.py")
+LONG = (*WHOLE, "threads")
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:

@@ -77,7 +77,11 @@ async def opened(port: int, origin: str | None = None) -> AsyncGenerator[Socket,
     headers = {"origin": origin} if origin else {}
     url = f"ws://127.0.0.1:{port}{PATH}"
     async with connect(
-        url, subprotocols=[PROTOCOL], additional_headers=headers, proxy=None
+        url,
+        subprotocols=[PROTOCOL],
+        additional_headers=headers,
+        proxy=None,
+        max_queue=None,  # with much unread it would wait ten seconds for the other side's goodbye
     ) as connection:
         socket = Socket(connection)
         await socket.say({"type": "connection_init"})

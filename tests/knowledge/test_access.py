@@ -800,6 +800,7 @@ PATHS = [
     "/resources?type=hr.Record",
     "/resources?prefix=common.Folder.open&limit=1",
     *(f"/resources/{uri}" for uri in (SECRET, MISSING, HIDDEN_CHILD, OF_BOB, PUBLIC)),
+    *(f"/files/{uri}" for uri in (OF_BOB, OF_NOBODY, SECRET)),
     "/ontology",
     "/ontology.svg",
 ]

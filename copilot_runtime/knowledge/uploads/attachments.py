@@ -130,8 +130,8 @@ def clean_name(name: str) -> str:
 
 
 def write_address(link: str, uri: str) -> str:
-    """Return where a stored file is, below the address of a runtime."""
-    return f"{link}{FILES_PATH}{quote(uri, safe='')}"
+    """Return where a stored file is; `link` is the address below which resources are."""
+    return f"{link.removesuffix('knowledge/resources/')}{FILES_PATH}{quote(uri, safe='')}"
 
 
 def parse_address(url: str) -> str:

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypeVar
 from weakref import WeakValueDictionary
 
 from copilot_runtime.concurrency import call, retrieve_exception
-from copilot_runtime.errors import CopilotError, LimitExceeded
+from copilot_runtime.errors import CopilotError, Interrupted, LimitExceeded
 from copilot_runtime.jsonvalue import JsonValue, get_object, get_text
 from copilot_runtime.knowledge.access import Access, AccessDenied, Actor
 from copilot_runtime.knowledge.identifiers import Identifier
@@ -118,6 +118,17 @@ class Job:
     done: int = 0
     total: int = 0
     task: "asyncio.Task[Upload]" = field(init=False)
+    is_stored: asyncio.Event = field(default_factory=asyncio.Event)
+    """Set once it is stored, or will not be."""
+
+    async def wait_for_storage(self) -> Upload:
+        """Return the file once it is stored, or refused. Raises what storing it raises."""
+        await self.is_stored.wait()
+        if not self.task.done():
+            return self.upload
+        if self.task.cancelled():
+            raise Interrupted("The file was not stored: send it again.")
+        return self.task.result()
 
     def follow(self, step: str, done: int, total: int) -> None:
         self.step, self.done, self.total = step, done, total
@@ -257,6 +268,7 @@ class Uploads:
                 return await work(job)
             finally:
                 self._jobs.pop(uri, None)
+                job.is_stored.set()
 
         self._jobs[uri] = job
         job.task = asyncio.create_task(run(), name=f"take in {uri}")
@@ -274,12 +286,12 @@ class Uploads:
 
     async def _take_in(self, job: Job, access: Access) -> Upload:
         try:
-            upload = await self._receive(job, access)
+            upload = job.upload = await self._receive(job, access)
         finally:
             job.data = b""
         if upload.state != "reading":
             return upload
-        job.upload = upload
+        job.is_stored.set()
         return await self._read(job)
 
     async def _receive(self, job: Job, access: Access) -> Upload:

@@ -6,12 +6,7 @@ error is `{error, message, retryable}`. Unlike Node we do not guess the error fr
 
 import logging
 from base64 import b64decode
-from dataclasses import dataclass
 from typing import Any
-
-from python_multipart import FormParser
-from python_multipart.exceptions import FormParserError
-from python_multipart.multipart import Field, File, parse_options_header
 
 from copilot_runtime.adapters.transcription import AudioRefused, Transcriber
 from copilot_runtime.concurrency import contain
@@ -24,6 +19,7 @@ from copilot_runtime.errors import (
 )
 from copilot_runtime.jsontext import loads
 from copilot_runtime.jsonvalue import as_object, get_text
+from copilot_runtime.transports.form import FormFile, parse_form
 
 logger = logging.getLogger(__name__)
 
@@ -40,9 +36,6 @@ _TYPES = (
     "audio/flac",
     "audio/aac",
 )
-_MAX_PARTS = 100
-"""Fields of a form."""
-
 _UNKNOWN_BYTES = ("", "application/octet-stream")
 _USUAL_TYPE = "audio/webm"
 _USUAL_NAME = "recording.webm"
@@ -72,7 +65,7 @@ async def transcribe(
         return problem.answer
 
 
-def _read_body(body: bytes, content_type: str) -> "Upload":
+def _read_body(body: bytes, content_type: str) -> FormFile:
     content_type = content_type.strip()
     if content_type.lower().startswith("application/json"):
         try:
@@ -85,7 +78,7 @@ def _read_body(body: bytes, content_type: str) -> "Upload":
             "Request must be multipart/form-data or application/json with base64 audio"
         )
     try:
-        upload = parse_upload(content_type, body, "audio")
+        upload = parse_form(content_type, body).files.get("audio")
     except ValueError as error:
         raise _invalid_request(str(error)) from None
     if upload is None:
@@ -93,7 +86,7 @@ def _read_body(body: bytes, content_type: str) -> "Upload":
     return upload
 
 
-def _read_json(body: Any) -> "Upload":
+def _read_json(body: Any) -> FormFile:
     fields = as_object(body)
     audio, mime_type = get_text(fields, "audio"), get_text(fields, "mimeType")
     if not audio:
@@ -104,10 +97,10 @@ def _read_json(body: Any) -> "Upload":
         data = _decode_base64(audio)
     except ValueError:
         raise _invalid_request("Failed to decode base64 audio data") from None
-    return Upload(data, get_text(fields, "filename"), mime_type)
+    return FormFile(data, get_text(fields, "filename"), mime_type)
 
 
-async def _transcribe(transcriber: Transcriber, upload: "Upload") -> Answer:
+async def _transcribe(transcriber: Transcriber, upload: FormFile) -> Answer:
     kind = upload.mime_type.partition(";")[0].strip().lower()
     if kind not in (*_TYPES, *_UNKNOWN_BYTES):
         message = f"Unsupported audio format: {upload.mime_type}. Supported: {', '.join(_TYPES)}"
@@ -160,54 +153,3 @@ def _decode_base64(audio: str) -> bytes:
         audio = audio.partition(",")[2]
     audio = "".join(audio.split()).rstrip("=")
     return b64decode(audio + "=" * (-len(audio) % 4), validate=True)
-
-
-@dataclass(frozen=True, slots=True)
-class Upload:
-    """A file of a form (`multipart/form-data`, RFC 7578).
-
-    `mime_type` is as the browser wrote it, parameters included, or empty.
-    """
-
-    data: bytes
-    filename: str
-    mime_type: str
-
-
-def parse_upload(content_type: str, body: bytes, name: str) -> Upload | None:
-    """Return the first file in the field `name`. Raises `ValueError` for what is no form.
-
-    The size of the body was limited before; a form may have 100 parts.
-    """
-    boundary = parse_options_header(content_type)[1].get(b"boundary")
-    if not boundary:
-        raise ValueError("The form has no boundary.")
-    parts: list[Field | File] = []
-
-    def add(part: Field | File | None) -> None:
-        if part is not None:
-            parts.append(part)
-        if len(parts) > _MAX_PARTS:
-            raise ValueError(f"The form has more than {_MAX_PARTS} fields.")
-
-    in_memory = {"MAX_MEMORY_FILE_SIZE": len(body)}
-    parser = FormParser("multipart/form-data", add, add, boundary=boundary, config=in_memory)
-    try:
-        parser.write(body)
-        parser.finalize()
-    except FormParserError as error:
-        raise ValueError("The form cannot be read.") from error
-    return next(
-        (
-            _read(part)
-            for part in parts
-            if isinstance(part, File) and part.field_name == name.encode()
-        ),
-        None,
-    )
-
-
-def _read(file: File) -> Upload:
-    file.file_object.seek(0)
-    filename = (file.file_name or b"").decode(errors="replace")
-    return Upload(file.file_object.read(), filename, (file.content_type or "").strip())

@@ -1,4 +1,4 @@
-"""Knowledge over HTTP, read only: a search, resources for readers and programs, the ontology.
+"""Knowledge over HTTP: a search, resources for readers and programs, the ontology, files.
 
 Every answer holds what the policy lets the caller read, and nothing else.
 """
@@ -16,6 +16,12 @@ from copilot_runtime.knowledge.access import Actor
 from copilot_runtime.knowledge.policies import build_actor
 from copilot_runtime.knowledge.policies.ownership import CONVERSATION
 from copilot_runtime.transports.body import BadRequest
+from copilot_runtime.transports.knowledge.files import (
+    build_headers,
+    choose_media_type,
+    load_file,
+    store_file,
+)
 from copilot_runtime.transports.knowledge.page import POLICY, list_provenance, render_resource
 from copilot_runtime.transports.request import Request
 from copilot_runtime.transports.transport import Refusal, Services, Transport
@@ -31,7 +37,7 @@ _PRIVATE = {"cache-control": "private, no-cache", "x-content-type-options": "nos
 
 
 class KnowledgeEndpoint(Transport):
-    """Answers `GET knowledge` and what is below it."""
+    """Answers `GET knowledge` and what is below it, and `POST knowledge/files`."""
 
     paths = ("knowledge", "knowledge/{rest:path}")
 
@@ -43,9 +49,12 @@ class KnowledgeEndpoint(Transport):
 
     async def __call__(self, request: Request) -> None:
         assert self._knowledge is not None
-        if request.method not in ("GET", "HEAD"):
-            raise Refusal(405, {"error": "Method not allowed"}, {"allow": "GET, HEAD"})
         view = _View(self._knowledge, request)
+        if request.path == "knowledge/files":
+            _require(request, "POST")
+            await request.respond_json(201, await store_file(self._knowledge, request), _PRIVATE)
+            return
+        _require(request, "GET", "HEAD")
         _, _, path = request.path.partition("/")
         name, _, rest = path.partition("/")
         match name, rest:
@@ -61,6 +70,8 @@ class KnowledgeEndpoint(Transport):
                 await view.list_resources()
             case "resources", _:
                 await view.show(unquote(rest))
+            case "files", _:
+                await view.send_file(unquote(rest))
             case _:
                 raise NotFound(f"There is nothing at {request.path[:100]!r}.")
 
@@ -150,6 +161,12 @@ class _View:
         headers = {**_PRIVATE, "content-security-policy": POLICY}
         await self._send(svg.encode(), "image/svg+xml", headers)
 
+    async def send_file(self, uri: str) -> None:
+        """Answer with a file as its owner has sent it."""
+        upload, data = await load_file(self._knowledge, uri, self._reader(uri))
+        headers = {**_PRIVATE, **build_headers(upload)}
+        await self._send(data, choose_media_type(upload), headers)
+
     def _reader(self, uri: str) -> Actor:
         """Return who reads a resource.
 
@@ -174,6 +191,11 @@ class _View:
         if self._request.method == "HEAD":
             body = b""
         await self._request.respond(200, body, content_type=content_type, headers=headers)
+
+
+def _require(request: Request, *methods: str) -> None:
+    if request.method not in methods:
+        raise Refusal(405, {"error": "Method not allowed"}, {"allow": ", ".join(methods)})
 
 
 def _encode_passage(passage: Passage) -> Mapping[str, Any]:

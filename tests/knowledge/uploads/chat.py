@@ -36,6 +36,7 @@ def ask(
     user: str = "ann",
     thread: str = "t1",
     run: str = "r1",
+    agent: str = "default",
     **more: Any,
 ) -> list[dict[str, Any]]:
     """Send a conversation as an AG-UI client, and return the events of the answer."""
@@ -50,7 +51,7 @@ def ask(
         **more,
     }
     answer = client.post(
-        "/graphql/agent/default/run",
+        f"/graphql/agent/{agent}/run",
         json=body,
         headers={"accept": "text/event-stream", **({"x-user": user} if user else {})},
     )

@@ -48,10 +48,12 @@ class Chat:
         self.storage = storage or MemoryStorage()
         parts = {name: more.pop(name) for name in ("scan", "policy", "embedder") if name in more}
         parts.setdefault("embedder", WordCounter())
+        agents = more.pop("agents", None)
         self.knowledge = Knowledge(self.storage, settings=KnowledgeSettings(**more), **parts)
         self.model = ScriptedAdapter(*[say("Well.") for _ in range(20)])
         self.runtime = CopilotRuntime(
             self.model,
+            agents=agents,
             knowledge=self.knowledge,
             settings=Settings(threads="memory"),
             authenticate=sign_in,
@@ -512,6 +514,72 @@ def test_files_of_a_living_thread_stay_however_long_its_names_are(user: str, thr
 
     assert before
     assert chat.stored() == before
+
+
+RLO = "\u202e"
+SVG = b'<svg xmlns="http://www.w3.org/2000/svg"><script>alert(1)</script><text>Pear</text></svg>'
+FORMULAS = b"name,value\napple,=HYPERLINK(A1)\npear,@SUM(1)\nplum,-2+3\n"
+
+
+@pytest.mark.parametrize(
+    ("file", "state", "words"),
+    [
+        (attach("data:text/csv;base64,", "a.csv"), "refused", "The file is empty."),
+        (attach("data:image/png;base64," + base64.b64encode(EXE).decode()), "refused", "x-exec"),
+        (attach("data:text/plain,quince%2041", "a.txt"), "searchable", "quince 41"),
+        (attach("AAAA=AAAA", "a.txt"), "refused", "has not arrived whole"),
+        (attach("\u00e9\u00e9\u00e9\u00e9", "a.txt"), "refused", "has not arrived whole"),
+        (attach(b"PK\x03\x04" + bytes(3000), "a.docx"), "refused", "save it as PDF"),
+        (attach(SVG, "a.svg", "image"), "searchable", "Pear"),
+        (attach(FORMULAS, "a.csv"), "searchable", "=HYPERLINK(A1)"),
+    ],
+)
+def test_whatever_comes_the_model_is_told_what_it_is(
+    file: dict[str, Any], state: str, words: str
+) -> None:
+    chat = Chat()
+    with chat.serve() as client:
+        events = ask(client, question("?", file))
+
+    assert progress(events)[-1][0]["state"] == state
+    assert words in chat.prompt
+    assert events[-1]["type"] == "RUN_FINISHED"
+
+
+@pytest.mark.parametrize(
+    ("name", "shown"),
+    [
+        (f"a{RLO}fdp.csv", "a fdp.csv"),
+        ("a\x00\x1b[31m.csv", "a [31m.csv"),
+        ("/etc/..", ".."),
+        ("", "document"),
+        ("n" * 1_000_000 + ".csv", "n" * 115 + "….csv"),
+        ("\ud800.csv", "?.csv"),
+    ],
+)
+def test_a_name_is_one_line_without_tricks(name: str, shown: str) -> None:
+    chat = Chat()
+    file = attach(CSV, "")
+    file["metadata"] = {
+        "filename": name.encode("utf-8", "surrogatepass").decode("utf-8", "replace")
+    }
+    if "\ud800" in name:
+        shown = "\ufffd\ufffd\ufffd.csv"
+    with chat.serve() as client:
+        events = ask(client, question("?", file))
+
+    assert progress(events)[-1][0]["name"] == shown
+
+
+def test_of_thousands_of_files_as_many_are_taken_in_as_a_thread_may_have() -> None:
+    chat = Chat(upload_files=3)
+    files = [attach(b"File number %d" % n, f"{n}.txt") for n in range(4_900)]
+    with chat.serve() as client:
+        events = ask(client, question("?", *files))
+
+    states = [it["state"] for it in progress(events)[-1]]
+    assert (states.count("searchable"), states.count("refused")) == (3, 4_897)
+    assert "More than 3 files came at once." in chat.prompt
 
 
 class Locked(WordCounter):

@@ -238,6 +238,7 @@ class CopilotRuntime:
         endpoints, all_agents = _add_endpoints(self.agents, remote_endpoints, http_client)
         if adapter is None and not (agents or endpoints):
             logger.warning("There is neither a model nor an agent, so nothing answers a chat.")
+        files = self.knowledge.files() if self.knowledge else None
         named = _named_servers(mcp_servers, mcp_allowed, self.settings, http_client)
         self.runtime = Runtime(
             DirectAgent(
@@ -248,7 +249,7 @@ class CopilotRuntime:
                 action_timeout=self.settings.action_timeout,
                 shared_state=self.settings.shared_state,
                 retriever=self.knowledge.retriever() if self.knowledge else None,
-                files=self.knowledge.files() if self.knowledge else None,
+                files=files,
             ),
             all_agents,
             Recorder(_bus(self.settings) if bus is None else complete(Bus, bus), self.threads),
@@ -284,6 +285,7 @@ class CopilotRuntime:
                 allows_model=self.settings.allows_model,
             ),
             threads=ThreadPolicy(self.threads, self.settings.history),
+            files=files,
             run_timeout=self.settings.run_timeout,
             max_runs=self.settings.max_concurrent_runs,
             grace=self.settings.stop_timeout,

@@ -363,6 +363,18 @@ class FileReader(Protocol):
         ...
 
 
+class FileStore(Protocol):
+    """Takes in the files that come to an agent, which reads them itself."""
+
+    def has_files(self, run: RunInput) -> bool:
+        """Return whether there is anything to take in."""
+        ...
+
+    def store_files(self, run: RunInput) -> AsyncGenerator[Activity | Reading, None]:
+        """Yield the progress, and at last the messages as the agent gets them."""
+        ...
+
+
 class SupportsStream(Protocol):
     """What is accepted for an `Adapter`."""
 

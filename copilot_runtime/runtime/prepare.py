@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 from copilot_runtime.actions.sources import gather_actions, select_actions
+from copilot_runtime.agents.file_storing import FileStoringAgent, stores_files
 from copilot_runtime.agents.tool_loop import ToolLoopAgent, build_handoff_actions
 from copilot_runtime.duck_typing import complete
 from copilot_runtime.errors import AgentNotFound, ConfigurationFailed, Misuse
@@ -17,6 +18,7 @@ from copilot_runtime.interfaces import (
     ActionSource,
     Agent,
     Caller,
+    FileStore,
     RunInput,
     Stage,
     SupportsRun,
@@ -77,6 +79,8 @@ class RunPreparer:
     handoff: HandoffPolicy
     pages: PagePolicy
     threads: ThreadPolicy
+    files: FileStore | None = None
+    """Where files go that come to an agent; those of a plain chat are the business of `chat`."""
 
     async def prepare_run(self, request: RunInput, agent: SupportsRun | None = None) -> PendingRun:
         """Return the run as it is to start. An `agent` given here answers it.
@@ -174,7 +178,9 @@ class RunPreparer:
             request = replace(
                 request, actions=select_actions(actions, request.actions, for_agent=True)
             )
-            return PendingRun(request, self.handoff.add_tool_loop(agent, request))
+            store = None if stores_files(agent) else self.files
+            agent = self.handoff.add_tool_loop(agent, request)
+            return PendingRun(request, FileStoringAgent(agent, store) if store else agent)
         if actions:
             request = replace(request, actions=[*actions, *request.actions])
         return PendingRun(request, agent)

@@ -34,6 +34,7 @@ from copilot_runtime.interfaces import (
     Caller,
     Cursor,
     Events,
+    FileStore,
     LogWriter,
     RunInput,
     StageFunction,
@@ -73,6 +74,7 @@ class Runtime:
         handoff: HandoffPolicy | None = None,
         pages: PagePolicy | None = None,
         threads: ThreadPolicy | None = None,
+        files: FileStore | None = None,
         run_timeout: float = 600.0,
         max_runs: int = 0,
         grace: float = 10.0,
@@ -96,6 +98,7 @@ class Runtime:
             handoff=handoff or HandoffPolicy(),
             pages=pages or PagePolicy(),
             threads=self._threads,
+            files=files,
         )
         self._runs: dict[str, Run] = {}
         """Active runs by `log_id`, and those that ended and whose log a request still needs."""

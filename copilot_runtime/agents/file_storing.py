@@ -1,0 +1,42 @@
+"""Stores the files that come to an agent, which gets them as they came."""
+
+from contextlib import aclosing
+from dataclasses import replace
+
+from copilot_runtime.agents.direct import DirectAgent
+from copilot_runtime.interfaces import Agent, Events, FileStore, Reading, RunInput
+
+
+class FileStoringAgent(Agent):
+    """An agent whose files are stored first, so that its tools find what is in them.
+
+    A client of CopilotKit v1 shows no progress, and gets none.
+    """
+
+    def __init__(self, agent: Agent, files: FileStore) -> None:
+        self.agent = agent
+        self.files = files
+
+    def check(self, run: RunInput) -> None:
+        """Raise the errors of the agent that need no request."""
+        self.agent.check(run)
+
+    def run(self, run: RunInput) -> Events:
+        """Yield the progress of the files, if there are any, and the events of the agent."""
+        return self._store_and_run(run) if self.files.has_files(run) else self.agent.run(run)
+
+    async def _store_and_run(self, run: RunInput) -> Events:
+        async with aclosing(self.files.store_files(run)) as steps:
+            async for step in steps:
+                if isinstance(step, Reading):
+                    run = replace(run, messages=step.messages)
+                elif not run.is_v1:
+                    yield step
+        async with aclosing(self.agent.run(run)) as events:
+            async for event in events:
+                yield event
+
+
+def stores_files(agent: Agent) -> bool:
+    """Return whether an agent takes in its files itself."""
+    return isinstance(agent, DirectAgent) and agent.files is not None

@@ -165,7 +165,9 @@ def expire(
     store: StoreOption = None,
     config: ConfigOption = None,
 ) -> None:
-    """Delete threads that were not used for a number of days. Running answers are not deleted.
+    """Delete threads that were not used for a number of days, and the files in them.
+
+    Running answers are not deleted.
 
     \b
     copilot-runtime threads expire --days 90 --dry-run
@@ -180,8 +182,31 @@ def expire(
             return
         gone = await threads_store.expire(before)
         _say(f"Deleted {gone} threads.")
+        files = await _forget_files(threads_store, before, store, config)
+        if files:
+            _say(f"Deleted {files} files of threads that are no more.")
 
     _with_store(store, config, work)
+
+
+async def _forget_files(
+    threads_store: "ThreadStore", before: datetime, address: str | None, config: Path | None
+) -> int:
+    """Delete the files that people have attached in threads that are no more. Return how many.
+
+    Only the store of the settings knows which threads live: files are not judged by another one.
+    """
+    from copilot_runtime.config import load_settings
+
+    settings = load_settings(config)
+    if not settings.knowledge.address or address not in (None, settings.threads):
+        return 0
+    from copilot_runtime.knowledge import Knowledge
+
+    knowledge = Knowledge(settings=settings.knowledge.model_copy(update={"sources": ()}))
+    knowledge.threads = threads_store
+    async with aclosing(knowledge):
+        return await knowledge.forget_old_files(before.timestamp())
 
 
 def _with_store(

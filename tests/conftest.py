@@ -37,6 +37,7 @@ WHOLE = (
     "browser",
     "conformance",
     "knowledge/graph/test_kill.py",
+    "knowledge/ingestion/test_ingest_beside_a_server.py",
     "knowledge/ingestion/test_kill.py",
     "knowledge/vectors/test_kill.py",
     "site",

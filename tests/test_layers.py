@@ -20,7 +20,16 @@ LAYERS = [
     {"agui", "event_order", "http", "transcript", "duck_typing", "argument_checks"},
     {"interfaces", "registry", "config", "jsonpatch"},
     {"events", "jsonvalue"},
-    {"messages", "errors", "jsontext", "concurrency", "gc_tuning", "logs", "keyword_arguments"},
+    {
+        "messages",
+        "errors",
+        "jsontext",
+        "concurrency",
+        "gc_tuning",
+        "logs",
+        "keyword_arguments",
+        "batches",
+    },
 ]
 LEVEL = {name: level for level, names in enumerate(LAYERS) for name in names}
 ROOT = Path(__file__).parent.parent / "copilot_runtime"

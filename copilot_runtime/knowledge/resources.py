@@ -2,13 +2,14 @@
 
 import asyncio
 import hashlib
-import itertools
 import logging
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from itertools import starmap
 from typing import Literal, cast, get_args
 
+from copilot_runtime.batches import split_batches
 from copilot_runtime.errors import CopilotError, Misuse
 from copilot_runtime.jsontext import dumps, loads
 from copilot_runtime.jsonvalue import JsonObject, JsonValue, get_text, require_object
@@ -171,7 +172,7 @@ class ResourceIndex:
         def describe(etags: Mapping[str, str]) -> Iterable[Change]:
             for uri, resource in changed.items():
                 entries[uri] = _entry(resource, etags[_key(uri)])
-            return itertools.starmap(Change, entries.items())
+            return starmap(Change, entries.items())
 
         objects = {_key(uri): resource.data for uri, resource in changed.items()}
         etags = await self._catalog.append_with_objects(objects, describe)
@@ -357,10 +358,8 @@ class ResourceIndex:
     async def _mend(self, wrong: Mapping[str, str]) -> int:
         """Correct entries of the catalog, whose etags are given, by what is stored."""
         mended = 0
-        for start in range(0, len(wrong), _AT_ONCE):
-            changes = await self._find_changes(
-                dict(itertools.islice(wrong.items(), start, start + _AT_ONCE))
-            )
+        for batch in split_batches(wrong.items(), _AT_ONCE):
+            changes = await self._find_changes(dict(batch))
             await self._catalog.append(changes)
             mended += len(changes)
         return mended

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 
+from copilot_runtime.batches import split_batches
 from copilot_runtime.storage.storage import Storage
 
 
@@ -20,10 +21,12 @@ async def copy_objects(
     """
     keys = await source.find_by_prefix(prefix)
     copied = 0
-    for start in range(0, len(keys), at_once):
-        objects = await source.get_many(keys[start : start + at_once])
+    done = 0
+    for batch in split_batches(keys, at_once):
+        objects = await source.get_many(batch)
         await target.put_many(objects)
         copied += len(objects)
+        done += len(batch)
         if progress is not None:
-            progress(min(start + at_once, len(keys)), len(keys))
+            progress(done, len(keys))
     return copied

@@ -68,7 +68,7 @@ class IngestionJournal:
         """Why a file or a folder could not be read when that was last tried."""
         self.stale: set[str] = set()
         """Resources that may not yet be what the files give together."""
-        self._givers: dict[str, dict[str, None]] = {}
+        self._sources_by_uri: dict[str, dict[str, None]] = {}
 
     async def refresh(self) -> None:
         """Read what was written since the last time; until it has returned, nothing may be used."""
@@ -79,7 +79,7 @@ class IngestionJournal:
 
     def _replay(self, data: bytes, is_anew: bool) -> None:
         if is_anew:
-            for state in (self.sources, self.failures, self.stale, self._givers):
+            for state in (self.sources, self.failures, self.stale, self._sources_by_uri):
                 state.clear()
         for line in salvage_lines(data):
             name = get_text(line, "source")
@@ -93,11 +93,11 @@ class IngestionJournal:
     @property
     def uris(self) -> AbstractSet[str]:
         """The resources to which some file gives something."""
-        return self._givers.keys()
+        return self._sources_by_uri.keys()
 
-    def givers(self, uri: str) -> list[str]:
+    def find_sources(self, uri: str) -> list[str]:
         """Return the names of the files that give something to a resource, in order."""
-        return sorted(self._givers.get(uri, ()))
+        return sorted(self._sources_by_uri.get(uri, ()))
 
     def list_sources(self) -> list[SourceStatus]:
         """Return what became of each file when it was last tried, in the order of their names."""
@@ -187,14 +187,14 @@ class IngestionJournal:
         if entry:
             self.sources[name] = entry
         for uri in old.keys() - new.keys():
-            givers = self._givers[uri]
-            del givers[name]
-            if not givers:
-                del self._givers[uri]
+            names = self._sources_by_uri[uri]
+            del names[name]
+            if not names:
+                del self._sources_by_uri[uri]
             self.stale.add(uri)
         for uri, digest in new.items():
             if old.get(uri) != digest:
-                self._givers.setdefault(uri, {})[name] = None
+                self._sources_by_uri.setdefault(uri, {})[name] = None
                 self.stale.add(uri)
 
 

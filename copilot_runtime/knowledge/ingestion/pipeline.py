@@ -10,14 +10,14 @@ import asyncio
 import hashlib
 import os
 import time
-from collections.abc import AsyncGenerator, Callable, Iterable, Iterator, Sequence
+from collections.abc import AsyncGenerator, Callable, Iterable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
-from itertools import islice
 from pathlib import Path
 from typing import Literal, TypeVar
 from urllib.parse import quote, urljoin
 
+from copilot_runtime.batches import split_batches
 from copilot_runtime.concurrency import call
 from copilot_runtime.errors import CopilotError, StoreFailed
 from copilot_runtime.jsonvalue import JsonObject, JsonValue
@@ -141,7 +141,7 @@ class Ingestion:
     async def provenance(self, uri: str) -> list[Provenance]:
         """Return which files give what to a resource, in the order of their names."""
         async with self._read_journal() as journal:
-            contributions = await journal.read_records(journal.givers(uri))
+            contributions = await journal.read_records(journal.find_sources(uri))
         return [
             Provenance(name, self._statements(contribution).get(uri, []))
             for name, contribution in contributions.items()
@@ -204,16 +204,16 @@ class Ingestion:
         """Bring every resource up to date whose files give something else than before."""
         if not journal.stale:
             return
-        gone = sorted(uri for uri in journal.stale if not journal.givers(uri))
-        for batch in _batches(gone, _STORE_BATCH):
+        gone = sorted(uri for uri in journal.stale if not journal.find_sources(uri))
+        for batch in split_batches(gone, _STORE_BATCH):
             report.deleted += len(await self._resources.delete_many(batch))
         stale = journal.stale.difference(gone)
-        waiting = {uri: len(journal.givers(uri)) for uri in stale}
+        waiting = {uri: len(journal.find_sources(uri)) for uri in stale}
         drafts: dict[str, _Draft] = {}
         ready: list[_Draft] = []
         done = 0
-        files = sorted({name for uri in stale for name in journal.givers(uri)})
-        for batch in _batches(files, _BATCH):
+        files = sorted({name for uri in stale for name in journal.find_sources(uri)})
+        for batch in split_batches(files, _BATCH):
             lock.check()
             records = await journal.read_records(batch)
             if missing := [name for name in batch if name not in records]:
@@ -232,7 +232,7 @@ class Ingestion:
                     waiting[uri] -= 1
                     if not waiting[uri]:
                         ready.append(drafts.pop(uri))
-            for drafted in _batches(ready, _STORE_BATCH):
+            for drafted in split_batches(ready, _STORE_BATCH):
                 await self._store(drafted, report)
                 done += len(drafted)
                 progress(done, len(waiting))
@@ -451,12 +451,6 @@ def _count_processors() -> int:
     if hasattr(os, "sched_getaffinity"):
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1
-
-
-def _batches(items: Iterable[T], size: int) -> Iterator[list[T]]:
-    queue = iter(items)
-    while batch := [*islice(queue, size)]:
-        yield batch
 
 
 def _item_uri(iri: str, form: ItemForm) -> str:

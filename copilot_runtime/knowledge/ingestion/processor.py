@@ -5,9 +5,9 @@ import logging
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
-from itertools import islice
 from typing import Generic, TypeVar
 
+from copilot_runtime.batches import split_batches
 from copilot_runtime.errors import CopilotError, Misuse
 
 logger = logging.getLogger(__name__)
@@ -62,8 +62,7 @@ class Processor(ABC, Generic[Item]):
         waiting = [*(await self.discover() if items is None else items)]
         failed: dict[str, str] = {}
         done = 0
-        queue = iter(waiting)
-        while batch := [*islice(queue, self.batch_size)]:
+        for batch in split_batches(waiting, self.batch_size):
             results = await asyncio.gather(*map(self._attempt, batch))
             for item, reason in zip(batch, results, strict=True):
                 if reason:

@@ -21,7 +21,7 @@ from copilot_runtime.transports.router import Router
 from copilot_runtime.transports.urls import ChatUrls, spell_url
 
 if TYPE_CHECKING:
-    from copilot_runtime.knowledge.knowledge import KnowledgeStatus
+    from copilot_runtime.knowledge.updater import KnowledgeStatus
 
 _OPENAPI_PATH = "/openapi.json"
 

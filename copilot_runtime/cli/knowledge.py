@@ -50,8 +50,6 @@ _NO_MEMORIES = (
 )
 _ALIKE = 0.8
 """How like a predicate must be to one that there is, where both may begin with `schema:`."""
-_LEAST_SCORE = 0.0005
-"""What has less is no result, unless there is a threshold: it would be shown as 0.000."""
 
 
 def search(
@@ -89,8 +87,6 @@ def search(
             threshold=threshold,
             limit=limit,
         )
-        if threshold is None:
-            found = [it for it in found if it.score is None or it.score >= _LEAST_SCORE]
         if not found:
             await _require_vectors(knowledge)
         if as_json:

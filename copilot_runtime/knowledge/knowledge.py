@@ -1,19 +1,16 @@
 """Puts the pieces of knowledge together: resources, and the indexes that find them."""
 
-import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
-from functools import cached_property, partial
+from dataclasses import replace
+from functools import cached_property
 from glob import has_magic
 from importlib import import_module
 from importlib.util import find_spec
-from itertools import chain
 from pathlib import Path
-from time import monotonic
-from typing import TYPE_CHECKING, Any, Literal, cast
+from typing import TYPE_CHECKING, Any, cast
 
-from copilot_runtime.concurrency import call, retrieve_exception
+from copilot_runtime.concurrency import call
 from copilot_runtime.config.sections import KnowledgeSettings
 from copilot_runtime.errors import (
     ConfigurationFailed,
@@ -23,14 +20,17 @@ from copilot_runtime.errors import (
     UnknownName,
 )
 from copilot_runtime.interfaces import Action, Embedder, Passage
-from copilot_runtime.knowledge.access import FULL_ACCESS, Access, AccessAction, Actor, judge, select
+from copilot_runtime.knowledge.access import FULL_ACCESS, Access, AccessAction, Actor, select
 from copilot_runtime.knowledge.filter import Filter
-from copilot_runtime.knowledge.identifiers import hash_values, parse_identifier, strip_namespace
-from copilot_runtime.knowledge.passages import (
-    add_parts,
-    build_passage,
-    cut_passages,
-    find_parts,
+from copilot_runtime.knowledge.identifiers import parse_identifier, strip_namespace
+from copilot_runtime.knowledge.passages import cut_passages
+from copilot_runtime.knowledge.reader import PassageReader
+from copilot_runtime.knowledge.sources import Sources
+from copilot_runtime.knowledge.updater import (
+    KnowledgeStatus,
+    KnowledgeUpdate,
+    StepProgress,
+    Updater,
 )
 from copilot_runtime.registry import Registry
 from copilot_runtime.storage import Storage
@@ -40,57 +40,26 @@ if TYPE_CHECKING:
     from copilot_runtime.knowledge.graph import GraphIndex, GraphOptions, Ontology, SparqlResult
     from copilot_runtime.knowledge.graph.patterns import Pattern as GraphPattern
     from copilot_runtime.knowledge.identifiers import Identifier
-    from copilot_runtime.knowledge.ingestion import (
-        Ingestion,
-        IngestProgress,
-        IngestReport,
-        SourceStatus,
-    )
+    from copilot_runtime.knowledge.ingestion import Ingestion, SourceStatus
     from copilot_runtime.knowledge.memory import Memories
     from copilot_runtime.knowledge.policies import Policy
     from copilot_runtime.knowledge.resources import Resource, ResourceIndex
     from copilot_runtime.knowledge.retrieval import KnowledgeRetriever
     from copilot_runtime.knowledge.uploads.chat import ChatFiles
     from copilot_runtime.knowledge.uploads.uploads import Scan, Upload, Uploads
-    from copilot_runtime.knowledge.vectors import EmbeddingReport, VectorIndex
+    from copilot_runtime.knowledge.vectors import VectorIndex
     from copilot_runtime.threads.store import ThreadStore
 
 Pattern = tuple[str, str, str]
 """Subject, predicate and object; `?` stands for anything."""
 
-Step = Literal["read", "store", "embed", "link"]
-Progress = Callable[[Step, int, int], None]
-"""Called with a step of an update, and how much of it is done, of how much."""
-
-State = Literal["closed", "updating", "ready", "incomplete", "failed"]
-"""Of what is incomplete, some cannot be found by meaning; why, is in the log."""
-
 _PACKAGES = ("numpy", "pyoxigraph", "lxml")
 """What no knowledge can do without. They are looked for, not imported."""
 
-_FIRST_UPDATE = 10.0
-"""Seconds that a question waits where nothing at all has been taken in yet."""
+_LEAST_SCORE = 0.0005
+"""What is less like a question has nothing in common with it, and is shown as 0."""
 
 logger = logging.getLogger(__name__)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class KnowledgeStatus:
-    """What is loaded, for operators."""
-
-    state: State
-    resources: int = 0
-    error: str = ""
-    """Why the last update failed."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class KnowledgeUpdate:
-    """What became of one update: of the sources, if there were any, and of both indexes."""
-
-    sources: "IngestReport | None"
-    vectors: "EmbeddingReport"
-    graph: Any
 
 
 class Knowledge:
@@ -143,16 +112,7 @@ class Knowledge:
         self._embedder = embedder or self.settings.embedder
         self._policy = policy or self.settings.policy or None
         self._scan = scan
-        self._writing = asyncio.Lock()
-        self._updating: asyncio.Task[None] | None = None
-        self._count = 0
-        self._counted = asyncio.Event()
-        """Set once the update that goes on has found out whether there is anything yet."""
-        self._is_empty = False
-        """Whether the update that goes on is the first one of all."""
-        self._error = ""
-        self._gap = ""
-        """Why something cannot be found by its meaning."""
+        self._updater = Updater(self)
         self._check()
 
     @cached_property
@@ -221,7 +181,8 @@ class Knowledge:
         return Uploads(self, self._scan)
 
     @cached_property
-    def _ingestion(self) -> "Ingestion":
+    def ingestion(self) -> "Ingestion":
+        """Takes files into resources."""
         from copilot_runtime.knowledge.ingestion import Ingestion
 
         return Ingestion(self.resources, self.storage, base=self.base)
@@ -254,69 +215,41 @@ class Knowledge:
 
     def status(self) -> KnowledgeStatus:
         """Return what is loaded. Opens nothing."""
-        is_updating = self._updating is not None and not self._updating.done()
-        state: State = "incomplete" if self._gap else "ready"
-        if self._updating is None:
-            state = "closed"
-        elif is_updating:
-            state = "updating"
-        elif self._error:
-            state = "failed"
-        return KnowledgeStatus(state=state, resources=self._count, error=self._error)
+        return self._updater.status()
 
     def start(self) -> None:
         """Begin an update in the background, unless one goes on: of the sources and the indexes."""
-        if self._updating is not None and not self._updating.done():
-            return
-        self._counted = asyncio.Event()
-        self._updating = asyncio.create_task(self._update_quietly(), name="update knowledge")
-        self._updating.add_done_callback(retrieve_exception)
+        self._updater.start()
 
     async def update(
-        self, sources: Sequence[str | Path] | None = None, progress: Progress | None = None
+        self, sources: Sequence[str | Path] | None = None, progress: StepProgress | None = None
     ) -> KnowledgeUpdate:
         """Take in sources, and bring both indexes up to date with the resources.
 
         One update waits for another. Raises `CopilotError`; what was done until then stays, and
         the next update does the rest.
         """
-        async with self._writing:
-            if not self.resources.is_reconciled:  # with what other programs may have written
-                await self.resources.reconcile()
-            report = None
-            if chosen := self.sources if sources is None else [*sources]:
-                report = await self._ingestion.run(chosen, _follow(progress), wait=True)
-            vectors = await self.vectors.update(self.resources, _step("embed", progress))
-            self._gap = await self._find_gap(vectors)
-            graph = await self.graph.update(self.resources, _step("link", progress))
-            self._count = len(await self.resources.versions())
-            return KnowledgeUpdate(sources=report, vectors=vectors, graph=graph)
+        return await self._updater.update(sources, progress)
 
     async def embed_resources(
-        self, uris: "Collection[str]", progress: Progress | None = None
+        self, uris: "Collection[str]", progress: StepProgress | None = None
     ) -> None:
         """Let searches find some resources, new ones or gone ones, however many others there are.
 
         It waits for no update that goes on. The triples in them come with the next one.
         """
-        report = await self.vectors.update(self.resources, _step("embed", progress), only=uris)
-        self._gap = next(iter(report.failed.values()), self._gap)
-        self._count = len(await self.resources.versions())
+        await self._updater.embed(uris, progress)
 
     async def provenance(self, resource: "Resource", *, actor: Actor | None = None) -> list[str]:
         """Return the files that say something of a resource, as far as the actor may list them."""
-        files = [it.source for it in await self._ingestion.provenance(resource.uri)]
-        allowed = await self._judge_files(files, actor)
-        return [name for name, may in zip(files, allowed, strict=True) if may]
+        return await Sources(self.ingestion, self.access(actor, "list")).find(resource.uri)
 
     async def list_sources(self, *, actor: Actor | None = None) -> "list[SourceStatus]":
         """Return the files that were taken in, or could not be when that was last tried."""
-        statuses = await self._ingestion.list_sources()
-        allowed = await self._judge_files([it.name for it in statuses], actor)
-        return [it for it, may in zip(statuses, allowed, strict=True) if may]
+        return await Sources(self.ingestion, self.access(actor, "list")).list()
 
     async def ingest(
-        self, *sources: str | Path, progress: Progress | None = None
+        self, *sources: str | Path, progress: StepProgress | None = None
     ) -> KnowledgeUpdate:
         """Take in files and folders, or else all `sources`; see `update`."""
         return await self.update(sources or None, progress)
@@ -333,14 +266,18 @@ class Knowledge:
         max_tokens: int = 0,
         diversity: float | None = None,
     ) -> list[Passage]:
-        """Return the resources whose meaning is nearest to any of the texts, the best first."""
-        await self._wait_for_first_update()
+        """Return the resources whose meaning is nearest to any of the texts, the best first.
+
+        `threshold` is the lowest likeness that counts; without one, what has nothing in common with
+        the texts is left out.
+        """
+        await self._updater.wait_for_first()
         access = self.access(actor)
+        threshold = _LEAST_SCORE if threshold is None else threshold
         filter = Filter(access=access, type=type, prefix=prefix, threshold=threshold, limit=limit)
         texts = [texts] if isinstance(texts, str) else texts
-        return await self._read(
-            await self.vectors.search(texts, filter, diversity=diversity), access, max_tokens
-        )
+        found = await self.vectors.search(texts, filter, diversity=diversity)
+        return await self._make_reader(access).read_results(found, max_tokens)
 
     async def find(
         self,
@@ -354,17 +291,17 @@ class Knowledge:
         max_tokens: int = 0,
     ) -> list[Passage]:
         """Return the resources that hold triples of a pattern."""
-        await self._wait_for_first_update()
+        await self._updater.wait_for_first()
         access = self.access(actor)
         filter = Filter(access=access, type=type, prefix=prefix, limit=limit)
         found = await self.graph.find(_as_pattern(pattern), filter, offset=offset)
-        return await self._read(found, access, max_tokens)
+        return await self._make_reader(access).read_results(found, max_tokens)
 
     async def triples(
         self, pattern: Pattern, *, actor: Actor | None = None, limit: int = 100
     ) -> list[Pattern]:
         """Return the triples of a pattern, each term as N-Triples has it."""
-        await self._wait_for_first_update()
+        await self._updater.wait_for_first()
         triples = await self.graph.triples(_as_pattern(pattern), self.access(actor), limit)
         return [(str(it.subject), str(it.predicate), str(it.object)) for it in triples]
 
@@ -376,7 +313,7 @@ class Knowledge:
         Raises `Refused` for one that would write or look elsewhere, `Misuse` for what is no SPARQL,
         and `LimitExceeded` for one that takes too long.
         """
-        await self._wait_for_first_update()
+        await self._updater.wait_for_first()
         limits = self._graph_options.sparql
         limits = replace(limits, rows=min(limit, limits.rows))
         asker = None if actor is None else actor.name
@@ -386,17 +323,17 @@ class Knowledge:
         self, type: str = "", *, actor: Actor | None = None
     ) -> Mapping[str, Sequence[str]]:
         """Return things and their types, all of them or those of one type."""
-        await self._wait_for_first_update()
+        await self._updater.wait_for_first()
         return await self.graph.subjects(type, self.access(actor))
 
     async def ontology(self, *, actor: Actor | None = None) -> "Ontology":
         """Return the vocabulary of what the actor may read."""
-        await self._wait_for_first_update()
+        await self._updater.wait_for_first()
         return await self.graph.ontology(self.access(actor))
 
     async def ontology_turtle(self, *, actor: Actor | None = None) -> str:
         """Return the vocabulary of what the actor may read, as SHACL shapes in Turtle."""
-        await self._wait_for_first_update()
+        await self._updater.wait_for_first()
         return await self.graph.ontology_turtle(self.access(actor))
 
     async def picture(self, *, actor: Actor | None = None) -> str:
@@ -450,15 +387,13 @@ class Knowledge:
 
     async def read(self, resource: "Resource", *, actor: Actor | None = None) -> Passage:
         """Return what is read of a resource, with its parts as far as the actor may read them."""
-        parts = await self._read_parts([resource], self.access(actor))
-        return add_parts(build_passage(resource, self.link), parts[resource.uri])
+        return await self._make_reader(self.access(actor)).read(resource)
 
     async def read_titles(
         self, found: "Sequence[Identifier]", *, actor: Actor | None = None
     ) -> dict[str, str]:
         """Return the titles of those resources, by URI, that the actor may read as well as list."""
-        resources = await self.resources.get_visible(found, self.access(actor))
-        return {it.uri: build_passage(it).title for it in resources}
+        return await self._make_reader(self.access(actor)).read_titles(found)
 
     async def get(self, uri: str, *, actor: Actor | None = None) -> "Resource | None":
         """Return a resource, or None without one. Raises `AccessDenied`."""
@@ -556,12 +491,9 @@ class Knowledge:
 
     async def aclose(self) -> None:
         """End the update, and let go of everything that was opened here. It can be used again."""
-        if self._updating is not None:
-            self._updating.cancel()
-            await asyncio.wait((self._updating,))
-            self._updating = None
+        await self._updater.aclose()
         owned = {"storage": self._storage, "embedder": self._embedder}
-        parts = ("uploads", "memory", "graph", "vectors", "_ingestion", "resources", *owned)
+        parts = ("uploads", "memory", "graph", "vectors", "ingestion", "resources", *owned)
         for name in parts:
             part = self.__dict__.pop(name, None)
             close = getattr(part, "aclose", None)
@@ -571,10 +503,8 @@ class Knowledge:
         if policy is not None and policy is not self._policy:
             await call(policy.close)
 
-    async def _judge_files(self, names: Sequence[str], actor: Actor | None) -> list[bool]:
-        """Return which files may be listed: those whose text, as a document, may be."""
-        uris = [f"common.Document.{hash_values(name)}" for name in names]
-        return await judge(self.access(actor, "list"), uris)
+    def _make_reader(self, access: Access) -> PassageReader:
+        return PassageReader(self.resources, access, self.link)
 
     def _check(self) -> None:
         """Raise `ConfigurationFailed` for what cannot work, before anything is opened."""
@@ -598,77 +528,6 @@ class Knowledge:
             if kind not in table:
                 raise UnknownName("embedder", kind, table)
 
-    async def _update_quietly(self) -> None:
-        """Update in the background of a server; a failure is logged and shown by `status`."""
-        try:
-            self._count = len(await self.resources.versions())
-            self._is_empty = not self._count
-            self._counted.set()
-            started = monotonic()
-            await self.uploads.resume()
-            await self.update()
-        except Exception as error:
-            self._error = error.public if isinstance(error, CopilotError) else type(error).__name__
-            is_ours = isinstance(error, CopilotError)
-            logger.error("Knowledge is not up to date: %s", error, exc_info=not is_ours)
-        else:
-            self._error = ""
-            seconds = monotonic() - started
-            if self._gap:
-                logger.warning(
-                    "Knowledge is incomplete: a search by meaning misses resources. %s", self._gap
-                )
-                return
-            logger.info("Knowledge: %d resources, up to date after %.1f s", self._count, seconds)
-        finally:
-            self._is_empty = False
-            self._counted.set()
-
-    async def _find_gap(self, vectors: "EmbeddingReport") -> str:
-        """Return why not everything can be found by its meaning, or nothing."""
-        from copilot_runtime.knowledge.vectors.update import describe_failure
-
-        if vectors.failed:
-            return next(iter(vectors.failed.values()))
-        try:
-            await self.embedder.check_key()
-        except CopilotError as error:
-            return describe_failure(error)
-        return ""
-
-    async def _wait_for_first_update(self) -> None:
-        """Wait a while for the first update of all: nobody asks for nothing."""
-        if self._updating is not None and not self._updating.done():
-            await self._counted.wait()
-            if self._is_empty:
-                await asyncio.wait((self._updating,), timeout=_FIRST_UPDATE)
-
-    async def _read(
-        self, found: "Sequence[Identifier]", access: Access, max_tokens: int
-    ) -> list[Passage]:
-        """Return what is read of resources that a search found, as far as they are still there."""
-        resources = await self.resources.get_visible(found, access)
-        parts = await self._read_parts(resources, access)
-        scores = {str(identifier): identifier.score for identifier in found}
-
-        def render() -> list[Passage]:
-            passages = (
-                add_parts(build_passage(it, self.link, scores.get(it.uri)), parts[it.uri])
-                for it in resources
-            )
-            return cut_passages([*passages], max_tokens)
-
-        return await asyncio.to_thread(render)
-
-    async def _read_parts(
-        self, resources: "Sequence[Resource]", access: Access
-    ) -> "dict[str, list[Resource]]":
-        """Return the nameless parts of each resource that may be read, by its URI."""
-        uris = {resource.uri: find_parts(resource) for resource in resources}
-        every = [*dict.fromkeys(chain.from_iterable(uris.values()))]
-        parts = {part.uri: part for part in await self.resources.get_visible(every, access)}
-        return {uri: [parts[it] for it in below if it in parts] for uri, below in uris.items()}
-
 
 def _check_sources(sources: object) -> Sequence[str | Path]:
     if isinstance(sources, str | Path):
@@ -676,16 +535,6 @@ def _check_sources(sources: object) -> Sequence[str | Path]:
             "sources is one path, and not a list.", hint=f"Write sources=[{str(sources)!r}]."
         )
     return cast("Sequence[str | Path]", sources)
-
-
-def _follow(progress: Progress | None) -> "Callable[[IngestProgress], None] | None":
-    if progress is None:
-        return None
-    return lambda at: progress(at.stage, at.done, at.total)
-
-
-def _step(step: Step, progress: Progress | None) -> Callable[[int, int], None] | None:
-    return None if progress is None else partial(progress, step)
 
 
 def _as_pattern(pattern: Pattern) -> "GraphPattern":

@@ -1,7 +1,7 @@
 """What models and people read of a resource: its text, its title, and a link to it."""
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from itertools import islice
 from typing import TYPE_CHECKING
@@ -20,22 +20,48 @@ _LEAST_TOKENS = 40
 
 _NAMELESS = re.compile(r'"(urn:skolem:[^"\s]+)"')
 _MOST_PARTS = 20
+_LINKS = {
+    "jsonld": re.compile(r'"@id"\s*:\s*"([^"\\]+)"'),
+    "turtle": re.compile(r"<([^<>\s]+)>"),
+    "nquads": re.compile(r"<([^<>\s]+)>"),
+}
+_MOST_LINKS = 100
 
 _LONGEST_TITLE = 120
 _BELOW = " \N{SINGLE RIGHT-POINTING ANGLE QUOTATION MARK} "
 """Stands between a heading and the one above it."""
 
 
-def build_passage(resource: "Resource", link: str = "", score: float | None = None) -> Passage:
-    """Return what is read of a resource. `link` is the address below which resources are."""
-    text = render_resource(resource)
+def build_passage(
+    resource: "Resource",
+    link: str = "",
+    score: float | None = None,
+    parts: Sequence["Resource"] = (),
+    names: Mapping[str, str] | None = None,
+) -> Passage:
+    """Return what is read of a resource, with the texts of its parts below its own.
+
+    `link` is the address below which resources are, and `names` what things are called to which it
+    refers, by their IRIs.
+    """
+    text = render_resource(resource, names)
     return Passage(
         id=resource.uri,
         title=_find_title(resource, text),
-        text=text,
+        text="\n".join([text, *(render_resource(part, names) for part in parts)]),
         url=f"{link}{quote(resource.uri, safe='')}" if link else "",
         score=score,
     )
+
+
+def find_links(resource: "Resource") -> dict[str, str]:
+    """Return the IRIs of the things that a resource refers to, by the URIs they are stored at."""
+    if resource.format not in _LINKS:
+        return {}
+    own = {*resource.id.subjects}
+    iris = dict.fromkeys(_LINKS[resource.format].findall(resource.content))
+    links = islice((iri for iri in iris if iri not in own), _MOST_LINKS)
+    return {str(Identifier(resource.id.type, hash_values(iri))): iri for iri in links}
 
 
 def find_parts(resource: "Resource") -> list[str]:
@@ -46,12 +72,6 @@ def find_parts(resource: "Resource") -> list[str]:
     own = {*resource.id.subjects}
     uris = (str(Identifier(resource.id.type, hash_values(iri))) for iri in iris if iri not in own)
     return [*islice(uris, _MOST_PARTS)]
-
-
-def add_parts(passage: Passage, parts: Sequence["Resource"]) -> Passage:
-    """Return a passage with the texts of its parts below its own."""
-    texts = (render_resource(part) for part in parts)
-    return replace(passage, text="\n".join([passage.text, *texts]))
 
 
 def cut_passages(passages: Sequence[Passage], max_tokens: int) -> list[Passage]:
@@ -69,9 +89,10 @@ def cut_passages(passages: Sequence[Passage], max_tokens: int) -> list[Passage]:
     return cut
 
 
-def render_resource(resource: "Resource") -> str:
+def render_resource(resource: "Resource", names: Mapping[str, str] | None = None) -> str:
     """Return the text of a resource; one of triples has a line for each property.
 
+    Things are called by the `names` of their IRIs, as far as there are some.
     A piece of a document has the title of that and the headings above it in the first line: they
     may be the question that it answers.
     """
@@ -79,7 +100,7 @@ def render_resource(resource: "Resource") -> str:
         return "\n".join(filter(None, [_find_headings(resource), resource.content]))
     from copilot_runtime.knowledge.vectors.text import render_text  # brings numpy along
 
-    return render_text(resource.content, resource.format)
+    return render_text(resource.content, resource.format, names)
 
 
 def _find_headings(resource: "Resource") -> str:

@@ -187,7 +187,7 @@ _DESCRIPTIONS: Mapping[str, tuple[str, str, str, str]] = {
         "Write ? for what may be anything. IRIs are written whole or with a prefix, as in "
         'schema:worksFor; a text is written in quotes, as in "Ada". For all of one type: subject '
         "?, predicate rdf:type, object schema:Person.",
-        f"The triples that fit, and the resources about their subjects, with links. {_DATA}",
+        f"The triples that fit, and the resources that hold them, with links. {_DATA}",
     ),
     "get_ontology": (
         "Read the vocabulary of the knowledge graph.",

@@ -4,8 +4,7 @@ from pathlib import Path
 import pytest
 
 from copilot_runtime.agents import grounding
-from copilot_runtime.knowledge import Knowledge
-from copilot_runtime.knowledge import knowledge as knowledge_module
+from copilot_runtime.knowledge import Knowledge, updater
 from tests.knowledge.library import stocked, write_pages
 
 
@@ -13,7 +12,7 @@ from tests.knowledge.library import stocked, write_pages
 def patience(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let questions wait as long as a busy machine needs for a first update and a search."""
     monkeypatch.setattr(grounding, "_TIMEOUT", 600.0)
-    monkeypatch.setattr(knowledge_module, "_FIRST_UPDATE", 600.0)
+    monkeypatch.setattr(updater, "_FIRST_UPDATE", 600.0)
 
 
 @pytest.fixture

@@ -729,7 +729,7 @@ async def test_a_program_gets_of_a_tool_what_its_user_may_read(policy: Policy, u
         authenticate=sign_in,
         settings=Settings(threads="memory", serve_mcp=True, serve_remote=True),
     )
-    headers, arguments = {"x-user": user}, {"input": ["zebra"]}
+    headers, arguments = {"x-user": user}, {"input": ["zebra", "ada"]}
     async with serving(runtime.app(path=PATH)) as port:
         browser = Browser(port)
         async with over_http(browser, headers) as session:

@@ -78,7 +78,7 @@ async def test_of_several_texts_the_best_match_of_any_counts(knowledge: Knowledg
 
 
 async def test_a_search_can_be_for_a_type_and_below_a_resource(knowledge: Knowledge) -> None:
-    things = await knowledge.search("library", type="common.Message")
+    things = await knowledge.search("library byron", type="common.Message")
     (chunk,) = await knowledge.search("dogs wait outside", limit=1)
     below = await knowledge.search("safe", prefix=chunk.id.partition("/")[0])
 
@@ -178,7 +178,7 @@ async def test_the_state_of_an_update_in_the_background_is_seen(pages: Path) -> 
 async def test_a_search_during_a_later_update_does_not_wait(
     pages: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("copilot_runtime.knowledge.knowledge._FIRST_UPDATE", None)
+    monkeypatch.setattr("copilot_runtime.knowledge.updater._FIRST_UPDATE", None)
 
     class Slow(WordCounter):
         free = asyncio.Event()
@@ -270,6 +270,39 @@ async def test_a_question_is_read_with_its_answer_which_has_no_name(pages: Path)
     assert [passage.title for passage in retrieved] == [first.title]  # the answer is not repeated
 
 
+async def test_what_a_thing_refers_to_is_read_by_its_name(pages: Path) -> None:
+    knowledge = await stocked(pages)
+    (library,) = await knowledge.find((LIBRARY, "schema:employee", "?"))
+    assert "employee: Ada Byron" in library.text
+
+    resource = await knowledge.get(library.id)
+    assert resource is not None
+    assert "employee: Ada Byron" in (await knowledge.read(resource)).text
+
+
+async def test_a_name_that_somebody_may_not_read_is_not_told(pages: Path) -> None:
+    knowledge = await stocked(pages)
+    (library,) = await knowledge.find((LIBRARY, "schema:employee", "?"))
+    (ada,) = await knowledge.find((ADA, "rdf:type", "?"))
+    policy = pages.parent / "policy.yml"
+    policy.write_text(
+        f"default: allow\nrules:\n- {{deny: read, users: eve, resources: {ada.id}}}\n", "utf-8"
+    )
+    guarded = Knowledge(knowledge.storage, embedder=WordCounter(), policy=policy)
+    (read,) = await guarded.find((LIBRARY, "schema:name", "?"), actor=build_actor("eve"))
+
+    assert read.id == library.id
+    assert "Ada Byron" not in read.text
+
+
+async def test_what_has_nothing_in_common_with_a_question_is_not_found(pages: Path) -> None:
+    knowledge = await stocked(pages)
+
+    assert await knowledge.search("umbrella") == []
+    assert len(await knowledge.search("umbrella", threshold=0)) == 4
+    assert [it.title for it in await knowledge.search("dogs")] == ["House rules"]
+
+
 async def test_a_policy_file_decides_what_is_found(pages: Path) -> None:
     policy = pages.parent / "policy.yml"
     policy.write_text(
@@ -277,9 +310,9 @@ async def test_a_policy_file_decides_what_is_found(pages: Path) -> None:
     )
     knowledge = await stocked(pages, policy=policy)
 
-    ann = await knowledge.search("library dogs", actor=build_actor("ann"))
+    ann = await knowledge.search("library byron dogs", actor=build_actor("ann"))
     assert {passage.title for passage in ann} == {"Mill Library", "Ada Byron"}
-    assert await knowledge.search("library dogs", actor=build_actor("eve")) == []
+    assert await knowledge.search("library byron dogs", actor=build_actor("eve")) == []
     assert await knowledge.list_sources(actor=build_actor("eve")) == []
 
 

@@ -10,7 +10,7 @@ is, then a line for each property, with the words of its name and the text of it
 """
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from math import isfinite
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote, urlsplit
@@ -29,12 +29,16 @@ _OPAQUE = re.compile(r"[0-9a-f]{8,}(-[0-9a-f]{4,})*|\d+", re.IGNORECASE)
 _CHARACTERS_PER_TOKEN = 4
 
 
-def render_text(content: str, format: ContentFormat) -> str:
-    """Return a content as text to read; of one that cannot be parsed, the content itself."""
+def render_text(content: str, format: ContentFormat, names: Mapping[str, str] | None = None) -> str:
+    """Return a content as text to read; of one that cannot be parsed, the content itself.
+
+    `names` says what things are called that the content only refers to, by their IRIs; without it,
+    they are called by the ends of these.
+    """
     if format == "text":
         return content
     triples = _parse(content, format)
-    return _render(triples) if triples else content
+    return _render(triples, names or {}) if triples else content
 
 
 def cut_to_tokens(text: str, most: int) -> str:
@@ -56,12 +60,15 @@ def _parse(content: str, format: ContentFormat) -> "list[Triple]":
         return []
 
 
-def _render(triples: "list[Triple]") -> str:
+def _render(triples: "list[Triple]", others: Mapping[str, str]) -> str:
     """Return a paragraph for each subject, the first one first."""
+    from pyoxigraph import NamedNode
+
     statements: dict[Any, list[Triple]] = {}
     for triple in triples:
         statements.setdefault(triple.subject, []).append(triple)
-    names = {subject: name for subject, own in statements.items() if (name := _find_name(own))}
+    names: dict[Any, str] = {NamedNode(iri): name for iri, name in others.items()}
+    names |= {subject: name for subject, own in statements.items() if (name := _find_name(own))}
     return "\n\n".join(
         text for subject, own in statements.items() if (text := _render_one(subject, own, names))
     )

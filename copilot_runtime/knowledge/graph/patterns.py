@@ -7,7 +7,8 @@ from copilot_runtime.errors import Misuse
 from copilot_runtime.jsontext import replace_surrogates
 from copilot_runtime.knowledge.graph.terms import Prefixes, TermQuery, is_wildcard
 
-_PART = re.compile(r'(?:[^\s"]|"(?:[^"\\]|\\.)*")+', re.DOTALL)
+_NO_SPACE = re.compile(r"\S")
+_PART = re.compile(r'(?:[^\s"]|"(?:[^"\\]|\\.)*+")++', re.DOTALL)
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,14 +46,18 @@ def parse_pattern(line: object) -> Pattern:
     if not line.strip():
         raise Misuse("line cannot be empty")
     parts: list[str] = []
-    position = 0
-    while line[position:].strip():
-        position += len(line[position:]) - len(line[position:].lstrip())
+    position = _skip_spaces(line, 0)
+    while position < len(line):
         part = _PART.match(line, position)
         if part is None or (part.end() < len(line) and not line[part.end()].isspace()):
             raise Misuse("Unterminated quoted string")
         parts.append(part[0])
-        position = part.end()
+        position = _skip_spaces(line, part.end())
     if len(parts) != 3:
         raise Misuse(f"Expected 3 parts (subject predicate object), got {len(parts)}")
     return Pattern(*parts)
+
+
+def _skip_spaces(line: str, position: int) -> int:
+    found = _NO_SPACE.search(line, position)
+    return found.start() if found else len(line)

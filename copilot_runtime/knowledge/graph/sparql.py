@@ -3,7 +3,7 @@
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, cast
 
 from pyoxigraph import Triple
 
@@ -25,19 +25,27 @@ _UPDATES = frozenset(
 
 _TOKEN = re.compile(
     r"""
-      (?P<space> [\s]+ | \#[^\n\r]* )
-    | (?P<iri> <[^<>"{}|^`\\\x00-\x20]*> )
-    | (?P<text> \"{3} (?: \"{0,2} (?: [^"\\] | \\. ) )* \"{3}
-              | '{3} (?: '{0,2} (?: [^'\\] | \\. ) )* '{3}
-              | " (?: [^"\\\n\r] | \\. )* " | ' (?: [^'\\\n\r] | \\. )* ' )
-    | (?P<variable> [?$]\w+ )
-    | (?P<language> @[A-Za-z]+(?:-[A-Za-z0-9]+)* )
-    | (?P<name> [\w.-]* : (?: [\w:.%-] | \\. )* )
-    | (?P<word> \w+ )
+      (?P<space> \s++ | \#[^\n\r]*+ )
+    | (?P<iri> < (?: [^<>"{}|^`\\\x00-\x20] | \\u[0-9A-Fa-f]{4} | \\U[0-9A-Fa-f]{8} )*+ > )
+    | (?P<text> \"{3} (?: \"{0,2} (?: [^"\\] | \\. ) )*+ \"{3}
+              | '{3} (?: '{0,2} (?: [^'\\] | \\. ) )*+ '{3}
+              | (?! "{3} | '{3} ) (?:
+                " (?: [^"\\\n\r] | \\. )*+ " | ' (?: [^'\\\n\r] | \\. )*+ ' ) )
+    | (?P<variable> [?$]\w++ )
+    | (?P<language> @[A-Za-z]++(?:-[A-Za-z0-9]++)*+ )
+    | (?P<number> (?: [0-9]++ \.? [0-9]*+ | \.[0-9]++ ) (?: [eE][+-]?[0-9]++ )? )
+    | (?P<word> \w++ | : )
     | (?P<mark> . )
     """,
     re.VERBOSE | re.DOTALL,
 )
+_RUN = re.compile(r"[\w.-]*+")
+_LOCAL_NAME = re.compile(r":(?:(?:[\w:%]|\\.)(?:[\w:.%-]|\\.)*+)?", re.DOTALL)
+_ELSEWHERE_WORD = re.compile(r"(?:true|false)?(service|graph|from)")
+_WITH_SCHEME = re.compile(r"<[A-Za-z][A-Za-z0-9+.-]*+://")
+_PROLOGUE = ("prefix", "base", "version")
+_BEFORE_IRI = frozenset("(,=!&|+-*/^")
+"""Behind these, `<` begins an IRI, and compares nothing."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -86,9 +94,9 @@ def check_query(query: str, limits: SparqlLimits) -> QueryKind:
                 f"{word.upper()} would change data, which no query may.",
                 hint="Ask with SELECT, ASK, CONSTRUCT or DESCRIBE.",
             )
-        if word in _ELSEWHERE:
-            raise Refused(_ELSEWHERE[word], hint="Leave it out.")
-    kind = next((word for word in words if word not in ("prefix", "base", "version")), "")
+        if elsewhere := _ELSEWHERE_WORD.match(word):
+            raise Refused(_ELSEWHERE[elsewhere[1]], hint="Leave it out.")
+    kind = next((word for word in words if word not in _PROLOGUE), "")
     if kind not in KINDS:
         raise Misuse(
             f"A query begins with SELECT, ASK, CONSTRUCT or DESCRIBE, not with {kind.upper()!r}.",
@@ -100,8 +108,52 @@ def check_query(query: str, limits: SparqlLimits) -> QueryKind:
 def _words(query: str) -> Iterator[str]:
     """Yield the bare words of a query in lower case: keywords, and names of functions.
 
-    Texts, IRIs, variables, prefixed names and comments are none.
+    Texts, IRIs, variables, prefixed names and comments are none, but for what could be read as a
+    keyword as well: pyoxigraph needs no space behind one. Raises `Refused` for what could be read
+    as an IRI, and as a comparison with a text or a comment behind it.
     """
-    for token in _TOKEN.finditer(query):
-        if token.lastgroup == "word":
-            yield token[0].lower()
+    position, run_end = 0, 0
+    brackets: list[str] = []
+    before, pending = "", ""
+    while match := _TOKEN.match(query, position):
+        position, text = match.end(), match[0]
+        if match.lastgroup == "space":
+            continue
+        if pending and text == "{":
+            yield pending
+        last, before, pending = before, match.lastgroup or "", ""
+        if match.lastgroup == "word":
+            if match.start() >= run_end:
+                run_end = cast("re.Match[str]", _RUN.match(query, match.start())).end()
+            if name := _LOCAL_NAME.match(query, run_end):
+                prefix, position = query[match.start() : run_end].lower(), name.end()
+                keyword = next(filter(_ELSEWHERE_WORD.match, prefix.split(".")), "")
+                if keyword and not brackets and last not in ("prefix", "describe"):
+                    yield keyword
+                pending = keyword
+            else:
+                before = text.lower()
+                yield before
+        elif match.lastgroup == "iri":
+            if brackets and brackets[-1] == "(" and last not in _BEFORE_IRI:
+                yield from _read_comparison(text)
+        elif match.lastgroup == "mark":
+            before = text
+            if text in "\"'":
+                raise Misuse("This is no SPARQL: a text begins that does not end.")
+            if text in "([{":
+                brackets.append(text)
+            elif text in ")]}" and brackets:
+                brackets.pop()
+
+
+def _read_comparison(iri: str) -> Iterator[str]:
+    """Yield the words of an IRI in case it is none: `<?b&&?c>` stands between two operators."""
+    if _WITH_SCHEME.match(iri):
+        return
+    if "#" in iri or "'" in iri:
+        raise Refused(
+            f"{iri[:200]} may be an IRI or a comparison.",
+            hint="Write a space behind a < that compares, and an IRI with a prefix.",
+        )
+    yield from re.findall(r"service|graph|from", iri.lower())

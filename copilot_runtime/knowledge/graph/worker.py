@@ -21,7 +21,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from pyoxigraph import QueryBoolean, QuerySolutions, RdfFormat, Store, Triple
+from pyoxigraph import DefaultGraph, QueryBoolean, QuerySolutions, RdfFormat, Store, Triple
 
 COMMAND = struct.Struct("!cI")
 """What is asked of this process: `q` for the query of a connection that comes along, `k` to end
@@ -94,7 +94,13 @@ def answer(store: Store, connection: socket.socket) -> None:
     request = json.loads(connection.recv(length, socket.MSG_WAITALL))
     limit(request["seconds"], request["memory"])
     try:
-        found = store.query(request["query"], prefixes=request["prefixes"])
+        # there is one graph, whatever a query calls it
+        found = store.query(
+            request["query"],
+            prefixes=request["prefixes"],
+            default_graph=DefaultGraph(),
+            named_graphs=[],
+        )
         if isinstance(found, QueryBoolean):
             write({"boolean": bool(found), "cut": ""})
         else:

@@ -1,10 +1,15 @@
 """Graphs to ask."""
 
-from collections.abc import Collection, Hashable, Mapping
+import asyncio
+import threading
+from collections.abc import Callable, Collection, Hashable, Mapping
 from typing import Literal
+
+import pytest
 
 from copilot_runtime.knowledge.access import Access
 from copilot_runtime.knowledge.graph import GraphIndex, GraphOptions
+from copilot_runtime.knowledge.graph.evaluator import Evaluation
 from copilot_runtime.knowledge.identifiers import Identifier
 from copilot_runtime.knowledge.resources import Resource, ResourceIndex
 from copilot_runtime.storage import MemoryStorage, Storage
@@ -69,3 +74,31 @@ class Only(Access):
 def names(identifiers: Collection[Identifier]) -> list[str]:
     """Return the names of resources."""
     return [identifier.name for identifier in identifiers]
+
+
+class Evaluations:
+    """Counts the queries whose evaluation has begun, each in a process of its own."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self._count = 0
+        self._changed = threading.Condition()
+        loading: set[int] = set()
+        kill_with = Evaluation.kill_with
+
+        def count(evaluation: Evaluation, kill: Callable[[], None]) -> None:
+            kill_with(evaluation, kill)
+            with self._changed:
+                self._count += id(evaluation) in loading  # the second time, it has a process
+                loading.add(id(evaluation))
+                self._changed.notify_all()
+
+        monkeypatch.setattr(Evaluation, "kill_with", count)
+
+    async def wait_for(self, count: int) -> None:
+        """Wait until so many more have begun."""
+        await asyncio.to_thread(self._wait, count)
+
+    def _wait(self, count: int) -> None:
+        with self._changed:
+            assert self._changed.wait_for(lambda: self._count >= count, 60)
+            self._count = 0

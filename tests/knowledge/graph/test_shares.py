@@ -14,7 +14,7 @@ from copilot_runtime.knowledge.identifiers import Identifier
 from copilot_runtime.knowledge.policies import build_actor
 from copilot_runtime.knowledge.resources import Resource
 from copilot_runtime.storage import MemoryStorage
-from tests.knowledge.graph.scenes import build
+from tests.knowledge.graph.scenes import Evaluations, build
 from tests.knowledge.library import WordCounter
 
 pytestmark = pytest.mark.anyio
@@ -66,12 +66,13 @@ def flood(knowledge: Knowledge, name: str | None, count: int) -> Tasks:
 
 @pytest.mark.parametrize("name", ["mallory", None])
 async def test_many_heavy_queries_of_one_let_others_be_answered_at_once(
-    knowledge: Knowledge, name: str | None
+    knowledge: Knowledge, name: str | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     await knowledge.sparql(QUICK, actor=build_actor("bob"))
+    evaluations = Evaluations(monkeypatch)
     slow = flood(knowledge, name, 10)
     async with ending(slow):
-        await asyncio.sleep(0.3)
+        await evaluations.wait_for(2)
 
         answers = [await knowledge.sparql(QUICK, actor=build_actor("bob")) for _ in range(3)]
 

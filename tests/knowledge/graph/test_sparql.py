@@ -7,7 +7,7 @@ import socket
 import sys
 import threading
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +20,7 @@ from copilot_runtime.knowledge.graph.evaluator import Evaluation, SparqlEvaluato
 from copilot_runtime.knowledge.graph.sparql import check_query
 from copilot_runtime.knowledge.resources import ResourceIndex
 from copilot_runtime.storage import MemoryStorage
-from tests.knowledge.graph.scenes import PEOPLE, Only, build, fill
+from tests.knowledge.graph.scenes import PEOPLE, Evaluations, Only, build, fill
 
 pytestmark = pytest.mark.anyio
 
@@ -295,11 +295,14 @@ async def test_queries_are_answered_side_by_side(large: GraphIndex) -> None:
         await slow
 
 
-async def test_a_query_that_nobody_waits_for_is_ended(large: GraphIndex) -> None:
+async def test_a_query_that_nobody_waits_for_is_ended(
+    large: GraphIndex, monkeypatch: pytest.MonkeyPatch
+) -> None:
     await large.sparql("ASK {}")
+    evaluations = Evaluations(monkeypatch)
     limits = SparqlLimits(seconds=60)
     tasks = [asyncio.create_task(large.sparql(SLOW, limits=limits)) for _ in range(4)]
-    await asyncio.sleep(0.3)
+    await evaluations.wait_for(4)
     for task in tasks:
         task.cancel()
     await asyncio.wait(tasks)
@@ -307,10 +310,13 @@ async def test_a_query_that_nobody_waits_for_is_ended(large: GraphIndex) -> None
     assert (await large.sparql("ASK { ?s a ex:T }", limits=SparqlLimits(seconds=20))).boolean
 
 
-async def test_too_many_queries_at_once_are_told_to_come_again(large: GraphIndex) -> None:
+async def test_too_many_queries_at_once_are_told_to_come_again(
+    large: GraphIndex, monkeypatch: pytest.MonkeyPatch
+) -> None:
     await large.sparql("ASK {}")
+    evaluations = Evaluations(monkeypatch)
     slow = [asyncio.create_task(large.sparql(SLOW)) for _ in range(4)]
-    await asyncio.sleep(0.3)
+    await evaluations.wait_for(4)
 
     with pytest.raises(LimitExceeded, match="4 queries are being answered"):
         await large.sparql("ASK {}", limits=SparqlLimits(seconds=0.1))
@@ -341,6 +347,84 @@ def test_triples_that_cannot_be_read_are_told_as_such() -> None:
     evaluator.close()
 
 
+def make_evaluation(seconds: float = 60) -> Evaluation:
+    return Evaluation("ASK { ?s ?p ?o }", "ask", SparqlLimits(seconds=seconds), {})
+
+
+class Slow:
+    """Triples that come once somebody says so."""
+
+    def __init__(self) -> None:
+        self.asked, self.ready = threading.Event(), threading.Event()
+
+    def __call__(self) -> Iterator[str]:
+        self.asked.set()
+        assert self.ready.wait(60)
+        yield "<urn:s> <urn:p> <urn:o> ."
+
+
+def test_loading_takes_of_the_time_of_a_query_and_keeps_no_slot() -> None:
+    evaluator, slow = SparqlEvaluator(), Slow()
+
+    for _ in range(6):  # there are four slots
+        with pytest.raises(LimitExceeded, match=r"was not loaded within 0\.05 seconds"):
+            evaluator.run(make_evaluation(0.05), (1, True), slow)
+    assert evaluator.run(make_evaluation(), (1, "other"), list).boolean is False
+
+    slow.ready.set()
+    assert evaluator.run(make_evaluation(), (1, True), slow).boolean is True
+    evaluator.close()
+
+
+async def test_a_query_whose_graph_is_being_loaded_can_be_cancelled() -> None:
+    evaluator, slow, evaluation = SparqlEvaluator(), Slow(), make_evaluation()
+    answer = asyncio.create_task(asyncio.to_thread(evaluator.run, evaluation, (1, True), slow))
+    await asyncio.to_thread(slow.asked.wait)
+
+    evaluation.cancel()
+
+    with pytest.raises(LimitExceeded):
+        await answer
+    slow.ready.set()
+    evaluator.close()
+
+
+def test_a_worker_that_hangs_while_it_loads_is_replaced(monkeypatch: pytest.MonkeyPatch) -> None:
+    evaluator, slow = SparqlEvaluator(), Slow()
+    with pytest.raises(LimitExceeded):
+        evaluator.run(make_evaluation(0.01), (1, True), slow)
+    monkeypatch.setattr("copilot_runtime.knowledge.graph.evaluator._MOST_LOADING", 0)
+    monkeypatch.setattr("copilot_runtime.knowledge.graph.evaluator._GRACE", 0.01)
+    with pytest.raises(LimitExceeded):
+        evaluator.run(make_evaluation(0), (1, True), list)
+    monkeypatch.undo()
+
+    assert evaluator.run(make_evaluation(), (1, True), list).boolean is False
+
+    slow.ready.set()
+    evaluator.close()
+
+
+def test_a_process_that_cannot_be_ended_harms_no_other(monkeypatch: pytest.MonkeyPatch) -> None:
+    evaluator = SparqlEvaluator()
+    evaluator.run(make_evaluation(), (1, True), list)
+    (old,) = evaluator._views.values()  # pyright: ignore[reportPrivateUsage]
+    close = old.close
+
+    def fail() -> None:
+        close()
+        raise OSError("no")
+
+    monkeypatch.setattr(old, "close", fail)
+    with pytest.raises(OSError, match="no"):
+        evaluator.run(make_evaluation(), (2, True), list)
+
+    (new,) = evaluator._views.values()  # pyright: ignore[reportPrivateUsage]
+    assert new.users == 0
+    assert evaluator.run(make_evaluation(), (2, True), list).boolean is False
+    evaluator.close()
+
+
 async def test_a_worker_that_dies_is_replaced(graph: GraphIndex) -> None:
     await graph.sparql("ASK {}")
     os.kill(_pid(graph), signal.SIGKILL)
@@ -349,10 +433,13 @@ async def test_a_worker_that_dies_is_replaced(graph: GraphIndex) -> None:
     assert (await graph.sparql("ASK { ex:alice ?p ?o }")).boolean
 
 
-async def test_a_worker_ends_with_its_parent(large: GraphIndex) -> None:
+async def test_a_worker_ends_with_its_parent(
+    large: GraphIndex, monkeypatch: pytest.MonkeyPatch
+) -> None:
     await large.sparql("ASK {}")
+    evaluations = Evaluations(monkeypatch)
     slow = asyncio.create_task(large.sparql(SLOW, limits=SparqlLimits(seconds=60)))
-    await asyncio.sleep(0.3)
+    await evaluations.wait_for(1)
     process = _views(large)[0]._process
 
     await large.aclose()
@@ -408,11 +495,12 @@ async def test_a_system_without_fork_is_told_so(
 
 
 async def test_no_thread_is_left_behind(graph: GraphIndex) -> None:
-    before = threading.active_count()
+    before = {*threading.enumerate()}
     await graph.sparql("ASK {}")
     await graph.aclose()
-    await asyncio.sleep(0.05)
-    assert threading.active_count() <= before
+    for thread in {*threading.enumerate()} - before:
+        thread.join(20)
+        assert not thread.is_alive(), thread
 
 
 def _views(graph: GraphIndex) -> list[Any]:

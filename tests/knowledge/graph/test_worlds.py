@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from pyoxigraph import Literal, NamedNode, RdfFormat, Store
 
+from copilot_runtime.errors import CopilotError
 from copilot_runtime.knowledge.access import FULL_ACCESS, Access
 from copilot_runtime.knowledge.filter import Filter
 from copilot_runtime.knowledge.graph import GraphIndex, Pattern
@@ -39,7 +40,27 @@ QUERIES = [
     "SELECT ?s { ?s a ex:C1 FILTER NOT EXISTS { ?s ex:knows ?o } } ORDER BY ?s",
     "SELECT ?o { ex:t1 (ex:knows|ex:part)+ ?o } ORDER BY ?o",
     "SELECT (GROUP_CONCAT(?t) AS ?all) { { SELECT ?t { ?s ex:made ?t } ORDER BY ?t } }",
+    "SELECT (COUNT(DISTINCT ?p) AS ?n) (MAX(?o) AS ?last) (SAMPLE(1) AS ?one) { ?s ?p ?o }",
+    "SELECT ?s (EXISTS { ?s ex:made [] } AS ?is) { ?s a ex:C2 } ORDER BY ?s",
+    "SELECT ?s { ?s a ?c MINUS { ?s ex:whole ?o } } ORDER BY ?s",
+    "SELECT ?a ?b { ?a (^ex:made/!(ex:knows|a))* ?b } ORDER BY ?a ?b",
+    "SELECT (1/COUNT(?o) AS ?n) { ex:t3 ex:knows ?o }",
+    "SELECT ?n { VALUES ?s { ex:t1 ex:t2 } { SELECT (COUNT(?o) AS ?n) { ?s ex:knows ?o } } }",
+    "ASK { ?a ex:knows/ex:part+ ?a }",
+    "ASK { FILTER NOT EXISTS { ?s ex:text 1 } }",
+    "DESCRIBE ex:t1 ex:t5",
+    "CONSTRUCT { ?o ?p ?s } WHERE { ?s ?p ?o FILTER(ISIRI(?o)) }",
+    "SELECT * { GRAPH ?g { ?s ?p ?o } }",
 ]
+
+
+async def answer(graph: GraphIndex, query: str, access: Access) -> object:
+    """Return all that SPARQL answers, or why it does not."""
+    try:
+        result = await graph.sparql(query, access)
+    except CopilotError as error:
+        return error.report()
+    return result.rows, sorted(map(str, result.triples)), result.boolean, result.cut
 
 
 def make_pages(chance: random.Random) -> dict[str, str]:
@@ -81,7 +102,7 @@ async def describe(graph: GraphIndex, access: Access) -> Mapping[str, Any]:
             f"triples {pattern}": await graph.triples(pattern, access, limit=5, offset=1)
             for pattern in PATTERNS
         },
-        **{query: (await graph.sparql(query, access)).rows for query in QUERIES},
+        **{query: await answer(graph, query, access) for query in QUERIES},
         "count": await graph.count(access),
         "subjects": await graph.subjects(access=access),
         "of a type": await graph.subjects("C1", access),

@@ -292,8 +292,15 @@ class RunInput:
         )
 
 
-CURRENT_RUN: ContextVar[RunInput] = ContextVar("CURRENT_RUN")
-"""The run in whose task, or in a task of that, code is called; there is none outside of runs."""
+@dataclass(slots=True)
+class RunSlot:
+    """Has a run while it goes on: contexts of tasks and timers outlive it, and must not hold it."""
+
+    run: RunInput | None
+
+
+CURRENT_RUN: ContextVar[RunSlot] = ContextVar("CURRENT_RUN")
+"""The run in whose task, or in a task of that, code is called."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

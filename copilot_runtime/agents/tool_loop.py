@@ -119,7 +119,8 @@ async def hand_off(
             run, agent=action.name, actions=actions, run_id=new_id(), node=None, resume=resume
         )
         agent = ToolLoopAgent(action.agent, max_turns=max_turns, action_timeout=timeout)
-        CURRENT_RUN.set(sub_run)  # until the end of the run: whoever hands off has nothing to add
+        if (slot := CURRENT_RUN.get(None)) is not None:  # whoever hands off has nothing to add
+            slot.run = sub_run
         async with aclosing(track_v1_state(agent.run(sub_run), sub_run, is_handoff=True)) as events:
             async for event in events:
                 if isinstance(event, Interrupt):

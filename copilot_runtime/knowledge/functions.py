@@ -32,7 +32,8 @@ def _build_function(tool: Action) -> Function:
 
 async def _call(tool: Action, arguments: Mapping[str, Any]) -> Any:
     """Call an action for the caller of the current run. What fails is told to the model."""
-    run = CURRENT_RUN.get(None)
+    slot = CURRENT_RUN.get(None)
+    run = slot.run if slot is not None else None
     if run is None:
         raise Misuse(
             f"{tool.name} was called outside of a run, so nobody knows for whom.",

@@ -37,6 +37,7 @@ from copilot_runtime.interfaces import (
     FileStore,
     LogWriter,
     RunInput,
+    RunSlot,
     StageFunction,
     SupportsRun,
 )
@@ -179,7 +180,7 @@ class Runtime:
             run.request, run.is_rewritten = pending.request, pending.is_rewritten
             writer = await self._open_log(run)
             run.is_attached = not run.request.detached
-            run.context.run(CURRENT_RUN.set, run.request)
+            run.context.run(CURRENT_RUN.set, RunSlot(run.request))
             work = self._drive(run, pending.agent, writer)
             run.task = self._spawn(work, f"run:{run.log_id}", run.context)
         except BaseException:
@@ -336,6 +337,7 @@ class Runtime:
             try:
                 await self._end(run, writer, last or self._build_stop_event(), error)
             finally:
+                CURRENT_RUN.get().run = None
                 if run.is_attached:  # and stays in memory until its reader has left
                     run.release_request()
 

@@ -90,12 +90,12 @@ def _hash_word(word: str, dimensions: int) -> tuple[NDArray[np.intp], NDArray[np
     groups = [padded[at : at + _LETTERS] for at in range(len(padded) - _LETTERS + 1)]
     weight = _LETTERS_WEIGHT / sqrt(len(groups))
     if word in _FREQUENT:
-        return _place([word], [_FREQUENT_WEIGHT], dimensions)
+        return _weigh_terms([word], [_FREQUENT_WEIGHT], dimensions)
     # the space keeps a word apart from a group of the same letters
-    return _place([f" {word}", *groups], [1.0, *[weight] * len(groups)], dimensions)
+    return _weigh_terms([f" {word}", *groups], [1.0, *[weight] * len(groups)], dimensions)
 
 
-def _place(
+def _weigh_terms(
     terms: Sequence[str], weights: Sequence[float], dimensions: int
 ) -> tuple[NDArray[np.intp], NDArray[np.float32]]:
     hashes = [crc32(term.encode(errors="replace")) for term in terms]

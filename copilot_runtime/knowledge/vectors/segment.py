@@ -119,6 +119,8 @@ class Segment:
     ) -> "Segment":
         """Return the rows of several blocks as one."""
         parts = [part for part in parts if len(part)]
+        if len(parts) == 1:  # nothing need be copied
+            return replace(parts[0], removed=removed, replaces=replaces)
         vectors = [part.vectors for part in parts] or [np.empty((0, 0), np.float32)]
         return Segment(
             Columns.concat([part.columns for part in parts]),

@@ -29,6 +29,7 @@ from copilot_runtime.knowledge.vectors.lines import Change, decode_changes, enco
 from copilot_runtime.knowledge.vectors.segment import (
     DamagedSegment,
     Row,
+    Segment,
     decode_segment,
     encode_segment,
     map_segment,
@@ -115,9 +116,7 @@ class VectorTable:
         self.state, self._etags = state, etags
 
     async def _write_block(self, state: TableState, lock: StorageLock) -> None:
-        segment = await asyncio.to_thread(state.merge_lines)
-        data = await asyncio.to_thread(encode_segment, segment)
-        name = f"{state.number + 1:08d}-{crc32(data):08x}{_BLOCK}"
+        segment, data, name = await asyncio.to_thread(_encode_block, state)
         lock.check()
         etag = await self._storage.put(self._key(name), data)
         del data
@@ -209,6 +208,13 @@ class VectorTable:
                 error,
             )
             return None
+
+
+def _encode_block(state: TableState) -> tuple[Segment, bytes, str]:
+    """Return the block that is to follow, its bytes and its name."""
+    segment = state.merge_lines()
+    data = encode_segment(segment)
+    return segment, data, f"{state.number + 1:08d}-{crc32(data):08x}{_BLOCK}"
 
 
 def check_dimensions(size: int, expected: int) -> None:

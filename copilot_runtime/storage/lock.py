@@ -4,6 +4,7 @@ import asyncio
 import logging
 import os
 import platform
+import sys
 import time
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager, suppress
@@ -25,6 +26,8 @@ _LONGEST_PAUSE = 0.5
 
 _own: set[str] = set()
 """The locks that this process holds."""
+_own_ids: set[str] = set()
+"""The locks that it has written and not removed: what it does not hold of them, nobody holds."""
 
 
 class LockLost(CopilotError):
@@ -76,7 +79,9 @@ class StorageLock:
             data, etag = b"", ""
         if etag and self._is_alive(data):
             return False
+        _own_ids.add(self._id)
         if not await self._write(etag):
+            _own_ids.discard(self._id)
             return False
         _own.add(self._id)
         return True
@@ -101,6 +106,7 @@ class StorageLock:
         try:
             if await self._find():
                 await self._storage.delete(self._key)
+            _own_ids.discard(self._id)
         except CopilotError as error:
             logger.warning("The lock %s could not be released: %s", self._key, error)
 
@@ -148,8 +154,11 @@ class StorageLock:
             return False
         if host != platform.node():
             return True
-        # a container that was started again has the name and the process id it had before
-        return id in _own if pid == os.getpid() else _is_running(pid)
+        if pid == os.getpid():
+            # a container that was started again has the name and the process id that it had
+            # before, and another one may have them, too: that one renews the lock
+            return id in _own or (id not in _own_ids and 0 <= age < 3 * _RENEWAL)
+        return _is_running(pid)
 
 
 @asynccontextmanager
@@ -162,6 +171,8 @@ async def lock_storage(storage: Storage, key: str) -> AsyncGenerator[StorageLock
 
 
 def _is_running(pid: int) -> bool:
+    if sys.platform == "win32":  # there, signal 0 is Ctrl-C: until it expires, nobody can tell
+        return True
     try:
         os.kill(pid, 0)
     except ProcessLookupError:

@@ -537,6 +537,32 @@ async def test_the_lock_of_a_process_that_runs_is_respected(shelf: Shelf) -> Non
     await shelf.ingest()
 
 
+async def test_another_container_of_the_same_name_is_respected_while_it_renews(
+    shelf: Shelf,
+) -> None:
+    lock = {"id": "x", "pid": os.getpid(), "host": platform.node(), "time": time.time() - 5}
+    await shelf.storage.put("ingestion/lock.json", json.dumps(lock).encode())
+    with pytest.raises(IngestionBusy):
+        await shelf.ingest()
+    lock["time"] = time.time() - 31
+    await shelf.storage.put("ingestion/lock.json", json.dumps(lock).encode())
+    await shelf.ingest()
+
+
+async def test_where_processes_cannot_be_asked_a_lock_holds_until_it_expires(
+    shelf: Shelf, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("copilot_runtime.storage.lock.sys.platform", "win32")
+    monkeypatch.delattr(os, "kill")
+    lock = {"id": "x", "pid": 2**22 + 1, "host": platform.node(), "time": time.time()}
+    await shelf.storage.put("ingestion/lock.json", json.dumps(lock).encode())
+    with pytest.raises(IngestionBusy):
+        await shelf.ingest()
+    lock["time"] = time.time() - 61
+    await shelf.storage.put("ingestion/lock.json", json.dumps(lock).encode())
+    await shelf.ingest()
+
+
 async def test_a_dry_run_says_what_would_be_done_and_does_nothing(shelf: Shelf) -> None:
     shelf.write("one.html", DRUG)
     shelf.write("two.html", article("two", "Second"))

@@ -58,7 +58,6 @@ class VectorTable:
         """The names of the objects that the state was made from, and what they were then."""
         self._obsolete: Sequence[str] = ()
         """The names of objects that newer blocks replace."""
-        self._is_torn = False
         """Whether the last line has no end: a process died while it wrote it."""
         self._is_read = False
         self._checked_at = 0.0
@@ -110,8 +109,7 @@ class VectorTable:
         lines = await asyncio.to_thread(encode_changes, changes)
         name = _name_lines(state.number)
         lock.check()
-        await self._storage.append(self._key(name), b"\n" + lines if self._is_torn else lines)
-        self._is_torn = False
+        await self._storage.append(self._key(name), lines)
         etags = {**self._etags, name: await self._storage.etag(self._key(name))}
         self.state, self._etags = state, etags
 
@@ -126,7 +124,6 @@ class VectorTable:
         block = await asyncio.to_thread(Block, segment, name)
         self._obsolete = [*self._obsolete, *segment.replaces, _name_lines(state.number)]
         self.state, self._etags = state.replace_lines(block), {**self._etags, name: etag}
-        self._is_torn = False
 
     async def _delete_obsolete(self) -> None:
         """Delete what newer blocks replace; what resists, as a mapped file on Windows, later."""
@@ -184,7 +181,6 @@ class VectorTable:
         self.state, self._etags, self._is_read = state, etags, True
         useful = {lines, *(block.name for block in current)}
         self._obsolete = [name for name in etags if name not in useful]
-        self._is_torn = bool(data) and not data.endswith(b"\n")
 
     async def _open_block(self, name: str, etag: str) -> Block | None:
         """Return the block of a name; None if it is damaged, or no longer there."""

@@ -425,13 +425,18 @@ def test_suggestions_store_nothing_and_read_the_names_only() -> None:
     assert chat.stored() == []
 
 
+@pytest.mark.parametrize("is_last", [True, False])
 @pytest.mark.parametrize(("data", "is_there"), [(PNG, True), (CSV, False)])
-def test_a_page_of_v1_gets_an_answer_from_what_it_attaches(data: bytes, is_there: bool) -> None:
+def test_a_page_of_v1_gets_an_answer_from_what_it_attaches(
+    data: bytes, is_there: bool, is_last: bool
+) -> None:
     chat = Chat()
     image = {"role": "user", "format": "png", "bytes": base64.b64encode(data).decode()}
     message = {"id": "i1", "createdAt": WHEN, "imageMessage": image}
     with chat.serve() as client:
-        body = v1_chat(message, v1_user("What does a quince cost?"), query=PLAIN)
+        asked = v1_user("What does a quince cost?")
+        messages = (asked, message) if is_last else (message, asked)
+        body = v1_chat(*messages, query=PLAIN)
         client.post("/graphql", json=body, headers={"x-user": "ann"}).raise_for_status()
 
     images = [it for it in chat.model.requests[-1].messages if isinstance(it, ImageMessage)]

@@ -6,7 +6,7 @@ They open the knowledge of the same settings as `serve`, also while servers use 
 import asyncio
 import json
 import sys
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from difflib import get_close_matches
 from pathlib import Path
 from textwrap import shorten
@@ -43,6 +43,10 @@ PrefixOption = Annotated[
 TypeOption = Annotated[str, typer.Option(help="Only resources of this type: common.Message.")]
 
 _WIDTH = 100
+_PLAIN_TYPES = frozenset(
+    f"xsd:{name}" for name in ("integer", "decimal", "double", "boolean", "date", "dateTime")
+)
+"""Literals of these are known by how they look."""
 _PREDICATES = "SELECT DISTINCT ?p { ?s ?p ?o }"
 _NO_MEMORIES = (
     "There are no memories. Chats are not stored there by themselves: they are threads, see "
@@ -145,7 +149,7 @@ def graph(
         else:
             guess = "" if triples else await _guess_predicate(knowledge, parts[1], actor)
             nothing = f"No triple fits the pattern.{guess}"
-            show_table(("SUBJECT", "PREDICATE", "OBJECT"), triples, nothing)
+            _show_terms(knowledge, ("SUBJECT", "PREDICATE", "OBJECT"), triples, nothing)
 
     run_with_knowledge(config, storage, work)
 
@@ -183,7 +187,11 @@ def ontology(
             show_json({"classes": [_encode_class(each) for each in classes]})
             return
         rows = [
-            (each.name, each.instances, ", ".join(dict.fromkeys(it.name for it in each.properties)))
+            (
+                each.name,
+                each.instances,
+                ", ".join(_own_properties(each)),
+            )
             for each in classes
         ]
         show_table(("CLASS", "INSTANCES", "PROPERTIES"), rows, "There are no classes yet.")
@@ -296,8 +304,16 @@ def encode_passage(passage: "Passage") -> dict[str, Any]:
     }
 
 
+def _own_properties(each: "OntologyClass") -> "Iterable[str]":
+    """Return the names of what things of a class have; of what has them, none."""
+    return dict.fromkeys(item.name for item in each.properties if not item.is_inverse)
+
+
 def _encode_class(each: "OntologyClass") -> dict[str, Any]:
-    properties = [{"path": it.path, "instances": it.instances} for it in each.properties]
+    properties = [
+        {"path": it.path, "inverse": it.is_inverse, "instances": it.instances}
+        for it in each.properties
+    ]
     return {"class": each.iri, "instances": each.instances, "properties": properties}
 
 
@@ -410,13 +426,32 @@ async def _show_sparql(
     if result.boolean is not None:
         typer.echo("yes" if result.boolean else "no")
     elif triples:
-        show_table(("SUBJECT", "PREDICATE", "OBJECT"), triples, "")
+        _show_terms(knowledge, ("SUBJECT", "PREDICATE", "OBJECT"), triples, "")
     elif rows or not result.cut:
-        show_table([name.upper() for name in result.variables], rows, "The query has no result.")
+        head = [name.upper() for name in result.variables]
+        _show_terms(knowledge, head, rows, "The query has no result.")
     if result.cut == "bytes":
         typer.echo(_describe_size(knowledge, is_empty=not (rows or triples)), err=True)
     elif result.cut:
         typer.echo(f"There is more: --limit {2 * limit} shows it.", err=True)
+
+
+def _show_terms(
+    knowledge: "Knowledge", head: Sequence[str], rows: Iterable[Sequence[str]], nothing: str
+) -> None:
+    """Print terms as short as a pattern may have them: `schema:name`, `5`, `"a text"@en`."""
+    prefixes = knowledge.graph.prefixes
+
+    def shorten_term(text: str) -> str:
+        if text.startswith("<"):
+            return text if " " in text else prefixes.shorten(text[1:-1])
+        value, mark, datatype = text.rpartition('"^^<')
+        if not mark:
+            return text
+        name = prefixes.shorten(datatype[:-1])
+        return value[1:] if name in _PLAIN_TYPES else f'{value}"^^{name}'
+
+    show_table(head, [[*map(shorten_term, row)] for row in rows], nothing)
 
 
 def _describe_size(knowledge: "Knowledge", *, is_empty: bool) -> str:

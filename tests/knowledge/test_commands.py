@@ -156,6 +156,28 @@ def test_a_query_that_takes_too_long_is_no_guess(run: Run, tmp_path: Path) -> No
     assert run("graph", "?", "schema:nam", "?").stderr == "No triple fits the pattern.\n"
 
 
+def test_terms_are_as_short_as_a_pattern_may_have_them(run: Run) -> None:
+    values = (
+        *("schema:name", "5", "true", '"a"@en', '"2026-01-01"^^xsd:date', '"x"^^schema:Text'),
+        "<<( schema:a schema:b schema:c )>>",
+    )
+    bound = " ".join(f"({value} AS ?v{number})" for number, value in enumerate(values))
+    shown = run("graph", "--sparql", f"SELECT {bound} {{}}").stdout
+
+    assert shown.splitlines()[1].split()[:6] == [
+        "schema:name",
+        "5",
+        "true",
+        '"a"@en',
+        "2026-01-01",
+        '"x"^^schema:Text',
+    ]
+    assert "<https://schema.org/a> <https://schema.org/b> <https://schema.org/c>" in shown
+    assert (
+        f"<{LIBRARY}>  schema:employee  <{ADA}>" in run("graph", "?", "schema:employee", "?").stdout
+    )
+
+
 def test_sparql_shows_rows_triples_or_an_answer(run: Run) -> None:
     select = "SELECT ?name { ?who schema:jobTitle ?job; schema:name ?name }"
 
@@ -195,6 +217,7 @@ def test_the_ontology_is_a_table_turtle_json_or_a_picture(run: Run) -> None:
         "https://schema.org/Library",
         "https://schema.org/Person",
     }
+    assert not any(it["inverse"] for each in found["classes"] for it in each["properties"])
     assert "schema:PersonShape" in run("ontology", "--ttl").stdout
     assert "<svg" in run("ontology", "--svg").stdout
 

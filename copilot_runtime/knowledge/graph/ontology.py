@@ -16,8 +16,8 @@ from numpy.typing import NDArray
 from copilot_runtime.errors import ConfigurationFailed
 from copilot_runtime.knowledge.graph.subjects import Labels, find_labels, local_name
 from copilot_runtime.knowledge.graph.table import Mask, Numbers, Snapshot
-from copilot_runtime.knowledge.graph.terms import RDF, RDF_TYPE, SCHEMA, XSD
 from copilot_runtime.knowledge.graph.visibility import Visibility
+from copilot_runtime.knowledge.namespaces import RDF, RDF_TYPE, SCHEMA, XSD
 
 Int64s = NDArray[np.int64]
 
@@ -158,10 +158,10 @@ class _Derivation:
         subjects, predicates, objects = (
             column[rows].astype(np.int64) for column in snapshot.columns
         )
-        is_type = (predicates == snapshot.number_of(f"<{RDF_TYPE}>")) & (kinds[objects] == 0)
+        is_type = (predicates == snapshot.number_of(str(RDF_TYPE))) & (kinds[objects] == 0)
         self._size = snapshot.term_count
         self._types = _find_types(subjects[is_type], objects[is_type], self._size)
-        rest = predicates != snapshot.number_of(f"<{RDF_TYPE}>")
+        rest = predicates != snapshot.number_of(str(RDF_TYPE))
         self._subjects = subjects[rest]
         self._predicates = predicates[rest]
         self._objects = objects[rest]

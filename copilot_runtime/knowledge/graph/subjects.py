@@ -5,8 +5,9 @@ from collections.abc import Iterable, Sequence
 import numpy as np
 
 from copilot_runtime.knowledge.graph.table import Snapshot
-from copilot_runtime.knowledge.graph.terms import PREFIXES, RDF_TYPE, Prefixes, TermQuery
+from copilot_runtime.knowledge.graph.terms import PREFIXES, Prefixes, TermQuery
 from copilot_runtime.knowledge.graph.visibility import Visibility
+from copilot_runtime.knowledge.namespaces import RDF_TYPE
 
 ALTERNATIVE_LABEL = f"{PREFIXES['skos']}altLabel"
 _SHAPE = "Shape"
@@ -24,8 +25,7 @@ def find_subjects(
 ) -> dict[str, tuple[str, ...]]:
     """Return the types of subjects, those of one type or all, in their order."""
     rows = [
-        visibility.rows(rows)
-        for rows in snapshot.match((None, TermQuery((f"<{RDF_TYPE}>",)), None))
+        visibility.rows(rows) for rows in snapshot.match((None, TermQuery((str(RDF_TYPE),)), None))
     ]
     if not rows:
         return {}

@@ -19,18 +19,14 @@ from pyoxigraph import (
 )
 
 from copilot_runtime.errors import Misuse
+from copilot_runtime.knowledge.namespaces import RDF, RDF_TYPE, RDFS, SCHEMA, XSD
 
 Term = NamedNode | BlankNode | Literal | Triple
 """What can be an object. Subjects are no literals, and predicates are IRIs."""
 
-RDF = "http://www.w3.org/1999/02/22-rdf-syntax-ns#"
-RDF_TYPE = f"{RDF}type"
-XSD = "http://www.w3.org/2001/XMLSchema#"
-SCHEMA = "https://schema.org/"
-
 PREFIXES: Mapping[str, str] = {
     "rdf": RDF,
-    "rdfs": "http://www.w3.org/2000/01/rdf-schema#",
+    "rdfs": RDFS,
     "sh": "http://www.w3.org/ns/shacl#",
     "dct": "http://purl.org/dc/terms/",
     "schema": SCHEMA,
@@ -99,7 +95,7 @@ class Prefixes(Mapping[str, str]):
     def parse_node(self, text: str, part: str) -> TermQuery:
         """Read a subject or a predicate of a pattern. Raises `Misuse` for what is no IRI."""
         if part == "predicate" and text == "a":
-            return TermQuery((str(NamedNode(RDF_TYPE)),))
+            return TermQuery((str(RDF_TYPE),))
         if (iri := self._find_iri(text)) is not None:
             return TermQuery((str(make_iri(iri)),))
         raise Misuse(

@@ -45,10 +45,10 @@ from copilot_runtime.knowledge.ingestion.report import (
     SourceStatus,
 )
 from copilot_runtime.knowledge.ingestion.sources import LEADS_OUT, Source, discover_sources
+from copilot_runtime.knowledge.namespaces import RDFS, SCHEMA
 from copilot_runtime.knowledge.rdf import read_page, write_jsonld, write_nquads, write_turtle
 from copilot_runtime.knowledge.rdf.canonical import LONG, SHORT
 from copilot_runtime.knowledge.rdf.triples import get_value, order_types_first, read_ntriples
-from copilot_runtime.knowledge.rdf.vocabulary import RDFS, SCHEMA
 from copilot_runtime.knowledge.resources import ContentFormat, Resource, ResourceIndex
 from copilot_runtime.storage import Storage
 

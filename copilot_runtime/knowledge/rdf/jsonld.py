@@ -13,17 +13,9 @@ from pyoxigraph import BlankNode, Literal, NamedNode, RdfFormat, Triple, parse
 from copilot_runtime.errors import CopilotError
 from copilot_runtime.jsontext import dumps
 from copilot_runtime.jsonvalue import JsonObject, JsonValue
+from copilot_runtime.knowledge.namespaces import RDF, RDF_TYPE, RDFS, SCHEMA, XSD
 from copilot_runtime.knowledge.rdf.statements import Statements, Term
-from copilot_runtime.knowledge.rdf.vocabulary import (
-    RDF,
-    RDF_TYPE,
-    RDFS,
-    SCHEMA,
-    XSD,
-    make_iri,
-    make_time,
-    normalize_schema,
-)
+from copilot_runtime.knowledge.rdf.vocabulary import make_iri, make_time, normalize_schema
 
 CONTEXT: JsonObject = {"@vocab": SCHEMA, "rdf": RDF, "rdfs": RDFS}
 """What JSON-LD that we write means."""

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 
 from pyoxigraph import Literal, NamedNode
 
+from copilot_runtime.knowledge.namespaces import RDF_TYPE
 from copilot_runtime.knowledge.rdf.html import clean_text, text_pieces
 from copilot_runtime.knowledge.rdf.statements import Node, Statements, Term
 from copilot_runtime.knowledge.rdf.vocabulary import (
-    RDF_TYPE,
     is_absolute,
     make_iri,
     make_number,

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from pyoxigraph import NamedNode, Triple
 
 from copilot_runtime.errors import CopilotError
+from copilot_runtime.knowledge.namespaces import RDF_TYPE, SCHEMA
 from copilot_runtime.knowledge.rdf.canonical import LONG, name_blank_nodes
 from copilot_runtime.knowledge.rdf.html import parse_html
 from copilot_runtime.knowledge.rdf.jsonld import read_jsonld
@@ -14,7 +15,7 @@ from copilot_runtime.knowledge.rdf.microdata import read_microdata
 from copilot_runtime.knowledge.rdf.rdfa import read_rdfa
 from copilot_runtime.knowledge.rdf.statements import Statements
 from copilot_runtime.knowledge.rdf.triples import order_types_first
-from copilot_runtime.knowledge.rdf.vocabulary import RDF_TYPE, SCHEMA, make_iri
+from copilot_runtime.knowledge.rdf.vocabulary import make_iri
 
 if TYPE_CHECKING:
     from lxml.etree import _Element as Element  # pyright: ignore[reportPrivateUsage]

@@ -12,18 +12,10 @@ from typing import TYPE_CHECKING
 
 from pyoxigraph import BlankNode, Literal, NamedNode
 
+from copilot_runtime.knowledge.namespaces import RDF, RDF_TYPE, RDFS, SCHEMA, XSD
 from copilot_runtime.knowledge.rdf.html import clean_text, text_pieces
 from copilot_runtime.knowledge.rdf.statements import Node, Statements, Term
-from copilot_runtime.knowledge.rdf.vocabulary import (
-    RDF,
-    RDF_TYPE,
-    RDFS,
-    SCHEMA,
-    XSD,
-    make_iri,
-    make_text,
-    make_time,
-)
+from copilot_runtime.knowledge.rdf.vocabulary import make_iri, make_text, make_time
 
 if TYPE_CHECKING:
     from lxml.etree import _Element as Element  # pyright: ignore[reportPrivateUsage]

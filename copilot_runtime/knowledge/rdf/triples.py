@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from pyoxigraph import Literal, NamedNode, RdfFormat, Triple, parse
 
 from copilot_runtime.errors import Misuse
-from copilot_runtime.knowledge.rdf.vocabulary import RDF_TYPE, XSD
+from copilot_runtime.knowledge.namespaces import RDF_TYPE, XSD
 
 _FORMATS = {
     "turtle": RdfFormat.TURTLE,

@@ -5,12 +5,7 @@ from urllib.parse import urljoin
 
 from pyoxigraph import Literal, NamedNode
 
-RDF = "http://www.w3.org/1999/02/22-rdf-syntax-ns#"
-RDFS = "http://www.w3.org/2000/01/rdf-schema#"
-SCHEMA = "https://schema.org/"
-XSD = "http://www.w3.org/2001/XMLSchema#"
-
-RDF_TYPE = NamedNode(f"{RDF}type")
+from copilot_runtime.knowledge.namespaces import SCHEMA, XSD
 
 _MOST_CHARACTERS = 8192
 """A longer IRI is a picture, or an attack."""

@@ -10,6 +10,7 @@ from lxml import etree
 from pyoxigraph import Literal, NamedNode, Triple
 
 from copilot_runtime.knowledge.ingestion import COPILOT_LD_FORM, Ingestion
+from copilot_runtime.knowledge.namespaces import RDF, RDF_TYPE, SCHEMA, XSD
 from copilot_runtime.knowledge.rdf import (
     clean_text,
     merge_triples,
@@ -19,7 +20,6 @@ from copilot_runtime.knowledge.rdf import (
     write_turtle,
 )
 from copilot_runtime.knowledge.rdf.canonical import SHORT
-from copilot_runtime.knowledge.rdf.vocabulary import RDF, RDF_TYPE, SCHEMA, XSD
 from copilot_runtime.knowledge.resources import PREFIX, ResourceIndex
 from copilot_runtime.storage import MemoryStorage
 from tests.conformance.copilot_ld.cases import Case

@@ -298,7 +298,8 @@ class GraphIndex(Index[GraphItem, Pattern]):
         """Return whether a search takes less than a thread does. A policy may take its time."""
         if filter.access is not FULL_ACCESS:
             return rows <= _MOST_ROWS_TO_JUDGE_ON_LOOP
-        return 0 < filter.limit <= _LARGEST_PAGE or rows < _MOST_ROWS_ON_LOOP
+        is_page = 0 < filter.limit <= _LARGEST_PAGE and not (filter.type or filter.prefix)
+        return is_page or rows < _MOST_ROWS_ON_LOOP
 
     def _derive(self, snapshot: Snapshot, visibility: Visibility) -> Ontology:
         key = visibility.key

@@ -2,21 +2,23 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 from urllib.parse import parse_qsl, quote
 
 from copilot_runtime.errors import Misuse, NotFound
 from copilot_runtime.jsonvalue import JsonObject
 from copilot_runtime.knowledge import Knowledge
 from copilot_runtime.knowledge.access import AccessDenied, Actor
-from copilot_runtime.knowledge.ingestion.documents import HTML
 from copilot_runtime.knowledge.policies import build_actor, conversation_identifier
-from copilot_runtime.knowledge.policies.ownership import owns
+from copilot_runtime.knowledge.policies.ownership import UPLOAD, owns
 from copilot_runtime.knowledge.uploads.attachments import clean_name, write_address
-from copilot_runtime.knowledge.uploads.uploads import UPLOAD, Upload, decode_upload
 from copilot_runtime.threads.validation import check_thread_id
 from copilot_runtime.transports.body import BadRequest
 from copilot_runtime.transports.form import parse_form
 from copilot_runtime.transports.request import Request
+
+if TYPE_CHECKING:
+    from copilot_runtime.knowledge.uploads.uploads import Upload
 
 _SANDBOX = "default-src 'none'; sandbox"
 """What a file may do that a browser opens all the same: nothing."""
@@ -59,8 +61,10 @@ async def store_file(knowledge: Knowledge, request: Request) -> JsonObject:
     }
 
 
-async def load_file(knowledge: Knowledge, uri: str, reader: Actor) -> tuple[Upload, bytes]:
+async def load_file(knowledge: Knowledge, uri: str, reader: Actor) -> "tuple[Upload, bytes]":
     """Return a file as it came. Raises `AccessDenied` for all but its owner, and `NotFound`."""
+    from copilot_runtime.knowledge.uploads.uploads import decode_upload  # loads pyoxigraph
+
     if not owns(reader, uri):
         raise AccessDenied
     resource = await knowledge.get(uri, actor=reader)
@@ -72,13 +76,13 @@ async def load_file(knowledge: Knowledge, uri: str, reader: Actor) -> tuple[Uplo
     return upload, data
 
 
-def choose_media_type(upload: Upload) -> str:
+def choose_media_type(upload: "Upload") -> str:
     """Return as what a file is sent: as nothing that a browser runs."""
-    is_page = upload.media_type in ("", HTML) or "xml" in upload.media_type
+    is_page = upload.media_type in ("", "text/html") or "xml" in upload.media_type
     return "application/octet-stream" if is_page else upload.media_type
 
 
-def build_headers(upload: Upload) -> Mapping[str, str]:
+def build_headers(upload: "Upload") -> Mapping[str, str]:
     """Return the headers of a file, which is to be saved and not opened."""
     plain = "".join(
         char if char.isascii() and char.isprintable() and char not in '"\\%' else "_"

@@ -76,6 +76,7 @@ from copilot_runtime.runtime.thread_policy import ThreadPolicy
 from copilot_runtime.security.cors import Cors
 from copilot_runtime.security.guardrails import from_settings
 from copilot_runtime.security.loopback import LISTENER, LoopbackGuard
+from copilot_runtime.telemetry.telemetry import NO_TELEMETRY, Telemetry
 from copilot_runtime.threads.recorder import Recorder
 from copilot_runtime.threads.store import StoredRun, ThreadKey, ThreadStore
 from copilot_runtime.threads.url import build_store
@@ -138,6 +139,7 @@ class CopilotRuntime:
         authenticate: Authenticate | None = None,
         threads: ThreadStore | str | None = None,
         knowledge: "Knowledge | None" = None,
+        telemetry: Telemetry | None = None,
         transcriber: "Transcriber | None" = None,
         guardrails: Sequence[StageFunction] = (),
         stages: Sequence[StageFunction] = (),
@@ -182,6 +184,8 @@ class CopilotRuntime:
         * **knowledge** - A `Knowledge`, such as `Knowledge(sources=["pages"])`. Its tools are
           actions, and questions in the plain chat are answered from it. The server brings it up to
           date when it starts. Default: that of the settings, if they name a storage or sources.
+        * **telemetry** - Where spans, metrics and events of runs go. Default: what the settings
+          `telemetry` say.
         * **transcriber** - Turns speech into text. Default: OpenAI's, if there is a key or the
           settings name one, else none.
         * **guardrails** - Stages that refuse, around all others; those of the settings are added.
@@ -234,6 +238,7 @@ class CopilotRuntime:
         self.knowledge = knowledge or _knowledge(self.settings)
         if self.knowledge is not None:
             self.knowledge.threads = self.threads
+        self.telemetry = telemetry or NO_TELEMETRY
         self.agents = coerce_agents(agents or {})
         endpoints, all_agents = _add_endpoints(self.agents, remote_endpoints, http_client)
         if adapter is None and not (agents or endpoints):
@@ -289,6 +294,7 @@ class CopilotRuntime:
             run_timeout=self.settings.run_timeout,
             max_runs=self.settings.max_concurrent_runs,
             grace=self.settings.stop_timeout,
+            telemetry=self.telemetry,
         )
         self.conversations = Conversations(
             self.runtime,
@@ -430,6 +436,7 @@ class CopilotRuntime:
             await call_quietly(part.aclose)
         if self.knowledge is not None:
             await call_quietly(self.knowledge.aclose)
+        await call_quietly(self.telemetry.aclose)
 
     def _note_dependencies(self, are_there: bool) -> None:
         """Warn of dependencies that may know people, where the threads know none."""
@@ -483,6 +490,7 @@ class CopilotRuntime:
             self._guard.listen(listener)
         self.conversations.open()
         await self.threads.open()
+        await self.telemetry.open()
         if self.knowledge is not None:
             self.knowledge.start()
         for transport in self.transports:

@@ -12,6 +12,8 @@ from uuid import UUID, uuid5
 
 from copilot_runtime.events import Activity, Event
 from copilot_runtime.messages import Message
+from copilot_runtime.telemetry.context import SpanContext
+from copilot_runtime.telemetry.span import NO_SPAN, Span
 
 if TYPE_CHECKING:
     from decimal import Decimal
@@ -113,6 +115,8 @@ class ActionContext:
     user: str | None = None
     agent: str = DEFAULT_AGENT
     """What clients call the agent that acts."""
+    span: Span = field(default=NO_SPAN, repr=False, compare=False)
+    """The span of the call: attributes and events of yours may be added to it."""
 
 
 RunAction = Callable[[Mapping[str, Any], ActionContext], Awaitable[Any]]
@@ -247,6 +251,10 @@ class RunInput:
     """The id of the run's log, unique in this server; `run_id` unless given."""
     thread_ids: ThreadIds = ThreadIds()
     """How threads are called where users are not known; set when the run is launched."""
+    parent: SpanContext | None = field(default=None, repr=False)
+    """The span of another process under which the client asks: its header `traceparent`."""
+    span: Span = field(default=NO_SPAN, repr=False, compare=False)
+    """The span of the agent that answers; set when the run is launched."""
 
     def __post_init__(self) -> None:
         if not self.log_id:
@@ -289,6 +297,7 @@ class RunInput:
             headers=self.headers,
             user=self.user,
             agent=self.agent_name,
+            span=self.span,
         )
 
 
@@ -382,6 +391,16 @@ class FileStore(Protocol):
         ...
 
 
+class ModelEndpoint(NamedTuple):
+    """Which model answers a request, for those who watch."""
+
+    provider: str = ""
+    """The adapter's name in `ADAPTERS`, or any other word for who runs the model."""
+    model: str = ""
+    url: str = ""
+    """The address of the service, if there is one."""
+
+
 class SupportsStream(Protocol):
     """What is accepted for an `Adapter`."""
 
@@ -416,6 +435,10 @@ class Adapter:
 
     async def check_key(self) -> None:
         """Raise `ConfigurationFailed` if there must be a key and is none: logged at the start."""
+
+    def endpoint(self, request: ChatRequest) -> ModelEndpoint:
+        """Return which model a request is for. Raises nothing."""
+        return ModelEndpoint(model=request.parameters.model or "")
 
     async def aclose(self) -> None:
         """Release what the adapter holds, when the server ends."""

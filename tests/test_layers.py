@@ -15,10 +15,11 @@ LAYERS = [
     {"runtime"},
     {"agents"},
     {"adapters", "actions", "knowledge"},
-    {"bus", "threads", "storage", "security", "telemetry"},
+    {"bus", "threads", "storage", "security"},
     {"hooks"},
     {"agui", "event_order", "http", "transcript", "duck_typing", "argument_checks"},
     {"interfaces", "registry", "config", "jsonpatch"},
+    {"telemetry"},
     {"events", "jsonvalue"},
     {
         "messages",

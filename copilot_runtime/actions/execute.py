@@ -8,6 +8,7 @@ import asyncio
 import inspect
 import logging
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any, NamedTuple, Self, cast
 
 import orjson
@@ -19,6 +20,9 @@ from copilot_runtime.errors import CopilotError, LimitExceeded
 from copilot_runtime.interfaces import Action, ActionContext
 from copilot_runtime.jsontext import replace_surrogates
 from copilot_runtime.jsonvalue import as_optional_text
+from copilot_runtime.telemetry import semconv
+from copilot_runtime.telemetry.genai import start_tool_span
+from copilot_runtime.telemetry.span import Span, work_under
 
 MAX_RESULT = 1024 * 1024
 """Bytes of the largest result that is passed on."""
@@ -73,6 +77,34 @@ async def execute(
 
     `timeout` is in seconds; the action's own, if it has one, wins.
     """
+    if not context.span.is_recording:
+        return await _execute(action, arguments, context, timeout, max_result)
+    span = start_tool_span(
+        context.span, action.name, call_id=context.call_id, description=action.description
+    )
+    span.set_content({semconv.TOOL_CALL_ARGUMENTS: arguments})
+    try:
+        with work_under(span):
+            context = replace(context, span=span)
+            outcome = await _execute(action, arguments, context, timeout, max_result)
+        _describe_outcome(span, outcome)
+        return outcome
+    except asyncio.CancelledError:
+        span.set_attributes({semconv.RUN_OUTCOME: "stopped"})
+        raise
+    finally:
+        span.end()
+
+
+def _describe_outcome(span: Span, outcome: Outcome) -> None:
+    if outcome.error is not None:
+        span.fail(outcome.error)
+    span.set_content({semconv.TOOL_CALL_RESULT: outcome.result})
+
+
+async def _execute(
+    action: Action, arguments: str, context: ActionContext, timeout: float, max_result: int
+) -> Outcome:
     try:
         values = _parse_arguments(arguments)
     except InvalidArguments as error:

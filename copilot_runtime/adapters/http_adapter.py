@@ -11,7 +11,7 @@ from copilot_runtime.adapters.streaming import ProviderRequest, stream_response
 from copilot_runtime.errors import ConfigurationFailed
 from copilot_runtime.events import Event
 from copilot_runtime.http.client import Upstream
-from copilot_runtime.interfaces import Adapter, ChatRequest, Events
+from copilot_runtime.interfaces import Adapter, ChatRequest, Events, ModelEndpoint
 from copilot_runtime.keyword_arguments import explain_names
 
 
@@ -92,6 +92,16 @@ class HTTPAdapter(Adapter, ABC):
         """
         prepare = partial(self._prepare_request, request)
         return stream_response(prepare, first_token_timeout=self.first_token_timeout)
+
+    def endpoint(self, request: ChatRequest) -> ModelEndpoint:
+        """Return which model a request is for."""
+        model = request.parameters.model or self.model
+        return ModelEndpoint(self._adapter, model, self._find_url(model))
+
+    def _find_url(self, model: str) -> str:
+        """Return the address to which requests go, or nothing if it is not known."""
+        del model
+        return ""
 
     async def aclose(self) -> None:
         """Close the connections. A `client` of the application's own stays open."""

@@ -43,6 +43,9 @@ from copilot_runtime.interfaces import (
     SupportsStream,
 )
 from copilot_runtime.messages import Message, new_id
+from copilot_runtime.telemetry import semconv
+from copilot_runtime.telemetry.genai import end_chat_span, start_chat_span
+from copilot_runtime.telemetry.span import NO_SPAN, Span
 from copilot_runtime.transcript import fold_messages
 
 
@@ -138,6 +141,7 @@ class DirectAgent(Agent):
         if request is None:
             reading = await read_files(self.files, turn.run)
             request = await self._build_request(turn.run, reading=reading)
+        span = self._start_span(request, turn.run.span)
         try:
             async with aclosing(self.adapter.stream(request)) as events:
                 async for event in events:
@@ -147,15 +151,45 @@ class DirectAgent(Agent):
                                 yield result
                     turn.feed(event)
                     yield event
+            _end_span(span, turn)
             if turn.calls:
                 async with aclosing(finish_turn(turn, self.max_turns)) as events:
                     async for event in events:
                         yield event
         except CopilotError as error:
             redact_error(error, request.instructions)
+            _end_span(span, turn, error)
+            raise
+        except Exception as error:
+            _end_span(span, turn, error)
             raise
         finally:
             turn.cancel()
+            if not span.is_ended:  # nobody reads the answer any more
+                _end_span(span, turn, is_complete=False)
+
+    def _start_span(self, request: ChatRequest, parent: Span) -> Span:
+        """Begin the span of a request to the model."""
+        if not parent.is_recording:
+            return NO_SPAN
+        endpoint, parameters = self.adapter.endpoint(request), request.parameters
+        span = start_chat_span(
+            parent, provider=endpoint.provider, model=endpoint.model, url=endpoint.url
+        )
+        span.set_attributes(
+            {
+                semconv.REQUEST_TEMPERATURE: parameters.temperature,
+                semconv.REQUEST_MAX_TOKENS: parameters.max_tokens,
+                semconv.REQUEST_TOP_P: parameters.top_p,
+                semconv.REQUEST_SEED: parameters.seed,
+                semconv.REQUEST_FREQUENCY_PENALTY: parameters.frequency_penalty,
+                semconv.REQUEST_PRESENCE_PENALTY: parameters.presence_penalty,
+                semconv.REQUEST_STOP_SEQUENCES: list(parameters.stop) if parameters.stop else None,
+                semconv.REQUEST_REASONING_LEVEL: parameters.reasoning_effort,
+                semconv.OUTPUT_TYPE: "json" if parameters.response_schema else None,
+            }
+        )
+        return span
 
     def _create_turn(self, run: RunInput, shared: SharedState | None = None) -> Turn:
         return Turn(run, _list_server_actions(run, shared), self.action_timeout, shared)
@@ -190,6 +224,15 @@ class DirectAgent(Agent):
             message_id="" if run.is_v1 else new_id(),
             passages=passages,
         )
+
+
+def _end_span(
+    span: Span, turn: Turn, error: BaseException | None = None, *, is_complete: bool = True
+) -> None:
+    """End the span of a request to the model, and add its tokens to those of the run."""
+    if not span.is_ended:
+        parent, first = turn.run.span, turn.first_event_time
+        end_chat_span(span, parent, turn.usage, first, error=error, is_complete=is_complete)
 
 
 def _select_context(run: RunInput) -> Sequence[ContextItem]:

@@ -36,6 +36,7 @@ from copilot_runtime.messages import (
     is_real_result,
     new_id,
 )
+from copilot_runtime.telemetry.genai import start_agent_span
 from copilot_runtime.transcript import fold_conversation, fold_messages
 
 MAX_TOOLS = 128
@@ -115,18 +116,32 @@ async def hand_off(
     actions = [one for one in run.actions if one.agent is None]
     for action, resume in handoffs:
         assert action.agent is not None
+        span = start_agent_span(run.span, action.name, description=action.description)
         sub_run = replace(
-            run, agent=action.name, actions=actions, run_id=new_id(), node=None, resume=resume
+            run,
+            agent=action.name,
+            actions=actions,
+            run_id=new_id(),
+            node=None,
+            resume=resume,
+            span=span,
         )
         agent = ToolLoopAgent(action.agent, max_turns=max_turns, action_timeout=timeout)
         if (slot := CURRENT_RUN.get(None)) is not None:  # whoever hands off has nothing to add
             slot.run = sub_run
-        async with aclosing(track_v1_state(agent.run(sub_run), sub_run, is_handoff=True)) as events:
-            async for event in events:
-                if isinstance(event, Interrupt):
-                    yield replace(event, interrupt_id=f"{action.name}/{event.interrupt_id}")
-                elif not isinstance(event, RunFinished):  # only its part has finished
-                    yield event
+        try:
+            stream = track_v1_state(agent.run(sub_run), sub_run, is_handoff=True)
+            async with aclosing(stream) as events:
+                async for event in events:
+                    if isinstance(event, Interrupt):
+                        yield replace(event, interrupt_id=f"{action.name}/{event.interrupt_id}")
+                    elif not isinstance(event, RunFinished):  # only its part has finished
+                        yield event
+        except Exception as error:
+            span.fail(error)
+            raise
+        finally:
+            span.end()
 
 
 def find_handoff_resumes(run: RunInput) -> list[tuple[Action, list[Resume]]]:

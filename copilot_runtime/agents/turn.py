@@ -3,6 +3,7 @@
 import asyncio
 import logging
 from collections.abc import Sequence
+from time import time_ns
 
 from copilot_runtime.actions.execute import Outcome, execute
 from copilot_runtime.adapters.assembly import MAX_CALLS, build_limit_error
@@ -14,9 +15,11 @@ from copilot_runtime.events import (
     ActionExecutionResult,
     ActionExecutionStart,
     Event,
+    ReasoningStart,
     TextMessageContent,
     TextMessageEnd,
     TextMessageStart,
+    Usage,
 )
 from copilot_runtime.interfaces import Action, RunInput
 
@@ -46,6 +49,9 @@ class Turn:
         """The agents to hand off to, as actions."""
         self.browser_calls = 0
         self.is_direct = False
+        self.first_event_time = 0
+        """When the model began to answer, in nanoseconds since 1970; 0 before that."""
+        self.usage: Usage | None = None
         self._arguments: dict[str, list[str]] = {}
 
     @property
@@ -60,12 +66,17 @@ class Turn:
                 pass
             case ActionExecutionArgs(call_id=call_id, delta=delta):
                 self._get_arguments(call_id).append(delta)
+            case TextMessageStart() | ReasoningStart():
+                self._note_beginning()
             case ActionExecutionStart(call_id=call_id, name=name):
+                self._note_beginning()
                 self._name_call(call_id, name)
                 self._arguments[call_id] = []
             case ActionExecutionEnd(call_id=call_id):
                 arguments = "".join(self._get_arguments(call_id))
                 self.start(call_id, self.calls[call_id], arguments)
+            case Usage():
+                self.usage = event
             case _:
                 pass
         self.events.append(event)
@@ -102,6 +113,10 @@ class Turn:
         """Cancel the actions that are under way."""
         for _, task in self.tasks:
             task.cancel()
+
+    def _note_beginning(self) -> None:
+        if not self.first_event_time:
+            self.first_event_time = time_ns()
 
     def _get_arguments(self, call_id: str) -> list[str]:
         try:

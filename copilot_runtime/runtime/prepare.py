@@ -133,6 +133,8 @@ class RunPreparer:
             user=request.user,
             thread_ids=request.thread_ids,
             persist=request.persist,
+            parent=request.parent,
+            span=request.span,
         )
 
     async def _find_agents(self, request: RunInput) -> Mapping[str, Agent]:

@@ -7,6 +7,7 @@ from time import monotonic
 from typing import Literal, assert_never
 
 from copilot_runtime.interfaces import START, Batch, Bus, Cursor, RunInput
+from copilot_runtime.telemetry.span import NO_SPAN, Span
 
 RunState = Literal["starting", "running", "ending", "ended", "refused"]
 """A run is `starting` until it has a log, and `ending` while its last event is written. One that
@@ -42,6 +43,7 @@ class Run:
         self.created_at = monotonic()
         self.task: asyncio.Task[None] | None = None
         """Drives the agent and writes the log."""
+        self.span: Span = NO_SPAN
         self.is_rewritten = False
         """Whether the readers of its thread have to be sent the conversation anew."""
         self.is_attached = False
@@ -126,6 +128,7 @@ class Run:
         An attached run that nobody stops is in memory as long as the server.
         """
         self.request = _RELEASED
+        self.span = NO_SPAN
         self.context = Context()
         self.task = None
 

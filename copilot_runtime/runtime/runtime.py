@@ -5,6 +5,7 @@ import logging
 from collections.abc import AsyncGenerator, Coroutine, Mapping, Sequence
 from contextlib import aclosing
 from contextvars import Context
+from dataclasses import replace
 from time import monotonic
 from typing import Any, TypeVar, cast
 
@@ -46,6 +47,9 @@ from copilot_runtime.runtime.prepare import HandoffPolicy, PendingRun, RunPrepar
 from copilot_runtime.runtime.report import report_error
 from copilot_runtime.runtime.run import Run
 from copilot_runtime.runtime.thread_policy import ThreadPolicy
+from copilot_runtime.telemetry.genai import end_run_span, name_agent, start_run_span
+from copilot_runtime.telemetry.span import set_current_span
+from copilot_runtime.telemetry.telemetry import NO_TELEMETRY, Telemetry
 from copilot_runtime.transcript import fold_messages
 
 logger = logging.getLogger(__name__)
@@ -79,7 +83,9 @@ class Runtime:
         run_timeout: float = 600.0,
         max_runs: int = 0,
         grace: float = 10.0,
+        telemetry: Telemetry = NO_TELEMETRY,
     ) -> None:
+        self.telemetry = telemetry
         self.chat = complete(Agent, chat)
         self.agents = agents if callable(agents) else _complete_agents(agents)
         self.bus = bus
@@ -158,8 +164,12 @@ class Runtime:
 
     async def launch(self, run: Run, agent: SupportsRun | None = None) -> None:
         """Begin a run that `create` returned, as `start` does."""
+        self._start_span(run)
         try:
             await self._launch(run, agent)
+        except BaseException as error:
+            end_run_span(run.span, "refused", error)
+            raise
         finally:
             if run.task is None and run.is_active:
                 run.finish("refused")
@@ -167,6 +177,23 @@ class Runtime:
                 run.leave_starting()
                 if run.stop_requested.done():
                     run.stop()
+
+    def _start_span(self, run: Run) -> None:
+        """Begin the trace of a run. What a hook, an agent or an action does is below it."""
+        request = run.request
+        span = start_run_span(
+            self.telemetry,
+            agent=request.agent_name,
+            thread_id=request.thread_id,
+            run_id=request.run_id,
+            protocol="graphql" if request.is_v1 else "agui",
+            request_type=request.request_type,
+            parent=request.parent,
+        )
+        if span.is_recording:
+            run.span = span
+            run.request = replace(request, span=span)
+            run.context.run(set_current_span, span)
 
     async def _launch(self, run: Run, agent: SupportsRun | None) -> None:
         try:
@@ -178,6 +205,7 @@ class Runtime:
         try:
             pending = await self._prepare(run, agent)
             run.request, run.is_rewritten = pending.request, pending.is_rewritten
+            name_agent(run.span, run.request.agent_name)
             writer = await self._open_log(run)
             run.is_attached = not run.request.detached
             run.context.run(CURRENT_RUN.set, RunSlot(run.request))
@@ -334,10 +362,12 @@ class Runtime:
             error = caught
             last = RunFailed(error=report_of(error))
         finally:
+            last = last or self._build_stop_event()
             try:
-                await self._end(run, writer, last or self._build_stop_event(), error)
+                await self._end(run, writer, last, error)
             finally:
                 CURRENT_RUN.get().run = None
+                end_run_span(run.span, _name_outcome(last), error)
                 if run.is_attached:  # and stays in memory until its reader has left
                     run.release_request()
 
@@ -417,3 +447,10 @@ def _complete_agents(agents: Mapping[str, SupportsRun]) -> Mapping[str, Agent]:
     if all(isinstance(agent, Agent) for agent in agents.values()):
         return cast("Mapping[str, Agent]", agents)  # it may know more than its names
     return {name: complete(Agent, agent) for name, agent in agents.items()}
+
+
+def _name_outcome(last: RunFinished | RunFailed) -> str:
+    """Return how a run ended, in a word for those who count."""
+    if isinstance(last, RunFinished):
+        return "finished"
+    return "stopped" if last.error.code == Cancelled.code else "failed"

@@ -150,6 +150,11 @@ class OpenAIAdapter(HTTPAdapter):
             on_usage=partial(self._window.calibrate, model, request, body),
         )
 
+    def _find_url(self, model: str) -> str:
+        if self._client is not None:
+            return str(self._client.base_url)
+        return self._auth.url(_PATHS[self.api], model)
+
     async def check_key(self) -> None:
         if self._client is None:
             await self._auth.authorize()

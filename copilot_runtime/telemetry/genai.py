@@ -1,0 +1,234 @@
+"""Spans of what a runtime does, as the conventions for generative AI name and fill them.
+
+Each function begins a span under another one, and takes plain values. Whoever begins a span ends
+it in `finally`. Where nobody takes note, `NO_SPAN` is returned, and nothing is computed.
+"""
+
+from typing import Any
+from urllib.parse import urlsplit
+
+from copilot_runtime.events import Usage
+from copilot_runtime.telemetry import semconv
+from copilot_runtime.telemetry.context import SpanContext
+from copilot_runtime.telemetry.span import NO_SPAN, Span
+from copilot_runtime.telemetry.telemetry import Telemetry
+
+PROVIDERS = {
+    "openai": "openai",
+    "openai_responses": "openai",
+    "azure": "azure.ai.openai",
+    "github": "azure.ai.inference",
+    "anthropic": "anthropic",
+    "bedrock": "aws.bedrock",
+    "google": "gcp.gemini",
+    "vertex": "gcp.vertex_ai",
+    "groq": "groq",
+    "deepseek": "deepseek",
+    "mistral": "mistral_ai",
+    "perplexity": "perplexity",
+    "xai": "x_ai",
+    "cohere": "cohere",
+    "moonshot": "moonshot_ai",
+}
+"""The names of providers in the conventions, by the names of our adapters. Others keep theirs."""
+
+
+def start_run_span(
+    telemetry: Telemetry,
+    *,
+    agent: str,
+    thread_id: str,
+    run_id: str,
+    protocol: str,
+    request_type: str = "",
+    parent: Span | SpanContext | None = None,
+) -> Span:
+    """Begin the span of a run: `invoke_agent {agent}`. Without a `parent`, a trace begins here."""
+    return telemetry.start_span(
+        f"{semconv.INVOKE_AGENT} {agent}",
+        parent=parent,
+        attributes={
+            semconv.OPERATION_NAME: semconv.INVOKE_AGENT,
+            semconv.AGENT_NAME: agent,
+            semconv.CONVERSATION_ID: thread_id,
+            semconv.RUN_ID: run_id,
+            semconv.RUN_PROTOCOL: protocol,
+            semconv.REQUEST_TYPE: request_type or None,
+        },
+    )
+
+
+def name_agent(span: Span, agent: str) -> None:
+    """Set which agent answers a run: a hook may have chosen another one."""
+    if not span.is_ended and span.attributes.get(semconv.AGENT_NAME) != agent:
+        span.name = f"{semconv.INVOKE_AGENT} {agent}"
+        span.set_attributes({semconv.AGENT_NAME: agent})
+
+
+def end_run_span(span: Span, outcome: str, error: BaseException | None = None) -> None:
+    """End the span of a run. `outcome` is a value of `copilot.run.outcome`."""
+    if span.is_ended:
+        return
+    span.set_attributes({semconv.RUN_OUTCOME: outcome})
+    if error is not None:
+        span.fail(error)
+    elif outcome == "failed":
+        span.fail(semconv.ERROR_TYPE_OTHER)
+    span.end()
+
+
+def start_agent_span(parent: Span, agent: str, *, description: str = "", url: str = "") -> Span:
+    """Begin the span of an agent that another one called: `invoke_agent {agent}`."""
+    if not parent.is_recording:
+        return NO_SPAN
+    return parent.start_child(
+        f"{semconv.INVOKE_AGENT} {agent}",
+        kind="client" if url else "internal",
+        attributes={
+            semconv.OPERATION_NAME: semconv.INVOKE_AGENT,
+            semconv.AGENT_NAME: agent,
+            semconv.AGENT_DESCRIPTION: description or None,
+            semconv.CONVERSATION_ID: parent.attributes.get(semconv.CONVERSATION_ID),
+            **describe_server(url),
+        },
+    )
+
+
+def start_chat_span(
+    parent: Span, *, provider: str, model: str, url: str = "", is_stream: bool = True
+) -> Span:
+    """Begin the span of a request to a model: `chat {model}`.
+
+    `provider` is the name of the adapter, and `url` the address of the service.
+    """
+    if not parent.is_recording:
+        return NO_SPAN
+    return parent.start_child(
+        f"{semconv.CHAT} {model}" if model else semconv.CHAT,
+        kind="client",
+        attributes={
+            semconv.OPERATION_NAME: semconv.CHAT,
+            semconv.PROVIDER_NAME: PROVIDERS.get(provider, provider or semconv.ERROR_TYPE_OTHER),
+            semconv.REQUEST_MODEL: model or None,
+            semconv.REQUEST_STREAM: is_stream or None,
+            semconv.CONVERSATION_ID: parent.attributes.get(semconv.CONVERSATION_ID),
+            **describe_server(url),
+        },
+    )
+
+
+def end_chat_span(
+    span: Span,
+    parent: Span,
+    usage: Usage | None,
+    first_event_time: int,
+    *,
+    error: BaseException | None = None,
+    is_complete: bool = True,
+) -> None:
+    """End the span of a request to a model, and add what it took to the agent's, its parent.
+
+    `first_event_time` is in nanoseconds since 1970, 0 if there was no event. An answer that is not
+    complete was left by its reader.
+    """
+    if first_event_time:
+        seconds = (first_event_time - span.start_time) / 1e9
+        span.set_attributes({semconv.RESPONSE_TIME_TO_FIRST_CHUNK: seconds})
+    if usage is not None:
+        set_usage(span, usage)
+    if error is not None or not is_complete:
+        span.set_attributes({semconv.RESPONSE_FINISH_REASONS: ["error"]})
+    if error is not None:
+        span.fail(error)
+    _add_to_agent(parent, span, usage)
+    span.end()
+
+
+def _add_to_agent(agent: Span, span: Span, usage: Usage | None) -> None:
+    """Add a request to a model to what its agent took, for a quick look at the whole."""
+    own = agent.attributes
+    sums: dict[str, Any] = {semconv.RUN_TURNS: own.get(semconv.RUN_TURNS, 0) + 1}
+    if usage is not None:
+        for name, count in (
+            (semconv.USAGE_INPUT_TOKENS, usage.input_tokens),
+            (semconv.USAGE_OUTPUT_TOKENS, usage.output_tokens),
+        ):
+            if count is not None:
+                sums[name] = own.get(name, 0) + count
+    if (model := span.attributes.get(semconv.REQUEST_MODEL)) is not None:
+        sums[semconv.REQUEST_MODEL] = model
+    sums[semconv.RESPONSE_FINISH_REASONS] = span.attributes.get(semconv.RESPONSE_FINISH_REASONS)
+    agent.set_attributes(sums)
+
+
+def set_usage(span: Span, usage: Usage) -> None:
+    """Set what the provider said at the end of an answer: tokens, model and reason."""
+    span.set_attributes(
+        {
+            semconv.RESPONSE_MODEL: usage.model or None,
+            semconv.USAGE_INPUT_TOKENS: usage.input_tokens,
+            semconv.USAGE_OUTPUT_TOKENS: usage.output_tokens,
+            semconv.USAGE_CACHE_READ_TOKENS: usage.cached_tokens,
+            semconv.USAGE_CACHE_WRITE_TOKENS: usage.cache_write_tokens,
+            semconv.USAGE_REASONING_TOKENS: usage.reasoning_tokens,
+            semconv.RESPONSE_FINISH_REASONS: [usage.stop_reason] if usage.stop_reason else None,
+        }
+    )
+
+
+def start_tool_span(
+    parent: Span,
+    name: str,
+    *,
+    call_id: str = "",
+    description: str = "",
+    location: str = "server",
+    kind: str = "function",
+    start_time: int | None = None,
+) -> Span:
+    """Begin the span of a call of a tool: `execute_tool {name}`."""
+    if not parent.is_recording:
+        return NO_SPAN
+    of = parent.attributes
+    return parent.start_child(
+        f"{semconv.EXECUTE_TOOL} {name}",
+        start_time=start_time,
+        attributes={
+            semconv.OPERATION_NAME: semconv.EXECUTE_TOOL,
+            semconv.TOOL_NAME: name,
+            semconv.TOOL_TYPE: kind,
+            semconv.TOOL_CALL_ID: call_id or None,
+            semconv.TOOL_DESCRIPTION: description or None,
+            semconv.TOOL_LOCATION: location,
+            semconv.AGENT_NAME: of.get(semconv.AGENT_NAME),
+            semconv.CONVERSATION_ID: of.get(semconv.CONVERSATION_ID),
+        },
+    )
+
+
+def start_hook_span(parent: Span, hook: str, function: str) -> Span:
+    """Begin the span of a hook of the application: `execute_hook {hook}`."""
+    if not parent.is_recording:
+        return NO_SPAN
+    return parent.start_child(
+        f"{semconv.EXECUTE_HOOK} {hook}",
+        attributes={
+            semconv.OPERATION_NAME: semconv.EXECUTE_HOOK,
+            semconv.HOOK_TYPE: hook,
+            semconv.HOOK_NAME: function,
+        },
+    )
+
+
+def describe_server(url: str) -> dict[str, Any]:
+    """Return `server.address` and `server.port` of a URL; nothing for none."""
+    if not url:
+        return {}
+    try:
+        parts = urlsplit(url)
+        port = parts.port or {"https": 443, "http": 80}.get(parts.scheme)
+    except ValueError:
+        return {}
+    if not parts.hostname:
+        return {}
+    return {semconv.SERVER_ADDRESS: parts.hostname, semconv.SERVER_PORT: port}

@@ -1,0 +1,527 @@
+"""Names of attributes, metrics and events: the semantic conventions of OpenTelemetry, and our own.
+
+The only place where such a name is written. The conventions for generative AI are those of the
+repository open-telemetry/semantic-conventions-genai; they are still in development, so the setting
+`telemetry.semconv` says whose names are used: those that were released, or those of its head.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Literal, NamedTuple
+
+SCOPE = "copilot_runtime"
+"""The instrumentation scope of our spans, metrics and events."""
+
+Dialect = Literal["released", "head", "dual"]
+
+AttributeType = Literal[
+    "string", "string[]", "int", "double", "boolean", "any", "int[]", "double[]", "boolean[]"
+]
+
+
+class Attribute(NamedTuple):
+    """What an attribute says. Content is what people or models wrote, identity is who they are."""
+
+    name: str
+    type: AttributeType
+    about: str
+    is_content: bool = False
+    is_identity: bool = False
+
+
+ATTRIBUTES: dict[str, Attribute] = {}
+"""Every attribute that this package writes, by its name."""
+
+
+def _define(
+    name: str,
+    type: AttributeType,
+    about: str,
+    *,
+    is_content: bool = False,
+    is_identity: bool = False,
+) -> str:
+    ATTRIBUTES[name] = Attribute(name, type, about, is_content, is_identity)
+    return name
+
+
+# -- what was done, and by whom ---------------------------------------------------------------
+OPERATION_NAME = _define("gen_ai.operation.name", "string", "What was done, such as `chat`.")
+PROVIDER_NAME = _define("gen_ai.provider.name", "string", "Who runs the model, such as `openai`.")
+CONVERSATION_ID = _define("gen_ai.conversation.id", "string", "The id of the thread.")
+AGENT_NAME = _define("gen_ai.agent.name", "string", "The name of the agent, as clients call it.")
+AGENT_ID = _define("gen_ai.agent.id", "string", "The id of a remote agent.")
+AGENT_DESCRIPTION = _define("gen_ai.agent.description", "string", "What the agent is for.")
+AGENT_VERSION = _define("gen_ai.agent.version", "string", "The version of a remote agent.")
+WORKFLOW_NAME = _define("gen_ai.workflow.name", "string", "The name of a workflow.")
+DATA_SOURCE_ID = _define("gen_ai.data_source.id", "string", "Where passages were looked for.")
+ERROR_TYPE = _define("error.type", "string", "What kind of error it was: a code, or a class.")
+EXCEPTION_TYPE = _define("exception.type", "string", "The class of an exception.")
+EXCEPTION_MESSAGE = _define(
+    "exception.message", "string", "The message of an exception.", is_content=True
+)
+EXCEPTION_STACKTRACE = _define(
+    "exception.stacktrace", "string", "Where an exception was raised.", is_content=True
+)
+
+# -- a request to a model ---------------------------------------------------------------------
+REQUEST_MODEL = _define("gen_ai.request.model", "string", "The model that was asked for.")
+REQUEST_CHOICE_COUNT = _define("gen_ai.request.choice.count", "int", "How many answers, if not 1.")
+REQUEST_SEED = _define("gen_ai.request.seed", "int", "The seed that was sent.")
+REQUEST_STREAM = _define("gen_ai.request.stream", "boolean", "Whether the answer is a stream.")
+REQUEST_TOP_K = _define("gen_ai.request.top_k", "int", "How many tokens to choose among.")
+REQUEST_MAX_TOKENS = _define("gen_ai.request.max_tokens", "int", "The longest answer, in tokens.")
+REQUEST_TEMPERATURE = _define("gen_ai.request.temperature", "double", "How much chance there is.")
+REQUEST_TOP_P = _define("gen_ai.request.top_p", "double", "Share of the likeliest tokens.")
+REQUEST_FREQUENCY_PENALTY = _define(
+    "gen_ai.request.frequency_penalty", "double", "Penalty of frequent tokens."
+)
+REQUEST_PRESENCE_PENALTY = _define(
+    "gen_ai.request.presence_penalty", "double", "Penalty of tokens that were there."
+)
+REQUEST_STOP_SEQUENCES = _define(
+    "gen_ai.request.stop_sequences", "string[]", "Texts at which an answer ends."
+)
+REQUEST_REASONING_LEVEL = _define(
+    "gen_ai.request.reasoning.level", "string", "How much the model may think, as it was sent."
+)
+REQUEST_PREVIOUS_RESPONSE_ID = _define(
+    "gen_ai.request.previous_response.id", "string", "The answer that this one continues."
+)
+REQUEST_ENCODING_FORMATS = _define(
+    "gen_ai.request.encoding_formats", "string[]", "The form of the vectors."
+)
+OUTPUT_TYPE = _define("gen_ai.output.type", "string", "`text`, `json`, `image` or `speech`.")
+PROMPT_NAME = _define("gen_ai.prompt.name", "string", "The name of a template of prompts.")
+PROMPT_VERSION = _define("gen_ai.prompt.version", "string", "The version of that template.")
+CONVERSATION_COMPACTED = _define(
+    "gen_ai.conversation.compacted", "boolean", "Whether older messages were left out; or absent."
+)
+
+# -- the answer -------------------------------------------------------------------------------
+RESPONSE_ID = _define("gen_ai.response.id", "string", "The provider's id of the answer.")
+RESPONSE_MODEL = _define("gen_ai.response.model", "string", "The model that answered.")
+RESPONSE_STATUS = _define("gen_ai.response.status", "string", "How far a stored answer is.")
+RESPONSE_FINISH_REASONS = _define(
+    "gen_ai.response.finish_reasons", "string[]", "Why the answer ended; `error` if it broke off."
+)
+RESPONSE_TIME_TO_FIRST_CHUNK = _define(
+    "gen_ai.response.time_to_first_chunk", "double", "Seconds until the first event."
+)
+USAGE_INPUT_TOKENS = _define(
+    "gen_ai.usage.input_tokens", "int", "Tokens that were read, those of a cache included."
+)
+USAGE_OUTPUT_TOKENS = _define(
+    "gen_ai.usage.output_tokens", "int", "Tokens that were written, reasoning included."
+)
+USAGE_CACHE_READ_TOKENS = _define(
+    "gen_ai.usage.cache_read.input_tokens", "int", "Tokens of the input that a cache had."
+)
+USAGE_CACHE_WRITE_TOKENS = _define(
+    "gen_ai.usage.cache_write.input_tokens", "int", "Tokens of the input that a cache took in."
+)
+USAGE_REASONING_TOKENS = _define(
+    "gen_ai.usage.reasoning.output_tokens", "int", "Tokens of the output that were thoughts."
+)
+SERVER_ADDRESS = _define("server.address", "string", "The host that was asked.")
+SERVER_PORT = _define("server.port", "int", "The port of that host.")
+
+# -- what people and models wrote ---------------------------------------------------------------
+SYSTEM_INSTRUCTIONS = _define(
+    "gen_ai.system_instructions", "any", "The system prompt.", is_content=True
+)
+INPUT_MESSAGES = _define(
+    "gen_ai.input.messages", "any", "The messages that were sent.", is_content=True
+)
+OUTPUT_MESSAGES = _define(
+    "gen_ai.output.messages", "any", "The messages that came back.", is_content=True
+)
+TOOL_DEFINITIONS = _define(
+    "gen_ai.tool.definitions", "any", "The tools that were offered.", is_content=True
+)
+
+# -- tools and skills ---------------------------------------------------------------------------
+TOOL_NAME = _define("gen_ai.tool.name", "string", "The name of the tool.")
+TOOL_TYPE = _define("gen_ai.tool.type", "string", "`function`, `extension` or `datastore`.")
+TOOL_CALL_ID = _define("gen_ai.tool.call.id", "string", "The id of the call.")
+TOOL_DESCRIPTION = _define("gen_ai.tool.description", "string", "What the tool is for.")
+TOOL_CALL_ARGUMENTS = _define(
+    "gen_ai.tool.call.arguments", "any", "The arguments of the call.", is_content=True
+)
+TOOL_CALL_RESULT = _define(
+    "gen_ai.tool.call.result", "any", "The result of the call.", is_content=True
+)
+SKILL_NAME = _define("gen_ai.skill.name", "string", "The skill that was loaded.")
+SKILL_DESCRIPTION = _define("gen_ai.skill.description", "string", "What the skill is for.")
+SKILL_SOURCE_URI = _define("gen_ai.skill.source.uri", "string", "Where the skill comes from.")
+SKILL_RESOURCE_NAME = _define("gen_ai.skill.resource.name", "string", "A file of the skill.")
+
+# -- embeddings, retrieval, memory --------------------------------------------------------------
+EMBEDDINGS_DIMENSION_COUNT = _define(
+    "gen_ai.embeddings.dimension.count", "int", "The length of a vector."
+)
+RETRIEVAL_TOP_K = _define("gen_ai.retrieval.top_k", "int", "How many passages were wanted.")
+RETRIEVAL_QUERY_TEXT = _define(
+    "gen_ai.retrieval.query.text", "string", "What was looked for.", is_content=True
+)
+RETRIEVAL_DOCUMENTS = _define(
+    "gen_ai.retrieval.documents", "any", "What was found.", is_content=True
+)
+MEMORY_STORE_ID = _define("gen_ai.memory.store.id", "string", "Which memory it is.")
+MEMORY_RECORD_ID = _define("gen_ai.memory.record.id", "string", "Which record of it.")
+MEMORY_RECORD_COUNT = _define("gen_ai.memory.record.count", "int", "How many records.")
+MEMORY_QUERY_TEXT = _define(
+    "gen_ai.memory.query.text", "string", "What was looked for.", is_content=True
+)
+MEMORY_RECORDS = _define("gen_ai.memory.records", "any", "What was found.", is_content=True)
+
+# -- MCP ------------------------------------------------------------------------------------------
+MCP_METHOD_NAME = _define("mcp.method.name", "string", "The method, such as `tools/call`.")
+MCP_SESSION_ID = _define("mcp.session.id", "string", "The session.")
+MCP_PROTOCOL_VERSION = _define("mcp.protocol.version", "string", "The version of MCP.")
+MCP_RESOURCE_URI = _define("mcp.resource.uri", "string", "The resource that was read.")
+JSONRPC_REQUEST_ID = _define("jsonrpc.request.id", "string", "The id of the request.")
+JSONRPC_PROTOCOL_VERSION = _define(
+    "jsonrpc.protocol.version", "string", "The version of JSON-RPC, if not 2.0."
+)
+RPC_RESPONSE_STATUS_CODE = _define(
+    "rpc.response.status_code", "string", "The code of a JSON-RPC error."
+)
+NETWORK_TRANSPORT = _define("network.transport", "string", "`tcp`, `quic` or `pipe`.")
+NETWORK_PROTOCOL_NAME = _define("network.protocol.name", "string", "The protocol, such as `http`.")
+NETWORK_PROTOCOL_VERSION = _define(
+    "network.protocol.version", "string", "The version of that protocol."
+)
+CLIENT_ADDRESS = _define("client.address", "string", "The host of a client.", is_identity=True)
+CLIENT_PORT = _define("client.port", "int", "The port of a client.", is_identity=True)
+
+# -- databases ------------------------------------------------------------------------------------
+DB_SYSTEM_NAME = _define("db.system.name", "string", "The kind of database, such as `duckdb`.")
+DB_OPERATION_NAME = _define("db.operation.name", "string", "What was done, such as `SELECT`.")
+DB_COLLECTION_NAME = _define("db.collection.name", "string", "The table.")
+DB_NAMESPACE = _define("db.namespace", "string", "The database.")
+DB_QUERY_SUMMARY = _define("db.query.summary", "string", "The query in a few words.")
+DB_QUERY_TEXT = _define("db.query.text", "string", "The query, with `?` for each value.")
+DB_RESPONSE_STATUS_CODE = _define("db.response.status_code", "string", "The database's own code.")
+DB_RESPONSE_RETURNED_ROWS = _define("db.response.returned_rows", "int", "How many rows came back.")
+
+# -- evaluations ----------------------------------------------------------------------------------
+EVALUATION_NAME = _define("gen_ai.evaluation.name", "string", "What was judged.")
+EVALUATION_SCORE_VALUE = _define("gen_ai.evaluation.score.value", "double", "The score.")
+EVALUATION_SCORE_LABEL = _define("gen_ai.evaluation.score.label", "string", "The score in a word.")
+EVALUATION_EXPLANATION = _define(
+    "gen_ai.evaluation.explanation", "string", "Why it was judged so.", is_content=True
+)
+
+# -- who, where -----------------------------------------------------------------------------------
+USER_NAME = _define("user.name", "string", "Who asked.", is_identity=True)
+PROCESS_USER_NAME = _define(
+    "process.user.name", "string", "The user of this process.", is_identity=True
+)
+HOST_NAME = _define("host.name", "string", "The name of this machine.", is_identity=True)
+SERVICE_NAME = _define("service.name", "string", "What this server is.")
+SERVICE_VERSION = _define("service.version", "string", "The version of this package.")
+SERVICE_INSTANCE_ID = _define("service.instance.id", "string", "Which process of the server.")
+DEPLOYMENT_ENVIRONMENT_NAME = _define(
+    "deployment.environment.name", "string", "Such as production; the setting `deployment`."
+)
+
+# -- our own --------------------------------------------------------------------------------------
+RUN_ID = _define("copilot.run.id", "string", "The id of the run, as the client sent it.")
+RUN_OUTCOME = _define(
+    "copilot.run.outcome", "string", "`finished`, `failed`, `stopped`, `refused` or `interrupted`."
+)
+RUN_PROTOCOL = _define("copilot.run.protocol", "string", "`agui` or `graphql`.")
+RUN_TURNS = _define("copilot.run.turns", "int", "How many requests to the model it took.")
+RUN_TOOL_CALLS = _define("copilot.run.tool_calls", "int", "How many calls of tools it made.")
+REQUEST_TYPE = _define("copilot.request.type", "string", "CopilotKit's word for the request.")
+TOOL_LOCATION = _define(
+    "copilot.tool.location", "string", "Where a tool runs: `server`, `browser`, `agent` or `mcp`."
+)
+TOOL_SERVER = _define("copilot.tool.server", "string", "The host of the MCP server that has it.")
+HOOK_TYPE = _define("copilot.hook.type", "string", "The hook, such as `before_request`.")
+HOOK_RESULT = _define("copilot.hook.result", "string", "`success`, `error` or `refused`.")
+HOOK_NAME = _define("copilot.hook.name", "string", "The name of its function.")
+COST_DOLLARS = _define("copilot.cost.usd", "double", "What the answer cost, if prices are known.")
+FEEDBACK_RATING = _define("copilot.feedback.rating", "string", "`up` or `down`.")
+FEEDBACK_COMMENT = _define(
+    "copilot.feedback.comment", "string", "What somebody said about it.", is_content=True
+)
+SPAN_SOURCE = _define(
+    "copilot.span.source", "string", "`events` for a span that was made of an agent's events."
+)
+STEP_NAME = _define("copilot.step.name", "string", "A step of an agent, such as a node.")
+INGEST_SOURCES = _define("copilot.ingest.sources", "int", "How many sources there were.")
+INGEST_CHANGES = _define("copilot.ingest.changes", "int", "How many resources changed.")
+ERROR_TYPE_OTHER = "_OTHER"
+
+# -- operations -----------------------------------------------------------------------------------
+CHAT = "chat"
+TEXT_COMPLETION = "text_completion"
+GENERATE_CONTENT = "generate_content"
+EMBEDDINGS = "embeddings"
+RETRIEVAL = "retrieval"
+CREATE_AGENT = "create_agent"
+INVOKE_AGENT = "invoke_agent"
+EXECUTE_TOOL = "execute_tool"
+EXECUTE_HOOK = "execute_hook"
+INVOKE_WORKFLOW = "invoke_workflow"
+PLAN = "plan"
+FETCH_RESPONSE = "fetch_response"
+SEARCH_MEMORY = "search_memory"
+CREATE_MEMORY = "create_memory"
+UPDATE_MEMORY = "update_memory"
+UPSERT_MEMORY = "upsert_memory"
+DELETE_MEMORY = "delete_memory"
+CREATE_MEMORY_STORE = "create_memory_store"
+DELETE_MEMORY_STORE = "delete_memory_store"
+INGEST = "ingest"
+AGENT_STEP = "agent_step"
+
+EXPORTED_OPERATIONS: Mapping[str, bool] = {
+    **dict.fromkeys((CHAT, TEXT_COMPLETION, GENERATE_CONTENT, EMBEDDINGS, RETRIEVAL), True),
+    **dict.fromkeys((CREATE_AGENT, INVOKE_AGENT, EXECUTE_TOOL, EXECUTE_HOOK), True),
+    **dict.fromkeys((INVOKE_WORKFLOW, PLAN, FETCH_RESPONSE), True),
+    **dict.fromkeys((SEARCH_MEMORY, CREATE_MEMORY, UPDATE_MEMORY, UPSERT_MEMORY), True),
+    **dict.fromkeys((DELETE_MEMORY, CREATE_MEMORY_STORE, DELETE_MEMORY_STORE, INGEST), True),
+    AGENT_STEP: False,
+}
+"""Whether spans of an operation may leave this machine. One that is missing here fails a test."""
+
+# -- metrics --------------------------------------------------------------------------------------
+_D = (0.01, 0.02, 0.04, 0.08, 0.16, 0.32, 0.64, 1.28, 2.56, 5.12, 10.24, 20.48, 40.96, 81.92)
+_TOKENS = tuple(4**power for power in range(14))
+_AGENT = tuple(round(0.1 * 2**power, 1) for power in range(13))
+_WORKFLOW = (1, 5, 10, 30, 60, 120, 300, 600, 1800, 3600, 7200)
+_MCP = (0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 30, 60, 120, 300)
+_CALLS = (1, 2, 3, 5, 8, 13, 21, 34)
+_FAST = (0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5)
+
+
+class Metric(NamedTuple):
+    """An instrument. `buckets` are upper bounds, for histograms; `dialect` is whose name it is."""
+
+    name: str
+    kind: Literal["histogram", "counter", "gauge"]
+    unit: str
+    about: str
+    attributes: Sequence[str]
+    buckets: Sequence[float] = ()
+    dialect: Dialect = "dual"
+
+
+METRICS: dict[str, Metric] = {}
+"""Every metric that this package writes, by its name."""
+
+
+def _measure(
+    name: str,
+    kind: Literal["histogram", "counter", "gauge"],
+    unit: str,
+    about: str,
+    attributes: Sequence[str],
+    buckets: Sequence[float] = (),
+    dialect: Dialect = "dual",
+) -> str:
+    METRICS[name] = Metric(name, kind, unit, about, attributes, buckets, dialect)
+    return name
+
+
+_MODEL = (OPERATION_NAME, PROVIDER_NAME, REQUEST_MODEL, RESPONSE_MODEL, SERVER_ADDRESS, SERVER_PORT)
+TOKEN_TYPE = _define("gen_ai.token.type", "string", "`input` or `output`.")
+TOKEN_MODALITY = _define(
+    "gen_ai.token.modality", "string", "`text`, `image`, `audio` or `unknown`."
+)
+
+OPERATION_DURATION = _measure(
+    "gen_ai.client.operation.duration",
+    "histogram",
+    "s",
+    "How long requests to models took.",
+    (*_MODEL, ERROR_TYPE),
+    _D,
+    "released",
+)
+TOKEN_USAGE = _measure(
+    "gen_ai.client.token.usage",
+    "histogram",
+    "{token}",
+    "How many tokens requests to models took.",
+    (*_MODEL, TOKEN_TYPE),
+    _TOKENS,
+    "released",
+)
+TIME_TO_FIRST_CHUNK = _measure(
+    "gen_ai.client.operation.time_to_first_chunk",
+    "histogram",
+    "s",
+    "How long the first event of a stream took.",
+    _MODEL,
+    _D,
+    "released",
+)
+INFERENCE_DURATION = _measure(
+    "gen_ai.client.inference.duration",
+    "histogram",
+    "s",
+    "How long requests to models took.",
+    (*_MODEL, ERROR_TYPE),
+    _D,
+    "head",
+)
+INFERENCE_TIME_TO_FIRST_CHUNK = _measure(
+    "gen_ai.client.inference.time_to_first_chunk",
+    "histogram",
+    "s",
+    "How long the first event of a stream took.",
+    _MODEL,
+    _D,
+    "head",
+)
+_USAGE = {
+    "input_tokens": "Tokens that were read.",
+    "output_tokens": "Tokens that were written.",
+    "cache_read.input_tokens": "Tokens that a cache had.",
+    "cache_write.input_tokens": "Tokens that a cache took in.",
+    "reasoning.output_tokens": "Tokens that were thoughts.",
+}
+INFERENCE_USAGE: Mapping[str, str] = {
+    kind: _measure(
+        f"gen_ai.client.inference.usage.{kind}",
+        "counter",
+        "{token}",
+        about,
+        (*_MODEL, TOKEN_MODALITY),
+        dialect="head",
+    )
+    for kind, about in _USAGE.items()
+}
+"""Counters of tokens by what they were."""
+INFERENCE_INPUT_TOKENS = _measure(
+    "gen_ai.client.inference.operation.input_tokens",
+    "histogram",
+    "{token}",
+    "How many tokens one request read.",
+    _MODEL,
+    _TOKENS,
+    "head",
+)
+INFERENCE_OUTPUT_TOKENS = _measure(
+    "gen_ai.client.inference.operation.output_tokens",
+    "histogram",
+    "{token}",
+    "How many tokens one answer had.",
+    _MODEL,
+    _TOKENS,
+    "head",
+)
+INVOKE_AGENT_DURATION = _measure(
+    "gen_ai.invoke_agent.duration",
+    "histogram",
+    "s",
+    "How long runs took.",
+    (AGENT_NAME, REQUEST_MODEL, ERROR_TYPE),
+    _AGENT,
+)
+INVOKE_AGENT_INFERENCE_CALLS = _measure(
+    "gen_ai.invoke_agent.inference_calls",
+    "histogram",
+    "{inference_call}",
+    "How many requests to a model a run took.",
+    (AGENT_NAME,),
+    _CALLS,
+)
+INVOKE_AGENT_TOOL_CALLS = _measure(
+    "gen_ai.invoke_agent.tool_calls",
+    "histogram",
+    "{tool_call}",
+    "How many calls of tools a run made.",
+    (AGENT_NAME,),
+    _CALLS,
+)
+INVOKE_WORKFLOW_DURATION = _measure(
+    "gen_ai.invoke_workflow.duration",
+    "histogram",
+    "s",
+    "How long workflows took.",
+    (WORKFLOW_NAME, ERROR_TYPE),
+    _WORKFLOW,
+)
+EXECUTE_TOOL_DURATION = _measure(
+    "gen_ai.execute_tool.duration",
+    "histogram",
+    "s",
+    "How long calls of tools took.",
+    (TOOL_NAME, TOOL_TYPE, AGENT_NAME, ERROR_TYPE),
+    _D,
+)
+MCP_CLIENT_OPERATION_DURATION = _measure(
+    "mcp.client.operation.duration",
+    "histogram",
+    "s",
+    "How long requests to MCP servers took.",
+    (MCP_METHOD_NAME, TOOL_NAME, ERROR_TYPE, NETWORK_TRANSPORT),
+    _MCP,
+)
+MCP_SERVER_OPERATION_DURATION = _measure(
+    "mcp.server.operation.duration",
+    "histogram",
+    "s",
+    "How long requests of MCP clients took.",
+    (MCP_METHOD_NAME, TOOL_NAME, ERROR_TYPE, NETWORK_TRANSPORT),
+    _MCP,
+)
+MCP_CLIENT_SESSION_DURATION = _measure(
+    "mcp.client.session.duration",
+    "histogram",
+    "s",
+    "How long sessions with MCP servers lasted.",
+    (ERROR_TYPE, NETWORK_TRANSPORT),
+    _MCP,
+)
+MCP_SERVER_SESSION_DURATION = _measure(
+    "mcp.server.session.duration",
+    "histogram",
+    "s",
+    "How long sessions of MCP clients lasted.",
+    (ERROR_TYPE, NETWORK_TRANSPORT),
+    _MCP,
+)
+RUNS_OPEN = _measure("copilot.runs.open", "gauge", "{run}", "Runs that go on.", ())
+READERS_OPEN = _measure("copilot.readers.open", "gauge", "{reader}", "Readers of logs.", ())
+RUN_COUNT = _measure(
+    "copilot.run.count", "counter", "{run}", "Runs by how they ended.", (AGENT_NAME, RUN_OUTCOME)
+)
+FEEDBACK_COUNT = _measure(
+    "copilot.feedback.count", "counter", "{rating}", "Thumbs up and down.", (FEEDBACK_RATING,)
+)
+STORE_OPERATION = _define("copilot.store.operation", "string", "What was done to a store.")
+STORE_DURATION = _measure(
+    "copilot.store.duration",
+    "histogram",
+    "s",
+    "How long the store of threads took.",
+    (STORE_OPERATION, ERROR_TYPE),
+    _FAST,
+)
+BUS_DELAY = _measure(
+    "copilot.bus.delay",
+    "histogram",
+    "s",
+    "How long an event waited for the store before readers got it.",
+    (),
+    _FAST,
+)
+TELEMETRY_DROPPED = _measure(
+    "copilot.telemetry.dropped", "counter", "{item}", "Spans and records that were left out.", ()
+)
+COST = _measure(
+    "copilot.cost", "counter", "USD", "What answers cost, where prices are known.", _MODEL
+)
+
+# -- events ---------------------------------------------------------------------------------------
+EVENT_INFERENCE_DETAILS = "gen_ai.client.inference.operation.details"
+EVENT_EVALUATION_RESULT = "gen_ai.evaluation.result"
+EVENT_EXCEPTION = "gen_ai.client.operation.exception"
+EVENT_FEEDBACK = "copilot.feedback"
+EVENT_FIRST_CHUNK = "copilot.first_chunk"
+EVENT_INTERRUPT = "copilot.interrupt"

@@ -1,0 +1,259 @@
+"""One span: what was done, under what, from when to when, and how it ended."""
+
+from collections.abc import Generator, Mapping
+from contextlib import contextmanager
+from contextvars import ContextVar
+from time import time_ns
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Self
+
+from copilot_runtime.errors import CopilotError
+from copilot_runtime.telemetry import semconv
+from copilot_runtime.telemetry.context import SpanContext, new_span_id, new_trace_id
+
+if TYPE_CHECKING:
+    from copilot_runtime.telemetry.telemetry import Telemetry
+
+Kind = Literal["internal", "server", "client", "producer", "consumer"]
+Status = Literal["unset", "ok", "error"]
+
+Attributes = Mapping[str, Any]
+"""Values are texts, numbers, booleans, and lists and mappings of such; None is left out."""
+
+
+class SpanEvent(NamedTuple):
+    """Something that happened within a span. `time` is in nanoseconds since 1970."""
+
+    name: str
+    time: int
+    attributes: dict[str, Any]
+
+
+class SpanLink(NamedTuple):
+    """Another span that has to do with this one, and is not its parent."""
+
+    context: SpanContext
+    attributes: dict[str, Any]
+
+
+class Span:
+    """A span, open until `end`. Times are in nanoseconds since 1970.
+
+    `attributes` may leave this machine. `content` is what people and models wrote: it is kept and
+    exported by rules of its own. Nothing here raises; what comes after the end is left out.
+    """
+
+    __slots__ = (
+        "attributes",
+        "content",
+        "end_time",
+        "events",
+        "kind",
+        "links",
+        "message",
+        "name",
+        "parent_id",
+        "peer",
+        "resource",
+        "scope",
+        "span_id",
+        "start_time",
+        "state",
+        "status",
+        "telemetry",
+        "trace_id",
+    )
+
+    is_recording = True
+    """Whether anybody wants to know: attributes that are costly to find need not be, if not."""
+
+    def __init__(
+        self,
+        name: str,
+        *,
+        telemetry: "Telemetry | None" = None,
+        parent: SpanContext | None = None,
+        kind: Kind = "internal",
+        attributes: Attributes | None = None,
+        start_time: int | None = None,
+        trace_id: str = "",
+        span_id: str = "",
+    ) -> None:
+        self.name = name
+        self.kind: Kind = kind
+        self.trace_id = trace_id or (parent.trace_id if parent is not None else new_trace_id())
+        self.parent_id = parent.span_id if parent is not None else ""
+        self.state = parent.state if parent is not None else ""
+        self.span_id = span_id or new_span_id()
+        self.start_time = start_time or time_ns()
+        self.end_time = 0
+        """0 while the span is open."""
+        self.attributes: dict[str, Any] = {}
+        self.content: dict[str, Any] = {}
+        self.events: list[SpanEvent] = []
+        self.links: list[SpanLink] = []
+        self.status: Status = "unset"
+        self.message = ""
+        """What went wrong, in words that may hold what people wrote: it is content, too."""
+        self.scope = semconv.SCOPE
+        self.resource: Mapping[str, Any] | None = None
+        """The process that made the span, if it was another one; None for this server."""
+        self.peer: Any = None
+        """The span of an OpenTelemetry SDK that stands for this one, if there is one."""
+        self.telemetry = telemetry
+        if attributes:
+            self.set_attributes(attributes)
+
+    @property
+    def context(self) -> SpanContext:
+        """The ids, as another process gets them."""
+        return SpanContext(self.trace_id, self.span_id, True, self.state)
+
+    @property
+    def is_ended(self) -> bool:
+        """Whether `end` was called."""
+        return self.end_time != 0
+
+    @property
+    def operation(self) -> str:
+        """The value of `gen_ai.operation.name`, or nothing."""
+        return self.attributes.get(semconv.OPERATION_NAME, "")
+
+    @property
+    def duration(self) -> float:
+        """Seconds from start to end; 0 while the span is open."""
+        return (self.end_time - self.start_time) / 1e9 if self.end_time else 0.0
+
+    def start_child(
+        self,
+        name: str,
+        *,
+        kind: Kind = "internal",
+        attributes: Attributes | None = None,
+        start_time: int | None = None,
+    ) -> "Span":
+        """Begin a span under this one."""
+        if self.telemetry is None:
+            return NO_SPAN
+        return self.telemetry.start_span(
+            name, kind=kind, attributes=attributes, parent=self, start_time=start_time
+        )
+
+    def set_attributes(self, attributes: Attributes) -> None:
+        """Add attributes; later values count. None is left out."""
+        if not self.end_time:
+            own = self.attributes
+            for key, value in attributes.items():
+                if value is not None:
+                    own[key] = value
+
+    def set_content(self, attributes: Attributes) -> None:
+        """Add attributes with what people and models wrote, if that is kept. None is left out."""
+        if not self.end_time and self.keeps_content:
+            for key, value in attributes.items():
+                if value is not None:
+                    self.content[key] = value
+
+    @property
+    def keeps_content(self) -> bool:
+        """Whether content is of any use: it need not be gathered if not."""
+        return self.telemetry is not None and self.telemetry.keeps_content
+
+    def add_event(self, name: str, attributes: Attributes | None = None) -> None:
+        """Note something that happened now."""
+        if not self.end_time:
+            self.events.append(SpanEvent(name, time_ns(), dict(attributes or {})))
+
+    def add_link(self, context: SpanContext, attributes: Attributes | None = None) -> None:
+        """Note another span that has to do with this one."""
+        if not self.end_time:
+            self.links.append(SpanLink(context, dict(attributes or {})))
+
+    def fail(self, error: BaseException | str, message: str = "") -> None:
+        """Mark the span as failed. `error` is an exception, or a word for `error.type`."""
+        if self.end_time:
+            return
+        self.status = "error"
+        if isinstance(error, BaseException):
+            self.attributes[semconv.ERROR_TYPE] = name_error(error)
+            self.message = message or _describe(error)
+        else:
+            self.attributes[semconv.ERROR_TYPE] = error or semconv.ERROR_TYPE_OTHER
+            self.message = message
+
+    def end(self, end_time: int | None = None) -> None:
+        """End the span and hand it on to be kept; the second time, nothing happens."""
+        if not self.end_time:
+            self.end_time = max(end_time or time_ns(), self.start_time)
+            if self.telemetry is not None:
+                self.telemetry.finish_span(self)
+
+
+class NoSpan(Span):
+    """Stands where there is no span, so that nobody has to look. It takes everything, and no note.
+
+    Its context belongs to no trace: it must not be sent to anybody.
+    """
+
+    __slots__ = ()
+
+    is_recording = False
+
+    def __init__(self) -> None:
+        super().__init__("", trace_id="0" * 32, span_id="0" * 16, start_time=1)
+        self.end_time = 1
+
+    def __copy__(self) -> Self:
+        return self
+
+    def __deepcopy__(self, memo: object) -> Self:
+        return self
+
+    def __reduce__(self) -> str:
+        return "NO_SPAN"
+
+
+NO_SPAN = NoSpan()
+
+_current: ContextVar[Span] = ContextVar("copilot_runtime.span", default=NO_SPAN)
+
+
+def find_current_span() -> Span:
+    """Return the span under which the running code works: `NO_SPAN` outside of a run."""
+    return _current.get()
+
+
+def set_current_span(span: Span) -> None:
+    """Let all that the current task does from now on, and the tasks it starts, work under a span.
+
+    For a task or a context of its own. Elsewhere, `work_under` ends with its block.
+    """
+    _current.set(span)
+
+
+@contextmanager
+def work_under(span: Span) -> Generator[Span]:
+    """Let what the block does work under a span.
+
+    Never around a `yield` of an async generator: its caller would work under the span as well.
+    """
+    token = _current.set(span)
+    try:
+        yield span
+    finally:
+        _current.reset(token)
+
+
+def name_error(error: BaseException) -> str:
+    """Return the value of `error.type`: a code of ours, or the class of another exception."""
+    if isinstance(error, CopilotError):
+        return error.code
+    kind = type(error)
+    name = kind.__qualname__
+    return name if kind.__module__ == "builtins" else f"{kind.__module__}.{name}"
+
+
+def _describe(error: BaseException) -> str:
+    try:
+        return str(error)
+    except Exception:  # its __str__ is somebody else's code
+        return type(error).__name__

@@ -1,0 +1,163 @@
+"""The facade: where spans, metrics and events go. Nothing else knows what becomes of them."""
+
+import logging
+from collections.abc import Callable, Mapping
+from typing import Any, Literal, Protocol
+
+from copilot_runtime.telemetry.context import SpanContext
+from copilot_runtime.telemetry.span import NO_SPAN, Attributes, Kind, Span
+
+logger = logging.getLogger(__name__)
+
+Phase = Literal["start", "end"]
+
+SpanListener = Callable[[Span, Phase], None]
+"""Called on the event loop or in a thread when a span begins and when it ends. It must not block,
+and what it raises is logged."""
+
+
+class SpanStore(Protocol):
+    """Keeps spans that have ended. `add` never blocks and never raises."""
+
+    def add(self, span: Span) -> None: ...
+
+    async def flush(self) -> None: ...
+
+    async def aclose(self) -> None: ...
+
+
+class Telemetry:
+    """Takes note of nothing. `LocalTelemetry` keeps what happened, and others export it, too.
+
+    None of its methods raises or waits: what cannot be noted is left out.
+    """
+
+    keeps_content = False
+    """Whether what people and models wrote is kept or exported."""
+
+    def start_span(
+        self,
+        name: str,
+        *,
+        kind: Kind = "internal",
+        attributes: Attributes | None = None,
+        parent: Span | SpanContext | None = None,
+        start_time: int | None = None,
+    ) -> Span:
+        """Begin a span; without a `parent`, a trace begins with it."""
+        del name, kind, attributes, parent, start_time
+        return NO_SPAN
+
+    def finish_span(self, span: Span) -> None:
+        """Take a span that has ended: called by `Span.end`."""
+
+    def record(self, metric: str, value: float, attributes: Attributes | None = None) -> None:
+        """Add a value to a histogram, or to a counter of `semconv.METRICS`."""
+
+    def observe(self, metric: str, read: Callable[[], float]) -> None:
+        """Let a gauge be read by a function, whenever somebody asks for it."""
+
+    def log_event(
+        self,
+        name: str,
+        attributes: Attributes | None = None,
+        *,
+        span: Span = NO_SPAN,
+        content: Attributes | None = None,
+    ) -> None:
+        """Note an event of `semconv`, under a span if there is one."""
+
+    def listen(self, listener: SpanListener) -> Callable[[], None]:
+        """Call a function for every span that begins or ends; return what ends that."""
+        del listener
+        return lambda: None
+
+    def describe(self) -> Mapping[str, Any]:
+        """Return what is on, and what enabled it, for an operator to read."""
+        return {"enabled": False}
+
+    async def open(self) -> None:
+        """Begin, when the server starts."""
+
+    async def flush(self) -> None:
+        """Write and send what is held back."""
+
+    async def aclose(self) -> None:
+        """Write and send what is held back, and end."""
+
+
+NO_TELEMETRY = Telemetry()
+
+
+class LocalTelemetry(Telemetry):
+    """Keeps spans in a store of this process, and counts. Needs no package of OpenTelemetry."""
+
+    def __init__(self, store: SpanStore | None = None, *, keeps_content: bool = False) -> None:
+        self.store = store
+        self.keeps_content = keeps_content
+        self._listeners: tuple[SpanListener, ...] = ()
+
+    def start_span(
+        self,
+        name: str,
+        *,
+        kind: Kind = "internal",
+        attributes: Attributes | None = None,
+        parent: Span | SpanContext | None = None,
+        start_time: int | None = None,
+    ) -> Span:
+        """Begin a span; without a `parent`, a trace begins with it."""
+        span = Span(
+            name,
+            telemetry=self,
+            parent=_context_of(parent),
+            kind=kind,
+            attributes=attributes,
+            start_time=start_time,
+        )
+        if self._listeners:
+            self._tell(span, "start")
+        return span
+
+    def finish_span(self, span: Span) -> None:
+        """Hand a span that has ended to the store and the listeners."""
+        if self.store is not None:
+            self.store.add(span)
+        if self._listeners:
+            self._tell(span, "end")
+
+    def listen(self, listener: SpanListener) -> Callable[[], None]:
+        """Call a function for every span that begins or ends; return what ends that."""
+        self._listeners = (*self._listeners, listener)
+
+        def end() -> None:
+            self._listeners = tuple(one for one in self._listeners if one is not listener)
+
+        return end
+
+    def describe(self) -> Mapping[str, Any]:
+        """Return what is on, and what enabled it, for an operator to read."""
+        return {"enabled": True, "content": self.keeps_content}
+
+    async def flush(self) -> None:
+        """Write what is held back."""
+        if self.store is not None:
+            await self.store.flush()
+
+    async def aclose(self) -> None:
+        """Write what is held back, and end."""
+        if self.store is not None:
+            await self.store.aclose()
+
+    def _tell(self, span: Span, phase: Phase) -> None:
+        for listener in self._listeners:
+            try:
+                listener(span, phase)
+            except Exception:  # telemetry breaks nothing
+                logger.exception("A listener of spans failed")
+
+
+def _context_of(parent: Span | SpanContext | None) -> SpanContext | None:
+    if isinstance(parent, Span):
+        return parent.context if parent.is_recording else None
+    return parent

@@ -141,7 +141,8 @@ class DirectAgent(Agent):
         if request is None:
             reading = await read_files(self.files, turn.run)
             request = await self._build_request(turn.run, reading=reading)
-        span = self._start_span(request, turn.run.span)
+        parent = turn.run.span
+        span = self._start_span(request, parent) if parent.is_recording else NO_SPAN
         try:
             async with aclosing(self.adapter.stream(request)) as events:
                 async for event in events:
@@ -151,7 +152,8 @@ class DirectAgent(Agent):
                                 yield result
                     turn.feed(event)
                     yield event
-            _end_span(span, turn)
+            if span.is_recording:
+                _end_span(span, turn)
             if turn.calls:
                 async with aclosing(finish_turn(turn, self.max_turns)) as events:
                     async for event in events:
@@ -170,8 +172,6 @@ class DirectAgent(Agent):
 
     def _start_span(self, request: ChatRequest, parent: Span) -> Span:
         """Begin the span of a request to the model."""
-        if not parent.is_recording:
-            return NO_SPAN
         endpoint, parameters = self.adapter.endpoint(request), request.parameters
         span = start_chat_span(
             parent, provider=endpoint.provider, model=endpoint.model, url=endpoint.url

@@ -164,7 +164,8 @@ class Runtime:
 
     async def launch(self, run: Run, agent: SupportsRun | None = None) -> None:
         """Begin a run that `create` returned, as `start` does."""
-        self._start_span(run)
+        if self.telemetry.is_recording:
+            self._start_span(run)
         try:
             await self._launch(run, agent)
         except BaseException as error:
@@ -190,10 +191,9 @@ class Runtime:
             request_type=request.request_type,
             parent=request.parent,
         )
-        if span.is_recording:
-            run.span = span
-            run.request = replace(request, span=span)
-            run.context.run(set_current_span, span)
+        run.span = span
+        run.request = replace(request, span=span)
+        run.context.run(set_current_span, span)
 
     async def _launch(self, run: Run, agent: SupportsRun | None) -> None:
         try:
@@ -205,7 +205,8 @@ class Runtime:
         try:
             pending = await self._prepare(run, agent)
             run.request, run.is_rewritten = pending.request, pending.is_rewritten
-            name_agent(run.span, run.request.agent_name)
+            if run.span.is_recording:
+                name_agent(run.span, run.request.agent_name)
             writer = await self._open_log(run)
             run.is_attached = not run.request.detached
             run.context.run(CURRENT_RUN.set, RunSlot(run.request))
@@ -367,7 +368,8 @@ class Runtime:
                 await self._end(run, writer, last, error)
             finally:
                 CURRENT_RUN.get().run = None
-                end_run_span(run.span, _name_outcome(last), error)
+                if run.span.is_recording:
+                    end_run_span(run.span, _name_outcome(last), error)
                 if run.is_attached:  # and stays in memory until its reader has left
                     run.release_request()
 

@@ -32,6 +32,8 @@ class Telemetry:
     None of its methods raises or waits: what cannot be noted is left out.
     """
 
+    is_recording = False
+    """Whether spans are of any use: nothing need be gathered for them if not."""
     keeps_content = False
     """Whether what people and models wrote is kept or exported."""
 
@@ -91,6 +93,8 @@ NO_TELEMETRY = Telemetry()
 
 class LocalTelemetry(Telemetry):
     """Keeps spans in a store of this process, and counts. Needs no package of OpenTelemetry."""
+
+    is_recording = True
 
     def __init__(self, store: SpanStore | None = None, *, keeps_content: bool = False) -> None:
         self.store = store

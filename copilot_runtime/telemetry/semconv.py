@@ -525,3 +525,27 @@ EVENT_EXCEPTION = "gen_ai.client.operation.exception"
 EVENT_FEEDBACK = "copilot.feedback"
 EVENT_FIRST_CHUNK = "copilot.first_chunk"
 EVENT_INTERRUPT = "copilot.interrupt"
+
+_FOREIGN_CONTENT = (
+    *("gen_ai.prompt", "gen_ai.completion", "gen_ai.tool.message", "input.value", "output.value"),
+    *("llm.input_messages", "llm.output_messages", "llm.prompts", "llm.tools", "tool.parameters"),
+    *("traceloop.entity.input", "traceloop.entity.output", "langfuse.observation.input"),
+    *("langfuse.observation.output", "all_messages_events", "pydantic_ai.all_messages", "events"),
+    *("tool_arguments", "tool_response", "final_result", "logfire.msg", "model_request_parameters"),
+    *("retrieval.documents", "embedding.text", "db.statement", "mcp.request", "mcp.response"),
+)
+"""Beginnings of the names by which other dialects say what people and models wrote."""
+
+
+def is_content(name: str) -> bool:
+    """Return whether an attribute, of whatever dialect, holds what people or models wrote."""
+    known = ATTRIBUTES.get(name)
+    if known is not None:
+        return known.is_content
+    return name.startswith(_FOREIGN_CONTENT) and name not in (PROMPT_NAME, PROMPT_VERSION)
+
+
+def is_identity(name: str) -> bool:
+    """Return whether an attribute says who somebody is."""
+    known = ATTRIBUTES.get(name)
+    return known.is_identity if known is not None else name.startswith(("enduser.", "user."))

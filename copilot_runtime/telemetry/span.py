@@ -53,6 +53,7 @@ class Span:
         "name",
         "parent_id",
         "peer",
+        "peer_context",
         "resource",
         "scope",
         "span_id",
@@ -98,7 +99,9 @@ class Span:
         self.resource: Mapping[str, Any] | None = None
         """The process that made the span, if it was another one; None for this server."""
         self.peer: Any = None
-        """The span of an OpenTelemetry SDK that stands for this one, if there is one."""
+        """The span of OpenTelemetry's SDK that is exported for this one, if there is one."""
+        self.peer_context: Any = None
+        """The context of the SDK for what is done under this span."""
         self.telemetry = telemetry
         if attributes:
             self.set_attributes(attributes)
@@ -228,6 +231,8 @@ def set_current_span(span: Span) -> None:
     For a task or a context of its own. Elsewhere, `work_under` ends with its block.
     """
     _current.set(span)
+    if span.telemetry is not None:
+        span.telemetry.enter(span)
 
 
 @contextmanager
@@ -236,10 +241,13 @@ def work_under(span: Span) -> Generator[Span]:
 
     Never around a `yield` of an async generator: its caller would work under the span as well.
     """
-    token = _current.set(span)
+    telemetry, token = span.telemetry, _current.set(span)
+    inner = telemetry.enter(span) if telemetry is not None else None
     try:
         yield span
     finally:
+        if telemetry is not None:
+            telemetry.leave(inner)
         _current.reset(token)
 
 

@@ -53,6 +53,13 @@ class Telemetry:
     def finish_span(self, span: Span) -> None:
         """Take a span that has ended: called by `Span.end`."""
 
+    def enter(self, span: Span) -> Any:
+        """Let other tracers of this task work under a span; return what `leave` takes."""
+        del span
+
+    def leave(self, token: Any) -> None:
+        """End what `enter` began."""
+
     def record(self, metric: str, value: float, attributes: Attributes | None = None) -> None:
         """Add a value to a histogram, or to a counter of `semconv.METRICS`."""
 
@@ -120,7 +127,7 @@ class LocalTelemetry(Telemetry):
             start_time=start_time,
         )
         if self._listeners:
-            self._tell(span, "start")
+            self._notify(span, "start")
         return span
 
     def finish_span(self, span: Span) -> None:
@@ -128,7 +135,7 @@ class LocalTelemetry(Telemetry):
         if self.store is not None:
             self.store.add(span)
         if self._listeners:
-            self._tell(span, "end")
+            self._notify(span, "end")
 
     def listen(self, listener: SpanListener) -> Callable[[], None]:
         """Call a function for every span that begins or ends; return what ends that."""
@@ -153,7 +160,7 @@ class LocalTelemetry(Telemetry):
         if self.store is not None:
             await self.store.aclose()
 
-    def _tell(self, span: Span, phase: Phase) -> None:
+    def _notify(self, span: Span, phase: Phase) -> None:
         for listener in self._listeners:
             try:
                 listener(span, phase)

@@ -17,6 +17,7 @@ from starlette.routing import Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 from starlette.websockets import WebSocket
 
+from copilot_runtime import __version__
 from copilot_runtime.actions.mcp.source import AllowRule, McpActions, McpAllowlist, McpServer
 from copilot_runtime.actions.sources import Source, as_sources
 from copilot_runtime.adapters.parameters import (
@@ -76,7 +77,8 @@ from copilot_runtime.runtime.thread_policy import ThreadPolicy
 from copilot_runtime.security.cors import Cors
 from copilot_runtime.security.guardrails import from_settings
 from copilot_runtime.security.loopback import LISTENER, LoopbackGuard
-from copilot_runtime.telemetry.telemetry import NO_TELEMETRY, Telemetry
+from copilot_runtime.telemetry.build import TelemetryOptions, build_telemetry
+from copilot_runtime.telemetry.telemetry import Telemetry
 from copilot_runtime.threads.recorder import Recorder
 from copilot_runtime.threads.store import StoredRun, ThreadKey, ThreadStore
 from copilot_runtime.threads.url import build_store
@@ -238,7 +240,7 @@ class CopilotRuntime:
         self.knowledge = knowledge or _knowledge(self.settings)
         if self.knowledge is not None:
             self.knowledge.threads = self.threads
-        self.telemetry = telemetry or NO_TELEMETRY
+        self.telemetry = telemetry or _telemetry(self.settings)
         self.agents = coerce_agents(agents or {})
         endpoints, all_agents = _add_endpoints(self.agents, remote_endpoints, http_client)
         if adapter is None and not (agents or endpoints):
@@ -549,6 +551,15 @@ def _store(threads: ThreadStore | str | None, settings: Settings) -> ThreadStore
     if threads is None or isinstance(threads, str):
         threads = build_store(settings.threads if threads is None else threads)
     return complete(ThreadStore, threads)
+
+
+def _telemetry(settings: Settings) -> Telemetry:
+    """Return what takes note of runs, as the settings say."""
+    options = settings.telemetry.model_dump(exclude={"operators"})
+    environment = settings.deployment
+    return build_telemetry(
+        TelemetryOptions(**options, environment=environment, version=__version__)
+    )
 
 
 def _knowledge(settings: Settings) -> "Knowledge | None":

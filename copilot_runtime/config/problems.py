@@ -9,7 +9,7 @@ from pydantic import ValidationError
 
 from copilot_runtime.errors import ConfigurationFailed
 
-REDACTED_NAMES = ("adapter.options", "knowledge.embedder_options", "secret")
+REDACTED_NAMES = ("adapter.options", "knowledge.embedder_options", "secret", "telemetry.headers")
 """The settings whose values no message may repeat: they may hold a key."""
 
 

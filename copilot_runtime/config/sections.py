@@ -332,3 +332,66 @@ class KnowledgeSettings(Section):
     def address(self) -> str:
         """Where knowledge is; empty if there is none."""
         return self.storage or ("local:.copilot/knowledge" if self.sources else "")
+
+
+class TelemetrySettings(Section):
+    """What is kept of runs, and what is exported. Runs are traced unless `enabled` is false."""
+
+    enabled: bool = Field(
+        default=True, description="Whether runs are traced, and what they do is counted."
+    )
+    store: str = Field(
+        default="memory",
+        pattern=r"^(memory|none|(sqlite|jsonl):.+)$",
+        description="Where traces are kept: memory, sqlite:PATH, jsonl:FOLDER with a file a day, "
+        "or none.",
+    )
+    retention: SecondsOrNone = Field(
+        default=7 * 86_400, description="Seconds after which a trace is deleted; 0 for never."
+    )
+    max_traces: Count = Field(
+        default=100_000, description="Most traces in a file; in memory, there are at most 1000."
+    )
+    content: Literal["none", "local", "export"] = Field(
+        default="none",
+        description="What becomes of what people and models write: nothing of it is traced, it is "
+        "kept where traces are kept, or it is exported as well.",
+    )
+    identity: bool = Field(
+        default=False, description="Whether exported spans say who asked, and on which machine."
+    )
+    semconv: Literal["released", "head", "dual"] = Field(
+        default="released",
+        description="Whose names of metrics: those that were released, those to come, or both.",
+    )
+    exporters: Words = Field(
+        default=(),
+        description="Where spans, metrics and events are sent: otlp-http, otlp-grpc, console, "
+        "file. Empty: otlp-http, if there is an endpoint.",
+    )
+    endpoint: str = Field(
+        default="",
+        pattern=r"^(https?://.+)?$",
+        description="Address of a receiver of OTLP, such as http://localhost:4318.",
+    )
+    headers: Annotated[Mapping[str, str], BeforeValidator(_object)] = Field(
+        default={},
+        description="Headers for that receiver, such as a key; as JSON in the environment.",
+        repr=False,
+    )
+    file: str = Field(
+        default="", description="File for the exporter file: a line of OTLP's JSON for each batch."
+    )
+    max_attribute_chars: int = Field(
+        default=0, ge=0, description="Longest text of an exported attribute; 0 for any."
+    )
+    service_name: str = Field(
+        default="copilot-runtime", min_length=1, description="What exported spans call this server."
+    )
+    resource_attributes: Annotated[Mapping[str, str], BeforeValidator(_object)] = Field(
+        default={}, description="More about this server; as JSON in the environment."
+    )
+    operators: Words = Field(
+        default=(),
+        description="Users who may read traces. Where nobody signs in: whoever is on this machine.",
+    )

@@ -34,6 +34,7 @@ from copilot_runtime.config.sections import (
     Seconds,
     SecondsOrNone,
     Section,
+    TelemetrySettings,
     TranscriptionSettings,
     Words,
 )
@@ -257,6 +258,7 @@ class Settings(Section):
     guardrails: GuardrailSettings = GuardrailSettings()
     mcp: McpSettings = McpSettings()
     knowledge: KnowledgeSettings = KnowledgeSettings()
+    telemetry: TelemetrySettings = TelemetrySettings()
 
     @field_validator("path")
     @classmethod
@@ -479,5 +481,6 @@ def _type_name(annotation: Any) -> str:
         bool: "true | false",
         tuple[str, ...]: "list",
         Mapping[str, Any]: "mapping",
+        Mapping[str, str]: "mapping",
     }
     return names[annotation]

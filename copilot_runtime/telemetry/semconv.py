@@ -539,13 +539,13 @@ _FOREIGN_CONTENT = (
 
 def is_content(name: str) -> bool:
     """Return whether an attribute, of whatever dialect, holds what people or models wrote."""
-    known = ATTRIBUTES.get(name)
-    if known is not None:
-        return known.is_content
+    entry = ATTRIBUTES.get(name)
+    if entry is not None:
+        return entry.is_content
     return name.startswith(_FOREIGN_CONTENT) and name not in (PROMPT_NAME, PROMPT_VERSION)
 
 
 def is_identity(name: str) -> bool:
     """Return whether an attribute says who somebody is."""
-    known = ATTRIBUTES.get(name)
-    return known.is_identity if known is not None else name.startswith(("enduser.", "user."))
+    entry = ATTRIBUTES.get(name)
+    return entry.is_identity if entry is not None else name.startswith(("enduser.", "user."))

@@ -290,14 +290,14 @@ def _write_spans(writer: sqlite3.Connection, records: Sequence[Record]) -> None:
     by_trace: dict[str, list[Record]] = {}
     for record in records:
         by_trace.setdefault(record["trace_id"], []).append(record)
-    known = _find_known(writer, by_trace)
+    summaries_before = _read_summaries(writer, by_trace)
     writer.executemany(
         "INSERT OR REPLACE INTO spans(trace_id, span_id, record) VALUES (?, ?, ?)",
         ((one["trace_id"], one["span_id"], _dump(one)) for one in records),
     )
     summaries: list[TraceSummary] = []
     for trace_id, spans in by_trace.items():
-        summary = known.get(trace_id)
+        summary = summaries_before.get(trace_id)
         if summary is not None and any(span["resource"]["attributes"] for span in spans):
             # what another process sends may come twice: count all spans again
             summary, spans = None, _read_trace(writer, trace_id)
@@ -308,17 +308,17 @@ def _write_spans(writer: sqlite3.Connection, records: Sequence[Record]) -> None:
     writer.executemany(_INSERT_SUMMARY, map(_encode_summary, summaries))
 
 
-def _find_known(
+def _read_summaries(
     writer: sqlite3.Connection, trace_ids: dict[str, list[Record]]
 ) -> dict[str, TraceSummary]:
-    ids, known = list(trace_ids), dict[str, TraceSummary]()
+    ids, summaries_before = list(trace_ids), dict[str, TraceSummary]()
     for start in range(0, len(ids), _AT_ONCE):
         part = ids[start : start + _AT_ONCE]
         marks = ", ".join("?" * len(part))
         for row in writer.execute(f"{_SELECT} WHERE trace_id IN ({marks})", part):
             summary = _decode_summary(row)
-            known[summary.trace_id] = summary
-    return known
+            summaries_before[summary.trace_id] = summary
+    return summaries_before
 
 
 def _dump(record: Record) -> str:

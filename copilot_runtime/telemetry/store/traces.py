@@ -124,12 +124,12 @@ def match_summary(summary: TraceSummary, filter: TraceFilter, spans: Sequence[Re
         return False
     if filter.min_duration and summary.duration < filter.min_duration:
         return False
-    wanted = (
+    conditions = (
         (filter.thread_id, semconv.CONVERSATION_ID),
         (filter.run_id, semconv.RUN_ID),
         (filter.agent, semconv.AGENT_NAME),
     )
-    for value, name in wanted:
+    for value, name in conditions:
         if value and not any(span["attributes"].get(name) == value for span in spans):
             return False
     if filter.resource_id and not any(is_of_resource(span, filter.resource_id) for span in spans):

@@ -280,7 +280,9 @@ class ResourceIndex:
                 etags = {_uri(key): etag for key, etag in keys.items() if key.endswith(".json")}
                 return _find_wrong(entries, etags)
 
-            return await self._mend(await asyncio.to_thread(compare))
+            count = await self._mend(await asyncio.to_thread(compare))
+            await self._catalog.refresh()  # those who hold the entries see it, too
+            return count
         except BaseException:
             self.is_reconciled = False
             raise

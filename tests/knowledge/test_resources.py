@@ -476,7 +476,7 @@ async def test_a_writer_may_be_killed_at_any_moment(tmp_path: Path) -> None:
 
         resources = ResourceIndex(LocalStorage(tmp_path))
         versions = await resources.versions()
-        assert all(f"a.B.n{number}" in versions for number in range(done - 2, done + 1))
+        assert all(f"a.B.n{number}" in versions for number in (done - 1, done))
         assert f"a.B.many/a.B.{done}-4" in versions
         await resources.reconcile()
         found = await resources.get([*versions])

@@ -77,6 +77,7 @@ from copilot_runtime.runtime.thread_policy import ThreadPolicy
 from copilot_runtime.security.cors import Cors
 from copilot_runtime.security.guardrails import from_settings
 from copilot_runtime.security.loopback import LISTENER, LoopbackGuard
+from copilot_runtime.telemetry import semconv
 from copilot_runtime.telemetry.build import TelemetryOptions, build_telemetry
 from copilot_runtime.telemetry.telemetry import Telemetry
 from copilot_runtime.threads.recorder import Recorder
@@ -84,6 +85,7 @@ from copilot_runtime.threads.store import StoredRun, ThreadKey, ThreadStore
 from copilot_runtime.threads.url import build_store
 from copilot_runtime.transcript import fold_conversation
 from copilot_runtime.transports.auth import Authenticate, Authenticator
+from copilot_runtime.transports.metrics import MetricsEndpoint
 from copilot_runtime.transports.program_runs import ProgramRuns
 from copilot_runtime.transports.router import Router, RouterResponse
 from copilot_runtime.transports.transport import Services, TransportLike, build_transports
@@ -259,7 +261,11 @@ class CopilotRuntime:
                 files=files,
             ),
             all_agents,
-            Recorder(_bus(self.settings) if bus is None else complete(Bus, bus), self.threads),
+            Recorder(
+                _bus(self.settings) if bus is None else complete(Bus, bus),
+                self.threads,
+                telemetry=self.telemetry,
+            ),
             sources=[
                 *as_sources(actions),
                 *(as_sources(self.knowledge.tools()) if self.knowledge else []),
@@ -311,6 +317,8 @@ class CopilotRuntime:
             conversations=self.conversations,
             action_timeout=self.settings.action_timeout,
         )
+        self.telemetry.observe(semconv.RUNS_OPEN, lambda: len(self.runtime.active_runs()))
+        self.telemetry.observe(semconv.READERS_OPEN, self.runtime.bus.count_readers)
         self._guard = LoopbackGuard(self.settings.allowed_hosts, self.settings.named_origins)
         self._guard.has_login = authenticate is not None
         self._has_warned = False
@@ -338,6 +346,8 @@ class CopilotRuntime:
         path = normalize_path(path or self.settings.path)
         router = self._router(path)
         typed = [route for part in self.transports for route in part.routes(path, router)]
+        if (metrics := self._metrics_endpoint()) is not None:
+            typed.append(metrics.route("/metrics"))
         app = asgi.App(
             path, router, health=self._health(), typed=typed, lifespan=self._tuned_lifespan
         )
@@ -409,6 +419,8 @@ class CopilotRuntime:
         health = self._health()
         app.router.routes.append(Route(f"{path}/health", health.live))
         app.router.routes.append(Route(f"{path}/health/ready", health.ready))
+        if (metrics := self._metrics_endpoint()) is not None:
+            app.router.routes.append(metrics.route(f"{path}/metrics"))
         for url in [url for end in dict.fromkeys(("", *below)) for url in spell_url(path + end)]:
             # a preflight carries no login, so no dependency may refuse it
             app.router.routes.append(Route(url, RouterResponse(router), methods=["OPTIONS"]))
@@ -459,6 +471,23 @@ class CopilotRuntime:
             can_reach=partial(_can_reach, self.threads),
             warning=lambda: self._guard.warning,
             knowledge=self.knowledge.status if self.knowledge else None,
+        )
+
+    def _metrics_endpoint(self) -> MetricsEndpoint | None:
+        settings, metrics = self.settings.telemetry, self.telemetry.metrics
+        if metrics is None or not settings.metrics_endpoint:
+            return None
+        resource = {
+            semconv.SERVICE_NAME: settings.service_name,
+            semconv.SERVICE_VERSION: __version__,
+            semconv.DEPLOYMENT_ENVIRONMENT_NAME: self.settings.deployment,
+            **settings.resource_attributes,
+        }
+        return MetricsEndpoint(
+            metrics,
+            {name: value for name, value in resource.items() if value},
+            version=__version__,
+            token=settings.metrics_token,
         )
 
     def _router(self, path: str, is_silent: Callable[[], bool] = lambda: False) -> Router:
@@ -555,7 +584,9 @@ def _store(threads: ThreadStore | str | None, settings: Settings) -> ThreadStore
 
 def _telemetry(settings: Settings) -> Telemetry:
     """Return what takes note of runs, as the settings say."""
-    options = settings.telemetry.model_dump(exclude={"operators"})
+    options = settings.telemetry.model_dump(
+        exclude={"operators", "metrics_endpoint", "metrics_token"}
+    )
     environment = settings.deployment
     return build_telemetry(
         TelemetryOptions(**options, environment=environment, version=__version__)

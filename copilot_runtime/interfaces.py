@@ -621,6 +621,10 @@ class Bus:
         """
         raise NotImplementedError
 
+    def count_readers(self) -> int:
+        """Return how many follow a log at the moment, for those who watch; 0 if it is unknown."""
+        return 0
+
     async def drop(self, log_id: str) -> None:
         """Delete a log, if there is one. Those who read it at this moment may read on."""
         raise NotImplementedError

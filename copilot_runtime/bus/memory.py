@@ -48,6 +48,7 @@ class MemoryBus(Bus):
         self.max_bytes = max_bytes
         self.ttl = ttl
         self._logs: dict[str, _Log] = {}
+        self._readers = 0
 
     async def append(self, log_id: str, event: Event) -> None:
         """Add an event and wake the readers. Raises `LimitExceeded` or, after the end, `Misuse`."""
@@ -92,7 +93,11 @@ class MemoryBus(Bus):
                 f"No run {log_id!r}: it never was, or its log is older than its lifetime.",
                 hint="Raise log_ttl in the settings if clients come back later.",
             )
-        return _follow(log, _position(after))
+        return self._follow(log, _position(after))
+
+    def count_readers(self) -> int:
+        """Return how many follow a log at the moment."""
+        return self._readers
 
     async def drop(self, log_id: str) -> None:
         """Delete a log. Those who read it at this moment may read on."""
@@ -102,6 +107,28 @@ class MemoryBus(Bus):
 
     def __len__(self) -> int:
         return len(self._logs)
+
+    async def _follow(self, log: "_Log", position: int) -> AsyncGenerator[Batch, None]:
+        events = log.events
+        self._readers += 1
+        try:
+            while True:
+                if position < len(events):
+                    batch = events[position:]
+                    position = len(events)
+                    yield Batch(str(position), batch)
+                elif log.ended:
+                    return
+                else:
+                    waiter = log.growth()
+                    try:
+                        await waiter
+                    except asyncio.CancelledError:
+                        if waiter in log.waiters:
+                            log.waiters.remove(waiter)
+                        raise
+        finally:
+            self._readers -= 1
 
     def _open(self, log_id: str) -> "_Log":
         """Return a log that takes more events, made if need be."""
@@ -183,25 +210,6 @@ class _Log:
         waiter = asyncio.get_running_loop().create_future()
         self.waiters.append(waiter)
         return waiter
-
-
-async def _follow(log: _Log, position: int) -> AsyncGenerator[Batch, None]:
-    events = log.events
-    while True:
-        if position < len(events):
-            batch = events[position:]
-            position = len(events)
-            yield Batch(str(position), batch)
-        elif log.ended:
-            return
-        else:
-            waiter = log.growth()
-            try:
-                await waiter
-            except asyncio.CancelledError:
-                if waiter in log.waiters:
-                    log.waiters.remove(waiter)
-                raise
 
 
 def _share_value(event: Event, sizes: SizeTracker) -> tuple[Event, Sequence[Any]]:

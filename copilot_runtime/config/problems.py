@@ -9,7 +9,10 @@ from pydantic import ValidationError
 
 from copilot_runtime.errors import ConfigurationFailed
 
-REDACTED_NAMES = ("adapter.options", "knowledge.embedder_options", "secret", "telemetry.headers")
+REDACTED_NAMES = (
+    *("adapter.options", "knowledge.embedder_options", "secret"),
+    *("telemetry.headers", "telemetry.metrics_token"),
+)
 """The settings whose values no message may repeat: they may hold a key."""
 
 

@@ -391,6 +391,15 @@ class TelemetrySettings(Section):
     resource_attributes: Annotated[Mapping[str, str], BeforeValidator(_object)] = Field(
         default={}, description="More about this server; as JSON in the environment."
     )
+    metrics_endpoint: bool = Field(
+        default=True,
+        description="Whether Prometheus may read what is counted: at /metrics, from this machine.",
+    )
+    metrics_token: str = Field(
+        default="",
+        description="With it, Prometheus reads from any machine: whoever sends it as a bearer.",
+        repr=False,
+    )
     operators: Words = Field(
         default=(),
         description="Users who may read traces. Where nobody signs in: whoever is on this machine.",

@@ -56,7 +56,7 @@ def build_telemetry(options: TelemetryOptions) -> Telemetry:
                 "Exporting traces", error.name or "opentelemetry-sdk", "telemetry"
             ) from error
         return build_otel_telemetry(options, store)
-    return LocalTelemetry(store, keeps_content=options.content != "none")
+    return LocalTelemetry(store, keeps_content=options.content != "none", dialect=options.semconv)
 
 
 def build_store(options: TelemetryOptions) -> SpanStore | None:

@@ -190,6 +190,8 @@ def start_tool_span(
     if not parent.is_recording:
         return NO_SPAN
     of = parent.attributes
+    if parent.operation == semconv.INVOKE_AGENT:
+        parent.set_attributes({semconv.RUN_TOOL_CALLS: of.get(semconv.RUN_TOOL_CALLS, 0) + 1})
     return parent.start_child(
         f"{semconv.EXECUTE_TOOL} {name}",
         start_time=start_time,

@@ -514,6 +514,9 @@ BUS_DELAY = _measure(
 TELEMETRY_DROPPED = _measure(
     "copilot.telemetry.dropped", "counter", "{item}", "Spans and records that were left out.", ()
 )
+METRIC_OVERFLOW = _define(
+    "otel.metric.overflow", "boolean", "Of values whose attributes were too many to be told apart."
+)
 COST = _measure(
     "copilot.cost", "counter", "USD", "What answers cost, where prices are known.", _MODEL
 )

@@ -1,10 +1,14 @@
 """The facade: where spans, metrics and events go. Nothing else knows what becomes of them."""
 
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Literal, Protocol
 
+from copilot_runtime.telemetry import semconv
 from copilot_runtime.telemetry.context import SpanContext
+from copilot_runtime.telemetry.measurement import measure_span
+from copilot_runtime.telemetry.metrics import Metrics
+from copilot_runtime.telemetry.semconv import Dialect
 from copilot_runtime.telemetry.span import NO_SPAN, Attributes, Kind, Span
 
 logger = logging.getLogger(__name__)
@@ -18,6 +22,9 @@ and what it raises is logged."""
 
 class SpanStore(Protocol):
     """Keeps spans that have ended. `add` never blocks and never raises."""
+
+    dropped: int
+    """How many spans were left out."""
 
     def add(self, span: Span) -> None: ...
 
@@ -36,6 +43,10 @@ class Telemetry:
     """Whether spans are of any use: nothing need be gathered for them if not."""
     keeps_content = False
     """Whether what people and models wrote is kept or exported."""
+
+    @property
+    def metrics(self) -> Metrics | None:
+        """The instruments that `record` and `observe` fill, if there are any."""
 
     def start_span(
         self,
@@ -65,6 +76,10 @@ class Telemetry:
 
     def observe(self, metric: str, read: Callable[[], float]) -> None:
         """Let a gauge be read by a function, whenever somebody asks for it."""
+
+    def find_problems(self) -> Sequence[str]:
+        """Return what does not work at the moment: `traces` for the store, `exporter`."""
+        return ()
 
     def log_event(
         self,
@@ -103,10 +118,25 @@ class LocalTelemetry(Telemetry):
 
     is_recording = True
 
-    def __init__(self, store: SpanStore | None = None, *, keeps_content: bool = False) -> None:
+    def __init__(
+        self,
+        store: SpanStore | None = None,
+        *,
+        keeps_content: bool = False,
+        dialect: Dialect = "released",
+    ) -> None:
         self.store = store
         self.keeps_content = keeps_content
+        self.dialect: Dialect = dialect
+        self._metrics = Metrics()
         self._listeners: tuple[SpanListener, ...] = ()
+        if store is not None:
+            self._metrics.observe(semconv.TELEMETRY_DROPPED, lambda: store.dropped)
+
+    @property
+    def metrics(self) -> Metrics:
+        """The instruments that `record` and `observe` fill."""
+        return self._metrics
 
     def start_span(
         self,
@@ -131,11 +161,20 @@ class LocalTelemetry(Telemetry):
         return span
 
     def finish_span(self, span: Span) -> None:
-        """Hand a span that has ended to the store and the listeners."""
+        """Measure a span that has ended, and hand it to the store and the listeners."""
+        measure_span(span, self.record, self.dialect)
         if self.store is not None:
             self.store.add(span)
         if self._listeners:
             self._notify(span, "end")
+
+    def record(self, metric: str, value: float, attributes: Attributes | None = None) -> None:
+        """Add a value to a histogram, or to a counter of `semconv.METRICS`."""
+        self._metrics.record(metric, value, attributes)
+
+    def observe(self, metric: str, read: Callable[[], float]) -> None:
+        """Let a gauge be read by a function, whenever somebody asks for it."""
+        self._metrics.observe(metric, read)
 
     def listen(self, listener: SpanListener) -> Callable[[], None]:
         """Call a function for every span that begins or ends; return what ends that."""

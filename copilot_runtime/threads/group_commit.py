@@ -32,6 +32,9 @@ class GroupCommit:
         self._deferred_timer: asyncio.TimerHandle | None = None
         self.queued = 0
         """Characters, roughly."""
+        self.oldest = 0.0
+        """A time of the loop: nothing that is being committed was queued before it."""
+        self._last_dequeue = 0.0
         self._room: asyncio.Future[None] | None = None
         self._flusher: asyncio.Task[None] | None = None
         self._next_write = 0.0
@@ -84,6 +87,7 @@ class GroupCommit:
             await asyncio.wait([self._flusher])
 
     def _start_flush(self) -> None:
+        self._last_dequeue = asyncio.get_running_loop().time()
         self._flusher = asyncio.create_task(self._flush(), name="threads:flush")
 
     async def _flush(self) -> None:
@@ -95,6 +99,7 @@ class GroupCommit:
                     await asyncio.sleep(pause)
                 self._next_write = loop.time() + self.interval
                 pending, self._pending = self._pending, {}
+                self.oldest, self._last_dequeue = self._last_dequeue, loop.time()
                 writes = [run.dequeue() for run in pending.values()]
                 await self._commit(writes)
                 self.queued -= sum(write.size for write in writes)

@@ -1,12 +1,17 @@
 """Store the runs of threads while they happen: who reads a thread again finds what they saw."""
 
 import logging
+from asyncio import get_running_loop
 from collections.abc import AsyncGenerator, Sequence
+from time import perf_counter
 
 from copilot_runtime.concurrency import contain
 from copilot_runtime.errors import CopilotError, Misuse, StoreFailed
 from copilot_runtime.events import LAST, Event, RunFailed, RunFinished, RunStarted
 from copilot_runtime.interfaces import START, Batch, Bus, Cursor, LogWriter, RunInput
+from copilot_runtime.telemetry import semconv
+from copilot_runtime.telemetry.span import name_error
+from copilot_runtime.telemetry.telemetry import NO_TELEMETRY, Telemetry
 from copilot_runtime.threads.group_commit import GroupCommit
 from copilot_runtime.threads.recording import PendingWrite, Recording
 from copilot_runtime.threads.recovery import UnsavedEnds
@@ -35,9 +40,11 @@ class Recorder(Bus):
         interval: float = 0.01,
         patience: float = 0.25,
         max_queued: int = 64 * 1024 * 1024,
+        telemetry: Telemetry = NO_TELEMETRY,
     ) -> None:
         self.inner = inner
         self.store = store
+        self.telemetry = telemetry
         self._runs: dict[str, Recording] = {}
         self._commits = GroupCommit(
             self._write, interval=interval, patience=patience, max_queued=max_queued
@@ -81,6 +88,10 @@ class Recorder(Bus):
     def read(self, log_id: str, after: Cursor = START) -> AsyncGenerator[Batch, None]:
         """Follow a log, as the inner bus does."""
         return self.inner.read(log_id, after)
+
+    def count_readers(self) -> int:
+        """Return how many follow a log of the inner bus at the moment."""
+        return self.inner.count_readers()
 
     async def drop(self, log_id: str) -> None:
         """Delete a log; what its thread has of it stays."""
@@ -129,6 +140,9 @@ class Recorder(Bus):
                 await self._publish(write)
             else:
                 await self._fail_store(write, error)
+        if any(write.unpublished for write in writes):
+            delay = get_running_loop().time() - self._commits.oldest
+            self.telemetry.record(semconv.BUS_DELAY, delay)
         if error is None and self._unsaved_ends:
             await self._retry_ends()
 
@@ -143,11 +157,16 @@ class Recorder(Bus):
 
     async def _store(self, segments: Sequence[Segment]) -> Exception | None:
         """Write to the store; return why that failed, or None."""
+        start, failure = perf_counter(), None
         try:
             await contain(self.store.write(segments))
         except Exception as error:  # whatever it is, it must not end the writing
-            return error
-        return None
+            failure = error
+        attributes = {semconv.STORE_OPERATION: "write"}
+        if failure is not None:
+            attributes[semconv.ERROR_TYPE] = name_error(failure)
+        self.telemetry.record(semconv.STORE_DURATION, perf_counter() - start, attributes)
+        return failure
 
     async def _publish(self, write: PendingWrite) -> None:
         """Publish what is stored now."""

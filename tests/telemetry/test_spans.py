@@ -32,6 +32,8 @@ PARENT = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
 class Spans:
     """Keeps spans in the order in which they ended."""
 
+    dropped = 0
+
     def __init__(self) -> None:
         self.spans: list[Span] = []
 

@@ -154,6 +154,7 @@ class Caller:
     headers: Mapping[str, str] = field(default_factory=dict)
     properties: Mapping[str, Any] = field(default_factory=dict)
     url: str | None = None
+    parent: SpanContext | None = field(default=None, repr=False, compare=False)
 
     def merge_properties(self, properties: Mapping[str, Any] | None) -> Mapping[str, Any]:
         """Return the operator's properties with those of a request on top."""
@@ -284,7 +285,11 @@ class RunInput:
     def caller(self) -> Caller:
         """Who asks."""
         return Caller(
-            user=self.user, headers=self.headers, properties=self.properties, url=self.url
+            user=self.user,
+            headers=self.headers,
+            properties=self.properties,
+            url=self.url,
+            parent=self.parent,
         )
 
     def action_context(self, call_id: str) -> ActionContext:
@@ -494,6 +499,8 @@ class Agent:
     """What the agent is for; listed for clients, and given to a model that may hand over to it."""
     history: HistoryOwner | None = None
     """Whose conversation it gets; None: as the setting `history` says."""
+    url: str = ""
+    """Where the agent is, if it is in another process; empty for one in this process."""
 
     def run(self, run: RunInput) -> Events:
         """Answer one request.

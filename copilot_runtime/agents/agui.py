@@ -26,6 +26,7 @@ from copilot_runtime.interfaces import Agent, Events, Resume, RunInput
 from copilot_runtime.jsontext import dumps
 from copilot_runtime.jsonvalue import as_optional_text, parse_text
 from copilot_runtime.messages import ActivityMessage
+from copilot_runtime.telemetry.propagation import inject_context
 
 _MAX_REASON = 2_000
 _UNREADABLE = 422
@@ -140,7 +141,9 @@ class AguiAgent(Agent):
     def _post(self, run: RunInput, state: Any, *, legacy: bool) -> Exchange:
         body = dumps(run_agent_input(run, state, legacy=legacy))
         return self._upstream.post(
-            self.url, body, {**forward_headers(run.headers), **self._headers}
+            self.url,
+            body,
+            {**forward_headers(run.headers), **inject_context(run.span), **self._headers},
         )
 
     async def _refusal(self, agent: str, reply: StreamResponse) -> CopilotError:

@@ -116,7 +116,8 @@ async def hand_off(
     actions = [one for one in run.actions if one.agent is None]
     for action, resume in handoffs:
         assert action.agent is not None
-        span = start_agent_span(run.span, action.name, description=action.description)
+        url = getattr(action.agent, "url", "")
+        span = start_agent_span(run.span, action.name, description=action.description, url=url)
         sub_run = replace(
             run,
             agent=action.name,

@@ -64,6 +64,8 @@ class PendingRun:
     agent: Agent
     is_rewritten: bool = False
     """Whether the readers of its thread have to be sent the conversation anew."""
+    url: str = ""
+    """Where the agent is, if it is in another process."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -181,8 +183,9 @@ class RunPreparer:
                 request, actions=select_actions(actions, request.actions, for_agent=True)
             )
             store = None if stores_files(agent) else self.files
-            agent = self.handoff.add_tool_loop(agent, request)
-            return PendingRun(request, FileStoringAgent(agent, store) if store else agent)
+            url, agent = agent.url, self.handoff.add_tool_loop(agent, request)
+            agent = FileStoringAgent(agent, store) if store else agent
+            return PendingRun(request, agent, url=url)
         if actions:
             request = replace(request, actions=[*actions, *request.actions])
         return PendingRun(request, agent)

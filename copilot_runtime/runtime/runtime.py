@@ -189,11 +189,19 @@ class Runtime:
             run_id=request.run_id,
             protocol="graphql" if request.is_v1 else "agui",
             request_type=request.request_type,
+            url=self._find_url(request),
             parent=request.parent,
         )
         run.span = span
         run.request = replace(request, span=span)
         run.context.run(set_current_span, span)
+
+    def _find_url(self, request: RunInput) -> str:
+        """Return where the agent of a request is, as far as that is known before it is prepared."""
+        if callable(self.agents) or request.agent is None:
+            return ""
+        agent = self.agents.get(request.agent)
+        return agent.url if agent is not None else ""
 
     async def _launch(self, run: Run, agent: SupportsRun | None) -> None:
         try:
@@ -206,7 +214,7 @@ class Runtime:
             pending = await self._prepare(run, agent)
             run.request, run.is_rewritten = pending.request, pending.is_rewritten
             if run.span.is_recording:
-                name_agent(run.span, run.request.agent_name)
+                name_agent(run.span, run.request.agent_name, pending.url)
             writer = await self._open_log(run)
             run.is_attached = not run.request.detached
             run.context.run(CURRENT_RUN.set, RunSlot(run.request))

@@ -41,11 +41,16 @@ def start_run_span(
     run_id: str,
     protocol: str,
     request_type: str = "",
+    url: str = "",
     parent: Span | SpanContext | None = None,
 ) -> Span:
-    """Begin the span of a run: `invoke_agent {agent}`. Without a `parent`, a trace begins here."""
+    """Begin the span of a run: `invoke_agent {agent}`. Without a `parent`, a trace begins here.
+
+    `url` is the address of an agent that is in another process.
+    """
     return telemetry.start_span(
         f"{semconv.INVOKE_AGENT} {agent}",
+        kind="client" if url else "internal",
         parent=parent,
         attributes={
             semconv.OPERATION_NAME: semconv.INVOKE_AGENT,
@@ -54,15 +59,19 @@ def start_run_span(
             semconv.RUN_ID: run_id,
             semconv.RUN_PROTOCOL: protocol,
             semconv.REQUEST_TYPE: request_type or None,
+            **describe_server(url),
         },
     )
 
 
-def name_agent(span: Span, agent: str) -> None:
-    """Set which agent answers a run: a hook may have chosen another one."""
-    if not span.is_ended and span.attributes.get(semconv.AGENT_NAME) != agent:
+def name_agent(span: Span, agent: str, url: str = "") -> None:
+    """Set which agent answers a run, and where it is: a hook may have chosen another one."""
+    if not span.is_ended:
         span.name = f"{semconv.INVOKE_AGENT} {agent}"
-        span.set_attributes({semconv.AGENT_NAME: agent})
+        span.kind = "client" if url else "internal"
+        for name in (semconv.SERVER_ADDRESS, semconv.SERVER_PORT):
+            span.attributes.pop(name, None)
+        span.set_attributes({semconv.AGENT_NAME: agent, **describe_server(url)})
 
 
 def end_run_span(span: Span, outcome: str, error: BaseException | None = None) -> None:
@@ -229,7 +238,7 @@ def describe_server(url: str) -> dict[str, Any]:
     try:
         parts = urlsplit(url)
         port = parts.port or {"https": 443, "http": 80}.get(parts.scheme)
-    except ValueError:
+    except (ValueError, TypeError, AttributeError):  # an agent of the application may say anything
         return {}
     if not parts.hostname:
         return {}

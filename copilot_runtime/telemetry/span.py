@@ -109,7 +109,8 @@ class Span:
     @property
     def context(self) -> SpanContext:
         """The ids, as another process gets them."""
-        return SpanContext(self.trace_id, self.span_id, True, self.state)
+        is_sampled = self.peer is None or self.peer.get_span_context().trace_flags.sampled
+        return SpanContext(self.trace_id, self.span_id, bool(is_sampled), self.state)
 
     @property
     def is_ended(self) -> bool:

@@ -13,6 +13,7 @@ from starlette.types import Scope
 from copilot_runtime.concurrency import call
 from copilot_runtime.errors import RUN_FAILED, ConfigurationFailed, CopilotError, Misuse
 from copilot_runtime.interfaces import Caller
+from copilot_runtime.telemetry.propagation import extract_context
 from copilot_runtime.threads.validation import check_id
 from copilot_runtime.transports.transport import Refusal, error_body
 
@@ -66,7 +67,8 @@ class Authenticator:
         if self._authenticate is not None:
             user = await self._user(self._authenticate, HTTPConnection(scope))
         forwarded = {name: value for name, value in headers.items() if self._forwards(name)}
-        return Caller(user=user, headers=forwarded, properties=self._properties)
+        parent = extract_context(headers)
+        return Caller(user=user, headers=forwarded, properties=self._properties, parent=parent)
 
     async def _user(self, authenticate: Authenticate, connection: HTTPConnection) -> str | None:
         try:

@@ -16,6 +16,8 @@ from mcp.client.streamable_http import streamable_http_client
 from copilot_runtime.actions.mcp.server import McpServer
 from copilot_runtime.http.forward import forward_request
 from copilot_runtime.security.addresses import resolve_public_addresses
+from copilot_runtime.telemetry.propagation import inject_context
+from copilot_runtime.telemetry.span import find_current_span
 
 if TYPE_CHECKING:
     import httpx
@@ -48,18 +50,24 @@ def watch_requests() -> Generator[TransportStatus, None, None]:
 
 
 def open_transport(
-    server: McpServer, headers: Mapping[str, str], status: TransportStatus, over: asyncio.Event
+    server: McpServer,
+    headers: Mapping[str, str],
+    status: TransportStatus,
+    over: asyncio.Event,
+    *,
+    environment: Mapping[str, str],
 ) -> AbstractAsyncContextManager[tuple[Any, Any]]:
     """Return the two streams to a server, to be entered and left in one task.
 
-    `over` is set when the transport has ended without an error in either stream.
+    `over` is set when the transport has ended without an error in either stream. A process gets
+    the variables in `environment`, and those of the server on top.
     """
     if server.command:
         program, *args = server.command
         parameters = StdioServerParameters(
             command=program,
             args=args,
-            env={**server.env},
+            env={**environment, **server.env},
             cwd=server.cwd,
             encoding_error_handler="replace",
         )
@@ -99,6 +107,10 @@ async def _open_streamable(
 def _build_client(
     server: McpServer, headers: Mapping[str, str], status: TransportStatus, *, silence: float
 ) -> httpx2.AsyncClient:
+    async def add_context(request: httpx2.Request) -> None:
+        # as below: in the context of the task that calls a tool
+        request.headers.update(inject_context(find_current_span()))
+
     async def watch(response: httpx2.Response) -> None:
         if response.request.method == "POST" and response.status_code >= 300:
             # the package sends a message in the context of the task that has written it
@@ -114,7 +126,7 @@ def _build_client(
         headers={**headers, "accept-encoding": "identity"},
         timeout=httpx2.Timeout(server.startup_timeout, read=silence),
         transport=_build_transport(server),
-        event_hooks={"response": [watch]},
+        event_hooks={"request": [add_context], "response": [watch]},
     )
 
 

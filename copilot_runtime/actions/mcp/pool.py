@@ -3,7 +3,7 @@
 import asyncio
 import logging
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
-from contextlib import asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from typing import Any, TypeVar
 
 from mcp import ClientSession
@@ -33,16 +33,27 @@ class SessionPool:
         self._sessions: dict[_Key, Session] = {}
         self._ending: set[asyncio.Task[None]] = set()
 
-    def connect(self, server: McpServer, headers: Mapping[str, str]) -> "Connection":
-        """Return a connection, which finds or opens a session for each request."""
-        return Connection(self, server, headers)
+    def connect(
+        self,
+        server: McpServer,
+        headers: Mapping[str, str],
+        environment: Mapping[str, str] | None = None,
+    ) -> "Connection":
+        """Return a connection, which finds or opens a session for each request.
+
+        A process that is started for it gets the variables in `environment` as well.
+        """
+        return Connection(self, server, headers, environment or {})
 
     @asynccontextmanager
     async def session(
-        self, server: McpServer, headers: Mapping[str, str]
+        self,
+        server: McpServer,
+        headers: Mapping[str, str],
+        environment: Mapping[str, str] | None = None,
     ) -> AsyncGenerator[Session, None]:
         """Lend a session that is open."""
-        session = self._session(server, headers)
+        session = self._session(server, headers, environment or {})
         with session.use():
             await session.ready()
             yield session
@@ -64,7 +75,9 @@ class SessionPool:
             if not task.done():
                 logger.warning("%s does not end, and is left behind.", task.get_name())
 
-    def _session(self, server: McpServer, headers: Mapping[str, str]) -> Session:
+    def _session(
+        self, server: McpServer, headers: Mapping[str, str], environment: Mapping[str, str]
+    ) -> Session:
         key = _key(server, headers)
         session = self._sessions.get(key)
         loop = asyncio.get_running_loop()
@@ -78,7 +91,7 @@ class SessionPool:
             if self._sessions.get(key) is session:
                 del self._sessions[key]
 
-        session = Session(server, headers, idle=self.idle, on_end=on_end)
+        session = Session(server, headers, environment, idle=self.idle, on_end=on_end)
         if (old := self._sessions.get(key)) is not None and old.loop is loop:
             self._ending.add(old.task)
         self._sessions[key] = session
@@ -98,21 +111,28 @@ class SessionPool:
 class Connection:
     """One server with the headers of one caller."""
 
-    def __init__(self, pool: SessionPool, server: McpServer, headers: Mapping[str, str]) -> None:
+    def __init__(
+        self,
+        pool: SessionPool,
+        server: McpServer,
+        headers: Mapping[str, str],
+        environment: Mapping[str, str],
+    ) -> None:
         self.server = server
         self.key = _key(server, headers)
         """Connections of one key share a session."""
         self._pool = pool
         self._headers = headers
+        self._environment = environment
 
     async def ask(self, question: Callable[[Session], Awaitable[T]]) -> T:
         """Use a session; a new one if the old one had ended before it got the request."""
         try:
-            async with self._pool.session(self.server, self._headers) as session:
+            async with self._open() as session:
                 return await question(session)
         except SessionClosed:
             pass
-        async with self._pool.session(self.server, self._headers) as session:
+        async with self._open() as session:
             try:
                 return await question(session)
             except SessionClosed as error:
@@ -121,6 +141,9 @@ class Connection:
     async def request(self, question: Callable[[ClientSession], Awaitable[T]]) -> T:
         """Ask for something that changes nothing."""
         return await self.ask(lambda session: session.request(question))
+
+    def _open(self) -> AbstractAsyncContextManager[Session]:
+        return self._pool.session(self.server, self._headers, self._environment)
 
 
 def _key(server: McpServer, headers: Mapping[str, str]) -> _Key:

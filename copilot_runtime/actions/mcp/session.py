@@ -25,6 +25,8 @@ from copilot_runtime.actions.mcp.connect import TransportStatus, open_transport,
 from copilot_runtime.actions.mcp.server import McpServer
 from copilot_runtime.concurrency import retrieve_exception
 from copilot_runtime.errors import CopilotError, NetworkError, RunStalled
+from copilot_runtime.telemetry.propagation import inject_context
+from copilot_runtime.telemetry.span import find_current_span
 
 MAX_TOOLS = 500
 """Tools that are read of one server."""
@@ -58,6 +60,7 @@ class Session:
         self,
         server: McpServer,
         headers: Mapping[str, str],
+        environment: Mapping[str, str],
         *,
         idle: float,
         on_end: Callable[["Session"], None],
@@ -79,6 +82,7 @@ class Session:
         self._refreshing: asyncio.Task[Sequence[Tool]] | None = None
         self._client: Client | None = None
         self._kill_timer: asyncio.TimerHandle | None = None
+        self._environment = environment
         # it belongs to no run, so it gets no context of one
         self.task = self.loop.create_task(
             self._run({**headers}), name=f"mcp:{server.label}", context=Context()
@@ -179,10 +183,13 @@ class Session:
             with suppress(RuntimeError):  # it came too late
                 limit.reschedule(self.loop.time() + timeout)
 
+        meta: Any = inject_context(find_current_span()) or None  # MCP has it there, over any way
         with watch_requests() as status:
             try:
                 async with limit:
-                    return await client.call_tool(tool, {**values}, progress_callback=on_progress)
+                    return await client.call_tool(
+                        tool, {**values}, progress_callback=on_progress, meta=meta
+                    )
             except TimeoutError:
                 raise self._build_timeout() from None
             except (MCPError, RuntimeError, ValidationError) as error:
@@ -254,7 +261,9 @@ class Session:
 
     async def _open(self, stack: AsyncExitStack, headers: Mapping[str, str]) -> None:
         async with asyncio.timeout(self.server.startup_timeout):
-            link = open_transport(self.server, headers, self._status, self._over)
+            link = open_transport(
+                self.server, headers, self._status, self._over, environment=self._environment
+            )
             read, write = await stack.enter_async_context(link)
             session = Client(EndNotifyingStream(read, self._over), write, self._on_message)
             self._client = await stack.enter_async_context(session)

@@ -13,6 +13,7 @@ from copilot_runtime.actions.mcp.server import McpServer as McpServer
 from copilot_runtime.concurrency import call, capture, retrieve_exception
 from copilot_runtime.errors import MissingPackage
 from copilot_runtime.interfaces import Action, ActionSource, RunInput
+from copilot_runtime.telemetry.propagation import build_environment
 
 if TYPE_CHECKING:
     from copilot_runtime.actions.mcp.pool import Connection
@@ -84,7 +85,8 @@ class McpActions(ActionSource):
             return _leave_out(server, f"Its headers took more than {SERVER_TIMEOUT:g} s.")
         if headers.error is not None:
             return _leave_out(server, headers.error)
-        connection = self._pool.connect(server, headers.value)
+        environment = build_environment(run.span) if server.command else None
+        connection = self._pool.connect(server, headers.value, environment)
         last = self._slow.pop(connection.key, None)
         if last is not None and not _has_answered(last):
             self._ask_on(connection, last)

@@ -40,6 +40,7 @@ from copilot_runtime.interfaces import (
 )
 from copilot_runtime.jsontext import loads
 from copilot_runtime.jsonvalue import JsonObject, get_object
+from copilot_runtime.telemetry.propagation import inject_context
 
 if TYPE_CHECKING:
     import httpx
@@ -113,7 +114,8 @@ class LangGraphAgent(Agent):
         `ThreadBusy`, `RateLimited`, `ConfigurationFailed`, `NetworkError`, `RunStalled` after
         `idle_timeout`, `IncompleteStream`, and `Misuse` for an answer to no interrupt.
         """
-        headers = build_headers(run, run.properties, self._headers)
+        ours = {**inject_context(run.span), **self._headers}
+        headers = build_headers(run, run.properties, ours)
         thread = await self._load_thread(run, headers)
         client = drop_instructions(encode_langchain(run.messages))
         plan = await plan_run(run, thread, client, _Backend(self._server, headers))

@@ -32,6 +32,7 @@ from copilot_runtime.interfaces import (
     RunInput,
 )
 from copilot_runtime.jsonvalue import JsonObject
+from copilot_runtime.telemetry.span import work_under
 
 if TYPE_CHECKING:
     # the package has types, but no py.typed
@@ -159,7 +160,9 @@ class LangGraphInProcessAgent(Agent):
             context=self._build_context(config),
         )
         async with aclosing(stream) as events:  # pyright: ignore[reportArgumentType]  # a generator
-            async for event in events:
+            with work_under(run.span):  # the graph runs in a task, which begins here
+                event: Any = await anext(events, None)
+            while event is not None:
                 fields: JsonObject = {**event}
                 if fields["run_id"] == str(run_id) and fields["event"] == "on_chain_stream":
                     *path, mode, data = fields["data"]["chunk"]
@@ -170,6 +173,7 @@ class LangGraphInProcessAgent(Agent):
                     if fields["event"] == "on_custom_event":
                         fields["data"] = _to_json(fields["data"])
                     yield "events", fields
+                event = await anext(events, None)
 
     def _build_input(self, plan: Plan) -> Any:
         if plan.input is None:

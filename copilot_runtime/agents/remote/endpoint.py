@@ -111,7 +111,7 @@ class RemoteEndpoint(ActionSource):
     ) -> Any:
         """Run an action. A call is never repeated: it may have acted before it failed."""
         caller = Caller(user=context.user, headers=context.headers, properties=context.properties)
-        headers = await self._link.headers(caller)
+        headers = await self._link.headers(caller, context.span)
         body = {"name": name, "arguments": {**values}, "properties": {**context.properties}}
         status, answer = await self._link.json(RUN_ACTION, body, headers, name)
         if not is_success(status):
@@ -133,6 +133,7 @@ class RemoteAgent(Agent):
     def __init__(self, entry: CatalogAgent, link: Link) -> None:
         self.name = entry.name
         self.description = entry.description
+        self.url = link.safe_url
         self._link = link
 
     async def run(self, run: RunInput) -> Events:
@@ -141,7 +142,7 @@ class RemoteAgent(Agent):
         The request is never repeated: the agent may have acted. Raises `AgentFailed`, `NotFound`,
         `NetworkError`, `RunStalled` after `idle_timeout`, and `IncompleteStream`.
         """
-        headers = await self._link.headers(run.caller)
+        headers = await self._link.headers(run.caller, run.span)
         decoder = RemoteEventDecoder(run.agent or self.name, run)
         before: str | None = None
         try:

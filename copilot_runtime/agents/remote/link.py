@@ -18,6 +18,8 @@ from copilot_runtime.http.errors import get_origin, parse_url
 from copilot_runtime.interfaces import Caller
 from copilot_runtime.jsontext import dumps, loads
 from copilot_runtime.jsonvalue import as_object
+from copilot_runtime.telemetry.propagation import inject_context
+from copilot_runtime.telemetry.span import NO_SPAN, Span
 
 if TYPE_CHECKING:
     import httpx
@@ -78,7 +80,7 @@ class Link:
         self._acting = upstream(max_retries=0, http_client=http_client)
         self._streaming = upstream(max_retries=0)
 
-    async def headers(self, caller: Caller) -> dict[str, str]:
+    async def headers(self, caller: Caller, span: Span = NO_SPAN) -> dict[str, str]:
         """Return the headers for a caller: those forwarded, ours, and last the hook's.
 
         Raises `ConfigurationFailed` for a hook that returns anything but headers.
@@ -88,6 +90,7 @@ class Link:
             added = await call(self._before_request, caller)
         return {
             **forward_headers(caller.headers),
+            **inject_context(span),
             **self._headers,
             **_validate_headers({} if added is None else added),
             **_PLAIN,

@@ -3,6 +3,7 @@
 import logging
 from collections.abc import Callable, Mapping
 from contextlib import aclosing
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from copilot_runtime import __version__
@@ -10,6 +11,7 @@ from copilot_runtime.errors import RUN_FAILED, CopilotError, MissingPackage, Mis
 from copilot_runtime.events import RunFailed
 from copilot_runtime.interfaces import Caller, RunInput
 from copilot_runtime.messages import TextMessage, new_id
+from copilot_runtime.telemetry.propagation import extract_context
 from copilot_runtime.transports.mcp.encode import Answer, build_result, build_text_result
 from copilot_runtime.transports.mcp.tools import ASK, build_tools
 from copilot_runtime.transports.program_runs import ProgramRuns
@@ -17,7 +19,12 @@ from copilot_runtime.transports.program_runs import ProgramRuns
 if TYPE_CHECKING:
     from mcp.server import Server
     from mcp.server.context import ServerRequestContext
-    from mcp_types import CallToolRequestParams, CallToolResult, ListToolsResult
+    from mcp_types import (
+        CallToolRequestParams,
+        CallToolResult,
+        ListToolsResult,
+        RequestParamsMeta,
+    )
 
 logger = logging.getLogger(__name__)
 
@@ -63,7 +70,7 @@ def build_server(program_runs: ProgramRuns, owner: Caller | None = None) -> "Ser
     ) -> "CallToolResult":
         tool = _Tool(
             program_runs,
-            _get_caller(context.request, owner),
+            _get_caller(context.request, owner, params.meta),
             params.name,
             params.arguments or {},
             thread=_get_thread(context.request),
@@ -129,9 +136,14 @@ class _Tool:
         return build_text_result(answer.text)
 
 
-def _get_caller(request: Any, owner: Caller) -> Caller:
-    """Return who sent a request; behind pipes there is none, and the owner of the process calls."""
-    return owner if request is None else request.scope[CALLER]
+def _get_caller(request: Any, owner: Caller, meta: "RequestParamsMeta | None" = None) -> Caller:
+    """Return who sent a request; behind pipes there is none, and the owner of the process calls.
+
+    `meta` may name the span under which a client calls, over any transport.
+    """
+    caller = owner if request is None else request.scope[CALLER]
+    parent = extract_context(meta) if meta else None
+    return caller if parent is None else replace(caller, parent=parent)
 
 
 def _get_thread(request: Any) -> str:

@@ -88,6 +88,7 @@ from copilot_runtime.transports.auth import Authenticate, Authenticator
 from copilot_runtime.transports.metrics import MetricsEndpoint
 from copilot_runtime.transports.program_runs import ProgramRuns
 from copilot_runtime.transports.router import Router, RouterResponse
+from copilot_runtime.transports.traces.access import TraceAccess
 from copilot_runtime.transports.transport import Services, TransportLike, build_transports
 from copilot_runtime.transports.urls import normalize_path, spell_url
 
@@ -330,6 +331,13 @@ class CopilotRuntime:
                 settings=self.settings,
                 transcriber=self.transcriber,
                 knowledge=self.knowledge,
+                traces=TraceAccess(
+                    self.telemetry,
+                    operators=self.settings.telemetry.operators,
+                    has_users=authenticate is not None,
+                    has_console=self.settings.console,
+                    guard=self._guard,
+                ),
                 serves_chat=adapter is not None or not (agents or endpoints),
             ),
         )
@@ -675,6 +683,7 @@ def _list_transports(
         "mcp": settings.serve_mcp,
         "remote_endpoint": settings.serve_remote,
         "knowledge": knowledge is not None,
+        "traces": True,
     }
     extra = [name for name, serves in programs.items() if serves]
     return [*dict.fromkeys([*extra, *(settings.transports if transports is None else transports)])]

@@ -85,7 +85,7 @@ class LoopbackGuard:
         server = scope.get("server")
         if server is None:
             return False
-        if self._exposed_address is None and _is_elsewhere(server[0]):
+        if self._exposed_address is None and is_elsewhere(server[0]):
             self._expose(server[0])
         return is_loopback(server[0])
 
@@ -120,6 +120,14 @@ class LoopbackGuard:
             return False
         return place == host or self._is_ours(_name_of(place))
 
+    def is_own_name(self, host: str) -> bool:
+        """Return whether a `Host` is this machine's own: localhost, an address of loopback.
+
+        Other hosts that are answered may be names by which a proxy is reached from anywhere.
+        """
+        name = _name_of(host)
+        return name == "localhost" or name.endswith(".localhost") or is_loopback(name.strip("[]"))
+
     def _is_ours(self, name: str) -> bool:
         return name in self._names or name.endswith(self._suffixes) or is_loopback(name.strip("[]"))
 
@@ -153,7 +161,7 @@ def is_loopback(address: str) -> bool:
 
 
 @lru_cache(maxsize=64)
-def _is_elsewhere(address: str) -> bool:
+def is_elsewhere(address: str) -> bool:
     """Return whether it is an address, and other machines can send to it."""
     try:
         ip_address(address)

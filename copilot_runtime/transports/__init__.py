@@ -6,5 +6,6 @@ TRANSPORTS = {
     "knowledge": "copilot_runtime.transports.knowledge.endpoint:KnowledgeEndpoint",
     "mcp": "copilot_runtime.transports.mcp.endpoint:McpEndpoint",
     "remote_endpoint": "copilot_runtime.transports.remote_endpoint.endpoint:RemoteServer",
+    "traces": "copilot_runtime.transports.traces.endpoint:TracesEndpoint",
 }
 """Name in the setting `transports` → import string of what makes it of `Services`."""

@@ -19,6 +19,7 @@ from copilot_runtime.transports.request import Request
 if TYPE_CHECKING:
     from copilot_runtime.adapters.transcription import Transcriber
     from copilot_runtime.knowledge import Knowledge
+    from copilot_runtime.transports.traces.access import TraceAccess
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -28,6 +29,7 @@ class Services:
     `runs` starts, stops and follows runs, and has threads and agents; `program_runs` does so for
     clients that keep no threads. `serves_chat` is whether the plain chat is offered as the agent
     `default`, where no other agent has that name. `knowledge` is there if the runtime has some.
+    `traces` decides who may read what was traced, and has it.
     """
 
     runs: Conversations
@@ -35,6 +37,7 @@ class Services:
     settings: Settings
     transcriber: "Transcriber | None" = None
     knowledge: "Knowledge | None" = None
+    traces: "TraceAccess | None" = None
     serves_chat: bool = True
 
 

@@ -1,0 +1,92 @@
+"""The spans of a trace as a tree, for those who draw or count them."""
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from copilot_runtime.telemetry import semconv
+from copilot_runtime.telemetry.store.records import Record
+from copilot_runtime.telemetry.store.traces import sort_spans
+
+
+@dataclass(slots=True)
+class Node:
+    """A span and what was done under it, by their starts."""
+
+    span: Record
+    parent: "Node | None" = None
+    depth: int = 0
+    children: "list[Node]" = field(default_factory=list["Node"])
+
+    @property
+    def attributes(self) -> dict[str, Any]:
+        """The attributes of the span."""
+        return self.span["attributes"]
+
+    @property
+    def operation(self) -> str:
+        """The value of `gen_ai.operation.name`, or nothing."""
+        return str(self.attributes.get(semconv.OPERATION_NAME) or "")
+
+    @property
+    def start(self) -> int:
+        """Nanoseconds since 1970."""
+        return self.span["start_time_unix_nano"]
+
+    @property
+    def end(self) -> int:
+        """Nanoseconds since 1970."""
+        return max(self.span["end_time_unix_nano"], self.start)
+
+    @property
+    def has_failed(self) -> bool:
+        """Whether the span ended with an error."""
+        return self.span["status"]["code"] == 2
+
+    @property
+    def error_type(self) -> str:
+        """What kind of error it was; nothing for a span that has not failed."""
+        if not self.has_failed:
+            return ""
+        return str(self.attributes.get(semconv.ERROR_TYPE) or semconv.ERROR_TYPE_OTHER)
+
+    def find_above(self, operation: str) -> "Node | None":
+        """Return the nearest span above of an operation, or None."""
+        above = self.parent
+        while above is not None and above.operation != operation:
+            above = above.parent
+        return above
+
+
+def build_tree(records: Iterable[Record]) -> list[Node]:
+    """Return the spans that have no parent among these, each with all that is under it.
+
+    A span that would be above itself has no parent, so that every span is found.
+    """
+    nodes = {record["span_id"]: Node(record) for record in sort_spans(records)}
+    roots: list[Node] = []
+    for node in nodes.values():
+        parent = nodes.get(node.span["parent_span_id"])
+        if parent is None or _is_above(node, parent):
+            roots.append(node)
+        else:
+            node.parent = parent
+            parent.children.append(node)
+    for node in walk_tree(roots):
+        node.depth = node.parent.depth + 1 if node.parent is not None else 0
+    return roots
+
+
+def walk_tree(roots: Sequence[Node]) -> Iterator[Node]:
+    """Yield spans, each before what is under it. A tree may be as deep as it likes."""
+    waiting = [*reversed(roots)]
+    while waiting:
+        node = waiting.pop()
+        yield node
+        waiting.extend(reversed(node.children))
+
+
+def _is_above(node: Node, other: Node | None) -> bool:
+    while other is not None and other is not node:
+        other = other.parent
+    return other is node

@@ -1,0 +1,1 @@
+"""Traces over HTTP, for operators: lists, spans, a live stream, queries, feedback."""

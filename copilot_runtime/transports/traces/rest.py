@@ -1,0 +1,215 @@
+"""The routes of traces as `/docs` describes them; the endpoint reads and answers the requests."""
+
+from collections.abc import Sequence
+from typing import Annotated, Any, Literal, cast
+
+from fastapi import APIRouter, Path, Query, Response
+from fastapi.routing import APIRoute
+from pydantic import BaseModel, Field
+from starlette.routing import BaseRoute
+from starlette.types import ASGIApp
+
+from copilot_runtime.transports.agui.rest import Problem, RestRoute
+from copilot_runtime.transports.router import RouterResponse
+
+_TRACE = "4bf92f3577b34da6a3ce929d0e0e4736"
+
+
+class TraceSummaryModel(BaseModel):
+    """A trace in short. Tokens and dollars are those of requests to models."""
+
+    trace_id: str = Field(examples=[_TRACE])
+    name: str = Field(examples=["invoke_agent default"])
+    agent: str = Field(examples=["default"])
+    thread_id: str = Field(examples=["thread-1"])
+    run_id: str = Field(examples=["run-1"])
+    start_time_unix_nano: int = Field(examples=[1767268800000000000])
+    end_time_unix_nano: int = Field(examples=[1767268802310000000])
+    duration: float = Field(description="Seconds.", examples=[2.31])
+    spans: int = Field(examples=[4])
+    errors: int = Field(examples=[0])
+    error_type: str = Field(examples=[""])
+    outcome: str = Field(examples=["finished"])
+    model_calls: int = Field(examples=[2])
+    tool_calls: int = Field(examples=[1])
+    models: list[str] = Field(examples=[["gpt-4o"]])
+    input_tokens: int = Field(examples=[1204])
+    output_tokens: int = Field(examples=[88])
+    dollars: float = Field(examples=[0.0039])
+    unpriced: int = Field(description="Requests to models without a known price.", examples=[0])
+
+
+class TracePage(BaseModel):
+    """Traces, the newest first; `next` is the `before` of the next page."""
+
+    traces: list[TraceSummaryModel]
+    next: str | None = Field(examples=[None])
+
+
+class Trace(BaseModel):
+    """A trace with its spans by their start."""
+
+    trace: TraceSummaryModel
+    spans: list[dict[str, Any]] = Field(
+        examples=[[{"trace_id": _TRACE, "span_id": "00f067aa0ba902b7", "name": "chat gpt-4o"}]]
+    )
+
+
+class QueryResult(BaseModel):
+    """Whole traces, the newest first."""
+
+    traces: list[Trace]
+
+
+class GroupStatsModel(BaseModel):
+    """What all spans of one agent, model or tool have in common."""
+
+    name: str = Field(examples=["gpt-4o"])
+    count: int = Field(examples=[12])
+    errors: int = Field(examples=[1])
+    p50: float = Field(description="Seconds.", examples=[0.8])
+    p95: float = Field(description="Seconds.", examples=[2.4])
+    input_tokens: int = Field(examples=[14000])
+    output_tokens: int = Field(examples=[900])
+    dollars: float = Field(examples=[0.044])
+    unpriced: int = Field(examples=[0])
+
+
+class TraceStatsModel(BaseModel):
+    """What traces have in common, by agent, model and tool."""
+
+    traces: int = Field(examples=[6])
+    failed: int = Field(description="Traces in which a span failed.", examples=[1])
+    spans: int = Field(examples=[40])
+    agents: list[GroupStatsModel]
+    models: list[GroupStatsModel]
+    tools: list[GroupStatsModel]
+
+
+class FeedbackRequest(BaseModel):
+    """What somebody says about an answer, which is named by its trace or its run."""
+
+    rating: Literal["up", "down"]
+    trace_id: str | None = Field(default=None, examples=[_TRACE])
+    run_id: str | None = Field(default=None, examples=[None])
+    comment: str = Field(
+        default="", description="Kept where content is kept.", examples=["Just what I needed."]
+    )
+
+
+class FeedbackResult(BaseModel):
+    """The trace at which the feedback was noted."""
+
+    trace_id: str = Field(examples=[_TRACE])
+    rating: Literal["up", "down"]
+
+
+class TraceQueryRequest(BaseModel):
+    """A JMESPath, evaluated on the list of the spans of each trace, and a filter."""
+
+    query: str = Field(
+        default="", examples=["[?attributes.\"gen_ai.tool.name\"=='get_time']"], max_length=4000
+    )
+    limit: int = Field(default=20, examples=[20])
+    trace_id: str = ""
+    resource_id: str = ""
+    thread_id: str = ""
+    run_id: str = ""
+    agent: str = ""
+    since: str = Field(default="", examples=["24h"])
+    until: str = ""
+    has_error: bool | None = None
+    min_duration: float = 0
+    text: str = ""
+
+
+class TraceFilterQuery(BaseModel):
+    """Which traces are meant; what is left out does not matter."""
+
+    trace_id: str = Field("", description="Only this trace.")
+    resource_id: str = Field("", description="Traces with a span of this resource or thread.")
+    thread_id: str = Field("", description="Traces of a thread.")
+    run_id: str = Field("", description="The trace of a run.")
+    agent: str = Field("", description="Traces in which this agent acted.")
+    since: str = Field("", description="A time ago such as 15m, 2h or 7d, or a time by ISO 8601.")
+    until: str = Field("", description="The same, for when they began.")
+    has_error: str = Field("", description="true or false: whether a span failed.")
+    min_duration: str = Field("", description="Seconds, such as 2.5.")
+    text: str = Field("", description="Part of the name of a span, a model, a tool or an error.")
+    limit: str = Field("", description="Most traces.")
+
+
+class TraceListQuery(TraceFilterQuery):
+    """Which page of which traces."""
+
+    before: str = Field("", description="The `next` of the page before.")
+
+
+_PROBLEM: dict[int | str, dict[str, Any]] = {"4XX": {"model": Problem}}
+_EVENTS: dict[int | str, dict[str, Any]] = {
+    200: {
+        "description": "The server-sent events span_start and span_end, each with a span.",
+        "content": {"text/event-stream": {"schema": {"type": "string"}}},
+    }
+}
+TraceId = Annotated[str, Path(examples=[_TRACE])]
+
+
+def rest_routes(path: str, router: ASGIApp) -> Sequence[BaseRoute]:
+    """Return the routes below the URL `path`; `router` answers them."""
+    traces = APIRouter(
+        prefix=f"{path}/traces", route_class=RestRoute, tags=["traces"], responses=_PROBLEM
+    )
+    streams = APIRouter(
+        prefix=f"{path}/traces",
+        route_class=RestRoute,
+        tags=["traces"],
+        default_response_class=Response,
+        responses={**_PROBLEM, **_EVENTS},
+    )
+
+    @traces.get("", response_model=TracePage)
+    async def list_traces(query: Annotated[TraceListQuery, Query()]) -> Response:  # noqa: ARG001  # described
+        """List traces, the newest first. For operators, as all below."""
+        return RouterResponse(router)
+
+    @traces.get("/stats", response_model=TraceStatsModel)
+    async def show_stats(query: Annotated[TraceFilterQuery, Query()]) -> Response:  # noqa: ARG001  # described
+        """Count by agent, model and tool, of the newest traces: calls, errors, times, cost."""
+        return RouterResponse(router)
+
+    @streams.get("/stream")
+    async def stream(trace_id: str = "", thread_id: str = "") -> None:
+        """Watch spans as they begin and end. A reader that does not keep up is let go."""
+
+    @traces.post("/query", response_model=QueryResult, openapi_extra=_body(TraceQueryRequest))
+    async def query() -> Response:
+        """Find whole traces by JMESPath."""
+        return RouterResponse(router)
+
+    @traces.post(
+        "/feedback",
+        response_model=FeedbackResult,
+        status_code=201,
+        openapi_extra=_body(FeedbackRequest),
+    )
+    async def take_feedback() -> Response:
+        """Note thumbs up or down at a trace."""
+        return RouterResponse(router)
+
+    @traces.get("/{trace}", response_model=Trace)
+    async def show(
+        trace: TraceId,  # noqa: ARG001  # described
+        format: Annotated[str, Query(description="json, mermaid or text.")] = "json",  # noqa: ARG001  # described
+    ) -> Response:
+        """Read a trace: its spans, a sequence diagram of Mermaid, or a waterfall in text."""
+        return RouterResponse(router)
+
+    for route in streams.routes:
+        cast("APIRoute", route).app = router  # no layer of FastAPI stands around a stream
+    return [*streams.routes, *traces.routes]
+
+
+def _body(model: type[BaseModel]) -> dict[str, Any]:
+    content = {"application/json": {"schema": model.model_json_schema()}}
+    return {"requestBody": {"required": True, "content": content}}

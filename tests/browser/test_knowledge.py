@@ -81,3 +81,41 @@ async def test_who_has_to_sign_in_can_do_so_on_the_page(browser: Browser, tmp_pa
         await page.locator("#authorization").fill("Bearer key")
         await page.locator("#authorization").press("Enter")
         await expect(page.locator("#sources")).to_contain_text("library.html")
+
+
+async def test_another_login_takes_away_what_the_first_one_saw(
+    browser: Browser, tmp_path: Path
+) -> None:
+    async with served(a_library(tmp_path, need_key)) as url, opened(browser) as context:
+        page = await context.new_page()
+        await page.goto(f"{url}knowledge")
+        await page.locator("#authorization").fill("Bearer key")
+        await page.locator("#authorization").press("Enter")
+        await expect(page.locator("#status")).to_have_text("ready, 4 resources")
+        await page.get_by_role("searchbox").fill("head librarian Ada")
+        await page.keyboard.press("Enter")
+        await expect(page.locator("#results")).to_contain_text("Ada Byron")
+
+        await page.locator("#authorization").fill("Bearer of no key")
+        await page.locator("#authorization").press("Enter")
+
+        await expect(page.locator("#problem")).to_have_text("Who are you?")
+        await expect(page.locator("#results-box")).to_be_hidden()
+        await expect(page.locator("body")).not_to_contain_text("Ada Byron")
+        await expect(page.locator("body")).not_to_contain_text("library.html")
+
+
+async def test_of_many_files_those_come_first_that_were_not_read_well(
+    browser: Browser, tmp_path: Path
+) -> None:
+    runtime = a_library(tmp_path)
+    for number in range(60):
+        (tmp_path / "pages" / f"note-{number:02}.txt").write_text(f"Note {number}.")
+    async with served(runtime) as url, opened(browser) as context:
+        page = await context.new_page()
+        await page.goto(f"{url}knowledge")
+
+        await expect(page.locator("#sources tr")).to_have_count(50)
+        await expect(page.locator("#sources tr").first).to_contain_text("broken.pdf")
+        await page.get_by_role("button", name="Show all").click()
+        await expect(page.locator("#sources")).to_contain_text("note-59.txt")

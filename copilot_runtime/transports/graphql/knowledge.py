@@ -282,7 +282,9 @@ class KnowledgeQuery(Query):
                     iri=it.iri,
                     name=it.name,
                     instances=it.instances,
-                    properties=[*dict.fromkeys(one.path for one in it.properties)],
+                    properties=[
+                        *dict.fromkeys(one.path for one in it.properties if not one.is_inverse)
+                    ],
                 )
                 for it in ontology.classes
             ]

@@ -3,7 +3,9 @@
 const $ = (id) => document.getElementById(id);
 const base = new URL(document.documentElement.dataset.endpoint, location.href).href.replace(/\/$/, "");
 const PAGE = 20;
+const MOST_SOURCES = 50;
 let count = 0;
+let showsAllSources = false;
 
 async function get(path, accept = "application/json") {
   const headers = { accept };
@@ -75,7 +77,12 @@ async function showStatus() {
   const { state, resources, sources } = await get("");
   $("status").textContent = state === "failed" || state === "incomplete" ? `${state}: the log of the server says why` : `${state}, ${resources} resources`;
   $("no-sources").hidden = sources.length > 0;
-  $("sources").replaceChildren(...sources.map(({ name, state, message }) => row([name, state, message], state === "failed")));
+  // what did not go well comes first: it is what somebody looks for
+  const sorted = [...sources.filter((source) => source.message), ...sources.filter((source) => !source.message)];
+  const shown = showsAllSources ? sorted : sorted.slice(0, MOST_SOURCES);
+  $("sources").replaceChildren(...shown.map(({ name, state, message }) => row([name, state, message], state === "failed")));
+  $("all-sources").hidden = shown.length === sources.length;
+  $("all-sources").textContent = `Show all ${sources.length}`;
   if (state === "updating") setTimeout(() => attempt(watch), 1000);
   return state;
 }
@@ -108,6 +115,15 @@ async function showContents() {
   await Promise.all([list(), showOntology()]);
 }
 
+/* Takes away all that was shown. */
+function clear() {
+  count = 0;
+  for (const id of ["results", "sources", "list", "provenance"]) $(id).replaceChildren();
+  for (const id of ["results-box", "resource", "all-sources", "more", "ontology"]) $(id).hidden = true;
+  for (const id of ["status", "list-title", "resource-title", "resource-text", "resource-content"]) $(id).textContent = "";
+  $("ontology").removeAttribute("src");
+}
+
 async function start() {
   await showStatus();
   await showContents();
@@ -117,11 +133,19 @@ $("form").onsubmit = (event) => {
   event.preventDefault();
   attempt(search);
 };
+$("all-sources").onclick = () => {
+  showsAllSources = true;
+  attempt(showStatus);
+};
 $("close").onclick = () => { $("resource").hidden = true; };
 $("more").onclick = () => attempt(list);
 $("authorization").value = sessionStorage.getItem("authorization") ?? "";
 $("authorization").onchange = () => {
   sessionStorage.setItem("authorization", $("authorization").value);
-  attempt(start);
+  clear(); // what another login may read
+  attempt(async () => {
+    await start();
+    await search();
+  });
 };
 attempt(start);

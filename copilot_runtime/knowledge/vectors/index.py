@@ -30,7 +30,7 @@ Engine = Literal["exact", "faiss"]
 
 _MAX_AGE = 5.0
 """Seconds after which a search looks whether another process has written."""
-_TEXTS = "2"
+_TEXTS = "3"
 """Another one when other texts are embedded of the same resources: all are embedded anew."""
 _POOL = 4
 """For each result that is to be unlike others, how many are looked at."""

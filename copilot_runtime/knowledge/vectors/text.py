@@ -3,10 +3,14 @@
 An embedding of Turtle or JSON-LD is mostly one of its syntax: two resources of one class are alike
 in it whatever they say. So a resource of triples becomes a few lines: what it is called and what it
 is, then a line for each property, with the words of its name and the text of its value. For
-`<#ada> a schema:Person; schema:name "Ada"; schema:worksFor <https://example.com/id/the-mill>`:
+`<#ada> a schema:Person; schema:name "Ada"; schema:worksFor <https://example.com/id/the-mill>;
+schema:email <mailto:ada@mill.example>`:
 
     Ada, person
     works for: the mill
+    email: ada@mill.example
+
+What people copy, such as addresses of mail and of pages, stays as it is, to the last character.
 """
 
 import re
@@ -27,6 +31,17 @@ _NAMES = ("name", "headline", "title", "label", "prefLabel", "legalName", "alter
 _WORD_ENDS = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|[-_+.]+|(?<=[A-Z])(?=[A-Z][a-z])")
 _OPAQUE = re.compile(r"[0-9a-f]{8,}(-[0-9a-f]{4,})*|\d+", re.IGNORECASE)
 _CHARACTERS_PER_TOKEN = 4
+
+_CONTACTS = re.compile(r"(?:mailto|tel|sms|fax):([^?]*)", re.IGNORECASE)
+_ADDRESSES = re.compile(r"(?:sips?|xmpp|geo|ftps?|sftp|wss?):", re.IGNORECASE)
+_WEB = re.compile(r"https?:", re.IGNORECASE)
+_EMBEDDED = re.compile(r"(?:data|javascript|blob):", re.IGNORECASE)
+"""IRIs that are content themselves, and name nothing."""
+_FILE = re.compile(r"[^/]*[^/.]\.[a-z][a-z0-9]{1,3}", re.IGNORECASE)
+_ADDRESS_PROPERTY = re.compile(
+    r"(?:.*(?:url|urltemplate|page)|sameas|seealso|identifier|weblog|licen[sc]e)", re.IGNORECASE
+)
+"""Local names of properties whose values are addresses, and no names of things."""
 
 
 def render_text(content: str, format: ContentFormat, names: Mapping[str, str] | None = None) -> str:
@@ -80,7 +95,7 @@ def _render_one(subject: Any, own: "list[Triple]", names: dict[Any, str]) -> str
     lines = [", ".join(dict.fromkeys(filter(None, [called, *kinds])))]
     values: dict[str, list[str]] = {}
     for one in own:
-        value = names.get(one.object) or _read_value(one.object)
+        value = _read_object(one, names)
         is_name = value == called and _local_name(one.predicate.value) in _NAMES
         if one.predicate.value != _TYPE and value and not is_name:
             values.setdefault(_words(one.predicate.value), []).append(value)
@@ -93,14 +108,47 @@ def _find_name(own: "Iterable[Triple]") -> str:
     return next((found[name] for name in _NAMES if found.get(name)), "")
 
 
+def _read_object(triple: "Triple", names: dict[Any, str]) -> str:
+    """Return what a triple says of its subject: an address, a name, or the text of a literal."""
+    from pyoxigraph import NamedNode
+
+    value, name = triple.object, _local_name(triple.predicate.value)
+    if (
+        isinstance(value, NamedNode)
+        and _WEB.match(value.value)
+        and _ADDRESS_PROPERTY.fullmatch(name)
+    ):
+        return value.value
+    return names.get(value) or _read_value(value)
+
+
 def _read_value(term: Any) -> str:
-    """Return the text of a literal, the words of an IRI, and nothing of what has no name."""
+    """Return the text of a literal, the address or words of an IRI, and nothing of a blank node."""
     from pyoxigraph import Literal, NamedNode
 
     if isinstance(term, Literal):
         text = " ".join(term.value.split())
         return _write_number(text) if term.datatype.value in _FLOATS else text
-    return _words(term.value) if isinstance(term, NamedNode) else ""
+    return _read_iri(term.value) if isinstance(term, NamedNode) else ""
+
+
+def _read_iri(iri: str) -> str:
+    """Return an address as it is, and the words in the name of what is a thing."""
+    if contact := _CONTACTS.match(iri):
+        return unquote(contact[1])
+    if _EMBEDDED.match(iri):
+        return ""
+    return iri if _ADDRESSES.match(iri) or _is_page(iri) else _words(iri)
+
+
+def _is_page(iri: str) -> bool:
+    """Return whether an IRI is the address of a site, of a file or of the answer to a query."""
+    if not _WEB.match(iri):
+        return False
+    parts = urlsplit(iri)
+    last = parts.path.rpartition("/")[2]
+    is_site = not parts.path.strip("/")
+    return not parts.fragment and bool(is_site or parts.query or _FILE.fullmatch(last))
 
 
 def _write_number(text: str) -> str:

@@ -60,7 +60,8 @@ def test_what_has_no_triples_is_embedded_as_it_is(content: str):
         ("https://acme.example/ns#has_part", "has part"),
         ("https://acme.example/caf%C3%A9/", "café"),
         ("urn:isbn:the-book", "the book"),
-        ("https://acme.example", "acme example"),
+        ("https://acme.example/.../the-mill", "the mill"),
+        ("https://acme.example/page.html#the-mill", "the mill"),
         ("https://acme.example/id/3f79bb7b435b05321651daefd374cdc6", ""),
         ("https://acme.example/id/17", ""),
     ],
@@ -68,6 +69,37 @@ def test_what_has_no_triples_is_embedded_as_it_is(content: str):
 def test_an_iri_is_the_words_in_its_name(iri: str, words: str):
     text = render_text(f"<urn:x:1> <https://schema.org/about> <{iri}> .", "nquads")
     assert text == (f"about: {words}" if words else "")
+
+
+@pytest.mark.parametrize(
+    ("property", "iri", "text"),
+    [
+        ("email", "mailto:jo.meier@hopfen.example", "jo.meier@hopfen.example"),
+        ("email", "MAILTO:jo%2Bme@hopfen.example?subject=Beer", "jo+me@hopfen.example"),
+        ("telephone", "tel:+49-951-123.45", "+49-951-123.45"),
+        ("contact", "sip:jo_meier@hopfen.example", "sip:jo_meier@hopfen.example"),
+        ("location", "geo:49.89,10.88", "geo:49.89,10.88"),
+        ("url", "https://jo.hopfen.example/profile_page.html", None),
+        ("sameAs", "https://www.linkedin.example/in/jo-meier", None),
+        ("mainEntityOfPage", "https://hopfen.example/a_b/17", None),
+        ("image", "https://hopfen.example/a_b/Jo-Meier.JPG", None),
+        ("about", "https://acme.example", None),
+        ("about", "https://acme.example/find?q=a-b", None),
+        ("identifier", "https://doi.example/10.1000/182", None),
+        ("image", "data:image/png;base64,AAAA-BBBB", ""),
+    ],
+)
+def test_an_address_stays_as_it_is(property: str, iri: str, text: str | None):
+    found = render_text(f"<urn:x:1> <https://schema.org/{property}> <{iri}> .", "nquads")
+    assert found.partition(": ")[2] == (iri if text is None else text)
+
+
+def test_the_address_of_a_page_is_shown_though_a_thing_is_called_by_it():
+    shop = "https://hopfen.example/the-shop"
+    content = f'<{shop}> schema:name "Hopfen"; schema:url <{shop}>; schema:seeAlso <{shop}> .'
+    assert render_text(f"@prefix schema: <https://schema.org/> . {content}", "turtle") == (
+        f"Hopfen\nurl: {shop}\nsee also: {shop}"
+    )
 
 
 @pytest.mark.parametrize(

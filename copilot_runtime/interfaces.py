@@ -364,6 +364,8 @@ class ChatRequest:
     message_id: str = ""
     passages: Sequence[Passage] = ()
     """What was retrieved for the question; the first message has it as well, as text."""
+    span: Span = field(default=NO_SPAN, repr=False, compare=False)
+    """The span of the request: an adapter may add to it what it knows of request and response."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -404,6 +406,8 @@ class ModelEndpoint(NamedTuple):
     model: str = ""
     url: str = ""
     """The address of the service, if there is one."""
+    in_process: bool = False
+    """Whether the model runs in this process."""
 
 
 class SupportsStream(Protocol):

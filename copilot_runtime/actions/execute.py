@@ -21,6 +21,7 @@ from copilot_runtime.interfaces import Action, ActionContext
 from copilot_runtime.jsontext import replace_surrogates
 from copilot_runtime.jsonvalue import as_optional_text
 from copilot_runtime.telemetry import semconv
+from copilot_runtime.telemetry.content import render_text
 from copilot_runtime.telemetry.genai import start_tool_span
 from copilot_runtime.telemetry.span import Span, work_under
 
@@ -82,7 +83,8 @@ async def execute(
     span = start_tool_span(
         context.span, action.name, call_id=context.call_id, description=action.description
     )
-    span.set_content({semconv.TOOL_CALL_ARGUMENTS: arguments})
+    if span.keeps_content:
+        span.set_content({semconv.TOOL_CALL_ARGUMENTS: render_text(arguments)})
     try:
         with work_under(span):
             context = replace(context, span=span)
@@ -99,7 +101,8 @@ async def execute(
 def _describe_outcome(span: Span, outcome: Outcome) -> None:
     if outcome.error is not None:
         span.fail(outcome.error)
-    span.set_content({semconv.TOOL_CALL_RESULT: outcome.result})
+    if span.keeps_content:
+        span.set_content({semconv.TOOL_CALL_RESULT: render_text(outcome.result)})
 
 
 async def _execute(

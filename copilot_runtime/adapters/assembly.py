@@ -52,6 +52,8 @@ class Assembly:
     def __init__(self, request: ChatRequest) -> None:
         self.events: list[Event] = []
         self.answer_id = self._given_id = request.message_id
+        self.response_id = ""
+        """The provider's own id of the response."""
         self._names = {encode_tool_name(action.name): action.name for action in request.actions}
         self._request_ids = _collect_ids(request.messages)
         self._numbers: dict[str, int] = {}
@@ -64,6 +66,7 @@ class Assembly:
 
     def begin(self, answer_id: str) -> None:
         """Give the answer its provider's id, before its first piece, if it has none yet."""
+        self.response_id = answer_id
         if self._given_id:
             return
         self.answer_id = answer_id if answer_id and answer_id not in self._request_ids else new_id()

@@ -15,7 +15,14 @@ from copilot_runtime.adapters.pricing import find_model_facts, load_prices
 from copilot_runtime.duck_typing import complete
 from copilot_runtime.errors import ConfigurationFailed, MissingPackage, RateLimited
 from copilot_runtime.events import ActionExecutionArgs, ReasoningContent, TextMessageContent, Usage
-from copilot_runtime.interfaces import Adapter, ChatRequest, Events, RunInput, SupportsStream
+from copilot_runtime.interfaces import (
+    Adapter,
+    ChatRequest,
+    Events,
+    ModelEndpoint,
+    RunInput,
+    SupportsStream,
+)
 
 logger = logging.getLogger(__name__)
 
@@ -98,6 +105,10 @@ class BudgetedAdapter(Adapter):
             if characters and not counted:
                 request_size = sum(map(count_characters, request.messages))
                 spent.tokens += (request_size + characters) // CHARACTERS_PER_TOKEN
+
+    def endpoint(self, request: ChatRequest) -> ModelEndpoint:
+        """Return that of the adapter."""
+        return self.adapter.endpoint(request)
 
     async def aclose(self) -> None:
         """Close the adapter."""

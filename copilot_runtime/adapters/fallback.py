@@ -27,7 +27,16 @@ from copilot_runtime.events import (
     TextMessageStart,
     Usage,
 )
-from copilot_runtime.interfaces import Adapter, ChatRequest, Events, RunInput, SupportsStream
+from copilot_runtime.interfaces import (
+    Adapter,
+    ChatRequest,
+    Events,
+    ModelEndpoint,
+    RunInput,
+    SupportsStream,
+)
+from copilot_runtime.telemetry import semconv
+from copilot_runtime.telemetry.genai import set_endpoint
 
 logger = logging.getLogger(__name__)
 
@@ -86,8 +95,12 @@ class FallbackAdapter(Adapter):
         adapters = self._order(request)
         for adapter in adapters:
             pending: list[Event] | None = []
+            own_request = _adapt_request(adapter, request)
+            if request.span.is_recording:
+                endpoint = adapter.endpoint(own_request)
+                set_endpoint(request.span, endpoint.provider, endpoint.model, endpoint.url)
             try:
-                async with aclosing(adapter.stream(_adapt_request(adapter, request))) as events:
+                async with aclosing(adapter.stream(own_request)) as events:
                     async for event in events:
                         if pending is None:
                             yield event
@@ -102,11 +115,17 @@ class FallbackAdapter(Adapter):
                 if pending is None or adapter is adapters[-1]:
                     raise
                 redact_error(error, request.instructions)
+                request.span.add_event(semconv.EVENT_RETRY, {semconv.ERROR_TYPE: error.code})
                 logger.warning("%s; asking the next: %s", _describe(adapter), error)
                 continue
             for earlier in pending or ():
                 yield earlier
             return
+
+    def endpoint(self, request: ChatRequest) -> ModelEndpoint:
+        """Return that of the first adapter; the span is told later which one really answers."""
+        adapter = self._for_agent(request.agent)[0]
+        return adapter.endpoint(_adapt_request(adapter, request))
 
     async def aclose(self) -> None:
         """Close all adapters."""

@@ -8,7 +8,7 @@ from typing import TypedDict
 
 from copilot_runtime.adapters.capabilities import CapabilityFilter, UnsupportedPolicy
 from copilot_runtime.adapters.streaming import ProviderRequest, stream_response
-from copilot_runtime.errors import ConfigurationFailed
+from copilot_runtime.errors import ConfigurationFailed, CopilotError
 from copilot_runtime.events import Event
 from copilot_runtime.http.client import Upstream
 from copilot_runtime.interfaces import Adapter, ChatRequest, Events, ModelEndpoint
@@ -91,12 +91,22 @@ class HTTPAdapter(Adapter, ABC):
         that cannot be sent, `NetworkError` and what else the response stands for.
         """
         prepare = partial(self._prepare_request, request)
-        return stream_response(prepare, first_token_timeout=self.first_token_timeout)
+        return stream_response(
+            prepare, first_token_timeout=self.first_token_timeout, span=request.span
+        )
 
     def endpoint(self, request: ChatRequest) -> ModelEndpoint:
         """Return which model a request is for."""
         model = request.parameters.model or self.model
-        return ModelEndpoint(self._adapter, model, self._find_url(model))
+        try:
+            url = self._find_url(model)
+        except CopilotError:  # such as that of a region that is missing: the request raises it
+            url = ""
+        return ModelEndpoint(self._name_provider(), model, url)
+
+    def _name_provider(self) -> str:
+        """Return the name in `ADAPTERS` of who runs the model."""
+        return self._adapter
 
     def _find_url(self, model: str) -> str:
         """Return the address to which requests go, or nothing if it is not known."""

@@ -9,6 +9,8 @@ from copilot_runtime.events import Event
 from copilot_runtime.interfaces import ChatRequest
 from copilot_runtime.jsontext import loads
 from copilot_runtime.jsonvalue import JsonObject
+from copilot_runtime.telemetry.genai import describe_response
+from copilot_runtime.telemetry.span import Span
 
 _DONE = b"[DONE]"
 """The last payload of OpenAI, and of many gateways whatever provider is behind them."""
@@ -56,6 +58,12 @@ class JSONReader(ABC):
         events = self._assembly.events = []
         self._take(data)
         return events
+
+    def describe(self, span: Span) -> None:
+        """Add to the span of the request what the response has told up to now."""
+        response_id = self._assembly.response_id
+        if response_id or self._stop:
+            describe_response(span, response_id, self._model, self._stop)
 
     @abstractmethod
     def end(self) -> list[Event]:

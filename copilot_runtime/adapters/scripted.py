@@ -16,7 +16,7 @@ from copilot_runtime.events import (
     TextMessageEnd,
     TextMessageStart,
 )
-from copilot_runtime.interfaces import Adapter, ChatRequest, Events
+from copilot_runtime.interfaces import Adapter, ChatRequest, Events, ModelEndpoint
 
 Turn = (
     Sequence[Event | Exception] | Callable[[ChatRequest], Sequence[Event | Exception]] | Exception
@@ -150,6 +150,10 @@ class ScriptedAdapter(Adapter):
             Exception: The exception that stands in the turn.
         """
         return self._script.play(request)
+
+    def endpoint(self, request: ChatRequest) -> ModelEndpoint:
+        """Return that it is this adapter itself, and the model that the request names."""
+        return ModelEndpoint("scripted", request.parameters.model or "", in_process=True)
 
     async def aclose(self) -> None:
         """Set `closed`."""

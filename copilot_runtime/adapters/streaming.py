@@ -9,7 +9,7 @@ import asyncio
 import json
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, aclosing, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import count
 from typing import Any, Protocol, TypeVar
 
@@ -17,11 +17,15 @@ import orjson
 
 from copilot_runtime.adapters.errors import Service, find_request_id, read_response_error
 from copilot_runtime.adapters.reader import JSONReader
+from copilot_runtime.adapters.sent_parameters import describe_body
 from copilot_runtime.errors import CopilotError, NetworkError, RunStalled
 from copilot_runtime.events import Event, Usage
 from copilot_runtime.http.retries import backoff
 from copilot_runtime.http.sse import PAYLOADS_AT_ONCE
 from copilot_runtime.interfaces import Events
+from copilot_runtime.jsonvalue import JsonObject
+from copilot_runtime.telemetry import semconv
+from copilot_runtime.telemetry.span import NO_SPAN, Span
 
 _T = TypeVar("_T")
 
@@ -78,6 +82,8 @@ class ProviderRequest:
     new_reader: Callable[[], tuple[JSONReader, FrameDecoder]]
     max_retries: int = 0
     """How often it is sent again when a response breaks off before its first event."""
+    content: JsonObject = field(default_factory=dict[str, Any])
+    """The body before it was encoded, for those who watch."""
     accepts_json: bool = True
     """Whether the reader also takes a response that is no stream but one JSON text."""
     on_usage: Callable[[Usage], None] = lambda _: None
@@ -90,15 +96,20 @@ async def stream_response(
     prepare: Callable[[], Awaitable[tuple[ProviderRequest, Sequence[Event]]]],
     *,
     first_token_timeout: float | None = None,
+    span: Span = NO_SPAN,
 ) -> Events:
     """Prepare a request, yield its warnings, send it, and yield the events of its response.
 
     After an error that is `retryable` the request is sent again, as long as no event has been
     yielded. `first_token_timeout` limits the seconds until the first event, retries included.
+    The `span` of the request is told what was sent, what came back, and each retry.
     Raises the error that the status or the body of the response stands for, `RunStalled` when a
     time limit has passed, and `NetworkError` for a response that ended too early.
     """
     request, warnings = await prepare()
+    if span.is_recording:
+        span.set_attributes(describe_body(request.content))
+    reader: JSONReader | None = None
     for warning in warnings:
         yield warning
     limit = FirstTokenLimit(f"{request.service.name} API error", first_token_timeout)
@@ -131,8 +142,11 @@ async def stream_response(
                 return
             if limit.has_event or attempt >= request.max_retries or not error.retryable:
                 raise error
+            span.add_event(semconv.EVENT_RETRY, {semconv.ERROR_TYPE: error.code})
             await limit.within_deadline(asyncio.sleep(backoff(attempt)))
     finally:
+        if span.is_recording and reader is not None:
+            reader.describe(span)
         request.on_close()
 
 

@@ -5,6 +5,7 @@ from contextlib import aclosing
 from dataclasses import replace
 
 from copilot_runtime.actions.sources import select_actions
+from copilot_runtime.adapters.chat_span import end_chat, start_chat
 from copilot_runtime.adapters.parameters import (
     ParametersLike,
     merge_parameters,
@@ -43,9 +44,7 @@ from copilot_runtime.interfaces import (
     SupportsStream,
 )
 from copilot_runtime.messages import Message, new_id
-from copilot_runtime.telemetry import semconv
-from copilot_runtime.telemetry.genai import end_chat_span, start_chat_span
-from copilot_runtime.telemetry.span import NO_SPAN, Span
+from copilot_runtime.telemetry.span import NO_SPAN
 from copilot_runtime.transcript import fold_messages
 
 
@@ -141,8 +140,8 @@ class DirectAgent(Agent):
         if request is None:
             reading = await read_files(self.files, turn.run)
             request = await self._build_request(turn.run, reading=reading)
-        parent = turn.run.span
-        span = self._start_span(request, parent) if parent.is_recording else NO_SPAN
+        if turn.run.span.is_recording:
+            request = start_chat(self.adapter, request, turn.run.span)
         try:
             async with aclosing(self.adapter.stream(request)) as events:
                 async for event in events:
@@ -152,44 +151,23 @@ class DirectAgent(Agent):
                                 yield result
                     turn.feed(event)
                     yield event
-            if span.is_recording:
-                _end_span(span, turn)
+            if request.span.is_recording:
+                _end_span(request, turn)
             if turn.calls:
                 async with aclosing(finish_turn(turn, self.max_turns)) as events:
                     async for event in events:
                         yield event
         except CopilotError as error:
             redact_error(error, request.instructions)
-            _end_span(span, turn, error)
+            _end_span(request, turn, error)
             raise
         except Exception as error:
-            _end_span(span, turn, error)
+            _end_span(request, turn, error)
             raise
         finally:
             turn.cancel()
-            if not span.is_ended:  # nobody reads the answer any more
-                _end_span(span, turn, is_complete=False)
-
-    def _start_span(self, request: ChatRequest, parent: Span) -> Span:
-        """Begin the span of a request to the model."""
-        endpoint, parameters = self.adapter.endpoint(request), request.parameters
-        span = start_chat_span(
-            parent, provider=endpoint.provider, model=endpoint.model, url=endpoint.url
-        )
-        span.set_attributes(
-            {
-                semconv.REQUEST_TEMPERATURE: parameters.temperature,
-                semconv.REQUEST_MAX_TOKENS: parameters.max_tokens,
-                semconv.REQUEST_TOP_P: parameters.top_p,
-                semconv.REQUEST_SEED: parameters.seed,
-                semconv.REQUEST_FREQUENCY_PENALTY: parameters.frequency_penalty,
-                semconv.REQUEST_PRESENCE_PENALTY: parameters.presence_penalty,
-                semconv.REQUEST_STOP_SEQUENCES: list(parameters.stop) if parameters.stop else None,
-                semconv.REQUEST_REASONING_LEVEL: parameters.reasoning_effort,
-                semconv.OUTPUT_TYPE: "json" if parameters.response_schema else None,
-            }
-        )
-        return span
+            if not request.span.is_ended:  # nobody reads the answer any more
+                _end_span(request, turn, is_complete=False)
 
     def _create_turn(self, run: RunInput, shared: SharedState | None = None) -> Turn:
         return Turn(run, _list_server_actions(run, shared), self.action_timeout, shared)
@@ -227,12 +205,22 @@ class DirectAgent(Agent):
 
 
 def _end_span(
-    span: Span, turn: Turn, error: BaseException | None = None, *, is_complete: bool = True
+    request: ChatRequest,
+    turn: Turn,
+    error: BaseException | None = None,
+    *,
+    is_complete: bool = True,
 ) -> None:
     """End the span of a request to the model, and add its tokens to those of the run."""
-    if not span.is_ended:
-        parent, first = turn.run.span, turn.first_event_time
-        end_chat_span(span, parent, turn.usage, first, error=error, is_complete=is_complete)
+    end_chat(
+        request,
+        turn.run.span,
+        turn.events,
+        turn.usage,
+        turn.first_event_time,
+        error,
+        is_complete=is_complete,
+    )
 
 
 def _select_context(run: RunInput) -> Sequence[ContextItem]:
@@ -252,4 +240,6 @@ def _extend_request(request: ChatRequest, turn: Turn) -> ChatRequest:
     messages: list[Message] = [*request.messages, *fold_messages(turn.events)]
     # a model forced to call an action may answer freely once it has done so
     parameters = replace(request.parameters, tool_choice=None, tool_choice_name=None)
-    return replace(request, messages=messages, parameters=parameters, message_id=new_id())
+    return replace(
+        request, messages=messages, parameters=parameters, message_id=new_id(), span=NO_SPAN
+    )

@@ -32,6 +32,9 @@ PROVIDERS = {
 }
 """The names of providers in the conventions, by the names of our adapters. Others keep theirs."""
 
+_FINISH_REASONS = {"refusal": "content_filter"}
+"""The words of the conventions where ours differ."""
+
 
 def start_run_span(
     telemetry: Telemetry,
@@ -104,9 +107,9 @@ def start_agent_span(parent: Span, agent: str, *, description: str = "", url: st
 
 
 def start_chat_span(
-    parent: Span, *, provider: str, model: str, url: str = "", is_stream: bool = True
+    parent: Span, *, provider: str, model: str, url: str = "", in_process: bool = False
 ) -> Span:
-    """Begin the span of a request to a model: `chat {model}`.
+    """Begin the span of a streamed request to a model: `chat {model}`.
 
     `provider` is the name of the adapter, and `url` the address of the service.
     """
@@ -114,15 +117,42 @@ def start_chat_span(
         return NO_SPAN
     return parent.start_child(
         f"{semconv.CHAT} {model}" if model else semconv.CHAT,
-        kind="client",
+        kind="internal" if in_process else "client",
         attributes={
             semconv.OPERATION_NAME: semconv.CHAT,
             semconv.PROVIDER_NAME: PROVIDERS.get(provider, provider or semconv.ERROR_TYPE_OTHER),
             semconv.REQUEST_MODEL: model or None,
-            semconv.REQUEST_STREAM: is_stream or None,
+            semconv.REQUEST_STREAM: True,
             semconv.CONVERSATION_ID: parent.attributes.get(semconv.CONVERSATION_ID),
             **describe_server(url),
         },
+    )
+
+
+def set_endpoint(span: Span, provider: str, model: str, url: str) -> None:
+    """Set who is asked now: an adapter that is several may go on to the next."""
+    if span.is_ended:
+        return
+    span.name = f"{semconv.CHAT} {model}" if model else semconv.CHAT
+    for name in (semconv.REQUEST_MODEL, semconv.SERVER_ADDRESS, semconv.SERVER_PORT):
+        span.attributes.pop(name, None)
+    span.set_attributes(
+        {
+            semconv.PROVIDER_NAME: PROVIDERS.get(provider, provider or semconv.ERROR_TYPE_OTHER),
+            semconv.REQUEST_MODEL: model or None,
+            **describe_server(url),
+        }
+    )
+
+
+def describe_response(span: Span, response_id: str, model: str, stop_reason: str | None) -> None:
+    """Set what a response has told. `stop_reason` is a word of `Usage.stop_reason`."""
+    span.set_attributes(
+        {
+            semconv.RESPONSE_ID: response_id or None,
+            semconv.RESPONSE_MODEL: model or None,
+            semconv.RESPONSE_FINISH_REASONS: _list_reasons(stop_reason),
+        }
     )
 
 
@@ -180,9 +210,13 @@ def set_usage(span: Span, usage: Usage) -> None:
             semconv.USAGE_CACHE_READ_TOKENS: usage.cached_tokens,
             semconv.USAGE_CACHE_WRITE_TOKENS: usage.cache_write_tokens,
             semconv.USAGE_REASONING_TOKENS: usage.reasoning_tokens,
-            semconv.RESPONSE_FINISH_REASONS: [usage.stop_reason] if usage.stop_reason else None,
+            semconv.RESPONSE_FINISH_REASONS: _list_reasons(usage.stop_reason),
         }
     )
+
+
+def _list_reasons(stop_reason: str | None) -> list[str] | None:
+    return [_FINISH_REASONS.get(stop_reason, stop_reason)] if stop_reason else None
 
 
 def start_tool_span(

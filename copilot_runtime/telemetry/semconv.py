@@ -527,6 +527,7 @@ EVENT_EVALUATION_RESULT = "gen_ai.evaluation.result"
 EVENT_EXCEPTION = "gen_ai.client.operation.exception"
 EVENT_FEEDBACK = "copilot.feedback"
 EVENT_FIRST_CHUNK = "copilot.first_chunk"
+EVENT_RETRY = "copilot.retry"
 EVENT_INTERRUPT = "copilot.interrupt"
 
 _FOREIGN_CONTENT = (

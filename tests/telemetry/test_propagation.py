@@ -26,7 +26,8 @@ from tests.adapters import provider as upstream
 from tests.adapters.provider import Provider
 from tests.agents.remote import asked, heard, text, whole_run
 from tests.telemetry import environment_server
-from tests.telemetry.test_spans import PARENT, Spans
+from tests.telemetry.recorded import Spans
+from tests.telemetry.test_spans import PARENT
 from tests.transports.mcp.clients import over_http, text_of
 from tests.transports.served import Echo
 from tests.wire.documents import data

@@ -1,7 +1,6 @@
 """What is traced of a run: its agent, its requests to the model, its calls of tools."""
 
 import asyncio
-from typing import Any
 
 import pytest
 
@@ -23,30 +22,11 @@ from copilot_runtime.telemetry import (
 )
 from copilot_runtime.testing import call, say
 from tests.runs import Says, forever, run_input, runtime_of, runtime_with
+from tests.telemetry.recorded import Spans, run
 
 pytestmark = pytest.mark.anyio
 
 PARENT = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
-
-
-class Spans:
-    """Keeps spans in the order in which they ended."""
-
-    dropped = 0
-
-    def __init__(self) -> None:
-        self.spans: list[Span] = []
-
-    def add(self, span: Span) -> None:
-        self.spans.append(span)
-
-    async def flush(self) -> None: ...
-
-    async def aclose(self) -> None: ...
-
-    def named(self, name: str) -> Span:
-        (span,) = [span for span in self.spans if span.name == name]
-        return span
 
 
 @pytest.fixture
@@ -57,13 +37,6 @@ def spans() -> Spans:
 @pytest.fixture
 def telemetry(spans: Spans) -> LocalTelemetry:
     return LocalTelemetry(spans, keeps_content=True)
-
-
-async def run(runtime: Runtime, **more: Any) -> None:
-    """Start a run, and wait until nothing of it goes on."""
-    started = await runtime.start(run_input(detached=True, **more))
-    assert started.task is not None
-    await asyncio.wait([started.task])
 
 
 @action
@@ -99,6 +72,7 @@ async def test_a_call_says_what_it_got_and_gave_in_its_content_alone(
     await run(runtime_of(*turns, sources=[[add]], telemetry=telemetry))
     tool = spans.named("execute_tool add")
     assert tool.content[semconv.TOOL_CALL_RESULT] == "3"
+    assert tool.content[semconv.TOOL_CALL_ARGUMENTS] == {"a": 1, "b": 2}
     assert tool.attributes[semconv.TOOL_DESCRIPTION] == "Add two numbers."
     assert tool.attributes[semconv.SKILL_NAME] == "sums"
     assert semconv.TOOL_CALL_ARGUMENTS not in tool.attributes

@@ -119,7 +119,12 @@ class AnthropicAdapter(HTTPAdapter):
             on_usage=partial(self._window.calibrate, model, request, body),
             new_reader=lambda: (MessageReader(request, service), SSEDecoder()),
             max_retries=0 if self._client else self._upstream.max_retries,
+            content=content,
         )
+
+    def _find_url(self, model: str) -> str:
+        del model
+        return self._url if self._client is None else str(self._client.base_url)
 
     async def check_key(self) -> None:
         if self._client is None:

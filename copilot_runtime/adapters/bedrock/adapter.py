@@ -113,4 +113,10 @@ class BedrockAdapter(HTTPAdapter):
             service=service,
             new_reader=lambda: (ConverseReader(request, service), new_decoder()),
             max_retries=0 if self._client else self._upstream.max_retries,
+            content=body,
         )
+
+    def _find_url(self, model: str) -> str:
+        if self._client is not None:
+            return str(self._client.meta.endpoint_url)
+        return self._authentication.build_url(model)

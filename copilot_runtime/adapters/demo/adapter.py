@@ -8,7 +8,7 @@ from copilot_runtime.adapters.assembly import Assembly
 from copilot_runtime.adapters.demo.rules import build_answer
 from copilot_runtime.errors import CopilotError
 from copilot_runtime.events import Usage
-from copilot_runtime.interfaces import Adapter, ChatRequest, Events
+from copilot_runtime.interfaces import Adapter, ChatRequest, Events, ModelEndpoint
 from copilot_runtime.messages import TextMessage
 
 _WORD = re.compile(r"\s*\S+(?:\s+$)?")
@@ -65,3 +65,8 @@ class DemoAdapter(Adapter):
             yield event
         prompt = sum(len(m.content.split()) for m in request.messages if isinstance(m, TextMessage))
         yield Usage(model="demo", provider="demo", input_tokens=prompt, output_tokens=words)
+
+    def endpoint(self, request: ChatRequest) -> ModelEndpoint:
+        """Return that it is this adapter itself."""
+        del request
+        return ModelEndpoint("demo", "demo", in_process=True)

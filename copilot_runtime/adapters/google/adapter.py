@@ -116,7 +116,17 @@ class GoogleAdapter(HTTPAdapter):
             service=service,
             new_reader=lambda: (GenerationReader(request, service), new_decoder()),
             max_retries=0 if self._client else self._upstream.max_retries,
+            content=body,
         )
+
+    def _name_provider(self) -> str:
+        if self._client is not None:
+            client = getattr(self._client, "_api_client", None)  # the same for both kinds
+            return "vertex" if getattr(client, "vertexai", False) else self._adapter
+        return "vertex" if self._authentication.vertex else self._adapter
+
+    def _find_url(self, model: str) -> str:
+        return "" if self._client is not None else self._authentication.build_url(model)
 
     async def check_key(self) -> None:
         if self._client is None:

@@ -18,7 +18,7 @@ from copilot_runtime.adapters.langchain.request import (
 )
 from copilot_runtime.adapters.langchain.stream import ChunkReader
 from copilot_runtime.errors import ConfigurationFailed, CopilotError, MissingPackage
-from copilot_runtime.interfaces import Adapter, ChatRequest, Events
+from copilot_runtime.interfaces import Adapter, ChatRequest, Events, ModelEndpoint
 
 if TYPE_CHECKING:
     from langchain_core.runnables import Runnable
@@ -26,6 +26,16 @@ if TYPE_CHECKING:
 Function = Callable[[LangChainRequest], Any]
 
 NAME = "LangChain"
+
+_PROVIDERS = {
+    "aws": "bedrock",
+    "google_genai": "google",
+    "google_vertexai": "vertex",
+    "mistralai": "mistral",
+}
+"""LangChain's packages → the names in `ADAPTERS`, where they differ."""
+_ADDRESSES = ("openai_api_base", "azure_endpoint", "anthropic_api_url", "base_url")
+"""Where chat models keep the address of their service."""
 
 
 class LangChainAdapter(Adapter):
@@ -95,10 +105,25 @@ class LangChainAdapter(Adapter):
             if (mapped := read_client_error(error, service)) is None:
                 raise
             raise mapped from error
+        finally:
+            if request.span.is_recording:
+                answer.describe(request.span)
         for event in answer.end():
             yield event
         if answer.failure is not None:
             raise answer.failure
+
+    def endpoint(self, request: ChatRequest) -> ModelEndpoint:
+        """Return which model a request is for, as far as its class tells."""
+        module = type(self.model).__module__.partition(".")[0]
+        package = module.removeprefix("langchain_") if module != "langchain_core" else ""
+        provider = _PROVIDERS.get(package, package if module != package else PROVIDER)
+        if "Azure" in type(self.model).__name__:
+            provider = "azure"
+        urls = (getattr(self.model, name, None) for name in _ADDRESSES)
+        url = next((one for one in urls if isinstance(one, str)), "")
+        model = request.parameters.model or _name_of(self.model)
+        return ModelEndpoint(provider or PROVIDER, model, url)
 
     def _call_model(
         self, request: ChatRequest, window: int, capabilities: CapabilityFilter

@@ -152,6 +152,7 @@ class ChunkReader(JSONReader):
             "input_tokens": usage.get("input_tokens"),
             "output_tokens": usage.get("output_tokens"),
             "cached_tokens": into.get("cache_read"),
+            "cache_write_tokens": into.get("cache_creation"),
             "reasoning_tokens": out.get("reasoning"),
         }
         for name, value in counts.items():

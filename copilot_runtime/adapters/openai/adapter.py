@@ -147,8 +147,12 @@ class OpenAIAdapter(HTTPAdapter):
             service=service,
             new_reader=lambda: (self._new_reader(request, service), SSEDecoder()),
             max_retries=0 if self._client else self._upstream.max_retries,
+            content=content,
             on_usage=partial(self._window.calibrate, model, request, body),
         )
+
+    def _name_provider(self) -> str:
+        return self.options.preset.adapter
 
     def _find_url(self, model: str) -> str:
         if self._client is not None:

@@ -1,0 +1,89 @@
+"""The span of a request to a model: what was sent, and what came back."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from copilot_runtime.events import Event, Usage
+from copilot_runtime.interfaces import Adapter, ChatRequest, Parameters
+from copilot_runtime.messages import ActionExecutionMessage, ResultMessage
+from copilot_runtime.telemetry import semconv
+from copilot_runtime.telemetry.content import render_answer, render_request, render_tools
+from copilot_runtime.telemetry.genai import end_chat_span, start_chat_span
+from copilot_runtime.telemetry.span import Span
+from copilot_runtime.transcript import fold_messages
+
+_NO_PARAMETERS = Parameters()
+
+
+def start_chat(adapter: Adapter, request: ChatRequest, parent: Span) -> ChatRequest:
+    """Return a request with its span, which has what is asked for; the adapter knows more."""
+    endpoint, parameters = adapter.endpoint(request), request.parameters
+    span = start_chat_span(
+        parent,
+        provider=endpoint.provider,
+        model=endpoint.model,
+        url=endpoint.url,
+        in_process=endpoint.in_process,
+    )
+    if parameters != _NO_PARAMETERS:
+        span.set_attributes(
+            {
+                semconv.REQUEST_TEMPERATURE: parameters.temperature,
+                semconv.REQUEST_MAX_TOKENS: parameters.max_tokens,
+                semconv.REQUEST_TOP_P: parameters.top_p,
+                semconv.REQUEST_SEED: parameters.seed,
+                semconv.REQUEST_FREQUENCY_PENALTY: parameters.frequency_penalty,
+                semconv.REQUEST_PRESENCE_PENALTY: parameters.presence_penalty,
+                semconv.REQUEST_STOP_SEQUENCES: list(parameters.stop) if parameters.stop else None,
+                semconv.REQUEST_REASONING_LEVEL: parameters.reasoning_effort,
+                semconv.OUTPUT_TYPE: "json" if parameters.response_schema else None,
+            }
+        )
+    if span.keeps_content:
+        _add_question(span, request)
+    return replace(request, span=span)
+
+
+def end_chat(
+    request: ChatRequest,
+    parent: Span,
+    events: Sequence[Event],
+    usage: Usage | None,
+    first_event_time: int,
+    error: BaseException | None = None,
+    *,
+    is_complete: bool = True,
+) -> None:
+    """End the span of a request, and add its tokens to those of its parent, the agent's."""
+    span = request.span
+    if span.is_ended:
+        return
+    is_complete = is_complete and error is None
+    if span.keeps_content:
+        _add_answer(span, events, usage, is_complete=is_complete)
+    end_chat_span(span, parent, usage, first_event_time, error=error, is_complete=is_complete)
+
+
+def _add_question(span: Span, request: ChatRequest) -> None:
+    instructions, messages = render_request(request.messages)
+    tools = [(one.name, one.description, one.parameters) for one in request.actions]
+    span.set_content(
+        {
+            semconv.SYSTEM_INSTRUCTIONS: instructions or None,
+            semconv.INPUT_MESSAGES: messages or None,
+            semconv.TOOL_DEFINITIONS: render_tools(tools) if tools else None,
+        }
+    )
+
+
+def _add_answer(
+    span: Span, events: Sequence[Event], usage: Usage | None, *, is_complete: bool
+) -> None:
+    answer = [one for one in fold_messages(events) if not isinstance(one, ResultMessage)]
+    reason: str | None = None
+    if is_complete:
+        reasons = span.attributes.get(semconv.RESPONSE_FINISH_REASONS) or [None]
+        reason = (usage.stop_reason if usage else None) or reasons[0]
+        has_calls = any(isinstance(one, ActionExecutionMessage) for one in answer)
+        reason = reason or ("tool_calls" if has_calls else "stop")
+    span.set_content({semconv.OUTPUT_MESSAGES: render_answer(answer, reason) or None})

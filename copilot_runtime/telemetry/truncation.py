@@ -1,0 +1,126 @@
+"""Values that are too long, shortened within: their JSON stays JSON, and work is bounded, too."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any, cast
+
+from copilot_runtime.jsontext import dumps
+
+_MAX_DEPTH = 32
+_LEAST = 32
+"""Characters below which an item is of no use: a list or an object keeps fewer items then."""
+_MARK = 16
+"""Room for the mark at the end of a text."""
+
+
+def truncate(value: Any, characters: int) -> Any:
+    """Return a value whose JSON has at most so many characters: itself, if it is short enough.
+
+    The longest texts are cut first; what they lost is told at their ends, as `…[+1234]`. A list
+    that is still too long loses its middle, an object its last members.
+    """
+    return value if _measure(value, characters) <= characters else _cut(value, characters)
+
+
+def _measure(value: Any, enough: int, depth: int = 0) -> int:
+    """Return how long the JSON of a value is, or anything greater than `enough`."""
+    match value:
+        case str():
+            return _measure_text(value)
+        case None | bool() | int() | float():
+            return max(5, len(str(value)))
+        case Mapping() if depth < _MAX_DEPTH:
+            size = 2
+            for key, item in cast("Mapping[Any, Any]", value).items():
+                size += _measure_text(str(key)) + 2 + _measure(item, enough, depth + 1)
+                if size > enough:
+                    break
+            return size
+        case list() | tuple() if depth < _MAX_DEPTH:
+            size = 2
+            for item in cast("Sequence[Any]", value):
+                size += _measure(item, enough, depth + 1) + 1
+                if size > enough:
+                    break
+            return size
+        case _:
+            return enough + 1
+
+
+def _measure_text(text: str) -> int:
+    if text.isprintable():
+        return len(text) + text.count('"') + text.count("\\") + 2
+    return len(dumps(text).decode())
+
+
+def _cut(value: Any, room: int, depth: int = 0) -> Any:
+    match value:
+        case str():
+            return _cut_text(value, room)
+        case None | bool() | int() | float():
+            return value
+        case Mapping() if depth < _MAX_DEPTH and room >= _LEAST:
+            return _cut_object(cast("Mapping[Any, Any]", value), room, depth)
+        case list() | tuple() if depth < _MAX_DEPTH and room >= _LEAST:
+            return _cut_list(cast("Sequence[Any]", value), room, depth)
+        case _:
+            return "…"
+
+
+def _cut_text(text: str, room: int) -> str:
+    if len(text) < room and _measure_text(text) <= room:
+        return text
+    keep = max(0, room - _MARK)
+    while keep:
+        cut = f"{text[:keep]}…[+{len(text) - keep}]"
+        if _measure_text(cut) <= room:
+            return cut
+        keep = keep * 3 // 4  # what is escaped takes more than one character
+    return "…"
+
+
+def _cut_object(value: Mapping[Any, Any], room: int, depth: int) -> dict[str, Any]:
+    names: dict[str, Any] = {}
+    room -= 2
+    for key, item in value.items():
+        name = _cut_text(str(key), min(4 * _LEAST, room // 2))
+        size = _measure_text(name) + 2
+        if names and room - size < _LEAST * (len(names) + 2):
+            names["…"] = f"+{len(value) - len(names)}"
+            room -= _MARK
+            break
+        room -= size
+        names[name] = item
+    items = _cut_items(list(names.values()), room, depth)
+    return dict(zip(names, items, strict=True))
+
+
+def _cut_list(value: Sequence[Any], room: int, depth: int) -> list[Any]:
+    most = max(2, room // _LEAST)
+    if len(value) > most:
+        first, last = value[: most // 2], value[len(value) - (most - most // 2 - 1) :]
+        missing = len(value) - len(first) - len(last)
+        is_objects = isinstance(value[0], Mapping)
+        mark = {"type": "omitted", "count": missing} if is_objects else f"…[+{missing}]"
+        value = [*first, mark, *last]
+    return _cut_items(value, room - 2 - len(value), depth)
+
+
+def _cut_items(items: Sequence[Any], room: int, depth: int) -> list[Any]:
+    """Return items that fit into the room together: the short ones whole."""
+    sizes = [_measure(item, max(room, 0), depth + 1) for item in items]
+    share = _find_share(sizes, room)
+    return [
+        item if size <= share else _cut(item, share, depth + 1)
+        for item, size in zip(items, sizes, strict=True)
+    ]
+
+
+def _find_share(sizes: Sequence[int], room: int) -> int:
+    """Return how much each may have, so that what the short ones do not need is the others'."""
+    share = 0
+    for number, size in enumerate(sorted(sizes)):
+        share = room // (len(sizes) - number)
+        if size > share:
+            return share
+        room -= size
+    return share

@@ -1,16 +1,14 @@
-"""Where spans are kept: in memory, in SQLite, or in JSON Lines by day."""
+"""Where spans are kept: in memory, in SQLite (`sqlite`), or in JSON Lines by day (`jsonlines`)."""
 
 from copilot_runtime.telemetry.store.memory import MemoryTraceStore
 from copilot_runtime.telemetry.store.query import TraceQuery
 from copilot_runtime.telemetry.store.records import Record, decode_span, encode_span
-from copilot_runtime.telemetry.store.sqlite import SqliteTraceStore
 from copilot_runtime.telemetry.store.store import TraceStore
 from copilot_runtime.telemetry.store.traces import TraceFilter, TraceSummary
 
 __all__ = [
     "MemoryTraceStore",
     "Record",
-    "SqliteTraceStore",
     "TraceFilter",
     "TraceQuery",
     "TraceStore",

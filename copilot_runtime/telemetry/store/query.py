@@ -1,25 +1,27 @@
 """JMESPath over the spans of one trace at a time, as Copilot-LD has it, within limits."""
 
-import logging
+import asyncio
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from time import monotonic
-from typing import Any
+from typing import Any, TypeVar
 
-import jmespath
-from jmespath import exceptions
-from jmespath.visitor import Options
-
-from copilot_runtime.errors import LimitExceeded, Misuse
+from copilot_runtime.concurrency import ThreadPool
+from copilot_runtime.errors import LimitExceeded
+from copilot_runtime.telemetry import semconv
 from copilot_runtime.telemetry.store.records import Record
-from copilot_runtime.telemetry.store.traces import sort_spans
+from copilot_runtime.telemetry.store.traces import TraceFilter, sort_spans
 
-logger = logging.getLogger(__name__)
+T = TypeVar("T")
 
+MAX_SPANS = 100_000
+"""Most spans that a query returns."""
 _LONGEST = 4_000
 _DEEPEST = 50
 _OPENING = re.compile(r"[\[({&!]")
-_CLAUSE = re.compile(r"\[\?status\.code *== *`2`\](\.[A-Za-z_]+)?")
+_CHECK_EVERY = 256
+_pool = ThreadPool(2, "trace-query")
 
 
 class TraceQuery:
@@ -28,12 +30,19 @@ class TraceQuery:
     It is evaluated on the list of the spans of each trace, by their start. The trace matches unless
     the result is null, false or an empty list: 0, an empty text and an object are matches, as in
     Copilot-LD. Raises `Misuse` for a wrong expression, `LimitExceeded` for one that is too long.
+
+    It runs in a thread, and ends `seconds` after its first step, or when nobody awaits it any more.
     """
 
-    def __init__(self, expression: str, *, seconds: float = 10.0) -> None:
+    def __init__(
+        self, expression: str, *, seconds: float = 10.0, clock: Callable[[], float] = monotonic
+    ) -> None:
         self.expression = expression
         self.seconds = seconds
-        self._compiled: Any = None
+        self._clock = clock
+        self._deadline = 0.0
+        self._steps = 0
+        self._tree: dict[str, Any] | None = None
         if not expression:
             return
         if len(expression) > _LONGEST or len(_OPENING.findall(expression)) > _DEEPEST:
@@ -42,24 +51,33 @@ class TraceQuery:
                 hint=f"At most {_LONGEST} characters and {_DEEPEST} brackets are read.",
                 status_code=400,
             )
-        try:
-            self._compiled = jmespath.compile(expression)
-        except (exceptions.JMESPathError, ValueError, RecursionError) as error:
-            raise Misuse(f"The query is no JMESPath: {_first_line(error)}") from None
+        # only who queries needs the package
+        from copilot_runtime.telemetry.store.interpreter import Interpreter, parse
 
-    @property
-    def wants_errors_only(self) -> bool:
-        """Whether only traces with a failed span can match, which an index knows."""
-        return _CLAUSE.fullmatch(self.expression) is not None
+        self._tree = parse(expression)
+        self._interpreter = Interpreter(self._check)
+
+    def narrow(self, filter: TraceFilter) -> TraceFilter | None:
+        """Return a filter that rules out what cannot match, by what indexes know.
+
+        None if nothing can match: the query and the filter ask for two different things.
+        """
+        for name, value in _find_conditions(self._tree):
+            if name == "has_error":
+                if filter.has_error is False:
+                    return None
+                filter = replace(filter, has_error=True)
+            elif getattr(filter, name) in ("", value):
+                filter = replace(filter, **{name: value})
+            elif name == "trace_id":
+                return None
+        return filter
 
     def matches(self, spans: Sequence[Record]) -> bool:
         """Return whether a trace matches. Raises `Misuse` where a function gets a wrong type."""
-        if self._compiled is None:
+        if self._tree is None:
             return True
-        try:
-            found = self._compiled.search(spans, _OPTIONS)
-        except (exceptions.JMESPathError, RecursionError, TypeError, ValueError) as error:
-            raise Misuse(f"The query failed: {_first_line(error)}") from None
+        found = self._interpreter.evaluate(self._tree, spans)
         return found is not None and found is not False and found != []
 
     def select(self, traces: Iterable[Sequence[Record]], limit: int = 0) -> Iterator[list[Record]]:
@@ -67,24 +85,121 @@ class TraceQuery:
 
         Raises `LimitExceeded` after `seconds`.
         """
-        deadline, count = monotonic() + self.seconds, 0
+        self._deadline, count = self._clock() + self.seconds, 0
+        is_certain = self._tree is not None and _is_error_query(self._tree)
         for spans in traces:
+            self._check_time()
             ordered = sort_spans(spans)
-            if self.matches(ordered):
+            if (is_certain and _has_error(ordered)) or self.matches(ordered):
                 yield ordered
                 count += 1
                 if limit and count >= limit:
                     return
-            if monotonic() > deadline:
+
+    def collect(self, traces: Iterable[Sequence[Record]], limit: int = 0) -> list[Record]:
+        """Return the spans of all traces that match, by their start.
+
+        Raises `LimitExceeded` after `seconds`, or for more than `MAX_SPANS`.
+        """
+        found: list[Record] = []
+        for spans in self.select(traces, limit):
+            found += spans
+            if len(found) > MAX_SPANS:
                 raise LimitExceeded(
-                    f"The query took longer than {self.seconds:g} seconds.",
-                    hint="Name a thread, an agent or a time, or a limit.",
+                    f"The query finds more than {MAX_SPANS:,} spans.",
+                    hint="Name a limit, a thread, an agent or a time.",
                     status_code=400,
                 )
+        return sort_spans(found)
+
+    async def run(self, work: Callable[[], T]) -> T:
+        """Return what `work` returns, which calls `collect` or `select`, in a thread.
+
+        Two queries run at a time, others wait for their turn.
+        """
+        try:
+            return await _pool.run(work)
+        except asyncio.CancelledError:
+            self.seconds = self._deadline = -1.0
+            raise
+
+    def _check(self) -> None:
+        self._steps += 1
+        if not self._steps % _CHECK_EVERY:
+            self._check_time()
+
+    def _check_time(self) -> None:
+        if self._deadline and self._clock() > self._deadline:
+            raise LimitExceeded(
+                f"The query took longer than {max(self.seconds, 0):g} seconds.",
+                hint="Name a thread, an agent or a time, or a limit.",
+                status_code=400,
+            )
 
 
-_OPTIONS = Options()
+_INDEXES: Mapping[tuple[str, ...], str] = {
+    ("trace_id",): "trace_id",
+    ("attributes", semconv.CONVERSATION_ID): "thread_id",
+    ("attributes", semconv.RUN_ID): "run_id",
+    ("attributes", semconv.AGENT_NAME): "agent",
+    ("resource", "attributes", "id"): "resource_id",
+}
+_STATUS = ("status", "code")
 
 
-def _first_line(error: BaseException) -> str:
-    return str(error).partition("\n")[0][:200]
+def _find_conditions(tree: Mapping[str, Any] | None) -> Iterator[tuple[str, Any]]:
+    """Yield fields of a filter with the values that a trace must have for a match.
+
+    It can be told of `[?condition]`, which finds nothing where no span meets the condition, and
+    of its parts that are joined by `&&`.
+    """
+    if tree is None or tree["type"] != "filter_projection":
+        return
+    base, _, condition = tree["children"]
+    if base["type"] != "identity":
+        return
+    waiting = [condition]
+    while waiting:
+        node = waiting.pop()
+        if node["type"] == "and_expression":
+            waiting += node["children"]
+            continue
+        path, value = _read_comparison(node)
+        if path == _STATUS and value == 2:
+            yield "has_error", True
+        elif isinstance(value, str) and value and (name := _INDEXES.get(path)):
+            yield name, value
+
+
+def _read_comparison(node: Mapping[str, Any]) -> tuple[tuple[str, ...], Any]:
+    """Return the path and the value of `path == value`; no path for anything else."""
+    if node["type"] != "comparator" or node["value"] != "eq":
+        return (), None
+    left, right = node["children"]
+    if left["type"] == "literal":
+        left, right = right, left
+    if right["type"] != "literal" or isinstance(right["value"], bool):
+        return (), None
+    return _read_path(left), right["value"]
+
+
+def _read_path(node: Mapping[str, Any]) -> tuple[str, ...]:
+    if node["type"] == "field":
+        return (node["value"],)
+    if node["type"] != "subexpression":
+        return ()
+    parts = [_read_path(child) for child in node["children"]]
+    return tuple(name for part in parts for name in part) if all(parts) else ()
+
+
+def _is_error_query(tree: Mapping[str, Any]) -> bool:
+    r"""Return whether the query is ``[?status.code==`2`]``, which needs no interpreter."""
+    return (
+        tree["type"] == "filter_projection"
+        and [child["type"] for child in tree["children"][:2]] == ["identity", "identity"]
+        and _read_comparison(tree["children"][2]) == (_STATUS, 2)
+    )
+
+
+def _has_error(spans: Sequence[Record]) -> bool:
+    return any(span["status"]["code"] == 2 for span in spans)

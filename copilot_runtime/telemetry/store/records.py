@@ -28,6 +28,7 @@ _KIND_NAMES: dict[int, Kind] = {
     5: "consumer",
 }
 STATUSES: Mapping[str, int] = {"unset": 0, "ok": 1, "error": 2}
+_LAST_TIME = 2**63 - 1
 _STATUS_NAMES: Mapping[int, Status] = {0: "unset", 1: "ok", 2: "error"}
 
 
@@ -42,13 +43,15 @@ def encode_span(span: Span) -> Record:
         "start_time_unix_nano": span.start_time,
         "end_time_unix_nano": span.end_time,
         "attributes": span.attributes,
-        "events": [
+        "events": [],
+        "status": {"code": STATUSES[span.status], "message": span.message},
+        "resource": {"attributes": dict(span.resource) if span.resource else {}},
+    }
+    if span.events:
+        record["events"] = [
             {"name": event.name, "time_unix_nano": event.time, "attributes": event.attributes}
             for event in span.events
-        ],
-        "status": {"code": STATUSES[span.status], "message": span.message},
-        "resource": {"attributes": dict(span.resource or {})},
-    }
+        ]
     if span.content:
         record["content"] = span.content
     if span.links:
@@ -136,9 +139,9 @@ def _nanoseconds(value: Any) -> int:
     if isinstance(value, Mapping):  # a 64-bit number of JavaScript: {"low", "high", "unsigned"}
         low, high = value.get("low"), value.get("high")
         if isinstance(low, int) and isinstance(high, int):
-            return ((high & 0xFFFFFFFF) << 32) + (low & 0xFFFFFFFF)
+            return min(((high & 0xFFFFFFFF) << 32) + (low & 0xFFFFFFFF), _LAST_TIME)
         return 0
     try:
-        return max(0, int(value or 0))
+        return min(max(0, int(value or 0)), _LAST_TIME)
     except (TypeError, ValueError, OverflowError):
         return 0

@@ -4,21 +4,28 @@ import logging
 import threading
 from abc import ABC, abstractmethod
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from time import time_ns
+from typing import Any, cast
+
+import orjson
 
 from copilot_runtime.concurrency import call
+from copilot_runtime.errors import CopilotError
 from copilot_runtime.telemetry.span import Span
-from copilot_runtime.telemetry.store.records import Record, encode_span
+from copilot_runtime.telemetry.store.records import Record
 from copilot_runtime.telemetry.store.traces import TraceFilter, TraceSummary
 
 logger = logging.getLogger(__name__)
 
 EVERYTHING = TraceFilter()
-MAX_PENDING = 50_000
+MAX_PENDING = 100_000
 """Most spans that wait to be written. More are left out, and counted."""
 _GATHER_SECONDS = 0.25
-_BATCH = 2_000
+_RETRY_SECONDS = 5.0
+_CLEAN_SECONDS = 60.0
+_BATCH = 5_000
+_DEEPEST = 50
 
 
 class TraceStore(ABC):
@@ -30,6 +37,9 @@ class TraceStore(ABC):
 
     dropped = 0
     """How many spans were left out, because they came faster than they could be written."""
+
+    is_failing = False
+    """Whether spans cannot be written at the moment."""
 
     @abstractmethod
     def add(self, span: Span) -> None:
@@ -64,22 +74,35 @@ class TraceStore(ABC):
     async def delete_traces(self, before: int) -> int:
         """Delete traces that ended before a time, in nanoseconds; return how many."""
 
+    @abstractmethod
+    async def delete_trace(self, trace_id: str) -> bool:
+        """Delete a trace; return whether there was one."""
+
     async def aclose(self) -> None:
         """Write what waits, and end."""
         await self.flush()
 
 
 class ThreadedTraceStore(TraceStore):
-    """Encodes and writes in a thread of its own, in batches: a subclass says how."""
+    """Writes in a thread of its own, in batches: a subclass says how.
 
-    def __init__(self) -> None:
+    What cannot be written now, because the disk is full or another process holds the file, is tried
+    again, and waits so long with all that comes. `clock` returns nanoseconds since 1970.
+    """
+
+    _passing_errors: tuple[type[Exception], ...] = (OSError, CopilotError)
+    """Errors after which the same spans are written once more."""
+
+    def __init__(self, *, clock: Callable[[], int] = time_ns) -> None:
+        self._clock = clock
         self._pending: deque[Span] = deque()
+        self._unwritten: Sequence[Span] = ()
         self._wake = threading.Event()
         self._is_urgent = threading.Event()
-        self._writing = threading.Lock()
+        self._writing = threading.RLock()
         self._thread: threading.Thread | None = None
         self._is_closed = False
-        self._has_failed = False
+        self._next_clean = 0
 
     def add(self, span: Span) -> None:
         """Keep a span that has ended."""
@@ -93,12 +116,12 @@ class ThreadedTraceStore(TraceStore):
             self._start_thread()
 
     async def flush(self) -> None:
-        """Write what waits. What cannot be written is logged, and left out."""
-        if self._pending:
+        """Write what waits. What cannot be written now waits on, and the log says why."""
+        if self._pending or self._unwritten:
             await call(self._write_pending)
 
     async def aclose(self) -> None:
-        """Write what waits, and end the thread."""
+        """Write what waits, and end the thread. What cannot be written is lost, and counted."""
         await self.flush()
         self._is_closed = True
         self._is_urgent.set()
@@ -106,14 +129,17 @@ class ThreadedTraceStore(TraceStore):
         thread, self._thread = self._thread, None
         if thread is not None:
             await call(thread.join, 5.0)
+        self.dropped += len(self._pending) + len(self._unwritten)
+        self._pending.clear()
+        self._unwritten = ()
 
     @abstractmethod
-    def _write(self, records: Sequence[Record]) -> None:
-        """Write spans. Runs in a thread, one call at a time."""
+    def _write(self, spans: Sequence[Span]) -> None:
+        """Write spans, all or none. Runs in a thread, one call at a time."""
 
+    @abstractmethod
     def _clean(self, now: int) -> None:
-        """Delete what is too old or too much. Runs in a thread, after a batch."""
-        del now
+        """Delete what is too old or too much. Runs in a thread, once a minute."""
 
     def _start_thread(self) -> None:
         self._is_closed = False
@@ -124,30 +150,74 @@ class ThreadedTraceStore(TraceStore):
 
     def _write_forever(self) -> None:
         while not self._is_closed:
-            self._wake.wait()
-            self._is_urgent.wait(_GATHER_SECONDS)  # others come meanwhile
+            self._wake.wait(_CLEAN_SECONDS)
+            self._is_urgent.wait(_RETRY_SECONDS if self.is_failing else _GATHER_SECONDS)
             self._wake.clear()
             self._write_pending()
 
     def _write_pending(self) -> None:
         with self._writing:
-            while batch := self._take_batch():
-                try:
-                    self._write(batch)
-                    self._clean(time_ns())
-                    self._has_failed = False
-                except Exception as error:  # a full disk must not end anything else
-                    self.dropped += len(batch)
-                    if not self._has_failed:
-                        logger.warning("Traces cannot be kept: %s", error)
-                    self._has_failed = True
+            while batch := self._unwritten or self._take_batch():
+                self._unwritten = batch
+                if not self._attempt(lambda: self._write(self._unwritten)):
+                    return
+                self._unwritten = ()
+            now = self._clock()
+            if now >= self._next_clean:
+                self._next_clean = now + int(_CLEAN_SECONDS * 1e9)
+                self._attempt(lambda: self._clean(now))
 
-    def _take_batch(self) -> list[Record]:
-        batch: list[Record] = []
-        while len(batch) < _BATCH:
-            try:
-                span = self._pending.popleft()
-            except IndexError:
-                break
-            batch.append(encode_span(span))
-        return batch
+    def _attempt(self, work: Callable[[], None]) -> bool:
+        """Do what writes; return whether it is done with, be it that it never can be."""
+        try:
+            work()
+        except Exception as error:  # telemetry must not end anything else
+            if not self.is_failing:
+                logger.warning("Traces cannot be kept: %s", error)
+            self.is_failing = True
+            if isinstance(error, self._passing_errors):
+                return False
+            self.dropped += len(self._unwritten)
+            return True
+        self.is_failing = False
+        return True
+
+    def _take_batch(self) -> list[Span]:
+        pending = self._pending
+        return [pending.popleft() for _ in range(min(len(pending), _BATCH))]
+
+
+def encode_json(record: Record) -> tuple[Record, bytes]:
+    """Return a record and its JSON. What JSON cannot hold becomes text, in both of them."""
+    try:
+        return record, orjson.dumps(record)
+    except (TypeError, ValueError):  # an object, half a character, a number that is too large
+        text = orjson.dumps(_plain(record))
+        return orjson.loads(text), text
+
+
+def _plain(value: Any, depth: int = 0) -> Any:
+    """Return a value that JSON can hold: what it cannot becomes a text."""
+    if depth > _DEEPEST:
+        return "…"
+    match value:
+        case dict():
+            entries = cast("dict[Any, Any]", value)
+            return {clean_text(key): _plain(item, depth + 1) for key, item in entries.items()}
+        case list() | tuple() | set() | frozenset():
+            return [_plain(item, depth + 1) for item in cast("Iterable[Any]", value)]
+        case bool() | None | float():
+            return value
+        case int():
+            return int(value) if -(2**63) <= value < 2**63 else clean_text(value)
+        case _:
+            return clean_text(value)
+
+
+def clean_text(value: Any) -> str:
+    """Return a value as text of whole characters."""
+    try:
+        text = value if isinstance(value, str) else repr(value)
+    except Exception:  # somebody else's object
+        text = type(value).__name__
+    return text.encode(errors="replace").decode()

@@ -2,10 +2,12 @@
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Literal
 
 from copilot_runtime.telemetry import semconv
 from copilot_runtime.telemetry.store.records import Record
+
+LabelKind = Literal["agent", "thread", "run", "resource"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,6 +53,10 @@ class TraceSummary:
     error_type: str = ""
     outcome: str = ""
     has_root: bool = False
+    labels: set[tuple[LabelKind, str]] = field(
+        default_factory=set[tuple[LabelKind, str]], repr=False, compare=False
+    )
+    """Agents, threads, runs and resources of spans, besides those above: for filters."""
 
     @property
     def duration(self) -> float:
@@ -61,48 +67,80 @@ class TraceSummary:
         """Count one more span."""
         of: dict[str, Any] = record["attributes"]
         start, end = record["start_time_unix_nano"], record["end_time_unix_nano"]
-        self.start = min(self.start, start) if self.spans else start
-        self.end = max(self.end, end)
+        if not self.spans or start < self.start:
+            self.start = start
+        if end > self.end:
+            self.end = end
         self.spans += 1
         if record["status"]["code"] == 2:
             self.errors += 1
             self.error_type = self.error_type or str(of.get(semconv.ERROR_TYPE, ""))
-        is_root = not record["parent_span_id"]
         operation = of.get(semconv.OPERATION_NAME)
-        if is_root or (not self.has_root and (not self.name or operation == semconv.INVOKE_AGENT)):
-            self.name = record["name"]
-            self.agent = str(of.get(semconv.AGENT_NAME) or self.agent)
-            self.outcome = str(of.get(semconv.RUN_OUTCOME) or self.outcome)
-        self.has_root = self.has_root or is_root
-        self.thread_id = self.thread_id or str(of.get(semconv.CONVERSATION_ID, ""))
-        self.run_id = self.run_id or str(of.get(semconv.RUN_ID, ""))
+        self._take_name(record, operation)
+        if thread := of.get(semconv.CONVERSATION_ID):
+            self.thread_id = self._label("thread", self.thread_id, thread)
+        if run := of.get(semconv.RUN_ID):
+            self.run_id = self._label("run", self.run_id, run)
+        if resource := record["resource"]["attributes"].get("id"):
+            self.labels.add(("resource", str(resource)))
         if operation == semconv.EXECUTE_TOOL:
             self.tool_calls += 1
         elif operation in _MODEL_OPERATIONS:
             self._add_model_call(of)
+
+    def has_label(self, kind: LabelKind, value: str) -> bool:
+        """Return whether one of the spans is of an agent, a thread, a run or a resource."""
+        return (kind, value) in self.labels or {
+            "agent": self.agent,
+            "thread": self.thread_id,
+            "run": self.run_id,
+        }.get(kind) == value
+
+    def _take_name(self, record: Record, operation: Any) -> None:
+        """Take the name of the span that began the trace, as far as it is known."""
+        of = record["attributes"]
+        agent = of.get(semconv.AGENT_NAME)
+        is_root = not record["parent_span_id"]
+        if is_root or (not self.has_root and (not self.name or operation == semconv.INVOKE_AGENT)):
+            self.name = record["name"]
+            self.outcome = str(of.get(semconv.RUN_OUTCOME) or self.outcome)
+            self.has_root = self.has_root or is_root
+            if agent:
+                former, self.agent = self.agent, str(agent)
+                self._label("agent", self.agent, former or self.agent)
+        elif agent:
+            self._label("agent", self.agent, agent)
+
+    def _label(self, kind: LabelKind, known: str, value: Any) -> str:
+        """Return the first value there was; others become labels."""
+        if value == known:
+            return known
+        if not known and kind != "agent":
+            return str(value)
+        self.labels.add((kind, str(value)))
+        return known
 
     def _add_model_call(self, of: dict[str, Any]) -> None:
         self.model_calls += 1
         self.input_tokens += _count(of.get(semconv.USAGE_INPUT_TOKENS))
         self.output_tokens += _count(of.get(semconv.USAGE_OUTPUT_TOKENS))
         dollars = of.get(semconv.COST_DOLLARS)
-        if isinstance(dollars, int | float):
+        if isinstance(dollars, int | float) and 0 <= dollars < _MOST_DOLLARS:
             self.dollars += dollars
         else:
             self.unpriced += 1
         model = of.get(semconv.RESPONSE_MODEL) or of.get(semconv.REQUEST_MODEL)
-        if model and model not in self.models:
+        if model and str(model) not in self.models:
             self.models.append(str(model))
 
 
 _MODEL_OPERATIONS = {semconv.CHAT, semconv.TEXT_COMPLETION, semconv.GENERATE_CONTENT}
 
 
-def summarize_trace(records: Iterable[Record]) -> TraceSummary | None:
-    """Return a trace in short; None for no spans."""
-    summary: TraceSummary | None = None
+def count_spans(trace_id: str, records: Iterable[Record]) -> TraceSummary:
+    """Return a trace in short, from its spans in the order they came in."""
+    summary = TraceSummary(trace_id=trace_id)
     for record in records:
-        summary = summary or TraceSummary(trace_id=record["trace_id"])
         summary.add(record)
     return summary
 
@@ -112,8 +150,8 @@ def sort_spans(records: Iterable[Record]) -> list[Record]:
     return sorted(records, key=lambda record: record["start_time_unix_nano"])
 
 
-def match_summary(summary: TraceSummary, filter: TraceFilter, spans: Sequence[Record]) -> bool:
-    """Return whether a trace is meant by a filter."""
+def match_summary(summary: TraceSummary, filter: TraceFilter) -> bool:
+    """Return whether a trace is meant by a filter, as far as it does not ask for a text."""
     if filter.trace_id and summary.trace_id != filter.trace_id:
         return False
     if filter.since and summary.end < filter.since:
@@ -122,27 +160,31 @@ def match_summary(summary: TraceSummary, filter: TraceFilter, spans: Sequence[Re
         return False
     if filter.has_error is not None and (summary.errors > 0) is not filter.has_error:
         return False
-    if filter.min_duration and summary.duration < filter.min_duration:
+    if filter.min_duration and summary.end - summary.start < int(filter.min_duration * 1e9):
         return False
-    conditions = (
-        (filter.thread_id, semconv.CONVERSATION_ID),
-        (filter.run_id, semconv.RUN_ID),
-        (filter.agent, semconv.AGENT_NAME),
+    return all(
+        any(summary.has_label(kind, value) for kind, value in options)
+        for options in list_labels(filter)
     )
-    for value, name in conditions:
-        if value and not any(span["attributes"].get(name) == value for span in spans):
-            return False
-    if filter.resource_id and not any(is_of_resource(span, filter.resource_id) for span in spans):
-        return False
-    return not filter.text or any(has_text(span, filter.text.lower()) for span in spans)
 
 
-def is_of_resource(span: Record, resource_id: str) -> bool:
-    """Return whether a span is of a resource: it names it, or belongs to its thread."""
-    if span["resource"]["attributes"].get("id") == resource_id:
-        return True
-    thread = span["attributes"].get(semconv.CONVERSATION_ID)
-    return bool(thread) and resource_id in (thread, f"common.Conversation.{thread}")
+def list_labels(filter: TraceFilter) -> Sequence[Sequence[tuple[LabelKind, str]]]:
+    """Return the labels that a filter wants a trace to have: one of each list."""
+    resource = filter.resource_id
+    thread = resource.removeprefix("common.Conversation.")
+    wanted: Sequence[Sequence[tuple[LabelKind, str]]] = (
+        (("thread", filter.thread_id),),
+        (("run", filter.run_id),),
+        (("agent", filter.agent),),
+        (("resource", resource), ("thread", resource), ("thread", thread)),
+    )
+    return [options for options in wanted if options[0][1]]
+
+
+def match_text(spans: Iterable[Record], text: str) -> bool:
+    """Return whether one of the spans has a text, in any case; each trace has no text at all."""
+    lower = text.lower()
+    return not lower or any(has_text(span, lower) for span in spans)
 
 
 def has_text(span: Record, text: str) -> bool:
@@ -163,4 +205,17 @@ _SEARCHED = (
 
 
 def _count(value: Any) -> int:
-    return value if isinstance(value, int) else 0
+    """Return a number of tokens, which some write as text; 0 for what is none."""
+    match value:
+        case str() if value.isdecimal() and len(value) < _LONGEST_NUMBER:
+            value = int(value)
+        case float() if value.is_integer():
+            value = int(value)
+        case _:
+            pass
+    return value if type(value) is int and 0 < value < _MOST_TOKENS else 0
+
+
+_LONGEST_NUMBER = 16
+_MOST_TOKENS = 2**40
+_MOST_DOLLARS = 1e9

@@ -1,0 +1,161 @@
+"""Queries of strangers: what they find, and that they end."""
+
+import asyncio
+import itertools
+import subprocess
+import sys
+import threading
+
+import pytest
+
+from copilot_runtime.errors import LimitExceeded, Misuse
+from copilot_runtime.telemetry.store import TraceFilter, TraceQuery
+from copilot_runtime.telemetry.store.records import Record, encode_span
+from tests.telemetry.store.spans import make_span
+
+SPANS: list[Record] = [encode_span(make_span("t", f"s{number}", "n")) for number in range(100)]
+DOUBLE = " | ".join(["[@, @]"] * 22)
+
+
+@pytest.mark.parametrize(
+    ("query", "is_match"),
+    [
+        ("", True),
+        ("missing", False),
+        ("[0].status.code == `7`", False),
+        ("[?kind==`9`]", False),
+        ("length([?kind==`9`])", True),
+        ("[0].parent_span_id", True),
+        ("`{}`", True),
+        ("[?kind=='INTERNAL']", False),
+        ("[?kind==`1`]", True),
+        ("sort_by(@, &start_time_unix_nano)[0].name", True),
+        ("[0] == [0]", True),
+        ("contains(`[[1]]`, `[1]`)", True),
+        ("join(',', [].name)", True),
+        ("to_string(@)", True),
+        ("[[@, @], [`1`]][]", True),
+        ("name[]", False),
+    ],
+)
+def test_a_trace_matches_unless_the_result_is_null_false_or_an_empty_list(
+    query: str, is_match: bool
+) -> None:
+    assert TraceQuery(query).matches(SPANS) is is_match
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        f"[{DOUBLE}, {DOUBLE}] | [0] == [1]",
+        f"to_string({DOUBLE} | [@, @])",
+        f"[{DOUBLE}, {DOUBLE}] | contains(@, [0])",
+        " | ".join(["[@, @][]"] * 16),
+        "[" + ", ".join(["@"] * 600) + "][] | [" + ", ".join(["@"] * 600) + "][]",
+        "[].[" + ", ".join(["name"] * 500) + "][] | join(to_string(@), @)",
+        " | ".join(["to_string([@, @, @, @])"] * 20),
+    ],
+)
+def test_what_grows_without_end_is_refused_before_it_does(query: str) -> None:
+    with pytest.raises(LimitExceeded, match="too large"):
+        TraceQuery(query).matches(SPANS)
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        "[].attributes[].x[].y[].z | [?[?a]] || " * 6 + "`false`",
+        "sort_by(@, &length(to_string(@)))",
+        "sort_by(@, &to_string(sort_by(`[" + ",".join(["1"] * 900) + "]`, &@)))",
+        "[*].[[*].[[*].[*]]]",
+        "map(&map(&map(&@, @), @), [[@, @, @], [@, @, @]])",
+        "max_by([@,@,@][], &length(to_string(@)))",
+    ],
+)
+def test_a_query_that_takes_too_long_is_stopped_while_it_runs(query: str) -> None:
+    clock = itertools.count().__next__
+    with pytest.raises(LimitExceeded, match="longer than 3 seconds"):
+        list(TraceQuery(query, seconds=3, clock=clock).select([SPANS] * 1_000))
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        "nothing(@)",
+        "length(`1`)",
+        "ceil(`1e999`)",
+        "`" + "[" * 40,
+        "(" * 40,
+        "sum([*].name)",
+    ],
+)
+def test_a_query_that_cannot_be_evaluated_says_so(query: str) -> None:
+    with pytest.raises(Misuse):
+        TraceQuery(query).matches(SPANS)
+
+
+@pytest.mark.parametrize(
+    ("query", "filter"),
+    [
+        ("[?status.code==`2`]", TraceFilter(has_error=True)),
+        ("[?`2`==status.code].name | [0]", TraceFilter()),
+        ("[?`2`==status.code].name", TraceFilter(has_error=True)),
+        (
+            """[?attributes."gen_ai.agent.name"=='a' && kind==`1` && trace_id=='t']""",
+            TraceFilter(agent="a", trace_id="t"),
+        ),
+        ("[?status.code==`2` || kind==`1`]", TraceFilter()),
+        ("[?status.code==`true`]", TraceFilter()),
+        ("[?length(name)==`2`]", TraceFilter()),
+        ("[?length(name).x=='2']", TraceFilter()),
+        ("[0][?trace_id=='t']", TraceFilter()),
+        ("[?trace_id==name]", TraceFilter()),
+        ("", TraceFilter()),
+    ],
+)
+def test_indexes_rule_out_what_cannot_match(query: str, filter: TraceFilter) -> None:
+    assert TraceQuery(query).narrow(TraceFilter()) == filter
+
+
+def test_a_query_and_a_filter_for_two_things_find_nothing() -> None:
+    assert TraceQuery("[?trace_id=='t']").narrow(TraceFilter(trace_id="u")) is None
+    assert TraceQuery("[?status.code==`2`]").narrow(TraceFilter(has_error=False)) is None
+    both = TraceFilter(agent="b")
+    assert TraceQuery("""[?attributes."gen_ai.agent.name"=='a']""").narrow(both) == both
+
+
+def test_a_query_returns_no_more_spans_than_fit_into_memory() -> None:
+    with pytest.raises(LimitExceeded, match="more than 100,000 spans"):
+        TraceQuery("").collect([SPANS] * 1_001)
+
+
+@pytest.mark.anyio
+async def test_a_query_that_nobody_awaits_any_more_ends() -> None:
+    query, has_begun, has_ended = TraceQuery("[?name]"), threading.Event(), threading.Event()
+
+    def work() -> None:
+        has_begun.set()
+        try:
+            query.collect(itertools.repeat(SPANS))
+        except LimitExceeded:
+            has_ended.set()
+            raise
+
+    task = asyncio.create_task(query.run(work))
+    await asyncio.to_thread(has_begun.wait, 10)
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert await asyncio.to_thread(has_ended.wait, 10)
+
+
+def test_who_makes_a_runtime_imports_neither_jmespath_nor_sqlite() -> None:
+    program = (
+        "import sys; from copilot_runtime import CopilotRuntime, app; "
+        "from copilot_runtime.telemetry.store.memory import MemoryTraceStore; MemoryTraceStore(); "
+        "print([name for name in ('jmespath', 'sqlite3') if name in sys.modules])"
+    )
+    result = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=True
+    )
+    assert result.stdout.strip() == "[]"

@@ -145,6 +145,11 @@ def count_spans(trace_id: str, records: Iterable[Record]) -> TraceSummary:
     return summary
 
 
+def summarize_trace(records: Sequence[Record]) -> TraceSummary | None:
+    """Return a trace in short; None for no spans."""
+    return count_spans(records[0]["trace_id"], records) if records else None
+
+
 def sort_spans(records: Iterable[Record]) -> list[Record]:
     """Return spans by their start; those that began at once in the order they came in."""
     return sorted(records, key=lambda record: record["start_time_unix_nano"])

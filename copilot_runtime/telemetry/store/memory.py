@@ -125,10 +125,10 @@ class MemoryTraceStore(TraceStore):
     async def delete_trace(self, trace_id: str) -> bool:
         """Delete a trace; return whether there was one."""
         with self._lock:
-            is_known = trace_id in self._traces
-            if is_known:
+            exists = trace_id in self._traces
+            if exists:
                 self._forget(trace_id)
-        return is_known
+        return exists
 
     def _find(
         self, filter: TraceFilter, before: str = ""
@@ -152,8 +152,8 @@ class MemoryTraceStore(TraceStore):
                 for trace_id, trace in self._traces.items()
             ]
         found: list[tuple[TraceSummary, Sequence[Span]]] = []
-        for trace_id, trace, spans, known in traces:
-            summary = known or count_spans(trace_id, map(encode_span, spans))
+        for trace_id, trace, spans, former in traces:
+            summary = former or count_spans(trace_id, map(encode_span, spans))
             found.append((summary, spans))
             with self._lock:
                 if len(trace.spans) == len(spans):

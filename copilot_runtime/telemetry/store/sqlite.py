@@ -367,37 +367,37 @@ def _foreign(path: Path, reason: str) -> ConfigurationFailed:
 
 def _write_spans(writer: sqlite3.Connection, spans: Sequence[Span]) -> None:
     """Insert spans, and bring the lines of their traces up to date."""
-    known = _find_known(writer, {clean_text(span.trace_id) for span in spans})
+    summaries = _find_existing(writer, {clean_text(span.trace_id) for span in spans})
     rows: list[tuple[str, str, str]] = []
     for span in spans:
         record, text = encode_json(encode_span(span))
         trace_id = record["trace_id"]
         rows.append((trace_id, record["span_id"], text.decode()))
-        summary = known.get(trace_id)
+        summary = summaries.get(trace_id)
         if summary is None:
-            summary = known[trace_id] = TraceSummary(trace_id=trace_id)
+            summary = summaries[trace_id] = TraceSummary(trace_id=trace_id)
         summary.add(record)
     if writer.executemany(_INSERT_SPAN, rows).rowcount < len(rows):
         # some were there already: they take the place of those, and their traces are counted anew
         writer.executemany(_REPLACE_SPAN, rows)
-        for trace_id in known:
-            known[trace_id] = count_spans(trace_id, _read_spans(writer, trace_id))
-        writer.executemany("DELETE FROM labels WHERE trace_id = ?", [(one,) for one in known])
-    writer.executemany(_INSERT_SUMMARY, map(_encode_summary, known.values()))
-    labels = [(*label, one.trace_id) for one in known.values() for label in one.labels]
+        for trace_id in summaries:
+            summaries[trace_id] = count_spans(trace_id, _read_spans(writer, trace_id))
+        writer.executemany("DELETE FROM labels WHERE trace_id = ?", [(one,) for one in summaries])
+    writer.executemany(_INSERT_SUMMARY, map(_encode_summary, summaries.values()))
+    labels = [(*label, one.trace_id) for one in summaries.values() for label in one.labels]
     if labels:
         writer.executemany("INSERT OR IGNORE INTO labels VALUES (?, ?, ?)", labels)
 
 
-def _find_known(writer: sqlite3.Connection, trace_ids: Iterable[str]) -> dict[str, TraceSummary]:
-    ids, known = list(trace_ids), dict[str, TraceSummary]()
+def _find_existing(writer: sqlite3.Connection, trace_ids: Iterable[str]) -> dict[str, TraceSummary]:
+    ids, summaries = list(trace_ids), dict[str, TraceSummary]()
     for start in range(0, len(ids), _AT_ONCE):
         part = ids[start : start + _AT_ONCE]
         marks = ", ".join("?" * len(part))
         for row in writer.execute(f"{_SELECT} WHERE trace_id IN ({marks})", part):
             summary = _decode_summary(row)
-            known[summary.trace_id] = summary
-    return known
+            summaries[summary.trace_id] = summary
+    return summaries
 
 
 def _encode_summary(summary: TraceSummary) -> tuple[Any, ...]:

@@ -111,14 +111,14 @@ class TraceSummary:
         elif agent:
             self._label("agent", self.agent, agent)
 
-    def _label(self, kind: LabelKind, known: str, value: Any) -> str:
+    def _label(self, kind: LabelKind, first: str, value: Any) -> str:
         """Return the first value there was; others become labels."""
-        if value == known:
-            return known
-        if not known and kind != "agent":
+        if value == first:
+            return first
+        if not first and kind != "agent":
             return str(value)
         self.labels.add((kind, str(value)))
-        return known
+        return first
 
     def _add_model_call(self, of: dict[str, Any]) -> None:
         self.model_calls += 1
@@ -177,13 +177,13 @@ def list_labels(filter: TraceFilter) -> Sequence[Sequence[tuple[LabelKind, str]]
     """Return the labels that a filter wants a trace to have: one of each list."""
     resource = filter.resource_id
     thread = resource.removeprefix("common.Conversation.")
-    wanted: Sequence[Sequence[tuple[LabelKind, str]]] = (
+    labels: Sequence[Sequence[tuple[LabelKind, str]]] = (
         (("thread", filter.thread_id),),
         (("run", filter.run_id),),
         (("agent", filter.agent),),
         (("resource", resource), ("thread", resource), ("thread", thread)),
     )
-    return [options for options in wanted if options[0][1]]
+    return [options for options in labels if options[0][1]]
 
 
 def match_text(spans: Iterable[Record], text: str) -> bool:

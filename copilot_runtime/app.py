@@ -7,13 +7,14 @@ import asyncio
 import logging
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
+from dataclasses import fields
 from datetime import UTC, datetime, timedelta
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any
 
 from starlette.requests import Request
 from starlette.responses import Response
-from starlette.routing import Route
+from starlette.routing import BaseRoute, Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 from starlette.websockets import WebSocket
 
@@ -89,7 +90,12 @@ from copilot_runtime.transports.metrics import MetricsEndpoint
 from copilot_runtime.transports.program_runs import ProgramRuns
 from copilot_runtime.transports.router import Router, RouterResponse
 from copilot_runtime.transports.traces.access import TraceAccess
-from copilot_runtime.transports.transport import Services, TransportLike, build_transports
+from copilot_runtime.transports.transport import (
+    Services,
+    Transport,
+    TransportLike,
+    build_transports,
+)
 from copilot_runtime.transports.urls import normalize_path, spell_url
 
 if TYPE_CHECKING:
@@ -339,6 +345,7 @@ class CopilotRuntime:
                     guard=self._guard,
                 ),
                 serves_chat=adapter is not None or not (agents or endpoints),
+                telemetry=self.telemetry,
             ),
         )
 
@@ -356,6 +363,8 @@ class CopilotRuntime:
         typed = [route for part in self.transports for route in part.routes(path, router)]
         if (metrics := self._metrics_endpoint()) is not None:
             typed.append(metrics.route("/metrics"))
+        if path:
+            typed += _root_routes(self.transports, path, router)
         app = asgi.App(
             path, router, health=self._health(), typed=typed, lifespan=self._tuned_lifespan
         )
@@ -584,6 +593,16 @@ class CopilotRuntime:
         return await generate_title(self.adapter, messages)
 
 
+def _root_routes(transports: Sequence[Transport], path: str, router: Router) -> Sequence[BaseRoute]:
+    """Return routes for paths that clients also ask for at the root, and not below our URL."""
+    found: list[BaseRoute] = []
+    for name in dict.fromkeys(name for part in transports for name in part.root_paths):
+        url = f"{path}/{name}"
+        response = RouterResponse(router, {"path": url, "raw_path": url.encode()})
+        found.append(Route(f"/{name}", response))
+    return found
+
+
 def _store(threads: ThreadStore | str | None, settings: Settings) -> ThreadStore:
     if threads is None or isinstance(threads, str):
         threads = build_store(settings.threads if threads is None else threads)
@@ -592,9 +611,8 @@ def _store(threads: ThreadStore | str | None, settings: Settings) -> ThreadStore
 
 def _telemetry(settings: Settings) -> Telemetry:
     """Return what takes note of runs, as the settings say."""
-    options = settings.telemetry.model_dump(
-        exclude={"operators", "metrics_endpoint", "metrics_token"}
-    )
+    names = {field.name for field in fields(TelemetryOptions)}
+    options = settings.telemetry.model_dump(include=names)
     environment = settings.deployment
     return build_telemetry(
         TelemetryOptions(**options, environment=environment, version=__version__)
@@ -684,6 +702,7 @@ def _list_transports(
         "remote_endpoint": settings.serve_remote,
         "knowledge": knowledge is not None,
         "traces": True,
+        "otlp": settings.telemetry.enabled and settings.telemetry.receive != "off",
     }
     extra = [name for name, serves in programs.items() if serves]
     return [*dict.fromkeys([*extra, *(settings.transports if transports is None else transports)])]

@@ -11,7 +11,7 @@ from copilot_runtime.errors import ConfigurationFailed
 
 REDACTED_NAMES = (
     *("adapter.options", "knowledge.embedder_options", "secret"),
-    *("telemetry.headers", "telemetry.metrics_token"),
+    *("telemetry.headers", "telemetry.metrics_token", "telemetry.receive_token"),
 )
 """The settings whose values no message may repeat: they may hold a key."""
 

@@ -3,7 +3,7 @@
 import json
 import re
 from collections.abc import Mapping
-from typing import Annotated, Any, Literal, cast, get_args
+from typing import Annotated, Any, Literal, Self, cast, get_args
 
 from pydantic import (
     AfterValidator,
@@ -13,6 +13,7 @@ from pydantic import (
     Field,
     ValidationInfo,
     field_validator,
+    model_validator,
 )
 
 _ORIGIN = re.compile(
@@ -400,7 +401,21 @@ class TelemetrySettings(Section):
         description="With it, Prometheus reads from any machine: whoever sends it as a bearer.",
         repr=False,
     )
+    receive: Literal["off", "loopback", "token"] = Field(
+        default="loopback",
+        description="Who may send spans by OTLP to v1/traces: nobody, programs of this machine, or "
+        "whoever has the token.",
+    )
+    receive_token: str = Field(
+        default="", description="That token, which programs send as a bearer.", repr=False
+    )
     operators: Words = Field(
         default=(),
         description="Users who may read traces. Where nobody signs in: whoever is on this machine.",
     )
+
+    @model_validator(mode="after")
+    def _check_token(self) -> Self:
+        if self.receive == "token" and not self.receive_token:
+            raise ValueError("receive is 'token', so receive_token must be set")
+        return self

@@ -66,6 +66,9 @@ class Telemetry:
     def finish_span(self, span: Span) -> None:
         """Take a span that has ended: called by `Span.end`."""
 
+    def import_span(self, span: Span) -> None:
+        """Keep a span that another process made and ended. It is exported to nobody."""
+
     def enter(self, span: Span) -> Any:
         """Let other tracers of this task work under a span; return what `leave` takes."""
         del span
@@ -177,6 +180,13 @@ class LocalTelemetry(Telemetry):
     def observe(self, metric: str, read: Callable[[], float]) -> None:
         """Let a gauge be read by a function, whenever somebody asks for it."""
         self._metrics.observe(metric, read)
+
+    def import_span(self, span: Span) -> None:
+        """Keep a span that another process made and ended. It is exported to nobody."""
+        if self.store is not None:
+            self.store.add(span)
+        if self._listeners:
+            self._notify(span, "end")
 
     def listen(self, listener: SpanListener) -> Callable[[], None]:
         """Call a function for every span that begins or ends; return what ends that."""

@@ -5,6 +5,7 @@ TRANSPORTS = {
     "graphql": "copilot_runtime.transports.graphql.endpoint:GraphQLEndpoint",
     "knowledge": "copilot_runtime.transports.knowledge.endpoint:KnowledgeEndpoint",
     "mcp": "copilot_runtime.transports.mcp.endpoint:McpEndpoint",
+    "otlp": "copilot_runtime.transports.otlp.endpoint:OtlpEndpoint",
     "remote_endpoint": "copilot_runtime.transports.remote_endpoint.endpoint:RemoteServer",
     "traces": "copilot_runtime.transports.traces.endpoint:TracesEndpoint",
 }

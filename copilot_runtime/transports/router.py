@@ -62,6 +62,9 @@ class Router:
         self._patterns = [(compile_path(f"/{path}")[0], transport) for path, transport in paths]
         self._fixed = {path: [*self._match(path)] for path, _ in paths if "{" not in path}
         """The transports of the paths without parameters: no request at the URL has to search."""
+        self._own_auth = frozenset(
+            path for path, found in self._fixed.items() if all(one.has_own_auth for one in found)
+        )
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         headers = decode_headers(scope)
@@ -85,7 +88,8 @@ class Router:
             return
         transport: Transport | None = None
         try:
-            request.caller = await self._authenticator.authenticate(scope, headers)
+            if request.path not in self._own_auth:
+                request.caller = await self._authenticator.authenticate(scope, headers)
             transport = await self._find(request)
             await transport(request)
         except (ClientGone, WriteTimeout):

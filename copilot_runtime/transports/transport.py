@@ -11,6 +11,7 @@ from copilot_runtime.config.settings import Settings
 from copilot_runtime.errors import RUN_FAILED, ConfigurationFailed, CopilotError
 from copilot_runtime.registry import Registry
 from copilot_runtime.runtime.conversations import Conversations
+from copilot_runtime.telemetry.telemetry import NO_TELEMETRY, Telemetry
 from copilot_runtime.transports import TRANSPORTS
 from copilot_runtime.transports.body import BadRequest
 from copilot_runtime.transports.program_runs import ProgramRuns
@@ -39,6 +40,7 @@ class Services:
     knowledge: "Knowledge | None" = None
     traces: "TraceAccess | None" = None
     serves_chat: bool = True
+    telemetry: Telemetry = NO_TELEMETRY
 
 
 class Refusal(Exception):
@@ -76,8 +78,15 @@ class Transport:
     paths: Sequence[str] = ()
     """Below the URL: `""` is the URL itself, `"ask"` is one path, `"threads/{rest:path}"` many."""
 
+    root_paths: Sequence[str] = ()
+    """Those of `paths` that an application made by `app()` also answers at its root."""
+
     for_programs: bool = False
     """Whether pages of browsers are refused, unless `cors_origins` names their origin."""
+
+    has_own_auth: bool = False
+    """Whether it decides itself who may ask, at paths without parameters that are only its own:
+    `authenticate` is not called then, and the caller is nobody."""
 
     async def accepts(self, request: Request) -> bool:
         """Return whether this request, to one of the paths, is for this transport."""

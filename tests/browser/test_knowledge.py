@@ -119,3 +119,28 @@ async def test_of_many_files_those_come_first_that_were_not_read_well(
         await expect(page.locator("#sources tr").first).to_contain_text("broken.pdf")
         await page.get_by_role("button", name="Show all").click()
         await expect(page.locator("#sources")).to_contain_text("note-59.txt")
+
+
+async def test_files_are_attached_and_read_on_the_page_itself(
+    browser: Browser, tmp_path: Path
+) -> None:
+    async with served(a_library(tmp_path)) as url, opened(browser) as context:
+        page = await context.new_page()
+        await page.goto(url)
+        files = [
+            ("offer.md", "# Offer\n\nA barrel costs 61 euros."),
+            ("hours.txt", "Open at nine."),
+        ]
+        await page.locator("#file").set_input_files(
+            [
+                {"name": name, "mimeType": "text/plain", "buffer": text.encode()}
+                for name, text in files
+            ]
+        )
+        await expect(page.locator("#attached")).to_contain_text("offer.md")
+        await page.locator("#attached").get_by_role("button", name="Remove").nth(1).click()
+        await expect(page.locator("#attached")).not_to_contain_text("hours.txt")
+        await say(page, "What does a barrel cost?")
+
+        await expect(answer(page)).to_contain_text("A barrel costs 61 euros.")
+        await expect(page.locator(".user")).to_contain_text("offer.md")

@@ -1,42 +1,66 @@
-/* Pictures and speech: what is said without typing. */
+/* Files and speech: what is said without typing. */
 
-let attachment = null;  // an image part, as AG-UI has it
+// any file where the server reads files, else pictures for the model
+const takesFiles = $("knowledge").getAttribute("href") !== "";
+const attachments = [];  // parts, as AG-UI has them
 
-async function attach(file) {
-  if (!file?.type.startsWith("image/")) return;
+async function readFile(file) {
   const url = await new Promise((read, failed) => {
     const reader = new FileReader();
     reader.onload = () => read(reader.result);
     reader.onerror = () => failed(reader.error);
     reader.readAsDataURL(file);
   });
-  attachment = { type: "image", source: { type: "data", value: url.slice(url.indexOf(",") + 1), mimeType: file.type } };
-  const image = element("img");
-  image.src = url;
-  image.alt = "The image to send";
-  $("attached").replaceChildren(image, file.name, button("Remove", () => { detach(); $("input").focus(); }));
-  $("attached").hidden = false;
+  const source = { type: "data", value: url.slice(url.indexOf(",") + 1), mimeType: file.type || "application/octet-stream" };
+  return { type: file.type.startsWith("image/") ? "image" : "document", source, metadata: { filename: file.name } };
+}
+
+async function attach(files) {
+  for (const file of files) {
+    if (!takesFiles && !file.type.startsWith("image/")) continue;
+    attachments.push(await readFile(file));
+  }
+  drawAttachments();
   $("input").focus();
 }
 
-function detach() {
-  const attached = attachment;
-  attachment = null;
-  $("attached").hidden = true;
-  $("attached").replaceChildren();
-  return attached;
+function drawAttachments() {
+  $("attached").replaceChildren(...attachments.map((part, index) => {
+    const item = element("span");
+    if (part.type === "image") {
+      const image = item.appendChild(partView(part));
+      image.alt = "The image to send";
+    }
+    item.append(part.metadata.filename, button("Remove", () => {
+      attachments.splice(index, 1);
+      drawAttachments();
+      $("input").focus();
+    }));
+    return item;
+  }));
+  $("attached").hidden = attachments.length === 0;
 }
 
+function detach() {
+  const parts = attachments.splice(0);
+  drawAttachments();
+  return parts;
+}
+
+if (takesFiles) {
+  $("file").removeAttribute("accept");
+  for (const name of ["aria-label", "title"]) $("attach").setAttribute(name, "Attach files");
+}
 $("attach").onclick = () => $("file").click();
-$("file").onchange = () => { attach($("file").files[0]); $("file").value = ""; };
+$("file").onchange = () => { attach([...$("file").files]); $("file").value = ""; };
 $("input").onpaste = (event) => {
-  const file = [...event.clipboardData.files].find(({ type }) => type.startsWith("image/"));
-  if (!file) return;
+  const files = [...event.clipboardData.files].filter(({ type }) => takesFiles || type.startsWith("image/"));
+  if (!files.length) return;
   event.preventDefault();
-  attach(file);
+  attach(files);
 };
 document.ondragover = (event) => event.preventDefault();
-document.ondrop = (event) => { event.preventDefault(); attach(event.dataTransfer.files[0]); };
+document.ondrop = (event) => { event.preventDefault(); attach([...event.dataTransfer.files]); };
 
 let recorder = null;
 

@@ -137,10 +137,10 @@ $("state").onblur = () => { if ($("state").getAttribute("aria-invalid") !== "tru
 $("form").onsubmit = (event) => {
   event.preventDefault();
   const said = $("input").value.trim();
-  if (reading || (!said && !attachment)) return;
+  if (reading || (!said && !attachments.length)) return;
   $("input").value = "";
-  const image = detach();
-  send(image ? [...(said ? [{ type: "text", text: said }] : []), image] : said);
+  const parts = detach();
+  send(parts.length ? [...(said ? [{ type: "text", text: said }] : []), ...parts] : said);
 };
 $("input").onkeydown = (event) => {
   if (event.key !== "Enter" || event.shiftKey || event.isComposing) return;

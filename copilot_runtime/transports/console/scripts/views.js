@@ -66,7 +66,7 @@ function userView(item) {
 function partView(part) {
   if (part.type === "text") return document.createTextNode(part.text);
   const { type, value, mimeType } = part.source ?? {};
-  if (part.type !== "image" || type !== "data") return element("em", "", `(${part.type})`);
+  if (part.type !== "image" || type !== "data") return element("em", "", `(${part.metadata?.filename ?? part.type})`);
   const image = element("img");
   image.src = `data:${mimeType};base64,${value}`;
   image.alt = "Attached image";

@@ -612,10 +612,14 @@ def _store(threads: ThreadStore | str | None, settings: Settings) -> ThreadStore
 def _telemetry(settings: Settings) -> Telemetry:
     """Return what takes note of runs, as the settings say."""
     names = {field.name for field in fields(TelemetryOptions)}
-    options = settings.telemetry.model_dump(include=names)
-    environment = settings.deployment
+    options = settings.telemetry.model_dump(include=names - {"enabled_via"})
     return build_telemetry(
-        TelemetryOptions(**options, environment=environment, version=__version__)
+        TelemetryOptions(
+            **options,
+            environment=settings.deployment,
+            version=__version__,
+            enabled_via=settings.telemetry.enabled_via,
+        )
     )
 
 

@@ -11,6 +11,7 @@ from pydantic import (
     BeforeValidator,
     ConfigDict,
     Field,
+    PrivateAttr,
     ValidationInfo,
     field_validator,
     model_validator,
@@ -22,6 +23,9 @@ _ORIGIN = re.compile(
 _HOST = re.compile(r"\*|(\*\.)?[a-z0-9_-]+(\.[a-z0-9_-]+)*|\[[0-9a-f:.]+\]")
 _USUAL_PORTS = {("http", "80"), ("https", "443")}
 _IRI = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:[^\s<>\"{}|\\^`]+$")
+
+TELEMETRY_EXPORTERS = ("otlp-http", "otlp-grpc", "console", "file")
+TELEMETRY_SIGNALS = ("traces", "metrics", "logs")
 
 KNOWLEDGE_TOOLS = ("search_content", "query_by_pattern", "get_ontology", "get_subjects", "recall")
 """The actions by which models and agents use knowledge."""
@@ -79,6 +83,14 @@ def _normalize_hosts(texts: tuple[str, ...]) -> tuple[str, ...]:
 
 def _normalize_origins(texts: tuple[str, ...]) -> tuple[str, ...]:
     return tuple(map(_normalize_origin, texts))
+
+
+def _check_names(names: tuple[str, ...], choices: tuple[str, ...], noun: str) -> tuple[str, ...]:
+    """Return names. Raises `ValueError` for one that is none of the choices."""
+    for name in names:
+        if name not in choices:
+            raise ValueError(f"{name!r} is not {noun}: there are {', '.join(choices)}")
+    return names
 
 
 Words = Annotated[tuple[str, ...], BeforeValidator(_split)]
@@ -358,6 +370,13 @@ class TelemetrySettings(Section):
         description="What becomes of what people and models write: nothing of it is traced, it is "
         "kept where traces are kept, or it is exported as well.",
     )
+    capture: Literal["span_only", "event_only", "span_and_event"] = Field(
+        default="span_only", description="Where exported content stands."
+    )
+    inference_events: bool | None = Field(
+        default=None,
+        description="Whether a request to a model is an event as well. Empty: if capture has them.",
+    )
     identity: bool = Field(
         default=False, description="Whether exported spans say who asked, and on which machine."
     )
@@ -365,32 +384,89 @@ class TelemetrySettings(Section):
         default="released",
         description="Whose names of metrics: those that were released, those to come, or both.",
     )
+    export: bool | None = Field(
+        default=None,
+        description="Whether telemetry is exported. Empty: if there is an exporter, an endpoint, "
+        "or a provider of OpenTelemetry in the host program.",
+    )
     exporters: Words = Field(
         default=(),
         description="Where spans, metrics and events are sent: otlp-http, otlp-grpc, console, "
-        "file. Empty: otlp-http, if there is an endpoint.",
+        "file. Empty: OTLP by the protocol, if there is an endpoint.",
+    )
+    protocol: Literal["http/protobuf", "grpc", "http/json", "http"] = Field(
+        default="http/protobuf",
+        description="Protocol of OTLP where exporters is empty. Over HTTP, protobuf is sent.",
     )
     endpoint: str = Field(
         default="",
-        pattern=r"^(https?://.+)?$",
+        pattern=r"^(https?://[^\s@]+)?$",
         description="Address of a receiver of OTLP, such as http://localhost:4318.",
+    )
+    endpoints: Annotated[Mapping[str, str], BeforeValidator(_object)] = Field(
+        default={},
+        description="Whole addresses for traces, metrics or logs alone; JSON in the environment.",
     )
     headers: Annotated[Mapping[str, str], BeforeValidator(_object)] = Field(
         default={},
         description="Headers for that receiver, such as a key; as JSON in the environment.",
         repr=False,
     )
+    compression: Literal["none", "gzip"] = Field(
+        default="none", description="How what is sent over OTLP is compressed."
+    )
+    signals: Words = Field(
+        default=("traces", "metrics", "logs"),
+        description="What is exported; logs are events. Langfuse and Phoenix take traces alone.",
+    )
+    bridge: bool = Field(
+        default=False,
+        description="Whether spans of frameworks in this process are traced as well where the host "
+        "program sets no provider: ours is then the one of the process.",
+    )
+    http_spans: bool = Field(
+        default=False,
+        description="Whether requests over HTTP are spans, too: with "
+        "opentelemetry-instrumentation-httpx.",
+    )
     file: str = Field(
-        default="", description="File for the exporter file: a line of OTLP's JSON for each batch."
+        default="",
+        description="File for the exporter file: a line of OTLP's JSON for each batch. "
+        "Empty: .copilot/telemetry.jsonl.",
     )
     max_attribute_chars: int = Field(
         default=0, ge=0, description="Longest text of an exported attribute; 0 for any."
+    )
+    max_queue: Count = Field(
+        default=2048, description="Most spans that wait for a receiver; more are left out."
+    )
+    export_interval: Seconds = Field(
+        default=5, description="Seconds after which spans and events are sent."
+    )
+    sampler: Literal[
+        "parentbased_always_on",
+        "parentbased_always_off",
+        "parentbased_traceidratio",
+        "always_on",
+        "always_off",
+        "traceidratio",
+    ] = Field(
+        default="parentbased_always_on",
+        description="Which traces are exported, as OTEL_TRACES_SAMPLER has it. All are kept here.",
+    )
+    sampler_argument: str = Field(
+        default="",
+        pattern=r"^(0|1|0?\.\d+|[01]\.0*|0\.\d+)?$",
+        description="Share of the traces for the samplers with a ratio, such as 0.1.",
     )
     service_name: str = Field(
         default="copilot-runtime", min_length=1, description="What exported spans call this server."
     )
     resource_attributes: Annotated[Mapping[str, str], BeforeValidator(_object)] = Field(
         default={}, description="More about this server; as JSON in the environment."
+    )
+    log_level: Literal["critical", "error", "warning", "info", "debug"] | None = Field(
+        default=None, description="How much OpenTelemetry itself logs. Empty: as everything else."
     )
     metrics_endpoint: bool = Field(
         default=True,
@@ -413,6 +489,55 @@ class TelemetrySettings(Section):
         default=(),
         description="Users who may read traces. Where nobody signs in: whoever is on this machine.",
     )
+
+    _enabled_via: str = PrivateAttr(default="")
+
+    @property
+    def enabled_via(self) -> str:
+        """What enabled the export: envVar, setting or otlpEndpointEnvVar; storeOnly, disabled."""
+        return self._enabled_via
+
+    @property
+    def is_exported(self) -> bool:
+        """Whether telemetry is sent somewhere by exporters of ours."""
+        has_target = self.export or self.exporters or self.endpoint or self.endpoints
+        return self.enabled and self.export is not False and bool(has_target)
+
+    @field_validator("exporters")
+    @classmethod
+    def _are_exporters(cls, names: tuple[str, ...]) -> tuple[str, ...]:
+        return _check_names(names, TELEMETRY_EXPORTERS, "an exporter")
+
+    @field_validator("signals")
+    @classmethod
+    def _are_signals(cls, names: tuple[str, ...]) -> tuple[str, ...]:
+        return _check_names(names, TELEMETRY_SIGNALS, "a signal")
+
+    @field_validator("endpoints")
+    @classmethod
+    def _are_of_signals(cls, endpoints: Mapping[str, str]) -> Mapping[str, str]:
+        _check_names(tuple(endpoints), TELEMETRY_SIGNALS, "a signal")
+        return endpoints
+
+    @model_validator(mode="after")
+    def _find_origin(self, info: ValidationInfo) -> "TelemetrySettings":
+        """Note which kind of setting enabled the export, in the order of VS Code."""
+        if info.context is not None or not self._enabled_via:
+            self._enabled_via = self._describe_origin(getattr(info.context, "overrides", {}))
+        return self
+
+    def _describe_origin(self, overrides: Mapping[str, str]) -> str:
+        if not self.is_exported:
+            return "storeOnly" if self.enabled and self.store != "none" else "disabled"
+        switches = ("telemetry.export", "telemetry.exporters")
+        if any(name in overrides for name in switches):
+            return "envVar"
+        if self.export or self.exporters:
+            return "setting"
+        endpoint = overrides.get("telemetry.endpoint") or overrides.get("telemetry.endpoints")
+        if endpoint is None:
+            return "setting"
+        return "otlpEndpointEnvVar" if "OTEL" in endpoint else "envVar"
 
     @model_validator(mode="after")
     def _check_token(self) -> Self:

@@ -6,10 +6,10 @@ and address, `http/client.py` for proxies, and `copilot-runtime chat` for COPILO
 
 import os
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from types import NoneType
-from typing import Any, Literal, NamedTuple, get_args, get_origin
+from typing import Any, Literal, NamedTuple, cast, get_args, get_origin
 
 from pydantic import (
     Field,
@@ -37,6 +37,12 @@ from copilot_runtime.config.sections import (
     TelemetrySettings,
     TranscriptionSettings,
     Words,
+)
+from copilot_runtime.config.telemetry_variables import (
+    Override,
+    own_variables,
+    read_own_variables,
+    read_shared_variables,
 )
 from copilot_runtime.errors import ConfigurationFailed
 
@@ -379,13 +385,15 @@ def load_settings(
     values = {key: value for key, value in document.values.items() if value is not None}
     origins = SettingOrigins(document.path, document.lines)
     rows = {row.variable: row.name for row in Settings.describe()}
+    _put_telemetry(values, origins, environ, read_shared_variables)
     for variable, text in environ.items():
         if variable in rows:
             section, _, key = rows[variable].rpartition(".")
             _put(values, section, key, text)
             origins.overrides[rows[variable]] = f"The environment variable {variable}"
-        elif variable.startswith(PREFIX) and variable != FILE_VARIABLE:
-            reject_misspelt_variable(variable, rows)
+        elif variable.startswith(PREFIX) and variable not in (FILE_VARIABLE, *own_variables()):
+            reject_misspelt_variable(variable, [*rows, *own_variables()])
+    _put_telemetry(values, origins, environ, read_own_variables)
     if storage := _find_storage(values.get("knowledge"), environ):
         _put(values, "knowledge", "storage", storage)
         origins.overrides["knowledge.storage"] = "The environment variable STORAGE_TYPE"
@@ -445,7 +453,22 @@ def _document(path: str | Path | None, environ: Mapping[str, str]) -> Document:
     return read_document(file, environ)
 
 
-def _put(values: dict[str, Any], section: str, key: str, text: str) -> None:
+def _put_telemetry(
+    values: dict[str, Any],
+    origins: SettingOrigins,
+    environ: Mapping[str, str],
+    read: Callable[[Mapping[str, Any], Mapping[str, str]], Iterable[Override]],
+) -> None:
+    """Put what variables of others say into the section `telemetry`."""
+    section = values.get("telemetry") or {}
+    if not isinstance(section, Mapping):
+        return
+    for key, value, variable in read(cast("Mapping[str, Any]", section), environ):
+        _put(values, "telemetry", key, value)
+        origins.overrides[f"telemetry.{key}"] = f"The environment variable {variable}"
+
+
+def _put(values: dict[str, Any], section: str, key: str, text: Any) -> None:
     if not section:
         values[key] = text or None if key == "cloud_base_url" else text
     elif isinstance(inner := values.get(section, {}), Mapping):

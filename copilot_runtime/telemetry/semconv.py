@@ -549,6 +549,27 @@ def is_content(name: str) -> bool:
     return name.startswith(_FOREIGN_CONTENT) and name not in (PROMPT_NAME, PROMPT_VERSION)
 
 
+_CONTENT_WORDS = (
+    *("args", "arguments", "body", "completion", "completions", "content", "document"),
+    *("documents", "history", "input", "inputs", "instructions", "kwargs", "message"),
+    *("messages", "output", "outputs", "param", "parameters", "params", "prompt"),
+    *("prompts", "query", "question", "reasoning", "request", "response", "result"),
+    *("results", "statement", "text", "value", "values"),
+)
+"""Last words of the names by which programs say what was written, whatever their dialect."""
+
+
+def is_foreign_content(name: str) -> bool:
+    """Return whether an attribute of somebody else's span may hold what people or models wrote.
+
+    Whoever made the span is not known, so whatever is called like content is taken for it. Texts
+    of queries have their values in them, as far as is known.
+    """
+    if is_content(name) or name == DB_QUERY_TEXT:
+        return True
+    return name not in ATTRIBUTES and name.replace("_", ".").rpartition(".")[2] in _CONTENT_WORDS
+
+
 def is_identity(name: str) -> bool:
     """Return whether an attribute says who somebody is."""
     entry = ATTRIBUTES.get(name)

@@ -47,6 +47,7 @@ class Span:
         "content",
         "end_time",
         "events",
+        "is_sampled",
         "kind",
         "links",
         "message",
@@ -84,6 +85,8 @@ class Span:
         self.trace_id = trace_id or (parent.trace_id if parent is not None else new_trace_id())
         self.parent_id = parent.span_id if parent is not None else ""
         self.state = parent.state if parent is not None else ""
+        self.is_sampled = parent is None or parent.is_sampled
+        """Whether other processes are to export their part of the trace."""
         self.span_id = span_id or new_span_id()
         self.start_time = start_time or time_ns()
         self.end_time = 0
@@ -109,8 +112,7 @@ class Span:
     @property
     def context(self) -> SpanContext:
         """The ids, as another process gets them."""
-        is_sampled = self.peer is None or self.peer.get_span_context().trace_flags.sampled
-        return SpanContext(self.trace_id, self.span_id, bool(is_sampled), self.state)
+        return SpanContext(self.trace_id, self.span_id, self.is_sampled, self.state)
 
     @property
     def is_ended(self) -> bool:

@@ -43,6 +43,8 @@ class Telemetry:
     """Whether spans are of any use: nothing need be gathered for them if not."""
     keeps_content = False
     """Whether what people and models wrote is kept or exported."""
+    emits_details = False
+    """Whether every request to a model is also an event, which is opt-in."""
     child_environment: Mapping[str, str] = {}
     """Variables for processes that this one starts: where they send their spans."""
 

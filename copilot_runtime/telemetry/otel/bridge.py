@@ -9,11 +9,14 @@ from copilot_runtime.telemetry.telemetry import SpanStore
 
 
 class BridgeProcessor(SpanProcessor):
-    """Hands spans that others made with the SDK to a store. Ours are there already."""
+    """Hands spans that others made with the SDK to a store. Ours are there already.
+
+    A provider keeps its processors for good, so `close` lets go of the store.
+    """
 
     def __init__(self, store: SpanStore, *, keeps_content: bool) -> None:
-        self.store = store
-        self.keeps_content = keeps_content
+        self._store: SpanStore | None = store
+        self._keeps_content = keeps_content
 
     def on_start(self, span: Span, parent_context: Context | None = None) -> None:
         """Do nothing: a span is kept when it has ended."""
@@ -21,16 +24,13 @@ class BridgeProcessor(SpanProcessor):
     def on_end(self, span: ReadableSpan) -> None:
         """Keep a span of somebody else."""
         scope = span.instrumentation_scope
-        if scope is not None and scope.name == semconv.SCOPE:
+        if self._store is None or (scope is not None and scope.name == semconv.SCOPE):
             return
-        context = span.get_span_context()
-        if context is None or not context.is_valid:
-            return
-        found = from_sdk_span(span)
-        if not self.keeps_content:
-            found.content = {}
-            found.message = ""
-        self.store.add(found)
+        self._store.add(from_sdk_span(span, keeps_content=self._keeps_content))
+
+    def close(self) -> None:
+        """Keep no more spans."""
+        self._store = None
 
     def shutdown(self) -> None:
         """Do nothing: the store belongs to others."""

@@ -1,88 +1,112 @@
-"""What may leave this machine: exporters behind a border that strips and shortens."""
+"""The exporters of spans, metrics and events by their names: OTLP, the console, a file."""
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, NamedTuple
 
-from opentelemetry.sdk.trace import Event, ReadableSpan
-from opentelemetry.sdk.trace.export import SpanExporter, SpanExportResult
-from opentelemetry.trace import StatusCode
-from opentelemetry.trace.status import Status
+from opentelemetry.sdk._logs.export import ConsoleLogRecordExporter, LogRecordExporter
+from opentelemetry.sdk.metrics.export import ConsoleMetricExporter, MetricExporter
+from opentelemetry.sdk.trace.export import ConsoleSpanExporter, SpanExporter
 
-from copilot_runtime.telemetry import semconv
+from copilot_runtime.errors import ConfigurationFailed
+from copilot_runtime.telemetry.build import EXPORTERS, TelemetryOptions
 
 
-@dataclass(frozen=True, slots=True)
-class ExportRules:
-    """What exporters may send. `max_chars` is the longest text of an attribute; 0 for any."""
+class Exporters(NamedTuple):
+    """What sends one kind of data each to the same place, called `place`."""
 
-    content: bool = False
-    identity: bool = False
-    max_chars: int = 0
+    place: str
+    spans: Callable[[], SpanExporter]
+    metrics: Callable[[], MetricExporter]
+    events: Callable[[], LogRecordExporter]
 
-    def allows(self, span: ReadableSpan) -> bool:
-        """Return whether a span may leave: ours by its operation, others always."""
-        scope = span.instrumentation_scope
-        if scope is None or scope.name != semconv.SCOPE:
-            return True
-        operation = (span.attributes or {}).get(semconv.OPERATION_NAME, "")
-        return semconv.EXPORTED_OPERATIONS.get(str(operation), False)
 
-    def filter(self, attributes: Mapping[str, Any] | None) -> dict[str, Any]:
-        """Return the attributes that may leave, shortened."""
+def build_exporters(name: str, options: TelemetryOptions) -> Exporters:
+    """Return the exporters of a name. Opens no connection and no file."""
+    makers = {
+        "otlp-http": _over_http,
+        "otlp-grpc": _over_grpc,
+        "console": _to_console,
+        "file": _to_file,
+    }
+    if name not in makers:
+        raise ConfigurationFailed(
+            f"There is no exporter {name!r}.", hint=f"There are {', '.join(EXPORTERS)}."
+        )
+    return makers[name](options)
+
+
+def _over_http(options: TelemetryOptions) -> Exporters:
+    from opentelemetry.exporter.otlp.proto.http import Compression
+    from opentelemetry.exporter.otlp.proto.http._log_exporter import OTLPLogExporter
+    from opentelemetry.exporter.otlp.proto.http.metric_exporter import OTLPMetricExporter
+    from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
+
+    from copilot_runtime.telemetry.otel.session import ExportSession
+
+    base = (options.endpoint or "http://localhost:4318").rstrip("/")
+
+    def arguments(signal: str) -> dict[str, Any]:
         return {
-            name: self._shorten(value)
-            for name, value in (attributes or {}).items()
-            if (self.content or not semconv.is_content(name))
-            and (self.identity or not semconv.is_identity(name))
+            "endpoint": options.endpoints.get(signal) or f"{base}/v1/{signal}",
+            "headers": dict(options.headers),
+            "compression": Compression(options.compression),
+            "session": ExportSession(),
         }
 
-    def _shorten(self, value: Any) -> Any:
-        if self.max_chars and isinstance(value, str) and len(value) > self.max_chars:
-            return value[: self.max_chars - 1] + "…"
-        return value
+    return Exporters(
+        base,
+        lambda: OTLPSpanExporter(**arguments("traces")),
+        lambda: OTLPMetricExporter(**arguments("metrics")),
+        lambda: OTLPLogExporter(**arguments("logs")),
+    )
 
 
-class FilteredExporter(SpanExporter):
-    """Gives an exporter copies of the spans that may leave, without what must not."""
+def _over_grpc(options: TelemetryOptions) -> Exporters:
+    import grpc
+    from opentelemetry.exporter.otlp.proto.grpc import _log_exporter as logs
+    from opentelemetry.exporter.otlp.proto.grpc import metric_exporter as metrics
+    from opentelemetry.exporter.otlp.proto.grpc import trace_exporter as traces
 
-    def __init__(self, exporter: SpanExporter, rules: ExportRules) -> None:
-        self.exporter = exporter
-        self.rules = rules
+    base = options.endpoint or "http://localhost:4317"
 
-    def export(self, spans: Sequence[ReadableSpan]) -> SpanExportResult:
-        """Export what may leave."""
-        allowed = [self._copy(span) for span in spans if self.rules.allows(span)]
-        return self.exporter.export(allowed) if allowed else SpanExportResult.SUCCESS
+    def arguments(signal: str) -> dict[str, Any]:
+        endpoint = options.endpoints.get(signal) or base
+        is_gzip = options.compression == "gzip"
+        return {
+            "endpoint": endpoint,
+            "headers": {name.lower(): value for name, value in options.headers.items()},
+            "insecure": not endpoint.startswith("https://"),
+            "compression": grpc.Compression.Gzip if is_gzip else grpc.Compression.NoCompression,
+        }
 
-    def shutdown(self) -> None:
-        """End the exporter."""
-        self.exporter.shutdown()
+    return Exporters(
+        base,
+        lambda: traces.OTLPSpanExporter(**arguments("traces")),
+        lambda: metrics.OTLPMetricExporter(**arguments("metrics")),
+        lambda: logs.OTLPLogExporter(**arguments("logs")),
+    )
 
-    def force_flush(self, timeout_millis: int = 30_000) -> bool:
-        """Send what the exporter holds back."""
-        return self.exporter.force_flush(timeout_millis)
 
-    def _copy(self, span: ReadableSpan) -> ReadableSpan:
-        attributes = self.rules.filter(span.attributes)
-        status = span.status
-        if status.status_code is StatusCode.ERROR and not self.rules.content:
-            error_type = attributes.get(semconv.ERROR_TYPE)
-            status = Status(StatusCode.ERROR, str(error_type) if error_type else None)
-        return ReadableSpan(
-            name=span.name,
-            context=span.get_span_context(),
-            parent=span.parent,
-            resource=span.resource,
-            attributes=attributes,
-            events=[
-                Event(event.name, self.rules.filter(event.attributes), event.timestamp)
-                for event in span.events
-            ],
-            links=span.links,
-            kind=span.kind,
-            status=status,
-            start_time=span.start_time,
-            end_time=span.end_time,
-            instrumentation_scope=span.instrumentation_scope,
-        )
+def _to_console(options: TelemetryOptions) -> Exporters:
+    """Write to stderr, where the log is: over stdout, MCP clients are served."""
+    del options
+    return Exporters(
+        "The console",
+        lambda: ConsoleSpanExporter(out=sys.stderr),
+        lambda: ConsoleMetricExporter(out=sys.stderr),
+        lambda: ConsoleLogRecordExporter(out=sys.stderr),
+    )
+
+
+def _to_file(options: TelemetryOptions) -> Exporters:
+    from copilot_runtime.telemetry.otel import file
+
+    path = Path(options.file or ".copilot/telemetry.jsonl")
+    return Exporters(
+        str(path),
+        lambda: file.FileSpanExporter(path),
+        lambda: file.FileMetricExporter(path),
+        lambda: file.FileLogExporter(path),
+    )

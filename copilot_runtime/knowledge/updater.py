@@ -25,7 +25,7 @@ State = Literal["closed", "updating", "ready", "incomplete", "failed"]
 """Of what is incomplete, some cannot be found by meaning; why, is in the log."""
 
 _FIRST_UPDATE = 10.0
-"""Seconds that a question waits where nothing at all has been taken in yet."""
+"""Seconds from the start of the first update of all in which questions wait for its end."""
 
 logger = logging.getLogger(__name__)
 
@@ -153,6 +153,7 @@ class _BackgroundUpdate:
         self.error = error
         """Why it failed, or the one before it while this one runs."""
         self._updater = updater
+        self._began = monotonic()
         self._counted = asyncio.Event()
         """Set once it has found out whether there is anything yet."""
         self._is_first = False
@@ -164,10 +165,13 @@ class _BackgroundUpdate:
         return not self._task.done()
 
     async def wait_for_first(self) -> None:
-        """Wait a while for its end, if there was nothing when it began."""
+        """Wait for its end, if there was nothing when it began, and it did so just now.
+
+        One that takes long answers from what it has done so far.
+        """
         await self._counted.wait()
-        if self._is_first:
-            await asyncio.wait((self._task,), timeout=_FIRST_UPDATE)
+        if self._is_first and (left := self._began + _FIRST_UPDATE - monotonic()) > 0:
+            await asyncio.wait((self._task,), timeout=left)
 
     async def cancel(self) -> None:
         self._task.cancel()

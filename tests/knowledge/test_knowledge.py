@@ -5,6 +5,7 @@ import subprocess
 import sys
 from dataclasses import replace
 from pathlib import Path
+from time import monotonic
 
 import pytest
 
@@ -175,29 +176,48 @@ async def test_the_state_of_an_update_in_the_background_is_seen(pages: Path) -> 
     assert knowledge.status().state == "closed"
 
 
-async def test_a_search_during_a_later_update_does_not_wait(
-    pages: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("copilot_runtime.knowledge.updater._FIRST_UPDATE", None)
+class Slow(WordCounter):
+    """An embedder that waits with texts about zebras."""
 
-    class Slow(WordCounter):
-        free = asyncio.Event()
+    def __init__(self) -> None:
+        super().__init__()
+        self.free = asyncio.Event()
 
-        async def embed(self, texts):  # type: ignore[no-untyped-def]
-            if any("zebra" in text for text in texts):
-                await self.free.wait()
-            return await super().embed(texts)
+    async def embed(self, texts):  # type: ignore[no-untyped-def]
+        if any("zebra" in text for text in texts):
+            await self.free.wait()
+        return await super().embed(texts)
 
+
+async def test_a_search_during_a_later_update_does_not_wait(pages: Path) -> None:
+    embedder = Slow()
     storage = MemoryStorage()
     await (await stocked(pages, storage=storage)).aclose()
     (pages / "zebra.md").write_text("# Zebras\n\nA zebra has stripes.", encoding="utf-8")
-    knowledge = library(pages, storage=storage, embedder=Slow())
+    knowledge = library(pages, storage=storage, embedder=embedder)
     knowledge.start()
     found = await knowledge.search("dogs wait outside")
 
     assert found[0].title == "House rules"
     assert knowledge.status().state == "updating"
-    Slow.free.set()
+    embedder.free.set()
+    await knowledge.aclose()
+
+
+async def test_no_search_waits_for_a_first_update_that_takes_long(
+    pages: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (pages / "zebra.md").write_text("# Zebras\n\nA zebra has stripes.", encoding="utf-8")
+    embedder = Slow()
+    knowledge = library(pages, embedder=embedder)
+    knowledge.start()
+    now = monotonic()
+    monkeypatch.setattr("copilot_runtime.knowledge.updater.monotonic", lambda: now + 601)
+    found = [await knowledge.search("dogs wait outside") for _ in range(2)]
+
+    assert found == [[], []]  # nothing is there yet
+    assert knowledge.status().state == "updating"
+    embedder.free.set()
     await knowledge.aclose()
 
 

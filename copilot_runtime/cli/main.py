@@ -12,6 +12,7 @@ from copilot_runtime.cli import knowledge
 from copilot_runtime.cli.ingest import ingest
 from copilot_runtime.cli.policy import policy
 from copilot_runtime.cli.threads import ConfigOption, threads
+from copilot_runtime.cli.traces import traces
 from copilot_runtime.errors import CopilotError, MissingPackage
 from copilot_runtime.gc_tuning import tune_for_startup
 
@@ -26,6 +27,7 @@ cli = typer.Typer(
 
 cli.add_typer(threads, name="threads")
 cli.add_typer(policy, name="policy")
+cli.add_typer(traces, name="traces")
 
 
 def main() -> NoReturn:

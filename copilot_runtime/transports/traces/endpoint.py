@@ -77,8 +77,10 @@ class TracesEndpoint(Transport):
             case ["feedback"]:
                 _check_method(request, "POST")
                 await view.take_feedback()
+            case [trace_id] if request.method == "DELETE":
+                await view.delete(unquote(trace_id))
             case [trace_id]:
-                _check_method(request, "GET", "HEAD")
+                _check_method(request, "GET", "HEAD", "DELETE")
                 await view.show(unquote(trace_id))
             case _:
                 raise NotFound(f"There is nothing at {request.path[:100]!r}.")
@@ -140,6 +142,12 @@ class _View:
         filter = parse_filter({name: _write(body[name]) for name in NAMES if name in body})
         spans = await self._store.query_spans(query, filter, limit=limit)
         await self._respond({"traces": [*map(_encode_trace, group_traces(spans))]})
+
+    async def delete(self, trace_id: str) -> None:
+        """Delete a trace for good."""
+        if not await self._store.delete_trace(trace_id):
+            raise NotFound("There is no such trace.")
+        await self._respond({"trace_id": trace_id, "deleted": True})
 
     async def take_feedback(self) -> None:
         """Note what somebody says about an answer."""

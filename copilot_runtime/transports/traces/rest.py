@@ -86,6 +86,13 @@ class TraceStatsModel(BaseModel):
     tools: list[GroupStatsModel]
 
 
+class TraceDeletion(BaseModel):
+    """The trace that is gone."""
+
+    trace_id: str = Field(examples=[_TRACE])
+    deleted: Literal[True]
+
+
 class FeedbackRequest(BaseModel):
     """What somebody says about an answer, which is named by its trace or its run."""
 
@@ -203,6 +210,11 @@ def rest_routes(path: str, router: ASGIApp) -> Sequence[BaseRoute]:
         format: Annotated[str, Query(description="json, mermaid or text.")] = "json",  # noqa: ARG001  # described
     ) -> Response:
         """Read a trace: its spans, a sequence diagram of Mermaid, or a waterfall in text."""
+        return RouterResponse(router)
+
+    @traces.delete("/{trace}", response_model=TraceDeletion)
+    async def delete(trace: TraceId) -> Response:  # noqa: ARG001  # described
+        """Delete a trace for good."""
         return RouterResponse(router)
 
     for route in streams.routes:

@@ -11,6 +11,7 @@ from copilot_runtime.transports.traces.rest import (
     FeedbackResult,
     QueryResult,
     Trace,
+    TraceDeletion,
     TracePage,
     TraceStatsModel,
 )
@@ -142,6 +143,15 @@ def test_a_jmespath_finds_whole_traces() -> None:
     assert [it["trace"]["trace_id"] for it in every["traces"]] == [B, A]
 
 
+def test_a_trace_that_was_deleted_is_gone() -> None:
+    with serve(two()) as client:
+        gone = client.delete(f"/graphql/traces/{A}")
+        TraceDeletion.model_validate(gone.json())
+        assert find(client, "") == [B]
+        assert problem(client, "DELETE", f"/{A}") == (404, "There is no such trace.")
+        assert problem(client, "GET", f"/{A}") == (404, "There is no such trace.")
+
+
 class Counting(LocalTelemetry):
     """Takes note of what is counted and said."""
 
@@ -203,7 +213,7 @@ def test_a_comment_is_not_kept_where_no_content_is() -> None:
         ("GET", "?since=yesterday", None, "since is 'yesterday'; it is a time ago, such as 15m"),
         ("GET", f"?text={'x' * 1001}", None, "text has 1001 characters"),
         ("GET", f"/{A}?format=png", None, "format is 'png'; it is json, mermaid or text."),
-        ("POST", "/query", {"query": "[?"}, "The query is no JMESPath"),
+        ("POST", "/query", {"query": "[?"}, "Invalid token"),
         ("POST", "/query", {"query": 7}, "query is a JMESPath, such as"),
         ("POST", "/query", {"agent": ["a"]}, "A filter has texts, numbers and booleans."),
         ("POST", "/query", {"limit": -1}, "limit is a number"),
@@ -236,7 +246,7 @@ def test_a_body_that_is_no_json_is_refused() -> None:
     ("method", "path", "allow"),
     [
         ("POST", "", "GET, HEAD"),
-        ("PUT", f"/{A}", "GET, HEAD"),
+        ("PUT", f"/{A}", "GET, HEAD, DELETE"),
         ("GET", "/query", "POST"),
         ("HEAD", "/stream", "GET"),
     ],
@@ -267,7 +277,7 @@ def test_the_routes_are_described() -> None:
         f"/graphql/traces{rest}"
         for rest in ("", "/stats", "/stream", "/query", "/feedback", "/{trace}")
     }
-    assert paths["/graphql/traces/{trace}"].keys() == {"get"}
+    assert paths["/graphql/traces/{trace}"].keys() == {"get", "delete"}
 
 
 def test_a_very_long_trace_keeps_its_times() -> None:

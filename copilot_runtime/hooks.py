@@ -6,9 +6,12 @@ from dataclasses import dataclass
 from typing import Any
 
 from copilot_runtime import concurrency as calling
-from copilot_runtime.errors import ErrorContext
+from copilot_runtime.errors import CopilotError, ErrorContext
 from copilot_runtime.interfaces import RunInput
 from copilot_runtime.messages import Message
+from copilot_runtime.telemetry import semconv
+from copilot_runtime.telemetry.genai import start_hook_span
+from copilot_runtime.telemetry.span import NO_SPAN, Span, trace_block
 
 logger = logging.getLogger(__name__)
 
@@ -39,14 +42,37 @@ class Hooks:
     """What `ErrorContext.environment` says."""
 
 
-async def call(hook: Callable[..., Any] | None, *args: Any) -> Any:
-    """Call a hook if there is one, wait for it and return what it returns."""
-    return None if hook is None else await calling.call(hook, *args)
+async def call(
+    hook: Callable[..., Any] | None, *args: Any, name: str = "", parent: Span = NO_SPAN
+) -> Any:
+    """Call a hook if there is one, wait for it and return what it returns.
+
+    `name` is what the hook is called on its span, which is one under `parent`.
+    """
+    if hook is None or not parent.is_recording:
+        return None if hook is None else await calling.call(hook, *args)
+    with trace_block(start_hook_span(parent, name, _name_function(hook))) as span:
+        try:
+            result = await calling.call(hook, *args)
+        except CopilotError:
+            span.set_attributes({semconv.HOOK_RESULT: "refused"})
+            raise
+        except Exception:
+            span.set_attributes({semconv.HOOK_RESULT: "error"})
+            raise
+        span.set_attributes({semconv.HOOK_RESULT: "success"})
+        return result
 
 
-async def call_quietly(hook: Callable[..., Any] | None, *args: Any) -> None:
+async def call_quietly(
+    hook: Callable[..., Any] | None, *args: Any, name: str = "", parent: Span = NO_SPAN
+) -> None:
     """Call a hook; what it raises is logged, and not raised."""
     try:
-        await call(hook, *args)
+        await call(hook, *args, name=name, parent=parent)
     except Exception:  # code of the application, on its way out of a run that is over
-        logger.exception("The hook %s failed", getattr(hook, "__qualname__", repr(hook)))
+        logger.exception("The hook %s failed", _name_function(hook))
+
+
+def _name_function(hook: Callable[..., Any] | None) -> str:
+    return getattr(hook, "__qualname__", type(hook).__name__)

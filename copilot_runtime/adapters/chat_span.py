@@ -3,16 +3,19 @@
 from collections.abc import Sequence
 from dataclasses import replace
 
+from copilot_runtime.adapters.cost import price_usage
 from copilot_runtime.events import Event, Usage
 from copilot_runtime.interfaces import Adapter, ChatRequest, Parameters
 from copilot_runtime.messages import ActionExecutionMessage, ResultMessage
 from copilot_runtime.telemetry import semconv
 from copilot_runtime.telemetry.content import render_answer, render_request, render_tools
-from copilot_runtime.telemetry.genai import end_chat_span, start_chat_span
+from copilot_runtime.telemetry.genai import end_chat_span, find_adapter_name, start_chat_span
 from copilot_runtime.telemetry.span import Span
 from copilot_runtime.transcript import fold_messages
 
 _NO_PARAMETERS = Parameters()
+_VAGUE = ("", "langchain", "openai_responses")
+"""Adapters that do not say who runs the model; its span may know."""
 
 
 def start_chat(adapter: Adapter, request: ChatRequest, parent: Span) -> ChatRequest:
@@ -61,6 +64,9 @@ def end_chat(
     is_complete = is_complete and error is None
     if span.keeps_content:
         _add_answer(span, events, usage, is_complete=is_complete)
+    if usage is not None and span.kind != "internal":
+        provider = find_adapter_name(span) if usage.provider in _VAGUE else usage.provider
+        span.set_attributes({semconv.COST_DOLLARS: price_usage(usage, provider)})
     end_chat_span(span, parent, usage, first_event_time, error=error, is_complete=is_complete)
 
 

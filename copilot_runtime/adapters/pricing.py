@@ -67,7 +67,17 @@ UNKNOWN = ModelFacts()
 
 async def load_prices() -> None:
     """Read the data in a thread, so that the first look-up does not block the event loop."""
-    await asyncio.to_thread(_providers)
+    await asyncio.to_thread(load_prices_now)
+
+
+def load_prices_now() -> None:
+    """Read the data in this thread."""
+    _providers()
+
+
+def are_prices_loaded() -> bool:
+    """Whether a look-up takes no time."""
+    return _providers.cache_info().currsize > 0
 
 
 @lru_cache(maxsize=256)  # a client may name a model in each request

@@ -6,11 +6,17 @@ import logging
 from collections.abc import Sequence
 from contextlib import aclosing
 from html import escape
+from typing import TypeGuard
 
 from copilot_runtime.concurrency import capture
 from copilot_runtime.events import Activity
 from copilot_runtime.interfaces import FileReader, Passage, Reading, Retriever, RunInput
-from copilot_runtime.messages import TextMessage
+from copilot_runtime.messages import Message, TextMessage
+from copilot_runtime.telemetry import semconv
+from copilot_runtime.telemetry.content import MAX_CHARACTERS
+from copilot_runtime.telemetry.genai import start_retrieval_span
+from copilot_runtime.telemetry.span import Span, trace_block
+from copilot_runtime.telemetry.truncation import truncate
 
 _TIMEOUT = 15.0
 """Seconds that an answer waits for what is retrieved."""
@@ -40,16 +46,36 @@ async def retrieve_passages(
     if retriever is None or run.request_type != "Chat" or run.parameters.tool_choice == "function":
         return ()
     timeout = _TIMEOUT if timeout is None else timeout
-    try:
-        async with asyncio.timeout(timeout):
-            passages, error = await capture(retriever.retrieve(run))
-    except TimeoutError:
-        logger.warning("Run %s: nothing was retrieved within %g s", run.run_id, timeout)
-        return ()
-    if error is not None:
-        logger.warning("Run %s: nothing was retrieved: %s", run.run_id, error, exc_info=error)
-        return ()
-    return passages
+    source, limit = getattr(retriever, "source", ""), getattr(retriever, "limit", None)
+    with trace_block(start_retrieval_span(run.span, source, top_k=limit)) as span:
+        try:
+            async with asyncio.timeout(timeout):
+                passages, error = await capture(retriever.retrieve(run))
+        except TimeoutError as late:
+            span.fail(late)
+            logger.warning("Run %s: nothing was retrieved within %g s", run.run_id, timeout)
+            return ()
+        if error is not None:
+            span.fail(error)
+            logger.warning("Run %s: nothing was retrieved: %s", run.run_id, error, exc_info=error)
+            return ()
+        if span.keeps_content:
+            _add_content(span, run, passages)
+        return passages
+
+
+def _add_content(span: Span, run: RunInput, passages: Sequence[Passage]) -> None:
+    questions = (it.content for it in reversed(run.messages) if _is_question(it))
+    documents = [
+        {"id": one.id, "title": one.title, "score": one.score, "content": one.text}
+        for one in passages
+    ]
+    span.set_content(
+        {
+            semconv.RETRIEVAL_QUERY_TEXT: truncate(next(questions, ""), MAX_CHARACTERS),
+            semconv.RETRIEVAL_DOCUMENTS: truncate(documents, MAX_CHARACTERS),
+        }
+    )
 
 
 async def read_files(reader: FileReader | None, run: RunInput) -> Reading | None:
@@ -88,14 +114,7 @@ def build_sources(run: RunInput, passages: Sequence[Passage]) -> Activity:
 
     It belongs to the question, so a question that is answered in several runs has it once.
     """
-    question = next(
-        (
-            it.id
-            for it in reversed(run.messages)
-            if isinstance(it, TextMessage) and it.role == "user"
-        ),
-        run.run_id,
-    )
+    question = next((it.id for it in reversed(run.messages) if _is_question(it)), run.run_id)
     return Activity(
         message_id=f"sources-{question}",
         activity_type=SOURCES,
@@ -112,6 +131,10 @@ def build_sources(run: RunInput, passages: Sequence[Passage]) -> Activity:
             ]
         },
     )
+
+
+def _is_question(message: Message) -> TypeGuard[TextMessage]:
+    return isinstance(message, TextMessage) and message.role == "user"
 
 
 def _cite(number: int, passage: Passage) -> str:

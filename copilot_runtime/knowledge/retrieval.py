@@ -46,6 +46,9 @@ class KnowledgeRetriever:
     Each is as like the question as `threshold`, at least.
     """
 
+    source = "knowledge"
+    """What spans call it."""
+
     def __init__(
         self,
         knowledge: "Knowledge",
@@ -55,7 +58,7 @@ class KnowledgeRetriever:
         threshold: float | None = None,
     ) -> None:
         self._knowledge = knowledge
-        self._limit = limit
+        self.limit = limit
         self._max_tokens = max_tokens
         self._threshold = threshold
 
@@ -66,13 +69,13 @@ class KnowledgeRetriever:
             return ()
         rankings = await asyncio.gather(*(self._search(query, run) for query in queries))
         ranked = drop_repetitions(merge_rankings(rankings))
-        return cut_passages(ranked[: self._limit], self._max_tokens)
+        return cut_passages(ranked[: self.limit], self._max_tokens)
 
     async def _search(self, query: str, run: RunInput) -> list[Passage]:
         found = await self._knowledge.search(
             query,
             actor=build_actor(run.user, run.thread_id, agent=run.agent_name),
-            limit=_POOL * self._limit,
+            limit=_POOL * self.limit,
             threshold=self._threshold,
         )
         return rank_passages([query], found)

@@ -13,6 +13,9 @@ from copilot_runtime.jsonvalue import as_text, drop_none
 from copilot_runtime.knowledge.access import Actor
 from copilot_runtime.knowledge.policies import build_actor
 from copilot_runtime.knowledge.tokens import count_tokens, cut_text
+from copilot_runtime.telemetry import semconv
+from copilot_runtime.telemetry.genai import start_memory_span
+from copilot_runtime.telemetry.span import trace_block
 
 if TYPE_CHECKING:
     from copilot_runtime.knowledge.knowledge import Knowledge
@@ -104,14 +107,20 @@ class _Tools:
 
     async def recall(self, arguments: Mapping[str, Any], context: ActionContext) -> Any:
         """Return what was said earlier in this conversation, and fits some texts."""
-        found = await self._knowledge.recall(
-            _read_texts(arguments, "input"),
-            actor=_actor(context),
-            thread_id=context.thread_id,
-            run_id=context.run_id,
-            limit=_MOST_RESULTS,
-            max_tokens=self._max_tokens,
-        )
+        texts = _read_texts(arguments, "input")
+        with trace_block(
+            start_memory_span(context.span, semconv.SEARCH_MEMORY, context.thread_id)
+        ) as span:
+            found = await self._knowledge.recall(
+                texts,
+                actor=_actor(context),
+                thread_id=context.thread_id,
+                run_id=context.run_id,
+                limit=_MOST_RESULTS,
+                max_tokens=self._max_tokens,
+            )
+            span.set_attributes({semconv.MEMORY_RECORD_COUNT: len(found)})
+            span.set_content({semconv.MEMORY_QUERY_TEXT: "\n".join(texts)})
         return _list_passages(found)
 
 

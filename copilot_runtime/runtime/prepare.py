@@ -119,7 +119,9 @@ class RunPreparer:
         """Return the request as the `before_request` hook changed it."""
         if self.hooks.before_request is None:
             return request
-        changed = await call(self.hooks.before_request, request)
+        changed = await call(
+            self.hooks.before_request, request, name="before_request", parent=request.span
+        )
         if changed is None:
             return request
         if not isinstance(changed, RunInput):

@@ -37,4 +37,4 @@ async def report_error(hooks: Hooks, error: BaseException, run: Run) -> None:
         logger.warning("Run %s: %s%s", request.run_id, error.message, hint)
     else:
         logger.error("Run %s failed", request.run_id, exc_info=error)
-    await call_quietly(hooks.error, error, context)
+    await call_quietly(hooks.error, error, context, name="error", parent=run.span)

@@ -439,10 +439,16 @@ class Runtime:
         if error is not None:
             await report_error(self.hooks, error, run)
         elif isinstance(last, RunFailed):
-            await call_quietly(self.hooks.stop, run.request)
+            await call_quietly(self.hooks.stop, run.request, name="stop", parent=run.span)
         elif self.hooks.after_request is not None:
             events = [event async for batch in run.follow() for event in batch.events]
-            await call_quietly(self.hooks.after_request, run.request, fold_messages(events))
+            await call_quietly(
+                self.hooks.after_request,
+                run.request,
+                fold_messages(events),
+                name="after_request",
+                parent=run.span,
+            )
 
     def _spawn(
         self, work: Coroutine[Any, Any, T], name: str, context: Context | None = None

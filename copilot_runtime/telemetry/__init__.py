@@ -9,6 +9,7 @@ from copilot_runtime.telemetry.span import (
     SpanLink,
     find_current_span,
     set_current_span,
+    trace_block,
     work_under,
 )
 from copilot_runtime.telemetry.telemetry import NO_TELEMETRY, LocalTelemetry, Telemetry
@@ -26,5 +27,6 @@ __all__ = [
     "find_current_span",
     "parse_traceparent",
     "set_current_span",
+    "trace_block",
     "work_under",
 ]

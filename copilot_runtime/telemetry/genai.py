@@ -32,6 +32,8 @@ PROVIDERS = {
 }
 """The names of providers in the conventions, by the names of our adapters. Others keep theirs."""
 
+_ADAPTERS = {provider: name for name, provider in reversed(PROVIDERS.items())}
+
 _FINISH_REASONS = {"refusal": "content_filter"}
 """The words of the conventions where ours differ."""
 
@@ -143,6 +145,12 @@ def set_endpoint(span: Span, provider: str, model: str, url: str) -> None:
             **describe_server(url),
         }
     )
+
+
+def find_adapter_name(span: Span) -> str:
+    """Return who is asked, as `ADAPTERS` calls it."""
+    provider = str(span.attributes.get(semconv.PROVIDER_NAME, ""))
+    return _ADAPTERS.get(provider) or provider
 
 
 def describe_response(span: Span, response_id: str, model: str, stop_reason: str | None) -> None:
@@ -263,6 +271,66 @@ def start_hook_span(parent: Span, hook: str, function: str) -> Span:
             semconv.HOOK_NAME: function,
         },
     )
+
+
+def start_retrieval_span(parent: Span, source: str = "", *, top_k: int | None = None) -> Span:
+    """Begin the span of a search for passages: `retrieval {source}`."""
+    if not parent.is_recording:
+        return NO_SPAN
+    return parent.start_child(
+        f"{semconv.RETRIEVAL} {source}".rstrip(),
+        attributes={
+            semconv.OPERATION_NAME: semconv.RETRIEVAL,
+            semconv.DATA_SOURCE_ID: source or None,
+            semconv.RETRIEVAL_TOP_K: top_k,
+        },
+    )
+
+
+def start_embeddings_span(
+    parent: Span, *, provider: str, model: str, url: str = "", in_process: bool = False
+) -> Span:
+    """Begin the span of a request for vectors: `embeddings {model}`."""
+    if not parent.is_recording:
+        return NO_SPAN
+    return parent.start_child(
+        f"{semconv.EMBEDDINGS} {model}",
+        kind="internal" if in_process else "client",
+        attributes={
+            semconv.OPERATION_NAME: semconv.EMBEDDINGS,
+            semconv.PROVIDER_NAME: PROVIDERS.get(provider, provider),
+            semconv.REQUEST_MODEL: model or None,
+            **describe_server(url),
+        },
+    )
+
+
+def start_memory_span(parent: Span, operation: str, store: str = "") -> Span:
+    """Begin the span of something done with a memory, one of the memory operations."""
+    if not parent.is_recording:
+        return NO_SPAN
+    return parent.start_child(
+        operation,
+        attributes={
+            semconv.OPERATION_NAME: operation,
+            semconv.MEMORY_STORE_ID: store or None,
+        },
+    )
+
+
+def describe_mcp_call(server: str, url: str) -> dict[str, Any]:
+    """Return what the span of a call of a tool says of its MCP server: it has no span beside it.
+
+    `server` is its label, and `url` its address; a server without one is behind a pipe.
+    """
+    return {
+        semconv.MCP_METHOD_NAME: "tools/call",
+        semconv.TOOL_LOCATION: "mcp",
+        semconv.TOOL_SERVER: server,
+        semconv.NETWORK_TRANSPORT: "tcp" if url else "pipe",
+        semconv.NETWORK_PROTOCOL_NAME: "http" if url else None,
+        **describe_server(url),
+    }
 
 
 def describe_server(url: str) -> dict[str, Any]:

@@ -254,6 +254,25 @@ def work_under(span: Span) -> Generator[Span]:
         _current.reset(token)
 
 
+@contextmanager
+def trace_block(span: Span) -> Generator[Span]:
+    """Let what the block does work under a span, which ends with it; what it raises fails it.
+
+    Never around a `yield` of an async generator.
+    """
+    if not span.is_recording:
+        yield span
+        return
+    try:
+        with work_under(span):
+            yield span
+    except Exception as error:
+        span.fail(error)
+        raise
+    finally:
+        span.end()
+
+
 def name_error(error: BaseException) -> str:
     """Return the value of `error.type`: a code of ours, or the class of another exception."""
     if isinstance(error, CopilotError):

@@ -2,6 +2,7 @@
 
 import logging
 from collections.abc import Callable, Mapping, Sequence
+from time import time_ns
 from typing import Any, Literal, Protocol
 
 from copilot_runtime.telemetry import semconv
@@ -9,7 +10,7 @@ from copilot_runtime.telemetry.context import SpanContext
 from copilot_runtime.telemetry.measurement import measure_span
 from copilot_runtime.telemetry.metrics import Metrics
 from copilot_runtime.telemetry.semconv import Dialect
-from copilot_runtime.telemetry.span import NO_SPAN, Attributes, Kind, Span
+from copilot_runtime.telemetry.span import NO_SPAN, Attributes, Kind, Span, SpanEvent
 
 logger = logging.getLogger(__name__)
 
@@ -189,6 +190,19 @@ class LocalTelemetry(Telemetry):
             self.store.add(span)
         if self._listeners:
             self._notify(span, "end")
+
+    def log_event(
+        self,
+        name: str,
+        attributes: Attributes | None = None,
+        *,
+        span: Span = NO_SPAN,
+        content: Attributes | None = None,
+    ) -> None:
+        """Note an event at its span, also one that has ended and is stored after this."""
+        if span.is_recording:
+            values = {**(attributes or {}), **((content or {}) if self.keeps_content else {})}
+            span.events.append(SpanEvent(name, time_ns(), values))
 
     def listen(self, listener: SpanListener) -> Callable[[], None]:
         """Call a function for every span that begins or ends; return what ends that."""

@@ -19,6 +19,7 @@ from copilot_runtime.actions.mcp.session import Session
 from copilot_runtime.errors import CopilotError
 from copilot_runtime.interfaces import Action, ActionContext
 from copilot_runtime.jsonvalue import get_object
+from copilot_runtime.telemetry.genai import describe_mcp_call
 
 MAX_ACTIONS = 128
 """Tools of one server that are offered: providers take no more."""
@@ -93,7 +94,8 @@ def _build_action(connection: Connection, tool: Tool) -> Action | None:
     is_idempotent = hints is not None and bool(hints.read_only_hint or hints.idempotent_hint)
 
     async def run(values: Mapping[str, Any], context: ActionContext) -> Any:
-        del context  # whatever the server gets of the caller is in the headers
+        # whatever the server gets of the caller is in the headers
+        context.span.set_attributes(describe_mcp_call(server.label, server.url))
         call = partial(Session.call, tool=tool.name, values=values, is_idempotent=is_idempotent)
         return parse_tool_result(await connection.ask(call))
 

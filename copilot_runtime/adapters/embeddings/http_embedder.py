@@ -17,6 +17,9 @@ from copilot_runtime.events import Usage
 from copilot_runtime.http.client import Upstream
 from copilot_runtime.interfaces import Embedder
 from copilot_runtime.jsontext import loads
+from copilot_runtime.telemetry import semconv
+from copilot_runtime.telemetry.genai import start_embeddings_span
+from copilot_runtime.telemetry.span import find_current_span, trace_block
 
 Vectors = NDArray[np.float32]
 
@@ -141,6 +144,23 @@ class HTTPEmbedder(Embedder):
         return np.concatenate(parts) if parts else np.empty((0, 0), np.float32)
 
     async def _embed_batch(self, texts: Sequence[str], *, is_query: bool) -> Vectors:
+        parent = find_current_span()
+        with trace_block(
+            start_embeddings_span(parent, provider=self._provider, model=self.name)
+        ) as span:
+            vectors, tokens = await self._request_vectors(texts, is_query=is_query)
+            if span.is_recording:
+                span.set_attributes(
+                    {
+                        semconv.USAGE_INPUT_TOKENS: tokens or None,
+                        semconv.EMBEDDINGS_DIMENSION_COUNT: vectors.shape[1],
+                    }
+                )
+            return vectors
+
+    async def _request_vectors(
+        self, texts: Sequence[str], *, is_query: bool
+    ) -> tuple[Vectors, int]:
         found = await self._request(texts, is_query=is_query)
         try:
             vectors = np.array(found.vectors, np.float32)
@@ -154,7 +174,7 @@ class HTTPEmbedder(Embedder):
         self.tokens += found.tokens
         self.query_tokens += found.tokens if is_query else 0
         lengths = np.linalg.norm(vectors, axis=1, keepdims=True)
-        return np.divide(vectors, lengths, out=vectors, where=lengths > 0)
+        return np.divide(vectors, lengths, out=vectors, where=lengths > 0), found.tokens
 
     @abstractmethod
     async def _request(self, texts: Sequence[str], *, is_query: bool) -> Embeddings:

@@ -2,6 +2,7 @@
 
 import logging
 from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 
 from copilot_runtime.errors import Misuse, NotFound
@@ -17,6 +18,9 @@ from copilot_runtime.knowledge.memory.window import TOOL, Allocation, Window, fi
 from copilot_runtime.knowledge.resources import Resource, ResourceIndex
 from copilot_runtime.knowledge.tokens import count_json_tokens, cut_text
 from copilot_runtime.storage import Storage
+from copilot_runtime.telemetry import semconv
+from copilot_runtime.telemetry.genai import start_memory_span
+from copilot_runtime.telemetry.span import Span, find_current_span, trace_block
 
 MAX_OPEN = 1000
 """So many memories stay open; of more, those that were not used for longest are closed."""
@@ -72,14 +76,19 @@ class Memories:
     ) -> None:
         """Add to a memory. What is there already keeps its place."""
         memory = await self._find(conversation, access)
-        await memory.append(*identifiers)
+        with self._trace(semconv.UPSERT_MEMORY, memory) as span:
+            span.set_attributes({semconv.MEMORY_RECORD_COUNT: len(identifiers)})
+            await memory.append(*identifiers)
 
     async def read(
         self, conversation: Identifier | str, *, access: Access = FULL_ACCESS
     ) -> list[Identifier]:
         """Return what is in a memory, the oldest first, as far as it may be read."""
         memory = await self._find(conversation, access)
-        return await select(access, (await memory.load()).values())
+        with self._trace(semconv.SEARCH_MEMORY, memory) as span:
+            found = await select(access, (await memory.load()).values())
+            span.set_attributes({semconv.MEMORY_RECORD_COUNT: len(found)})
+        return found
 
     async def window(
         self,
@@ -131,11 +140,12 @@ class Memories:
         self, conversation: Identifier | str, *, access: Access = FULL_ACCESS
     ) -> list[str]:
         """Remove a memory and those of conversations below it. Returns the URIs of these."""
-        uri = (await self._find(conversation, access)).uri
-        below = await self._find_conversations(f"{PREFIX}{uri}/")
-        uris = [*dict.fromkeys([uri, *below])]
+        memory = await self._find(conversation, access)
+        below = await self._find_conversations(f"{PREFIX}{memory.uri}/")
+        uris = [*dict.fromkeys([memory.uri, *below])]
         await require(access, below)
-        gone = [one for one in uris if await self._open_index(one).delete()]
+        with self._trace(semconv.DELETE_MEMORY_STORE, memory):
+            gone = [one for one in uris if await self._open_index(one).delete()]
         for one in uris:
             if not self._open_index(one).is_pending:
                 del self._open[one]
@@ -146,6 +156,9 @@ class Memories:
         while self._open:
             _, memory = self._open.popitem()
             await memory.aclose()
+
+    def _trace(self, operation: str, memory: MemoryIndex) -> AbstractContextManager[Span]:
+        return trace_block(start_memory_span(find_current_span(), operation, memory.uri))
 
     async def _find(self, conversation: Identifier | str, access: Access) -> MemoryIndex:
         """Return the memory of a conversation. Raises `AccessDenied`, and `Misuse` for no URI."""

@@ -57,9 +57,19 @@ async def store_feedback(telemetry: Telemetry, store: TraceStore, feedback: Feed
     span.content.pop(semconv.FEEDBACK_COMMENT, None)
     if comment is not None and telemetry.keeps_content:
         span.content.update(comment)
+    telemetry.log_event(semconv.EVENT_FEEDBACK, rating, span=span, content=comment)
+    telemetry.log_event(
+        semconv.EVENT_EVALUATION_RESULT,
+        {
+            semconv.EVALUATION_NAME: "feedback",
+            semconv.EVALUATION_SCORE_VALUE: 1.0 if feedback.rating == "up" else 0.0,
+            semconv.EVALUATION_SCORE_LABEL: feedback.rating,
+        },
+        span=span,
+        content={semconv.EVALUATION_EXPLANATION: feedback.comment} if feedback.comment else None,
+    )
     store.add(span)
     telemetry.record(semconv.FEEDBACK_COUNT, 1, rating)
-    telemetry.log_event(semconv.EVENT_FEEDBACK, rating, span=span, content=comment)
     return trace_id
 
 

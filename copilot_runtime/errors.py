@@ -90,7 +90,8 @@ class ErrorContext:
 class CopilotError(Exception):
     """The base class of all errors of this package.
 
-    `hint` is how to mend it, for logs and for the traceback of a program, never for clients.
+    `hint` is how to mend it, for logs and for the traceback of a program. Clients and models get it
+    only with `is_hint_public`, which is for errors about what they wrote themselves.
     `public` is what clients get, where the message is for logs, too: it names a file or an address.
     """
 
@@ -101,6 +102,7 @@ class CopilotError(Exception):
     help_url: str | None = None
     retryable = False
     """Whether the same request may succeed when it is sent again."""
+    is_hint_public = False
     _hint: str | None = None
 
     def __init__(
@@ -133,8 +135,10 @@ class CopilotError(Exception):
 
     @property
     def public(self) -> str:
-        """The message for clients."""
-        return self._public or self.message
+        """The message for clients, and for models."""
+        if self._public or not (self.is_hint_public and self.hint):
+            return self._public or self.message
+        return f"{self.message} {self.hint}"
 
     def report(self) -> ErrorReport:
         """Return the part of this error that may leave the server."""

@@ -201,6 +201,8 @@ def _build_handler_failure(action: Action, error: BaseException) -> Outcome:
 
 
 def _describe_error(error: BaseException) -> str:
+    if isinstance(error, CopilotError):
+        return error.public or type(error).__name__
     try:
         return str(error) or type(error).__name__
     except Exception:  # its __str__ is somebody else's code

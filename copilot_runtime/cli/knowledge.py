@@ -148,7 +148,8 @@ def graph(
             show_json({"triples": triples})
         else:
             guess = "" if triples else await _guess_predicate(knowledge, parts[1], actor)
-            nothing = f"No triple fits the pattern.{guess}"
+            guess = guess or knowledge.graph.prefixes.describe_unknown(*parts)
+            nothing = f"No triple fits the pattern. {guess}".strip()
             _show_terms(knowledge, ("SUBJECT", "PREDICATE", "OBJECT"), triples, nothing)
 
     run_with_knowledge(config, storage, work)
@@ -407,7 +408,7 @@ async def _guess_predicate(knowledge: "Knowledge", predicate: str, actor: "Actor
     (term,) = prefixes.parse_node(predicate, "predicate").terms
     name = prefixes.shorten(term[1:-1])
     close = [] if name in names else get_close_matches(name, names, n=1, cutoff=_ALIKE)
-    return f" Did you mean {close[0]}?" if close else ""
+    return f"Did you mean {close[0]}?" if close else ""
 
 
 async def _show_sparql(

@@ -78,7 +78,7 @@ class _Tools:
         actor = _actor(context)
         triples = await self._knowledge.triples(pattern, actor=actor, limit=_MOST_RESULTS * 5)
         if not triples:
-            return NOTHING
+            return self._describe_nothing(*pattern)
         lines = _cut_lines(("\t".join(triple) for triple in triples), self._max_tokens // 2)
         found = await self._knowledge.find(
             pattern, actor=actor, limit=_MOST_RESULTS, max_tokens=self._max_tokens // 2
@@ -103,7 +103,7 @@ class _Tools:
         lines = _cut_lines(rows, self._max_tokens)
         if left := len(rows) - len(lines):
             lines.append(f"({left} more are left out: name a type, or query by a pattern.)")
-        return "\n".join(lines) or NOTHING
+        return "\n".join(lines) or self._describe_nothing(kind)
 
     async def recall(self, arguments: Mapping[str, Any], context: ActionContext) -> Any:
         """Return what was said earlier in this conversation, and fits some texts."""
@@ -122,6 +122,10 @@ class _Tools:
             span.set_attributes({semconv.MEMORY_RECORD_COUNT: len(found)})
             span.set_content({semconv.MEMORY_QUERY_TEXT: "\n".join(texts)})
         return _list_passages(found)
+
+    def _describe_nothing(self, *terms: str) -> str:
+        """Return that nothing was found, and the prefix that may be why."""
+        return f"{NOTHING} {self._knowledge.graph.prefixes.describe_unknown(*terms)}".strip()
 
 
 def _actor(context: ActionContext) -> Actor:

@@ -115,6 +115,7 @@ def test_a_pattern_may_be_in_one_argument(run: Run) -> None:
         ("<https://schema.org/employe>", " Did you mean schema:employee?"),
         ("schema:price", ""),
         ("foaf:x", ""),
+        ("urn:x", ""),
         ("a", ""),
         ("schema:name", ""),
         ("?", ""),
@@ -124,6 +125,30 @@ def test_a_predicate_that_no_triple_has_is_guessed(run: Run, predicate: str, gue
     found = run("graph", "?", predicate, '"nobody"')
 
     assert found.stderr == f"No triple fits the pattern.{guess}\n"
+
+
+def test_a_prefix_that_there_is_not_is_named(run: Run) -> None:
+    found = run("graph", "?", "foo:bar", "?")
+
+    assert found.stderr.startswith("No triple fits the pattern. There is no prefix 'foo'. ")
+    assert "Known are dct, ex, foaf, owl, rdf, rdfs, schema" in found.stderr
+
+
+@pytest.mark.parametrize(
+    ("query", "message", "hint"),
+    [
+        ("SELECT ?n { ?p a schm:Person }", "no prefix 'schm'", "Did you mean schema:? Known are"),
+        ("SELECT ?n {\n?n a\r\n:Person }", "no prefix ''", "PREFIX : <https://…>"),
+        ("SELECT ?n { ?p a 'ü', x-y.z:a.b }", "no prefix 'x-y.z'", "PREFIX x-y.z: <https://…>"),
+        ("SELECT ?n { ?p a }", "This is no SPARQL: error at 1:", ""),
+    ],
+)
+def test_what_is_no_sparql_says_why(run: Run, query: str, message: str, hint: str) -> None:
+    error = run("graph", "--sparql", query).exception
+
+    assert isinstance(error, CopilotError)
+    assert message in error.message
+    assert hint in (error.hint or "")
 
 
 def test_a_predicate_is_guessed_of_those_that_the_user_may_read(run: Run, tmp_path: Path) -> None:

@@ -493,7 +493,9 @@ def test_graphql_shows_the_memory_of_a_conversation_to_its_owner(pages: Path) ->
         ("resources(limit: 0) { total }", "limit is 0"),
         ("resources(offset: -1) { total }", "offset is -1"),
         ('graph(subject: "\\"open") { cut }', ""),
-        ('graph(sparql: "INSERT DATA { <a:b> <a:b> <a:b> }") { cut }', "INSERT"),
+        ('graph(subject: "Lena") { cut }', "schema:name; ? stands for anything."),
+        ('graph(sparql: "SELECT ?n { ?n a schm:Car }") { cut }', "Did you mean schema:?"),
+        ('graph(sparql: "INSERT DATA { <a:b> <a:b> <a:b> }") { cut }', "Ask with SELECT, ASK"),
     ],
 )
 def test_what_graphql_cannot_answer_is_an_error_with_a_code(

@@ -9,6 +9,7 @@ import pytest
 
 from copilot_runtime.actions.execute import execute
 from copilot_runtime.config.sections import KNOWLEDGE_TOOLS, KnowledgeSettings
+from copilot_runtime.errors import CopilotError
 from copilot_runtime.interfaces import Action, ActionContext
 from copilot_runtime.knowledge import Knowledge
 from copilot_runtime.knowledge.tokens import count_tokens
@@ -80,6 +81,55 @@ async def test_nothing_found_is_said_in_a_sentence(knowledge: Knowledge) -> None
 
     assert await call(knowledge, "query_by_pattern", pattern) == "No results found."
     assert await call(knowledge, "get_subjects", {"type": "schema:Car"}) == "No results found."
+
+
+@pytest.mark.parametrize(
+    ("pattern", "hint"),
+    [
+        ({"subject": "Lena"}, "'Lena' is none. Write it as <https://…>, urn:… or schema:name"),
+        ({"object": '"a"b"@@'}, 'Write it as "text", "text"@en or "5"^^xsd:integer.'),
+        ({"object": '"5"^^integer'}, "'integer' is no datatype. For example xsd:integer."),
+    ],
+)
+async def test_a_model_is_told_how_to_write_what_it_wrote_wrong(
+    knowledge: Knowledge, pattern: Mapping[str, str], hint: str
+) -> None:
+    answer = json.loads(await call(knowledge, "query_by_pattern", pattern))
+
+    assert hint in answer["error"]["message"]
+
+
+@pytest.mark.parametrize(
+    ("name", "arguments"),
+    [
+        ("query_by_pattern", {"predicate": "rdf:type", "object": "schm:Person"}),
+        ("query_by_pattern", {"subject": "schm:Ada"}),
+        ("get_subjects", {"type": "schm:Person"}),
+    ],
+)
+async def test_a_prefix_that_there_is_not_is_named_when_nothing_is_found(
+    knowledge: Knowledge, name: str, arguments: Mapping[str, str]
+) -> None:
+    assert (await call(knowledge, name, arguments)).startswith(
+        "No results found. There is no prefix 'schm'. Did you mean schema:? Known are "
+    )
+
+
+@pytest.mark.parametrize("subject", ["urn:x:y", "https://a.example/b", "<foo:bar>", "schema:X"])
+async def test_an_iri_is_taken_for_no_prefix(knowledge: Knowledge, subject: str) -> None:
+    assert await call(knowledge, "query_by_pattern", {"subject": subject}) == "No results found."
+
+
+async def test_a_model_is_not_told_where_a_storage_is(
+    knowledge: Knowledge, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def fail(*arguments: Any, **options: Any) -> Any:
+        raise CopilotError("/srv/secret failed.", hint="Mount it.", public="The storage failed.")
+
+    monkeypatch.setattr(knowledge, "search", fail)
+    answer = json.loads(await call(knowledge, "search_content", {"input": ["dogs"]}))
+
+    assert answer["error"]["message"] == "The storage failed."
 
 
 async def test_the_ontology_is_turtle(knowledge: Knowledge) -> None:

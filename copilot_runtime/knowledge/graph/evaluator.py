@@ -15,9 +15,15 @@ from itertools import islice
 from pathlib import Path
 from typing import IO, Any, TypeAlias, cast
 
-from copilot_runtime.errors import ConfigurationFailed, CopilotError, LimitExceeded, Misuse
+from copilot_runtime.errors import ConfigurationFailed, CopilotError
 from copilot_runtime.jsontext import dumps, loads
-from copilot_runtime.knowledge.graph.sparql import QueryKind, SparqlLimits, SparqlResult
+from copilot_runtime.knowledge.graph.errors import InvalidQuery, QueryTooLarge
+from copilot_runtime.knowledge.graph.sparql import (
+    QueryKind,
+    SparqlLimits,
+    SparqlResult,
+    describe_syntax_error,
+)
 from copilot_runtime.knowledge.graph.terms import parse_terms, parse_triples
 from copilot_runtime.knowledge.graph.worker import COMMAND, LENGTH
 
@@ -82,7 +88,7 @@ class SparqlEvaluator:
         seconds = evaluation.limits.seconds
         deadline = time.monotonic() + seconds
         if not self._slots.acquire(timeout=seconds):
-            raise LimitExceeded(
+            raise QueryTooLarge(
                 f"{_MOST_EVALUATIONS} queries are being answered.", hint="Try again in a moment."
             )
         try:
@@ -172,7 +178,7 @@ class _View:
             if self._error is not None:
                 raise self._error
             if not self._is_loaded:
-                raise LimitExceeded(
+                raise QueryTooLarge(
                     f"The graph was not loaded within {evaluation.limits.seconds:g} seconds.",
                     hint="That goes on: ask again in a moment.",
                 )
@@ -256,18 +262,17 @@ class _View:
                 pass
         last = cast("dict[str, Any]", lines[-1]) if lines and isinstance(lines[-1], dict) else {}
         if "syntax" in last:
-            reason = str(last["syntax"]).partition(": expected")[0]
-            raise Misuse(f"This is no SPARQL: {reason[:300]}.")
+            raise describe_syntax_error(str(last["syntax"]), evaluation.query, evaluation.prefixes)
         if "failure" in last:
-            raise Misuse(f"The query failed: {str(last['failure'])[:300]}")
+            raise InvalidQuery(f"The query failed: {str(last['failure'])[:300]}")
         if "cut" in last:
             return _read_result(evaluation.kind, lines)
         if time.monotonic() >= deadline:
-            raise LimitExceeded(
+            raise QueryTooLarge(
                 f"The query was stopped after {limits.seconds:g} seconds.",
                 hint="Ask for less at once: begin with what is most specific, and set a LIMIT.",
             )
-        raise LimitExceeded(
+        raise QueryTooLarge(
             "The query needs more memory than it may have, or is nested too deeply.",
             hint="Ask for less at once, and join fewer large parts.",
         )

@@ -1,14 +1,14 @@
 """What a SPARQL query may be, how far it may go, and what comes out."""
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Literal, cast
 
 from pyoxigraph import Triple
 
-from copilot_runtime.errors import LimitExceeded, Misuse, Refused
-from copilot_runtime.knowledge.graph.terms import Term
+from copilot_runtime.knowledge.graph.errors import InvalidQuery, QueryTooLarge, RefusedQuery
+from copilot_runtime.knowledge.graph.terms import Term, suggest_prefix
 
 QueryKind = Literal["select", "ask", "construct", "describe"]
 KINDS: tuple[QueryKind, ...] = ("select", "ask", "construct", "describe")
@@ -44,6 +44,9 @@ _LOCAL_NAME = re.compile(r":(?:(?:[\w:%]|\\.)(?:[\w:.%-]|\\.)*+)?", re.DOTALL)
 _ELSEWHERE_WORD = re.compile(r"(?:true|false)?(service|graph|from)")
 _WITH_SCHEME = re.compile(r"<[A-Za-z][A-Za-z0-9+.-]*+://")
 _PROLOGUE = ("prefix", "base", "version")
+_POSITION = re.compile(r"(\d+):(\d+)$")
+_LINE = re.compile(r"\r\n|\n|\r")
+_PREFIXED_NAME = re.compile(r"((?:\w[\w.-]*)?):(?:[\w:.%-]|\\.)*$")
 _BEFORE_IRI = frozenset("(,=!&|+-*/^")
 """Behind these, `<` begins an IRI, and compares nothing."""
 
@@ -86,23 +89,38 @@ def check_query(query: str, limits: SparqlLimits) -> QueryKind:
     is too long. Whether it is valid SPARQL is seen when it is evaluated.
     """
     if len(query) > limits.length:
-        raise LimitExceeded(f"A query has at most {limits.length} characters, not {len(query)}.")
+        raise QueryTooLarge(f"A query has at most {limits.length} characters, not {len(query)}.")
     words = [*_words(query)]
     for word in words:
         if word in _UPDATES:
-            raise Refused(
+            raise RefusedQuery(
                 f"{word.upper()} would change data, which no query may.",
                 hint="Ask with SELECT, ASK, CONSTRUCT or DESCRIBE.",
             )
         if elsewhere := _ELSEWHERE_WORD.match(word):
-            raise Refused(_ELSEWHERE[elsewhere[1]], hint="Leave it out.")
+            raise RefusedQuery(_ELSEWHERE[elsewhere[1]], hint="Leave it out.")
     kind = next((word for word in words if word not in _PROLOGUE), "")
     if kind not in KINDS:
-        raise Misuse(
+        raise InvalidQuery(
             f"A query begins with SELECT, ASK, CONSTRUCT or DESCRIBE, not with {kind.upper()!r}.",
             hint="For example: SELECT ?name WHERE { ?person a schema:Person ; schema:name ?name }",
         )
     return kind
+
+
+def describe_syntax_error(reason: str, query: str, prefixes: Iterable[str]) -> InvalidQuery:
+    """Return an error for what pyoxigraph says of a query, which is where it could not go on."""
+    place, _, expected = reason.partition(": expected")
+    position = _POSITION.search(place)
+    if position is not None and "Prefix not found" in expected:
+        line = [*_LINE.split(query), ""][int(position[1]) - 1]
+        if name := _PREFIXED_NAME.search(line[: int(position[2]) - 1]):
+            return InvalidQuery(
+                f"There is no prefix {name[1]!r}.",
+                hint=f"{suggest_prefix(name[1], prefixes)} Another one is declared before the "
+                f"query: PREFIX {name[1]}: <https://…>",
+            )
+    return InvalidQuery(f"This is no SPARQL: {place[:300]}.")
 
 
 def _words(query: str) -> Iterator[str]:
@@ -140,7 +158,7 @@ def _words(query: str) -> Iterator[str]:
         elif match.lastgroup == "mark":
             before = text
             if text in "\"'":
-                raise Misuse("This is no SPARQL: a text begins that does not end.")
+                raise InvalidQuery("This is no SPARQL: a text begins that does not end.")
             if text in "([{":
                 brackets.append(text)
             elif text in ")]}" and brackets:
@@ -152,7 +170,7 @@ def _read_comparison(iri: str) -> Iterator[str]:
     if _WITH_SCHEME.match(iri):
         return
     if "#" in iri or "'" in iri:
-        raise Refused(
+        raise RefusedQuery(
             f"{iri[:200]} may be an IRI or a comparison.",
             hint="Write a space behind a < that compares, and an IRI with a prefix.",
         )

@@ -7,6 +7,7 @@ import re
 from array import array
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from difflib import get_close_matches
 
 from pyoxigraph import (
     BlankNode,
@@ -19,6 +20,7 @@ from pyoxigraph import (
 )
 
 from copilot_runtime.errors import Misuse
+from copilot_runtime.knowledge.graph.errors import InvalidQuery
 from copilot_runtime.knowledge.namespaces import RDF, RDF_TYPE, RDFS, SCHEMA, XSD
 
 Term = NamedNode | BlankNode | Literal | Triple
@@ -92,13 +94,21 @@ class Prefixes(Mapping[str, str]):
                 return f"{name}:{iri[len(namespace) :]}"
         return str(make_iri(iri))
 
+    def describe_unknown(self, *terms: str) -> str:
+        """Return a sentence about the first prefix in some terms that is not known, if one is."""
+        found = (match[1] for term in terms if (match := _PREFIX.fullmatch(term)))
+        name = next((it for it in found if it not in self and it.lower() not in _SCHEMES), None)
+        if name is None:
+            return ""
+        return f"There is no prefix {name!r}. {suggest_prefix(name, self)}"
+
     def parse_node(self, text: str, part: str) -> TermQuery:
         """Read a subject or a predicate of a pattern. Raises `Misuse` for what is no IRI."""
         if part == "predicate" and text == "a":
             return TermQuery((str(RDF_TYPE),))
         if (iri := self._find_iri(text)) is not None:
             return TermQuery((str(make_iri(iri)),))
-        raise Misuse(
+        raise InvalidQuery(
             f"The {part} of a pattern is an IRI, and {text[:200]!r} is none.",
             hint="Write it as <https://…>, urn:… or schema:name; ? stands for anything.",
         )
@@ -124,11 +134,11 @@ class Prefixes(Mapping[str, str]):
 
     def _parse_literal(self, text: str) -> TermQuery:
         if len(text) < 2 or '"' not in text[1:]:
-            raise Misuse("Unterminated quoted string", hint=f"It begins at {text[:200]!r}.")
+            raise InvalidQuery("Unterminated quoted string", hint=f"It begins at {text[:200]!r}.")
         literal = _LITERAL.fullmatch(text)
         if literal is None:
             if not text.endswith('"'):
-                raise Misuse(
+                raise InvalidQuery(
                     f"{text[:200]!r} is no literal.",
                     hint='Write it as "text", "text"@en or "5"^^xsd:integer.',
                 )
@@ -140,7 +150,7 @@ class Prefixes(Mapping[str, str]):
         if literal["type"]:
             datatype = self._find_iri(literal["type"])
             if datatype is None:
-                raise Misuse(
+                raise InvalidQuery(
                     f"{literal['type'][:200]!r} is no datatype.", hint="For example xsd:integer."
                 )
             node = make_iri(datatype)
@@ -148,6 +158,11 @@ class Prefixes(Mapping[str, str]):
         return TermQuery(quoted=tuple(str(Literal(text)) for text in texts))
 
 
+_PREFIX = re.compile(r"([A-Za-z][\w.-]*):(?!//)\S+")
+_SCHEMES = frozenset(
+    {"urn", "mailto", "tel", "tag", "did", "doi", "info", "data", "geo", "sip", "sips", "sms"}
+)
+"""Of IRIs that begin without `//`."""
 _LOCAL_NAME = re.compile(r"[A-Za-z_](?:[\w-]|\.(?=[\w-]))*", re.ASCII)
 
 
@@ -198,6 +213,13 @@ class TermTable:
             self.suffixes.append(suffix)
             number = self._suffix_numbers[suffix] = len(self.suffixes) - 1
         return number
+
+
+def suggest_prefix(name: str, prefixes: Iterable[str]) -> str:
+    """Return which prefixes there are, the most similar one first."""
+    names = sorted(prefixes)
+    close = get_close_matches(name, names, n=1)
+    return f"{f'Did you mean {close[0]}:? ' if close else ''}Known are {', '.join(names)}."
 
 
 def make_iri(iri: str) -> NamedNode:

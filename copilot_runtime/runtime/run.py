@@ -44,6 +44,8 @@ class Run:
         self.task: asyncio.Task[None] | None = None
         """Drives the agent and writes the log."""
         self.span: Span = NO_SPAN
+        self.trace_id = ""
+        """The trace of the run, also after it has ended; empty if it is not traced."""
         self.is_rewritten = False
         """Whether the readers of its thread have to be sent the conversation anew."""
         self.is_attached = False

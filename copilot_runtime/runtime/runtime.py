@@ -192,7 +192,7 @@ class Runtime:
             url=self._find_url(request),
             parent=request.parent,
         )
-        run.span = span
+        run.span, run.trace_id = span, span.trace_id
         run.request = replace(request, span=span)
         run.context.run(set_current_span, span)
 

@@ -47,6 +47,7 @@ from copilot_runtime.events import (
 from copilot_runtime.jsonpatch.patch import make_patch
 from copilot_runtime.jsontext import dumps
 from copilot_runtime.messages import Message, ReasoningMessage
+from copilot_runtime.transports import trace_ids
 
 _ROLES = {"assistant", "user", "system", "developer"}
 """Those a text may have on the wire."""
@@ -92,8 +93,15 @@ class Encoder:
     """
 
     def __init__(
-        self, thread_id: str, run_id: str, *, agent: str = "", dialect: Dialect | None = None
+        self,
+        thread_id: str,
+        run_id: str,
+        *,
+        agent: str = "",
+        dialect: Dialect | None = None,
+        trace_id: str = "",
     ) -> None:
+        self._trace_id = trace_id
         self._ids = {"threadId": thread_id, "runId": run_id}
         self._agent = agent
         self._dialect = dialect or Dialect()
@@ -210,6 +218,8 @@ class Encoder:
             "forwardedProps": {},
         }
         self._send("RUN_STARTED", **self._ids, protocolVersion=PROTOCOL_VERSION, input=run_input)
+        if self._trace_id:
+            self._send("CUSTOM", name=trace_ids.EVENT, value={"traceId": self._trace_id})
 
     def _encode_messages(self, messages: Sequence[Message]) -> list[dict[str, Any]]:
         return encode_messages(messages, legacy=self._dialect.legacy)

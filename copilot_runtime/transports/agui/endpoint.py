@@ -5,9 +5,11 @@ Both ways end in the same operations. Contract: CopilotKit 1.50 to 1.74, and AG-
 
 import asyncio
 import logging
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, aclosing
 from dataclasses import replace
+from functools import partial
+from typing import NamedTuple
 
 from starlette.routing import BaseRoute
 from starlette.types import ASGIApp
@@ -20,6 +22,7 @@ from copilot_runtime.interfaces import DEFAULT_AGENT, Caller, RunInput
 from copilot_runtime.jsontext import dumps
 from copilot_runtime.jsonvalue import optional_text
 from copilot_runtime.runtime.conversations import Log
+from copilot_runtime.transports import trace_ids
 from copilot_runtime.transports.agui import threads
 from copilot_runtime.transports.agui.decode import run_input
 from copilot_runtime.transports.agui.encode import Dialect, Encoder
@@ -71,7 +74,7 @@ class AguiEndpoint(Transport):
         self._max_messages = settings.max_messages
         self._max_items = settings.max_items
         self._keep_alive = settings.keep_alive
-        self._starting: set[asyncio.Task[Log]] = set()
+        self._starting: set[asyncio.Task[_Start]] = set()
 
     async def accepts(self, request: Request) -> bool:
         """Take all below the URL, and at the URL itself what is no GraphQL."""
@@ -122,7 +125,7 @@ class AguiEndpoint(Transport):
         One that takes its time to start, such as one that waits for its turn, is answered
         meanwhile: proxies and clients do not wait for long.
         """
-        beginning = self._begin_run(run)
+        beginning = self._begin_run(run, request)
         await asyncio.wait((beginning,), timeout=_SOON)
         if beginning.done() and not beginning.cancelled():
             match beginning.exception():
@@ -132,21 +135,23 @@ class AguiEndpoint(Transport):
                     raise error
                 case _:
                     pass
-        async with self._stream(request) as stream:
+        headers = trace_ids.build_headers(_read_trace_id(beginning), request)
+        async with self._stream(request, headers) as stream:
             if not beginning.done():
                 await stream.write(KEEP_ALIVE)
-            encoder = Encoder(run.thread_id, run.run_id, agent=run.agent_name, dialect=dialect)
-            await self._write(run, beginning, stream, encoder)
+            await self._write(run, beginning, stream, dialect)
 
     async def _write(
-        self, run: RunInput, beginning: "asyncio.Task[Log]", stream: Stream, encoder: Encoder
+        self, run: RunInput, beginning: "asyncio.Task[_Start]", stream: Stream, dialect: Dialect
     ) -> None:
+        build = partial(Encoder, run.thread_id, run.run_id, agent=run.agent_name, dialect=dialect)
         try:
-            log = await asyncio.shield(beginning)
+            log, trace_id = await asyncio.shield(beginning)
         except Exception as error:  # also of hooks and agents: the client gets it without details
-            frames = encoder.feed([RunFailed(error=report_of(error))])
+            frames = build().feed([RunFailed(error=report_of(error))])
             await stream.write(b"".join(frames), last=True)
             return
+        encoder = build(trace_id=trace_id)
         try:
             async with aclosing(log) as batches:
                 async for _, events in batches:
@@ -156,20 +161,21 @@ class AguiEndpoint(Transport):
             if not run.persist:
                 self._stop(run)
 
-    def _begin_run(self, run: RunInput) -> "asyncio.Task[Log]":
+    def _begin_run(self, run: RunInput, request: Request) -> "asyncio.Task[_Start]":
         """Start a run, even if its client does not wait for that."""
-        task = asyncio.create_task(self._start_run(run))
+        task = asyncio.create_task(self._start_run(run, request))
         self._starting.add(task)
         task.add_done_callback(self._note)
         return task
 
-    def _note(self, task: "asyncio.Task[Log]") -> None:
+    def _note(self, task: "asyncio.Task[_Start]") -> None:
         self._starting.discard(task)
         retrieve_exception(task)  # the client has left, and the runtime has logged it
 
-    async def _start_run(self, run: RunInput) -> Log:
+    async def _start_run(self, run: RunInput, request: Request) -> "_Start":
         """Start a run; return its log, which may be forgotten as soon as the run has ended."""
-        return (await self._conversations.start(run)).follow()
+        found = await self._conversations.start(run)
+        return _Start(found.follow(), trace_ids.find_trace_id(found, request, run.properties))
 
     async def _connect(
         self, key: threads.ThreadKey, agent: str, request: Request, dialect: Dialect
@@ -201,12 +207,29 @@ class AguiEndpoint(Transport):
             name=operation.name,
         )
 
-    def _stream(self, request: Request) -> AbstractAsyncContextManager[Stream]:
+    def _stream(
+        self, request: Request, headers: Mapping[str, str] | None = None
+    ) -> AbstractAsyncContextManager[Stream]:
         return request.stream(
             "text/event-stream",
             keep_alive=self._keep_alive,
             comment=KEEP_ALIVE,
+            headers=headers,
         )
+
+
+class _Start(NamedTuple):
+    """A run that has started: its log, and its trace if the client asks for that."""
+
+    log: Log
+    trace_id: str = ""
+
+
+def _read_trace_id(beginning: "asyncio.Task[_Start]") -> str:
+    """Return the trace of a run if it has started: an answer's head does not wait for it."""
+    if not beginning.done() or beginning.cancelled() or beginning.exception() is not None:
+        return ""
+    return beginning.result().trace_id
 
 
 KEEP_ALIVE = b": keep-alive\n\n"

@@ -5,8 +5,9 @@ carries its whole path, and for list items the path ends with the index of the f
 Source: https://github.com/graphql/graphql-wg/blob/main/rfcs/DeferStream.md (as of 2022-08-24).
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from copilot_runtime.events import (
     ActionExecutionArgs,
@@ -71,7 +72,7 @@ class Encoder:
         self._growing: _Open | None = None
         self.ended = False
 
-    def begin(self) -> bytes:
+    def begin(self, extensions: Mapping[str, Any] | None = None) -> bytes:
         """Return the first payload: the head of the response, with its lists still empty."""
         head = {
             field.key: []
@@ -79,7 +80,8 @@ class Encoder:
             else project_field(field, self._response)
             for field in self._plan.head
         }
-        return dumps({"data": {self._plan.key: head}, "hasNext": True})
+        more = {"extensions": extensions} if extensions else {}
+        return dumps({"data": {self._plan.key: head}, **more, "hasNext": True})
 
     def feed(self, events: Sequence[Event]) -> list[bytes]:
         """Return the payloads of the events that came together, to be sent in one write.

@@ -12,6 +12,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from copilot_runtime.jsontext import dumps
+from copilot_runtime.runtime.run import Run
+from copilot_runtime.transports import trace_ids
 from copilot_runtime.transports.body import BadRequest
 from copilot_runtime.transports.request import Request
 from copilot_runtime.transports.streaming import Stream
@@ -30,6 +32,13 @@ class GraphQLResponse:
         self._request = request
         self._accept = request.headers.get("accept", "")
         self._headers = _version_headers(request.headers)
+
+    def add_trace(self, run: Run, properties: object) -> Mapping[str, Any]:
+        """Add the trace of a run to the headers, and return it as extensions, if somebody asks."""
+        asks = properties if isinstance(properties, dict) else {}
+        trace_id = trace_ids.find_trace_id(run, self._request, asks)
+        self._headers = {**self._headers, **trace_ids.build_headers(trace_id, self._request)}
+        return {"trace": {"traceId": trace_id}} if trace_id else {}
 
     def require_stream(self) -> "Framing":
         """Return how to stream: multipart wherever it is welcome, events where only they are.

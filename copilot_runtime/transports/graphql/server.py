@@ -141,8 +141,9 @@ class GraphQLServer:
             await response.json(build_root_error(error, plan.key))
             return
         encoder = Encoder(plan, build_response(run))
+        extensions = response.add_trace(run, properties)
         async with response.stream() as stream, aclosing(log) as batches:
-            await stream.send(encoder.begin())
+            await stream.send(encoder.begin(extensions))
             async for _, events in batches:
                 if payloads := encoder.feed(events):
                     await stream.send(*payloads, last=encoder.ended)
@@ -165,8 +166,12 @@ class GraphQLServer:
         )
         if inspect.isawaitable(result):
             result = await result
+        properties = request.variables.get("properties")
+        found = [response.add_trace(run, properties) for run in context.started[-1:]]
+        more = {"extensions": found[0]} if found and found[0] else {}
         if isinstance(result, ExecutionResult):
-            await response.json(*_build_body(result))
+            body, status = _build_body(result)
+            await response.json({**body, **more}, status)
             return
         assert isinstance(result, ExperimentalIncrementalExecutionResults)
         dialect = PathDialect()
@@ -174,7 +179,7 @@ class GraphQLServer:
             response.stream() as stream,
             aclosing(result.subsequent_results) as results,
         ):
-            await stream.send(dumps(dialect.first(result.initial_result)))
+            await stream.send(dumps({**dialect.first(result.initial_result), **more}))
             async for later in results:
                 await stream.send(dumps(dialect.next(later)), last=not later.has_next)
 

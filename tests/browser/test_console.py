@@ -338,7 +338,7 @@ async def test_an_image_is_sent_and_shown_again_after_a_reload(browser: Browser,
         await page.locator("#file").set_input_files(picture)
         await expect(page.get_by_alt_text("The image to send")).to_be_visible()
         await say(page, "What is this?")
-        await expect(answer(page)).to_contain_text("You sent an image (image/svg+xml")
+        await expect(answer(page)).to_contain_text("You sent an image (dot.svg, image/svg+xml")
 
         await page.reload()
 

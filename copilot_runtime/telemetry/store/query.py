@@ -28,8 +28,8 @@ class TraceQuery:
     """A JMESPath for whole traces.
 
     It is evaluated on the list of the spans of each trace, by their start. The trace matches unless
-    the result is null, false or an empty list: 0, an empty text and an object are matches, as in
-    Copilot-LD. Raises `Misuse` for a wrong expression, `LimitExceeded` for one that is too long.
+    the result is null, false, 0, an empty text or an empty list. Raises `Misuse` for a wrong
+    expression, `LimitExceeded` for one that is too long.
 
     It runs in a thread, and ends `seconds` after its first step, or when nobody awaits it any more.
     """
@@ -78,7 +78,7 @@ class TraceQuery:
         if self._tree is None:
             return True
         found = self._interpreter.evaluate(self._tree, spans)
-        return found is not None and found is not False and found != []
+        return found not in _NOTHING
 
     def select(self, traces: Iterable[Sequence[Record]], limit: int = 0) -> Iterator[list[Record]]:
         """Yield the traces that match, each by the start of its spans; at most `limit`, if not 0.
@@ -137,6 +137,7 @@ class TraceQuery:
             )
 
 
+_NOTHING: Sequence[Any] = (None, False, 0, "", [])
 _INDEXES: Mapping[tuple[str, ...], str] = {
     ("trace_id",): "trace_id",
     ("attributes", semconv.CONVERSATION_ID): "thread_id",

@@ -27,4 +27,6 @@ HANDLERS = {
     "ontology": f"{PACKAGE}.ontology:answer",
     "memory(seed)": f"{PACKAGE}.memory:answer_seed",
     "memory(HEAD)": f"{PACKAGE}.memory:answer_head",
+    "trace": f"{PACKAGE}.traces:answer",
+    "otlp(seed)": f"{PACKAGE}.traces:answer_otlp",
 }

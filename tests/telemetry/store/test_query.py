@@ -24,8 +24,10 @@ DOUBLE = " | ".join(["[@, @]"] * 22)
         ("missing", False),
         ("[0].status.code == `7`", False),
         ("[?kind==`9`]", False),
-        ("length([?kind==`9`])", True),
-        ("[0].parent_span_id", True),
+        ("length([?kind==`9`])", False),
+        ("length(@)", True),
+        ("[0].parent_span_id", False),
+        ("[0].name", True),
         ("`{}`", True),
         ("[?kind=='INTERNAL']", False),
         ("[?kind==`1`]", True),
@@ -38,7 +40,7 @@ DOUBLE = " | ".join(["[@, @]"] * 22)
         ("name[]", False),
     ],
 )
-def test_a_trace_matches_unless_the_result_is_null_false_or_an_empty_list(
+def test_a_trace_matches_unless_the_result_says_that_there_is_nothing(
     query: str, is_match: bool
 ) -> None:
     assert TraceQuery(query).matches(SPANS) is is_match

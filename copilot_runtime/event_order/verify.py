@@ -9,8 +9,9 @@ from contextlib import aclosing
 from dataclasses import dataclass, replace
 
 from copilot_runtime.errors import Cancelled, ErrorReport, IncompleteStream
-from copilot_runtime.event_order.a2ui import A2UI_EVENTS, watch_a2ui
+from copilot_runtime.event_order.a2ui import watch_a2ui
 from copilot_runtime.event_order.open_items import OpenItems
+from copilot_runtime.event_order.tracing import trace_events
 from copilot_runtime.event_order.validate import validate_event
 from copilot_runtime.events import (
     ActionExecutionArgs,
@@ -43,7 +44,7 @@ async def verify_events(events: Events, run: RunInput) -> Events:
     """
     ordering = EventOrder(begun=True)
     texts = ordering.texts
-    with watch_a2ui(run) as watch:
+    with watch_a2ui(run) as watch, trace_events(run, watch) as (watch, watched):
         async with aclosing(events):
             async for event in events:
                 try:
@@ -58,7 +59,7 @@ async def verify_events(events: Events, run: RunInput) -> Events:
                 if not plain:
                     event = validate_event(event, run.agent_name)
                     ordering.check(event)
-                    if type(event) in A2UI_EVENTS:
+                    if type(event) in watched:
                         watch(event)
                 yield event
 

@@ -78,8 +78,8 @@ def decode_span(record: Mapping[str, Any]) -> Span:
         _text(record.get("name")),
         trace_id=str(trace_id),
         span_id=str(span_id),
-        start_time=_nanoseconds(record.get("start_time_unix_nano")),
     )
+    span.start_time = _nanoseconds(record.get("start_time_unix_nano"))
     span.parent_id = _text(record.get("parent_span_id"))
     span.kind = read_kind(record.get("kind"))
     span.attributes = _object(record.get("attributes"))

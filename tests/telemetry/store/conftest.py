@@ -6,16 +6,23 @@ from pathlib import Path
 import pytest
 
 from copilot_runtime.telemetry.store import MemoryTraceStore, TraceStore
+from copilot_runtime.telemetry.store.jsonlines import JsonLinesTraceStore
 from copilot_runtime.telemetry.store.sqlite import SqliteTraceStore
 
 
-@pytest.fixture(params=["memory", "sqlite"])
+@pytest.fixture(params=["memory", "sqlite", "jsonlines"])
 async def store(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncGenerator[TraceStore]:
     """Return a store of each kind, without retention."""
-    made = (
-        MemoryTraceStore()
-        if request.param == "memory"
-        else SqliteTraceStore(tmp_path / "traces.db", days=0)
-    )
+    made = make_store(request.param, tmp_path)
     yield made
     await made.aclose()
+
+
+def make_store(kind: str, folder: Path) -> TraceStore:
+    if kind == "sqlite":
+        return SqliteTraceStore(folder / "traces.db", days=0)
+    return (
+        JsonLinesTraceStore(folder / "traces", days=0)
+        if kind == "jsonlines"
+        else MemoryTraceStore()
+    )

@@ -9,6 +9,7 @@ from math import log
 from typing import TYPE_CHECKING
 
 from copilot_runtime.interfaces import Passage, RunInput
+from copilot_runtime.knowledge.access import Actor
 from copilot_runtime.knowledge.passages import cut_passages
 from copilot_runtime.knowledge.policies import build_actor
 from copilot_runtime.messages import Message, TextMessage
@@ -67,18 +68,34 @@ class KnowledgeRetriever:
         queries = find_queries(run.messages)
         if not queries:
             return ()
-        rankings = await asyncio.gather(*(self._search(query, run) for query in queries))
-        ranked = drop_repetitions(merge_rankings(rankings))
-        return cut_passages(ranked[: self.limit], self._max_tokens)
-
-    async def _search(self, query: str, run: RunInput) -> list[Passage]:
-        found = await self._knowledge.search(
-            query,
-            actor=build_actor(run.user, run.thread_id, agent=run.agent_name),
-            limit=_POOL * self.limit,
+        return await search_passages(
+            self._knowledge,
+            queries,
+            build_actor(run.user, run.thread_id, agent=run.agent_name),
+            limit=self.limit,
+            max_tokens=self._max_tokens,
             threshold=self._threshold,
         )
+
+
+async def search_passages(
+    knowledge: "Knowledge",
+    queries: Sequence[str],
+    actor: Actor,
+    *,
+    limit: int,
+    max_tokens: int,
+    threshold: float | None = None,
+) -> list[Passage]:
+    """Return what answers any of some questions best: nothing twice, and so many tokens in all."""
+
+    async def search(query: str) -> list[Passage]:
+        found = await knowledge.search(query, actor=actor, limit=_POOL * limit, threshold=threshold)
         return rank_passages([query], found)
+
+    rankings = await asyncio.gather(*map(search, queries))
+    ranked = drop_repetitions(merge_rankings(rankings))
+    return cut_passages(ranked[:limit], max_tokens)
 
 
 def rank_passages(queries: Sequence[str], passages: Sequence[Passage]) -> list[Passage]:

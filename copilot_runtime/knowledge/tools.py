@@ -12,6 +12,7 @@ from copilot_runtime.interfaces import Action, ActionContext, Passage
 from copilot_runtime.jsonvalue import as_text, drop_none
 from copilot_runtime.knowledge.access import Actor
 from copilot_runtime.knowledge.policies import build_actor
+from copilot_runtime.knowledge.retrieval import search_passages
 from copilot_runtime.knowledge.tokens import count_tokens, cut_text
 from copilot_runtime.telemetry import semconv
 from copilot_runtime.telemetry.genai import start_memory_span
@@ -61,10 +62,14 @@ class _Tools:
         self._max_tokens = max_tokens
 
     async def search_content(self, arguments: Mapping[str, Any], context: ActionContext) -> Any:
-        """Return the resources whose meaning is nearest to some texts."""
+        """Return the resources that fit some texts best, ranked as retrieval ranks them."""
         texts = _read_texts(arguments, "input")
-        found = await self._knowledge.search(
-            texts, actor=_actor(context), limit=_MOST_RESULTS, max_tokens=self._max_tokens
+        found = await search_passages(
+            self._knowledge,
+            texts,
+            _actor(context),
+            limit=_MOST_RESULTS,
+            max_tokens=self._max_tokens,
         )
         return _list_passages(found)
 
@@ -190,8 +195,8 @@ _DESCRIPTIONS: Mapping[str, tuple[str, str, str, str]] = {
         "subject.",
         "Write one to three short texts, each a question or the words that an answer would have. "
         "The best match of any of them counts.",
-        "The nearest resources, the best first, each with its id, a link to cite it by, a score "
-        f"and its text. {_DATA}",
+        "The best resources for each text, the best first, without those that are far worse, "
+        f"each with its id, a link to cite it by, a score and its text. {_DATA}",
     ),
     "query_by_pattern": (
         "Query the knowledge graph by a pattern of subject, predicate and object.",

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,9 @@ from copilot_runtime.errors import CopilotError
 from copilot_runtime.interfaces import Action, ActionContext
 from copilot_runtime.knowledge import Knowledge
 from copilot_runtime.knowledge.tokens import count_tokens
+from copilot_runtime.messages import TextMessage
 from tests.knowledge.library import ADA, LIBRARY, stocked
+from tests.runs import run_input
 
 pytestmark = pytest.mark.anyio
 
@@ -43,6 +46,43 @@ async def test_a_search_returns_the_nearest_resources_with_their_sources(
     assert "four weeks" in found[0]["text"]
     assert found[0]["url"].startswith("/graphql/knowledge/resources/common.Document.")
     assert 0 < found[0]["score"] <= 1
+
+
+async def test_a_search_leaves_out_what_is_far_worse_than_the_best(pages: Path) -> None:
+    for number in range(8):
+        text = f"# Note {number}\n\nmill is old. {'History turns wheels of wood. ' * 3}"
+        (pages / f"note{number}.md").write_text(text, encoding="utf-8")
+    knowledge = await stocked(pages)
+    question = "Why do dogs wait outside of it?"
+    found = await results(knowledge, "search_content", {"input": [question]})
+
+    assert len(await knowledge.search(question, limit=20)) > 8
+    assert found[0]["title"] == "House rules"
+    assert not [it for it in found if it["title"].startswith("Note")]
+
+
+async def test_a_search_ranks_as_the_retrieval_of_the_chat_does(pages: Path) -> None:
+    for number in (1100, 1200, 1300):
+        text = f"# Barrel\n\nBarrel number {number} is of oak, and holds the beer of the year."
+        (pages / f"barrel{number}.md").write_text(text, encoding="utf-8")
+    knowledge = await stocked(pages)
+    question = "What is in barrel number 1200?"
+    retriever = knowledge.retriever()
+    assert retriever is not None
+    message = TextMessage(id="1", role="user", content=question)
+    run = replace(run_input(), messages=[message])
+    found = await results(knowledge, "search_content", {"input": [question]})
+    retrieved = [it.id for it in await retriever.retrieve(run)]
+
+    assert "1200" in found[0]["text"]
+    assert [it["id"] for it in found][: len(retrieved)] == retrieved
+
+
+async def test_each_text_of_a_search_finds_what_fits_it(knowledge: Knowledge) -> None:
+    texts = ["Dogs wait outside. Books are lent for four weeks.", "number of the safe"]
+    found = await results(knowledge, "search_content", {"input": texts})
+
+    assert [it["title"] for it in found][:2] == ["House rules", "Secret"]
 
 
 async def test_one_text_is_as_good_as_a_list(knowledge: Knowledge) -> None:

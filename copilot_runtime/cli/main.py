@@ -217,13 +217,17 @@ def settings(config: ConfigOption = None) -> None:
     COPILOT_PORT=9000 copilot-runtime settings --config other.yml
 
     Each line shows the name, the environment variable, the current value and the meaning. A value
-    is that of the environment, else that of the settings file, else the default. A dot in a name
-    is a level in the file: mcp.servers is the key servers below the key mcp.
+    is that of the environment, else that of the settings file, else the default; behind the
+    meaning stands which, if it is no default. A dot in a name is a level in the file: mcp.servers
+    is the key servers below the key mcp. The last line says where telemetry goes, and what
+    enabled that.
     """
-    from copilot_runtime.cli.tables import format_table, setting_rows
-    from copilot_runtime.config import load_settings
+    from copilot_runtime.cli.tables import describe_export, format_table, setting_rows
+    from copilot_runtime.config.settings import read_settings
 
-    typer.echo(format_table(setting_rows(load_settings(config))))
+    settings, origins = read_settings(config)
+    typer.echo(format_table(setting_rows(settings, origins)))
+    typer.echo(f"\n{describe_export(settings)}")
 
 
 cli.command()(ingest)

@@ -6,6 +6,7 @@ from operator import attrgetter
 from textwrap import shorten
 
 from copilot_runtime.config import Settings
+from copilot_runtime.config.problems import SettingOrigins
 from copilot_runtime.errors import CopilotError
 from copilot_runtime.registry import PACKAGE, Entry, Registry, install_command
 
@@ -74,14 +75,32 @@ def plugin_rows() -> Iterator[tuple[str, Sequence[Row]]]:
         yield registry.group, rows or [("(none)", "", "", "")]
 
 
-def setting_rows(settings: Settings) -> Sequence[Row]:
-    """Return a row per setting, with a head."""
-    head = ("SETTING", "VARIABLE", "VALUE", "MEANING")
+def setting_rows(settings: Settings, origins: SettingOrigins) -> Sequence[Row]:
+    """Return a row per setting, with a head. A value that is no default has its source."""
+    head = ("SETTING", "VARIABLE", "VALUE", "MEANING [FROM]")
     rows = [
-        (row.name, row.variable, _format_value(row.name, settings), row.description)
+        (
+            row.name,
+            row.variable,
+            _format_value(row.name, settings),
+            f"{row.description} [{source}]"
+            if (source := origins.find_source(row.name))
+            else row.description,
+        )
         for row in Settings.describe()
     ]
     return [head, *rows]
+
+
+def describe_export(settings: Settings) -> str:
+    """Return a sentence on where telemetry goes, and what enabled that, as VS Code names it."""
+    section = settings.telemetry
+    if not section.is_exported:
+        place = "nowhere" if section.enabled_via == "disabled" else "only into the store"
+        return f"Telemetry goes {place} ({section.enabled_via})."
+    names = ", ".join(section.exporters) or f"OTLP ({section.protocol})"
+    place = f" to {section.endpoint}" if section.endpoint else ""
+    return f"Telemetry is exported by {names}{place} ({section.enabled_via})."
 
 
 def format_table(rows: Sequence[Sequence[object]]) -> str:
@@ -117,14 +136,16 @@ def _clash(entry: Entry, entries: Mapping[str, Entry]) -> str:
 
 def _format_value(name: str, settings: Settings) -> str:
     value = attrgetter(name)(settings)
-    if name.endswith("options"):  # they may hold a key
+    if name.endswith(("options", "telemetry.headers")):  # they may hold a key
         return ", ".join(value) or "-"
     if name == "instructions":  # they may be pages
         return shorten(value, 60, placeholder=" …") or "-"
-    if name == "secret":
+    if name == "secret" or name.endswith("_token"):
         return "(set)" if value else "-"
     if isinstance(value, tuple):
         return ", ".join(map(str, value)) or "-"
     if isinstance(value, bool):
         return str(value).lower()
-    return "-" if value in (None, "") else f"{value:g}" if isinstance(value, float) else str(value)
+    if isinstance(value, float):
+        return f"{value:g}"
+    return "-" if value in (None, "", {}) else str(value)

@@ -33,6 +33,14 @@ class SettingOrigins:
             return f"{self.path}{line}"
         return "Settings"
 
+    def find_source(self, name: str) -> str:
+        """Return where a setting was made, in a word or two; nothing for a default."""
+        if name in self.overrides:
+            return self.overrides[name].removeprefix("The environment variable ")
+        if name in self.lines and self.path is not None:
+            return f"{self.path.name}:{self.lines[name]}"
+        return ""
+
 
 def explain(
     error: ValidationError, names: Sequence[str], origins: SettingOrigins

@@ -380,6 +380,16 @@ def load_settings(
     The file is `path`, else what COPILOT_CONFIG names, else copilot.yml if it exists.
     Raises `ConfigurationFailed` with the file, the line and the key that is wrong.
     """
+    return read_settings(path, environ, overrides=overrides)[0]
+
+
+def read_settings(
+    path: str | Path | None = None,
+    environ: Mapping[str, str] | None = None,
+    *,
+    overrides: Mapping[str, Any] | None = None,
+) -> tuple[Settings, SettingOrigins]:
+    """Read the settings as `load_settings` does, and return where each one came from as well."""
     environ = os.environ if environ is None else environ
     document = _document(path, environ)
     values = {key: value for key, value in document.values.items() if value is not None}
@@ -400,7 +410,7 @@ def load_settings(
     for name, value in (overrides or {}).items():
         values[name] = value
         origins.overrides[name] = f"The option --{name}"
-    return Settings.model_validate(values, context=origins)
+    return Settings.model_validate(values, context=origins), origins
 
 
 def adapter_name(settings: Settings, environ: Mapping[str, str] | None = None) -> str:

@@ -6,8 +6,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from typer.testing import CliRunner
 
 from copilot_runtime import CopilotRuntime, Settings
+from copilot_runtime.cli.main import cli
 from copilot_runtime.config import load_settings
 from copilot_runtime.config.sections import TelemetrySettings
 from copilot_runtime.errors import ConfigurationFailed
@@ -212,6 +214,57 @@ async def test_langfuse_on_loopback_gets_what_it_wants() -> None:
     assert inbox.headers[0]["authorization"].startswith("Basic ")
 
 
-def test_no_message_and_no_table_has_a_key() -> None:
+def show(environ: Mapping[str, str], monkeypatch: pytest.MonkeyPatch) -> str:
+    """Return what `copilot-runtime settings` prints."""
+    for name, text in environ.items():
+        monkeypatch.setenv(name, text)
+    result = CliRunner().invoke(cli, ["settings"])
+    assert result.exit_code == 0
+    return result.output
+
+
+def line_of(output: str, setting: str) -> list[str]:
+    (line,) = [line.split() for line in output.splitlines() if line.split()[:1] == [setting]]
+    return line
+
+
+def test_the_command_says_where_each_value_came_from_and_what_enabled_the_export(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "copilot.yml").write_text("port: 1\ntelemetry:\n  service_name: shop\n")
+    output = show({"OTEL_EXPORTER_OTLP_ENDPOINT": "http://a:1"}, monkeypatch)
+    for setting, value, source in (
+        ("port", "1", "[copilot.yml:1]"),
+        ("telemetry.service_name", "shop", "[copilot.yml:3]"),
+        ("telemetry.endpoint", "http://a:1", "[OTEL_EXPORTER_OTLP_ENDPOINT]"),
+    ):
+        line = line_of(output, setting)
+        assert (line[2], line[-1]) == (value, source)
+    assert line_of(output, "telemetry.semconv")[-1] == "both."
+    last = "Telemetry is exported by OTLP (http/protobuf) to http://a:1 (otlpEndpointEnvVar)."
+    assert output.splitlines()[-1] == last
+
+
+@pytest.mark.parametrize(
+    ("environ", "sentence"),
+    [
+        ({}, "Telemetry goes only into the store (storeOnly)."),
+        ({"COPILOT_TELEMETRY_ENABLED": "false"}, "Telemetry goes nowhere (disabled)."),
+        ({"TRACING_MODE": "console"}, "Telemetry is exported by console (envVar)."),
+    ],
+)
+def test_the_command_says_where_telemetry_goes(
+    environ: Mapping[str, str], sentence: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert show(environ, monkeypatch).splitlines()[-1] == sentence
+
+
+def test_no_message_and_no_table_has_a_key(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
     settings = load_settings(environ=LANGFUSE)
-    assert "Basic" not in repr(settings)
+    output = show({**LANGFUSE, "COPILOT_TELEMETRY_METRICS_TOKEN": "token-1"}, monkeypatch)
+    assert "Basic" not in repr(settings) + output
+    assert "token-1" not in output
+    assert line_of(output, "telemetry.headers")[2] == "authorization"

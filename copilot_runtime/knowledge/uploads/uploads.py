@@ -38,6 +38,7 @@ from copilot_runtime.knowledge.uploads.attachments import (
     hash_bytes,
 )
 from copilot_runtime.knowledge.uploads.extraction import Extract, extract
+from copilot_runtime.knowledge.uploads.queue import FairQueue, TooManyFiles
 from copilot_runtime.storage import ObjectNotFound
 
 if TYPE_CHECKING:
@@ -59,10 +60,8 @@ _BYTES = "uploads/"
 """Where the bytes of files are in a storage."""
 _WHOLE_TOKENS = 1500
 """A file of no more is read whole by a model; of others, so much is their beginning."""
-_AT_ONCE = 2
-"""Files that are read at the same time."""
-_MOST_JOBS = 100
-"""Files on their way, of which nearly all wait; more are refused."""
+_MOST_JOBS = 20
+"""Files of one user on their way, of which nearly all wait; more are refused."""
 _MOST_REFUSALS = 1000
 """Refused files that are remembered, so that nobody looks at them again with each question."""
 
@@ -114,12 +113,20 @@ class Job:
     upload: Upload
     data: bytes = b""
     """The file, until it is stored: what waits to be read is in no memory."""
+    is_excess: bool = False
+    """Whether its owner has too many on their way already."""
     step: str = "waiting"
     done: int = 0
     total: int = 0
     task: "asyncio.Task[Upload]" = field(init=False)
     is_stored: asyncio.Event = field(default_factory=asyncio.Event)
     """Set once it is stored, or will not be."""
+
+    @property
+    def owner(self) -> str:
+        """The user whose file it is. All who have not signed in are one: threads cost nothing."""
+        owner = find_owner(self.upload.uri)
+        return owner.name if owner and owner.kind == "user" else ""
 
     async def wait_for_storage(self) -> Upload:
         """Return the file once it is stored, or refused. Raises what storing it raises."""
@@ -144,7 +151,7 @@ class Uploads:
         self._jobs: dict[str, Job] = {}
         self._refusals: OrderedDict[tuple[str, str], Upload] = OrderedDict()
         self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
-        self._slots = asyncio.Semaphore(_AT_ONCE)
+        self._queue = FairQueue()
 
     async def get(self, id: Identifier | str) -> Upload | None:
         """Return a file, or None without one."""
@@ -197,7 +204,11 @@ class Uploads:
         )
         if (job := self._jobs.get(upload.uri)) is None:
             access = self._knowledge.access(actor, "write")
-            job = self._start(Job(upload, data), lambda job: self._take_in(job, access))
+            job = Job(upload, data)
+            others = [it for it in self._jobs.values() if not it.is_excess]
+            most = max(_MOST_JOBS, self._settings.upload_files)  # one question may bring as many
+            job.is_excess = sum(it.owner == job.owner for it in others) >= most
+            self._start(job, lambda job: self._take_in(job, access))
         return job
 
     async def list(self, conversation: Identifier | str) -> Sequence[Upload]:
@@ -260,7 +271,7 @@ class Uploads:
         if tasks:
             await asyncio.wait(tasks)
 
-    def _start(self, job: Job, work: "Callable[[Job], Awaitable[Upload]]") -> Job:
+    def _start(self, job: Job, work: "Callable[[Job], Awaitable[Upload]]") -> None:
         uri = job.upload.uri
 
         async def run() -> Upload:
@@ -273,7 +284,6 @@ class Uploads:
         self._jobs[uri] = job
         job.task = asyncio.create_task(run(), name=f"take in {uri}")
         job.task.add_done_callback(retrieve_exception)
-        return job
 
     async def _find_below(self, uri: Identifier | str) -> "list[str]":
         """Return the files below a conversation or a user: by what is stored there.
@@ -295,7 +305,10 @@ class Uploads:
         return await self._read(job)
 
     async def _receive(self, job: Job, access: Access) -> Upload:
-        """Check a file and store it; return it as it is then, to be read or refused."""
+        """Check a file and store it; return it as it is then, to be read or refused.
+
+        Raises `TooManyFiles`: that is no fault of the file.
+        """
         upload = job.upload
         if (before := await self.get(upload.id)) is not None and before.state != "reading":
             return before
@@ -303,8 +316,8 @@ class Uploads:
             return before
         if len(job.data) > self._settings.upload_bytes:
             return _refuse(upload, describe_limit(self._settings.upload_bytes))
-        if len(self._jobs) > _MOST_JOBS:
-            return _refuse(upload, "The server reads too many files now: send it again later.")
+        if job.is_excess:
+            raise TooManyFiles("Too many files of yours are read now: send it again later.")
         try:
             upload = replace(upload, media_type=await call(check_content, job.data, upload.name))
         except (UnreadableDocument, LimitExceeded) as error:
@@ -367,7 +380,7 @@ class Uploads:
             upload = replace(upload, state="stored")
             return await _complete(self._finish(upload, []))
         try:
-            async with self._slots:
+            async with self._queue.slot(job.owner, upload.bytes):
                 job.follow("read", 0, 0)
                 if (data := await self.read(upload)) is None:
                     return _refuse(upload, _DELETED)

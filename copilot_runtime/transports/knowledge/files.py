@@ -12,10 +12,12 @@ from copilot_runtime.knowledge.access import AccessDenied, Actor
 from copilot_runtime.knowledge.policies import build_actor, conversation_identifier
 from copilot_runtime.knowledge.policies.ownership import UPLOAD, owns
 from copilot_runtime.knowledge.uploads.attachments import clean_name, write_address
+from copilot_runtime.knowledge.uploads.queue import RETRY_AFTER, TooManyFiles
 from copilot_runtime.threads.validation import check_thread_id
 from copilot_runtime.transports.body import BadRequest
 from copilot_runtime.transports.form import parse_form
 from copilot_runtime.transports.request import Request
+from copilot_runtime.transports.transport import Refusal, error_body
 
 if TYPE_CHECKING:
     from copilot_runtime.knowledge.uploads.uploads import Upload
@@ -37,7 +39,8 @@ async def store_file(knowledge: Knowledge, request: Request) -> JsonObject:
     """Store the file of a request, and return it as the `onUpload` of CopilotKit does.
 
     Its text is read afterwards, in the background: the question waits for it. Raises `BadRequest`:
-    400 for a request that cannot be read, 422 for a file that is refused.
+    400 for a request that cannot be read, 422 for a file that is refused; and `Refusal`, 429, for
+    one that is to be sent again later.
     """
     if knowledge.settings.uploads == "off":
         raise NotFound("Files are not taken in here: the setting uploads is off.")
@@ -50,7 +53,11 @@ async def store_file(knowledge: Knowledge, request: Request) -> JsonObject:
         actor=build_actor(user, file.thread_id),
         thread=(user or "", file.thread_id),
     )
-    upload = await job.wait_for_storage()
+    try:
+        upload = await job.wait_for_storage()
+    except TooManyFiles as error:
+        body = error_body("rate_limited", error.message, error.code)
+        raise Refusal(error.status_code, body, {"retry-after": str(RETRY_AFTER)}) from error
     if upload.state == "refused":
         raise BadRequest(upload.message, 422, "FILE_REFUSED")
     return {

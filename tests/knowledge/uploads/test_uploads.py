@@ -23,6 +23,7 @@ from copilot_runtime.knowledge.policies import (
     conversation_identifier,
 )
 from copilot_runtime.knowledge.resources import Resource
+from copilot_runtime.knowledge.uploads.queue import TooManyFiles
 from copilot_runtime.knowledge.uploads.uploads import Upload
 from copilot_runtime.storage import LocalStorage, MemoryStorage, Storage
 from tests.knowledge.ingestion.pdf import make_pdf
@@ -155,17 +156,18 @@ async def test_files_that_wait_are_not_in_memory_and_too_many_are_refused(
 
     monkeypatch.setattr("copilot_runtime.knowledge.uploads.extraction.read_document", wait)
     monkeypatch.setattr("copilot_runtime.knowledge.uploads.uploads._MOST_JOBS", 5)
-    knowledge = knowledge_in(MemoryStorage())
+    knowledge = knowledge_in(MemoryStorage(), upload_files=5)
     files = [CSV + b"x,%d\n" % n for n in range(6)]
     jobs = [knowledge.uploads.add(data, "a.csv", THREAD, actor=ANN) for data in files[:5]]
     while any(job.data for job in jobs):  # noqa: ASYNC110  # nothing tells when
         await asyncio.sleep(0)
-    refused = await add(knowledge, files[5])
+    with pytest.raises(TooManyFiles):
+        await add(knowledge, files[5])
     released.set()
     uploads = [await job.task for job in jobs]
 
-    assert refused.message == "The server reads too many files now: send it again later."
     assert {it.state for it in uploads} == {"searchable"}
+    await knowledge.uploads.forget(THREAD)
     assert (await add(knowledge, files[5])).state == "searchable"
     await knowledge.aclose()
 

@@ -14,6 +14,14 @@ from copilot_runtime.adapters.capabilities import CAPABILITIES, UNDOCUMENTED, UN
 from copilot_runtime.adapters.openai.presets import PRESETS
 from copilot_runtime.errors import CopilotError
 from copilot_runtime.knowledge.policies.cedar import SCHEMA
+from copilot_runtime.telemetry.semconv import (
+    ATTRIBUTES,
+    EXPORTED_OPERATIONS,
+    METRICS,
+    Attribute,
+    Metric,
+)
+from copilot_runtime.telemetry.span_conventions import CONVENTIONS
 
 COLUMNS = (
     {
@@ -154,6 +162,62 @@ def words_table() -> str:
     return text.partition("<!-- glossary -->\n")[2].partition("<!-- /glossary -->")[0]
 
 
+def span_tables() -> str:
+    """Return what each kind of span has, a heading and a table for each."""
+    lines: list[str] = []
+    for one in CONVENTIONS:
+        operations = ", ".join(f"`{operation}`" for operation in one.operations)
+        is_exported = all(EXPORTED_OPERATIONS[operation] for operation in one.operations)
+        stays = "" if is_exported else " It is never exported."
+        lines += [
+            f"### {one.operations[0]}",
+            "",
+            f"Operation {operations}; name `{one.name}`; kind {' or '.join(one.kinds)}.{stays}",
+            "",
+            *("| attribute | level |", "|---|---|"),
+        ]
+        levels = {
+            "required": one.required,
+            "where it applies": one.conditional,
+            "where it is known": one.recommended,
+            "where content is kept": one.opt_in,
+        }
+        lines += [f"| `{name}` | {level} |" for level, names in levels.items() for name in names]
+        lines.append("")
+    return _lines(lines)
+
+
+def attributes_table() -> str:
+    """Return every attribute as a table."""
+    rows = [
+        f"| `{one.name}` | {one.type} | {_name_policy(one)} | {one.about} |"
+        for one in ATTRIBUTES.values()
+    ]
+    return _lines(
+        ["| attribute | type | leaves the machine | meaning |", "|---|---|---|---|", *rows]
+    )
+
+
+def _name_policy(attribute: Attribute) -> str:
+    if attribute.is_content:
+        return "with content"
+    return "with identity" if attribute.is_identity else "yes"
+
+
+def metrics_table() -> str:
+    """Return every metric as a table."""
+    rows = [
+        f"| `{one.name}` | {one.kind} | `{one.unit}` | {_name_dialect(one)} | {one.about} |"
+        for one in METRICS.values()
+    ]
+    head = ["| metric | kind | unit | `telemetry.semconv` | meaning |", "|---|---|---|---|---|"]
+    return _lines([*head, *rows])
+
+
+def _name_dialect(metric: Metric) -> str:
+    return "any" if metric.dialect == "dual" else f"{metric.dialect}, dual"
+
+
 PARTS: Mapping[str, Callable[[str], str]] = {
     "capabilities": lambda _: capabilities_tables(),
     "unsupported": unsupported_table,
@@ -163,6 +227,9 @@ PARTS: Mapping[str, Callable[[str], str]] = {
     "events": lambda _: events_reference(),
     "commands": lambda _: command_line(),
     "words": lambda _: words_table(),
+    "spans": lambda _: span_tables(),
+    "attributes": lambda _: attributes_table(),
+    "metrics": lambda _: metrics_table(),
     "cedar_schema": lambda _: f"```text\n{SCHEMA}```\n",
 }
 """Marker in a page → what makes the text between it and its end, of the marker's argument."""

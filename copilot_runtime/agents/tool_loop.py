@@ -36,7 +36,7 @@ from copilot_runtime.messages import (
     is_real_result,
     new_id,
 )
-from copilot_runtime.telemetry.genai import start_agent_span
+from copilot_runtime.telemetry.genai import start_agent_span, start_tool_span
 from copilot_runtime.transcript import fold_conversation, fold_messages
 
 MAX_TOOLS = 128
@@ -117,7 +117,12 @@ async def hand_off(
     for action, resume in handoffs:
         assert action.agent is not None
         url = getattr(action.agent, "url", "")
-        span = start_agent_span(run.span, action.name, description=action.description, url=url)
+        call = run.span  # an agent that goes on after an interrupt is called by nobody
+        if not resume:
+            call = start_tool_span(
+                run.span, action.name, description=action.description, location="agent"
+            )
+        span = start_agent_span(call, action.name, description=action.description, url=url)
         sub_run = replace(
             run,
             agent=action.name,
@@ -139,10 +144,14 @@ async def hand_off(
                     elif not isinstance(event, RunFinished):  # only its part has finished
                         yield event
         except Exception as error:
-            span.fail(error)
+            for one in (span, call):
+                if one is not run.span:
+                    one.fail(error)
             raise
         finally:
             span.end()
+            if call is not run.span:
+                call.end()
 
 
 def find_handoff_resumes(run: RunInput) -> list[tuple[Action, list[Resume]]]:

@@ -11,6 +11,7 @@ from typing import Any, NamedTuple, cast
 from urllib.parse import unquote
 
 from copilot_runtime.errors import ConfigurationFailed
+from copilot_runtime.telemetry.semconv import SERVICE_NAME
 
 OWN_PREFIX = "COPILOT_OTEL_"
 MODE = "TRACING_MODE"
@@ -47,7 +48,7 @@ def read_shared_variables(section: Mapping[str, Any], environ: Mapping[str, str]
         found.append(Override("export", False, "OTEL_SDK_DISABLED"))
     if attributes := _read_pairs("OTEL_RESOURCE_ATTRIBUTES", environ):
         variable = "OTEL_RESOURCE_ATTRIBUTES"
-        if (name := attributes.pop("service.name", "")) and not environ.get("OTEL_SERVICE_NAME"):
+        if (name := attributes.pop(SERVICE_NAME, "")) and not environ.get("OTEL_SERVICE_NAME"):
             found.append(Override("service_name", name, variable))
         merged = {**_mapping(section.get("resource_attributes")), **attributes}
         found.append(Override("resource_attributes", merged, variable))

@@ -22,7 +22,7 @@ from copilot_runtime.errors import (
     RunStalled,
     report_of,
 )
-from copilot_runtime.events import MessagesSnapshot, RunFailed, RunFinished, RunStarted
+from copilot_runtime.events import Event, MessagesSnapshot, RunFailed, RunFinished, RunStarted
 from copilot_runtime.hooks import Hooks, call, call_quietly
 from copilot_runtime.interfaces import (
     CURRENT_RUN,
@@ -47,6 +47,8 @@ from copilot_runtime.runtime.prepare import HandoffPolicy, PendingRun, RunPrepar
 from copilot_runtime.runtime.report import report_error
 from copilot_runtime.runtime.run import Run
 from copilot_runtime.runtime.thread_policy import ThreadPolicy
+from copilot_runtime.telemetry import semconv
+from copilot_runtime.telemetry.content import render_answer, render_question
 from copilot_runtime.telemetry.genai import end_run_span, name_agent, start_run_span
 from copilot_runtime.telemetry.span import set_current_span
 from copilot_runtime.telemetry.telemetry import NO_TELEMETRY, Telemetry
@@ -192,6 +194,9 @@ class Runtime:
             url=self._find_url(request),
             parent=request.parent,
         )
+        if span.keeps_content:
+            question = render_question(request.messages)
+            span.set_content({semconv.INPUT_MESSAGES: question or None})
         run.span, run.trace_id = span, span.trace_id
         run.request = replace(request, span=span)
         run.context.run(set_current_span, span)
@@ -412,6 +417,10 @@ class Runtime:
             if not run.is_attached:
                 del self._runs[run.log_id]
             run.finish("ended")
+        if run.span.keeps_content:
+            answer = fold_messages(await _read_log(run))
+            reason = "stop" if isinstance(last, RunFinished) else None
+            run.span.set_content({semconv.OUTPUT_MESSAGES: render_answer(answer, reason) or None})
         await self._call_end_hook(run, last, error)
         request = run.request
         if not request.detached and not run.is_attached:
@@ -441,7 +450,7 @@ class Runtime:
         elif isinstance(last, RunFailed):
             await call_quietly(self.hooks.stop, run.request, name="stop", parent=run.span)
         elif self.hooks.after_request is not None:
-            events = [event async for batch in run.follow() for event in batch.events]
+            events = await _read_log(run)
             await call_quietly(
                 self.hooks.after_request,
                 run.request,
@@ -463,6 +472,10 @@ def _complete_agents(agents: Mapping[str, SupportsRun]) -> Mapping[str, Agent]:
     if all(isinstance(agent, Agent) for agent in agents.values()):
         return cast("Mapping[str, Agent]", agents)  # it may know more than its names
     return {name: complete(Agent, agent) for name, agent in agents.items()}
+
+
+async def _read_log(run: Run) -> Sequence[Event]:
+    return [event async for batch in run.follow() for event in batch.events]
 
 
 def _name_outcome(last: RunFinished | RunFailed) -> str:

@@ -56,6 +56,16 @@ def render_request(messages: Sequence[Message]) -> tuple[list[JsonPart], list[Js
     return _limit(system), _limit(rendered)
 
 
+def render_question(messages: Sequence[Message]) -> list[JsonPart]:
+    """Return what a person asked last, and what came after it, such as results of a page."""
+    start = len(messages)
+    for message in reversed(messages):
+        start -= 1
+        if isinstance(message, TextMessage | ImageMessage) and message.role == "user":
+            break
+    return _limit(render_messages(messages[max(start, len(messages) - _MAX_MESSAGES) :]))
+
+
 def render_answer(messages: Iterable[Message], stop_reason: str | None) -> list[JsonPart]:
     """Return what a model answered. Without a `stop_reason`, the answer broke off."""
     rendered = [one for one in render_messages(messages) if one["role"] == "assistant"]

@@ -161,7 +161,8 @@ async def test_an_agent_that_a_chat_hands_over_to_is_asked_under_its_own_span(
         async with Client(runtime, protocol="graphql") as client:
             await client.say("Hi")
     chat, far = spans.named("invoke_agent default"), spans.named("invoke_agent far")
-    assert far.parent_id == chat.span_id
+    called = spans.named("execute_tool far")
+    assert (called.parent_id, far.parent_id) == (chat.span_id, called.span_id)
     assert (far.kind, chat.kind) == ("client", "internal")
     assert parents(there) == {(chat.trace_id, far.span_id)}
 

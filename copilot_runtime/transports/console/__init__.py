@@ -1,4 +1,4 @@
-"""The pages to try a runtime at: the chat, a client of AG-UI, and what the runtime knows."""
+"""The pages to try a runtime at: the chat, what the runtime knows, and what it did."""
 
 import json
 from collections.abc import Sequence
@@ -26,6 +26,8 @@ _SCRIPTS = (
 )
 """In the order they are run: what a script needs at once stands above it."""
 
+_TRACES_SCRIPTS = ("api", "spans", "waterfall", "details", "flow", "difference", "page")
+
 
 def console_route(
     endpoint_path: str,
@@ -33,13 +35,14 @@ def console_route(
     *,
     suggestions: Sequence[str] = (),
     knowledge_path: str = "",
+    traces_path: str = "",
 ) -> Route:
     """Return the route of a page that talks with the runtime at `endpoint_path`.
 
     Both paths are those inside the app; where it is mounted comes from the request. They may be
     the same: then the page is for browsers, and all other requests are for the runtime. The
     `suggestions` are what the page offers to ask the plain chat, beside what it offers everybody.
-    With a `knowledge_path`, it leads to the page of that route.
+    With a `knowledge_path` and a `traces_path`, it leads to the pages of those routes.
     """
     offered = json.dumps(list(suggestions))
 
@@ -49,6 +52,7 @@ def console_route(
             "__ENDPOINT__": root + endpoint_path or "/",
             "__SUGGESTIONS__": offered,
             "__KNOWLEDGE__": root + knowledge_path if knowledge_path else "",
+            "__TRACES__": root + traces_path if traces_path else "",
         }
         return _chat().respond(request, values)
 
@@ -70,6 +74,20 @@ def knowledge_route(endpoint_path: str, path: str = "/knowledge", *, home: str =
     return _BrowserRoute(path, answer, methods=["GET"], name="knowledge")
 
 
+def traces_route(endpoint_path: str, path: str = "/traces", *, home: str = "/") -> Route:
+    """Return the route of a page that shows what the runtime at `endpoint_path` did.
+
+    The page itself has no data: it asks for it as whoever opens it.
+    """
+
+    async def answer(request: Request) -> Response:
+        root = request.scope.get("root_path", "").rstrip("/")
+        values = {"__ENDPOINT__": root + endpoint_path or "/", "__HOME__": root + home}
+        return _traces().respond(request, values)
+
+    return _BrowserRoute(path, answer, methods=["GET"], name="traces")
+
+
 class _BrowserRoute(Route):
     """A route that only a browser takes that opens a page, and no query of GraphQL."""
 
@@ -88,3 +106,11 @@ def _chat() -> Document:
 @cache
 def _knowledge() -> Document:
     return Document("copilot_runtime.transports.knowledge.console", ["page.js"])
+
+
+@cache
+def _traces() -> Document:
+    return Document(
+        "copilot_runtime.transports.traces.console",
+        [f"{name}.js" for name in _TRACES_SCRIPTS],
+    )

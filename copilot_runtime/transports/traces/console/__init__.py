@@ -1,0 +1,1 @@
+"""The page *Traces*: one HTML document, in parts."""

@@ -1,0 +1,86 @@
+/* Spans: what they are, how long they took, which is below which. */
+
+const NAME = {
+  operation: "gen_ai.operation.name",
+  agent: "gen_ai.agent.name",
+  tool: "gen_ai.tool.name",
+  model: "gen_ai.request.model",
+  input: "gen_ai.usage.input_tokens",
+  output: "gen_ai.usage.output_tokens",
+  dollars: "copilot.cost.usd",
+  error: "error.type",
+  outcome: "copilot.run.outcome",
+  thread: "gen_ai.conversation.id",
+  run: "copilot.run.id",
+};
+const MODEL_OPERATIONS = new Set(["chat", "text_completion", "generate_content"]);
+
+const attributeOf = (span, name) => span.attributes?.[name];
+const isOpen = (span) => !span.end_time_unix_nano;
+const hasFailed = (span) => span.status?.code === 2;
+const startOf = (span) => span.start_time_unix_nano / 1e6;
+const endOf = (span) => (isOpen(span) ? Date.now() : span.end_time_unix_nano / 1e6);
+
+function kindOf(span) {
+  const operation = attributeOf(span, NAME.operation);
+  if (operation === "invoke_agent") return "agent";
+  if (MODEL_OPERATIONS.has(operation)) return "model";
+  return operation === "execute_tool" ? "tool" : "other";
+}
+
+function formatTime(milliseconds) {
+  if (milliseconds < 1) return `${Math.round(milliseconds * 1000)} µs`;
+  if (milliseconds < 1000) return `${milliseconds.toFixed(milliseconds < 10 ? 1 : 0)} ms`;
+  if (milliseconds < 60_000) return `${(milliseconds / 1000).toFixed(2)} s`;
+  return `${Math.floor(milliseconds / 60_000)} min ${Math.round((milliseconds % 60_000) / 1000)} s`;
+}
+
+const formatCount = (count) => count.toLocaleString("en");
+const formatDollars = (dollars) => `$${dollars < 0.01 ? dollars.toPrecision(2) : dollars.toFixed(2)}`;
+
+/* Returns the spans in the order of a tree: each with its depth, and how many are below it. */
+function arrange(spans) {
+  const known = new Set(spans.map((span) => span.span_id));
+  const below = new Map();
+  const sorted = [...spans].sort((a, b) => a.start_time_unix_nano - b.start_time_unix_nano);
+  for (const span of sorted) {
+    const parent = known.has(span.parent_span_id) && span.parent_span_id !== span.span_id ? span.parent_span_id : "";
+    if (!below.has(parent)) below.set(parent, []);
+    below.get(parent).push(span);
+  }
+  const nodes = [];
+  const visited = new Set();
+  const walk = (root) => {
+    const stack = [{ span: root, depth: 0, parent: -1 }];
+    while (stack.length) {
+      const { span, depth, parent } = stack.pop();
+      if (visited.has(span.span_id)) continue;
+      visited.add(span.span_id);
+      const index = nodes.push({ span, depth, parent, children: 0 }) - 1;
+      const children = below.get(span.span_id) ?? [];
+      nodes[index].children = children.length;
+      for (let at = children.length - 1; at >= 0; at -= 1) stack.push({ span: children[at], depth: depth + 1, parent: index });
+    }
+  };
+  for (const root of below.get("") ?? []) walk(root);
+  for (const span of sorted) walk(span); // what is in a circle
+  return nodes;
+}
+
+/* Counts the tokens and dollars of requests to models: those of agents are sums of these. */
+function sumUp(spans) {
+  const sums = { input: 0, output: 0, dollars: 0, unpriced: 0, models: 0, tools: 0, errors: 0 };
+  for (const span of spans) {
+    const kind = kindOf(span);
+    if (hasFailed(span)) sums.errors += 1;
+    if (kind === "tool") sums.tools += 1;
+    if (kind !== "model") continue;
+    sums.models += 1;
+    sums.input += attributeOf(span, NAME.input) ?? 0;
+    sums.output += attributeOf(span, NAME.output) ?? 0;
+    const dollars = attributeOf(span, NAME.dollars);
+    if (typeof dollars === "number") sums.dollars += dollars;
+    else sums.unpriced += 1;
+  }
+  return sums;
+}

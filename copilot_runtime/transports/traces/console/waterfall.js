@@ -1,0 +1,174 @@
+/* The waterfall: only the rows that can be seen are in the document. */
+
+const ROW = 28;
+const waterfall = {
+  nodes: [],
+  visible: [],
+  collapsed: new Set(),
+  matching: null,
+  selected: "",
+  begin: 0,
+  length: 1,
+  drawn: new Map(),
+  open: () => {},
+};
+
+function showWaterfall(spans) {
+  waterfall.nodes = arrange(spans);
+  waterfall.begin = Math.min(...spans.map(startOf));
+  waterfall.length = Math.max(1e-3, Math.max(...spans.map(endOf)) - waterfall.begin);
+  drawScale();
+  hideCollapsed();
+}
+
+function hideCollapsed() {
+  const { nodes, collapsed } = waterfall;
+  const isHidden = new Array(nodes.length).fill(false);
+  waterfall.visible = [];
+  nodes.forEach((node, index) => {
+    const above = node.parent;
+    isHidden[index] = above >= 0 && (isHidden[above] || collapsed.has(nodes[above].span.span_id));
+    if (!isHidden[index]) waterfall.visible.push(node);
+  });
+  $("rows").style.height = `${waterfall.visible.length * ROW}px`;
+  for (const row of waterfall.drawn.values()) row.remove();
+  waterfall.drawn.clear();
+  drawRows();
+}
+
+function drawScale() {
+  const marks = 5;
+  const scale = element("div");
+  scale.append(...Array.from({ length: marks }, (_, index) => {
+    const mark = element("span", index ? formatTime((waterfall.length * index) / marks) : "0");
+    mark.style.left = `${(100 * index) / marks}%`;
+    return mark;
+  }));
+  $("scale").replaceChildren(scale);
+}
+
+function drawRows() {
+  const box = $("waterfall");
+  const first = Math.max(0, Math.floor(box.scrollTop / ROW) - 10);
+  const last = Math.min(waterfall.visible.length, Math.ceil((box.scrollTop + (box.clientHeight || 800)) / ROW) + 10);
+  for (const [index, row] of waterfall.drawn) {
+    if (index >= first && index < last) continue;
+    row.remove();
+    waterfall.drawn.delete(index);
+  }
+  const added = document.createDocumentFragment();
+  for (let index = first; index < last; index += 1) {
+    if (waterfall.drawn.has(index)) continue;
+    const row = drawRow(waterfall.visible[index], index);
+    waterfall.drawn.set(index, row);
+    added.append(row);
+  }
+  $("rows").append(added);
+}
+
+function drawRow(node, index) {
+  const { span } = node;
+  const row = element("div", "", "row");
+  row.style.top = `${index * ROW}px`;
+  row.setAttribute("role", "treeitem");
+  row.setAttribute("aria-level", node.depth + 1);
+  row.setAttribute("aria-selected", span.span_id === waterfall.selected);
+  row.dataset.span = span.span_id;
+  if (waterfall.matching && !waterfall.matching.has(span.span_id)) row.classList.add("faint");
+  const name = element("div", "", "name");
+  name.style.paddingLeft = `${Math.min(node.depth, 12) * 14}px`;
+  name.append(node.children ? drawToggle(span.span_id) : element("i"), element("span", span.name));
+  name.title = span.name;
+  const track = element("div", "", "track");
+  track.append(drawBar(span));
+  row.append(name, track);
+  row.onclick = () => selectSpan(span);
+  return row;
+}
+
+function drawToggle(id) {
+  const isCollapsed = waterfall.collapsed.has(id);
+  const toggle = element("button", isCollapsed ? "▸" : "▾");
+  toggle.type = "button";
+  toggle.setAttribute("aria-label", isCollapsed ? "Show what is below" : "Hide what is below");
+  toggle.onclick = (event) => {
+    event.stopPropagation();
+    if (!waterfall.collapsed.delete(id)) waterfall.collapsed.add(id);
+    hideCollapsed();
+  };
+  return toggle;
+}
+
+function drawBar(span) {
+  const left = (100 * (startOf(span) - waterfall.begin)) / waterfall.length;
+  const width = (100 * (endOf(span) - startOf(span))) / waterfall.length;
+  const bar = element("div", "", `bar ${kindOf(span)}`);
+  bar.classList.toggle("failed", hasFailed(span));
+  bar.classList.toggle("open", isOpen(span));
+  bar.style.left = `${left}%`;
+  bar.style.width = `${Math.max(0, Math.min(width, 100 - left))}%`;
+  const label = element("em", describeBar(span));
+  if (width > 30) label.className = "inside";
+  else if (left + width > 70) label.className = "left";
+  bar.append(label);
+  return bar;
+}
+
+function describeBar(span) {
+  const time = formatTime(endOf(span) - startOf(span));
+  if (hasFailed(span)) return `${time} ${attributeOf(span, NAME.error) ?? "error"}`;
+  const tokens = attributeOf(span, NAME.output);
+  return kindOf(span) === "model" && tokens != null ? `${time} · ${formatCount(tokens)} tokens` : time;
+}
+
+function selectSpan(span) {
+  waterfall.selected = span.span_id;
+  for (const row of waterfall.drawn.values()) row.setAttribute("aria-selected", row.dataset.span === span.span_id);
+  waterfall.open(span);
+}
+
+/* Makes the spans faint that have no such text in their name, their attributes or their content. */
+function findSpans(text) {
+  const wanted = text.trim().toLowerCase();
+  waterfall.matching = null;
+  if (wanted) {
+    const found = waterfall.nodes.filter(({ span }) => searchText(span).includes(wanted));
+    waterfall.matching = new Set(found.map(({ span }) => span.span_id));
+  }
+  for (const row of waterfall.drawn.values()) row.classList.toggle("faint", Boolean(waterfall.matching) && !waterfall.matching.has(row.dataset.span));
+  $("matches").textContent = waterfall.matching ? `${formatCount(waterfall.matching.size)} of ${formatCount(waterfall.nodes.length)}` : "";
+  const first = waterfall.matching && waterfall.visible.findIndex(({ span }) => waterfall.matching.has(span.span_id));
+  if (first > 0) $("waterfall").scrollTop = Math.max(0, first * ROW - 60);
+}
+
+const searchTexts = new WeakMap();
+
+function searchText(span) {
+  let text = searchTexts.get(span);
+  if (text === undefined) {
+    text = `${span.name} ${span.span_id} ${JSON.stringify(span.attributes)} ${JSON.stringify(span.content ?? "")}`.toLowerCase();
+    searchTexts.set(span, text);
+  }
+  return text;
+}
+
+function moveSelection(step) {
+  const at = waterfall.visible.findIndex(({ span }) => span.span_id === waterfall.selected);
+  const node = waterfall.visible[Math.max(0, Math.min(waterfall.visible.length - 1, at + step))];
+  if (!node) return;
+  const top = waterfall.visible.indexOf(node) * ROW;
+  const box = $("waterfall");
+  if (top < box.scrollTop) box.scrollTop = top;
+  else if (top + ROW > box.scrollTop + box.clientHeight) box.scrollTop = top + ROW - box.clientHeight;
+  drawRows();
+  selectSpan(node.span);
+}
+
+$("waterfall").addEventListener("scroll", () => requestAnimationFrame(drawRows), { passive: true });
+$("waterfall").onkeydown = (event) => {
+  const step = { ArrowDown: 1, ArrowUp: -1, PageDown: 15, PageUp: -15 }[event.key];
+  if (step === undefined) return;
+  event.preventDefault();
+  moveSelection(step);
+};
+new ResizeObserver(drawRows).observe($("waterfall"));

@@ -7,6 +7,7 @@ import tracemalloc
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 
+import anyio
 import pytest
 from fastapi import FastAPI, Request, Response
 from starlette.types import ASGIApp, Message, Receive
@@ -106,6 +107,7 @@ async def test_the_connection_of_a_stalled_client_is_aborted_and_its_answer_drop
         tracemalloc.start()
         async with browser.open(*REQUESTS[request_of]):
             await lost.wait()
+            await anyio.wait_all_tasks_blocked()  # what served it ends
             gc.collect()
             kept, _ = tracemalloc.get_traced_memory()
             tracemalloc.stop()

@@ -370,13 +370,22 @@ class CopilotRuntime:
         )
         setattr(app.state, STATE, self)
         if console if console is not None else self.settings.console:
-            from copilot_runtime.transports.console import console_route, knowledge_route
+            from copilot_runtime.transports.console import (
+                console_route,
+                knowledge_route,
+                traces_route,
+            )
 
             page = "" if self.knowledge is None else "/knowledge"
+            traces = "/traces" if self.telemetry.is_recording else ""
             # first: where clients are at `/` as well, it takes only what a browser opens
             offered = (*self.settings.knowledge.suggestions, *self.adapter.suggestions)
-            route = console_route(path, suggestions=offered, knowledge_path=page)
+            route = console_route(
+                path, suggestions=offered, knowledge_path=page, traces_path=traces
+            )
             app.router.routes.insert(0, route)
+            if traces:
+                app.router.routes.insert(0, traces_route(path, traces))
             if page:
                 app.router.routes.insert(0, knowledge_route(path, page))
             app.add_docs()

@@ -37,7 +37,7 @@ function hideCollapsed() {
 }
 
 function drawScale() {
-  const marks = 5;
+  const marks = Math.max(2, Math.min(8, Math.floor(($("scale").clientWidth * 0.55) / 80)));
   const scale = element("div");
   scale.append(...Array.from({ length: marks }, (_, index) => {
     const mark = element("span", index ? formatTime((waterfall.length * index) / marks) : "0");

@@ -87,6 +87,7 @@ from copilot_runtime.threads.url import build_store
 from copilot_runtime.transcript import fold_conversation
 from copilot_runtime.transports.auth import Authenticate, Authenticator
 from copilot_runtime.transports.metrics import MetricsEndpoint
+from copilot_runtime.transports.otlp.environment import build_exporter_environment
 from copilot_runtime.transports.program_runs import ProgramRuns
 from copilot_runtime.transports.router import Router, RouterResponse
 from copilot_runtime.transports.traces.access import TraceAccess
@@ -545,6 +546,9 @@ class CopilotRuntime:
         add_fallback_handler(self.settings.log_level, self.settings.log_format)
         if (listener := LISTENER.get()) is not None:
             self._guard.listen(listener)
+            if self.settings.telemetry.receives:
+                token = self.settings.telemetry.receive_token
+                self.telemetry.child_environment = build_exporter_environment(listener, token)
         self.conversations.open()
         await self.threads.open()
         await self.telemetry.open()
@@ -715,7 +719,7 @@ def _list_transports(
         "remote_endpoint": settings.serve_remote,
         "knowledge": knowledge is not None,
         "traces": True,
-        "otlp": settings.telemetry.enabled and settings.telemetry.receive != "off",
+        "otlp": settings.telemetry.receives,
     }
     extra = [name for name, serves in programs.items() if serves]
     return [*dict.fromkeys([*extra, *(settings.transports if transports is None else transports)])]

@@ -61,7 +61,8 @@ def serve(
     app = found.lazy_app(path) if isinstance(found, CopilotRuntime) else found
     listener = _listen(settings.host, settings.port)
     limit_silence(listener, 2 * settings.write_timeout)  # what is slow has its own limit before
-    place = Listener(listener.getsockname()[0], settings.host)
+    address, port, *_ = listener.getsockname()
+    place = Listener(address, settings.host, port)
     life = _LifespanApp(app, settings.stop_timeout, listener=place)
     config = uvicorn.Config(
         life,

@@ -539,6 +539,11 @@ class TelemetrySettings(Section):
             return "setting"
         return "otlpEndpointEnvVar" if "OTEL" in endpoint else "envVar"
 
+    @property
+    def receives(self) -> bool:
+        """Whether spans of other processes are taken."""
+        return self.enabled and self.receive != "off"
+
     @model_validator(mode="after")
     def _check_token(self) -> Self:
         if self.receive == "token" and not self.receive_token:

@@ -16,10 +16,14 @@ logger = logging.getLogger(__name__)
 
 
 class Listener(NamedTuple):
-    """Where a server listens: at an address, under the name or address that its operator gave."""
+    """Where a server listens: at an address, under the name or address that its operator gave.
+
+    `port` is 0 where it is not known.
+    """
 
     address: str
     host: str
+    port: int = 0
 
 
 LISTENER: ContextVar[Listener | None] = ContextVar("LISTENER", default=None)

@@ -24,10 +24,12 @@ from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import (
 
 from copilot_runtime import CopilotRuntime, Settings
 from copilot_runtime.config.sections import TelemetrySettings
+from copilot_runtime.security.loopback import LISTENER, Listener
 from copilot_runtime.telemetry import LocalTelemetry, semconv
 from copilot_runtime.telemetry.otlp import OtlpError, decode_spans, encode_otlp_json
 from copilot_runtime.telemetry.store import MemoryTraceStore
 from copilot_runtime.telemetry.store.records import encode_span
+from copilot_runtime.transports.otlp.environment import build_exporter_environment
 from tests.telemetry.test_spans import PARENT
 from tests.wire_agui.server import PATH, serving
 
@@ -433,6 +435,38 @@ async def test_a_listener_hears_of_spans_that_come_in() -> None:
         receiver.url = f"http://127.0.0.1:{port}"
         await receiver.post(json=request_of(SPAN))
     assert heard == ["end fetch"]
+
+
+@pytest.mark.parametrize(
+    ("listener", "token", "endpoint"),
+    [
+        (Listener("127.0.0.1", "localhost", 8000), "", "http://127.0.0.1:8000"),
+        (Listener("0.0.0.0", "0.0.0.0", 8000), "", "http://127.0.0.1:8000"),
+        (Listener("::", "::", 8000), "", "http://[::1]:8000"),
+        (Listener("192.0.2.1", "example.com", 8000), "a b", "http://192.0.2.1:8000"),
+        (Listener("192.0.2.1", "example.com", 8000), "", None),
+        (Listener("127.0.0.1", "localhost"), "", None),
+    ],
+)
+def test_programs_that_are_started_are_told_where_to_send(
+    listener: Listener, token: str, endpoint: str | None
+) -> None:
+    variables = build_exporter_environment(listener, token)
+    assert variables.get("OTEL_EXPORTER_OTLP_ENDPOINT") == endpoint
+    header = "authorization=Bearer%20a%20b" if token else None
+    assert variables.get("OTEL_EXPORTER_OTLP_HEADERS") == header
+
+
+async def test_a_server_that_knows_its_address_tells_it() -> None:
+    receiver = Receiver()
+    token = LISTENER.set(Listener("127.0.0.1", "localhost", 4321))
+    try:
+        app = receiver.runtime.app(path=PATH)
+        async with app.router.lifespan_context(app):
+            variables = receiver.runtime.telemetry.child_environment
+    finally:
+        LISTENER.reset(token)
+    assert variables["OTEL_EXPORTER_OTLP_ENDPOINT"] == "http://127.0.0.1:4321"
 
 
 def test_what_is_written_is_read_again_as_it_was() -> None:

@@ -1,0 +1,28 @@
+"""Tell programs that this server starts where to send their spans: here."""
+
+from collections.abc import Mapping
+from urllib.parse import quote
+
+from copilot_runtime.security.loopback import Listener, is_loopback
+
+_ANY: Mapping[str, str] = {"0.0.0.0": "127.0.0.1", "::": "::1"}  # noqa: S104  # nothing binds here
+
+
+def build_exporter_environment(listener: Listener, token: str = "") -> Mapping[str, str]:
+    """Return the variables of OpenTelemetry's exporters for a server that listens there.
+
+    `token` is that of the setting `telemetry.receive_token`. Nothing without a port, or at an
+    address from which requests would not be those of this machine.
+    """
+    address = _ANY.get(listener.address, listener.address)
+    if not listener.port or not (token or is_loopback(address)):
+        return {}
+    host = f"[{address}]" if ":" in address else address
+    headers = {"OTEL_EXPORTER_OTLP_HEADERS": f"authorization=Bearer%20{quote(token, safe='')}"}
+    return {
+        "OTEL_EXPORTER_OTLP_ENDPOINT": f"http://{host}:{listener.port}",
+        "OTEL_EXPORTER_OTLP_PROTOCOL": "http/protobuf",
+        "OTEL_METRICS_EXPORTER": "none",
+        "OTEL_LOGS_EXPORTER": "none",
+        **(headers if token else {}),
+    }

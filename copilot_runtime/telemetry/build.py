@@ -125,6 +125,10 @@ def build_store(options: TelemetryOptions) -> SpanStore | None:
 
         days = options.retention / 86_400
         return SqliteTraceStore(place, days=days, max_traces=options.max_traces)
+    if kind == "jsonl":
+        from copilot_runtime.telemetry.store.jsonlines import JsonLinesTraceStore
+
+        return JsonLinesTraceStore(place, days=options.retention / 86_400)
     from copilot_runtime.telemetry.store.memory import MemoryTraceStore
 
     return MemoryTraceStore(max_traces=min(options.max_traces, 1_000))

@@ -320,20 +320,19 @@ def _open(path: Path) -> sqlite3.Connection:
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         connection = _connect(path)
-    except (OSError, sqlite3.Error) as error:
-        raise ConfigurationFailed(
-            f"Traces cannot be kept in {path}: {error}",
-            hint="Set telemetry.store to a file that can be written, or to memory.",
-        ) from None
-    try:
-        _prepare(connection, path)
-    except BaseException as error:
-        connection.close()
-        if isinstance(error, sqlite3.DatabaseError) and not isinstance(
-            error, sqlite3.OperationalError
-        ):
-            raise _foreign(path, str(error)) from None
-        raise
+        try:
+            _prepare(connection, path)
+        except BaseException:
+            connection.close()
+            raise
+    except sqlite3.OperationalError as error:
+        if error.sqlite_errorcode != sqlite3.SQLITE_CANTOPEN:  # it is busy, or the disk is full
+            raise
+        raise _unusable(path, error) from None
+    except sqlite3.DatabaseError as error:
+        raise _foreign(path, str(error)) from None
+    except OSError as error:
+        raise _unusable(path, error) from None
     return connection
 
 
@@ -356,6 +355,13 @@ def _prepare(connection: sqlite3.Connection, path: Path) -> None:
         )
     connection.execute("PRAGMA synchronous = NORMAL")
     connection.execute("PRAGMA wal_autocheckpoint = 4000")
+
+
+def _unusable(path: Path, error: Exception) -> ConfigurationFailed:
+    return ConfigurationFailed(
+        f"Traces cannot be kept in {path}: {error}",
+        hint="Set telemetry.store to a file that can be written, or to memory.",
+    )
 
 
 def _foreign(path: Path, reason: str) -> ConfigurationFailed:

@@ -70,6 +70,7 @@ format: setup  ## Format the code and repair what can be repaired
 docs: setup  ## Write anew what is generated: schema.graphql, parts of the pages and copilot.example.yml
 	$(BIN)/copilot-runtime schema > schema.graphql
 	$(BIN)/copilot-runtime schema --knowledge > schema.knowledge.graphql
+	$(BIN)/copilot-runtime schema --traces > schema.traces.graphql
 	$(BIN)/python -m tests.documents
 
 docs-site: setup  ## Build the site of the documents into build/site

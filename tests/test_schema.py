@@ -24,6 +24,14 @@ def test_the_schema_file_of_a_runtime_with_knowledge_is_up_to_date() -> None:
     )
 
 
+def test_the_schema_file_of_a_runtime_with_traces_is_up_to_date() -> None:
+    path = ROOT / "schema.traces.graphql"
+
+    assert path.read_text(encoding="utf-8") == sdl(traces=True), (
+        "write it anew: copilot-runtime schema --traces > schema.traces.graphql"
+    )
+
+
 def test_knowledge_only_adds_to_the_schema() -> None:
     without, with_knowledge = (
         build_schema(sdl(knowledge=knowledge)) for knowledge in (False, True)

@@ -182,16 +182,20 @@ def schema(
     with_knowledge: Annotated[
         bool, typer.Option("--knowledge", help="That of a runtime with knowledge.")
     ] = False,
+    with_traces: Annotated[
+        bool, typer.Option("--traces", help="That of a runtime whose traces may be read.")
+    ] = False,
 ) -> None:
     """Print the GraphQL schema.
 
     \b
     copilot-runtime schema > schema.graphql
     copilot-runtime schema --knowledge > schema.knowledge.graphql
+    copilot-runtime schema --traces > schema.traces.graphql
     """
     from copilot_runtime.transports.graphql.schema import sdl
 
-    typer.echo(sdl(knowledge=with_knowledge).rstrip("\n"))
+    typer.echo(sdl(knowledge=with_knowledge, traces=with_traces).rstrip("\n"))
 
 
 @cli.command()

@@ -402,7 +402,7 @@ def read_in(
     store: StoreOption = None,
     config: ConfigOption = None,
 ) -> None:
-    """Read spans into a store: JSON Lines that `export` wrote, or what `show --json` prints.
+    """Read spans into a store: JSON Lines that `export` wrote, `show --json`, or OTLP's JSON.
 
     \b
     copilot-runtime traces import traces.jsonl --store sqlite:traces.db
@@ -482,9 +482,17 @@ def _find(source: "TraceSource", trace_id: str) -> "list[Record]":
 
 def _parse_spans(text: str) -> "Iterator[Record]":
     """Yield the spans of a text. Raises `Misuse` for what is none, and names the line."""
-    from copilot_runtime.telemetry.store.records import normalize_record
+    from copilot_runtime.telemetry.otlp import OtlpError, decode_spans
+    from copilot_runtime.telemetry.store.records import encode_span, normalize_record
 
     for number, value in _read_values(text):
+        if isinstance(value, dict) and "resourceSpans" in value:
+            try:
+                batch = decode_spans(value, keeps_content=True)
+            except OtlpError as error:
+                raise Misuse(f"Line {number} is no OTLP: {error}") from None
+            yield from map(encode_span, batch.spans)
+            continue
         for span in _list_spans(value):
             try:
                 yield normalize_record(span)

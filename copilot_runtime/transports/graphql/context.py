@@ -1,6 +1,6 @@
 """The request of a GraphQL operation, for its resolvers."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -14,6 +14,7 @@ from copilot_runtime.transports.graphql.inputs import check_inputs, find_inputs
 
 if TYPE_CHECKING:
     from copilot_runtime.knowledge import Knowledge
+    from copilot_runtime.transports.traces.access import TraceAccess
 
 CONTEXT = "copilot_runtime.context"
 """The key of a WebSocket's context in its ASGI scope."""
@@ -32,6 +33,8 @@ class Context:
     knowledge: "Knowledge | None" = None
     knowledge_fields: int = 0
     """How many fields of knowledge this request has asked for."""
+    require_traces: "Callable[[], TraceAccess] | None" = None
+    """Returns the traces, if there are any that somebody may read; raises `TracesForbidden`."""
     started: list[Run] = field(default_factory=list[Run])
     operations: int = 0
     """How many are answered at the moment, over a WebSocket."""

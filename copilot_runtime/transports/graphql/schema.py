@@ -9,6 +9,7 @@ import strawberry
 from graphql import GraphQLError, GraphQLSchema
 from strawberry import UNSET
 from strawberry.extensions import SchemaExtension
+from strawberry.tools import merge_types
 from strawberry.types import ExecutionContext, Info
 
 from copilot_runtime.agents.directory import AgentDirectory
@@ -158,14 +159,23 @@ class _Schema(strawberry.Schema):
 
 
 def make_schema(
-    extensions: Sequence[type[SchemaExtension]] = (), *, knowledge: bool = False
+    extensions: Sequence[type[SchemaExtension]] = (),
+    *,
+    knowledge: bool = False,
+    traces: bool = False,
 ) -> strawberry.Schema:
-    """Return the schema of a runtime; one with knowledge has fields for it."""
-    query, subscription = Query, Subscription
+    """Return the schema of a runtime; one with knowledge, or traces to read, has fields for it."""
+    query: type = Query
+    subscription: type = Subscription
     if knowledge:
         from copilot_runtime.transports.graphql import knowledge as fields
 
         query, subscription = fields.KnowledgeQuery, fields.KnowledgeSubscription
+    if traces:
+        from copilot_runtime.transports.graphql import traces as fields
+
+        query = merge_types("Query", (query, fields.TraceQuery))
+        subscription = merge_types("Subscription", (subscription, fields.TraceSubscription))
     return _Schema(
         query=query,
         mutation=Mutation,
@@ -182,12 +192,12 @@ def make_schema(
 
 
 @cache
-def core_schema(*, knowledge: bool = False) -> GraphQLSchema:
+def core_schema(*, knowledge: bool = False, traces: bool = False) -> GraphQLSchema:
     """Return graphql-core's view of the schema, which the HTTP endpoint executes itself."""
     # Strawberry has no public name for it; its own HTTP views use the same attribute
-    return make_schema(knowledge=knowledge)._schema  # pyright: ignore[reportPrivateUsage]
+    return make_schema(knowledge=knowledge, traces=traces)._schema  # pyright: ignore[reportPrivateUsage]
 
 
-def sdl(*, knowledge: bool = False) -> str:
+def sdl(*, knowledge: bool = False, traces: bool = False) -> str:
     """Return the schema in GraphQL's own language, as `schema.graphql` holds it."""
-    return make_schema(knowledge=knowledge).as_str() + "\n"
+    return make_schema(knowledge=knowledge, traces=traces).as_str() + "\n"

@@ -8,7 +8,7 @@ others. Both write the same dialect.
 import inspect
 from collections.abc import Mapping
 from contextlib import aclosing
-from functools import cached_property
+from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any
 
 from graphql import (
@@ -40,6 +40,7 @@ from copilot_runtime.transports.transport import Services
 
 if TYPE_CHECKING:
     from copilot_runtime.transports.graphql.websocket import Socket
+    from copilot_runtime.transports.traces.access import TraceAccess
 
 _LARGE = 64 * 1024
 """Bytes of a request in which there is room for much that is wrong."""
@@ -56,7 +57,11 @@ class GraphQLServer:
         self._max_values = settings.max_values
         self._read_timeout = settings.read_timeout
         self._knowledge = services.knowledge
-        self._schema = core_schema(knowledge=services.knowledge is not None)
+        traces = services.traces
+        self._traces = traces if traces is not None and traces.may_allow else None
+        self._schema = core_schema(
+            knowledge=services.knowledge is not None, traces=self._traces is not None
+        )
         self._documents = Documents(
             self._schema,
             max_length=settings.max_document_length,
@@ -75,6 +80,7 @@ class GraphQLServer:
             max_items=self._max_items,
             max_values=self._max_values,
             knowledge=self._knowledge,
+            require_traces=partial(self._require_traces, request),
         )
         try:
             if request.is_websocket:  # what its mutations start ends with it; subscriptions go on
@@ -84,6 +90,12 @@ class GraphQLServer:
                 await self._respond(request, context)
         finally:
             context.stop_runs()
+
+    def _require_traces(self, request: Request) -> "TraceAccess":
+        """Return the traces. Raises `TracesForbidden` for a request that may not read them."""
+        assert self._traces is not None
+        self._traces.require(request.scope, request.headers, request.caller)
+        return self._traces
 
     async def _respond(self, request: Request, context: Context) -> None:
         response = GraphQLResponse(request)
@@ -194,7 +206,11 @@ class GraphQLServer:
     def _socket(self) -> "Socket":
         from copilot_runtime.transports.graphql.websocket import Socket  # only for subscriptions
 
-        return Socket(self._max_values, has_knowledge=self._knowledge is not None)
+        return Socket(
+            self._max_values,
+            has_knowledge=self._knowledge is not None,
+            has_traces=self._traces is not None,
+        )
 
 
 def _check_operation(document: DocumentNode, name: str | None, *, reads_only: bool) -> None:

@@ -59,10 +59,12 @@ class Socket(GraphQL[Context, None]):
 
     websocket_adapter_class = _Connection
 
-    def __init__(self, max_values: int, *, has_knowledge: bool = False) -> None:
+    def __init__(
+        self, max_values: int, *, has_knowledge: bool = False, has_traces: bool = False
+    ) -> None:
         self._max_values = max_values
         super().__init__(
-            make_schema([KnownDocuments, SafeErrors], knowledge=has_knowledge),
+            make_schema([KnownDocuments, SafeErrors], knowledge=has_knowledge, traces=has_traces),
             graphql_ide=None,
             subscription_protocols=[GRAPHQL_TRANSPORT_WS_PROTOCOL],
             connection_init_wait_timeout=_INIT_TIMEOUT,

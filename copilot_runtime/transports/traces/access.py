@@ -47,6 +47,11 @@ class TraceAccess:
         self._has_console = has_console
         self._guard = guard
 
+    @property
+    def may_allow(self) -> bool:
+        """Whether there is anybody at all who may read traces."""
+        return bool(self._operators) if self._has_users else self._has_console
+
     def allows(self, scope: Scope, headers: Mapping[str, str], caller: Caller) -> bool:
         """Return whether a request may read traces."""
         if self._has_users:

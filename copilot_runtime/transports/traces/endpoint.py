@@ -13,6 +13,7 @@ from copilot_runtime.jsontext import dumps
 from copilot_runtime.runtime.conversations import Conversations
 from copilot_runtime.telemetry.filters import NAMES, parse_filter
 from copilot_runtime.telemetry.mermaid import draw_sequence
+from copilot_runtime.telemetry.otlp import OtlpError, decode_spans, encode_otlp_json
 from copilot_runtime.telemetry.stats import compute_stats
 from copilot_runtime.telemetry.store.records import Record
 from copilot_runtime.telemetry.store.store import TraceStore
@@ -74,6 +75,9 @@ class TracesEndpoint(Transport):
             case ["query"]:
                 _check_method(request, "POST")
                 await view.query()
+            case ["import"]:
+                _check_method(request, "POST")
+                await view.import_spans()
             case ["feedback"]:
                 _check_method(request, "POST")
                 await view.take_feedback()
@@ -118,13 +122,15 @@ class _View:
         match self._values.get("format", "json"):
             case "json":
                 await self._respond({"trace": encode_summary(summary), "spans": spans})
+            case "otlp":
+                await self._send(200, encode_otlp_json(spans), "application/json")
             case "mermaid":
                 await self._send_text(draw_sequence(spans))
             case "text":
                 width = _read_limit(self._values.get("width", ""), 100, "width")
                 await self._send_text(draw_waterfall(spans, width=width))
             case other:
-                raise BadRequest(f"format is {other[:40]!r}; it is json, mermaid or text.")
+                raise BadRequest(f"format is {other[:40]!r}; it is json, otlp, mermaid or text.")
 
     async def show_stats(self) -> None:
         """Answer how often, how long and at what cost, by agent, model and tool."""
@@ -148,6 +154,19 @@ class _View:
         if not await self._store.delete_trace(trace_id):
             raise NotFound("There is no such trace.")
         await self._respond({"trace_id": trace_id, "deleted": True})
+
+    async def import_spans(self) -> None:
+        """Keep the spans of an export of OTLP as JSON."""
+        telemetry, store = self._access.telemetry, self._store
+        body = await _read_object(self._request)
+        try:
+            batch = decode_spans(body, keeps_content=telemetry.keeps_content)
+        except OtlpError as error:
+            raise BadRequest(f"The request body is no OTLP: {error}") from None
+        for span in batch.spans:
+            store.add(span)
+        answer = {"spans": len(batch.spans), "rejected": batch.rejected, "reason": batch.reason}
+        await self._respond(answer, 201)
 
     async def take_feedback(self) -> None:
         """Note what somebody says about an answer."""

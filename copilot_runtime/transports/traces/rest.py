@@ -93,6 +93,14 @@ class TraceDeletion(BaseModel):
     deleted: Literal[True]
 
 
+class ImportResult(BaseModel):
+    """How many spans were kept, and how many were none."""
+
+    spans: int = Field(examples=[4])
+    rejected: int = Field(examples=[0])
+    reason: str = Field(description="Why the first that was rejected was none.", examples=[""])
+
+
 class FeedbackRequest(BaseModel):
     """What somebody says about an answer, which is named by its trace or its run."""
 
@@ -194,6 +202,11 @@ def rest_routes(path: str, router: ASGIApp) -> Sequence[BaseRoute]:
         """Find whole traces by JMESPath."""
         return RouterResponse(router)
 
+    @traces.post("/import", response_model=ImportResult, status_code=201)
+    async def import_spans() -> Response:
+        """Keep spans that another program exported as OTLP in JSON: `resourceSpans`."""
+        return RouterResponse(router)
+
     @traces.post(
         "/feedback",
         response_model=FeedbackResult,
@@ -207,7 +220,7 @@ def rest_routes(path: str, router: ASGIApp) -> Sequence[BaseRoute]:
     @traces.get("/{trace}", response_model=Trace)
     async def show(
         trace: TraceId,  # noqa: ARG001  # described
-        format: Annotated[str, Query(description="json, mermaid or text.")] = "json",  # noqa: ARG001  # described
+        format: Annotated[str, Query(description="json, otlp, mermaid or text.")] = "json",  # noqa: ARG001  # described
     ) -> Response:
         """Read a trace: its spans, a sequence diagram of Mermaid, or a waterfall in text."""
         return RouterResponse(router)

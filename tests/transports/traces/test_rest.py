@@ -9,6 +9,7 @@ from copilot_runtime.telemetry import NO_TELEMETRY, Span, semconv
 from copilot_runtime.telemetry.telemetry import Attributes, LocalTelemetry
 from copilot_runtime.transports.traces.rest import (
     FeedbackResult,
+    ImportResult,
     QueryResult,
     Trace,
     TraceDeletion,
@@ -212,7 +213,7 @@ def test_a_comment_is_not_kept_where_no_content_is() -> None:
         ("GET", "?min_duration=long", None, "such as 2.5 or 800ms"),
         ("GET", "?since=yesterday", None, "since is 'yesterday'; it is a time ago, such as 15m"),
         ("GET", f"?text={'x' * 1001}", None, "text has 1001 characters"),
-        ("GET", f"/{A}?format=png", None, "format is 'png'; it is json, mermaid or text."),
+        ("GET", f"/{A}?format=png", None, "format is 'png'; it is json, otlp, mermaid or text."),
         ("POST", "/query", {"query": "[?"}, "Invalid token"),
         ("POST", "/query", {"query": 7}, "query is a JMESPath, such as"),
         ("POST", "/query", {"agent": ["a"]}, "A filter has texts, numbers and booleans."),
@@ -228,6 +229,24 @@ def test_what_cannot_be_answered_is_explained(method: str, path: str, body: Any,
         status, message = problem(client, method, path, body)
     assert status == 400
     assert said in message
+
+
+def test_a_trace_is_exported_and_imported_as_otlp() -> None:
+    with serve(two()) as client:
+        exported = read(client, f"/{A}?format=otlp")
+        spans = read(client, f"/{A}")["spans"]
+    for span in exported["resourceSpans"][0]["scopeSpans"][0]["spans"]:
+        span["spanId"] = span["spanId"].rjust(16, "0")
+        if span.get("parentSpanId"):
+            span["parentSpanId"] = span["parentSpanId"].rjust(16, "0")
+    with serve(store_of()) as client:
+        answer = client.post("/graphql/traces/import", json=exported)
+        ImportResult.model_validate(answer.json())
+        found = read(client, f"/{A}")["spans"]
+        refused = problem(client, "POST", "/import", {"resourceSpans": 7})
+    assert (answer.status_code, answer.json()["spans"]) == (201, 5)
+    assert [it["name"] for it in found] == [it["name"] for it in spans]
+    assert refused == (400, "The request body is no OTLP: resourceSpans is no list.")
 
 
 def test_feedback_needs_a_run_that_is_known() -> None:
@@ -275,7 +294,7 @@ def test_the_routes_are_described() -> None:
         paths = client.get("/openapi.json").json()["paths"]
     assert {path for path in paths if "traces" in path} == {
         f"/graphql/traces{rest}"
-        for rest in ("", "/stats", "/stream", "/query", "/feedback", "/{trace}")
+        for rest in ("", "/stats", "/stream", "/query", "/import", "/feedback", "/{trace}")
     }
     assert paths["/graphql/traces/{trace}"].keys() == {"get", "delete"}
 

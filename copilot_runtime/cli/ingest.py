@@ -93,7 +93,7 @@ def ingest(
         else:
             _show_report(report, vectors)
 
-    run_with_knowledge(config, storage, work)
+    run_with_knowledge(config, storage, work, with_sources=not paths)
     raise typer.Exit(1 if failed else 0)
 
 
@@ -139,6 +139,7 @@ def _show_report(report: "IngestReport", vectors: "EmbeddingReport | None") -> N
         *((name, "changed") for name in (report.changed if dry_run else ())),
         *((name, "would be removed" if dry_run else "removed") for name in report.removed),
         *((name, f"skipped: {media_type}") for name, media_type in report.skipped.items()),
+        *((pattern, "fits no file") for pattern in report.unmatched),
         *((name, "nothing to take in") for name in report.empty),
         *((name, f"in part: {' '.join(texts)}") for name, texts in report.warnings.items()),
         *((name, f"failed: {reason}") for name, reason in report.failed.items()),

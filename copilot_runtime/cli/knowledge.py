@@ -249,9 +249,16 @@ def memory(
 
 
 def run_with_knowledge(
-    config: Path | None, storage: str | None, work: Callable[["Knowledge"], Awaitable[None]]
+    config: Path | None,
+    storage: str | None,
+    work: Callable[["Knowledge"], Awaitable[None]],
+    *,
+    with_sources: bool = False,
 ) -> None:
-    """Do work with the knowledge of the settings, or of a storage, and close it."""
+    """Do work with the knowledge of the settings, or of a storage, and close it.
+
+    Its sources, which need not be where it is only asked, are those of the settings or none.
+    """
     from copilot_runtime.config import load_settings
     from copilot_runtime.knowledge import Knowledge
 
@@ -261,6 +268,9 @@ def run_with_knowledge(
             "This knowledge is in the memory of a server, where no other program can read it.",
             hint="Set knowledge.storage to local:PATH or s3://BUCKET, or give --storage.",
         )
+
+    if not with_sources:
+        settings = settings.model_copy(update={"sources": ()})
 
     async def open_and_work() -> None:
         knowledge = Knowledge(storage, settings=settings)

@@ -240,8 +240,8 @@ class KnowledgeSettings(Section):
     )
     sources: Words = Field(
         default=(),
-        description="Files and folders to take in when the server starts: HTML, Markdown, PDF, "
-        "CSV, text.",
+        description="Files and folders to take in when the server starts, from its working "
+        "directory: HTML, Markdown, PDF, CSV, text.",
     )
     base: str = Field(
         default="https://example.invalid/",

@@ -1,9 +1,10 @@
 """Names of resources, and the hashes they are made of."""
 
 import hashlib
+import re
 from dataclasses import dataclass, field, replace
 
-from copilot_runtime.errors import Misuse
+from copilot_runtime.errors import ConfigurationFailed, Misuse
 from copilot_runtime.jsonvalue import (
     JsonObject,
     JsonValue,
@@ -17,6 +18,7 @@ from copilot_runtime.jsonvalue import (
 _NAMESPACE = "cld:"
 _SHORT = 8
 _LONG = 32
+_IRI = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:[^\s<>\"{}|\\^`]+")
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,3 +153,13 @@ def unescape_name(name: str) -> str:
     """Return what `escape_name` was given."""
     name = name.replace("%3A", ":").replace("%2F", "/").replace("%2E", ".")
     return name.replace("%25", "%")
+
+
+def check_base(base: str) -> str:
+    """Return what is put before the paths of pages. Raises `ConfigurationFailed` for no IRI."""
+    if _IRI.fullmatch(base):
+        return base
+    raise ConfigurationFailed(
+        f"The base {base[:200]!r} is no IRI.",
+        hint="Write a whole one, such as https://intranet.example/kb/.",
+    )

@@ -8,6 +8,7 @@ from glob import has_magic
 from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
+from textwrap import shorten
 from typing import TYPE_CHECKING, Any, cast
 
 from copilot_runtime.concurrency import call
@@ -22,7 +23,7 @@ from copilot_runtime.errors import (
 from copilot_runtime.interfaces import Action, Embedder, Passage
 from copilot_runtime.knowledge.access import FULL_ACCESS, Access, AccessAction, Actor, select
 from copilot_runtime.knowledge.filter import Filter
-from copilot_runtime.knowledge.identifiers import parse_identifier, strip_namespace
+from copilot_runtime.knowledge.identifiers import check_base, parse_identifier, strip_namespace
 from copilot_runtime.knowledge.passages import cut_passages
 from copilot_runtime.knowledge.reader import PassageReader
 from copilot_runtime.knowledge.sources import Sources
@@ -51,7 +52,7 @@ if TYPE_CHECKING:
     from copilot_runtime.threads.store import ThreadStore
 
 Pattern = tuple[str, str, str]
-"""Subject, predicate and object; `?` stands for anything."""
+"""Subject, predicate and object; `?` stands for anything. A text has them with spaces between."""
 
 _PACKAGES = ("numpy", "pyoxigraph", "lxml")
 """What no knowledge can do without. They are looked for, not imported."""
@@ -206,6 +207,7 @@ class Knowledge:
         """Return what somebody may do."""
         if actor is None:
             return FULL_ACCESS
+        _check_actor(actor)
         access = self.policy.access(actor, action)
         if actor.conversation and self.settings.uploads == "thread":
             from copilot_runtime.knowledge.policies import narrow_access
@@ -281,7 +283,7 @@ class Knowledge:
 
     async def find(
         self,
-        pattern: Pattern,
+        pattern: Pattern | str,
         *,
         actor: Actor | None = None,
         type: str = "",
@@ -298,7 +300,7 @@ class Knowledge:
         return await self._make_reader(access).read_results(found, max_tokens)
 
     async def triples(
-        self, pattern: Pattern, *, actor: Actor | None = None, limit: int = 100
+        self, pattern: Pattern | str, *, actor: Actor | None = None, limit: int = 100
     ) -> list[Pattern]:
         """Return the triples of a pattern, each term as N-Triples has it."""
         await self._updater.wait_for_first()
@@ -360,8 +362,9 @@ class Knowledge:
         from copilot_runtime.knowledge.recall import recall_messages
         from copilot_runtime.threads.store import ThreadKey
 
+        access = self.access(actor)
         conversation = conversation_identifier(actor.name or None, thread_id)
-        if self.threads is None or not await select(self.access(actor), [conversation]):
+        if self.threads is None or not await select(access, [conversation]):
             return []
         found = await recall_messages(
             self.threads,
@@ -511,6 +514,7 @@ class Knowledge:
         for package in _PACKAGES:
             if find_spec(package) is None:
                 raise MissingPackage("Knowledge", package, "knowledge")
+        check_base(self.base)
         for source in self.sources:
             if not has_magic(source) and not Path(source).exists():
                 raise ConfigurationFailed(
@@ -537,10 +541,33 @@ def _check_sources(sources: object) -> Sequence[str | Path]:
     return cast("Sequence[str | Path]", sources)
 
 
-def _as_pattern(pattern: Pattern) -> "GraphPattern":
-    from copilot_runtime.knowledge.graph.patterns import Pattern as GraphPattern
+def _check_actor(actor: object) -> None:
+    if not isinstance(actor, Actor):
+        raise Misuse(
+            f"actor is {shorten(repr(actor), 80)}, and not an Actor.",
+            hint="Write actor=build_actor(user), of copilot_runtime.knowledge.policies.",
+        )
 
+
+def _as_pattern(pattern: Pattern | str) -> "GraphPattern":
+    from copilot_runtime.knowledge.graph.patterns import Pattern as GraphPattern
+    from copilot_runtime.knowledge.graph.patterns import parse_pattern
+
+    if isinstance(pattern, str):
+        return parse_pattern(pattern)
+    if not _is_pattern(pattern):
+        raise Misuse(
+            f"{shorten(repr(pattern), 200)} is no pattern of three texts.",
+            hint='Write ("?", "rdf:type", "schema:Person"); ? stands for anything.',
+        )
     return GraphPattern(*pattern)
+
+
+def _is_pattern(value: object) -> bool:
+    if not isinstance(value, tuple | list):
+        return False
+    parts = cast("Sequence[object]", value)
+    return len(parts) == 3 and all(part is None or isinstance(part, str) for part in parts)
 
 
 def _embeddings() -> Any:

@@ -6,6 +6,7 @@ import sys
 from dataclasses import replace
 from pathlib import Path
 from time import monotonic
+from typing import Any
 
 import pytest
 
@@ -112,6 +113,33 @@ async def test_a_query_cannot_write(knowledge: Knowledge) -> None:
 async def test_a_pattern_that_means_nothing_is_refused(knowledge: Knowledge) -> None:
     with pytest.raises(Misuse):
         await knowledge.triples(("nonsense", "?", "?"))
+
+
+async def test_a_pattern_may_be_one_text(knowledge: Knowledge) -> None:
+    assert [it.title for it in await knowledge.find("? a schema:Person")] == ["Ada Byron"]
+    assert await knowledge.triples("? schema:jobTitle ?") == (
+        await knowledge.triples(("?", "schema:jobTitle", "?"))
+    )
+
+
+@pytest.mark.parametrize("pattern", ["? ?", ("?", "?"), ("?", "?", 5), 5, None, {"?", "a"}])
+async def test_a_pattern_has_three_parts(knowledge: Knowledge, pattern: Any) -> None:
+    for query in (knowledge.find, knowledge.triples):
+        with pytest.raises(Misuse, match=r"Expected 3 parts|is no pattern of three texts"):
+            await query(pattern)
+
+
+async def test_an_actor_is_no_name(knowledge: Knowledge) -> None:
+    actor: Any = "omar"
+    for question in (
+        knowledge.search("x", actor=actor),
+        knowledge.find("? a ?", actor=actor),
+        knowledge.recall("x", actor=actor, thread_id="t"),
+        knowledge.find_resources(actor=actor),
+    ):
+        with pytest.raises(Misuse, match="actor is 'omar', and not an Actor") as raised:
+            await question
+        assert "build_actor(user)" in (raised.value.hint or "")
 
 
 async def test_the_ontology_has_classes_turtle_and_a_picture(knowledge: Knowledge) -> None:

@@ -21,7 +21,7 @@ from copilot_runtime.batches import split_batches
 from copilot_runtime.concurrency import call
 from copilot_runtime.errors import CopilotError, StoreFailed
 from copilot_runtime.jsonvalue import JsonObject, JsonValue
-from copilot_runtime.knowledge.identifiers import Identifier, hash_values
+from copilot_runtime.knowledge.identifiers import Identifier, check_base, hash_values
 from copilot_runtime.knowledge.ingestion.documents import (
     HTML,
     Document,
@@ -107,7 +107,7 @@ class Ingestion:
     ) -> None:
         self._resources = resources
         self._storage = storage or resources.storage
-        self._base = base if base.endswith("/") else f"{base}/"
+        self._base = base if check_base(base).endswith("/") else f"{base}/"
         self._form = form
         self._journal = IngestionJournal(self._storage)
         """For questions; an ingestion has one of its own."""
@@ -181,6 +181,7 @@ class Ingestion:
         )
         report = IngestReport(skipped=dict.fromkeys(sorted(discovery.skipped), LEADS_OUT))
         report.failed.update(discovery.unreadable)
+        report.unmatched += discovery.unmatched
         reader = _SourceReader(journal, report, self._base, self._form, discovery.files)
         reader.lock = lock
         await reader.process(discovery.sources.values(), _stage("read", progress))

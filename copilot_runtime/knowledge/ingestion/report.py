@@ -43,6 +43,8 @@ class IngestReport:
     skipped: dict[str, str] = field(default_factory=dict[str, str])
     """Files in folders that no reader is for, such as pictures, and of which type they are; and
     symbolic links that lead out of the folder that was named."""
+    unmatched: list[str] = field(default_factory=list[str])
+    """Patterns that fit no file."""
     warnings: dict[str, list[str]] = field(default_factory=dict[str, list[str]])
     """Parts of files that could not be read."""
     empty: list[str] = field(default_factory=list[str])
@@ -64,6 +66,7 @@ class IngestReport:
             "removed": [*self.removed],
             "failed": {**self.failed},
             "skipped": {**self.skipped},
+            "unmatched": [*self.unmatched],
             "warnings": {name: [*texts] for name, texts in self.warnings.items()},
             "empty": [*self.empty],
             "resources": self.resources,

@@ -51,6 +51,8 @@ class Discovery:
     """The names of those that were named one by one."""
     folders: set[str] = field(default_factory=set[str])
     patterns: set[str] = field(default_factory=set[str])
+    unmatched: list[str] = field(default_factory=list[str])
+    """The patterns that fit no file, as they were written."""
     skipped: set[str] = field(default_factory=set[str])
     """The names of symbolic links that lead out of the folder that was named."""
     unreadable: dict[str, str] = field(default_factory=dict[str, str])
@@ -132,7 +134,10 @@ def discover_sources(
         elif glob.has_magic(str(item)):
             discovery.patterns.add(name)
             start = _fixed_part(path)
-            for text in glob.iglob(str(item), recursive=True):  # noqa: PTH207 - also whole paths
+            texts = glob.glob(str(item), recursive=True)  # noqa: PTH207 - also whole paths
+            if not any(Path(text).is_file() for text in texts):
+                discovery.unmatched.append(str(item))
+            for text in texts:
                 file = Path(text)
                 if link := _find_way_out(file, start):
                     discovery.skipped.add(_name(link))

@@ -200,3 +200,30 @@ def test_a_terminal_sees_progress(run: Run, monkeypatch: pytest.MonkeyPatch) -> 
     assert "Reading    [##############################] 2/2" in shown
     assert "Storing " in shown
     assert shown.endswith("\r")
+
+
+@pytest.mark.parametrize("pattern", ["nix/*.md", "doc*", "docs/**/*.pdf"])
+def test_a_pattern_that_fits_no_file_is_named(run: Run, pattern: str) -> None:
+    assert f"{pattern} fits no file" in rows(run("docs", pattern))
+    assert f"{pattern} fits no file" in rows(run(pattern, "--dry-run"))
+    assert json.loads(run("docs/*.html", pattern, "--json").stdout)["unmatched"] == [pattern]
+
+
+@pytest.mark.parametrize("base", ["not-an-iri", "https://a b", " https://a.example/", "<urn:x>"])
+def test_a_base_that_is_no_iri_is_refused_before_anything_is_read(run: Run, base: str) -> None:
+    error = run("docs", "--base", base).exception
+
+    assert isinstance(error, ConfigurationFailed)
+    assert error.message == f"The base {base!r} is no IRI."
+    with pytest.raises(ConfigurationFailed, match="is no IRI"):
+        Knowledge("memory", base=base)
+
+
+def test_sources_of_the_settings_need_not_be_there_where_they_are_not_read(
+    run: Run, shelf: Shelf, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COPILOT_KNOWLEDGE_SOURCES", "elsewhere")
+
+    assert run("docs").exit_code == 0
+    assert CliRunner().invoke(cli, ["search", "First"]).exit_code == 0
+    assert "no file or folder 'elsewhere'" in str(run().exception)

@@ -49,6 +49,7 @@ async def test_things_of_pages_become_resources_with_title_and_source(shelf: She
         "removed": [],
         "failed": {},
         "skipped": {},
+        "unmatched": [],
         "warnings": {},
         "empty": [],
         "resources": 2,

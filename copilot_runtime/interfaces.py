@@ -5,9 +5,10 @@ from abc import ABC, abstractmethod
 from asyncio import Future, get_running_loop
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
 from contextvars import ContextVar
-from dataclasses import dataclass, field
-from functools import partial
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol
+from dataclasses import dataclass, field, fields
+from functools import cache, partial
+from operator import attrgetter
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol, TypeVar
 from uuid import UUID, uuid5
 
 from copilot_runtime.events import Activity, Event
@@ -366,6 +367,24 @@ class ChatRequest:
     """What was retrieved for the question; the first message has it as well, as text."""
     span: Span = field(default=NO_SPAN, repr=False, compare=False)
     """The span of the request: an adapter may add to it what it knows of request and response."""
+
+
+Traced = TypeVar("Traced", ActionContext, RunInput, ChatRequest)
+
+
+def copy_with_span(value: Traced, span: Span) -> Traced:
+    """Return a copy that has a span. It is made several times in a run: `replace` takes longer."""
+    copy = object.__new__(type(value))
+    names = _list_fields(type(value))
+    for _ in map(partial(object.__setattr__, copy), names, attrgetter(*names)(value)):
+        pass
+    object.__setattr__(copy, "span", span)
+    return copy
+
+
+@cache
+def _list_fields(kind: type[ActionContext | RunInput | ChatRequest]) -> tuple[str, ...]:
+    return tuple(field.name for field in fields(kind))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

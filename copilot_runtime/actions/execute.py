@@ -8,7 +8,6 @@ import asyncio
 import inspect
 import logging
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import Any, NamedTuple, Self, cast
 
 import orjson
@@ -17,7 +16,7 @@ from copilot_runtime.actions.results import serialize_result
 from copilot_runtime.actions.schema import InvalidArguments
 from copilot_runtime.concurrency import CallResult, call, capture
 from copilot_runtime.errors import CopilotError, LimitExceeded
-from copilot_runtime.interfaces import Action, ActionContext
+from copilot_runtime.interfaces import Action, ActionContext, copy_with_span
 from copilot_runtime.jsontext import replace_surrogates
 from copilot_runtime.jsonvalue import as_optional_text
 from copilot_runtime.telemetry import semconv
@@ -87,7 +86,7 @@ async def execute(
         span.set_content({semconv.TOOL_CALL_ARGUMENTS: render_text(arguments)})
     try:
         with work_under(span):
-            context = replace(context, span=span)
+            context = copy_with_span(context, span)
             outcome = await _execute(action, arguments, context, timeout, max_result)
         _describe_outcome(span, outcome)
         return outcome

@@ -1,11 +1,10 @@
 """The span of a request to a model: what was sent, and what came back."""
 
 from collections.abc import Sequence
-from dataclasses import replace
 
 from copilot_runtime.adapters.cost import price_usage
 from copilot_runtime.events import Event, Usage
-from copilot_runtime.interfaces import Adapter, ChatRequest, Parameters
+from copilot_runtime.interfaces import Adapter, ChatRequest, Parameters, copy_with_span
 from copilot_runtime.messages import ActionExecutionMessage, ResultMessage
 from copilot_runtime.telemetry import semconv
 from copilot_runtime.telemetry.content import render_answer, render_request, render_tools
@@ -28,7 +27,7 @@ def start_chat(adapter: Adapter, request: ChatRequest, parent: Span) -> ChatRequ
         url=endpoint.url,
         in_process=endpoint.in_process,
     )
-    if parameters != _NO_PARAMETERS:
+    if parameters is not _NO_PARAMETERS and parameters != _NO_PARAMETERS:
         span.set_attributes(
             {
                 semconv.REQUEST_TEMPERATURE: parameters.temperature,
@@ -44,7 +43,7 @@ def start_chat(adapter: Adapter, request: ChatRequest, parent: Span) -> ChatRequ
         )
     if span.keeps_content:
         _add_question(span, request)
-    return replace(request, span=span)
+    return copy_with_span(request, span)
 
 
 def end_chat(

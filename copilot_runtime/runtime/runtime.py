@@ -5,7 +5,6 @@ import logging
 from collections.abc import AsyncGenerator, Coroutine, Mapping, Sequence
 from contextlib import aclosing
 from contextvars import Context
-from dataclasses import replace
 from time import monotonic
 from typing import Any, TypeVar, cast
 
@@ -41,6 +40,7 @@ from copilot_runtime.interfaces import (
     RunSlot,
     StageFunction,
     SupportsRun,
+    copy_with_span,
 )
 from copilot_runtime.runtime.page_policy import PagePolicy
 from copilot_runtime.runtime.prepare import HandoffPolicy, PendingRun, RunPreparer, get_agent
@@ -198,7 +198,7 @@ class Runtime:
             question = render_question(request.messages)
             span.set_content({semconv.INPUT_MESSAGES: question or None})
         run.span, run.trace_id = span, span.trace_id
-        run.request = replace(request, span=span)
+        run.request = copy_with_span(request, span)
         run.context.run(set_current_span, span)
 
     def _find_url(self, request: RunInput) -> str:

@@ -1,6 +1,7 @@
 """What is traced of a run: its agent, its requests to the model, its calls of tools."""
 
 import asyncio
+from dataclasses import replace
 
 import pytest
 
@@ -11,9 +12,17 @@ from copilot_runtime.bus.memory import MemoryBus
 from copilot_runtime.errors import NetworkError, Refused
 from copilot_runtime.events import Usage
 from copilot_runtime.hooks import Hooks
-from copilot_runtime.interfaces import ActionContext, Adapter, ChatRequest, Events, RunInput
+from copilot_runtime.interfaces import (
+    ActionContext,
+    Adapter,
+    ChatRequest,
+    Events,
+    RunInput,
+    copy_with_span,
+)
 from copilot_runtime.runtime import Runtime
 from copilot_runtime.telemetry import (
+    NO_SPAN,
     LocalTelemetry,
     Span,
     find_current_span,
@@ -207,3 +216,14 @@ async def test_a_listener_that_fails_ends_nothing(spans: Spans, telemetry: Local
         "end invoke_agent default",
     ]
     assert len(spans.spans) == 2
+
+
+def test_a_copy_with_a_span_has_all_else_of_the_original(telemetry: LocalTelemetry) -> None:
+    span = telemetry.start_span("s")
+    original = run_input(user="ada", agent="a", properties={"a": 1})
+    copy = copy_with_span(original, span)
+    assert copy == original
+    assert copy is not original
+    assert (copy.span, original.span) == (span, NO_SPAN)
+    context = original.action_context("c")
+    assert copy_with_span(context, span) == replace(context, span=span)

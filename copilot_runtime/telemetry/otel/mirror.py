@@ -121,7 +121,9 @@ class SdkMirror:
         if self._rules.spans_have_content:
             peer.set_attributes(self._filter(span.content))
         for event in span.events:
-            peer.add_event(event.name, self._filter(event.attributes), event.time)
+            # what was written may stand in an event of a span that keeps it
+            values = self._rules.filter(event.attributes, is_ours=True)
+            peer.add_event(event.name, self._filter(values), event.time)
         for link in span.links:
             peer.add_link(to_sdk_context(link.context), self._filter(link.attributes))
         if (

@@ -186,6 +186,8 @@ async def test_content_does_not_reach_the_exporters_of_a_host(
     span = telemetry.start_span("chat", attributes={**CHAT, semconv.USER_NAME: "ann"})
     span.set_content({semconv.INPUT_MESSAGES: "canary"})
     span.fail(ValueError("canary"))
+    said = {semconv.EXCEPTION_MESSAGE: "canary"}
+    telemetry.log_event(semconv.EVENT_EXCEPTION, {}, span=span, content=said)
     span.end()
     output = exporter.get_finished_spans()[0].to_json()
     assert "canary" not in output

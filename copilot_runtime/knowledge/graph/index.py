@@ -102,6 +102,7 @@ class GraphIndex(Index[GraphItem, Pattern]):
         another one than before; resources without triples cost only themselves.
         """
         started = time.monotonic()
+        await self._look()  # so that nobody who asks from now on waits for what follows
         async with self._lock:
             await self._log.refresh(self._table)
             versions = {**await resources.versions()}
@@ -323,12 +324,17 @@ class GraphIndex(Index[GraphItem, Pattern]):
         """Return the rows as they are now, with what others had written a second ago."""
         now = time.monotonic()
         if self._next_refresh <= now and not (self._next_refresh and self._lock.locked()):
-            async with self._lock:
-                await self._log.refresh(self._table)
-                self._next_refresh = now + _REFRESH_SECONDS
+            await self._look()
         if self._table.is_sorted:
             return self._table.snapshot()
         return await concurrency.call(self._table.snapshot)
+
+    async def _look(self) -> None:
+        """Read what others have written."""
+        now = time.monotonic()
+        async with self._lock:
+            await self._log.refresh(self._table)
+            self._next_refresh = now + _REFRESH_SECONDS
 
     def _compare(self, versions: Mapping[str, Entry]) -> tuple[list[str], list[str], list[str]]:
         """Return which resources are new, which ones are other than before, and which are gone."""

@@ -470,6 +470,33 @@ async def test_queries_go_on_while_an_update_runs() -> None:
     assert len(await graph.find("? a ex:T")) == 1500
 
 
+class Halting(ResourceIndex):
+    """Resources that are read only once somebody says so."""
+
+    def __init__(self, storage: MemoryStorage) -> None:
+        super().__init__(storage)
+        self.reached, self.free = asyncio.Event(), asyncio.Event()
+
+    async def get(self, *args: Any, **options: Any) -> list[Resource]:
+        self.reached.set()
+        await self.free.wait()
+        return await super().get(*args, **options)
+
+
+async def test_not_even_the_first_query_waits_for_an_update() -> None:
+    storage = MemoryStorage()
+    resources = Halting(storage)
+    await fill(resources, {"n1": "ex:s a ex:T ."})
+    graph = GraphIndex(storage)
+    update = asyncio.create_task(graph.update(resources))
+    await resources.reached.wait()
+
+    assert await graph.find("? a ex:T") == []
+    resources.free.set()
+    await update
+    assert names(await graph.find("? a ex:T")) == ["n1"]
+
+
 async def test_nobody_finds_what_they_may_not_see() -> None:
     graph = await build(PEOPLE)
     access = Only("m1", "m2")

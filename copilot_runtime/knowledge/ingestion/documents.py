@@ -347,8 +347,12 @@ def _read_csv(data: bytes) -> Document:
     try:
         names = [name.strip() for name in next(rows, [])]
         return Document(CSV, "", pack_passages(_row_passages(names, rows)))
-    except csv.Error as error:
-        raise UnreadableDocument(f"The table cannot be read: {error}.") from error
+    except csv.Error as error:  # nothing else is wrong with any text
+        raise UnreadableDocument(
+            "The table cannot be read: it has a cell of more than "
+            f"{csv.field_size_limit():,} characters.",
+            hint="Is a quotation mark not closed?",
+        ) from error
 
 
 def _row_passages(names: list[str], rows: Iterable[list[str]]) -> Iterator[Chunk]:

@@ -484,6 +484,16 @@ def test_graphql_shows_the_memory_of_a_conversation_to_its_owner(pages: Path) ->
     assert nobody["conversation"] == "common.Conversation.t1"
 
 
+@pytest.mark.parametrize("thread", [r"é\u0000x", r"\u202e"])
+def test_graphql_refuses_the_memory_of_what_can_be_no_thread(pages: Path, thread: str) -> None:
+    with TestClient(runtime(library(pages)).app()) as client:
+        answer = ask(client, f'{{ memory(threadId: "{thread}") {{ conversation }} }}')
+
+    assert [it["message"] for it in answer["errors"]] == [
+        "The thread id has characters that are no text."
+    ]
+
+
 @pytest.mark.parametrize(
     ("field", "words"),
     [

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from hashlib import sha512
 from typing import Literal
 
+from copilot_runtime.errors import Misuse
 from copilot_runtime.knowledge.access import Access, Actor
 from copilot_runtime.knowledge.identifiers import (
     Identifier,
@@ -21,6 +22,7 @@ from copilot_runtime.knowledge.identifiers import (
     escape_name,
     unescape_name,
 )
+from copilot_runtime.threads.validation import check_thread_id
 
 USER = "common.User"
 CONVERSATION = "common.Conversation"
@@ -79,6 +81,13 @@ def conversation_identifier(user: str | None, thread_id: str) -> Identifier:
     """Return the conversation that a thread of a user is. Without a user, it is at the root."""
     parent = str(user_identifier(user)) if user else ""
     return Identifier(CONVERSATION, shorten_name(thread_id), parent)
+
+
+def check_conversation(thread_id: str) -> None:
+    """Raise `Misuse` for the id of a thread below which nothing can be stored."""
+    check_thread_id("thread id", thread_id)
+    if not shorten_name(thread_id).isprintable():
+        raise Misuse("The thread id has characters that are no text.", hint="Send it without them.")
 
 
 def build_actor(

@@ -310,6 +310,8 @@ class Uploads:
         Raises `TooManyFiles`: that is no fault of the file.
         """
         upload = job.upload
+        if not upload.uri.isprintable():
+            return _refuse(upload, "The id of this conversation has characters that are no text.")
         if (before := await self.get(upload.id)) is not None and before.state != "reading":
             return before
         if (before := self.find_refusal(upload.uri, upload.name)) is not None:

@@ -14,6 +14,7 @@ from copilot_runtime.errors import LimitExceeded, Misuse
 from copilot_runtime.interfaces import Passage
 from copilot_runtime.knowledge.events import EventFilter
 from copilot_runtime.knowledge.policies import build_actor, conversation_identifier
+from copilot_runtime.knowledge.policies.ownership import check_conversation
 from copilot_runtime.transports.graphql.context import Context
 from copilot_runtime.transports.graphql.errors import hide_details
 from copilot_runtime.transports.graphql.schema import CopilotInfo, Query, Subscription
@@ -292,7 +293,8 @@ class KnowledgeQuery(Query):
 
     @strawberry.field(description="What belongs to a conversation of the caller")
     async def memory(self, info: CopilotInfo, thread_id: str) -> ConversationMemory:
-        knowledge, actor = _ask(info.context, _check_text("threadId", thread_id))
+        knowledge, actor = _ask(info.context, thread_id)
+        check_conversation(thread_id)
         conversation = str(conversation_identifier(info.context.caller.user, thread_id))
         items = await knowledge.memory.read(conversation, access=knowledge.access(actor))
         return ConversationMemory(

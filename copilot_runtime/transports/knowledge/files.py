@@ -10,10 +10,9 @@ from copilot_runtime.jsonvalue import JsonObject
 from copilot_runtime.knowledge import Knowledge
 from copilot_runtime.knowledge.access import AccessDenied, Actor
 from copilot_runtime.knowledge.policies import build_actor, conversation_identifier
-from copilot_runtime.knowledge.policies.ownership import UPLOAD, owns
+from copilot_runtime.knowledge.policies.ownership import UPLOAD, check_conversation, owns
 from copilot_runtime.knowledge.uploads.attachments import clean_name, write_address
 from copilot_runtime.knowledge.uploads.queue import RETRY_AFTER, TooManyFiles
-from copilot_runtime.threads.validation import check_thread_id
 from copilot_runtime.transports.body import BadRequest
 from copilot_runtime.transports.form import parse_form
 from copilot_runtime.transports.request import Request
@@ -116,7 +115,7 @@ async def _read_request(request: Request) -> _NewFile:
     if not thread_id:
         raise BadRequest("Say for which thread the file is: knowledge/files?threadId=…")
     try:
-        check_thread_id("thread id", thread_id)
+        check_conversation(thread_id)
     except Misuse as error:
         raise BadRequest(error.message) from error
     return _NewFile(body, name, thread_id)

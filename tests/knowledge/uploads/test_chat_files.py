@@ -628,3 +628,12 @@ def test_without_an_embedder_short_files_are_read_all_the_same() -> None:
 
     assert "41 crowns" in short
     assert "Page 0 is about the harbour" in chat.prompt
+
+
+def test_in_a_conversation_whose_id_is_no_text_a_file_is_refused_in_words() -> None:
+    chat = Chat()
+    with chat.serve() as client:
+        ask(client, question("What does a quince cost?", attach(CSV, "a.csv")), thread=RLO)
+
+    assert "The id of this conversation has characters that are no text." in chat.prompt
+    assert "resources/" not in chat.prompt

@@ -201,7 +201,8 @@ def test_a_scanner_looks_at_what_is_sent() -> None:
     ("request_of", "reason"),
     [
         ({"content": CSV}, "for which thread"),
-        ({"content": CSV, "params": {"threadId": "a\x00b"}}, "thread id"),
+        ({"content": CSV, "params": {"threadId": "a\x00b"}}, "thread id has characters"),
+        ({"content": CSV, "params": {"threadId": "\u202e"}}, "thread id has characters"),
         ({"content": b"x", "headers": {"content-type": "multipart/form-data"}}, "no boundary"),
         ({"files": {"other": ("a.csv", CSV)}}, "no file in the field 'file'"),
     ],

@@ -12,7 +12,7 @@ WORKERS ?= 6
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help setup system run test test-quick check packages format docs docs-site lock wheel bench bench-streaming bench-agui bench-threads bench-adapters bench-knowledge clean
+.PHONY: help setup system run test test-quick check packages format docs docs-site lock wheel bench bench-streaming bench-agui bench-threads bench-adapters bench-knowledge bench-telemetry clean
 
 help:  ## Show what there is
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:[^#]*##/ —/' | awk -F' — ' '{printf "  make %-16s %s\n", $$1, $$2}'
@@ -82,7 +82,7 @@ lock: .venv/ready  ## Choose versions anew
 wheel: setup  ## Build the wheel into dist/
 	$(BIN)/python -m hatchling build -t wheel
 
-bench: bench-streaming bench-agui bench-threads bench-adapters bench-knowledge  ## Run all benchmarks
+bench: bench-streaming bench-agui bench-threads bench-adapters bench-knowledge bench-telemetry  ## Run all benchmarks
 
 bench-streaming: setup  ## Measure streaming beside the Node runtime 1.10.6 (ARGS=--quick)
 	$(BIN)/python -m benchmarks.streaming.runner $(ARGS)
@@ -98,6 +98,9 @@ bench-adapters: setup  ## Measure the adapters beside the SDKs of their vendors 
 
 bench-knowledge: setup  ## Measure knowledge beside numpy and faiss (ARGS=--quick)
 	$(BIN)/python -m benchmarks.knowledge $(ARGS)
+
+bench-telemetry: setup  ## Measure the stores of traces (ARGS=--quick)
+	$(BIN)/python -m benchmarks.telemetry $(ARGS)
 
 clean:  ## Remove what was made
 	rm -rf .venv dist .pytest_cache .ruff_cache .hypothesis .copilot examples/*/node_modules examples/*/dist tests/conformance/*/node_modules tests/adapters/*/node_modules benchmarks/*/targets/*/node_modules benchmarks/*/targets/*/.venv

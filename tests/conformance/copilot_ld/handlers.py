@@ -28,5 +28,6 @@ HANDLERS = {
     "memory(seed)": f"{PACKAGE}.memory:answer_seed",
     "memory(HEAD)": f"{PACKAGE}.memory:answer_head",
     "trace": f"{PACKAGE}.traces:answer",
+    "telemetry": f"{PACKAGE}.traces:answer_telemetry",
     "otlp(seed)": f"{PACKAGE}.traces:answer_otlp",
 }

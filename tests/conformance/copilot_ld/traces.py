@@ -4,6 +4,7 @@ import json
 import re
 from typing import Any
 
+from copilot_runtime import logs as package_logs
 from copilot_runtime.errors import CopilotError
 from copilot_runtime.telemetry import LocalTelemetry, Span, SpanContext
 from copilot_runtime.telemetry.build import TelemetryOptions, has_host_provider
@@ -13,6 +14,8 @@ from copilot_runtime.telemetry.store import MemoryTraceStore, TraceFilter
 from copilot_runtime.telemetry.store.formats import decode_line, encode_line
 from copilot_runtime.telemetry.store.records import decode_span, encode_span
 from tests.conformance.copilot_ld.cases import Case
+
+logs: Any = package_logs
 
 _C1, _C2 = ({"attributes": {"id": f"common.Conversation.{name}"}} for name in ("c1", "c2"))
 SEARCH = {"name": "request_sent", "time_unix_nano": "75", "attributes": {"function_name": "search"}}
@@ -79,6 +82,10 @@ def answer_telemetry(case: Case) -> Any:
     """Say what is noted of a message, or note a call between two services."""
     if case.feature == "extractAttributes":
         return extract_attributes(case.input)
+    if case.feature.startswith("Logger enabled"):
+        return logs.is_debug_enabled(case.input["domain"], case.input["DEBUG"])
+    if case.feature.startswith("Logger"):
+        return write_lines()
     return nest_calls(*re.findall(r"=(\w+)", case.input))
 
 
@@ -181,6 +188,18 @@ def nest_calls(trace_id: str, parent_id: str, _old: str, resource_id: str) -> An
             "res": [first["resource"]["attributes"]["id"]],
         },
     }
+
+
+def write_lines() -> list[str]:
+    """Write three lines of a log, with what a time is in place of the time."""
+    lines: list[str] = []
+    log = logs.DomainLogger("agent", debug="*", pid=42, write=lines.append)
+    error: Any = ValueError("bad")
+    error.trace_id = "t"
+    log.debug("App", "msg", {"a": "1", "b": "x"})
+    log.info("App", "m2")
+    log.error("App", error)
+    return [re.sub(r" \d{4}-\S+Z ", " <ts> ", line.rstrip()) for line in lines]
 
 
 def describe(message: dict[str, Any]) -> dict[str, str]:

@@ -199,6 +199,27 @@ def test_spans_are_read_in_several_forms(run: Run, text: str) -> None:
     assert "✗ execute_tool book" in run("show", "cccc").stdout.replace("x exec", "✗ exec")
 
 
+def test_spans_are_read_as_otlp(run: Run) -> None:
+    span = {
+        "traceId": "c" * 32,
+        "spanId": "1" * 16,
+        "name": "chat gpt-4o",
+        "startTimeUnixNano": "1767268800000000000",
+        "endTimeUnixNano": "1767268801000000000",
+    }
+    export = {"resourceSpans": [{"scopeSpans": [{"spans": [span]}]}]}
+    assert run("import", input=json.dumps(export)).stderr == "Read 1 spans of 1 traces.\n"
+    assert "chat gpt-4o" in run("show", "cccc").stdout
+    error = problem(run("import", input=json.dumps({"resourceSpans": 7})))
+    assert error.message == "Line 1 is no OTLP: resourceSpans is no list."
+
+
+def test_a_store_may_be_a_folder_of_json_lines(run: Run, tmp_path: Path) -> None:
+    store = f"jsonl:{tmp_path / 'days'}"
+    run("import", "--store", store, input=json.dumps(trip("c" * 32)))
+    assert "execute_tool book" in run("show", "cccc", "--store", store).stdout
+
+
 @pytest.mark.parametrize(
     ("text", "said"),
     [

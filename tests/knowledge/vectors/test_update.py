@@ -140,7 +140,7 @@ async def test_vectors_of_an_earlier_release_stay_for_a_day(monkeypatch: pytest.
     pass_hours(monkeypatch, 25)
     assert await scene.update() == (0, 0, 0)
     assert {key.rpartition("/")[0] for key in await scene.vectors()} == {
-        f"vectors/{hash_values(scene.embedder.model, '2')}"
+        f"vectors/{hash_values(scene.embedder.model, '3')}"
     }
 
 

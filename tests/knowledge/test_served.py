@@ -309,7 +309,7 @@ def test_without_knowledge_there_is_nothing_to_find() -> None:
         assert client.get("/graphql/knowledge").status_code == 404
         assert "knowledge" not in client.get("/health/ready").json()
         assert "Knowledge" not in re.sub(
-            r"<a id=\"knowledge\" href=\"\">.*", "", client.get("/").text
+            r"<a id=\"knowledge\" class=\"place\" href=\"\">.*", "", client.get("/").text
         )
 
 

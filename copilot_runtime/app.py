@@ -543,7 +543,8 @@ class CopilotRuntime:
 
     @asynccontextmanager
     async def _lifespan(self, app: Any) -> AsyncGenerator[None, None]:  # noqa: ARG002  # Starlette's signature
-        add_fallback_handler(self.settings.log_level, self.settings.log_format)
+        settings = self.settings
+        add_fallback_handler(settings.log_level, settings.log_format, settings.log_debug)
         if (listener := LISTENER.get()) is not None:
             self._guard.listen(listener)
             if self.settings.telemetry.receives:

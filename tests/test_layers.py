@@ -18,7 +18,7 @@ LAYERS = [
     {"bus", "threads", "storage", "security"},
     {"hooks"},
     {"agui", "event_order", "http", "transcript", "duck_typing", "argument_checks"},
-    {"interfaces", "registry", "config", "jsonpatch"},
+    {"interfaces", "registry", "config", "jsonpatch", "logs"},
     {"telemetry"},
     {"events", "jsonvalue"},
     {
@@ -27,7 +27,6 @@ LAYERS = [
         "jsontext",
         "concurrency",
         "gc_tuning",
-        "logs",
         "keyword_arguments",
         "batches",
     },

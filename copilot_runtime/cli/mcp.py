@@ -16,7 +16,7 @@ from copilot_runtime.transports.mcp.server import serve_pipes
 
 def serve(target: str, settings: Settings) -> None:
     """Serve until the other side ends. Only the protocol may write to stdout."""
-    configure_logs(settings.log_level, settings.log_format)
+    configure_logs(settings.log_level, settings.log_format, settings.log_debug)
     with redirect_stdout(sys.stderr):  # a module may print while it is imported
         found = find_target(target)
     if not isinstance(found, CopilotRuntime):

@@ -50,14 +50,14 @@ def serve(
     and `options` of the command more than both.
     """
     _check_workers(settings)
-    configure_logs(settings.log_level, settings.log_format)
+    _configure_logs(settings)
     name = target or adapter_name(settings)
     found = find_target(target) if target else _build_runtime(name, settings)
     if (runtime := _find_runtime(found)) is not None:
         before, settings = settings, _merge_settings(settings, runtime.settings, options or {})
         _check_workers(settings)
-        if (settings.log_level, settings.log_format) != (before.log_level, before.log_format):
-            configure_logs(settings.log_level, settings.log_format)
+        if _list_log_settings(settings) != _list_log_settings(before):
+            _configure_logs(settings)
     app = found.lazy_app(path) if isinstance(found, CopilotRuntime) else found
     listener = _listen(settings.host, settings.port)
     limit_silence(listener, 2 * settings.write_timeout)  # what is slow has its own limit before
@@ -89,6 +89,14 @@ def serve(
         raise life.failure
     if not server.started:
         raise ConfigurationFailed("The application did not start; the log above says why.")
+
+
+def _configure_logs(settings: Settings) -> None:
+    configure_logs(*_list_log_settings(settings))
+
+
+def _list_log_settings(settings: Settings) -> tuple[str, str, Sequence[str]]:
+    return settings.log_level, settings.log_format, settings.log_debug
 
 
 def _check_workers(settings: Settings) -> None:

@@ -106,6 +106,11 @@ class Settings(Section):
     log_level: Literal["critical", "error", "warning", "info", "debug"] = Field(
         default="info", description="How much is logged."
     )
+    log_debug: Words = Field(
+        default=(),
+        description="Namespaces of which debug lines are logged at any level: threads:*, httpx, *. "
+        "Also the variable DEBUG.",
+    )
     deployment: str = Field(
         default="",
         description="What this server is, such as production: for the hook on_error.",
@@ -407,6 +412,9 @@ def read_settings(
     if storage := _find_storage(values.get("knowledge"), environ):
         _put(values, "knowledge", "storage", storage)
         origins.overrides["knowledge.storage"] = "The environment variable STORAGE_TYPE"
+    if environ.get("DEBUG") and "log_debug" not in values:
+        values["log_debug"] = environ["DEBUG"]
+        origins.overrides["log_debug"] = "The environment variable DEBUG"
     for name, value in (overrides or {}).items():
         values[name] = value
         origins.overrides[name] = f"The option --{name}"

@@ -42,6 +42,7 @@ from copilot_runtime.interfaces import (
     SupportsRun,
     copy_with_span,
 )
+from copilot_runtime.logs import log_under, set_log_fields
 from copilot_runtime.runtime.page_policy import PagePolicy
 from copilot_runtime.runtime.prepare import HandoffPolicy, PendingRun, RunPreparer, get_agent
 from copilot_runtime.runtime.report import report_error
@@ -168,8 +169,11 @@ class Runtime:
         """Begin a run that `create` returned, as `start` does."""
         if self.telemetry.is_recording:
             self._start_span(run)
+        fields = _list_log_fields(run)
+        run.context.run(set_log_fields, fields)
         try:
-            await self._launch(run, agent)
+            with log_under(fields):
+                await self._launch(run, agent)
         except BaseException as error:
             end_run_span(run.span, "refused", error)
             raise
@@ -476,6 +480,14 @@ def _complete_agents(agents: Mapping[str, SupportsRun]) -> Mapping[str, Agent]:
 
 async def _read_log(run: Run) -> Sequence[Event]:
     return [event async for batch in run.follow() for event in batch.events]
+
+
+def _list_log_fields(run: Run) -> Mapping[str, str]:
+    """Return what the lines of the log say of a run."""
+    fields = {"thread_id": run.request.thread_id, "run_id": run.request.run_id}
+    if run.span.is_recording:
+        fields |= {"trace_id": run.span.trace_id, "span_id": run.span.span_id}
+    return fields
 
 
 def _name_outcome(last: RunFinished | RunFailed) -> str:

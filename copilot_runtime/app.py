@@ -715,15 +715,16 @@ def _list_transports(
     transports: Sequence[TransportLike] | None, settings: Settings, knowledge: "Knowledge | None"
 ) -> Sequence[TransportLike]:
     """Return those given, else those named in the settings, after those that a part brings."""
+    chosen = settings.transports if transports is None else transports
     programs = {
         "mcp": settings.serve_mcp,
         "remote_endpoint": settings.serve_remote,
         "knowledge": knowledge is not None,
-        "traces": True,
-        "otlp": settings.telemetry.receives,
+        "traces": bool(chosen),
+        "otlp": bool(chosen) and settings.telemetry.receives,
     }
     extra = [name for name, serves in programs.items() if serves]
-    return [*dict.fromkeys([*extra, *(settings.transports if transports is None else transports)])]
+    return [*dict.fromkeys([*extra, *chosen])]
 
 
 def _bus(settings: Settings) -> Bus:

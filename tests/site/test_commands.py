@@ -74,7 +74,8 @@ def _curl(arguments: list[str]) -> int:
         settings=Settings(threads="memory"),
     ).app()
     app.add_api_route("/prices/{item}", _get_price)
-    with TestClient(app) as client:
+    here = {"base_url": "http://127.0.0.1:8000", "client": ("127.0.0.1", 50_000)}
+    with TestClient(app, **here) as client:  # pyright: ignore[reportArgumentType]
         return client.request(
             "GET" if request.d is None else "POST",
             request.url.removeprefix("http://127.0.0.1:8000"),

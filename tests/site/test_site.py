@@ -9,7 +9,10 @@ import pytest
 
 from tests.documents import DOCS, README, ROOT, between, generated_parts, page_name, pages
 
-SECTIONS = ["Start", "Learn", "Models", "Agents", "Knowledge", "Run it", "Look up", "Why", "Extend"]
+SECTIONS = [
+    *("Start", "Learn", "Models", "Agents", "Knowledge", "Telemetry", "Run it", "Look up", "Why"),
+    "Extend",
+]
 _LOADED = re.compile(r"<(?:script|img|link|iframe|source)\b[^>]*?(?:src|href)=[\"']?([^\"'\s>]+)")
 
 

@@ -4,7 +4,6 @@ from pathlib import Path
 
 import pytest
 
-from copilot_runtime import logs
 from tests.conformance.copilot_ld.__main__ import main
 from tests.conformance.copilot_ld.cases import OUR_COPY, Case, equal, read_cases, run_case
 from tests.conformance.copilot_ld.handlers import HANDLERS
@@ -12,12 +11,7 @@ from tests.conformance.divergences import COPILOT_LD, COPILOT_LD_TELEMETRY, reas
 
 pytestmark = pytest.mark.anyio
 
-CASES = [
-    case
-    for case in read_cases(OUR_COPY)
-    if case.system in HANDLERS
-    if hasattr(logs, "DomainLogger") or not case.feature.startswith("Logger")
-]
+CASES = [case for case in read_cases(OUR_COPY) if case.system in HANDLERS]
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,7 @@ import json
 import re
 from typing import Any
 
-from copilot_runtime import logs as package_logs
+from copilot_runtime import logs
 from copilot_runtime.errors import CopilotError
 from copilot_runtime.telemetry import LocalTelemetry, Span, SpanContext
 from copilot_runtime.telemetry.build import TelemetryOptions, has_host_provider
@@ -14,8 +14,6 @@ from copilot_runtime.telemetry.store import MemoryTraceStore, TraceFilter
 from copilot_runtime.telemetry.store.formats import decode_line, encode_line
 from copilot_runtime.telemetry.store.records import decode_span, encode_span
 from tests.conformance.copilot_ld.cases import Case
-
-logs: Any = package_logs
 
 _C1, _C2 = ({"attributes": {"id": f"common.Conversation.{name}"}} for name in ("c1", "c2"))
 SEARCH = {"name": "request_sent", "time_unix_nano": "75", "attributes": {"function_name": "search"}}

@@ -15,7 +15,7 @@ from copilot_runtime.knowledge.policies import load_policy
 from tests.agents.langgraph.asking import new_thread
 from tests.agents.langgraph.dev import graphs_of
 from tests.documents import blocks
-from tests.knowledge.test_access import COMMON, POLICY, SECRET, SECRETS, build
+from tests.knowledge.test_access import COMMON, POLICY, SECRETS, build
 from tests.wire_agui.http import Browser, text_of, user
 from tests.wire_agui.server import PATH, serving
 
@@ -77,4 +77,4 @@ async def test_a_graph_on_a_server_finds_what_its_user_may_read(
     full, without = answers
     assert full["ann"] == without["ann"]
     assert full["ann"] == ["common.Document.d/common.Chunk.c"]
-    assert SECRET in full["eve"]
+    assert {resource.uri for resource in SECRETS}.intersection(full["eve"])

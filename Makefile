@@ -12,7 +12,7 @@ WORKERS ?= 6
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help setup system run test test-quick check packages format docs docs-site lock wheel bench bench-streaming bench-agui bench-threads bench-adapters bench-knowledge bench-telemetry clean
+.PHONY: help setup system run test test-quick suite check style types packages format docs docs-site lock wheel bench bench-streaming bench-agui bench-threads bench-adapters bench-knowledge bench-planner bench-telemetry bench-analyst clean
 
 help:  ## Show what there is
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:[^#]*##/ —/' | awk -F' — ' '{printf "  make %-16s %s\n", $$1, $$2}'
@@ -43,21 +43,41 @@ comma := ,
 # questions are answered from the pages of the example, unless other sources are named
 run: export COPILOT_KNOWLEDGE_SOURCES ?= $(wildcard examples/knowledge/pages)
 run: export COPILOT_KNOWLEDGE_SUGGESTIONS ?= $(if $(wildcard examples/knowledge/pages),Who is the captain of MV Tern?$(comma) Do dogs travel on a lead?)
+# questions about data are asked of the shop of the example, unless other data are named
+run: export COPILOT_ANALYST_NAME ?= $(if $(wildcard examples/analyst/data),analyst)
+run: export COPILOT_ANALYST_DATA ?= $(if $(wildcard examples/analyst/data),examples/analyst/data/*.csv$(comma) examples/analyst/data/*.parquet)
+run: export COPILOT_ANALYST_FOLDER ?= $(if $(wildcard examples/analyst/config),examples/analyst/config,custom/config)
+# the page Traces shows what was said, which leaves this machine only if settings say so
+ifeq ($(wildcard copilot.yml),)
+run: export COPILOT_TELEMETRY_CONTENT ?= local
+endif
 run: .venv/ready  ## Serve the demo at http://127.0.0.1:8000 (HOST=, PORT=)
 	$(BIN)/copilot-runtime serve --host $(HOST) --port $(PORT)
 
 test: setup system  ## Run every check and every test
-	@$(MAKE) --no-print-directory --jobs=2 check packages
+	@$(MAKE) --no-print-directory --jobs=3 style packages .venv/ready-tests
+	@$(MAKE) --no-print-directory --jobs=2 types suite
+
+suite:
 	$(BIN)/pytest --numprocesses=$(WORKERS) --dist=loadfile --no-loadscope-reorder $(ARGS)
+
+# each worker would compile all tests at once, and what they import
+.venv/ready-tests: .venv/ready-dev $(shell find copilot_runtime tests -name '*.py')
+	@$(BIN)/pytest --collect-only --quiet --quiet > .venv/collected.log || { cat .venv/collected.log; exit 1; }
+	@touch $@
 
 # each worker imports all tests, and little waits here
 test-quick: WORKERS = 4
 test-quick: setup  ## Run the tests without browsers, npm and servers in other processes: less than three minutes
 	$(BIN)/pytest --numprocesses=$(WORKERS) --dist=loadfile --no-loadscope-reorder -m "not whole" $(ARGS)
 
-check: setup  ## Check format, style and types
+check: style types  ## Check format, style and types
+
+style: setup
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
+
+types: setup
 	$(BIN)/pyright
 
 packages: setup  ## Install the npm packages of the tests, and build the pages of the examples
@@ -70,7 +90,6 @@ format: setup  ## Format the code and repair what can be repaired
 docs: setup  ## Write anew what is generated: schema.graphql, parts of the pages and copilot.example.yml
 	$(BIN)/copilot-runtime schema > schema.graphql
 	$(BIN)/copilot-runtime schema --knowledge > schema.knowledge.graphql
-	$(BIN)/copilot-runtime schema --traces > schema.traces.graphql
 	$(BIN)/python -m tests.documents
 
 docs-site: setup  ## Build the site of the documents into build/site
@@ -82,7 +101,7 @@ lock: .venv/ready  ## Choose versions anew
 wheel: setup  ## Build the wheel into dist/
 	$(BIN)/python -m hatchling build -t wheel
 
-bench: bench-streaming bench-agui bench-threads bench-adapters bench-knowledge bench-telemetry  ## Run all benchmarks
+bench: bench-streaming bench-agui bench-threads bench-adapters bench-knowledge bench-planner bench-telemetry bench-analyst  ## Run all benchmarks
 
 bench-streaming: setup  ## Measure streaming beside the Node runtime 1.10.6 (ARGS=--quick)
 	$(BIN)/python -m benchmarks.streaming.runner $(ARGS)
@@ -99,8 +118,14 @@ bench-adapters: setup  ## Measure the adapters beside the SDKs of their vendors 
 bench-knowledge: setup  ## Measure knowledge beside numpy and faiss (ARGS=--quick)
 	$(BIN)/python -m benchmarks.knowledge $(ARGS)
 
+bench-planner: setup  ## Measure the planner and assistants beside LangGraph (ARGS=--quick)
+	$(BIN)/python -m benchmarks.planner $(ARGS)
+
 bench-telemetry: setup  ## Measure the stores of traces (ARGS=--quick)
 	$(BIN)/python -m benchmarks.telemetry $(ARGS)
+
+bench-analyst: setup  ## Measure questions about data beside LangChain's SQL toolkit (ARGS=--quick)
+	$(BIN)/python -m benchmarks.analyst $(ARGS)
 
 clean:  ## Remove what was made
 	rm -rf .venv dist .pytest_cache .ruff_cache .hypothesis .copilot examples/*/node_modules examples/*/dist tests/conformance/*/node_modules tests/adapters/*/node_modules benchmarks/*/targets/*/node_modules benchmarks/*/targets/*/.venv

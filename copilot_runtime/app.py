@@ -7,8 +7,6 @@ import asyncio
 import logging
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import fields
-from datetime import UTC, datetime, timedelta
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any
 
@@ -19,16 +17,15 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from starlette.websockets import WebSocket
 
 from copilot_runtime import __version__
-from copilot_runtime.actions.mcp.source import AllowRule, McpActions, McpAllowlist, McpServer
+from copilot_runtime.actions.mcp.source import AllowRule, McpActions, McpServer
 from copilot_runtime.actions.sources import Source, as_sources
 from copilot_runtime.adapters.parameters import (
     ParametersLike,
-    merge_parameters,
-    parse_parameters,
 )
-from copilot_runtime.agents.coerce import AgentsLike, coerce_agents
+from copilot_runtime.agents.coerce import AgentsLike
 from copilot_runtime.agents.direct import DirectAgent
 from copilot_runtime.agents.instructions import Instructions
+from copilot_runtime.agents.summary import summarize
 from copilot_runtime.agents.title import generate_title
 from copilot_runtime.agents.v1_state import track_v1_state
 from copilot_runtime.argument_checks import (
@@ -43,11 +40,9 @@ from copilot_runtime.argument_checks import (
     check_store,
     describe,
 )
-from copilot_runtime.bus import BUSES
-from copilot_runtime.concurrency import contain
-from copilot_runtime.config.settings import Settings, has_transcription, load_settings
+from copilot_runtime.config.settings import Settings, load_settings
 from copilot_runtime.duck_typing import complete
-from copilot_runtime.errors import ConfigurationFailed, CopilotError
+from copilot_runtime.errors import ConfigurationFailed
 from copilot_runtime.event_order.verify import verify_events
 from copilot_runtime.gc_tuning import tune_while_serving
 from copilot_runtime.hooks import (
@@ -59,17 +54,41 @@ from copilot_runtime.hooks import (
     call_quietly,
 )
 from copilot_runtime.interfaces import (
+    DEFAULT_AGENT,
     Adapter,
-    Agents,
+    Agent,
     Bus,
-    Parameters,
     StageFunction,
     SupportsStream,
 )
 from copilot_runtime.keyword_arguments import explain_names
 from copilot_runtime.lazy_app import LazyApp, is_traced
 from copilot_runtime.logs import add_fallback_handler
-from copilot_runtime.registry import Registry
+from copilot_runtime.parts import (
+    build_agents,
+    build_allowlist,
+    build_analyst_access,
+    build_analyst_tools,
+    build_bus,
+    build_empty_adapter,
+    build_endpoints,
+    build_event_access,
+    build_events,
+    build_knowledge,
+    build_plan_access,
+    build_publisher,
+    build_run_listener,
+    build_runtime_telemetry,
+    build_thread_store,
+    build_tools,
+    build_transcriber,
+    check_no_model,
+    find_catalogs,
+    join_endpoints,
+    list_side_endpoints,
+    list_transports,
+    merge_default_parameters,
+)
 from copilot_runtime.runtime import Runtime
 from copilot_runtime.runtime.conversations import Conversations
 from copilot_runtime.runtime.page_policy import PagePolicy
@@ -79,11 +98,10 @@ from copilot_runtime.security.cors import Cors
 from copilot_runtime.security.guardrails import from_settings
 from copilot_runtime.security.loopback import LISTENER, LoopbackGuard
 from copilot_runtime.telemetry import semconv
-from copilot_runtime.telemetry.build import TelemetryOptions, build_telemetry
+from copilot_runtime.telemetry.genai import count_from_zero
 from copilot_runtime.telemetry.telemetry import Telemetry
 from copilot_runtime.threads.recorder import Recorder
 from copilot_runtime.threads.store import StoredRun, ThreadKey, ThreadStore
-from copilot_runtime.threads.url import build_store
 from copilot_runtime.transcript import fold_conversation
 from copilot_runtime.transports.auth import Authenticate, Authenticator
 from copilot_runtime.transports.metrics import MetricsEndpoint
@@ -95,9 +113,11 @@ from copilot_runtime.transports.transport import (
     Services,
     Transport,
     TransportLike,
+    build_side_endpoints,
     build_transports,
 )
 from copilot_runtime.transports.urls import normalize_path, spell_url
+from copilot_runtime.upkeep import can_reach, delete_old_threads, warn_of_key
 
 if TYPE_CHECKING:
     import httpx
@@ -241,45 +261,60 @@ class CopilotRuntime:
         check_function("on_stop", on_stop, ("run",))
         self.settings = settings or load_settings()
         if adapter is None:
-            _check_no_model(self.settings, instructions, parameters)
-        self.adapter = _empty() if adapter is None else complete(Adapter, adapter)
+            check_no_model(self.settings, instructions, parameters)
+        self.adapter = build_empty_adapter() if adapter is None else complete(Adapter, adapter)
         self.properties = properties or {}
         self.authenticate = authenticate
-        self.transcriber = transcriber or _transcriber(self.settings, http_client)
-        self.threads = _store(threads, self.settings)
-        self.knowledge = knowledge or _knowledge(self.settings)
+        self.transcriber = transcriber or build_transcriber(self.settings, http_client)
+        self.threads = build_thread_store(threads, self.settings)
+        self.knowledge = knowledge or build_knowledge(self.settings)
+        self.telemetry = telemetry or build_runtime_telemetry(self.settings)
         if self.knowledge is not None:
-            self.knowledge.threads = self.threads
-        self.telemetry = telemetry or _telemetry(self.settings)
-        self.agents = coerce_agents(agents or {})
-        endpoints, all_agents = _add_endpoints(self.agents, remote_endpoints, http_client)
+            self.knowledge.threads, self.knowledge.telemetry = self.threads, self.telemetry
+            self.knowledge.summarize = self.knowledge.summarize or partial(summarize, self.adapter)
+        named = build_allowlist(mcp_servers, mcp_allowed, self.settings, http_client)
+        endpoints = build_endpoints(remote_endpoints, http_client)
+        sources = [
+            *as_sources(actions),
+            *(as_sources(self.knowledge.tools()) if self.knowledge else []),
+            *build_tools(self.settings, self.knowledge),
+            *endpoints,
+            *([McpActions(named)] if named.any else []),
+        ]
+        self.events = build_events(self.settings, self.knowledge, agents)
+        self._publisher = build_publisher(self.events)
+        self._registry = build_agents(
+            agents,
+            self.settings,
+            self.adapter,
+            self.knowledge,
+            sources=sources,
+            telemetry=self.telemetry,
+            publisher=self._publisher,
+        )
+        sources += build_analyst_tools(self._registry, self.settings)
+        self.agents = self._registry.current
         if adapter is None and not (agents or endpoints):
             logger.warning("There is neither a model nor an agent, so nothing answers a chat.")
         files = self.knowledge.files() if self.knowledge else None
-        named = _named_servers(mcp_servers, mcp_allowed, self.settings, http_client)
         self.runtime = Runtime(
             DirectAgent(
                 self.adapter,
                 instructions=self.settings.instructions if instructions is None else instructions,
-                parameters=_merge_parameters(self.settings, parameters),
+                parameters=merge_default_parameters(self.settings, parameters),
                 max_turns=self.settings.max_turns,
                 action_timeout=self.settings.action_timeout,
                 shared_state=self.settings.shared_state,
                 retriever=self.knowledge.retriever() if self.knowledge else None,
                 files=files,
             ),
-            all_agents,
+            join_endpoints(self.agents, endpoints),
             Recorder(
-                _bus(self.settings) if bus is None else complete(Bus, bus),
+                build_bus(self.settings) if bus is None else complete(Bus, bus),
                 self.threads,
                 telemetry=self.telemetry,
             ),
-            sources=[
-                *as_sources(actions),
-                *(as_sources(self.knowledge.tools()) if self.knowledge else []),
-                *endpoints,
-                *([McpActions(named)] if named.any else []),
-            ],
+            sources=sources,
             stages=[
                 verify_events,
                 named,
@@ -311,6 +346,7 @@ class CopilotRuntime:
             max_runs=self.settings.max_concurrent_runs,
             grace=self.settings.stop_timeout,
             telemetry=self.telemetry,
+            listener=build_run_listener(self._publisher),
         )
         self.conversations = Conversations(
             self.runtime,
@@ -319,7 +355,7 @@ class CopilotRuntime:
             namer=self._name if self.settings.thread_names else None,
             has_users=authenticate is not None,
             secret=self.settings.secret,
-            forget=self._forget if self.knowledge else None,
+            forget=self._forget,
         )
         self.program_runs = ProgramRuns(
             conversations=self.conversations,
@@ -330,25 +366,33 @@ class CopilotRuntime:
         self._guard = LoopbackGuard(self.settings.allowed_hosts, self.settings.named_origins)
         self._guard.has_login = authenticate is not None
         self._has_warned = False
-        self.transports = build_transports(
-            _list_transports(transports, self.settings, self.knowledge),
-            Services(
-                runs=self.conversations,
-                program_runs=self.program_runs,
-                settings=self.settings,
-                transcriber=self.transcriber,
-                knowledge=self.knowledge,
-                traces=TraceAccess(
-                    self.telemetry,
-                    operators=self.settings.telemetry.operators,
-                    has_users=authenticate is not None,
-                    has_console=self.settings.console,
-                    guard=self._guard,
-                ),
-                serves_chat=adapter is not None or not (agents or endpoints),
-                telemetry=self.telemetry,
-            ),
+        traces = TraceAccess(
+            self.telemetry,
+            operators=self.settings.telemetry.operators,
+            has_users=authenticate is not None,
+            has_console=self.settings.console,
+            guard=self._guard,
         )
+        self.plans = build_plan_access(self._registry, traces)
+        self.analyst = build_analyst_access(self._registry)
+        events = build_event_access(self.settings, self.events, self.knowledge)
+        services = Services(
+            runs=self.conversations,
+            program_runs=self.program_runs,
+            settings=self.settings,
+            transcriber=self.transcriber,
+            knowledge=self.knowledge,
+            traces=traces,
+            plans=self.plans,
+            analyst=self.analyst,
+            events=events,
+            tools=find_catalogs(self.runtime.sources),
+            serves_chat=adapter is not None or not (agents or endpoints),
+            telemetry=self.telemetry,
+        )
+        chats = build_transports(list_transports(transports, self.settings), services)
+        others = build_side_endpoints(list_side_endpoints(services), services)
+        self.transports = (*others, *chats)
 
     def app(self, path: str | None = None, *, console: bool | None = None) -> "FastAPI":
         """Return an application: every client's URL at `path`, `/health` and `/health/ready`.
@@ -372,23 +416,39 @@ class CopilotRuntime:
         setattr(app.state, STATE, self)
         if console if console is not None else self.settings.console:
             from copilot_runtime.transports.console import (
+                analyst_route,
                 console_route,
                 knowledge_route,
+                plans_route,
                 traces_route,
             )
 
             page = "" if self.knowledge is None else "/knowledge"
+            plans = "" if self.plans is None else "/plans"
+            data = "" if self.analyst is None else "/data"
             traces = "/traces" if self.telemetry.is_recording else ""
+            keeps_traces = getattr(self.telemetry, "store", None) is not None
             # first: where clients are at `/` as well, it takes only what a browser opens
             offered = (*self.settings.knowledge.suggestions, *self.adapter.suggestions)
             route = console_route(
-                path, suggestions=offered, knowledge_path=page, traces_path=traces
+                path,
+                suggestions=offered,
+                knowledge_path=page,
+                plans_path=plans,
+                traces_path=traces,
+                analyst_path=data,
+                keeps_traces=keeps_traces,
             )
             app.router.routes.insert(0, route)
+            if plans:
+                trace_page = traces if keeps_traces else ""
+                app.router.routes.insert(0, plans_route(path, plans, traces_path=trace_page))
             if traces:
                 app.router.routes.insert(0, traces_route(path, traces))
             if page:
                 app.router.routes.insert(0, knowledge_route(path, page))
+            if data:
+                app.router.routes.insert(0, analyst_route(path, data))
             app.add_docs()
         return app
 
@@ -466,17 +526,24 @@ class CopilotRuntime:
             app.router.lifespan_context, self._lifespan
         )
 
+    def _list_agents(self) -> Sequence[Agent]:
+        """Return the agents that are the same for every caller."""
+        return [*self._registry.lasting.values()]
+
     async def aclose(self) -> None:
         """Stop all runs, then close whatever has an `aclose`. One that fails is only logged."""
         runtime = self.runtime
         await self.conversations.aclose()
-        agents = [] if callable(self.agents) else [*self.agents.values()]
-        parts = (self.adapter, *agents, *runtime.stages, *runtime.sources, runtime.bus)
+        parts = (self.adapter, *self._list_agents(), *runtime.stages, *runtime.sources, runtime.bus)
         await call_quietly(getattr(self.transcriber, "aclose", None))
         for part in parts:
             await call_quietly(part.aclose)
+        if self._publisher is not None:
+            await call_quietly(self._publisher.aclose)
         if self.knowledge is not None:
             await call_quietly(self.knowledge.aclose)
+        if self.events is not None:
+            await call_quietly(self.events.aclose)
         await call_quietly(self.telemetry.aclose)
 
     def _note_dependencies(self, are_there: bool) -> None:
@@ -495,10 +562,15 @@ class CopilotRuntime:
 
         return asgi.Health(
             is_closing=lambda: self.runtime.is_closing,
-            can_reach=partial(_can_reach, self.threads),
+            can_reach=partial(can_reach, self.threads),
             warning=lambda: self._guard.warning,
             knowledge=self.knowledge.status if self.knowledge else None,
+            find_problems=self._find_problems,
         )
+
+    def _find_problems(self) -> Sequence[str]:
+        agents = [problem for agent in self._list_agents() for problem in agent.find_problems()]
+        return [*self.telemetry.find_problems(), *dict.fromkeys(agents)]
 
     def _metrics_endpoint(self) -> MetricsEndpoint | None:
         settings, metrics = self.settings.telemetry, self.telemetry.metrics
@@ -512,7 +584,11 @@ class CopilotRuntime:
         }
         return MetricsEndpoint(
             metrics,
-            {name: value for name, value in resource.items() if value},
+            {
+                name: value
+                for name, value in resource.items()
+                if value and (settings.identity or not semconv.is_identity(name))
+            },
             version=__version__,
             token=settings.metrics_token,
         )
@@ -553,13 +629,19 @@ class CopilotRuntime:
         self.conversations.open()
         await self.threads.open()
         await self.telemetry.open()
+        count_from_zero(self.telemetry, [DEFAULT_AGENT, *self._registry.lasting])
         if self.knowledge is not None:
             self.knowledge.start()
+        for agent in self._list_agents():
+            await agent.open()
         for transport in self.transports:
             await transport.open()
         tasks = [
-            asyncio.create_task(self._delete_old_threads(), name="delete old threads"),
-            asyncio.create_task(self._warn_of_key(), name="check key"),
+            asyncio.create_task(
+                delete_old_threads(self.threads, settings.thread_retention, self.knowledge),
+                name="delete old threads",
+            ),
+            asyncio.create_task(warn_of_key(self.adapter), name="check key"),
         ]
         try:
             yield
@@ -571,33 +653,10 @@ class CopilotRuntime:
                 await call_quietly(transport.aclose)
             await self.aclose()
 
-    async def _warn_of_key(self) -> None:
-        """Log that a model has no key: the page and the actions can be tried without it."""
-        try:
-            await contain(self.adapter.check_key())
-        except ConfigurationFailed as error:
-            logger.warning("%s %s", error.message, error.hint or "")
-        except Exception as error:  # of a function that finds the key: a chat tells it as well
-            logger.warning("The key of the model is not there: %s", error or type(error).__name__)
-
-    async def _delete_old_threads(self) -> None:
-        """Delete unused threads once an hour, if the settings have a `thread_retention`."""
-        while age := self.settings.thread_retention:
-            try:
-                span = timedelta(seconds=min(age, _LONGEST_RETENTION))
-                before = datetime.now(UTC) - span
-                count = await contain(self.threads.expire(before))
-                if self.knowledge is not None:
-                    await self.knowledge.forget_old_files(before.timestamp())
-            except Exception as error:  # also of another's store: there is a next hour
-                known = isinstance(error, CopilotError)
-                logger.warning("Old threads were not deleted: %s", error, exc_info=not known)
-            else:
-                logger.info("Deleted %d threads that were unused for %g seconds", count, age)
-            await asyncio.sleep(min(age, 3600))
-
     async def _forget(self, thread: ThreadKey) -> None:
-        """Delete what knowledge has of a thread."""
+        """Delete the plans of a thread, and what knowledge has of it."""
+        if self.plans is not None:
+            await self.plans.forget_thread(thread)
         if self.knowledge is not None:
             await self.knowledge.forget_thread(thread.owner, thread.id)
 
@@ -615,145 +674,3 @@ def _root_routes(transports: Sequence[Transport], path: str, router: Router) -> 
         response = RouterResponse(router, {"path": url, "raw_path": url.encode()})
         found.append(Route(f"/{name}", response))
     return found
-
-
-def _store(threads: ThreadStore | str | None, settings: Settings) -> ThreadStore:
-    if threads is None or isinstance(threads, str):
-        threads = build_store(settings.threads if threads is None else threads)
-    return complete(ThreadStore, threads)
-
-
-def _telemetry(settings: Settings) -> Telemetry:
-    """Return what takes note of runs, as the settings say."""
-    names = {field.name for field in fields(TelemetryOptions)}
-    options = settings.telemetry.model_dump(include=names - {"enabled_via"})
-    return build_telemetry(
-        TelemetryOptions(
-            **options,
-            environment=settings.deployment,
-            version=__version__,
-            enabled_via=settings.telemetry.enabled_via,
-        )
-    )
-
-
-def _knowledge(settings: Settings) -> "Knowledge | None":
-    """Return the knowledge of the settings, if they name a storage or sources."""
-    if not settings.knowledge.address:
-        return None
-    from copilot_runtime.knowledge import Knowledge
-
-    return Knowledge(settings=settings.knowledge)
-
-
-_LONGEST_RETENTION = 100 * 365 * 86400.0
-"""Seconds; a calendar has a beginning."""
-
-
-def _check_no_model(
-    settings: Settings, instructions: Instructions | None, parameters: ParametersLike | None
-) -> None:
-    """Raise `ConfigurationFailed` for what is meant for a model that is not there."""
-    arguments = {"instructions": instructions, "parameters": parameters}
-    if names := [name for name, value in arguments.items() if value is not None]:
-        raise ConfigurationFailed(
-            f"There are {' and '.join(names)}, but no adapter: they are for the plain chat.",
-            hint="Give agents their own, as in DirectAgent(adapter, instructions=...).",
-        )
-    if settings.instructions:
-        logger.warning("The setting instructions is for the plain chat, and there is no adapter.")
-
-
-def _merge_parameters(settings: Settings, parameters: ParametersLike | None) -> Parameters:
-    """Return the parameters of an argument, and for the rest those of the settings."""
-    defaults = Parameters(**settings.parameters.model_dump())
-    return merge_parameters(defaults, parse_parameters(parameters))
-
-
-_HEALTH_TIMEOUT = 2.0
-"""Seconds: those who watch a server seldom wait longer."""
-
-
-async def _can_reach(threads: ThreadStore) -> bool:
-    """Return whether a store answers, and soon."""
-    try:
-        async with asyncio.timeout(_HEALTH_TIMEOUT):
-            await contain(threads.get(ThreadKey("", "health")))
-    except Exception as error:  # also of another's store
-        logger.warning("The threads cannot be reached: %s", error or type(error).__name__)
-        return False
-    return True
-
-
-def _named_servers(
-    servers: Sequence[McpServer],
-    allowed: AllowRule,
-    settings: Settings,
-    http_client: "httpx.AsyncClient | None",
-) -> McpAllowlist:
-    listed = [McpServer(url, http_client=http_client) for url in settings.mcp.servers]
-    if not callable(allowed) and not isinstance(allowed, str):
-        allowed = [*allowed, *settings.mcp.allowed]
-    return McpAllowlist(allowed, [*servers, *listed])
-
-
-def _add_endpoints(
-    agents: Agents,
-    urls: "Sequence[str | RemoteEndpoint]",
-    http_client: "httpx.AsyncClient | None",
-) -> "tuple[Sequence[RemoteEndpoint], Agents]":
-    """Return the endpoints, and the agents with those of the endpoints."""
-    if not urls:
-        return [], agents
-    from copilot_runtime.agents.remote.agents import AgentResolver, coerce_endpoints
-
-    endpoints = coerce_endpoints(urls, http_client)
-    return endpoints, AgentResolver(agents, endpoints)
-
-
-def _list_transports(
-    transports: Sequence[TransportLike] | None, settings: Settings, knowledge: "Knowledge | None"
-) -> Sequence[TransportLike]:
-    """Return those given, else those named in the settings, after those that a part brings."""
-    chosen = settings.transports if transports is None else transports
-    programs = {
-        "mcp": settings.serve_mcp,
-        "remote_endpoint": settings.serve_remote,
-        "knowledge": knowledge is not None,
-        "traces": bool(chosen),
-        "otlp": bool(chosen) and settings.telemetry.receives,
-    }
-    extra = [name for name, serves in programs.items() if serves]
-    return [*dict.fromkeys([*extra, *chosen])]
-
-
-def _bus(settings: Settings) -> Bus:
-    make = Registry("copilot_runtime.bus", BUSES, noun="bus")[settings.bus]
-    return make(
-        max_events=settings.max_events_per_run,
-        max_bytes=settings.max_bytes_per_run,
-        ttl=settings.log_ttl,
-    )
-
-
-def _transcriber(
-    settings: Settings, http_client: "httpx.AsyncClient | None"
-) -> "Transcriber | None":
-    """Return OpenAI's, or one like it, if there is a key or the settings name one."""
-    if not has_transcription(settings):
-        return None
-    from copilot_runtime.adapters.transcription import OpenAITranscriber  # brings aiohttp along
-
-    chosen = settings.transcription
-    return OpenAITranscriber(
-        chosen.model or "whisper-1",
-        base_url=chosen.base_url,
-        language=chosen.language,
-        http_client=http_client,
-    )
-
-
-def _empty() -> Adapter:
-    from copilot_runtime.adapters.empty import EmptyAdapter  # only for those who have no model
-
-    return EmptyAdapter()

@@ -5,10 +5,11 @@ Importing FastAPI takes a while, so this module is imported by those who make an
 
 from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Literal
 
 from fastapi import FastAPI
-from fastapi.routing import APIRoute
+from fastapi.routing import request_response
 from pydantic import BaseModel
 from starlette.middleware.cors import CORSMiddleware
 from starlette.requests import Request
@@ -17,6 +18,7 @@ from starlette.routing import BaseRoute, Route, WebSocketRoute
 from starlette.types import ASGIApp, Lifespan, Receive, Scope, Send
 
 from copilot_runtime import __version__
+from copilot_runtime.transports.rest_route import SharedRoute, answer_by_app
 from copilot_runtime.transports.router import Router
 from copilot_runtime.transports.urls import ChatUrls, spell_url
 
@@ -35,20 +37,24 @@ class KnowledgeReadiness(BaseModel):
 class Readiness(BaseModel):
     """Whether questions can be answered, and what the operator should know.
 
-    `knowledge` is there if the runtime has some. Questions are answered while it is updated.
+    `knowledge` is there if the runtime has some. Questions are answered while it is updated, and
+    while telemetry fails: `failing` names `traces`, which cannot be kept, and `exporter`, whose
+    receiver does not take what it gets. It names `plans`, too, which wait until they can be stored.
     """
 
     status: Literal["ready", "not ready"]
     threads: Literal["reachable", "unreachable"]
     warnings: list[str]
     knowledge: KnowledgeReadiness | None = None
+    failing: list[str] | None = None
 
 
 class Health:
     """Answers those who watch a server.
 
     `is_closing` says whether it takes no more questions, `can_reach` whether its threads can be
-    used, `warning` what its operator should know, and `knowledge` what is loaded.
+    used, `warning` what its operator should know, `knowledge` what is loaded, and `find_problems`
+    which parts fail without which questions can be answered.
     """
 
     def __init__(
@@ -58,33 +64,23 @@ class Health:
         can_reach: Callable[[], Awaitable[bool]],
         warning: Callable[[], str | None],
         knowledge: "Callable[[], KnowledgeStatus] | None" = None,
+        find_problems: Callable[[], Sequence[str]] = tuple,
     ) -> None:
         self._is_closing = is_closing
         self._can_reach = can_reach
         self._warning = warning
         self._knowledge = knowledge
+        self._find_problems = find_problems
 
     def routes(self, path: str) -> Sequence[BaseRoute]:
         """Return the routes below a path, of which those with GET are described."""
-        described = [
-            APIRoute(
-                f"{path}/health",
-                self.live,
-                name="health",
-                tags=["server"],
-                response_class=Response,
-            ),
-            APIRoute(
-                f"{path}/health/ready",
-                self.ready,
-                name="ready",
-                tags=["server"],
-                response_model=Readiness,
-                responses={503: {"model": Readiness, "description": "Not ready"}},
-            ),
+        live, ready = _make_health_routes(path)
+        heads = [
+            Route(live.path, self.live, methods=["HEAD"]),
+            Route(ready.path, self.ready, methods=["HEAD"]),
         ]
-        heads = [Route(route.path, route.endpoint, methods=["HEAD"]) for route in described]
-        return [*described, *heads]
+        answers = [request_response(self.live), request_response(self.ready)]
+        return [live.bind(answers[0]), ready.bind(answers[1]), *heads]
 
     async def live(self, request: Request) -> Response:  # noqa: ARG002  # Starlette's signature
         """Answer that the server is there: 503 once it takes no more questions."""
@@ -100,6 +96,7 @@ class Health:
             threads="reachable" if is_reachable else "unreachable",
             warnings=[] if warning is None else [warning],
             knowledge=self._describe_knowledge(),
+            failing=[*self._find_problems()] or None,
         )
         return JSONResponse(
             found.model_dump(exclude_none=True), status_code=200 if is_ready else 503
@@ -109,6 +106,28 @@ class Health:
         if self._knowledge is None:
             return None
         return KnowledgeReadiness(state=self._knowledge().state)
+
+
+@lru_cache(maxsize=16)
+def _make_health_routes(path: str) -> tuple[SharedRoute, SharedRoute]:
+    async def health() -> Response:
+        """Answer that the server is there: 503 once it takes no more questions."""
+        return answer_by_app()
+
+    async def ready() -> Response:
+        """Answer whether questions can be answered now: 503 if not."""
+        return answer_by_app()
+
+    return (
+        SharedRoute(f"{path}/health", health, tags=["server"], response_class=Response),
+        SharedRoute(
+            f"{path}/health/ready",
+            ready,
+            tags=["server"],
+            response_model=Readiness,
+            responses={503: {"model": Readiness, "description": "Not ready"}},
+        ),
+    )
 
 
 class App(FastAPI):

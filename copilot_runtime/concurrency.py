@@ -112,24 +112,24 @@ async def contain(work: Awaitable[T]) -> T:
             raise
         raise _make_raisable(error) from error
     except BaseException as error:
-        if isinstance(error, GeneratorExit) and not _is_running():
+        if isinstance(error, GeneratorExit) and not has_running_loop():
             raise
         raise _make_raisable(error) from error
+
+
+def has_running_loop() -> bool:
+    """Return whether anything can be awaited: not in a coroutine that is only collected."""
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return False
+    return True
 
 
 def is_being_cancelled() -> bool:
     """Return whether `cancel` was called on the current task."""
     task = asyncio.current_task()
     return task is not None and task.cancelling() > 0
-
-
-def _is_running() -> bool:
-    """Return whether a loop runs here; a coroutine that nobody awaits any more is closed later."""
-    try:
-        asyncio.get_running_loop()
-    except RuntimeError:
-        return False
-    return True
 
 
 def retrieve_exception(future: asyncio.Future[Any]) -> None:

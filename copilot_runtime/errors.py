@@ -100,6 +100,8 @@ class CopilotError(Exception):
     visibility: Visibility = "toast"
     severity: Severity = "critical"
     help_url: str | None = None
+    error_type: str | None = None
+    """What traces and metrics call it, where others have the same `code`."""
     retryable = False
     """Whether the same request may succeed when it is sent again."""
     is_hint_public = False
@@ -168,6 +170,7 @@ class RateLimited(NetworkError):
 
     status_code = 429
     severity = "warning"
+    error_type = "RATE_LIMITED"
 
     def __init__(self, message: str, *, retry_after: float | None = None, **details: str | None):
         super().__init__(message, hint=details.get("hint"), kind=details.get("kind"))
@@ -178,6 +181,7 @@ class RunStalled(NetworkError):
     """An upstream service went silent for longer than its time limit."""
 
     status_code = 504
+    error_type = "TIMEOUT"
     retryable = False  # a time limit has cost the person enough already
 
 

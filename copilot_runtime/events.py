@@ -324,6 +324,23 @@ Event = (
 LAST = (RunFinished, RunFailed)
 """The events that end a log."""
 
+BRIEF = frozenset(
+    {
+        *(RunStarted, RunFinished, RunFailed, TextMessageStart, TextMessageEnd, ReasoningStart),
+        *(ReasoningEnd, ActionExecutionStart, ActionExecutionEnd, StepStarted, StepFinished),
+        *(Subagent, Usage),
+    }
+)
+"""The events that hold ids and names, or what is counted elsewhere, so that all are as large."""
+
+_QUESTIONS = frozenset({"on_interrupt", "CopilotKitLangGraphInterruptEvent"})
+"""Names of custom events by which agents older than interrupts in AG-UI ask a person."""
+
+
+def is_question(event: Event) -> bool:
+    """Return whether an event asks a person."""
+    return isinstance(event, Interrupt) or (isinstance(event, Custom) and event.name in _QUESTIONS)
+
 
 def dump_event(event: Event) -> bytes:
     """Write an event as JSON, for a log outside this process."""

@@ -2,8 +2,10 @@
 
 import logging
 from collections.abc import Awaitable, Callable, Sequence
+from contextvars import ContextVar
 from dataclasses import dataclass
-from typing import Any
+from time import time_ns
+from typing import Any, NamedTuple
 
 from copilot_runtime import concurrency as calling
 from copilot_runtime.errors import CopilotError, ErrorContext
@@ -72,6 +74,43 @@ async def call_quietly(
         await call(hook, *args, name=name, parent=parent)
     except Exception:  # code of the application, on its way out of a run that is over
         logger.exception("The hook %s failed", _name_function(hook))
+
+
+class _EarlyCall(NamedTuple):
+    """A call of a hook before there is a run, and so no span that it could be below."""
+
+    name: str
+    hook: Callable[..., Any]
+    start_time: int
+    end_time: int
+
+
+_LONGEST_PAUSE = 10_000_000_000
+"""Nanoseconds from a call to the run that it belongs to: the body of a request may take a while."""
+
+_early_calls: ContextVar[list[_EarlyCall] | None] = ContextVar("early_calls", default=None)
+
+
+def remember_call(name: str, hook: Callable[..., Any], start_time: int) -> None:
+    """Remember a call that ended well just now, for the first run that this request begins."""
+    _early_calls.set([_EarlyCall(name, hook, start_time, time_ns())])
+
+
+def trace_early_calls(parent: Span) -> None:
+    """Make spans of the calls that were remembered: they began before their parent.
+
+    Not of those at the beginning of a socket or a session that has been open for a while.
+    """
+    calls = _early_calls.get()
+    while calls:
+        call = calls.pop()
+        if parent.start_time - call.end_time > _LONGEST_PAUSE:
+            continue
+        span = start_hook_span(
+            parent, call.name, _name_function(call.hook), start_time=call.start_time
+        )
+        span.set_attributes({semconv.HOOK_RESULT: "success"})
+        span.end(call.end_time)
 
 
 def _name_function(hook: Callable[..., Any] | None) -> str:

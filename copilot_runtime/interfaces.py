@@ -3,12 +3,14 @@
 import hmac
 from abc import ABC, abstractmethod
 from asyncio import Future, get_running_loop
+from collections import deque
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
 from contextvars import ContextVar
 from dataclasses import dataclass, field, fields
 from functools import cache, partial
-from operator import attrgetter
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol, TypeVar
+from itertools import repeat
+from operator import attrgetter, call
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol, TypeVar, cast
 from uuid import UUID, uuid5
 
 from copilot_runtime.events import Activity, Event
@@ -139,6 +141,10 @@ class Action:
     """`remote` hides a browser action from the model but not from agents."""
     timeout: float | None = None
     return_direct: bool = False
+    ends_run: bool = False
+    """Whether the model is not asked again, in this run, after it has called this."""
+    is_idempotent: bool = False
+    """Whether a call that was interrupted may be made again: two have the effect of one."""
     agent: "SupportsRun | None" = None
 
     @property
@@ -173,9 +179,13 @@ class ThreadIds:
 
     has_users: bool = False
     secret: bytes = field(default=b"", repr=False)
+    task: str = ""
+    """The task of a plan, whose agent has a thread of its own; every server derives the same."""
 
     def derive(self, user: str | None, thread_id: str) -> str:
         """Return a UUID that differs for two users, and for nobody, with the same `thread_id`."""
+        if self.task:
+            return str(uuid5(_THREADS, f"{self.task}\0{thread_id}"))
         if user is None and not self._derives_for_nobody(thread_id):
             return thread_id
         name = f"{user or ''}\0{thread_id}"
@@ -312,6 +322,12 @@ class RunSlot:
     """Has a run while it goes on: contexts of tasks and timers outlive it, and must not hold it."""
 
     run: RunInput | None
+    is_stopped: bool = False
+    """Whether somebody has stopped the run; it also ends early when the server does."""
+    traces_tools: bool = False
+    """Whether the agent makes spans of its tools itself, so that its events make none."""
+    closing_events: Sequence[Event] = ()
+    """What an agent that somebody stopped still has to show: states and activities."""
 
 
 CURRENT_RUN: ContextVar[RunSlot] = ContextVar("CURRENT_RUN")
@@ -375,16 +391,24 @@ Traced = TypeVar("Traced", ActionContext, RunInput, ChatRequest)
 def copy_with_span(value: Traced, span: Span) -> Traced:
     """Return a copy that has a span. It is made several times in a run: `replace` takes longer."""
     copy = object.__new__(type(value))
-    names = _list_fields(type(value))
-    for _ in map(partial(object.__setattr__, copy), names, attrgetter(*names)(value)):
-        pass
-    object.__setattr__(copy, "span", span)
+    read_all, writers, write_span = _find_slots(type(value))
+    deque(map(_call, writers, repeat(copy), read_all(value)), maxlen=0)  # no code of Python runs
+    write_span(copy, span)
     return copy
 
 
+_Write = Callable[[object, Any], None]
+_call = cast("Callable[[_Write, object, Any], None]", call)
+
+
 @cache
-def _list_fields(kind: type[ActionContext | RunInput | ChatRequest]) -> tuple[str, ...]:
-    return tuple(field.name for field in fields(kind))
+def _find_slots(
+    kind: type[ActionContext | RunInput | ChatRequest],
+) -> tuple[Callable[[object], Sequence[Any]], Sequence[_Write], _Write]:
+    """Return what reads all fields, what writes each of them, and what writes the span."""
+    names = [field.name for field in fields(kind)]
+    writers: dict[str, _Write] = {name: getattr(kind, name).__set__ for name in names}
+    return attrgetter(*names), [*writers.values()], writers["span"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -472,6 +496,15 @@ class Adapter:
         """Release what the adapter holds, when the server ends."""
 
 
+class MessageWindow(Protocol):
+    """Decides what of a conversation a model reads."""
+
+    def fit(self, request: ChatRequest) -> ChatRequest:
+        """Return a request that is short enough: the same one if it is. It raises no exception but
+        a `CopilotError`, which ends the run."""
+        ...
+
+
 class Embedder(ABC):
     """A model of embeddings."""
 
@@ -524,6 +557,18 @@ class Agent:
     """Whose conversation it gets; None: as the setting `history` says."""
     url: str = ""
     """Where the agent is, if it is in another process; empty for one in this process."""
+    is_replayable: bool = False
+    """Whether all its effects are calls of the actions of a run: given a conversation with those
+    calls and their results, it goes on from there, and makes none of them again."""
+    provider: str = ""
+    """Who runs it there, as telemetry calls it, such as `langgraph`."""
+    profile: str = ""
+    """What it is for in more words than `description`, which are not shown to pages: a planner
+    compares them with tasks. Empty: `description`."""
+    has_plans: bool = False
+    """Whether it makes plans, which people see and touch beside the chat."""
+    has_data: bool = False
+    """Whether it answers from data sets, which people see beside the chat."""
 
     def run(self, run: RunInput) -> Events:
         """Answer one request.
@@ -548,8 +593,19 @@ class Agent:
         """Return the state and messages stored for a thread (a `private_thread_id`) as JSON."""
         del thread_id, caller
 
+    async def open(self) -> None:
+        """Get ready, when the server starts. What it raises keeps the server from starting."""
+
+    def find_problems(self) -> Sequence[str]:
+        """Return what does not work at the moment, a word each: `/health/ready` has them."""
+        return ()
+
     async def aclose(self) -> None:
         """Release what the agent holds, when the server ends."""
+
+
+SelectNames = Callable[[Sequence[str], str | None], Awaitable[Sequence[str]]]
+"""Returns those of some names that a user may use; None is somebody who has not signed in."""
 
 
 class ActionSource:

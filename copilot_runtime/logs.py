@@ -8,9 +8,8 @@ import logging
 import os
 import re
 import sys
-from collections.abc import Callable, Generator, Iterable, Mapping
-from contextlib import contextmanager
-from contextvars import ContextVar
+from collections.abc import Callable, Iterable, Mapping
+from contextvars import ContextVar, Token
 from datetime import UTC, datetime
 from typing import Any, Literal
 
@@ -36,19 +35,19 @@ _fields: ContextVar[Mapping[str, str]] = ContextVar("copilot_runtime.log_fields"
 def set_log_fields(fields: Mapping[str, str]) -> None:
     """Let all lines of the current task from now on have these of `RUN_FIELDS`.
 
-    For a task or a context of its own. Elsewhere, `log_under` ends with its block.
+    For a task or a context of its own. Elsewhere, `swap_log_fields` can be taken back.
     """
     _fields.set(fields)
 
 
-@contextmanager
-def log_under(fields: Mapping[str, str]) -> Generator[None]:
-    """Let all lines that are written in the block have these of `RUN_FIELDS`."""
-    token = _fields.set(fields)
-    try:
-        yield
-    finally:
-        _fields.reset(token)
+def swap_log_fields(fields: Mapping[str, str]) -> Token[Mapping[str, str]]:
+    """Let all lines of the current task have these of `RUN_FIELDS`, until they are reset."""
+    return _fields.set(fields)
+
+
+def reset_log_fields(token: Token[Mapping[str, str]]) -> None:
+    """Let the lines of the current task have what they had before."""
+    _fields.reset(token)
 
 
 def find_run_fields() -> dict[str, str]:

@@ -5,6 +5,7 @@ import os
 import signal
 import socket
 from collections.abc import Iterator, Sequence
+from importlib import import_module
 from ipaddress import ip_address
 from pathlib import Path
 from typing import Any
@@ -51,6 +52,9 @@ WHOLE = (
     "wire_agui/test_stalled_memory.py",
 )
 
+# the files of such a folder share a server that takes seconds to start: one worker has them all
+TOGETHER = ("agents/langgraph", "storage")
+
 # these take longest: begun first, none of them is what all others wait for at the end
 LONG = (*WHOLE, "threads")
 
@@ -72,7 +76,24 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 def pytest_collection_finish() -> None:
     gc.freeze()
+    gc.set_threshold(5_000, 50, 50)  # nearly as a server has it: a fifth of the time of many tests
     gc.enable()
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+    if config.option.dist != "loadfile":
+        return None
+    scheduling: Any = import_module("xdist.scheduler").LoadFileScheduling(config, log)
+    scheduling._split_scope = choose_scope
+    return scheduling
+
+
+def choose_scope(nodeid: str) -> str:
+    """Return what a test has in common with all others that the same worker is to run."""
+    file = nodeid.partition("::")[0]
+    folders = [folder for folder in TOGETHER if is_one_of(TESTS.parent / file, [folder])]
+    return folders[0] if folders else file
 
 
 def is_one_of(path: Path, parts: Sequence[str]) -> bool:

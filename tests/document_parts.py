@@ -21,7 +21,7 @@ from copilot_runtime.telemetry.semconv import (
     Attribute,
     Metric,
 )
-from copilot_runtime.telemetry.span_conventions import CONVENTIONS
+from tests.telemetry.span_conventions import CONVENTIONS, DATABASE, MCP_CLIENT, MCP_SERVER, RPC
 
 COLUMNS = (
     {
@@ -165,12 +165,13 @@ def words_table() -> str:
 def span_tables() -> str:
     """Return what each kind of span has, a heading and a table for each."""
     lines: list[str] = []
-    for one in CONVENTIONS:
-        operations = ", ".join(f"`{operation}`" for operation in one.operations)
+    for one in (*CONVENTIONS, MCP_SERVER, MCP_CLIENT, DATABASE, RPC):
+        operations = ", ".join(f"`{operation}`" for operation in one.operations) or "none"
+        title = one.operations[0] if one.operations else one.name
         is_exported = all(EXPORTED_OPERATIONS[operation] for operation in one.operations)
         stays = "" if is_exported else " It is never exported."
         lines += [
-            f"### {one.operations[0]}",
+            f"### {title}",
             "",
             f"Operation {operations}; name `{one.name}`; kind {' or '.join(one.kinds)}.{stays}",
             "",
@@ -199,6 +200,8 @@ def attributes_table() -> str:
 
 
 def _name_policy(attribute: Attribute) -> str:
+    if attribute.is_foreign:
+        return "others write it"
     if attribute.is_content:
         return "with content"
     return "with identity" if attribute.is_identity else "yes"

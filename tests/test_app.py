@@ -116,7 +116,7 @@ def test_a_server_that_reaches_its_threads_is_ready(url: str) -> None:
 def test_a_server_whose_threads_cannot_be_reached_is_not_ready(
     hangs: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("copilot_runtime.app._HEALTH_TIMEOUT", 0.01)
+    monkeypatch.setattr("copilot_runtime.upkeep._HEALTH_TIMEOUT", 0.01)
     threads = Unreachable()
     threads.hangs = hangs
     client = TestClient(CopilotRuntime(ScriptedAdapter(), threads=threads).app())

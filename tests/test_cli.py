@@ -601,12 +601,12 @@ STREAM = "text/event-stream"
     ],
 )
 def test_an_answer_that_is_none_is_an_error(kind: str, body: bytes, sentence: str) -> None:
-    with _answering(kind, body) as url:
+    with answering(kind, body) as url:
         assert sentence in complaint("chat", url, "-m", "hi")
 
 
 def test_a_runtime_that_dies_is_said_in_a_sentence() -> None:
-    with _answering(STREAM, FIRST, missing=9) as url:
+    with answering(STREAM, FIRST, missing=9) as url:
         said = complaint("chat", url, "-m", "hi")
     assert said.startswith("The runtime broke off in the middle of the answer.\n")
 
@@ -619,7 +619,7 @@ def test_what_would_command_the_terminal_is_not_shown() -> None:
         {"type": "RUN_FINISHED", "threadId": "t", "runId": "r"},
     ]
     body = FIRST + b"".join(b"data: %s\n\n" % json.dumps(event).encode() for event in events)
-    with _answering(STREAM, body) as url:
+    with answering(STREAM, body) as url:
         assert run("chat", url, "-m", "hi").stdout == "[2Jbare\n"
 
 
@@ -643,12 +643,15 @@ def test_ctrl_c_stops_the_answer_and_ctrl_d_ends_the_program(start: Start) -> No
 
 
 @contextlib.contextmanager
-def _answering(kind: str, body: bytes, missing: int = 0) -> Generator[str, None, None]:
+def answering(kind: str, body: bytes, missing: int = 0) -> Generator[str, None, None]:
     """Serve one answer to everything, whose last bytes may be missing."""
 
     class Handler(BaseHTTPRequestHandler):
         def do_POST(self) -> None:
             self.rfile.read(int(self.headers["content-length"]))
+            self.do_GET()
+
+        def do_GET(self) -> None:
             self.send_response(200)
             self.send_header("content-type", kind)
             if missing:

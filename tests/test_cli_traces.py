@@ -2,12 +2,15 @@
 
 import json
 import os
+import shlex
+import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from http.server import BaseHTTPRequestHandler, HTTPServer
 from itertools import islice
 from pathlib import Path
-from threading import Event
+from threading import Event, Thread
 from typing import Any
 from urllib.request import Request, urlopen
 
@@ -47,7 +50,7 @@ def second_trip() -> list[Record]:
 @pytest.fixture
 def store(tmp_path: Path) -> str:
     address = f"sqlite:{tmp_path / 'traces.db'}"
-    StoreSource(address, is_new=True).add_spans([*trip(A), *second_trip()])
+    StoreSource(address, is_new=True).add_spans([*trip(A, USER_NAME="ann"), *second_trip()])
     return address
 
 
@@ -91,6 +94,9 @@ def test_traces_are_a_table_with_the_newest_first(run: Run) -> None:
     [
         (["--thread", "thread-2"], [B]),
         (["--agent", "writer"], [B]),
+        (["--user", "ann"], [A]),
+        (["--user", "ann", "--agent", "writer"], []),
+        (["--run", "run-1"], [A]),
         (["--errors"], [A]),
         (["--slower", "4.5"], [B]),
         (["--text", "flights", "--limit", "1"], [B]),
@@ -101,6 +107,18 @@ def test_traces_are_a_table_with_the_newest_first(run: Run) -> None:
 def test_traces_are_found_by_options(run: Run, options: list[str], traces: list[str]) -> None:
     found = json.loads(run("list", "--json", *options).stdout)["traces"]
     assert [it["trace_id"] for it in found] == traces
+
+
+def test_a_complaint_is_shown_and_found_by_its_rating(run: Run, store: str) -> None:
+    rated = agent("planner", id="1", trace=B, start=60, seconds=5, FEEDBACK_RATING="down")
+    StoreSource(store).add_spans([rated])
+    assert [line.split()[-1] for line in run("list").stdout.splitlines()[:2]] == ["RATING", "down"]
+    assert run("list", "--rating", "down").stdout.count(B) == 1
+    assert A not in run("list", "--rating", "down").stdout
+    assert "thumbs down" in run("show", B).stdout
+    assert run("stats", "--rating", "down").stdout.startswith("1 trace, 0 with errors, 6 spans\n")
+    assert run("stats", "--errors").stdout.startswith("1 trace, 1 with errors, 5 spans\n")
+    assert problem(run("list", "--rating", "bad")).message == "rating is 'bad'; it is up or down."
 
 
 def test_what_is_not_there_is_said_where_no_pipe_reads_it(run: Run) -> None:
@@ -152,6 +170,7 @@ def test_statistics_are_tables_by_agent_model_and_tool(run: Run) -> None:
     assert ["book", "2", "1", "1.00s", "1.00s"] in lines
     assert ["AGENT", "CALLS", "ERRORS", "P50", "P95", "TOKENS", "COST"] in lines
     assert json.loads(run("stats", "--json").stdout)["traces"] == 2
+    assert json.loads(run("stats", "--json", "--errors", "--slower", "1s").stdout)["traces"] == 1
 
 
 def test_two_runs_are_compared_step_by_step(run: Run) -> None:
@@ -186,16 +205,33 @@ def test_what_was_exported_can_be_imported(run: Run, tmp_path: Path) -> None:
     assert len(file.read_text().splitlines()) == 5
 
 
+def as_vs_code(record: Record) -> dict[str, Any]:
+    """Return a span as the file exporter of VS Code writes it: kinds begin at 0."""
+    parent = {"spanId": record["parent_span_id"]} if record["parent_span_id"] else None
+    return {
+        "traceId": record["trace_id"],
+        "spanId": record["span_id"],
+        "parentSpanContext": parent,
+        "name": record["name"],
+        "kind": record["kind"] - 1,
+        "startTime": [*divmod(record["start_time_unix_nano"], 10**9)],
+        "endTime": [*divmod(record["end_time_unix_nano"], 10**9)],
+        "attributes": record["attributes"],
+        "status": record["status"],
+    }
+
+
 @pytest.mark.parametrize(
     "text",
     [
         json.dumps({"spans": trip("c" * 32)}, indent=1),
         json.dumps(trip("c" * 32)),
         "\n\n".join(json.dumps({"id": it["span_id"], "span": it}) for it in trip("c" * 32)),
+        "\n".join(json.dumps(as_vs_code(it)) for it in trip("c" * 32)),
     ],
 )
 def test_spans_are_read_in_several_forms(run: Run, text: str) -> None:
-    assert run("import", input=text).stderr == "Read 5 spans of 1 traces.\n"
+    assert run("import", input=text).stderr == "Read 5 spans of 1 trace.\n"
     assert "✗ execute_tool book" in run("show", "cccc").stdout.replace("x exec", "✗ exec")
 
 
@@ -208,10 +244,13 @@ def test_spans_are_read_as_otlp(run: Run) -> None:
         "endTimeUnixNano": "1767268801000000000",
     }
     export = {"resourceSpans": [{"scopeSpans": [{"spans": [span]}]}]}
-    assert run("import", input=json.dumps(export)).stderr == "Read 1 spans of 1 traces.\n"
+    assert run("import", input=json.dumps(export)).stderr == "Read 1 span of 1 trace.\n"
     assert "chat gpt-4o" in run("show", "cccc").stdout
     error = problem(run("import", input=json.dumps({"resourceSpans": 7})))
     assert error.message == "Line 1 is no OTLP: resourceSpans is no list."
+    del span["traceId"]
+    error = problem(run("import", input=json.dumps(export)))
+    assert error.message.startswith("Line 1 has 1 wrong spans: The traceId of a span is not 32")
 
 
 def test_a_store_may_be_a_folder_of_json_lines(run: Run, tmp_path: Path) -> None:
@@ -225,7 +264,8 @@ def test_a_store_may_be_a_folder_of_json_lines(run: Run, tmp_path: Path) -> None
     [
         ("{}\nno", "Line 2 is no JSON."),
         ('{"trace_id": ""}', "Line 1 is no span: trace_id is required."),
-        ("7", "Line 1 is no span: trace_id is required."),
+        ("7", "Line 1 is no span: A span must be an object of JSON."),
+        ('{"spans": [7]}', "Line 1 is no span: A span must be an object of JSON."),
     ],
 )
 def test_what_is_no_span_is_named_and_nothing_is_written(run: Run, text: str, said: str) -> None:
@@ -236,8 +276,15 @@ def test_what_is_no_span_is_named_and_nothing_is_written(run: Run, text: str, sa
 
 
 def test_traces_that_were_deleted_are_gone(run: Run) -> None:
-    assert run("delete", A).stderr == "Deleted 1 traces.\n"
+    assert run("delete", A).stderr == "Deleted 1 trace.\n"
     assert [line.split()[1] for line in run("list").stdout.splitlines()[1:]] == [B]
+
+
+def test_all_traces_of_a_person_are_deleted(run: Run) -> None:
+    assert run("delete", "--user", "bob").stderr == "Deleted 0 traces.\n"
+    assert run("delete", "--user", "ann").stderr == "Deleted 1 trace.\n"
+    assert [line.split()[1] for line in run("list").stdout.splitlines()[1:]] == [B]
+    assert problem(run("delete")).message == "Name traces by their ids, or a person by --user."
 
 
 @pytest.mark.parametrize(
@@ -267,6 +314,12 @@ def test_what_cannot_be_read_is_explained_with_the_way_out(
 def test_files_that_cannot_be_used_are_named(run: Run, tmp_path: Path) -> None:
     assert "cannot be written" in problem(run("export", str(tmp_path / "no" / "file"))).message
     assert "cannot be read" in problem(run("import", str(tmp_path / "no"))).message
+
+
+def test_who_has_read_enough_of_an_export_hears_nothing_more(store: str) -> None:
+    command = f"{shlex.join([*COMMAND, 'traces', 'export', '--store', store])} | head -c 0"
+    result = subprocess.run(command, shell=True, capture_output=True, env=CLEAN, check=False)
+    assert (result.stdout, result.stderr) == (b"", b"")
 
 
 def test_a_store_is_followed_as_it_grows(store: str) -> None:
@@ -313,6 +366,7 @@ def test_a_server_is_asked_by_its_url(run: Run, url: str) -> None:
     assert trace_id in run("query", "length(@) > `1`", "--url", url).stdout
     assert "demo" in run("stats", "--url", url).stdout
     assert trace_id in run("list", "--url", url.removeprefix("http://"), "--limit", "1").stdout
+    assert trace_id in run("list", "--url", url.removesuffix("/graphql"), "--limit", "1").stdout
 
 
 def test_what_a_server_refuses_is_explained(run: Run, url: str) -> None:
@@ -324,6 +378,32 @@ def test_what_a_server_refuses_is_explained(run: Run, url: str) -> None:
     assert "telemetry.operators" in str(refused.hint)
     elsewhere = problem(run("list", "--url", f"{url}/nowhere"))
     assert "404" in elsewhere.message
+
+
+class Other(BaseHTTPRequestHandler):
+    """Another server: it answers with a page, and sends elsewhere who asks for statistics."""
+
+    def do_GET(self) -> None:
+        is_stats = self.path.startswith("/traces/stats")
+        self.send_response(302 if is_stats else 200)
+        self.send_header("location", "/traces")
+        self.send_header("content-length", "6")
+        self.end_headers()
+        self.wfile.write(b"<html>")
+
+    def log_message(self, *_: Any) -> None:  # type: ignore[override]
+        """Say nothing."""
+
+
+def test_another_server_is_told_apart_and_sends_nobody_elsewhere(run: Run) -> None:
+    with HTTPServer(("127.0.0.1", 0), Other) as server:
+        Thread(target=server.serve_forever, daemon=True).start()
+        url = f"http://127.0.0.1:{server.server_port}"
+        root = f"{url}/"  # a runtime at the root, where its URL has a path
+        page, moved = problem(run("list", "--url", root)), problem(run("stats", "--url", root))
+        server.shutdown()
+    assert page.message == f"What {url} answers is no list of traces."
+    assert moved.message == "302 It is at /traces."
 
 
 def test_a_server_tells_spans_as_they_end(url: str) -> None:
@@ -349,7 +429,7 @@ def test_a_server_tells_spans_as_they_end(url: str) -> None:
 def test_a_trace_of_a_server_is_deleted(run: Run, url: str) -> None:
     say(url)
     trace_id = json.loads(run("list", "--url", url, "--json").stdout)["traces"][0]["trace_id"]
-    assert run("delete", trace_id, "--url", url).stderr == "Deleted 1 traces.\n"
+    assert run("delete", trace_id, "--url", url).stderr == "Deleted 1 trace.\n"
     assert trace_id not in run("list", "--url", url).stdout
 
 

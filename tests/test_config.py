@@ -8,6 +8,7 @@ import pytest
 from copilot_runtime.config.settings import Settings, adapter_name, load_settings
 from copilot_runtime.errors import ConfigurationFailed
 from copilot_runtime.interfaces import Parameters
+from tests.yaml_bombs import BOMBS
 
 
 @pytest.fixture
@@ -96,6 +97,7 @@ def test_variables_of_the_environment_stand_for_themselves_in_texts(file: Path) 
             "copilot.yml, line 1: 'host' needs the environment variable 'NOPE', which is not set.",
         ),
         ("- port", "copilot.yml: expected settings such as 'port: 8000', found a list."),
+        *((bomb, "copilot.yml, line 5: aliases (`*name`) repeat more than") for bomb in BOMBS),
         ("port: [", "copilot.yml, line 1: not YAML: expected the node content, but found "),
     ],
 )
@@ -283,6 +285,21 @@ def test_settings_have_every_parameter_there_is_but_the_tool_to_call() -> None:
             "it is refused because '*-mini' has a * that is not its last character.",
         ),
         ("instructions: [a]", "copilot.yml, line 1: 'instructions' is ['a']; it should be a valid"),
+        (
+            "planner:\n  retention: 90d",
+            "copilot.yml, line 2: 'planner.retention' is '90d'; "
+            "it should be a number of seconds, such as 86400 for a day.",
+        ),
+        (
+            "planner:\n  store: redis://x",
+            "copilot.yml, line 2: 'planner.store' is 'redis://x'; it should be sqlite:PATH, "
+            "postgresql://..., dbos:postgresql://... or memory.",
+        ),
+        (
+            "events:\n  store: redis:x",
+            "copilot.yml, line 2: 'events.store' is 'redis:x'; "
+            "it should be sqlite:PATH, memory or none.",
+        ),
     ],
 )
 def test_wrong_instructions_and_parameters_are_named(file: Path, text: str, message: str) -> None:

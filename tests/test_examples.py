@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from starlette.testclient import TestClient
 
+from copilot_runtime.knowledge import Knowledge
 from tests.wire_agui.http import Browser, run_input, text_of, user
 from tests.wire_agui.server import serving
 
@@ -35,6 +36,11 @@ def no_key(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def loaded(example: str, file: str = "app") -> Any:
     """Return the application in a file of an example."""
+    return load_example(example, file).app
+
+
+def load_example(example: str, file: str = "app") -> Any:
+    """Return a file of an example as a module."""
     spec = spec_from_file_location(f"example_{example}_{file}", EXAMPLES / example / f"{file}.py")
     assert spec
     assert spec.loader
@@ -43,7 +49,7 @@ def loaded(example: str, file: str = "app") -> Any:
         patch.syspath_prepend(EXAMPLES / example)
         patch.delitem(sys.modules, "pretend", raising=False)  # that of another example
         spec.loader.exec_module(module)
-    return module.app
+    return module
 
 
 def app_of(example: str) -> TestClient:
@@ -248,3 +254,54 @@ def test_mcp_lends_what_is_there_and_says_what_is_not():
     assert found[0] == {"name": "library_find_book"}
     assert json.loads(found[-1]["result"])["author"] == "Michael Ende"
     assert "Dracula is lent already." in lent[-1]["result"]
+
+
+@pytest.mark.anyio
+async def test_assistants_hand_over_and_ask_each_other(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+):
+    storage, base = f"local:{tmp_path}", "https://skerryline.example/"
+    knowledge = Knowledge(storage, sources=[EXAMPLES / "knowledge" / "pages"], base=base)
+    await knowledge.ingest()
+    await knowledge.aclose()
+    monkeypatch.setenv("COPILOT_KNOWLEDGE_STORAGE", storage)
+    engine, lead = "Why did the engine of MV Gannet stop", "do dogs travel on a lead"
+    async with serving(loaded("assistants", "server")) as port:
+        browser = Browser(port, "/graphql")
+        one = await browser.run(agent="desk", messages=[user(f"{engine}?")])
+        both = await browser.run(
+            agent="desk", messages=[user(f"{engine}, and {lead}?")], thread="other", run="other"
+        )
+
+    assert '"agent_id":"common.Agent.sailings"' in str(one.events())
+    assert "the starboard main engine of MV Gannet lost power" in text_of(one.events())
+    assert "Dogs travel on a lead" in text_of(both.events())
+    assert both.types().count("SUBAGENT_STARTED") == both.types().count("SUBAGENT_FINISHED") == 2
+
+
+@pytest.mark.anyio
+async def test_a_planner_corrects_a_task_and_asks_before_it_publishes(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+):
+    monkeypatch.chdir(tmp_path)  # threads and plans are in files below it
+    module = load_example("planner", "server")
+
+    async def take_no_break(step: str) -> None:
+        """Answer at once."""
+
+    module.model.pause = take_no_break
+    async with serving(module.app) as port:
+        browser = Browser(port, "/graphql")
+        messages = [user("Plan an extra sailing to St Brannoc on Saturday.")]
+        asked = (await browser.run(agent="planner", messages=messages)).events()
+        [question] = asked[-1]["outcome"]["interrupts"]
+        answer = {
+            "interruptId": question["id"],
+            "status": "resolved",
+            "payload": {"approved": True},
+        }
+        outcome = await browser.run(agent="planner", run="r2", messages=messages, resume=[answer])
+
+    assert question["message"].startswith("May the task 'publish' begin?")
+    assert '"is_correction"' in json.dumps(asked)
+    assert text_of(outcome.events()).startswith("The notice is published: https://")

@@ -8,9 +8,10 @@ import pytest
 
 LAYERS = [
     {"__main__"},
-    {"cli", "testing"},
+    {"cli"},
+    {"testing"},
     {"app"},
-    {"asgi", "lazy_app"},
+    {"asgi", "lazy_app", "parts", "upkeep"},
     {"transports"},
     {"runtime"},
     {"agents"},
@@ -26,6 +27,7 @@ LAYERS = [
         "errors",
         "jsontext",
         "concurrency",
+        "expiry",
         "gc_tuning",
         "keyword_arguments",
         "batches",

@@ -104,6 +104,7 @@ def public_participles() -> list[str]:
         for path, tree in _trees()
         for node in definitions(tree)
         if not node.name.startswith("_") and ends_in_participle(node) and node.name not in PROTOCOL
+        if path.name != "events.py"  # what happened is named in the past tense, as everywhere
     ]
 
 
@@ -122,11 +123,8 @@ def other_participles() -> list[str]:
     ]
 
 
-PROTOCOL = _words(
-    "RunStarted RunFinished RunFailed StepStarted StepFinished "
-    "connection_made data_received connection_lost"
-)
-"""Events as AG-UI calls them, and callbacks as asyncio calls them."""
+PROTOCOL = _words("connection_made data_received connection_lost")
+"""Callbacks as asyncio calls them."""
 
 
 def test_no_public_name_is_a_participle() -> None:

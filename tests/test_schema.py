@@ -2,12 +2,19 @@
 
 from pathlib import Path
 
-from graphql import build_schema
+import pytest
+from graphql import OperationType, build_schema
 from graphql.utilities import find_breaking_changes
 
 from copilot_runtime.transports.graphql.schema import sdl
 
 ROOT = Path(__file__).parent.parent
+
+
+def list_root_fields(text: str) -> dict[OperationType, set[str]]:
+    schema = build_schema(text)
+    roots = {kind: schema.get_root_type(kind) for kind in OperationType}
+    return {kind: {*root.fields} for kind, root in roots.items() if root is not None}
 
 
 def test_the_schema_file_is_up_to_date() -> None:
@@ -24,17 +31,19 @@ def test_the_schema_file_of_a_runtime_with_knowledge_is_up_to_date() -> None:
     )
 
 
-def test_the_schema_file_of_a_runtime_with_traces_is_up_to_date() -> None:
-    path = ROOT / "schema.traces.graphql"
+@pytest.mark.parametrize("part", ["knowledge", "traces", "plans", "tools"])
+def test_a_part_only_adds_to_the_schema(part: str) -> None:
+    without, with_part = build_schema(sdl()), build_schema(sdl(**{part: True}))
 
-    assert path.read_text(encoding="utf-8") == sdl(traces=True), (
-        "write it anew: copilot-runtime schema --traces > schema.traces.graphql"
-    )
+    assert find_breaking_changes(without, with_part) == []
 
 
-def test_knowledge_only_adds_to_the_schema() -> None:
-    without, with_knowledge = (
-        build_schema(sdl(knowledge=knowledge)) for knowledge in (False, True)
-    )
+def test_traces_add_three_queries_and_a_subscription() -> None:
+    plain, traced = list_root_fields(sdl()), list_root_fields(sdl(traces=True))
+    added = {kind: names - plain[kind] for kind, names in traced.items()}
 
-    assert find_breaking_changes(without, with_knowledge) == []
+    assert added == {
+        OperationType.QUERY: {"traces", "trace", "traceStats"},
+        OperationType.MUTATION: set(),
+        OperationType.SUBSCRIPTION: {"spans"},
+    }

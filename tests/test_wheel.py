@@ -63,12 +63,21 @@ def test_the_wheel_holds_what_is_served_and_no_tests(wheel: Path) -> None:
 
     assert wheel.name == f"copilot_runtime-{__version__}-py3-none-any.whl"
     assert folders == {"copilot_runtime", f"copilot_runtime-{__version__}.dist-info"}
-    page = {f"copilot_runtime/transports/console/{name}" for name in ("page.html", "page.css")}
+    parts = ("frame.html", "base.css", "page.html", "page.css")
+    page = {f"copilot_runtime/transports/console/{name}" for name in parts}
     assert page | {"copilot_runtime/transports/console/scripts/page.js"} <= {*names}
     assert "copilot_runtime/py.typed" in names
+    skills = {name for name in names if name.endswith("/SKILL.md")}
+    builtin = "copilot_runtime/agents/analyst/prompt/builtin"
+    templates = "copilot_runtime/cli/analyst/templates/"
+    assert skills == {
+        *(f"{builtin}/{name}/SKILL.md" for name in ("analysis", "plot", "sql")),
+        f"{templates}skills/house_style/SKILL.md",
+    }
     assert [name for name in names if name.endswith("licenses/LICENSE")]
     tests = [name for name in names if "test" in name]
-    assert [name for name in tests if not name.startswith("copilot_runtime/testing/")] == []
+    own = ("copilot_runtime/testing/", templates)
+    assert [name for name in tests if not name.startswith(own)] == []
 
 
 def test_the_wheel_holds_every_module(wheel: Path) -> None:

@@ -99,7 +99,9 @@ async def execute(
 
 def _describe_outcome(span: Span, outcome: Outcome) -> None:
     if outcome.error is not None:
+        error_type = span.attributes.get(semconv.ERROR_TYPE)  # the action's own counts more
         span.fail(outcome.error)
+        span.set_attributes({semconv.ERROR_TYPE: error_type})
     if span.keeps_content:
         span.set_content({semconv.TOOL_CALL_RESULT: render_text(outcome.result)})
 
@@ -172,34 +174,38 @@ def _build_outcome(action: Action, task: "asyncio.Task[CallResult]", max_result:
         return _build_handler_failure(action, error)
     try:
         text = serialize_result(value)
+        check_size(text, action.name, max_result)
     except Exception as failure:  # a value's own methods may raise anything
         return _build_handler_failure(action, failure)
-    size = len(text.encode())
-    if size > max_result:
-        return _build_handler_failure(
-            action,
-            LimitExceeded(
-                f"The result of {action.name!r} has {size} bytes; at most {max_result} are taken."
-                " Ask for less."
-            ),
-        )
     return Outcome(text)
 
 
+def check_size(result: str, name: str, most: int = MAX_RESULT) -> None:
+    """Raise `LimitExceeded` for a result of an action that is too large."""
+    if (size := len(result.encode())) > most:
+        raise LimitExceeded(
+            f"The result of {name!r} has {size} bytes; at most {most} are taken. Ask for less."
+        )
+
+
 def _build_argument_failure(action: Action, error: InvalidArguments) -> Outcome:
-    logger.warning("The model called %r with wrong arguments: %s", action.name, error)
+    logger.warning("The call of %r has wrong arguments.", action.name)
+    logger.debug("The arguments of %r: %s", action.name, error)
     return Outcome.failure("INVALID_ARGUMENTS", str(error), error)
 
 
 def _build_handler_failure(action: Action, error: BaseException) -> Outcome:
-    if isinstance(error, CopilotError):  # said in words, such as the error of an MCP server's tool
-        logger.warning("The action %r failed: %s %s", action.name, error.message, error.hint or "")
+    if isinstance(error, CopilotError):
+        logger.warning("The action %r failed: %s (%s).", action.name, error.kind, error.code)
+        # words of a tool, which may quote people and models
+        logger.debug("The action %r said: %s %s", action.name, error.message, error.hint or "")
     else:
         logger.error("The action %r failed.", action.name, exc_info=error)
-    return Outcome.failure("HANDLER_ERROR", _describe_error(error), error)
+    return Outcome.failure("HANDLER_ERROR", describe_error(error), error)
 
 
-def _describe_error(error: BaseException) -> str:
+def describe_error(error: BaseException) -> str:
+    """Return what a model is told of an error."""
     if isinstance(error, CopilotError):
         return error.public or type(error).__name__
     try:

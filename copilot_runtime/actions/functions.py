@@ -3,7 +3,7 @@
 import inspect
 import re
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, Generic, ParamSpec, TypeVar, cast, overload
 
@@ -46,6 +46,7 @@ def action(
     parameters: Mapping[str, Any] | None = None,
     timeout: float | None = None,
     return_direct: bool = False,
+    is_idempotent: bool = False,
 ) -> "Callable[[Callable[P, R]], FunctionAction[P, R]]": ...
 
 
@@ -58,17 +59,20 @@ def action(
     parameters: Mapping[str, Any] | None = None,
     timeout: float | None = None,
     return_direct: bool = False,
+    is_idempotent: bool = False,
 ) -> FunctionAction[..., Any] | Callable[[Callable[..., Any]], FunctionAction[..., Any]]:
     """Let a model call a function: `@action` or `@action(name=…, timeout=…)`.
 
     Description and parameters come from the signature and the docstring. `parameters` is a
     JSON schema to send instead. `timeout` is in seconds. A parameter annotated
-    `ActionContext` gets the context of the call. A sync function runs in a thread.
+    `ActionContext` gets the context of the call. With `is_idempotent`, a call that was interrupted
+    may be made again. A sync function runs in a thread.
     The result can be called as the function can.
     """
 
     def build(function: Callable[..., Any]) -> FunctionAction[..., Any]:
-        return _build_action(function, name, description, parameters, timeout, return_direct)
+        result = _build_action(function, name, description, parameters, timeout, return_direct)
+        return replace(result, is_idempotent=True) if is_idempotent else result
 
     return build if function is None else build(function)
 

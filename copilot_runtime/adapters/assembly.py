@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 
 import orjson
 
+from copilot_runtime.adapters.parallel_calls import PARALLEL_CALLS, expand_calls
 from copilot_runtime.adapters.signatures import tag_signature
 from copilot_runtime.adapters.tools import encode_tool_name
 from copilot_runtime.errors import LimitExceeded
@@ -126,7 +127,11 @@ class Assembly:
             return
         call.add_name(name)
         call.id = call.id or call_id
-        if call.name and (call.arguments or self._is_whole(call.name)):
+        if (
+            call.name
+            and (call.arguments or self._is_whole(call.name))
+            and not self._has_inner_calls(call)
+        ):
             self._start(call)
 
     def end(self) -> None:
@@ -205,10 +210,27 @@ class Assembly:
     def _end_call(self, call: "ToolCallBuffer") -> None:
         if call.ended or not call.name:
             return
-        if not call.started:
-            self._start(call)
         call.ended = True
+        if not call.started:
+            if self._has_inner_calls(call) and self._start_inner_calls(call):
+                return
+            self._start(call)
         self.events.append(ActionExecutionEnd(call_id=call.id))
+
+    def _has_inner_calls(self, call: "ToolCallBuffer") -> bool:
+        """Return whether a call is none itself: what it stands for is known when it is whole."""
+        return call.name in PARALLEL_CALLS and call.name not in self._names
+
+    def _start_inner_calls(self, call: "ToolCallBuffer") -> bool:
+        """Add the calls that another one stands for, and return whether there are any."""
+        inner_calls = expand_calls(call.id or new_id(), "".join(call.arguments))
+        if len(inner_calls) > MAX_CALLS:
+            raise build_limit_error()
+        for id, name, arguments in inner_calls:
+            one = ToolCallBuffer(provider_id=id, id=id, name=name, arguments=[arguments])
+            self._start(one)
+            self.events.append(ActionExecutionEnd(call_id=one.id))
+        return bool(inner_calls)
 
     def _end_text(self) -> None:
         if self._text is not None:

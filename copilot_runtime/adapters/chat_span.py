@@ -1,18 +1,25 @@
 """The span of a request to a model: what was sent, and what came back."""
 
 from collections.abc import Sequence
+from contextlib import aclosing
+from operator import attrgetter
+from time import time_ns
 
 from copilot_runtime.adapters.cost import price_usage
 from copilot_runtime.events import Event, Usage
-from copilot_runtime.interfaces import Adapter, ChatRequest, Parameters, copy_with_span
+from copilot_runtime.interfaces import Adapter, ChatRequest, Events, Parameters, copy_with_span
 from copilot_runtime.messages import ActionExecutionMessage, ResultMessage
 from copilot_runtime.telemetry import semconv
 from copilot_runtime.telemetry.content import render_answer, render_request, render_tools
 from copilot_runtime.telemetry.genai import end_chat_span, find_adapter_name, start_chat_span
-from copilot_runtime.telemetry.span import Span
+from copilot_runtime.telemetry.span import NO_SPAN, Span
 from copilot_runtime.transcript import fold_messages
 
-_NO_PARAMETERS = Parameters()
+_get_parameters = attrgetter(
+    *("temperature", "max_tokens", "top_p", "seed", "frequency_penalty", "presence_penalty"),
+    *("stop", "reasoning_effort", "response_schema"),
+)
+_NO_PARAMETERS = _get_parameters(Parameters())
 _VAGUE = ("", "langchain", "openai_responses")
 """Adapters that do not say who runs the model; its span may know."""
 
@@ -27,18 +34,20 @@ def start_chat(adapter: Adapter, request: ChatRequest, parent: Span) -> ChatRequ
         url=endpoint.url,
         in_process=endpoint.in_process,
     )
-    if parameters is not _NO_PARAMETERS and parameters != _NO_PARAMETERS:
+    values = _get_parameters(parameters)
+    if values != _NO_PARAMETERS:
+        temperature, max_tokens, top_p, seed, frequency, presence, stop, effort, schema = values
         span.set_attributes(
             {
-                semconv.REQUEST_TEMPERATURE: parameters.temperature,
-                semconv.REQUEST_MAX_TOKENS: parameters.max_tokens,
-                semconv.REQUEST_TOP_P: parameters.top_p,
-                semconv.REQUEST_SEED: parameters.seed,
-                semconv.REQUEST_FREQUENCY_PENALTY: parameters.frequency_penalty,
-                semconv.REQUEST_PRESENCE_PENALTY: parameters.presence_penalty,
-                semconv.REQUEST_STOP_SEQUENCES: list(parameters.stop) if parameters.stop else None,
-                semconv.REQUEST_REASONING_LEVEL: parameters.reasoning_effort,
-                semconv.OUTPUT_TYPE: "json" if parameters.response_schema else None,
+                semconv.REQUEST_TEMPERATURE: temperature,
+                semconv.REQUEST_MAX_TOKENS: max_tokens,
+                semconv.REQUEST_TOP_P: top_p,
+                semconv.REQUEST_SEED: seed,
+                semconv.REQUEST_FREQUENCY_PENALTY: frequency,
+                semconv.REQUEST_PRESENCE_PENALTY: presence,
+                semconv.REQUEST_STOP_SEQUENCES: list(stop) if stop else None,
+                semconv.REQUEST_REASONING_LEVEL: effort,
+                semconv.OUTPUT_TYPE: "json" if schema else None,
             }
         )
     if span.keeps_content:
@@ -67,6 +76,41 @@ def end_chat(
         provider = find_adapter_name(span) if usage.provider in _VAGUE else usage.provider
         span.set_attributes({semconv.COST_DOLLARS: price_usage(usage, provider)})
     end_chat_span(span, parent, usage, first_event_time, error=error, is_complete=is_complete)
+
+
+async def stream_chat(
+    adapter: Adapter, request: ChatRequest, parent: Span, *, agent: Span = NO_SPAN, prompt: str = ""
+) -> Events:
+    """Yield what a model answers, with a span of the request below `parent`.
+
+    Its tokens are added to those of `agent`, else of `parent`; `prompt` names the template of the
+    request, if there is one. Raises what the adapter raises.
+    """
+    if not parent.is_recording:
+        async with aclosing(adapter.stream(request)) as events:
+            async for event in events:
+                yield event
+        return
+    request = start_chat(adapter, request, parent)
+    request.span.set_attributes({semconv.PROMPT_NAME: prompt or None})
+    answer: list[Event] = []
+    usage: Usage | None = None
+    first, error, is_complete = 0, None, False
+    try:
+        async with aclosing(adapter.stream(request)) as events:
+            async for event in events:
+                first = first or time_ns()
+                answer.append(event)
+                if isinstance(event, Usage):
+                    usage = event
+                yield event
+        is_complete = True
+    except Exception as failure:
+        error = failure
+        raise
+    finally:
+        whose = agent if agent.is_recording else parent
+        end_chat(request, whose, answer, usage, first, error, is_complete=is_complete)
 
 
 def _add_question(span: Span, request: ChatRequest) -> None:

@@ -21,6 +21,7 @@ from copilot_runtime.adapters.media import IMAGE_TOKENS, estimate_tokens
 from copilot_runtime.adapters.signatures import read_signature
 from copilot_runtime.adapters.streaming import encode_body
 from copilot_runtime.adapters.tools import encode_tool_name
+from copilot_runtime.interfaces import ChatRequest
 from copilot_runtime.jsontext import loads
 from copilot_runtime.jsonvalue import JsonObject
 from copilot_runtime.messages import (
@@ -35,6 +36,7 @@ from copilot_runtime.messages import (
     TextMessage,
     TextPart,
 )
+from copilot_runtime.telemetry import semconv
 
 NO_RESULT = "This action returned no result."
 CHARACTERS_PER_TOKEN = 3
@@ -95,11 +97,18 @@ def repair_history(messages: Sequence[Message], provider: str = "") -> list[Hist
 
 
 def fit_history(
-    messages: Sequence[Message], tools: Sequence[JsonObject], context_tokens: int, provider: str
+    request: ChatRequest, tools: Sequence[JsonObject], context_tokens: int, provider: str
 ) -> list[HistoryItem]:
-    """Return as much of the conversation as fits beside the tools, prepared for `provider`."""
+    """Return as much of the conversation as fits beside the tools, prepared for `provider`.
+
+    The span of the request says so if that is not all of it.
+    """
     room = context_tokens - len(encode_body(tools)) // CHARACTERS_PER_TOKEN
-    return truncate_history(repair_history(messages, provider), room)
+    items = repair_history(request.messages, provider)
+    fitting = truncate_history(items, room)
+    if len(fitting) < len(items):
+        request.span.set_attributes({semconv.CONVERSATION_COMPACTED: True})
+    return fitting
 
 
 def truncate_history(items: Sequence[HistoryItem], tokens: int) -> list[HistoryItem]:

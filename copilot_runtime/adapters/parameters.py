@@ -39,12 +39,13 @@ def parse_parameters(values: ParametersLike | None) -> Parameters:
         raise explain(
             error, [*ParameterSettings.model_fields], SettingOrigins(overrides=places)
         ) from None
-    return Parameters(**section.model_dump())
+    parameters = Parameters(**section.model_dump())
+    return _NONE if parameters == _NONE else parameters  # the very same is compared in no time
 
 
 def merge_parameters(defaults: Parameters, overrides: Parameters) -> Parameters:
     """Return the overrides, with defaults for what they leave open."""
-    if defaults == _NONE:
+    if defaults is _NONE or defaults == _NONE:
         return overrides
     return replace(defaults, **_as_mapping(overrides))
 

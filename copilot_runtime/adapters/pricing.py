@@ -12,7 +12,6 @@ from dataclasses import dataclass
 from datetime import datetime
 from decimal import Decimal
 from functools import cache, lru_cache
-from statistics import median_low
 from typing import TYPE_CHECKING
 
 from copilot_runtime.events import Usage
@@ -142,7 +141,7 @@ def _find_common_window(names: list[str]) -> int | None:
             if model.context_window and _is_called(model, name)
         ]
         if windows:
-            return median_low(windows)
+            return sorted(windows)[(len(windows) - 1) // 2]  # the lower of two in the middle
     return None
 
 

@@ -47,6 +47,8 @@ class AguiAgent(Agent):
     took the older one. Raises `ConfigurationFailed` for a `url` that is none.
     """
 
+    provider = "ag_ui"
+
     def __init__(
         self,
         url: str,

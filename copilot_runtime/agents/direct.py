@@ -12,6 +12,7 @@ from copilot_runtime.adapters.parameters import (
     parse_parameters,
 )
 from copilot_runtime.adapters.redaction import redact_error
+from copilot_runtime.adapters.windowed import WindowedAdapter
 from copilot_runtime.agents.grounding import (
     build_sources,
     join_passages,
@@ -38,6 +39,7 @@ from copilot_runtime.interfaces import (
     ContextItem,
     Events,
     FileReader,
+    MessageWindow,
     Reading,
     Retriever,
     RunInput,
@@ -66,7 +68,10 @@ class DirectAgent(Agent):
     A `retriever` finds passages for each question. The model gets them with the instructions, and
     an AG-UI client gets their sources, as an `Activity` of the type `sources`, before the answer.
     With `files`, those that are attached to questions are taken in first, and searched as well.
+    A `window` decides what of each request the model reads.
     """
+
+    is_replayable = True
 
     def __init__(
         self,
@@ -79,9 +84,12 @@ class DirectAgent(Agent):
         shared_state: bool = True,
         retriever: Retriever | None = None,
         files: FileReader | None = None,
+        window: MessageWindow | None = None,
     ) -> None:
         check_instructions(instructions)
         self.adapter = complete(Adapter, adapter)
+        if window is not None:
+            self.adapter = WindowedAdapter(self.adapter, window)
         self.instructions = instructions
         self.parameters = parse_parameters(parameters)
         self.max_turns = max_turns
@@ -102,7 +110,8 @@ class DirectAgent(Agent):
         makes no `instructions` what `resolve_instructions` raises.
         """
         if run.is_v1:
-            return self._run_turn(self._create_turn(run))
+            turn = Turn(run, _list_server_actions(run), self.action_timeout)
+            return self._run_turn(turn)
         if resumes := find_handoff_resumes(run):
             return hand_off(run, resumes, self.max_turns, self.action_timeout)
         return self._run_turns(run, find_shared_state(run) if self.shared_state else None)
@@ -116,11 +125,12 @@ class DirectAgent(Agent):
                         reading = step
                     else:
                         yield step
-        request = await self._build_request(run, shared, reading)
+        server = _list_server_actions(run, shared)
+        request = await self._build_request(run, server, shared, reading)
         if request.passages:
             yield build_sources(run, request.passages)
         for _ in range(self.max_turns):
-            turn = self._create_turn(run, shared)
+            turn = Turn(run, server, self.action_timeout, shared)
             async with aclosing(self._run_turn(turn, request)) as events:
                 async for event in events:
                     yield event
@@ -128,7 +138,8 @@ class DirectAgent(Agent):
                 return
             request = _extend_request(request, turn)
         raise LimitExceeded(
-            f"The model called actions {self.max_turns} times in a row without an answer.",
+            f"The model called actions {self.max_turns} times in a row without an answer, the most "
+            "by `max_turns`.",
             hint="Raise max_turns in the settings, or look at what the actions return.",
         )
 
@@ -139,7 +150,8 @@ class DirectAgent(Agent):
         """
         if request is None:
             reading = await read_files(self.files, turn.run)
-            request = await self._build_request(turn.run, reading=reading)
+            server = _list_server_actions(turn.run)
+            request = await self._build_request(turn.run, server, reading=reading)
         if turn.run.span.is_recording:
             request = start_chat(self.adapter, request, turn.run.span)
         try:
@@ -169,11 +181,12 @@ class DirectAgent(Agent):
             if not request.span.is_ended:  # nobody reads the answer any more
                 _end_span(request, turn, is_complete=False)
 
-    def _create_turn(self, run: RunInput, shared: SharedState | None = None) -> Turn:
-        return Turn(run, _list_server_actions(run, shared), self.action_timeout, shared)
-
     async def _build_request(
-        self, run: RunInput, shared: SharedState | None = None, reading: Reading | None = None
+        self,
+        run: RunInput,
+        server: Sequence[Action],
+        shared: SharedState | None = None,
+        reading: Reading | None = None,
     ) -> ChatRequest:
         """Return the first request of a run. Raises what `resolve_instructions` raises."""
         instructions = await resolve_instructions(self.instructions, run)
@@ -191,7 +204,7 @@ class DirectAgent(Agent):
         return ChatRequest(
             messages=[*system, *(reading.messages if reading else run.messages)],
             instructions=instructions,
-            actions=select_actions(_list_server_actions(run, shared), browser, for_agent=False),
+            actions=select_actions(server, browser, for_agent=False),
             parameters=merge_parameters(self.parameters, run.parameters),
             thread_id=run.thread_id,
             run_id=run.run_id,
@@ -230,7 +243,7 @@ def _select_context(run: RunInput) -> Sequence[ContextItem]:
     return [item for item in run.context if item.description == PAGE_INSTRUCTIONS]
 
 
-def _list_server_actions(run: RunInput, shared: SharedState | None) -> Sequence[Action]:
+def _list_server_actions(run: RunInput, shared: SharedState | None = None) -> Sequence[Action]:
     server = [action for action in run.actions if not action.in_browser]
     return [*server, *shared.actions()] if shared else server
 

@@ -12,11 +12,9 @@ from copilot_runtime.concurrency import capture
 from copilot_runtime.events import Activity
 from copilot_runtime.interfaces import FileReader, Passage, Reading, Retriever, RunInput
 from copilot_runtime.messages import Message, TextMessage
-from copilot_runtime.telemetry import semconv
-from copilot_runtime.telemetry.content import MAX_CHARACTERS
+from copilot_runtime.telemetry.content import render_retrieval
 from copilot_runtime.telemetry.genai import start_retrieval_span
-from copilot_runtime.telemetry.span import Span, trace_block
-from copilot_runtime.telemetry.truncation import truncate
+from copilot_runtime.telemetry.span import trace_block
 
 _TIMEOUT = 15.0
 """Seconds that an answer waits for what is retrieved."""
@@ -60,22 +58,9 @@ async def retrieve_passages(
             logger.warning("Run %s: nothing was retrieved: %s", run.run_id, error, exc_info=error)
             return ()
         if span.keeps_content:
-            _add_content(span, run, passages)
+            question = next((it.content for it in reversed(run.messages) if _is_question(it)), "")
+            span.set_content(render_retrieval(question, passages))
         return passages
-
-
-def _add_content(span: Span, run: RunInput, passages: Sequence[Passage]) -> None:
-    questions = (it.content for it in reversed(run.messages) if _is_question(it))
-    documents = [
-        {"id": one.id, "title": one.title, "score": one.score, "content": one.text}
-        for one in passages
-    ]
-    span.set_content(
-        {
-            semconv.RETRIEVAL_QUERY_TEXT: truncate(next(questions, ""), MAX_CHARACTERS),
-            semconv.RETRIEVAL_DOCUMENTS: truncate(documents, MAX_CHARACTERS),
-        }
-    )
 
 
 async def read_files(reader: FileReader | None, run: RunInput) -> Reading | None:

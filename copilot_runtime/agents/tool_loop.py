@@ -5,7 +5,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import replace
 
-from copilot_runtime.agents.turn import Turn
+from copilot_runtime.agents.turn import Handoff, Turn
 from copilot_runtime.agents.v1_state import track_v1_state
 from copilot_runtime.errors import LimitExceeded
 from copilot_runtime.events import (
@@ -24,7 +24,6 @@ from copilot_runtime.interfaces import (
     Agent,
     AgentInput,
     Events,
-    Resume,
     RunInput,
     SupportsRun,
 )
@@ -83,7 +82,8 @@ class ToolLoopAgent(Agent):
                 return
             run = _continue_run(run, turn.events)
         raise LimitExceeded(
-            f"The agent {run.agent!r} called actions {self.max_turns} times in a row.",
+            f"The agent {run.agent!r} called actions {self.max_turns} times in a row, the most by "
+            "`max_turns`.",
             hint="Raise max_turns in the settings, or look at what the actions return.",
         )
 
@@ -96,15 +96,14 @@ async def finish_turn(turn: Turn, max_turns: int) -> Events:
                 yield result
     finally:
         turn.cancel()
-    handoffs = [(action, ()) for action in turn.handoffs]
-    async with aclosing(hand_off(turn.run, handoffs, max_turns, turn.timeout)) as events:
+    async with aclosing(hand_off(turn.run, turn.handoffs, max_turns, turn.timeout)) as events:
         async for event in events:
             yield event
 
 
 async def hand_off(
     run: RunInput,
-    handoffs: Sequence[tuple[Action, Sequence[Resume]]],
+    handoffs: Sequence[Handoff],
     max_turns: int,
     timeout: float,
 ) -> Events:
@@ -114,15 +113,21 @@ async def hand_off(
     them.
     """
     actions = [one for one in run.actions if one.agent is None]
-    for action, resume in handoffs:
+    for action, call_id, resume in handoffs:
         assert action.agent is not None
-        url = getattr(action.agent, "url", "")
+        url, provider = getattr(action.agent, "url", ""), getattr(action.agent, "provider", "")
         call = run.span  # an agent that goes on after an interrupt is called by nobody
         if not resume:
             call = start_tool_span(
-                run.span, action.name, description=action.description, location="agent"
+                run.span,
+                action.name,
+                call_id=call_id,
+                description=action.description,
+                location="agent",
             )
-        span = start_agent_span(call, action.name, description=action.description, url=url)
+        span = start_agent_span(
+            call, action.name, description=action.description, url=url, provider=provider
+        )
         sub_run = replace(
             run,
             agent=action.name,
@@ -154,12 +159,12 @@ async def hand_off(
                 call.end()
 
 
-def find_handoff_resumes(run: RunInput) -> list[tuple[Action, list[Resume]]]:
+def find_handoff_resumes(run: RunInput) -> list[Handoff]:
     """Return the agents whose interrupts a run answers, with the answers and their original ids.
 
     A client of CopilotKit v1 answers the agent itself, all others answer the chat.
     """
-    resumes: list[tuple[Action, list[Resume]]] = []
+    resumes: list[Handoff] = []
     for action in run.actions:
         prefix = f"{action.name}/"
         resume = [
@@ -168,7 +173,7 @@ def find_handoff_resumes(run: RunInput) -> list[tuple[Action, list[Resume]]]:
             if answer.interrupt_id is not None and answer.interrupt_id.startswith(prefix)
         ]
         if action.agent is not None and resume:
-            resumes.append((action, resume))
+            resumes.append(Handoff(action, resume=resume))
     return resumes
 
 

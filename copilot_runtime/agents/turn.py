@@ -4,6 +4,7 @@ import asyncio
 import logging
 from collections.abc import Sequence
 from time import time_ns
+from typing import NamedTuple
 
 from copilot_runtime.actions.execute import Outcome, execute
 from copilot_runtime.adapters.assembly import MAX_CALLS, build_limit_error
@@ -21,9 +22,17 @@ from copilot_runtime.events import (
     TextMessageStart,
     Usage,
 )
-from copilot_runtime.interfaces import Action, RunInput
+from copilot_runtime.interfaces import Action, Resume, RunInput
 
 logger = logging.getLogger(__name__)
+
+
+class Handoff(NamedTuple):
+    """The action of an agent that takes over: by a call of it, or by answers it has waited for."""
+
+    action: Action
+    call_id: str = ""
+    resume: Sequence[Resume] = ()
 
 
 class Turn:
@@ -45,7 +54,7 @@ class Turn:
         self.calls: dict[str, str] = {}
         """Names of the calls by their ids."""
         self.tasks: list[tuple[str, asyncio.Task[Outcome]]] = []
-        self.handoffs: list[Action] = []
+        self.handoffs: list[Handoff] = []
         """The agents to hand off to, as actions."""
         self.browser_calls = 0
         self.is_direct = False
@@ -98,6 +107,8 @@ class Turn:
         if self.shared is not None and (state := self.shared.pop_change(call_id)) is not None:
             events.insert(0, state)
         action = self.server.get(name)
+        if action is not None and action.ends_run and task.result().error is None:
+            self.is_direct = True
         if action is not None and action.return_direct and task.result().error is None and result:
             self.is_direct = True
             message_id = f"direct-{call_id}"
@@ -143,7 +154,7 @@ class Turn:
         if action is None:
             work = _report_unknown(name, self.server, self.browser)
         elif action.agent is not None:
-            self.handoffs.append(action)
+            self.handoffs.append(Handoff(action, call_id))
             work = _confirm_handoff(name)
         else:
             work = execute(

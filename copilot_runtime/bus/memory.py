@@ -8,6 +8,7 @@ from typing import Any
 from copilot_runtime.bus.size import SizeTracker
 from copilot_runtime.errors import LimitExceeded, Misuse, NotFound
 from copilot_runtime.events import (
+    BRIEF,
     LAST,
     ActionExecutionArgs,
     ActionExecutionResult,
@@ -21,6 +22,7 @@ from copilot_runtime.events import (
     ReasoningContent,
     TextMessageContent,
 )
+from copilot_runtime.expiry import ExpiryQueue
 from copilot_runtime.interfaces import START, Batch, Bus, Cursor
 
 _EVENT_BYTES = 160
@@ -48,6 +50,7 @@ class MemoryBus(Bus):
         self.max_bytes = max_bytes
         self.ttl = ttl
         self._logs: dict[str, _Log] = {}
+        self._expiry = ExpiryQueue(ttl, self._forget)
         self._readers = 0
 
     async def append(self, log_id: str, event: Event) -> None:
@@ -101,9 +104,11 @@ class MemoryBus(Bus):
 
     async def drop(self, log_id: str) -> None:
         """Delete a log. Those who read it at this moment may read on."""
-        log = self._logs.pop(log_id, None)
-        if log is not None and log.expiry is not None:
-            log.expiry.cancel()
+        self._forget(log_id)
+        self._expiry.remove(log_id)
+
+    def _forget(self, log_id: str) -> None:
+        self._logs.pop(log_id, None)
 
     def __len__(self) -> int:
         return len(self._logs)
@@ -157,8 +162,7 @@ class MemoryBus(Bus):
 
     def _end(self, log_id: str, log: "_Log") -> None:
         log.ended = True
-        loop = asyncio.get_running_loop()
-        log.expiry = loop.call_later(self.ttl, self._logs.pop, log_id, None)
+        self._expiry.add(log_id)
 
     def _build_limit_error(self) -> LimitExceeded:
         return LimitExceeded(
@@ -171,7 +175,7 @@ _NOTHING: tuple[Sequence[Event], Sequence[Event], int] = ((), (), 0)
 
 
 class _Log:
-    __slots__ = ("ended", "events", "expiry", "reserved", "size", "sizes", "waiters")
+    __slots__ = ("ended", "events", "reserved", "size", "sizes", "waiters")
 
     def __init__(self) -> None:
         self.events: list[Event] = []
@@ -179,7 +183,6 @@ class _Log:
         self.reserved = _NOTHING
         """Events that have room: as they came, as they will be added, and their size."""
         self.ended = False
-        self.expiry: asyncio.TimerHandle | None = None
         self.sizes: SizeTracker | None = None
         self.waiters: list[asyncio.Future[None]] = []
 
@@ -194,6 +197,8 @@ class _Log:
         match event:
             case TextMessageContent(content=text) | ActionExecutionArgs(delta=text):
                 return event, _EVENT_BYTES + len(text)
+            case _ if type(event) in BRIEF:  # asked before all those classes are
+                return event, _EVENT_BYTES
             case ReasoningContent(content=text) | ActionExecutionResult(result=text):
                 return event, _EVENT_BYTES + len(text)
             case AgentState() | Activity() | Custom() | Raw() | Interrupt() | MessagesSnapshot():

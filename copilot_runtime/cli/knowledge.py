@@ -5,6 +5,7 @@ They open the knowledge of the same settings as `serve`, also while servers use 
 
 import asyncio
 import json
+import re
 import sys
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from difflib import get_close_matches
@@ -18,6 +19,7 @@ from copilot_runtime.cli.threads import ConfigOption
 from copilot_runtime.errors import ConfigurationFailed, CopilotError, Misuse
 
 if TYPE_CHECKING:
+    from copilot_runtime.config import Settings
     from copilot_runtime.interfaces import Passage
     from copilot_runtime.knowledge import Knowledge
     from copilot_runtime.knowledge.access import Actor
@@ -262,7 +264,8 @@ def run_with_knowledge(
     from copilot_runtime.config import load_settings
     from copilot_runtime.knowledge import Knowledge
 
-    settings = load_settings(config).knowledge
+    every = load_settings(config)
+    settings = every.knowledge
     if (storage or settings.storage).partition(":")[0] == "memory":
         raise ConfigurationFailed(
             "This knowledge is in the memory of a server, where no other program can read it.",
@@ -274,12 +277,25 @@ def run_with_knowledge(
 
     async def open_and_work() -> None:
         knowledge = Knowledge(storage, settings=settings)
+        keep_events(knowledge, every)
         try:
             await work(knowledge)
         finally:
             await knowledge.aclose()
 
     asyncio.run(open_and_work())
+
+
+def keep_events(knowledge: "Knowledge", settings: "Settings") -> None:
+    """Have what a command does to resources told to those who follow a server's events."""
+    if settings.events.store.startswith("sqlite:"):
+        from copilot_runtime.parts import build_events
+
+        build_events(settings, knowledge)
+
+
+_UNPRINTABLE = re.compile(r"[\x7f-\x9f\u200b-\u200f\u2028-\u202e\u2066-\u2069]")
+"""What JSON leaves as it is: a second set of controls, and what turns texts around."""
 
 
 def make_actor(user: str | None) -> "Actor | None":
@@ -290,8 +306,9 @@ def make_actor(user: str | None) -> "Actor | None":
 
 
 def show_json(value: Any) -> None:
-    """Print JSON for programs and people."""
-    typer.echo(json.dumps(value, indent=2, ensure_ascii=False))
+    """Print JSON for programs and people, with escapes for what a terminal would obey."""
+    text = json.dumps(value, indent=2, ensure_ascii=False)
+    typer.echo(_UNPRINTABLE.sub(lambda match: f"\\u{ord(match[0]):04x}", text))
 
 
 def show_table(head: Sequence[str], rows: Sequence[Sequence[Any]], nothing: str) -> None:

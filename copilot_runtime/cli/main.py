@@ -9,9 +9,14 @@ import typer
 
 from copilot_runtime import __version__
 from copilot_runtime.cli import knowledge
+from copilot_runtime.cli.analyst.commands import analyst
+from copilot_runtime.cli.events import events
 from copilot_runtime.cli.ingest import ingest
+from copilot_runtime.cli.plan.commands import plans
 from copilot_runtime.cli.policy import policy
+from copilot_runtime.cli.scenarios import test
 from copilot_runtime.cli.threads import ConfigOption, threads
+from copilot_runtime.cli.tools import tools
 from copilot_runtime.cli.traces import traces
 from copilot_runtime.errors import CopilotError, MissingPackage
 from copilot_runtime.gc_tuning import tune_for_startup
@@ -28,6 +33,9 @@ cli = typer.Typer(
 cli.add_typer(threads, name="threads")
 cli.add_typer(policy, name="policy")
 cli.add_typer(traces, name="traces")
+cli.add_typer(tools, name="tools")
+cli.add_typer(plans, name="plans")
+cli.add_typer(analyst, name="analyst")
 
 
 def main() -> NoReturn:
@@ -156,6 +164,55 @@ def chat(
 
 
 @cli.command()
+def plan(
+    request: Annotated[
+        str | None, typer.Argument(help="What is to be done; by default, what is piped in.")
+    ] = None,
+    url: Annotated[
+        str,
+        typer.Option(
+            "--url",
+            help="URL of the runtime, as <CopilotKit runtimeUrl> has it.",
+            envvar="COPILOT_URL",
+        ),
+    ] = "http://127.0.0.1:8000/graphql",
+    agent: Annotated[
+        str, typer.Option(help="Name of the agent that plans: the setting planner.name.")
+    ] = "planner",
+    header: Annotated[
+        list[str] | None,
+        typer.Option("--header", "-H", help="Header of each request, as 'Name: value'."),
+    ] = None,
+    yes: Annotated[
+        bool, typer.Option("--yes", "-y", help="Approve each plan and task that asks for it.")
+    ] = False,
+    as_json: knowledge.JsonOption = False,
+) -> None:
+    """Have a planner do something, and watch its tasks.
+
+    \b
+    copilot-runtime plan 'Compare three hotels in Rome, and book the best'
+    copilot-runtime plan 'Write the report' --url https://example.com/api/copilotkit --yes
+    copilot-runtime plan 'Write the report' > report.log
+    copilot-runtime plan 'Write the report' --json | jq 'select(.type == "task")'
+
+    The server needs the setting planner.name. In a terminal, the plan is a tree that grows: who
+    does a task, how long it took, what it cost, what is missing, and corrections. Questions are
+    asked below it: whether a task may begin, and what became of a call that was interrupted.
+    Elsewhere, each change is a line, and questions stay open unless --yes answers them.
+
+    Ctrl-C stops the plan; a second one leaves at once. Ctrl-D at a question leaves it open, and the
+    plan waiting: `copilot-runtime plans` answers later. The exit status is 0 if the plan finished,
+    3 if it waits for a person, and 1 if it did not finish.
+    """
+    from copilot_runtime.cli.plan.session import carry_out
+
+    headers = header or []
+    code = carry_out(url, request, agent=agent, headers=headers, is_approved=yes, as_json=as_json)
+    raise typer.Exit(code)
+
+
+@cli.command()
 def mcp(
     target: Annotated[
         str, typer.Argument(metavar="MODULE:NAME", help="A CopilotRuntime, as for serve.")
@@ -185,17 +242,37 @@ def schema(
     with_traces: Annotated[
         bool, typer.Option("--traces", help="That of a runtime whose traces may be read.")
     ] = False,
+    with_plans: Annotated[
+        bool, typer.Option("--plans", help="That of a runtime with an agent that plans.")
+    ] = False,
+    with_tools: Annotated[
+        bool, typer.Option("--tools", help="That of a runtime with tools of an operator.")
+    ] = False,
+    with_events: Annotated[
+        bool, typer.Option("--events", help="That of a runtime that keeps events.")
+    ] = False,
+    with_analyst: Annotated[
+        bool, typer.Option("--analyst", help="That of a runtime with a data analyst.")
+    ] = False,
 ) -> None:
     """Print the GraphQL schema.
 
     \b
     copilot-runtime schema > schema.graphql
     copilot-runtime schema --knowledge > schema.knowledge.graphql
-    copilot-runtime schema --traces > schema.traces.graphql
+    copilot-runtime schema --traces --plans --tools --events --analyst
     """
     from copilot_runtime.transports.graphql.schema import sdl
 
-    typer.echo(sdl(knowledge=with_knowledge, traces=with_traces).rstrip("\n"))
+    text = sdl(
+        knowledge=with_knowledge,
+        traces=with_traces,
+        plans=with_plans,
+        tools=with_tools,
+        events=with_events,
+        analyst=with_analyst,
+    )
+    typer.echo(text.rstrip("\n"))
 
 
 @cli.command()
@@ -234,6 +311,8 @@ def settings(config: ConfigOption = None) -> None:
     typer.echo(f"\n{describe_export(settings)}")
 
 
+cli.command()(test)
+cli.command()(events)
 cli.command()(ingest)
 cli.command()(knowledge.search)
 cli.command()(knowledge.graph)

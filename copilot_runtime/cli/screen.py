@@ -52,6 +52,11 @@ class Screen:
             case _:
                 pass
 
+    def print_text(self, text: str) -> None:
+        """Print a whole text, and end its line."""
+        self._write(text)
+        self.end_line()
+
     def end_line(self) -> None:
         """Begin a new line, unless the last one has ended."""
         if self._in_line:

@@ -52,8 +52,8 @@ def serve(
     _check_workers(settings)
     _configure_logs(settings)
     name = target or adapter_name(settings)
-    found = find_target(target) if target else _build_runtime(name, settings)
-    if (runtime := _find_runtime(found)) is not None:
+    found = find_target(target) if target else build_runtime(name, settings)
+    if (runtime := find_runtime(found)) is not None:
         before, settings = settings, _merge_settings(settings, runtime.settings, options or {})
         _check_workers(settings)
         if _list_log_settings(settings) != _list_log_settings(before):
@@ -108,7 +108,7 @@ def _check_workers(settings: Settings) -> None:
         )
 
 
-def _find_runtime(found: CopilotRuntime | ASGIApp) -> CopilotRuntime | None:
+def find_runtime(found: CopilotRuntime | ASGIApp) -> CopilotRuntime | None:
     """Return the runtime that is served, or that is in the application."""
     if isinstance(found, CopilotRuntime):
         return found
@@ -227,7 +227,7 @@ def _log_leftover(_: asyncio.AbstractEventLoop, context: Mapping[str, Any]) -> N
     logger.debug("%s", context["message"], exc_info=context.get("exception"))
 
 
-def _build_runtime(name: str, settings: Settings) -> CopilotRuntime:
+def build_runtime(name: str, settings: Settings) -> CopilotRuntime:
     """Return a runtime made from settings alone."""
     registry = Registry("copilot_runtime.adapters", ADAPTERS)
     make = registry[name]

@@ -201,10 +201,12 @@ async def _forget_files(
     settings = load_settings(config)
     if not settings.knowledge.address or address not in (None, settings.threads):
         return 0
+    from copilot_runtime.cli.knowledge import keep_events
     from copilot_runtime.knowledge import Knowledge
 
     knowledge = Knowledge(settings=settings.knowledge.model_copy(update={"sources": ()}))
     knowledge.threads = threads_store
+    keep_events(knowledge, settings)
     async with aclosing(knowledge):
         return await knowledge.forget_old_files(before.timestamp())
 

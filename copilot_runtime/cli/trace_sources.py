@@ -2,7 +2,16 @@
 
 import asyncio
 import json
-from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator, Mapping, Sequence
+from collections.abc import (
+    AsyncGenerator,
+    Awaitable,
+    Callable,
+    Generator,
+    Iterator,
+    Mapping,
+    Sequence,
+)
+from contextlib import contextmanager
 from dataclasses import asdict
 from functools import partial
 from http.client import HTTPException, HTTPResponse
@@ -11,7 +20,14 @@ from time import time_ns
 from typing import Any, Protocol, TypeVar, cast
 from urllib.error import HTTPError, URLError
 from urllib.parse import quote, urlencode, urlsplit
-from urllib.request import HTTPHandler, HTTPSHandler, ProxyHandler, Request, build_opener
+from urllib.request import (
+    HTTPHandler,
+    HTTPRedirectHandler,
+    HTTPSHandler,
+    ProxyHandler,
+    Request,
+    build_opener,
+)
 
 from copilot_runtime.config import Settings
 from copilot_runtime.errors import ConfigurationFailed, NetworkError, NotFound
@@ -30,6 +46,10 @@ Values = Mapping[str, str]
 
 _PAGE = 200
 _POLL_SECONDS = 1.0
+_LATE = 60 * 10**9
+"""Nanoseconds that a span may be written after its end, and is told all the same."""
+_PATIENCE = 60.0
+"""Seconds for which a server may say nothing."""
 
 
 class TraceSource(Protocol):
@@ -106,17 +126,20 @@ class StoreSource:
         self._run(add)
 
     async def _follow(self, values: Values) -> AsyncGenerator[Record, None]:
-        store = self._open()
-        since, written = time_ns(), set[tuple[str, str]]()
+        store, since = self._open(), time_ns()
+        written: dict[tuple[str, str], int] = {}
+        """When those spans ended that may be met again."""
         try:
             while True:
-                filter = parse_filter({**values, "since": str(since)})
-                for summary in reversed(await store.list_traces(filter, limit=_PAGE)):
-                    for span in await store.get_trace(summary.trace_id):
-                        key = (span["trace_id"], span["span_id"])
-                        if key not in written and span["end_time_unix_nano"] >= since:
-                            written.add(key)
+                now = time_ns()
+                for trace_id in await _list_since(store, values, since):
+                    for span in await store.get_trace(trace_id):
+                        key, end = (trace_id, span["span_id"]), span["end_time_unix_nano"]
+                        if key not in written and end >= since:
+                            written[key] = end
                             yield span
+                since = max(since, now - _LATE)
+                written = {key: end for key, end in written.items() if end >= since}
                 await asyncio.sleep(_POLL_SECONDS)
         finally:
             await store.aclose()
@@ -162,7 +185,7 @@ class StoreSource:
 
 
 class ServerSource:
-    """Asks a running server, by the URL of its runtime."""
+    """Asks a running server, by the URL of its runtime: without a path, that is /graphql."""
 
     def __init__(self, url: str, headers: Sequence[str] = ()) -> None:
         url = url if "://" in url else f"http://{url}"
@@ -171,11 +194,11 @@ class ServerSource:
             raise ConfigurationFailed(
                 f"{url!r} is no URL of a runtime, such as http://127.0.0.1:8000/graphql."
             )
-        self._url = url.rstrip("/")
+        self._url = url.rstrip("/") if parts.path else f"{url}/graphql"
         self._headers = dict(map(_split_header, headers))
         is_local = parts.hostname == "localhost" or is_loopback(parts.hostname)
         direct = [ProxyHandler({})] if is_local else []
-        self._opener = build_opener(*direct, HTTPHandler, HTTPSHandler)
+        self._opener = build_opener(*direct, HTTPHandler, HTTPSHandler, _NoRedirects)
 
     def list_traces(self, values: Values, limit: int) -> Iterator[dict[str, Any]]:
         """Yield traces in short, the newest first."""
@@ -196,7 +219,7 @@ class ServerSource:
     def query(self, query: str, values: Values, limit: int) -> list[list[Record]]:
         """Return whole traces that a JMESPath matches, the newest first."""
         body = {"query": query, "limit": limit, **values}
-        with self._send("POST", "/query", json.dumps(body).encode()) as answer:
+        with self._ask("POST", "/query", json.dumps(body).encode()) as answer:
             return [it["spans"] for it in json.load(answer)["traces"]]
 
     def stats(self, values: Values, limit: int) -> dict[str, Any]:
@@ -206,7 +229,7 @@ class ServerSource:
     def tail(self, values: Values) -> Iterator[Record]:
         """Yield spans as they end, until the server ends."""
         query = {name: values[name] for name in ("trace_id", "thread_id") if values.get(name)}
-        with self._send("GET", f"/stream?{urlencode(query)}") as answer:
+        with self._ask("GET", f"/stream?{urlencode(query)}") as answer:
             name = ""
             for line in answer:
                 field, _, value = line.decode(errors="replace").rstrip("\n").partition(": ")
@@ -217,18 +240,22 @@ class ServerSource:
 
     def delete(self, trace_id: str) -> None:
         """Delete a trace. Raises `NotFound`."""
-        self._send("DELETE", f"/{quote(trace_id, safe='')}").close()
+        with self._ask("DELETE", f"/{quote(trace_id, safe='')}"):
+            pass
 
     def _get(self, path: str, values: Values | None = None) -> Any:
         query = urlencode({name: value for name, value in (values or {}).items() if value})
-        with self._send("GET", f"{path}?{query}" if query else path) as answer:
+        with self._ask("GET", f"{path}?{query}" if query else path) as answer:
             return json.load(answer)
 
-    def _send(self, method: str, path: str, body: bytes | None = None) -> HTTPResponse:
+    @contextmanager
+    def _ask(self, method: str, path: str, body: bytes | None = None) -> Generator[HTTPResponse]:
+        """Lend the answer to a request. Raises `CopilotError` for what goes wrong until its end."""
         headers = {"content-type": "application/json", **self._headers}
         request = Request(f"{self._url}/traces{path}", body, headers, method=method)  # noqa: S310  # http or https
         try:
-            return cast("HTTPResponse", self._opener.open(request))
+            with self._opener.open(request, timeout=_PATIENCE) as answer:
+                yield cast("HTTPResponse", answer)
         except HTTPError as error:
             raise _explain(error, self._url) from None
         except (URLError, OSError, HTTPException) as error:
@@ -237,6 +264,18 @@ class ServerSource:
                 f"There is no server at {self._url}: {reason}.",
                 hint="Start it with `copilot-runtime serve`, or give its --url.",
             ) from None
+        except (ValueError, LookupError, TypeError):  # no JSON, or another one
+            raise NetworkError(
+                f"What {self._url} answers is no list of traces.",
+                hint="Give the URL of the runtime, as <CopilotKit runtimeUrl> has it.",
+            ) from None
+
+
+class _NoRedirects(HTTPRedirectHandler):
+    """Goes nowhere else: headers such as Authorization are for the server that was named."""
+
+    def redirect_request(self, *_: Any, **__: Any) -> None:
+        """Refuse to go on."""
 
 
 def open_source(
@@ -248,6 +287,14 @@ def open_source(
             raise ConfigurationFailed("Give --url or --store, and not both.")
         return ServerSource(url, headers)
     return StoreSource(store or settings.telemetry.store)
+
+
+async def _list_since(store: TraceStore, values: Values, since: int) -> Sequence[str]:
+    """Return the ids of the traces in which something ended since a time, the oldest first."""
+    filter, found = parse_filter({**values, "since": str(since)}), list[str]()
+    while page := await store.list_traces(filter, limit=_PAGE, before=found[-1] if found else ""):
+        found += [summary.trace_id for summary in page]
+    return found[::-1]
 
 
 async def _list_page(
@@ -269,6 +316,8 @@ def _explain(error: HTTPError, url: str) -> Exception:
         message = body.get("message") or body.get("error") or error.reason
     except (ValueError, AttributeError):
         message = error.reason
+    if 300 <= error.code < 400:
+        message = f"It is at {error.headers.get('location', 'another address')}."
     hints = {
         401: "Sign in with a header: -H 'Authorization: Bearer ...'.",
         403: "The setting telemetry.operators of the server names who may read traces.",

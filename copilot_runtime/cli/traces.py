@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, cast
 import typer
 
 from copilot_runtime.cli.knowledge import JsonOption, show_json, show_table
+from copilot_runtime.cli.options import with_options
 from copilot_runtime.cli.threads import ConfigOption
 from copilot_runtime.errors import ConfigurationFailed, Misuse
 
@@ -37,6 +38,10 @@ HeaderOption = Annotated[
 ]
 ThreadOption = Annotated[str, typer.Option("--thread", help="Only traces of this thread.")]
 AgentOption = Annotated[str, typer.Option("--agent", help="Only traces in which it acted.")]
+UserOption = Annotated[
+    str, typer.Option("--user", help="Only traces of runs that this person asked for.")
+]
+RunOption = Annotated[str, typer.Option("--run", help="Only the trace of this run.")]
 SinceOption = Annotated[
     str, typer.Option("--since", help="A time ago, such as 15m, 2h, 7d; or a time by ISO 8601.")
 ]
@@ -44,16 +49,24 @@ UntilOption = Annotated[str, typer.Option("--until", help="The same, for when th
 ErrorsOption = Annotated[
     bool, typer.Option("--errors", help="Only traces in which something failed.")
 ]
+RatingOption = Annotated[
+    str, typer.Option("--rating", help="Only traces that somebody rated so: up or down.")
+]
 SlowerOption = Annotated[
     str, typer.Option("--slower", help="Only traces that took so long: 2.5, 800ms.")
 ]
 TextOption = Annotated[
-    str, typer.Option("--text", help="Only traces with this in a span, a model or an error.")
+    str,
+    typer.Option(
+        "--text",
+        help="Only traces with this in a span, a model, an error or an answer; or their id.",
+    ),
 ]
 LimitOption = Annotated[int, typer.Option(min=1, max=100_000, help="Most traces.")]
 IdArgument = Annotated[str, typer.Argument(help="Its id, or the first characters of a recent one.")]
 
 _MOST_ROWS = 100
+_MOST_DELETED = 1_000_000
 _RECENT = 1_000
 """Traces among which one is found by the beginning of its id."""
 
@@ -75,27 +88,68 @@ def look_at_traces() -> None:
     """
 
 
-@traces.command("list")
-def show_list(
-    thread: ThreadOption = "",
-    agent: AgentOption = "",
-    since: SinceOption = "",
-    until: UntilOption = "",
-    errors: ErrorsOption = False,
-    slower: SlowerOption = "",
-    text: TextOption = "",
-    limit: LimitOption = 50,
-    as_json: JsonOption = False,
+def open_source(
     store: StoreOption = None,
     url: UrlOption = None,
     header: HeaderOption = None,
     config: ConfigOption = None,
+) -> "TraceSource":
+    """Return where traces are read: a store, or a running server."""
+    from copilot_runtime.cli import trace_sources
+    from copilot_runtime.config import load_settings
+
+    return trace_sources.open_source(load_settings(config), url, store, header or ())
+
+
+def read_filter(
+    thread: ThreadOption = "",
+    agent: AgentOption = "",
+    user: UserOption = "",
+    run: RunOption = "",
+    since: SinceOption = "",
+    until: UntilOption = "",
+    errors: ErrorsOption = False,
+    rating: RatingOption = "",
+    slower: SlowerOption = "",
+    text: TextOption = "",
+) -> Mapping[str, str]:
+    """Return a filter as texts, checked: a server would say it in other words."""
+    from copilot_runtime.telemetry.filters import parse_filter, parse_seconds, parse_time
+
+    parse_time(since, "--since")
+    parse_time(until, "--until")
+    parse_seconds(slower, "--slower")
+    values = {
+        "thread_id": thread,
+        "agent": agent,
+        "user": user,
+        "run_id": run,
+        "since": since,
+        "until": until,
+        "min_duration": slower,
+        "rating": rating,
+        "text": text,
+        "has_error": "true" if errors else "",
+    }
+    parse_filter(values)
+    return {name: value for name, value in values.items() if value}
+
+
+@traces.command("list")
+@with_options(values=read_filter, source=open_source)
+def show_list(
+    *,
+    values: Mapping[str, str],
+    limit: LimitOption = 50,
+    as_json: JsonOption = False,
+    source: "TraceSource",
 ) -> None:
     """List traces, the newest first.
 
     \b
     copilot-runtime traces list
     copilot-runtime traces list --agent planner --slower 5 --since 24h
+    copilot-runtime traces list --rating down --since 1d
     copilot-runtime traces list --errors --json | jq -r '.traces[].trace_id'
     """
     from copilot_runtime.telemetry.waterfall import (
@@ -105,12 +159,12 @@ def show_list(
         format_tokens,
     )
 
-    values = _filter(thread, agent, since, until, slower, text, errors=errors)
-    found = [*_open(config, store, url, header).list_traces(values, limit)]
+    found = [*source.list_traces(values, limit)]
     if as_json:
         show_json({"traces": found})
         return
-    head = ("STARTED", "TRACE", "AGENT", "TIME", "SPANS", "TOKENS", "COST", "ENDED", "THREAD")
+    head = ("STARTED", "TRACE", "AGENT", "TIME", "SPANS", "TOKENS", "COST", "ENDED")
+    head += ("THREAD", "RATING")
     rows = [
         (
             format_time(it["start_time_unix_nano"]),
@@ -122,6 +176,7 @@ def show_list(
             format_dollars(it["dollars"], it["unpriced"]) if it["model_calls"] else "",
             _describe_end(it),
             it["thread_id"],
+            it.get("rating", ""),
         )
         for it in found
     ]
@@ -129,7 +184,9 @@ def show_list(
 
 
 @traces.command()
+@with_options(source=open_source)
 def show(
+    *,
     trace_id: IdArgument,
     mermaid: Annotated[
         bool, typer.Option("--mermaid", help="Write a sequence diagram of Mermaid.")
@@ -138,10 +195,7 @@ def show(
         bool, typer.Option("--all", help="Draw each span, however many there are.")
     ] = False,
     as_json: JsonOption = False,
-    store: StoreOption = None,
-    url: UrlOption = None,
-    header: HeaderOption = None,
-    config: ConfigOption = None,
+    source: "TraceSource",
 ) -> None:
     """Draw a trace as a waterfall: a bar for each span, with its time, tokens and cost.
 
@@ -153,7 +207,7 @@ def show(
     What failed has a cross, and is red in a terminal. In a large trace, spans that are alike
     share a line; --all draws each.
     """
-    spans = _find(_open(config, store, url, header), trace_id)
+    spans = _find(source, trace_id)
     if as_json:
         show_json({"spans": spans})
         return
@@ -176,35 +230,29 @@ def show(
 
 
 @traces.command()
+@with_options(values=read_filter, source=open_source)
 def query(
+    *,
     expression: Annotated[str, typer.Argument(metavar="JMESPATH", help="For each trace.")],
-    thread: ThreadOption = "",
-    agent: AgentOption = "",
-    since: SinceOption = "",
-    until: UntilOption = "",
-    errors: ErrorsOption = False,
-    slower: SlowerOption = "",
-    text: TextOption = "",
+    values: Mapping[str, str],
     limit: LimitOption = 20,
     as_json: JsonOption = False,
-    store: StoreOption = None,
-    url: UrlOption = None,
-    header: HeaderOption = None,
-    config: ConfigOption = None,
+    source: "TraceSource",
 ) -> None:
     """Find traces by JMESPath. It is evaluated on the list of the spans of each trace.
 
     \b
     copilot-runtime traces query '[?status.code == `2`]'
     copilot-runtime traces query "[?attributes.\\"gen_ai.tool.name\\"=='get_time']" --since 1d
+    copilot-runtime traces query "[?attributes.\\"user.name\\"=='ann']"
     copilot-runtime traces query 'length(@) > `50`' --json
 
-    A trace matches unless the result is null, false or an empty list. A span has trace_id,
+    A trace matches unless the result is null, false, 0, '' or an empty list. A span has trace_id,
     span_id, parent_span_id, name, kind (1 internal, 2 server, 3 client), start_time_unix_nano,
-    end_time_unix_nano, attributes, events, status.code (2 for an error) and status.message.
+    end_time_unix_nano, attributes, events, status.code (2 for an error) and status.message, and
+    content where it is kept, such as content."gen_ai.output.messages".
     """
-    values = _filter(thread, agent, since, until, slower, text, errors=errors)
-    found = _open(config, store, url, header).query(expression, values, limit)
+    found = source.query(expression, values, limit)
     if as_json:
         show_json({"traces": [{"spans": spans} for spans in found]})
         return
@@ -228,18 +276,13 @@ def query(
 
 
 @traces.command()
+@with_options(values=read_filter, source=open_source)
 def stats(
-    thread: ThreadOption = "",
-    agent: AgentOption = "",
-    since: SinceOption = "",
-    until: UntilOption = "",
-    text: TextOption = "",
+    *,
+    values: Mapping[str, str],
     limit: Annotated[int, typer.Option(min=1, max=10_000, help="Newest traces to count.")] = 1000,
     as_json: JsonOption = False,
-    store: StoreOption = None,
-    url: UrlOption = None,
-    header: HeaderOption = None,
-    config: ConfigOption = None,
+    source: "TraceSource",
 ) -> None:
     """Count by agent, model and tool: calls, errors, times, tokens, cost.
 
@@ -250,15 +293,19 @@ def stats(
     P50 is a time that half of the calls did not exceed, P95 one that 95 of 100 did not. Tokens
     and cost are those of requests to models; a + means that some have no known price.
     """
-    values = _filter(thread, agent, since, until, "", text)
-    found = _open(config, store, url, header).stats(values, limit)
+    from copilot_runtime.telemetry.waterfall import count_words
+
+    found = source.stats(values, limit)
     if as_json:
         show_json(found)
         return
     if not found["traces"]:
         typer.echo("There are no such traces.", err=True)
         return
-    typer.echo(f"{found['traces']} traces, {found['failed']} with errors, {found['spans']} spans\n")
+    typer.echo(
+        f"{count_words(found['traces'], 'trace')}, {found['failed']} with errors, "
+        f"{count_words(found['spans'], 'span')}\n"
+    )
     for kind in ("agents", "models", "tools"):
         if found[kind]:
             rows = [_describe_group(it) for it in found[kind]]
@@ -268,13 +315,12 @@ def stats(
 
 
 @traces.command()
+@with_options(source=open_source)
 def tail(
+    *,
     thread: ThreadOption = "",
     as_json: JsonOption = False,
-    store: StoreOption = None,
-    url: UrlOption = None,
-    header: HeaderOption = None,
-    config: ConfigOption = None,
+    source: "TraceSource",
 ) -> None:
     """Watch spans as they end, until Ctrl-C.
 
@@ -287,7 +333,7 @@ def tail(
     from copilot_runtime.telemetry.waterfall import clean_text, format_duration, format_time
 
     try:
-        for span in _open(config, store, url, header).tail({"thread_id": thread}):
+        for span in source.tail({"thread_id": thread}):
             if as_json:
                 typer.echo(json.dumps(span, ensure_ascii=False))
                 continue
@@ -306,14 +352,13 @@ def tail(
 
 
 @traces.command()
+@with_options(source=open_source)
 def diff(
+    *,
     before: Annotated[str, typer.Argument(metavar="A", help="A trace.")],
     after: Annotated[str, typer.Argument(metavar="B", help="Another one.")],
     as_json: JsonOption = False,
-    store: StoreOption = None,
-    url: UrlOption = None,
-    header: HeaderOption = None,
-    config: ConfigOption = None,
+    source: "TraceSource",
 ) -> None:
     """Compare two runs step by step.
 
@@ -327,7 +372,6 @@ def diff(
 
     from copilot_runtime.telemetry.diff import diff_traces
 
-    source = _open(config, store, url, header)
     steps = diff_traces(_find(source, before), _find(source, after))
     if as_json:
         show_json({"steps": [{"name": step.name, **asdict(step)} for step in steps]})
@@ -337,41 +381,45 @@ def diff(
 
 
 @traces.command()
+@with_options(source=open_source)
 def delete(
-    trace_ids: Annotated[list[str], typer.Argument(metavar="TRACE...", help="Their whole ids.")],
-    store: StoreOption = None,
-    url: UrlOption = None,
-    header: HeaderOption = None,
-    config: ConfigOption = None,
+    *,
+    trace_ids: Annotated[
+        list[str] | None, typer.Argument(metavar="TRACE...", help="Their whole ids.")
+    ] = None,
+    user: Annotated[str, typer.Option("--user", help="All traces of this person's runs.")] = "",
+    source: "TraceSource",
 ) -> None:
     """Delete traces for good.
 
     \b
     copilot-runtime traces delete 4bf92f3577b34da6a3ce929d0e0e4736
+    copilot-runtime traces delete --user ann
 
     The setting telemetry.retention says after how many seconds they go by themselves.
     """
-    source = _open(config, store, url, header)
-    for trace_id in trace_ids:
+    from copilot_runtime.telemetry.waterfall import count_words
+
+    if not trace_ids and not user:
+        raise Misuse("Name traces by their ids, or a person by --user.")
+    ids = [*(trace_ids or ())]
+    if user:
+        ids += [it["trace_id"] for it in source.list_traces({"user": user}, _MOST_DELETED)]
+    for trace_id in ids:
         source.delete(trace_id)
-    typer.echo(f"Deleted {len(trace_ids)} traces.", err=True)
+    typer.echo(f"Deleted {count_words(len(ids), 'trace')}.", err=True)
 
 
 @traces.command("export")
+@with_options(values=read_filter, source=open_source)
 def write_out(
+    *,
     file: Annotated[
         Path | None, typer.Argument(help="File to write; - or nothing is the standard output.")
     ] = None,
-    thread: ThreadOption = "",
-    agent: AgentOption = "",
-    since: SinceOption = "",
-    until: UntilOption = "",
-    errors: ErrorsOption = False,
+    values: Mapping[str, str],
     limit: LimitOption = 100_000,
-    store: StoreOption = None,
-    url: UrlOption = None,
-    header: HeaderOption = None,
-    config: ConfigOption = None,
+    source: "TraceSource",
 ) -> None:
     """Write traces as JSON Lines: a span a line, the newest trace first.
 
@@ -379,19 +427,22 @@ def write_out(
     copilot-runtime traces export --since 1d traces.jsonl
     copilot-runtime traces export --errors | gzip > errors.jsonl.gz
     """
-    source = _open(config, store, url, header)
-    values = _filter(thread, agent, since, until, "", "", errors=errors)
+    from copilot_runtime.telemetry.waterfall import count_words
+
     count = 0
     is_file = file is not None and str(file) != "-"
+    target = cast("Path", file) if is_file else Path("/dev/stdout")
     try:
-        with (cast("Path", file) if is_file else Path("/dev/stdout")).open("w") as out:
+        with target.open("w", encoding="utf-8") as out:
             for trace in source.list_traces(values, limit):
                 for span in source.get_trace(trace["trace_id"]):
                     out.write(json.dumps(span, ensure_ascii=False) + "\n")
                 count += 1
+    except BrokenPipeError:  # its reader has enough
+        raise typer.Exit(1) from None
     except OSError as error:
-        raise ConfigurationFailed(f"{file} cannot be written: {error.strerror}.") from None
-    typer.echo(f"Exported {count} traces.", err=True)
+        raise ConfigurationFailed(f"{target} cannot be written: {error.strerror}.") from None
+    typer.echo(f"Exported {count_words(count, 'trace')}.", err=True)
 
 
 @traces.command("import")
@@ -402,7 +453,8 @@ def read_in(
     store: StoreOption = None,
     config: ConfigOption = None,
 ) -> None:
-    """Read spans into a store: JSON Lines that `export` wrote, `show --json`, or OTLP's JSON.
+    """Read spans into a store: JSON Lines that `export` wrote, `show --json`, OTLP's JSON, or the
+    file of VS Code's exporter.
 
     \b
     copilot-runtime traces import traces.jsonl --store sqlite:traces.db
@@ -413,6 +465,7 @@ def read_in(
     """
     from copilot_runtime.cli.trace_sources import StoreSource
     from copilot_runtime.config import load_settings
+    from copilot_runtime.telemetry.waterfall import count_words
 
     try:
         text = sys.stdin.read() if file is None or str(file) == "-" else file.read_text("utf-8")
@@ -422,45 +475,9 @@ def read_in(
     address = store or load_settings(config).telemetry.store
     StoreSource(address, is_new=True).add_spans(spans)
     count = len({span["trace_id"] for span in spans})
-    typer.echo(f"Read {len(spans)} spans of {count} traces.", err=True)
-
-
-def _open(
-    config: Path | None, store: str | None, url: str | None, headers: Sequence[str] | None
-) -> "TraceSource":
-    from copilot_runtime.cli.trace_sources import open_source
-    from copilot_runtime.config import load_settings
-
-    return open_source(load_settings(config), url, store, headers or ())
-
-
-def _filter(
-    thread: str,
-    agent: str,
-    since: str,
-    until: str,
-    slower: str,
-    text: str,
-    *,
-    errors: bool = False,
-) -> Mapping[str, str]:
-    """Return a filter as texts, checked: a server would say it in other words."""
-    from copilot_runtime.telemetry.filters import parse_filter, parse_seconds, parse_time
-
-    parse_time(since, "--since")
-    parse_time(until, "--until")
-    parse_seconds(slower, "--slower")
-    values = {
-        "thread_id": thread,
-        "agent": agent,
-        "since": since,
-        "until": until,
-        "min_duration": slower,
-        "text": text,
-        "has_error": "true" if errors else "",
-    }
-    parse_filter(values)
-    return {name: value for name, value in values.items() if value}
+    typer.echo(
+        f"Read {count_words(len(spans), 'span')} of {count_words(count, 'trace')}.", err=True
+    )
 
 
 def _find(source: "TraceSource", trace_id: str) -> "list[Record]":
@@ -483,7 +500,8 @@ def _find(source: "TraceSource", trace_id: str) -> "list[Record]":
 def _parse_spans(text: str) -> "Iterator[Record]":
     """Yield the spans of a text. Raises `Misuse` for what is none, and names the line."""
     from copilot_runtime.telemetry.otlp import OtlpError, decode_spans
-    from copilot_runtime.telemetry.store.records import encode_span, normalize_record
+    from copilot_runtime.telemetry.store.formats import decode_value
+    from copilot_runtime.telemetry.store.records import encode_span
 
     for number, value in _read_values(text):
         if isinstance(value, dict) and "resourceSpans" in value:
@@ -491,13 +509,16 @@ def _parse_spans(text: str) -> "Iterator[Record]":
                 batch = decode_spans(value, keeps_content=True)
             except OtlpError as error:
                 raise Misuse(f"Line {number} is no OTLP: {error}") from None
+            if batch.rejected:
+                raise Misuse(f"Line {number} has {batch.rejected} wrong spans: {batch.reason}")
             yield from map(encode_span, batch.spans)
             continue
         for span in _list_spans(value):
             try:
-                yield normalize_record(span)
+                yield encode_span(decode_value(span))
             except Misuse as error:
-                raise Misuse(f"Line {number} is no span: {error.message}.") from None
+                reason = error.message.removesuffix(".")
+                raise Misuse(f"Line {number} is no span: {reason}.") from None
 
 
 def _read_values(text: str) -> Iterator[tuple[int, Any]]:
@@ -515,16 +536,12 @@ def _read_values(text: str) -> Iterator[tuple[int, Any]]:
                 raise Misuse(f"Line {number} is no JSON.") from None
 
 
-def _list_spans(value: Any) -> "Iterable[Record]":
+def _list_spans(value: Any) -> Iterable[Any]:
     match value:
         case {"spans": list(spans)} | list(spans):
-            return [span for span in cast("list[Any]", spans) if isinstance(span, dict)]
-        case {"span": dict(span)}:  # as Copilot-LD writes it
-            return [cast("Record", span)]
-        case dict():
-            return [cast("Record", value)]
+            return cast("list[Any]", spans)
         case _:
-            return [{}]
+            return [value]
 
 
 def _describe_end(trace: Mapping[str, Any]) -> str:

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
+from copilot_runtime.config.yaml_model import TOO_MANY_ALIASES, find_bomb
 from copilot_runtime.errors import ConfigurationFailed
 
 if TYPE_CHECKING:
@@ -41,7 +42,10 @@ def read_document(path: Path, environ: Mapping[str, str]) -> Document:
     except UnicodeDecodeError as error:
         raise ConfigurationFailed(f"The settings file '{path}' is not UTF-8 text.") from error
     try:
-        root, values = yaml.compose(text, yaml.SafeLoader), yaml.safe_load(text)
+        root = yaml.compose(text, yaml.SafeLoader)
+        if (bomb := find_bomb(root)) is not None:
+            raise ConfigurationFailed(f"{path}, line {bomb + 1}: {TOO_MANY_ALIASES}.")
+        values = yaml.safe_load(text)
         lines = dict(_lines(path, root)) if root is not None else {}
         values = _expand(values, environ, path, lines, "")
     except yaml.MarkedYAMLError as error:

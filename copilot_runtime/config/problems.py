@@ -1,9 +1,11 @@
 """Say what is wrong with a setting, where it stands, and what it could be."""
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from difflib import get_close_matches
 from pathlib import Path
+from typing import Any, cast
 
 from pydantic import ValidationError
 
@@ -55,7 +57,7 @@ def explain(
         elif problem["type"] in _SECTION_ERRORS:
             sentences.append(f"{place}: {_explain_section(name, problem['input'], names)}")
         else:
-            value = "not valid" if name in REDACTED_NAMES else _abbreviate(problem["input"])
+            value = "not valid" if name in REDACTED_NAMES else _abbreviate(_mask(problem["input"]))
             reason = problem["msg"].removeprefix("Value error, ").removeprefix("Input ")
             sentences.append(f"{place}: {name!r} is {value}; it {_phrase_reason(reason)}.")
     return ConfigurationFailed(
@@ -104,6 +106,16 @@ def _explain_section(name: str, value: object, names: Sequence[str]) -> str:
         f"{name!r} is {found}, but it is a section with the keys {', '.join(keys)}: "
         f"write {name}: {example}."
     )
+
+
+def _mask(value: Any) -> Any:
+    """Return what somebody wrote, without the password of an address."""
+    if isinstance(value, Mapping):
+        return {name: _mask(item) for name, item in cast("Mapping[str, Any]", value).items()}
+    return _USER_OF_ADDRESS.sub("//***@", value) if isinstance(value, str) else value
+
+
+_USER_OF_ADDRESS = re.compile(r"//\S*@")
 
 
 def _is_word(value: object) -> bool:

@@ -21,6 +21,11 @@ _ORIGIN = re.compile(
     r"(?P<scheme>[a-z][a-z0-9+.-]*)://(?P<host>[a-z0-9._-]+|\[[0-9a-f:.]+\])(:(?P<port>\d{1,5}))?/?"
 )
 _HOST = re.compile(r"\*|(\*\.)?[a-z0-9_-]+(\.[a-z0-9_-]+)*|\[[0-9a-f:.]+\]")
+_ADDRESS = r"https?://[^\s@]+"
+_ADDRESS_RULE = (
+    "should begin with http:// or https://, and have no user or password in it: those are for "
+    "telemetry.headers."
+)
 _USUAL_PORTS = {("http", "80"), ("https", "443")}
 _IRI = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:[^\s<>\"{}|\\^`]+$")
 
@@ -93,11 +98,32 @@ def _check_names(names: tuple[str, ...], choices: tuple[str, ...], noun: str) ->
     return names
 
 
+def _check_seconds(value: Any) -> Any:
+    """Refuse a text that is no number, such as one with a unit."""
+    if isinstance(value, str):
+        try:
+            float(value)
+        except ValueError:
+            raise ValueError("should be a number of seconds, such as 86400 for a day") from None
+    return value
+
+
+def _check_match(pattern: str, rule: str) -> AfterValidator:
+    """Refuse a text that a pattern does not match, in the words of `rule`."""
+
+    def check(value: str) -> str:
+        if re.search(pattern, value) is None:
+            raise ValueError(f"should be {rule}")
+        return value
+
+    return AfterValidator(check)
+
+
 Words = Annotated[tuple[str, ...], BeforeValidator(_split)]
 Origins = Annotated[Words, AfterValidator(_normalize_origins)]
 Hosts = Annotated[Words, AfterValidator(_normalize_hosts)]
-Seconds = Annotated[float, Field(gt=0, allow_inf_nan=False)]
-SecondsOrNone = Annotated[float, Field(ge=0, allow_inf_nan=False)]
+Seconds = Annotated[float, Field(gt=0, allow_inf_nan=False), BeforeValidator(_check_seconds)]
+SecondsOrNone = Annotated[float, Field(ge=0, allow_inf_nan=False), BeforeValidator(_check_seconds)]
 Count = Annotated[int, Field(gt=0)]
 
 
@@ -308,6 +334,10 @@ class KnowledgeSettings(Section):
     upload_tokens: Count = Field(
         default=4000, description="Longest text of files that is given to the model, in tokens."
     )
+    context_tokens: Count = Field(
+        default=8000,
+        description="Tokens of a context window that is optimised, where no other number is given.",
+    )
     link: str = Field(
         default="",
         description="Address of this server for readers of other pages, such as "
@@ -347,15 +377,212 @@ class KnowledgeSettings(Section):
         return self.storage or ("local:.copilot/knowledge" if self.sources else "")
 
 
+class EventSettings(Section):
+    """What happened to resources, plans and runs, for those who come back to it."""
+
+    store: Annotated[
+        str, _check_match(r"^(none|memory|sqlite:.+)?$", "sqlite:PATH, memory or none")
+    ] = Field(
+        default="",
+        description="Where events are kept: sqlite:PATH, memory, where they end with the server, "
+        "or none. Empty: memory if there is knowledge or an agent that plans, else none.",
+    )
+    max_events: Count = Field(
+        default=100_000,
+        description="Most events that are kept, the newest; in memory 10000 at most.",
+    )
+    max_bytes: Count = Field(
+        default=64 * 1024 * 1024,
+        description="Largest size of all events that are kept, in bytes: the oldest go first.",
+    )
+
+
+class AssistantSettings(Section):
+    """Agents that are written as files."""
+
+    folder: str = Field(
+        default="",
+        description="Folder with files NAME.agent.md: each is an agent, read again when it "
+        "changes. Empty: none.",
+    )
+    window: Literal["newest", "copilot-ld-2025-11", "copilot-ld-2026-01"] = Field(
+        default="newest",
+        description="Which older messages an assistant with a budget reads: the newest that fit, "
+        "or by the rules that Copilot-LD had then.",
+    )
+
+
+class PlannerSettings(Section):
+    """An agent that breaks a request into tasks and has the other agents do them."""
+
+    name: Annotated[str, _check_match(r"^[A-Za-z0-9_-]*$", "of letters, digits, _ and - alone")] = (
+        Field(
+            default="",
+            description="Name of the agent that plans. Empty: there is none.",
+        )
+    )
+    store: Annotated[
+        str,
+        _check_match(
+            r"^(memory|sqlite:.+|(dbos:)?postgres(ql)?://.+)$",
+            "sqlite:PATH, postgresql://..., dbos:postgresql://... or memory",
+        ),
+    ] = Field(
+        default="sqlite:.copilot/plans.db",
+        description="Where plans are kept: sqlite:PATH, postgresql://... for servers on several "
+        "machines, dbos:postgresql://... where DBOS shows them as well, or memory, where they end "
+        "with the server.",
+    )
+    retention: SecondsOrNone = Field(
+        default=30 * 86_400,
+        description="Seconds after which a plan that is over is deleted; 0 for never. In memory, "
+        "there are at most 1000.",
+    )
+    needs_approval: bool = Field(
+        default=False, description="Whether a person is asked before a plan is carried out."
+    )
+    evaluation: str = Field(
+        default="",
+        description="What a good outcome of any plan looks like. Empty: the whole is not checked.",
+    )
+    fallback: str = Field(
+        default="", description="Agent that does tasks for which none is alike enough."
+    )
+    floor: float = Field(
+        default=0.05,
+        ge=-1,
+        le=1,
+        description="How alike a task and an agent must be, from -1 to 1. It depends on the "
+        "embedder of knowledge.",
+    )
+    summary: Literal["model", "join"] = Field(
+        default="model",
+        description="How outcomes of tasks become one: by the model, or one after the other.",
+    )
+    depth: Count = Field(default=5, description="Most levels of tasks in a plan.")
+    width: Count = Field(default=20, description="Most tasks side by side below one task.")
+    tasks: Count = Field(default=200, description="Most tasks of a plan, corrections included.")
+    rounds: int = Field(
+        default=2, ge=0, description="Most rounds of corrective tasks below one task."
+    )
+    concurrency: Count = Field(default=8, description="Most tasks of a plan at the same time.")
+    tokens: int | None = Field(
+        default=None, gt=0, description="Most tokens that a plan may use. Empty: any number."
+    )
+    dollars: float | None = Field(
+        default=None, gt=0, description="Most US dollars that a plan may cost. Empty: any sum."
+    )
+    seconds: float | None = Field(
+        default=3600.0,
+        gt=0,
+        description="Seconds for which a plan may work, without those in which it waits for "
+        "people. Empty: any time.",
+    )
+
+
+class AnalystSettings(Section):
+    """An agent that answers questions about data with SQL that it can only read with."""
+
+    name: Annotated[str, _check_match(r"^[A-Za-z0-9_-]*$", "of letters, digits, _ and - alone")] = (
+        Field(
+            default="",
+            description="Name of the agent that answers questions about data, such as analyst. "
+            "Empty: there is none.",
+        )
+    )
+    data: Words = Field(
+        default=(),
+        description="Where the data is: files and patterns (CSV, Parquet, JSON), a DuckDB file, "
+        "postgresql://..., or traces, what is kept of runs here, for operators alone. name=PATH "
+        "names it.",
+        repr=False,  # an address may hold a password
+    )
+    store: str = Field(
+        default=".copilot/analyst",
+        min_length=1,
+        description="Folder of copies of the data, data sets that people saved, and memory.",
+    )
+    refresh: SecondsOrNone = Field(
+        default=0,
+        description="Seconds after which sources are looked at again while the server runs: those "
+        "that changed are copied. 0: only when it starts.",
+    )
+    folder: str = Field(
+        default="custom/config",
+        description="Folder of what an operator writes: schema hints, metrics, SQL examples, "
+        "skills and tests. None of it has to be there.",
+    )
+    model: str = Field(
+        default="", description="Model that answers. Empty: the adapter's. Also LLM_MODEL_NAME."
+    )
+    framework: Literal["own", "openai-agents", "pydantic-ai"] = Field(
+        default="own", description="What runs the agent: our own loop, or the SDK of another maker."
+    )
+    instructions: str = Field(
+        default="",
+        description="What its model is told beside its own instructions.",
+        repr=False,
+    )
+    memory_enabled: bool = Field(
+        default=True,
+        description="Whether it learns which columns, queries and repairs people need.",
+    )
+    history_limit: int = Field(
+        default=6, ge=0, description="How much of the conversation the model reads again."
+    )
+    history_unit: Literal["entries", "turns"] = Field(
+        default="entries",
+        description="What history_limit counts: messages, or questions with their answers.",
+    )
+    max_skills: int = Field(default=3, ge=0, description="Most skills for one question.")
+    sql_examples: int = Field(
+        default=3, ge=0, le=5, description="Most examples of SQL for one question."
+    )
+    max_turns: Count = Field(default=12, description="Most requests to the model for a question.")
+    query_timeout: Seconds = Field(default=30, description="Seconds that one query may take.")
+    memory_limit: Annotated[
+        str, _check_match(r"^[0-9]+(\.[0-9]+)? ?([KMGT]i?B)$", "a size, such as 512MB or 2GB")
+    ] = Field(default="512MB", description="Memory that queries may take together.")
+    threads: Count = Field(default=2, description="Threads that queries may take together.")
+    concurrency: Count = Field(default=8, description="Most queries at the same time.")
+    row_filters: Annotated[Mapping[str, str], BeforeValidator(_object)] = Field(
+        default={},
+        description="Which rows of a table somebody may see: SQL by the name of the table, such as "
+        "owner = $user; * for every table. A table without the columns is closed. As JSON in the "
+        "environment.",
+    )
+    allow_save: bool = Field(
+        default=True, description="Whether people may save the result of a query as a data set."
+    )
+    approve_saves: bool = Field(
+        default=True, description="Whether a person is asked before a data set is saved."
+    )
+    approval_rows: int = Field(
+        default=10_000,
+        ge=0,
+        description="Rows from which a person is asked before a download; 0 for always.",
+    )
+    download_ttl: Seconds = Field(
+        default=3600, description="Seconds for which a download can be fetched."
+    )
+    share_tools: bool = Field(
+        default=False, description="Whether other agents and the plain chat get its tools as well."
+    )
+
+
 class TelemetrySettings(Section):
     """What is kept of runs, and what is exported. Runs are traced unless `enabled` is false."""
 
     enabled: bool = Field(
         default=True, description="Whether runs are traced, and what they do is counted."
     )
-    store: str = Field(
+    store: Annotated[
+        str,
+        _check_match(
+            r"^(memory|none|(sqlite|jsonl):.+)$", "memory, sqlite:PATH, jsonl:FOLDER or none"
+        ),
+    ] = Field(
         default="memory",
-        pattern=r"^(memory|none|(sqlite|jsonl):.+)$",
         description="Where traces are kept: memory, sqlite:PATH, jsonl:FOLDER with a file a day, "
         "or none.",
     )
@@ -371,7 +598,9 @@ class TelemetrySettings(Section):
         "kept where traces are kept, or it is exported as well.",
     )
     capture: Literal["span_only", "event_only", "span_and_event"] = Field(
-        default="span_only", description="Where exported content stands."
+        default="span_only",
+        description="Where exported content stands. No hook of OpenTelemetry uploads it elsewhere: "
+        "OTEL_INSTRUMENTATION_GENAI_COMPLETION_HOOK is not read.",
     )
     inference_events: bool | None = Field(
         default=None,
@@ -400,7 +629,7 @@ class TelemetrySettings(Section):
     )
     endpoint: str = Field(
         default="",
-        pattern=r"^(https?://[^\s@]+)?$",
+        pattern=f"^({_ADDRESS})?$",
         description="Address of a receiver of OTLP, such as http://localhost:4318.",
     )
     endpoints: Annotated[Mapping[str, str], BeforeValidator(_object)] = Field(
@@ -433,6 +662,11 @@ class TelemetrySettings(Section):
         default="",
         description="File for the exporter file: a line of OTLP's JSON for each batch. "
         "Empty: .copilot/telemetry.jsonl.",
+    )
+    content_form: Literal["structured", "json"] = Field(
+        default="structured",
+        description="The form of content on exported spans: values with parts, or their JSON as a "
+        "text, which Arize Phoenix and others read.",
     )
     max_attribute_chars: int = Field(
         default=0, ge=0, description="Longest text of an exported attribute; 0 for any."
@@ -517,7 +751,17 @@ class TelemetrySettings(Section):
     @classmethod
     def _are_of_signals(cls, endpoints: Mapping[str, str]) -> Mapping[str, str]:
         _check_names(tuple(endpoints), TELEMETRY_SIGNALS, "a signal")
+        for signal, address in endpoints.items():
+            if not re.fullmatch(_ADDRESS, address):
+                raise ValueError(f"The address for {signal} {_ADDRESS_RULE}")
         return endpoints
+
+    @field_validator("endpoint", mode="before")
+    @classmethod
+    def _is_address(cls, endpoint: Any) -> Any:
+        if isinstance(endpoint, str) and endpoint and not re.fullmatch(_ADDRESS, endpoint):
+            raise ValueError(_ADDRESS_RULE)
+        return endpoint
 
     @model_validator(mode="after")
     def _find_origin(self, info: ValidationInfo) -> "TelemetrySettings":

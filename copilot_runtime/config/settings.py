@@ -20,17 +20,22 @@ from pydantic import (
     model_validator,
 )
 
+from copilot_runtime.config.analyst_variables import ANALYST_VARIABLES, read_analyst_variables
 from copilot_runtime.config.file import Document, read_document
 from copilot_runtime.config.problems import SettingOrigins, explain, reject_misspelt_variable
 from copilot_runtime.config.sections import (
     AdapterSettings,
+    AnalystSettings,
+    AssistantSettings,
     Count,
+    EventSettings,
     GuardrailSettings,
     Hosts,
     KnowledgeSettings,
     McpSettings,
     Origins,
     ParameterSettings,
+    PlannerSettings,
     Seconds,
     SecondsOrNone,
     Section,
@@ -258,6 +263,11 @@ class Settings(Section):
         description="In which chats agents are tools: those of CopilotKit v1, all, or none.",
     )
 
+    tools: str = Field(
+        default="",
+        description="File of tools that models and agents may call, or folder of such .yml files. "
+        "Empty: none.",
+    )
     cloud_base_url: str | None = Field(
         default=None,
         pattern=r"^https?://",
@@ -269,7 +279,11 @@ class Settings(Section):
     guardrails: GuardrailSettings = GuardrailSettings()
     mcp: McpSettings = McpSettings()
     knowledge: KnowledgeSettings = KnowledgeSettings()
+    events: EventSettings = EventSettings()
     telemetry: TelemetrySettings = TelemetrySettings()
+    assistants: AssistantSettings = AssistantSettings()
+    planner: PlannerSettings = PlannerSettings()
+    analyst: AnalystSettings = AnalystSettings()
 
     @field_validator("path")
     @classmethod
@@ -406,9 +420,16 @@ def read_settings(
             section, _, key = rows[variable].rpartition(".")
             _put(values, section, key, text)
             origins.overrides[rows[variable]] = f"The environment variable {variable}"
-        elif variable.startswith(PREFIX) and variable not in (FILE_VARIABLE, *own_variables()):
-            reject_misspelt_variable(variable, [*rows, *own_variables()])
+        elif variable.startswith(PREFIX) and variable not in (
+            FILE_VARIABLE,
+            *own_variables(),
+            *ANALYST_VARIABLES,
+        ):
+            reject_misspelt_variable(variable, [*rows, *own_variables(), *ANALYST_VARIABLES])
     _put_telemetry(values, origins, environ, read_own_variables)
+    for key, value, variable in read_analyst_variables(values.get("analyst"), environ):
+        _put(values, "analyst", key, value)
+        origins.overrides[f"analyst.{key}"] = f"The environment variable {variable}"
     if storage := _find_storage(values.get("knowledge"), environ):
         _put(values, "knowledge", "storage", storage)
         origins.overrides["knowledge.storage"] = "The environment variable STORAGE_TYPE"
@@ -503,22 +524,22 @@ def _rows(section: type[Section], prefix: str = "") -> Iterator[SettingRow]:
         yield SettingRow(
             f"{prefix}{name}",
             variable,
-            _type_name(annotation),
+            _type_name(annotation, field.description or ""),
             field.default,
             field.description or "",
         )
 
 
-def _type_name(annotation: Any) -> str:
+def _type_name(annotation: Any, description: str) -> str:
     kinds = [kind for kind in get_args(annotation) if kind is not NoneType]
     if len(kinds) < len(get_args(annotation)):  # it may be null
-        return "number" if kinds == [float] else _type_name(kinds[0])
+        return _type_name(kinds[0], description)
     if get_origin(annotation) is Literal:
         return " | ".join(get_args(annotation))
     names = {
         str: "text",
         int: "number",
-        float: "seconds",
+        float: "seconds" if description.startswith("Seconds") else "number",
         bool: "true | false",
         tuple[str, ...]: "list",
         Mapping[str, Any]: "mapping",

@@ -54,7 +54,8 @@ def read_shared_variables(section: Mapping[str, Any], environ: Mapping[str, str]
         found.append(Override("resource_attributes", merged, variable))
     if headers := _read_pairs("OTEL_EXPORTER_OTLP_HEADERS", environ):
         found.append(Override("headers", headers, "OTEL_EXPORTER_OTLP_HEADERS"))
-    found += _read_endpoints(environ)
+    if not any(environ.get(name, "").strip() for name in _OWN_ENDPOINTS):
+        found += _read_endpoints(environ)
     found += _read_signals(section, environ)
     if (text := environ.get(CAPTURE, "").strip()) and (found_capture := _read_capture(text)):
         found += [
@@ -66,6 +67,8 @@ def read_shared_variables(section: Mapping[str, Any], environ: Mapping[str, str]
 def read_own_variables(section: Mapping[str, Any], environ: Mapping[str, str]) -> list[Override]:
     """Return what the variables COPILOT_OTEL_* say, which count more than all others."""
     found = [*_read_plain(_OWN, environ)]
+    if environ.get("COPILOT_OTEL_ENDPOINT", "").strip():  # of all signals
+        found.append(Override("endpoints", {}, "COPILOT_OTEL_ENDPOINT"))
     if path := environ.get("COPILOT_OTEL_FILE_EXPORTER_PATH", ""):
         variable = "COPILOT_OTEL_FILE_EXPORTER_PATH"
         found += [Override("exporters", ("file",), variable), Override("file", path, variable)]
@@ -108,6 +111,8 @@ _OWN: Rules = {
     "COPILOT_OTEL_LOG_LEVEL": ("log_level", _level),
     "COPILOT_OTEL_HTTP_INSTRUMENTATION": ("http_spans", _same),
 }
+_OWN_ENDPOINTS = ("COPILOT_OTEL_ENDPOINT", "COPILOT_TELEMETRY_ENDPOINT")
+"""What counts more than the addresses of single signals by OTEL_*, too."""
 _SHARED: Rules = {
     "OTEL_EXPORTER_OTLP_ENDPOINT": ("endpoint", _same),
     "OTEL_EXPORTER_OTLP_PROTOCOL": ("protocol", str.lower),
@@ -191,7 +196,7 @@ def _read_langfuse(environ: Mapping[str, str]) -> Iterator[Override]:
             f"{'is' if len(missing) == 1 else 'are'} not set.",
             hint="Langfuse shows both keys in the settings of a project, under API Keys.",
         )
-    if any(environ.get(name) for name in ("COPILOT_OTEL_ENDPOINT", "COPILOT_TELEMETRY_ENDPOINT")):
+    if any(environ.get(name) for name in (*_OWN_ENDPOINTS, "COPILOT_TELEMETRY_ENDPOINTS")):
         return  # the keys are for Langfuse alone
     public, secret = (environ[name].strip() for name in LANGFUSE_VARIABLES[:2])
     base = environ.get(LANGFUSE_VARIABLES[2], "").strip() or LANGFUSE_CLOUD

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from copilot_runtime.errors import Cancelled, ErrorReport, IncompleteStream
 from copilot_runtime.event_order.a2ui import watch_a2ui
 from copilot_runtime.event_order.open_items import OpenItems
-from copilot_runtime.event_order.tracing import trace_events
+from copilot_runtime.event_order.tracing import EventTracer
 from copilot_runtime.event_order.validate import validate_event
 from copilot_runtime.events import (
     ActionExecutionArgs,
@@ -44,7 +44,8 @@ async def verify_events(events: Events, run: RunInput) -> Events:
     """
     ordering = EventOrder(begun=True)
     texts = ordering.texts
-    with watch_a2ui(run) as watch, trace_events(run, watch) as (watch, watched):
+    with watch_a2ui(run) as watch, EventTracer(run, watch) as tracer:
+        watched = tracer.watched
         async with aclosing(events):
             async for event in events:
                 try:
@@ -60,7 +61,7 @@ async def verify_events(events: Events, run: RunInput) -> Events:
                     event = validate_event(event, run.agent_name)
                     ordering.check(event)
                     if type(event) in watched:
-                        watch(event)
+                        tracer.feed(event)
                 yield event
 
 

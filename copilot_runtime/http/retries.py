@@ -7,7 +7,7 @@ from email.utils import parsedate_to_datetime
 from math import isfinite
 from time import time
 
-RETRYABLE_STATUSES = frozenset({408, 409, 429})
+RETRYABLE_STATUSES = frozenset({408, 409, 429, 499})
 """Statuses that may be different next time, besides everything from 500 on."""
 
 

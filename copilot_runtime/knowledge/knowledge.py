@@ -20,10 +20,15 @@ from copilot_runtime.errors import (
     Misuse,
     UnknownName,
 )
-from copilot_runtime.interfaces import Action, Embedder, Passage
+from copilot_runtime.interfaces import Action, ActionContext, Embedder, Passage
 from copilot_runtime.knowledge.access import FULL_ACCESS, Access, AccessAction, Actor, select
 from copilot_runtime.knowledge.filter import Filter
-from copilot_runtime.knowledge.identifiers import check_base, parse_identifier, strip_namespace
+from copilot_runtime.knowledge.identifiers import (
+    Identifier,
+    check_base,
+    parse_identifier,
+    strip_namespace,
+)
 from copilot_runtime.knowledge.passages import cut_passages
 from copilot_runtime.knowledge.reader import PassageReader
 from copilot_runtime.knowledge.sources import Sources
@@ -35,17 +40,32 @@ from copilot_runtime.knowledge.updater import (
 )
 from copilot_runtime.registry import Registry
 from copilot_runtime.storage import Storage
+from copilot_runtime.telemetry import (
+    NO_TELEMETRY,
+    Telemetry,
+    find_current_span,
+    semconv,
+    trace_block,
+)
+from copilot_runtime.telemetry.database import start_database_span
 
 if TYPE_CHECKING:
     from copilot_runtime.knowledge.events import ResourceEvents
     from copilot_runtime.knowledge.graph import GraphIndex, GraphOptions, Ontology, SparqlResult
     from copilot_runtime.knowledge.graph.patterns import Pattern as GraphPattern
-    from copilot_runtime.knowledge.identifiers import Identifier
     from copilot_runtime.knowledge.ingestion import Ingestion, SourceStatus
-    from copilot_runtime.knowledge.memory import Memories
+    from copilot_runtime.knowledge.memory import (
+        ContextWindow,
+        ContextWindows,
+        Memories,
+        OptimizationResult,
+    )
+    from copilot_runtime.knowledge.memory.context import Summarize
+    from copilot_runtime.knowledge.mirror import ReadFields, ResourceMirror
     from copilot_runtime.knowledge.policies import Policy
     from copilot_runtime.knowledge.resources import Resource, ResourceIndex
     from copilot_runtime.knowledge.retrieval import KnowledgeRetriever
+    from copilot_runtime.knowledge.similarity import SimilarResources
     from copilot_runtime.knowledge.uploads.chat import ChatFiles
     from copilot_runtime.knowledge.uploads.uploads import Scan, Upload, Uploads
     from copilot_runtime.knowledge.vectors import VectorIndex
@@ -56,6 +76,9 @@ Pattern = tuple[str, str, str]
 
 _PACKAGES = ("numpy", "pyoxigraph", "lxml")
 """What no knowledge can do without. They are looked for, not imported."""
+
+_GRAPH = "oxigraph"
+"""What spans of queries call the database of the graph."""
 
 _LEAST_SCORE = 0.0005
 """What is less like a question has nothing in common with it, and is shown as 0."""
@@ -109,11 +132,16 @@ class Knowledge:
         """The address below which a server shows resources; set by the runtime that serves."""
         self.threads: ThreadStore | None = None
         """Where conversations are, which `recall` searches; set by the runtime that serves."""
+        self.telemetry: Telemetry = NO_TELEMETRY
+        """What takes note of updates and of files; set by the runtime that serves."""
+        self.summarize: Summarize | None = None
+        """What summarises the oldest of a window; set by the runtime that serves."""
         self._storage = storage or self.settings.address or "local:.copilot/knowledge"
         self._embedder = embedder or self.settings.embedder
         self._policy = policy or self.settings.policy or None
         self._scan = scan
         self._updater = Updater(self)
+        self._mirrors: list[ResourceMirror] = []
         self._check()
 
     @cached_property
@@ -161,6 +189,13 @@ class Knowledge:
         return VectorIndex(self.storage, self.embedder, engine=self.settings.vector_engine)
 
     @cached_property
+    def similar(self) -> "SimilarResources":
+        """Finds assistants, tools and tasks by meaning, which are in no index."""
+        from copilot_runtime.knowledge.similarity import SimilarResources
+
+        return SimilarResources(self.resources, self.embedder)
+
+    @cached_property
     def graph(self) -> "GraphIndex":
         """Finds resources by the triples in them."""
         from copilot_runtime.knowledge.graph import GraphIndex
@@ -173,6 +208,15 @@ class Knowledge:
         from copilot_runtime.knowledge.memory import Memories
 
         return Memories(self.storage, self.resources)
+
+    @property
+    def context(self) -> "ContextWindows":
+        """The windows of conversations, within a budget."""
+        from copilot_runtime.knowledge.memory import ContextWindows
+
+        return ContextWindows(
+            self.memory, budget=self.settings.context_tokens, summarize=self.summarize
+        )
 
     @cached_property
     def uploads(self) -> "Uploads":
@@ -222,6 +266,29 @@ class Knowledge:
     def start(self) -> None:
         """Begin an update in the background, unless one goes on: of the sources and the indexes."""
         self._updater.start()
+        for mirror in self._mirrors:
+            mirror.update()
+
+    def mirror(self, type: str, origin: str, read: "ReadFields") -> "ResourceMirror":
+        """Keep resources of a type as something else has them, from `start` on.
+
+        `origin` names that, and `read` returns the fields of each, by its name. What is returned
+        has them looked at again: `update`.
+        """
+        from copilot_runtime.knowledge.mirror import ResourceMirror
+
+        mirror = ResourceMirror(self, type, origin, read)
+        self._mirrors.append(mirror)
+        return mirror
+
+    async def select_names(self, type: str, names: Sequence[str], user: str | None) -> list[str]:
+        """Return those names of resources of a type that a user may read, whatever there is."""
+        if self._policy is None:
+            return [*names]
+        from copilot_runtime.knowledge.policies import build_actor
+
+        identifiers = [Identifier(type, name) for name in names]
+        return [one.name for one in await select(self.access(build_actor(user)), identifiers)]
 
     async def update(
         self, sources: Sequence[str | Path] | None = None, progress: StepProgress | None = None
@@ -278,7 +345,10 @@ class Knowledge:
         threshold = _LEAST_SCORE if threshold is None else threshold
         filter = Filter(access=access, type=type, prefix=prefix, threshold=threshold, limit=limit)
         texts = [texts] if isinstance(texts, str) else texts
-        found = await self.vectors.search(texts, filter, diversity=diversity)
+        if type in self.similar.types:
+            found = await self.similar.search(texts, filter)
+        else:
+            found = await self.vectors.search(texts, filter, diversity=diversity)
         return await self._make_reader(access).read_results(found, max_tokens)
 
     async def find(
@@ -319,7 +389,19 @@ class Knowledge:
         limits = self._graph_options.sparql
         limits = replace(limits, rows=min(limit, limits.rows))
         asker = None if actor is None else actor.name
-        return await self.graph.sparql(query, self.access(actor), limits, asker=asker)
+        with trace_block(
+            start_database_span(find_current_span(), system=_GRAPH, operation="SPARQL")
+        ) as span:
+            result = await self.graph.sparql(query, self.access(actor), limits, asker=asker)
+            if span.is_recording:
+                span.name = result.kind.upper()
+                span.set_attributes(
+                    {
+                        semconv.DB_OPERATION_NAME: span.name,
+                        semconv.DB_RESPONSE_RETURNED_ROWS: len(result.rows) or len(result.triples),
+                    }
+                )
+            return result
 
     async def subjects(
         self, type: str = "", *, actor: Actor | None = None
@@ -376,6 +458,29 @@ class Knowledge:
         )
         return cut_passages(found, max_tokens)
 
+    async def get_window(self, id: str, *, actor: Actor | None = None) -> "ContextWindow":
+        """Return what belongs to a conversation, as far as the actor may read it.
+
+        Raises `AccessDenied`, and `NotFound` without such a conversation.
+        """
+        return await self.context.get(id, access=self.access(actor))
+
+    async def optimize_window(
+        self,
+        window: "ContextWindow | str",
+        budget: int | None = None,
+        *,
+        actor: Actor | None = None,
+    ) -> "OptimizationResult":
+        """Make the window of a conversation smaller until it is within a budget of tokens.
+
+        Equal items become one, large ones are trimmed, and the oldest are summarised. Nothing is
+        lost: memory and resources stay. Returns whether it is within the budget, and whether
+        anything has changed.
+        """
+        access, write = self.access(actor), self.access(actor, "write")
+        return await self.context.optimize(window, budget, access=access, write=write)
+
     async def find_resources(
         self, *, actor: Actor | None = None, type: str = "", prefix: str = ""
     ) -> "list[Identifier]":
@@ -405,6 +510,12 @@ class Knowledge:
         except Misuse:  # nothing can be stored under such a name
             return None
         return found[0] if found else None
+
+    async def read_texts(self, uris: "Sequence[str]", context: ActionContext) -> list[str]:
+        """Return the texts of resources that a tool has named, for the caller of an action."""
+        from copilot_runtime.knowledge.tools import read_texts
+
+        return await read_texts(self, uris, context, self.settings.tool_tokens)
 
     def tools(self) -> list[Action]:
         """Return the actions by which models and agents use knowledge."""
@@ -496,12 +607,25 @@ class Knowledge:
         """End the update, and let go of everything that was opened here. It can be used again."""
         await self._updater.aclose()
         owned = {"storage": self._storage, "embedder": self._embedder}
-        parts = ("uploads", "memory", "graph", "vectors", "ingestion", "resources", *owned)
+        for mirror in self._mirrors:
+            await mirror.aclose()
+        parts = (
+            "uploads",
+            "memory",
+            "similar",
+            "graph",
+            "vectors",
+            "ingestion",
+            "resources",
+            *owned,
+        )
         for name in parts:
             part = self.__dict__.pop(name, None)
             close = getattr(part, "aclose", None)
             if close is not None and part is not owned.get(name):
                 await close()
+        if "events" in self.__dict__:  # whoever follows them stays
+            await self.events.aclose()
         policy: Policy | None = self.__dict__.pop("policy", None)
         if policy is not None and policy is not self._policy:
             await call(policy.close)

@@ -10,7 +10,7 @@ from itertools import starmap
 from typing import Literal, cast, get_args
 
 from copilot_runtime.batches import split_batches
-from copilot_runtime.errors import CopilotError, Misuse
+from copilot_runtime.errors import CopilotError, Misuse, StoreFailed
 from copilot_runtime.jsontext import dumps, loads
 from copilot_runtime.jsonvalue import JsonObject, JsonValue, get_text, require_object
 from copilot_runtime.knowledge.access import (
@@ -21,7 +21,8 @@ from copilot_runtime.knowledge.access import (
     select,
 )
 from copilot_runtime.knowledge.catalog import Catalog, Change, Entry
-from copilot_runtime.knowledge.events import DetailType, ResourceEvent, ResourceEvents
+from copilot_runtime.knowledge.events.event import DetailType, ResourceEvent, split_resources
+from copilot_runtime.knowledge.events.hub import ResourceEvents
 from copilot_runtime.knowledge.identifiers import (
     Identifier,
     decode_identifier,
@@ -155,7 +156,7 @@ class ResourceIndex:
             data, _ = (await self.storage.read_many([key])).get(key, (b"", ""))
             raise VersionConflict(resource.uri, expected, _version(resource.uri, data)) from None
         await self._record({resource.uri: _entry(resource, etag)})
-        self._publish("RESOURCE_PUT", [resource.id])
+        await self._publish("RESOURCE_PUT", [resource.id])
         return True
 
     async def put_many(self, resources: Iterable[Resource], *, access: Access = FULL_ACCESS) -> int:
@@ -177,7 +178,7 @@ class ResourceIndex:
         objects = {_key(uri): resource.data for uri, resource in changed.items()}
         etags = await self._catalog.append_with_objects(objects, describe)
         await self._mend(_find_wrong(entries, {uri: etags[_key(uri)] for uri in entries}))
-        self._publish("RESOURCE_PUT", [resource.id for resource in changed.values()])
+        await self._publish("RESOURCE_PUT", [resource.id for resource in changed.values()])
         return len(changed)
 
     async def get(
@@ -195,7 +196,7 @@ class ResourceIndex:
         resources = decode() if len(found) <= _FEW else await asyncio.to_thread(decode)
         await self._compare({uri: found[_key(uri)][1] if uri in resources else "" for uri in uris})
         results = [resources[uri] for uri in uris if uri in resources]
-        self._publish("RESOURCE_GET", [resource.id for resource in results])
+        await self._publish("RESOURCE_GET", [resource.id for resource in results])
         return results
 
     async def get_visible(self, ids: Iterable[Identifier | str], access: Access) -> list[Resource]:
@@ -233,7 +234,7 @@ class ResourceIndex:
         removed = [_uri(key) for key in await self.storage.delete_many(map(_key, uris))]
         await self._record(dict.fromkeys(uris))
         identifiers = [parse_identifier(uri) for uri in removed]
-        self._publish("RESOURCE_DELETE", identifiers)
+        await self._publish("RESOURCE_DELETE", identifiers)
         return identifiers
 
     async def find_by_prefix(
@@ -378,12 +379,19 @@ class ResourceIndex:
                 changes.append(Change(uri, entry, old))
         return changes
 
-    def _publish(self, detail_type: DetailType, identifiers: list[Identifier]) -> None:
-        if identifiers and self.events.wants(detail_type):
-            event = ResourceEvent(
-                detail_type=detail_type, resources=tuple(identifiers), source=self._source
+    async def _publish(self, detail_type: DetailType, identifiers: list[Identifier]) -> None:
+        """Tell what was done. Where it cannot be kept, it is done all the same."""
+        if not identifiers or not self.events.wants(detail_type):
+            return
+        try:
+            await self.events.publish(
+                *(
+                    ResourceEvent(detail_type=detail_type, resources=part, source=self._source)
+                    for part in split_resources(identifiers)
+                )
             )
-            self.events.publish(event)
+        except StoreFailed as error:
+            logger.error("Events of %d resources are lost: %s", len(identifiers), error.message)
 
 
 def encode_resource(resource: Resource) -> JsonObject:

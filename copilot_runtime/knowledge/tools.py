@@ -10,12 +10,13 @@ from typing import TYPE_CHECKING, Any
 from copilot_runtime.errors import Misuse
 from copilot_runtime.interfaces import Action, ActionContext, Passage
 from copilot_runtime.jsonvalue import as_text, drop_none
-from copilot_runtime.knowledge.access import Actor
+from copilot_runtime.knowledge.access import AccessDenied, Actor
 from copilot_runtime.knowledge.policies import build_actor
-from copilot_runtime.knowledge.retrieval import search_passages
+from copilot_runtime.knowledge.retrieval import KnowledgeRetriever, search_passages
 from copilot_runtime.knowledge.tokens import count_tokens, cut_text
 from copilot_runtime.telemetry import semconv
-from copilot_runtime.telemetry.genai import start_memory_span
+from copilot_runtime.telemetry.content import render_recall, render_retrieval
+from copilot_runtime.telemetry.genai import start_memory_span, start_retrieval_span
 from copilot_runtime.telemetry.span import trace_block
 
 if TYPE_CHECKING:
@@ -49,6 +50,7 @@ def build_tools(
             description=_describe(*_DESCRIPTIONS[name]),
             parameters=_PARAMETERS[name],
             run=functions[name],
+            is_idempotent=True,
         )
         for name in names
     ]
@@ -64,13 +66,18 @@ class _Tools:
     async def search_content(self, arguments: Mapping[str, Any], context: ActionContext) -> Any:
         """Return the resources that fit some texts best, ranked as retrieval ranks them."""
         texts = _read_texts(arguments, "input")
-        found = await search_passages(
-            self._knowledge,
-            texts,
-            _actor(context),
-            limit=_MOST_RESULTS,
-            max_tokens=self._max_tokens,
-        )
+        with trace_block(
+            start_retrieval_span(context.span, KnowledgeRetriever.source, top_k=_MOST_RESULTS)
+        ) as span:
+            found = await search_passages(
+                self._knowledge,
+                texts,
+                _actor(context),
+                limit=_MOST_RESULTS,
+                max_tokens=self._max_tokens,
+            )
+            if span.keeps_content:
+                span.set_content(render_retrieval("\n".join(texts), found))
         return _list_passages(found)
 
     async def query_by_pattern(self, arguments: Mapping[str, Any], context: ActionContext) -> Any:
@@ -125,12 +132,29 @@ class _Tools:
                 max_tokens=self._max_tokens,
             )
             span.set_attributes({semconv.MEMORY_RECORD_COUNT: len(found)})
-            span.set_content({semconv.MEMORY_QUERY_TEXT: "\n".join(texts)})
+            if span.keeps_content:
+                span.set_content(render_recall("\n".join(texts), found))
         return _list_passages(found)
 
     def _describe_nothing(self, *terms: str) -> str:
         """Return that nothing was found, and the prefix that may be why."""
         return f"{NOTHING} {self._knowledge.graph.prefixes.describe_unknown(*terms)}".strip()
+
+
+async def read_texts(
+    knowledge: "Knowledge", uris: Sequence[str], context: ActionContext, max_tokens: int
+) -> list[str]:
+    """Return the texts of resources, as far as the caller of an action may read them."""
+    actor = _actor(context)
+    texts: list[str] = []
+    for uri in uris[:_MOST_RESULTS]:
+        try:
+            resource = await knowledge.get(uri, actor=actor)
+        except AccessDenied:
+            continue
+        if resource is not None:
+            texts.append((await knowledge.read(resource, actor=actor)).text)
+    return _cut_lines(texts, max_tokens)
 
 
 def _actor(context: ActionContext) -> Actor:

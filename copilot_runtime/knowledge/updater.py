@@ -3,6 +3,7 @@
 import asyncio
 import logging
 from collections.abc import Callable, Collection, Sequence
+from contextvars import Context
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -11,6 +12,9 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from copilot_runtime.concurrency import retrieve_exception
 from copilot_runtime.errors import CopilotError
+from copilot_runtime.knowledge.update import UpdateReport
+from copilot_runtime.telemetry import Span, semconv, trace_block
+from copilot_runtime.telemetry.knowledge_spans import start_ingest_span, start_ingest_step_span
 
 if TYPE_CHECKING:
     from copilot_runtime.knowledge.ingestion import IngestProgress, IngestReport
@@ -83,26 +87,45 @@ class Updater:
         self, sources: Sequence[str | Path] | None, progress: StepProgress | None
     ) -> KnowledgeUpdate:
         """Take in sources, and bring both indexes up to date. One update waits for another."""
-        knowledge = self._knowledge
         async with self._writing:
-            if not knowledge.resources.is_reconciled:  # with what other programs may have written
-                await knowledge.resources.reconcile()
-            report = None
-            if chosen := knowledge.sources if sources is None else [*sources]:
-                report = await knowledge.ingestion.run(chosen, _follow(progress), wait=True)
-            vectors = await knowledge.vectors.update(knowledge.resources, _step("embed", progress))
-            self._gap = await self._find_gap(vectors)
+            with trace_block(start_ingest_span(self._knowledge.telemetry)) as span:
+                update = await self._update(sources, progress)
+                if span.is_recording:
+                    _describe_update(span, update)
+                return update
+
+    async def _update(
+        self, sources: Sequence[str | Path] | None, progress: StepProgress | None
+    ) -> KnowledgeUpdate:
+        knowledge = self._knowledge
+        if not knowledge.resources.is_reconciled:  # with what other programs may have written
+            await knowledge.resources.reconcile()
+        report = None
+        if chosen := knowledge.sources if sources is None else [*sources]:
+            report = await knowledge.ingestion.run(chosen, _follow(progress), wait=True)
+        vectors = await self._update_vectors(progress)
+        self._gap = await self._find_gap(vectors)
+        with trace_block(start_ingest_step_span("link")) as span:
             graph = await knowledge.graph.update(knowledge.resources, _step("link", progress))
-            await self.count()
-            return KnowledgeUpdate(sources=report, vectors=vectors, graph=graph)
+            _describe_step(span, graph)
+        await self.count()
+        return KnowledgeUpdate(sources=report, vectors=vectors, graph=graph)
 
     async def embed(self, uris: Collection[str], progress: StepProgress | None) -> None:
         """Embed some resources, or drop them, beside any update that goes on."""
-        knowledge = self._knowledge
-        step = _step("embed", progress)
-        report = await knowledge.vectors.update(knowledge.resources, step, only=uris)
+        report = await self._update_vectors(progress, only=uris)
         self._gap = next(iter(report.failed.values()), self._gap)
         await self.count()
+
+    async def _update_vectors(
+        self, progress: StepProgress | None, only: Collection[str] | None = None
+    ) -> "EmbeddingReport":
+        knowledge = self._knowledge
+        with trace_block(start_ingest_step_span("embed")) as span:
+            step = _step("embed", progress)
+            report = await knowledge.vectors.update(knowledge.resources, step, only=only)
+            _describe_step(span, report)
+            return report
 
     async def update_all(self) -> None:
         """Update what may have changed while no server ran."""
@@ -157,7 +180,8 @@ class _BackgroundUpdate:
         self._counted = asyncio.Event()
         """Set once it has found out whether there is anything yet."""
         self._is_first = False
-        self._task = asyncio.create_task(self._run(), name="update knowledge")
+        # it is nobody's: whoever asked first may be gone before it ends
+        self._task = asyncio.create_task(self._run(), name="update knowledge", context=Context())
         self._task.add_done_callback(retrieve_exception)
 
     @property
@@ -189,6 +213,30 @@ class _BackgroundUpdate:
             logger.error("Knowledge is not up to date: %s", error, exc_info=not is_ours)
         finally:
             self._counted.set()
+
+
+def _describe_update(span: Span, update: KnowledgeUpdate) -> None:
+    """Set how much an update was about; the names of files stay out of it."""
+    failures, report = len(update.vectors.failed), update.sources
+    if report is not None:
+        failures += len(report.failed)
+        read = len(report.new) + len(report.changed) + report.unchanged
+        span.set_attributes(
+            {
+                semconv.INGEST_SOURCES: read + len(report.failed),
+                semconv.INGEST_CHANGES: report.resources + report.deleted,
+            }
+        )
+    span.set_attributes({semconv.INGEST_FAILURES: failures})
+
+
+def _describe_step(span: Span, report: UpdateReport) -> None:
+    span.set_attributes(
+        {
+            semconv.INGEST_CHANGES: report.added + report.changed + report.removed,
+            semconv.INGEST_FAILURES: len(report.failed),
+        }
+    )
 
 
 def _follow(progress: StepProgress | None) -> "Callable[[IngestProgress], None] | None":

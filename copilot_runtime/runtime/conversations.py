@@ -156,7 +156,8 @@ class Conversations:
         if run.request.persist:
             thread = _thread_key(run.request)
             await self._admit(thread, run)
-            run.ended.add_done_callback(lambda _: self._free(thread, run))
+            # what a name costs belongs to the trace of the run that is named after
+            run.ended.add_done_callback(lambda _: self._free(thread, run), context=run.context)
         await self.runtime.launch(run, agent)
 
     async def start(self, request: RunInput, agent: SupportsRun | None = None) -> Run:

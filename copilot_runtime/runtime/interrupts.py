@@ -1,13 +1,12 @@
 """Checks answers to interrupts: each is to a question that is open, and fits its schema."""
 
-import json
 import logging
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from functools import cache
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import islice
 from typing import Any
 
+from copilot_runtime.actions.json_schema import limit_dialect
 from copilot_runtime.concurrency import call
 from copilot_runtime.errors import Misuse
 from copilot_runtime.events import (
@@ -19,13 +18,11 @@ from copilot_runtime.events import (
     RunFailed,
     RunFinished,
     RunStarted,
+    is_question,
 )
 from copilot_runtime.interfaces import Resume, RunInput
 from copilot_runtime.jsonvalue import as_object, parse_text
 from copilot_runtime.threads.store import StoredRun
-
-_CUSTOM = ("on_interrupt", "CopilotKitLangGraphInterruptEvent")
-"""Names of custom events by which agents older than interrupts in AG-UI ask a person."""
 
 _BEFORE_WORK = (RunStarted, MessagesSnapshot, AgentState, RunFailed)
 """What a run has of which the agent refused the answer."""
@@ -52,11 +49,6 @@ def find_asking_run(runs: Sequence[StoredRun]) -> StoredRun | None:
         if not _was_refused(run):
             return None
     return None
-
-
-def is_question(event: Event) -> bool:
-    """Return whether an event asks a person."""
-    return isinstance(event, Interrupt) or (isinstance(event, Custom) and event.name in _CUSTOM)
 
 
 def answers_same(one: RunInput, other: RunInput) -> bool:
@@ -166,7 +158,7 @@ def _find_misfit(values: Sequence[Any], schema: Mapping[str, Any]) -> str | None
         dialect: Any = validator_for(schema, default=Draft202012Validator)
         dialect.check_schema(schema)
         # an empty registry, or else a schema could have this server fetch any URL
-        validator = _bound_dialect(dialect)(schema, registry=Registry())
+        validator = limit_dialect(dialect, has_patterns=True)(schema, registry=Registry())
         try:
             found = (islice(validator.iter_errors(value), _MOST_ERRORS) for value in values)
             errors = [best_match(each) for each in found]
@@ -181,24 +173,6 @@ def _find_misfit(values: Sequence[Any], schema: Mapping[str, Any]) -> str | None
     error = errors[0]
     text = f"{error.json_path}: {error.message}"
     return text if len(text) <= _LONGEST else text[: _LONGEST - 1] + "…"
-
-
-@cache
-def _bound_dialect(dialect: Any) -> Any:
-    """Return a dialect that compares no items each with each, which takes a minute for 4,000."""
-    from jsonschema import ValidationError
-    from jsonschema.validators import extend
-
-    def check_unique(
-        validator: Any, is_unique: Any, items: Any, schema: Any
-    ) -> Iterator[ValidationError]:
-        del schema
-        if is_unique and validator.is_type(items, "array"):
-            texts = {json.dumps(item, sort_keys=True) for item in items}
-            if len(texts) < len(items):
-                yield ValidationError("it has equal items")
-
-    return extend(dialect, {"uniqueItems": check_unique})
 
 
 def _was_refused(run: StoredRun) -> bool:

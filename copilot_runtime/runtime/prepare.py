@@ -66,6 +66,8 @@ class PendingRun:
     """Whether the readers of its thread have to be sent the conversation anew."""
     url: str = ""
     """Where the agent is, if it is in another process."""
+    provider: str = ""
+    """Who runs it there."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -93,7 +95,9 @@ class RunPreparer:
         original, is_rewritten = await self._continue_thread(request, agents, agent)
         original = self.pages.apply(original)
         request = await self._call_before_request(original)
-        if (request.agent, request.caller) != (original.agent, original.caller):
+        if request is not original and (
+            (request.agent, request.caller) != (original.agent, original.caller)
+        ):
             agents = await self._find_agents(request)
         request = self._choose_only_agent(request, agents)
         answering = self._select_agent(request, agents, agent)
@@ -102,8 +106,7 @@ class RunPreparer:
         for part in (*self.stages, answering):
             part.check(request)
         actions = await self._gather_actions(request, agents)
-        pending = self._add_actions(request, answering, actions)
-        return replace(pending, is_rewritten=is_rewritten)
+        return self._add_actions(request, answering, actions, is_rewritten=is_rewritten)
 
     async def _continue_thread(
         self, request: RunInput, agents: Mapping[str, Agent], agent: SupportsRun | None
@@ -177,7 +180,12 @@ class RunPreparer:
         return actions
 
     def _add_actions(
-        self, request: RunInput, agent: Agent, actions: Sequence[Action]
+        self,
+        request: RunInput,
+        agent: Agent,
+        actions: Sequence[Action],
+        *,
+        is_rewritten: bool,
     ) -> PendingRun:
         """Add the server's actions to those of the browser."""
         if request.agent is not None:
@@ -185,12 +193,13 @@ class RunPreparer:
                 request, actions=select_actions(actions, request.actions, for_agent=True)
             )
             store = None if stores_files(agent) else self.files
-            url, agent = agent.url, self.handoff.add_tool_loop(agent, request)
+            url, provider = agent.url, agent.provider
+            agent = self.handoff.add_tool_loop(agent, request)
             agent = FileStoringAgent(agent, store) if store else agent
-            return PendingRun(request, agent, url=url)
+            return PendingRun(request, agent, is_rewritten, url, provider)
         if actions:
             request = replace(request, actions=[*actions, *request.actions])
-        return PendingRun(request, agent)
+        return PendingRun(request, agent, is_rewritten)
 
 
 def _no_model(agents: Mapping[str, Agent]) -> Misuse:

@@ -6,13 +6,17 @@ from contextvars import Context, copy_context
 from time import monotonic
 from typing import Literal, assert_never
 
-from copilot_runtime.interfaces import START, Batch, Bus, Cursor, RunInput
+from copilot_runtime.events import RunFailed, RunFinished, RunStarted
+from copilot_runtime.interfaces import START, Batch, Bus, Cursor, RunInput, RunSlot
 from copilot_runtime.telemetry.span import NO_SPAN, Span
 
 RunState = Literal["starting", "running", "ending", "ended", "refused"]
 """A run is `starting` until it has a log, and `ending` while its last event is written. One that
 is `refused` never had a log."""
 
+
+RunListener = Callable[[RunInput, RunStarted | RunFinished | RunFailed], None]
+"""Is told of the beginning and the end of each run. It neither waits nor raises."""
 
 _PATIENCE = 10.0
 """Seconds in which a cancelled agent may clean up. Then it is cancelled again."""
@@ -41,6 +45,8 @@ class Run:
         self.context = copy_context()
         """What a hook sets here is there for the agent."""
         self.created_at = monotonic()
+        self.slot = RunSlot(None)
+        """What code of the agent sees of the run."""
         self.task: asyncio.Task[None] | None = None
         """Drives the agent and writes the log."""
         self.span: Span = NO_SPAN
@@ -70,14 +76,16 @@ class Run:
         """Read the log from a cursor on, until its last event. Raises `NotFound` without a log."""
         return self._bus.read(self.log_id, after)
 
-    def stop(self, *, keep_log: bool = False) -> bool:
+    def stop(self, *, keep_log: bool = False, by_server: bool = False) -> bool:
         """End the run, and delete the log of an attached one. Never waits.
 
-        With `keep_log`, the log stays until the request has read it. Returns whether the run
+        With `keep_log`, the log stays until the request has read it. `by_server` is whether the
+        server ends, and nobody has stopped the run. Returns whether the run
         still went on.
         """
         if not self.stop_requested.done():
             self.stop_requested.set_result(None)
+        self.slot.is_stopped |= not by_server
         match self.state:
             case "starting":  # `Runtime.start` ends it, once it can
                 return True

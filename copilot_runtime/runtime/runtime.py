@@ -9,7 +9,12 @@ from time import monotonic
 from typing import Any, TypeVar, cast
 
 from copilot_runtime.actions.sources import Source, as_sources, gather_actions
-from copilot_runtime.concurrency import contain, is_being_cancelled, retrieve_exception
+from copilot_runtime.concurrency import (
+    contain,
+    has_running_loop,
+    is_being_cancelled,
+    retrieve_exception,
+)
 from copilot_runtime.duck_typing import as_stage, complete
 from copilot_runtime.errors import (
     Cancelled,
@@ -22,7 +27,8 @@ from copilot_runtime.errors import (
     report_of,
 )
 from copilot_runtime.events import Event, MessagesSnapshot, RunFailed, RunFinished, RunStarted
-from copilot_runtime.hooks import Hooks, call, call_quietly
+from copilot_runtime.expiry import ExpiryQueue
+from copilot_runtime.hooks import Hooks, call, call_quietly, trace_early_calls
 from copilot_runtime.interfaces import (
     CURRENT_RUN,
     START,
@@ -37,16 +43,15 @@ from copilot_runtime.interfaces import (
     FileStore,
     LogWriter,
     RunInput,
-    RunSlot,
     StageFunction,
     SupportsRun,
     copy_with_span,
 )
-from copilot_runtime.logs import log_under, set_log_fields
+from copilot_runtime.logs import reset_log_fields, set_log_fields, swap_log_fields
 from copilot_runtime.runtime.page_policy import PagePolicy
 from copilot_runtime.runtime.prepare import HandoffPolicy, PendingRun, RunPreparer, get_agent
 from copilot_runtime.runtime.report import report_error
-from copilot_runtime.runtime.run import Run
+from copilot_runtime.runtime.run import Run, RunListener
 from copilot_runtime.runtime.thread_policy import ThreadPolicy
 from copilot_runtime.telemetry import semconv
 from copilot_runtime.telemetry.content import render_answer, render_question
@@ -67,7 +72,8 @@ class Runtime:
     """Drives each run in a task of its own, which ends before the runtime does.
 
     `chat` answers requests that name no agent. Times are in seconds; `max_runs` of zero means any
-    number at once. `grace` is how long `aclose` waits for what does not end.
+    number at once. `grace` is how long `aclose` waits for what does not end. The `listener` is
+    told of the beginning and the end of each run.
     """
 
     def __init__(
@@ -87,8 +93,10 @@ class Runtime:
         max_runs: int = 0,
         grace: float = 10.0,
         telemetry: Telemetry = NO_TELEMETRY,
+        listener: RunListener | None = None,
     ) -> None:
         self.telemetry = telemetry
+        self._listener = listener
         self.chat = complete(Agent, chat)
         self.agents = agents if callable(agents) else _complete_agents(agents)
         self.bus = bus
@@ -113,7 +121,7 @@ class Runtime:
         self._runs: dict[str, Run] = {}
         """Active runs by `log_id`, and those that ended and whose log a request still needs."""
         self._tasks: set[asyncio.Task[Any]] = set()
-        self._log_timers: dict[str, asyncio.TimerHandle] = {}
+        self._old_logs = ExpiryQueue(_LOG_TTL, self._drop_log)
         self.is_closing = False
 
     def open(self) -> None:
@@ -171,13 +179,14 @@ class Runtime:
             self._start_span(run)
         fields = _list_log_fields(run)
         run.context.run(set_log_fields, fields)
+        token = swap_log_fields(fields)
         try:
-            with log_under(fields):
-                await self._launch(run, agent)
+            await self._launch(run, agent)
         except BaseException as error:
             end_run_span(run.span, "refused", error)
             raise
         finally:
+            reset_log_fields(token)
             if run.task is None and run.is_active:
                 run.finish("refused")
             else:
@@ -188,6 +197,7 @@ class Runtime:
     def _start_span(self, run: Run) -> None:
         """Begin the trace of a run. What a hook, an agent or an action does is below it."""
         request = run.request
+        agent = self._find_agent(request)
         span = start_run_span(
             self.telemetry,
             agent=request.agent_name,
@@ -195,7 +205,9 @@ class Runtime:
             run_id=request.run_id,
             protocol="graphql" if request.is_v1 else "agui",
             request_type=request.request_type,
-            url=self._find_url(request),
+            user=request.user,
+            url=agent.url if agent is not None else "",
+            provider=agent.provider if agent is not None else "",
             parent=request.parent,
         )
         if span.keeps_content:
@@ -204,13 +216,13 @@ class Runtime:
         run.span, run.trace_id = span, span.trace_id
         run.request = copy_with_span(request, span)
         run.context.run(set_current_span, span)
+        trace_early_calls(span)
 
-    def _find_url(self, request: RunInput) -> str:
-        """Return where the agent of a request is, as far as that is known before it is prepared."""
+    def _find_agent(self, request: RunInput) -> Agent | None:
+        """Return the agent of a request, as far as it is known before it is prepared."""
         if callable(self.agents) or request.agent is None:
-            return ""
-        agent = self.agents.get(request.agent)
-        return agent.url if agent is not None else ""
+            return None
+        return self.agents.get(request.agent)
 
     async def _launch(self, run: Run, agent: SupportsRun | None) -> None:
         try:
@@ -223,10 +235,13 @@ class Runtime:
             pending = await self._prepare(run, agent)
             run.request, run.is_rewritten = pending.request, pending.is_rewritten
             if run.span.is_recording:
-                name_agent(run.span, run.request.agent_name, pending.url)
+                name_agent(
+                    run.span, run.request.agent_name, url=pending.url, provider=pending.provider
+                )
             writer = await self._open_log(run)
             run.is_attached = not run.request.detached
-            run.context.run(CURRENT_RUN.set, RunSlot(run.request))
+            run.slot.run = run.request
+            run.context.run(CURRENT_RUN.set, run.slot)
             work = self._drive(run, pending.agent, writer)
             run.task = self._spawn(work, f"run:{run.log_id}", run.context)
         except BaseException:
@@ -252,11 +267,9 @@ class Runtime:
         What has not ended after `grace` seconds, or when this is cancelled, is left behind.
         """
         self.close_admission()
-        for timer in self._log_timers.values():
-            timer.cancel()
-        self._log_timers.clear()
+        self._old_logs.clear()
         for run in self.active_runs():
-            run.stop(keep_log=True)
+            run.stop(keep_log=True, by_server=True)
         deadline = monotonic() + self.grace
         try:
             while (work := self._unfinished_work()) and (left := deadline - monotonic()) > 0:
@@ -344,6 +357,8 @@ class Runtime:
             if isinstance(error, Exception):
                 await report_error(self.hooks, error, run)
             raise
+        if self._listener is not None:
+            self._listener(request, started)
         return writer
 
     async def _drive(self, run: Run, agent: Agent, writer: LogWriter) -> None:
@@ -382,9 +397,12 @@ class Runtime:
         finally:
             last = last or self._build_stop_event()
             try:
-                await self._end(run, writer, last, error)
+                if has_running_loop():  # else it was left behind, and is only collected
+                    await self._end(run, writer, last, error)
             finally:
-                CURRENT_RUN.get().run = None
+                run.slot.run = None
+                if self._listener is not None:
+                    self._listener(run.request, last)
                 if run.span.is_recording:
                     end_run_span(run.span, _name_outcome(last), error)
                 if run.is_attached:  # and stays in memory until its reader has left
@@ -416,6 +434,8 @@ class Runtime:
     ) -> None:
         run.state = "ending"
         try:
+            for event in run.slot.closing_events:
+                await writer.append(event)
             await writer.append(last)
         finally:
             if not run.is_attached:
@@ -431,9 +451,7 @@ class Runtime:
             await self.bus.drop(run.log_id)
         elif request.detached and request.persist and not request.is_v1 and not self.is_closing:
             # v1 subscriptions come back to the log itself, all others to the thread
-            loop = asyncio.get_running_loop()
-            timer = loop.call_later(_LOG_TTL, self._drop_log, run.log_id)
-            self._log_timers[run.log_id] = timer
+            self._old_logs.add(run.log_id)
 
     def _release(self, run: Run) -> None:
         """Remove an attached run that has ended, and delete its log."""
@@ -442,7 +460,6 @@ class Runtime:
             self._spawn(self.bus.drop(run.log_id), f"drop:{run.log_id}")
 
     def _drop_log(self, log_id: str) -> None:
-        del self._log_timers[log_id]
         self._spawn(self.bus.drop(log_id), f"drop:{log_id}")
 
     async def _call_end_hook(

@@ -164,6 +164,19 @@ def is_loopback(address: str) -> bool:
     return (getattr(found, "ipv4_mapped", None) or found).is_loopback
 
 
+def is_forwarded(headers: Mapping[str, str]) -> bool:
+    """Return whether a proxy says that it asks for somebody, who may be anywhere."""
+    return any(name in headers for name in _PROXY_HEADERS)
+
+
+def is_from_other_page(headers: Mapping[str, str]) -> bool:
+    """Return whether a browser says that a page of another origin asks, or links to it."""
+    return headers.get("sec-fetch-site", "none") not in ("none", "same-origin")
+
+
+_PROXY_HEADERS = ("forwarded", "x-forwarded-for", "x-forwarded-host", "x-real-ip", "via")
+
+
 @lru_cache(maxsize=64)
 def is_elsewhere(address: str) -> bool:
     """Return whether it is an address, and other machines can send to it."""

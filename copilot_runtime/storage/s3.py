@@ -447,13 +447,13 @@ class S3Storage(Storage):
     async def _gather_few(
         self, keys: Iterable[str], work: Callable[[str], Coroutine[Any, Any, T]]
     ) -> dict[str, T]:
-        """Do something for each key, a number of them at a time."""
+        """Do something once for each key, a number of them at a time."""
 
         async def do(key: str) -> T:
             async with slots:
                 return await work(key)
 
-        slots, keys = asyncio.Semaphore(_AT_ONCE), [*keys]
+        slots, keys = asyncio.Semaphore(_AT_ONCE), dict.fromkeys(keys)
         try:
             async with asyncio.TaskGroup() as group:
                 tasks = {key: group.create_task(do(key)) for key in keys}

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from copilot_runtime.telemetry.otel.mirror import SdkMirror
 
 Content = Literal["none", "local", "export"]
+ContentForm = Literal["structured", "json"]
 Capture = Literal["span_only", "event_only", "span_and_event"]
 
 EXPORTERS = ("otlp-http", "otlp-grpc", "console", "file")
@@ -47,6 +48,7 @@ class TelemetryOptions:
     bridge: bool = False
     http_spans: bool = False
     file: str = ""
+    content_form: ContentForm = "structured"
     max_attribute_chars: int = 0
     max_queue: int = 2048
     export_interval: float = 5

@@ -4,7 +4,7 @@ Every value is bounded: what is too long is shortened within (`truncation.py`).
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, assert_never
+from typing import Any, Protocol, assert_never
 
 import orjson
 
@@ -21,6 +21,7 @@ from copilot_runtime.messages import (
     TextMessage,
     TextPart,
 )
+from copilot_runtime.telemetry import semconv
 from copilot_runtime.telemetry.truncation import truncate
 
 MAX_CHARACTERS = 64 * 1024
@@ -54,6 +55,43 @@ def render_request(messages: Sequence[Message]) -> tuple[list[JsonPart], list[Js
         omitted = {"type": "omitted", "count": first - start}
         rendered.insert(0, {"role": "system", "parts": [omitted]})
     return _limit(system), _limit(rendered)
+
+
+class Document(Protocol):
+    """What a search has found."""
+
+    @property
+    def id(self) -> str: ...
+    @property
+    def title(self) -> str: ...
+    @property
+    def text(self) -> str: ...
+    @property
+    def score(self) -> float | None: ...
+
+
+def render_retrieval(query: str, documents: Sequence[Document]) -> dict[str, Any]:
+    """Return the content of a span of a search: what was looked for, and what was found."""
+    return {
+        semconv.RETRIEVAL_QUERY_TEXT: truncate(query, MAX_CHARACTERS),
+        semconv.RETRIEVAL_DOCUMENTS: _render_documents(documents),
+    }
+
+
+def render_recall(query: str, records: Sequence[Document]) -> dict[str, Any]:
+    """Return the content of a span of a search in a memory."""
+    return {
+        semconv.MEMORY_QUERY_TEXT: truncate(query, MAX_CHARACTERS),
+        semconv.MEMORY_RECORDS: _render_documents(records),
+    }
+
+
+def _render_documents(documents: Sequence[Document]) -> Any:
+    found = [
+        {"id": one.id, "title": one.title, "score": one.score, "content": one.text}
+        for one in documents
+    ]
+    return truncate(found, MAX_CHARACTERS)
 
 
 def render_question(messages: Sequence[Message]) -> list[JsonPart]:

@@ -40,7 +40,9 @@ def parse_traceparent(text: str, state: str = "") -> SpanContext | None:
         return None
     if not found["trace"].strip("0") or not found["span"].strip("0"):
         return None
-    state = state.strip() if len(state) <= _MOST_STATE and state.isascii() else ""
+    state = state.strip()
+    if len(state) > _MOST_STATE or not (state.isascii() and state.isprintable()):
+        state = ""  # it would go into headers and variables of other processes
     is_sampled = bool(int(found["flags"], 16) & _SAMPLED)
     return SpanContext(found["trace"], found["span"], is_sampled, state)
 

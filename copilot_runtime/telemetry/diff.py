@@ -9,6 +9,7 @@ import orjson
 
 from copilot_runtime.telemetry import semconv
 from copilot_runtime.telemetry.store.records import Record
+from copilot_runtime.telemetry.store.traces import read_count
 from copilot_runtime.telemetry.tree import Node, build_tree, walk_tree
 
 _MOST_STEPS = 2_000
@@ -93,7 +94,7 @@ def _describe(node: Node) -> Step:
     content: dict[str, Any] = node.span.get("content") or {}
     answer = {name: content[name] for name in _ANSWERS if name in content}
     read, written = (
-        count if isinstance(count := node.attributes.get(name), int) else None
+        read_count(node.attributes.get(name))
         for name in (semconv.USAGE_INPUT_TOKENS, semconv.USAGE_OUTPUT_TOKENS)
     )
     return Step(

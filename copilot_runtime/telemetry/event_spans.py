@@ -11,6 +11,7 @@ from copilot_runtime.events import (
     ActionExecutionResult,
     ActionExecutionStart,
     Event,
+    Interrupt,
     StepFinished,
     StepStarted,
     Subagent,
@@ -18,6 +19,7 @@ from copilot_runtime.events import (
 from copilot_runtime.telemetry import semconv
 from copilot_runtime.telemetry.genai import start_agent_span, start_tool_span
 from copilot_runtime.telemetry.span import Span
+from copilot_runtime.telemetry.tool_calls import ToolCalls
 
 TRACED_EVENTS = frozenset(
     {
@@ -27,6 +29,7 @@ TRACED_EVENTS = frozenset(
         StepStarted,
         StepFinished,
         Subagent,
+        Interrupt,
     }
 )
 """What `EventSpans` wants to see. No chunk is among them."""
@@ -38,8 +41,11 @@ class EventSpans:
     """Begins and ends spans by the events of one run.
 
     `find_parent` returns the span of the agent that acts now. Calls of the actions `server` have
-    spans of their own; those of `browser` end with the run, if no result came before. What is in
-    neither is a tool of an agent, if `has_agent` says that one answers.
+    spans of their own; those of `browser` end with the run and say that they wait, if no result
+    came before. What is in neither is a tool of an agent, if `has_agent` returns that one answers
+    whose tools have no spans; `is_traced` returns whether the agent makes the spans of those whom
+    it asks itself. A call that a framework of this process has traced after all has no second
+    span: `calls` knows those, and gets the calls of the `thread` that wait.
     """
 
     def __init__(
@@ -48,12 +54,18 @@ class EventSpans:
         *,
         server: Collection[str],
         browser: Collection[str],
-        has_agent: bool,
+        has_agent: Callable[[], bool],
+        is_traced: Callable[[], bool] = lambda: False,
+        thread: str = "",
+        calls: ToolCalls | None = None,
     ) -> None:
+        self._thread = thread
+        self._calls = calls
         self._find_parent = find_parent
         self._server = server
         self._browser = browser
         self._has_agent = has_agent
+        self._is_traced = is_traced
         self._names: dict[str, str] = {}
         """Names of the calls without a result."""
         self._open: dict[tuple[str, str], Span] = {}
@@ -75,6 +87,8 @@ class EventSpans:
                 self._start_step(name)
             case StepFinished(name=name):
                 self._end("step", name)
+            case Subagent(status="started") if self._is_traced():
+                pass  # the agent makes spans of those whom it asks itself
             case Subagent(subagent_id=id, status="started"):
                 span = start_agent_span(self._find_parent(), event.name or id)
                 self._begin("subagent", id, span)
@@ -84,12 +98,19 @@ class EventSpans:
                 self._end("subagent", id)
             case Subagent(subagent_id=id):
                 self._end("subagent", id)
+            case Interrupt(call_id=id):
+                asks = {} if id is None else {semconv.TOOL_CALL_ID: id}
+                self._find_parent().add_event(semconv.EVENT_INTERRUPT, asks)
             case _:
                 pass
 
     def close(self) -> None:
         """End what is open, the innermost first: the run is over."""
-        for kind, id in reversed([*self._open]):
+        for (kind, id), span in reversed([*self._open.items()]):
+            if span.attributes.get(semconv.TOOL_LOCATION) == "browser":
+                span.set_attributes({semconv.TOOL_WAITING: True})
+                if self._calls is not None:
+                    self._calls.add_waiting(self._thread, id, span.context)
             self._end(kind, id)
 
     def _start_call(self, id: str, name: str) -> None:
@@ -97,7 +118,7 @@ class EventSpans:
             return
         if name in self._browser:
             location = "browser"
-        elif self._has_agent:
+        elif self._has_agent():
             location = "agent"
         else:
             return
@@ -117,4 +138,6 @@ class EventSpans:
 
     def _end(self, kind: str, id: str) -> None:
         if (span := self._open.pop((kind, id), None)) is not None:
+            if kind == "call" and self._calls and self._calls.is_foreign(span.trace_id, id):
+                span.discard()
             span.end()

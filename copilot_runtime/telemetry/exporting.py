@@ -1,13 +1,14 @@
 """Telemetry of a runtime: kept here, and handed to OpenTelemetry's SDK where that is used."""
 
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from copilot_runtime.concurrency import call
 from copilot_runtime.telemetry import semconv
 from copilot_runtime.telemetry.context import SpanContext
-from copilot_runtime.telemetry.span import NO_SPAN, Attributes, Kind, Span
+from copilot_runtime.telemetry.metrics import Measurement
+from copilot_runtime.telemetry.span import NO_SPAN, Attributes, Span
 from copilot_runtime.telemetry.telemetry import LocalTelemetry, SpanStore, Telemetry
 
 if TYPE_CHECKING:
@@ -39,34 +40,15 @@ class ExportingTelemetry(LocalTelemetry):
         self._description = dict(description or {})
         self._gauges: dict[str, list[Callable[[], float]]] = {}
         if store is not None:
-            self._gauges[semconv.TELEMETRY_DROPPED] = [lambda: store.dropped]
-
-    def start_span(
-        self,
-        name: str,
-        *,
-        kind: Kind = "internal",
-        attributes: Attributes | None = None,
-        parent: Span | SpanContext | None = None,
-        start_time: int | None = None,
-    ) -> Span:
-        """Begin a span; without a `parent`, it is below the current span of the SDK, if any."""
-        if self._connect is not None:
-            self._choose()
-        if self._mirror is None:
-            return super().start_span(
-                name, kind=kind, attributes=attributes, parent=parent, start_time=start_time
-            )
-        span = self._mirror.start_span(
-            self, name, kind=kind, attributes=attributes, parent=parent, start_time=start_time
-        )
-        if self._listeners:
-            self._notify(span, "start")
-        return span
+            self._gauges[semconv.TELEMETRY_DROPPED] = [lambda: store.dropped + self.logs.dropped]
 
     def finish_span(self, span: Span) -> None:
         """End the span of the SDK, and hand ours to the store and the listeners."""
         if self._mirror is not None:
+            if self.emits_details and span.operation in semconv.INFERENCES:
+                self._mirror.log_event(
+                    semconv.EVENT_INFERENCE_DETAILS, span.attributes, span, span.content
+                )
             self._mirror.finish_span(span)
         super().finish_span(span)
 
@@ -78,12 +60,6 @@ class ExportingTelemetry(LocalTelemetry):
         """End what `enter` began."""
         if token is not None and self._mirror is not None:
             self._mirror.leave(token)
-
-    def record(self, metric: str, value: float, attributes: Attributes | None = None) -> None:
-        """Add a value to a histogram, or to a counter of `semconv.METRICS`."""
-        super().record(metric, value, attributes)
-        if self._mirror is not None:
-            self._mirror.record(metric, value, attributes or {})
 
     def observe(self, metric: str, read: Callable[[], float]) -> None:
         """Let a gauge be read by a function, whenever somebody asks for it."""
@@ -105,6 +81,11 @@ class ExportingTelemetry(LocalTelemetry):
         super().log_event(name, attributes, span=span, content=content)
         if self._mirror is not None:
             self._mirror.log_event(name, attributes or {}, span, content or {})
+
+    def find_problems(self) -> Sequence[str]:
+        """Return what does not work at the moment: `traces` for the store, `exporter`."""
+        is_failing = self._mirror is not None and self._mirror.is_failing
+        return (*super().find_problems(), *(("exporter",) if is_failing else ()))
 
     def describe(self) -> Mapping[str, Any]:
         """Return what is on, what enabled it, and whose provider is used."""
@@ -129,6 +110,19 @@ class ExportingTelemetry(LocalTelemetry):
             await call(mirror.close)
         await super().aclose()
 
+    def _prepare(self, span: Span, parent: Span | SpanContext | None) -> None:
+        """Begin the span of the SDK; ours gets its ids."""
+        if self._connect is not None:
+            self._choose()
+        if self._mirror is not None:
+            self._mirror.start_span(span, parent)
+
+    def _record_twice(self, measurements: Sequence[Measurement]) -> None:
+        self._metrics.record_all(measurements)
+        if self._mirror is not None:
+            for metric, value, attributes in measurements:
+                self._mirror.record(metric, value, attributes)
+
     def _choose(self) -> None:
         connect, self._connect = self._connect, None
         if connect is None:
@@ -138,5 +132,6 @@ class ExportingTelemetry(LocalTelemetry):
         except Exception:  # telemetry breaks nothing
             logger.exception("OpenTelemetry's SDK cannot be used: nothing is exported")
         if self._mirror is not None:
+            self._record_all = self._record_twice
             for metric, readers in self._gauges.items():
                 self._mirror.observe(metric, readers)

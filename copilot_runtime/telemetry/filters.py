@@ -6,14 +6,14 @@ from datetime import UTC, datetime
 from time import time_ns
 
 from copilot_runtime.errors import Misuse
-from copilot_runtime.telemetry.store.traces import TraceFilter
+from copilot_runtime.telemetry.store.traces import RATINGS, TraceFilter
 
 _AGO = re.compile(r"(\d{1,6})([smhdw])", re.ASCII)
 _SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86_400, "w": 604_800}
-_TEXTS = ("trace_id", "resource_id", "thread_id", "run_id", "agent", "text")
+_TEXTS = ("trace_id", "resource_id", "thread_id", "run_id", "agent", "user", "text")
 _LONGEST = 1_000
 
-NAMES = (*_TEXTS, "since", "until", "has_error", "min_duration")
+NAMES = (*_TEXTS, "rating", "since", "until", "has_error", "min_duration")
 """What a filter is made of: the fields of `TraceFilter`."""
 
 
@@ -27,6 +27,7 @@ def parse_filter(values: Mapping[str, str]) -> TraceFilter:
         **texts,
         since=parse_time(values.get("since", ""), "since"),
         until=parse_time(values.get("until", ""), "until"),
+        rating=_parse_rating(values.get("rating", "")),
         has_error=_parse_flag(values.get("has_error", "")),
         min_duration=parse_seconds(values.get("min_duration", ""), "min_duration"),
     )
@@ -66,6 +67,13 @@ def parse_seconds(text: str, name: str) -> float:
     if found is None:
         raise Misuse(f"{name} is {text[:40]!r}; it is a number of seconds, such as 2.5 or 800ms.")
     return float(found[1]) / (1000 if found[2] == "ms" else 1)
+
+
+def _parse_rating(text: str) -> str:
+    rating = text.strip().lower()
+    if rating and rating not in RATINGS:
+        raise Misuse(f"rating is {text[:40]!r}; it is up or down.")
+    return rating
 
 
 def _parse_flag(text: str) -> bool | None:

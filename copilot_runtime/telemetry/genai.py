@@ -4,10 +4,13 @@ Each function begins a span under another one, and takes plain values. Whoever b
 it in `finally`. Where nobody takes note, `NO_SPAN` is returned, and nothing is computed.
 """
 
-from typing import Any
+import re
+from collections.abc import Iterable
+from typing import Any, Literal
 from urllib.parse import urlsplit
 
 from copilot_runtime.events import Usage
+from copilot_runtime.jsonvalue import as_object, as_optional_text
 from copilot_runtime.telemetry import semconv
 from copilot_runtime.telemetry.context import SpanContext
 from copilot_runtime.telemetry.span import NO_SPAN, Span
@@ -34,8 +37,43 @@ PROVIDERS = {
 
 _ADAPTERS = {provider: name for name, provider in reversed(PROVIDERS.items())}
 
+MAX_NAME = 500
+"""Characters of a name or an id: who asks may invent one of any length, and it is refused later."""
+
 _FINISH_REASONS = {"refusal": "content_filter"}
 """The words of the conventions where ours differ."""
+
+
+_MCP_NAME = re.compile(r"[A-Za-z0-9_./-]{1,128}")
+_LONGEST_ID = 128
+_NO_AGENTS = frozenset((semconv.PLAN, semconv.INVOKE_WORKFLOW, semconv.EXECUTE_TASK))
+"""What asks models as well, and is no agent: a plan counts what it took itself."""
+_OF_AGENT = frozenset(
+    {
+        *(semconv.REQUEST_MAX_TOKENS, semconv.REQUEST_TEMPERATURE, semconv.REQUEST_TOP_P),
+        *(semconv.REQUEST_FREQUENCY_PENALTY, semconv.REQUEST_PRESENCE_PENALTY),
+        *(semconv.REQUEST_STOP_SEQUENCES, semconv.REQUEST_SEED, semconv.REQUEST_CHOICE_COUNT),
+        semconv.OUTPUT_TYPE,
+    }
+)
+"""What the span of an agent says of its requests to models as well."""
+
+
+OUTCOMES = ("finished", "failed", "stopped", "refused", "interrupted")
+"""The values of `copilot.run.outcome`."""
+
+
+def count_from_zero(telemetry: Telemetry, agents: Iterable[str]) -> None:
+    """Let the counters of runs and ratings begin at 0.
+
+    Prometheus sees no rise in what appears with its first failure.
+    """
+    for agent in agents:
+        for outcome in OUTCOMES:
+            attributes = {semconv.AGENT_NAME: agent, semconv.RUN_OUTCOME: outcome}
+            telemetry.record(semconv.RUN_COUNT, 0, attributes)
+    for rating in ("up", "down"):
+        telemetry.record(semconv.FEEDBACK_COUNT, 0, {semconv.FEEDBACK_RATING: rating})
 
 
 def start_run_span(
@@ -46,13 +84,16 @@ def start_run_span(
     run_id: str,
     protocol: str,
     request_type: str = "",
+    user: str | None = None,
     url: str = "",
+    provider: str = "",
     parent: Span | SpanContext | None = None,
 ) -> Span:
     """Begin the span of a run: `invoke_agent {agent}`. Without a `parent`, a trace begins here.
 
-    `url` is the address of an agent that is in another process.
+    `user` is who asked; `url` is the address of an agent in another process, of a `provider`.
     """
+    agent = agent[:MAX_NAME]
     return telemetry.start_span(
         f"{semconv.INVOKE_AGENT} {agent}",
         kind="client" if url else "internal",
@@ -60,30 +101,36 @@ def start_run_span(
         attributes={
             semconv.OPERATION_NAME: semconv.INVOKE_AGENT,
             semconv.AGENT_NAME: agent,
-            semconv.CONVERSATION_ID: thread_id,
-            semconv.RUN_ID: run_id,
+            semconv.CONVERSATION_ID: thread_id[:MAX_NAME],
+            semconv.RUN_ID: run_id[:MAX_NAME],
             semconv.RUN_PROTOCOL: protocol,
             semconv.REQUEST_TYPE: request_type or None,
-            **describe_server(url),
+            semconv.USER_NAME: user,
+            **_describe_place(url, provider),
         },
     )
 
 
-def name_agent(span: Span, agent: str, url: str = "") -> None:
+def name_agent(span: Span, agent: str, *, url: str = "", provider: str = "") -> None:
     """Set which agent answers a run, and where it is: a hook may have chosen another one."""
+    own = span.attributes
+    if own.get(semconv.AGENT_NAME) == agent and not url and semconv.SERVER_ADDRESS not in own:
+        return
     if not span.is_ended:
+        agent = agent[:MAX_NAME]
         span.name = f"{semconv.INVOKE_AGENT} {agent}"
         span.kind = "client" if url else "internal"
-        for name in (semconv.SERVER_ADDRESS, semconv.SERVER_PORT):
+        for name in (semconv.PROVIDER_NAME, semconv.SERVER_ADDRESS, semconv.SERVER_PORT):
             span.attributes.pop(name, None)
-        span.set_attributes({semconv.AGENT_NAME: agent, **describe_server(url)})
+        span.set_attributes({semconv.AGENT_NAME: agent, **_describe_place(url, provider)})
 
 
 def end_run_span(span: Span, outcome: str, error: BaseException | None = None) -> None:
     """End the span of a run. `outcome` is a value of `copilot.run.outcome`."""
     if span.is_ended:
         return
-    span.set_attributes({semconv.RUN_OUTCOME: outcome})
+    if outcome != "finished" or semconv.RUN_OUTCOME not in span.attributes:
+        span.set_attributes({semconv.RUN_OUTCOME: outcome})
     if error is not None:
         span.fail(error)
     elif outcome == "failed":
@@ -91,10 +138,18 @@ def end_run_span(span: Span, outcome: str, error: BaseException | None = None) -
     span.end()
 
 
-def start_agent_span(parent: Span, agent: str, *, description: str = "", url: str = "") -> Span:
+def note_interrupt(span: Span) -> None:
+    """Let a run that asks a person count as `interrupted`, unless it fails or is stopped yet."""
+    span.set_attributes({semconv.RUN_OUTCOME: "interrupted"})
+
+
+def start_agent_span(
+    parent: Span, agent: str, *, description: str = "", url: str = "", provider: str = ""
+) -> Span:
     """Begin the span of an agent that another one called: `invoke_agent {agent}`."""
     if not parent.is_recording:
         return NO_SPAN
+    agent = agent[:MAX_NAME]
     return parent.start_child(
         f"{semconv.INVOKE_AGENT} {agent}",
         kind="client" if url else "internal",
@@ -103,9 +158,18 @@ def start_agent_span(parent: Span, agent: str, *, description: str = "", url: st
             semconv.AGENT_NAME: agent,
             semconv.AGENT_DESCRIPTION: description or None,
             semconv.CONVERSATION_ID: parent.attributes.get(semconv.CONVERSATION_ID),
-            **describe_server(url),
+            **_describe_place(url, provider),
         },
     )
+
+
+def _describe_place(url: str, provider: object) -> dict[str, Any]:
+    """Return where an agent is, and who runs it there; nothing for one in this process."""
+    if not url:
+        return {}
+    # an agent of the application may have anything there
+    name = provider if isinstance(provider, str) and provider else semconv.ERROR_TYPE_OTHER
+    return {semconv.PROVIDER_NAME: name, **describe_server(url)}
 
 
 def start_chat_span(
@@ -164,6 +228,22 @@ def describe_response(span: Span, response_id: str, model: str, stop_reason: str
     )
 
 
+def describe_openai(
+    span: Span, response: object, api: Literal["chat_completions", "responses"]
+) -> None:
+    """Set what OpenAI alone says of a response; nothing for others who imitate its API."""
+    if span.attributes.get(semconv.PROVIDER_NAME) == PROVIDERS["openai"]:
+        found = as_object(response)  # a server may send anything
+        fingerprint = as_optional_text(found.get("system_fingerprint"))
+        span.set_attributes(
+            {
+                semconv.OPENAI_API_TYPE: api,
+                semconv.OPENAI_RESPONSE_SERVICE_TIER: as_optional_text(found.get("service_tier")),
+                semconv.OPENAI_RESPONSE_SYSTEM_FINGERPRINT: fingerprint,
+            }
+        )
+
+
 def end_chat_span(
     span: Span,
     parent: Span,
@@ -193,6 +273,8 @@ def end_chat_span(
 
 def _add_to_agent(agent: Span, span: Span, usage: Usage | None) -> None:
     """Add a request to a model to what its agent took, for a quick look at the whole."""
+    if agent.is_ended or agent.operation in _NO_AGENTS:
+        return
     own = agent.attributes
     sums: dict[str, Any] = {semconv.RUN_TURNS: own.get(semconv.RUN_TURNS, 0) + 1}
     if usage is not None:
@@ -202,9 +284,15 @@ def _add_to_agent(agent: Span, span: Span, usage: Usage | None) -> None:
         ):
             if count is not None:
                 sums[name] = own.get(name, 0) + count
-    if (model := span.attributes.get(semconv.REQUEST_MODEL)) is not None:
+    of = span.attributes
+    model = of.get(semconv.REQUEST_MODEL)
+    if sums[semconv.RUN_TURNS] == 1:
         sums[semconv.REQUEST_MODEL] = model
-    sums[semconv.RESPONSE_FINISH_REASONS] = span.attributes.get(semconv.RESPONSE_FINISH_REASONS)
+    elif own.get(semconv.REQUEST_MODEL) != model:  # an agent of several models has none
+        own.pop(semconv.REQUEST_MODEL, None)
+    sums[semconv.RESPONSE_FINISH_REASONS] = of.get(semconv.RESPONSE_FINISH_REASONS)
+    for name in _OF_AGENT.intersection(of):
+        sums[name] = of[name]
     agent.set_attributes(sums)
 
 
@@ -240,7 +328,7 @@ def start_tool_span(
     """Begin the span of a call of a tool: `execute_tool {name}`."""
     if not parent.is_recording:
         return NO_SPAN
-    of = parent.attributes
+    name, of = name[:MAX_NAME], parent.attributes
     if parent.operation == semconv.INVOKE_AGENT:
         parent.set_attributes({semconv.RUN_TOOL_CALLS: of.get(semconv.RUN_TOOL_CALLS, 0) + 1})
     return parent.start_child(
@@ -250,7 +338,7 @@ def start_tool_span(
             semconv.OPERATION_NAME: semconv.EXECUTE_TOOL,
             semconv.TOOL_NAME: name,
             semconv.TOOL_TYPE: kind,
-            semconv.TOOL_CALL_ID: call_id or None,
+            semconv.TOOL_CALL_ID: call_id[:MAX_NAME] or None,
             semconv.TOOL_DESCRIPTION: description or None,
             semconv.TOOL_LOCATION: location,
             semconv.AGENT_NAME: of.get(semconv.AGENT_NAME),
@@ -259,16 +347,22 @@ def start_tool_span(
     )
 
 
-def start_hook_span(parent: Span, hook: str, function: str) -> Span:
+def start_hook_span(
+    parent: Span, hook: str, function: str, *, start_time: int | None = None
+) -> Span:
     """Begin the span of a hook of the application: `execute_hook {hook}`."""
     if not parent.is_recording:
         return NO_SPAN
     return parent.start_child(
         f"{semconv.EXECUTE_HOOK} {hook}",
+        start_time=start_time,
         attributes={
             semconv.OPERATION_NAME: semconv.EXECUTE_HOOK,
             semconv.HOOK_TYPE: hook,
             semconv.HOOK_NAME: function,
+            # while the run goes on, its own span is not kept yet: this one says whose it is
+            semconv.AGENT_NAME: parent.attributes.get(semconv.AGENT_NAME),
+            semconv.CONVERSATION_ID: parent.attributes.get(semconv.CONVERSATION_ID),
         },
     )
 
@@ -288,18 +382,28 @@ def start_retrieval_span(parent: Span, source: str = "", *, top_k: int | None = 
 
 
 def start_embeddings_span(
-    parent: Span, *, provider: str, model: str, url: str = "", in_process: bool = False
+    parent: Span,
+    *,
+    provider: str,
+    model: str,
+    url: str = "",
+    in_process: bool = False,
+    dimensions: int | None = None,
 ) -> Span:
-    """Begin the span of a request for vectors: `embeddings {model}`."""
+    """Begin the span of a request for vectors: `embeddings {model}`.
+
+    `dimensions` is the length of a vector, where that is known before.
+    """
     if not parent.is_recording:
         return NO_SPAN
     return parent.start_child(
-        f"{semconv.EMBEDDINGS} {model}",
+        f"{semconv.EMBEDDINGS} {model}".rstrip(),
         kind="internal" if in_process else "client",
         attributes={
             semconv.OPERATION_NAME: semconv.EMBEDDINGS,
             semconv.PROVIDER_NAME: PROVIDERS.get(provider, provider),
             semconv.REQUEST_MODEL: model or None,
+            semconv.EMBEDDINGS_DIMENSION_COUNT: dimensions,
             **describe_server(url),
         },
     )
@@ -318,19 +422,80 @@ def start_memory_span(parent: Span, operation: str, store: str = "") -> Span:
     )
 
 
-def describe_mcp_call(server: str, url: str) -> dict[str, Any]:
+def describe_mcp_call(server: str, url: str, method: str = "tools/call") -> dict[str, Any]:
     """Return what the span of a call of a tool says of its MCP server: it has no span beside it.
 
     `server` is its label, and `url` its address; a server without one is behind a pipe.
     """
+    return {semconv.TOOL_LOCATION: "mcp", **_describe_mcp_request(server, url, method)}
+
+
+def start_mcp_client_span(parent: Span, server: str, url: str, method: str) -> Span:
+    """Begin the span of a request to an MCP server that is no call of a tool: `tools/list`."""
+    if not parent.is_recording:
+        return NO_SPAN
+    attributes = _describe_mcp_request(server, url, method)
+    return parent.start_child(method, kind="client", attributes=attributes)
+
+
+def _describe_mcp_request(server: str, url: str, method: str) -> dict[str, Any]:
     return {
-        semconv.MCP_METHOD_NAME: "tools/call",
-        semconv.TOOL_LOCATION: "mcp",
+        semconv.MCP_METHOD_NAME: method,
         semconv.TOOL_SERVER: server,
         semconv.NETWORK_TRANSPORT: "tcp" if url else "pipe",
         semconv.NETWORK_PROTOCOL_NAME: "http" if url else None,
         **describe_server(url),
     }
+
+
+def start_mcp_server_span(
+    telemetry: Telemetry,
+    method: str,
+    *,
+    tool: str = "",
+    request_id: str = "",
+    session_id: str = "",
+    protocol_version: str = "",
+    http_version: str = "",
+    client: tuple[str, int] | None = None,
+    parent: SpanContext | None = None,
+) -> Span:
+    """Begin the span of a request of an MCP client: `{method} {tool}`.
+
+    `http_version` is that of HTTP, empty behind pipes. Whatever is no name of a tool, by MCP's own
+    rule, is left out: a client may send anything.
+    """
+    tool = tool if _MCP_NAME.fullmatch(tool) else ""
+    method = method if _MCP_NAME.fullmatch(method) else semconv.ERROR_TYPE_OTHER
+    host, port = client or (None, None)
+    return telemetry.start_span(
+        f"{method} {tool}".rstrip(),
+        kind="server",
+        parent=parent,
+        attributes={
+            semconv.MCP_METHOD_NAME: method,
+            semconv.OPERATION_NAME: semconv.EXECUTE_TOOL if method == "tools/call" else None,
+            semconv.TOOL_NAME: tool or None,
+            semconv.JSONRPC_REQUEST_ID: request_id[:_LONGEST_ID] or None,
+            semconv.MCP_SESSION_ID: session_id[:_LONGEST_ID] or None,
+            semconv.MCP_PROTOCOL_VERSION: protocol_version or None,
+            semconv.NETWORK_TRANSPORT: "tcp" if http_version else "pipe",
+            semconv.NETWORK_PROTOCOL_NAME: "http" if http_version else None,
+            semconv.NETWORK_PROTOCOL_VERSION: http_version or None,
+            semconv.CLIENT_ADDRESS: host,
+            semconv.CLIENT_PORT: port,
+        },
+    )
+
+
+def omit_tool(span: Span) -> None:
+    """Leave out of the span of an MCP request what the client calls a tool that is none.
+
+    Clients may invent any number of names.
+    """
+    if semconv.TOOL_NAME in span.attributes:
+        span.name = f"{span.attributes[semconv.MCP_METHOD_NAME]} {semconv.ERROR_TYPE_OTHER}"
+        span.set_attributes({semconv.TOOL_NAME: semconv.ERROR_TYPE_OTHER})
 
 
 def describe_server(url: str) -> dict[str, Any]:

@@ -3,19 +3,16 @@
 Spans are the only source of these values, so that a trace and a metric never disagree.
 """
 
-from collections.abc import Callable
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from copilot_runtime.errors import AgentNotFound
 from copilot_runtime.telemetry import semconv
+from copilot_runtime.telemetry.metrics import Measurement
 from copilot_runtime.telemetry.semconv import Dialect
 from copilot_runtime.telemetry.span import Attributes, Span
 
-Record = Callable[[str, float, Attributes], None]
-"""Takes the name of an instrument of `semconv.METRICS`, a value, and attributes to choose from."""
-
-INFERENCES = frozenset({semconv.CHAT, semconv.TEXT_COMPLETION, semconv.GENERATE_CONTENT})
-_CLIENT_OPERATIONS = frozenset(
+CLIENT_OPERATIONS = frozenset(
     {
         *(semconv.EMBEDDINGS, semconv.RETRIEVAL, semconv.CREATE_AGENT, semconv.FETCH_RESPONSE),
         *(semconv.SEARCH_MEMORY, semconv.CREATE_MEMORY, semconv.UPDATE_MEMORY),
@@ -23,6 +20,11 @@ _CLIENT_OPERATIONS = frozenset(
         *(semconv.CREATE_MEMORY_STORE, semconv.DELETE_MEMORY_STORE),
     }
 )
+"""What else is asked of services, and counts as an operation of a client."""
+_DURATIONS: Mapping[str, str] = {
+    semconv.EXECUTE_TOOL: semconv.EXECUTE_TOOL_DURATION,
+}
+"""Operations of which only the time is measured."""
 _USAGE = {
     semconv.USAGE_INPUT_TOKENS: "input",
     semconv.USAGE_OUTPUT_TOKENS: "output",
@@ -40,95 +42,105 @@ _TOKENS_OF_OPERATION = {
 }
 
 
-def measure_span(span: Span, record: Record, dialect: Dialect = "released") -> None:
-    """Record what a span that has ended says, by the names of a dialect."""
-    operation = span.operation
-    if semconv.MCP_METHOD_NAME in span.attributes:
-        is_server = span.kind == "server"
-        _measure_mcp(span, record, is_server=is_server)
-        if is_server:  # the action that it calls has a span of its own
-            return
-    if operation in INFERENCES:
-        _measure_inference(span, record, dialect)
-    elif operation == semconv.EXECUTE_TOOL:
-        record(semconv.EXECUTE_TOOL_DURATION, span.duration, span.attributes)
+def measure_span(span: Span, dialect: Dialect = "released") -> list[Measurement]:
+    """Return what a span that has ended says, by the names of a dialect."""
+    attributes, seconds = span.attributes, span.duration
+    operation: Any = attributes.get(semconv.OPERATION_NAME)
+    measurements: list[Measurement] = []
+    if type(operation) is not str:
+        operation = ""
+    if semconv.MCP_METHOD_NAME in attributes:
+        if span.kind == "server":  # the action that it calls has a span of its own
+            return [(semconv.MCP_SERVER_OPERATION_DURATION, seconds, attributes)]
+        measurements.append((semconv.MCP_CLIENT_OPERATION_DURATION, seconds, attributes))
+    if operation in semconv.INFERENCES:
+        measurements += _measure_inference(attributes, seconds, dialect)
     elif operation == semconv.INVOKE_AGENT:
-        _measure_agent(span, record)
+        measurements += _measure_agent(attributes, seconds)
+    elif operation in CLIENT_OPERATIONS:
+        measurements.append((semconv.OPERATION_DURATION, seconds, attributes))
+        measurements += _measure_tokens(attributes)
     elif operation == semconv.INVOKE_WORKFLOW:
-        record(semconv.INVOKE_WORKFLOW_DURATION, span.duration, span.attributes)
-    elif operation in _CLIENT_OPERATIONS:
-        record(semconv.OPERATION_DURATION, span.duration, span.attributes)
-        _measure_tokens(span, record)
+        measurements += _measure_workflow(attributes, seconds)
+    elif operation == semconv.EXECUTE_TASK:
+        measurements.append((semconv.TASK_COUNT, 1, attributes))
+        measurements.append((semconv.TASK_DURATION, seconds, attributes))
+    elif semconv.TOOL_WAITING in attributes:
+        pass  # what the browser does is not over
+    elif (name := _DURATIONS.get(operation)) is not None:
+        measurements.append((name, seconds, attributes))
+    return measurements
 
 
-def _measure_inference(span: Span, record: Record, dialect: Dialect) -> None:
-    attributes = span.attributes
-    first_chunk = _number(attributes.get(semconv.RESPONSE_TIME_TO_FIRST_CHUNK))
+def _measure_inference(
+    attributes: Attributes, seconds: float, dialect: Dialect
+) -> list[Measurement]:
+    measurements: list[Measurement] = []
+    first_chunk = attributes.get(semconv.RESPONSE_TIME_TO_FIRST_CHUNK)
     if dialect != "head":
-        record(semconv.OPERATION_DURATION, span.duration, attributes)
+        measurements.append((semconv.OPERATION_DURATION, seconds, attributes))
         if first_chunk is not None:
-            record(semconv.TIME_TO_FIRST_CHUNK, first_chunk, attributes)
-        _measure_tokens(span, record)
+            measurements.append((semconv.TIME_TO_FIRST_CHUNK, first_chunk, attributes))
     if dialect != "released":
-        record(semconv.INFERENCE_DURATION, span.duration, attributes)
+        measurements.append((semconv.INFERENCE_DURATION, seconds, attributes))
         if first_chunk is not None:
-            record(semconv.INFERENCE_TIME_TO_FIRST_CHUNK, first_chunk, attributes)
-        _count_tokens(span, record)
-    cost = _number(attributes.get(semconv.COST_DOLLARS))
-    if cost is not None:
-        record(semconv.COST, cost, attributes)
+            measurements.append((semconv.INFERENCE_TIME_TO_FIRST_CHUNK, first_chunk, attributes))
+    if (cost := attributes.get(semconv.COST_DOLLARS)) is not None:
+        measurements.append((semconv.COST, cost, attributes))
+    if dialect != "head":
+        measurements += _measure_tokens(attributes)
+    if dialect != "released":
+        measurements += _count_tokens(attributes)
+    return measurements
 
 
-def _measure_tokens(span: Span, record: Record) -> None:
-    """Record the tokens of a request as one histogram, with their type as an attribute."""
-    for name, kind in _USAGE.items():
-        if (count := _number(span.attributes.get(name))) is not None:
-            record(semconv.TOKEN_USAGE, count, {**span.attributes, semconv.TOKEN_TYPE: kind})
+def _measure_tokens(attributes: Attributes) -> list[Measurement]:
+    """Return the tokens of a request for one histogram, with their type as an attribute."""
+    return [
+        (semconv.TOKEN_USAGE, count, {**attributes, semconv.TOKEN_TYPE: kind})
+        for name, kind in _USAGE.items()
+        if (count := attributes.get(name)) is not None
+    ]
 
 
-def _count_tokens(span: Span, record: Record) -> None:
-    """Count tokens by their kind: 0 where a provider said nothing, as the conventions want it.
+def _count_tokens(attributes: Attributes) -> Iterator[Measurement]:
+    """Yield tokens by their kind: 0 where a provider said nothing, as the conventions want it.
 
     Their modality is unknown: providers say it of parts of an answer only.
     """
-    attributes = {**span.attributes, semconv.TOKEN_MODALITY: "unknown"}
+    attributes = {**attributes, semconv.TOKEN_MODALITY: "unknown"}
     for name, kind in _USAGE_COUNTERS.items():
-        count = _number(attributes.get(name))
-        if count is None and name in _TOKENS_OF_OPERATION:
-            record(semconv.INFERENCE_USAGE[kind], 0, attributes)
-        elif count is not None:
-            record(semconv.INFERENCE_USAGE[kind], count, attributes)
+        count = attributes.get(name)
+        if count is not None:
+            yield semconv.INFERENCE_USAGE[kind], count, attributes
             if name in _TOKENS_OF_OPERATION:
-                record(_TOKENS_OF_OPERATION[name], count, attributes)
+                yield _TOKENS_OF_OPERATION[name], count, attributes
+        elif name in _TOKENS_OF_OPERATION:
+            yield semconv.INFERENCE_USAGE[kind], 0, attributes
 
 
-def _measure_agent(span: Span, record: Record) -> None:
-    attributes = span.attributes
+def _measure_agent(attributes: Attributes, seconds: float) -> list[Measurement]:
     if attributes.get(semconv.ERROR_TYPE) == AgentNotFound.code:
         # whoever asks may invent any number of names
         attributes = {**attributes, semconv.AGENT_NAME: semconv.ERROR_TYPE_OTHER}
-    record(semconv.INVOKE_AGENT_DURATION, span.duration, attributes)
-    turns = _number(attributes.get(semconv.RUN_TURNS))
-    tool_calls = _number(attributes.get(semconv.RUN_TOOL_CALLS))
+    measurements: list[Measurement] = [(semconv.INVOKE_AGENT_DURATION, seconds, attributes)]
+    turns = attributes.get(semconv.RUN_TURNS)
+    tool_calls = attributes.get(semconv.RUN_TOOL_CALLS)
     if turns is not None:  # what a remote agent asks of models is not known
-        record(semconv.INVOKE_AGENT_INFERENCE_CALLS, turns, attributes)
+        measurements.append((semconv.INVOKE_AGENT_INFERENCE_CALLS, turns, attributes))
     if turns is not None or tool_calls is not None:
-        record(semconv.INVOKE_AGENT_TOOL_CALLS, tool_calls or 0, attributes)
+        measurements.append((semconv.INVOKE_AGENT_TOOL_CALLS, tool_calls or 0, attributes))
     if semconv.RUN_OUTCOME in attributes:
-        record(semconv.RUN_COUNT, 1, attributes)
+        measurements.append((semconv.RUN_COUNT, 1, attributes))
+    return measurements
 
 
-def _measure_mcp(span: Span, record: Record, *, is_server: bool) -> None:
-    name = (
-        semconv.MCP_SERVER_OPERATION_DURATION
-        if is_server
-        else semconv.MCP_CLIENT_OPERATION_DURATION
-    )
-    record(name, span.duration, span.attributes)
-
-
-def _number(value: Any) -> float | None:
-    """Return a number, or None for what another process may have written there instead."""
-    if isinstance(value, bool) or not isinstance(value, int | float):
-        return None
-    return value
+def _measure_workflow(attributes: Attributes, seconds: float) -> list[Measurement]:
+    measurements: list[Measurement] = [(semconv.INVOKE_WORKFLOW_DURATION, seconds, attributes)]
+    if semconv.PLAN_OUTCOME in attributes:
+        measurements.append((semconv.PLAN_COUNT, 1, attributes))
+    if (duration := attributes.get(semconv.PLAN_SECONDS)) is not None:
+        measurements.append((semconv.PLAN_DURATION, duration, attributes))
+    if (waiting := attributes.get(semconv.TASK_WAITING)) is not None:
+        measurements.append((semconv.PLAN_WAITING, waiting, attributes))
+    return measurements

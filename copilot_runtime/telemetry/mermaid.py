@@ -10,8 +10,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from copilot_runtime.telemetry import semconv
-from copilot_runtime.telemetry.stats import MODEL_OPERATIONS, name_model
+from copilot_runtime.telemetry.stats import name_model
 from copilot_runtime.telemetry.store.records import Record
+from copilot_runtime.telemetry.store.traces import read_count
 from copilot_runtime.telemetry.tree import Node, build_tree, walk_tree
 
 NOTHING = "No spans found matching the filter criteria."
@@ -24,6 +25,7 @@ _FIRST = ("cli", "agent", "memory", "llm", "tool", "graph", "vector")
 _CLIENT, _SERVER = 3, 2
 _STATUSES = {0: "UNSET", 1: "OK", 2: "ERROR"}
 _PLAIN = re.compile(r"\w+", re.ASCII)
+_ALIAS = re.compile(r"p\d+", re.ASCII)
 _RESERVED = frozenset(
     (
         *("actor", "activate", "alt", "and", "autonumber", "box", "break", "create", "critical"),
@@ -85,8 +87,8 @@ class _Names(dict[str, str]):
         found = dict.fromkeys(name for call in calls for name in (call.caller, call.callee))
         ordered = [name for name in _FIRST if name in found]
         for name in [*ordered, *(name for name in found if name not in _FIRST)]:
-            plain = _PLAIN.fullmatch(name) and name.lower() not in _RESERVED
-            self[name] = name if plain else f"p{len(self) + 1}"
+            is_plain = _PLAIN.fullmatch(name) and name.lower() not in _RESERVED
+            self[name] = name if is_plain and not _ALIAS.fullmatch(name) else f"p{len(self) + 1}"
 
 
 def _begin(title: str, names: _Names) -> list[str]:
@@ -149,13 +151,13 @@ def _find_rpc(node: Node) -> _Call | None:
 def _find_step(node: Node) -> _Call | None:
     """Return the call of an agent, a model or a tool that a span is."""
     of, operation = node.attributes, node.operation
-    above = node.find_above(semconv.INVOKE_AGENT)
+    above = node.agent
     caller = _USER if above is None else _name_agent(above)
     if operation == semconv.INVOKE_AGENT:
         callee, request = _name_agent(node), "run" if above is None else "hand off"
-    elif operation in MODEL_OPERATIONS:
+    elif operation in semconv.INFERENCES:
         callee, request = name_model(of), operation
-    elif operation == semconv.EXECUTE_TOOL:
+    elif operation == semconv.EXECUTE_TOOL and node.span["kind"] != _SERVER:
         callee, request = str(of.get(semconv.TOOL_NAME) or "tool"), "call"
     elif operation in (semconv.RETRIEVAL, semconv.EMBEDDINGS):
         source = of.get(semconv.DATA_SOURCE_ID) or of.get(semconv.REQUEST_MODEL)
@@ -174,11 +176,11 @@ def _describe_end(node: Node) -> str:
         return f"ERROR ({node.error_type})"
     of = node.attributes
     counts = (
-        ("read", of.get(semconv.USAGE_INPUT_TOKENS)),
-        ("written", of.get(semconv.USAGE_OUTPUT_TOKENS)),
+        ("read", read_count(of.get(semconv.USAGE_INPUT_TOKENS))),
+        ("written", read_count(of.get(semconv.USAGE_OUTPUT_TOKENS))),
     )
-    parts = [f"{name}={count}" for name, count in counts if isinstance(count, int)]
-    return f"OK ({', '.join(parts)})" if parts and node.operation in MODEL_OPERATIONS else "OK"
+    parts = [f"{name}={count}" for name, count in counts if count is not None]
+    return f"OK ({', '.join(parts)})" if parts and node.operation in semconv.INFERENCES else "OK"
 
 
 def _read(attributes: Mapping[str, Any], name: str) -> str:

@@ -3,9 +3,10 @@
 import logging
 import threading
 from bisect import bisect_left
-from collections.abc import Callable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from math import isfinite
+from itertools import repeat
 from typing import Any, NamedTuple
 
 from copilot_runtime.telemetry import semconv
@@ -20,7 +21,20 @@ _MAX_CHARS = 128
 """Longest text of an attribute: a model may be called anything by whoever asks."""
 _OVERFLOW: Mapping[str, Any] = {semconv.METRIC_OVERFLOW: True}
 
+_MAX_ROWS = 2 * MAX_SETS
+_NAMES = tuple(sorted({name for metric in METRICS.values() for name in metric.attributes}))
+"""All attributes that an instrument may have."""
+_NUMBERS = frozenset({int, float})
+_MOST = 2.0**63
+_BATCH = 500
+"""How often values are noted before they are added up."""
+
+Measurement = tuple[str, Any, Attributes]
+"""The name of an instrument, a value, and the attributes to choose from."""
+
 _Key = tuple[Any, ...]
+_Row = dict[str, Callable[[Any], None]]
+"""What takes values with one set of attributes, by the names of instruments."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,17 +70,62 @@ class Metrics:
             for metric in METRICS.values()
             if metric.kind != "gauge"
         }
+        self._rows: dict[_Key, _Row] = {}
+        self._noted = 0
+        """How often values were noted since they were added up."""
         self._readers: dict[str, list[Callable[[], float]]] = {}
         self._lock = threading.Lock()
 
     def record(self, name: str, value: float, attributes: Attributes | None = None) -> None:
         """Add a value to a histogram or a counter."""
+        self.record_all([(name, value, attributes or {})])
+
+    def record_all(self, measurements: Iterable[Measurement]) -> None:
+        """Note values of instruments; they are added up when there are many, or somebody looks."""
+        row: _Row = {}
+        former: Attributes | None = None
+        for name, value, attributes in measurements:
+            if attributes is not former:  # those of a span are the same for most of its values
+                former, row = attributes, self._find_row(attributes)
+            note = row.get(name)
+            if note is None:
+                note = row[name] = self._find_sum(name, attributes)
+            note(value)
+        self._noted += 1
+        if self._noted >= _BATCH:
+            with self._lock:
+                self._add_up()
+
+    def _find_row(self, attributes: Attributes) -> "_Row":
+        """Return what takes values with these attributes, by instrument, as far as it is known."""
+        key = tuple(map(attributes.get, _NAMES))
+        try:
+            row = self._rows.get(key)
+        except TypeError:  # a list, where a word is expected
+            return {}
+        if row is None:
+            if len(self._rows) >= _MAX_ROWS:
+                self._rows.clear()
+            row = {}
+            if all(type(it) is not str or len(it) <= _MAX_CHARS for it in key):
+                self._rows[key] = row
+        return row
+
+    def _find_sum(self, name: str, attributes: Attributes) -> Callable[[Any], None]:
+        """Return what takes values of an instrument with these attributes."""
         instrument = self._instruments.get(name)
         if instrument is None:
             logger.debug("There is no counter or histogram %r", name)
-        elif isfinite(value) and value >= 0:
-            with self._lock:
-                instrument.add(value, attributes or {})
+            return _ignore
+        with self._lock:
+            return instrument.find_sum(attributes).noted.append
+
+    def _add_up(self) -> None:
+        self._noted = 0
+        for instrument in self._instruments.values():
+            for one in instrument.sets.values():
+                if one.noted:
+                    one.add_up()
 
     def observe(self, name: str, read: Callable[[], float]) -> None:
         """Let a gauge or a counter be what a function returns, when somebody looks.
@@ -81,7 +140,12 @@ class Metrics:
     def collect(self) -> Sequence[Family]:
         """Return every instrument that has a value, in the order of `semconv.METRICS`."""
         with self._lock:
-            points = {name: it.snapshot() for name, it in self._instruments.items() if it.sets}
+            self._add_up()
+            points = {
+                name: found
+                for name, instrument in self._instruments.items()
+                if (found := instrument.list_points())
+            }
         for name, readers in [*self._readers.items()]:
             points.setdefault(name, []).append(Point({}, sum(map(_read, readers))))
         return [Family(METRICS[name], points[name]) for name in METRICS if name in points]
@@ -95,48 +159,63 @@ class _Instrument:
         self.sets: dict[_Key, _Sum] = {}
         self._max_sets = max_sets
 
-    def add(self, value: float, attributes: Attributes) -> None:
-        key = tuple(map(attributes.get, self.metric.attributes))
-        try:
-            found = self.sets.get(key)
-        except TypeError:  # a list, where a word is expected
-            found = None
-        if found is None:
-            found = self._find(tuple(map(_shorten, key)))
-        found.value += value
-        found.count += 1
-        if found.buckets:
-            found.buckets[bisect_left(self.metric.buckets, value)] += 1
-
-    def _find(self, key: _Key) -> "_Sum":
+    def find_sum(self, attributes: Attributes) -> "_Sum":
+        """Return the sum of a set of attributes, or of all sets that are too many."""
+        names = self.metric.attributes
+        key = tuple(_shorten(attributes.get(name)) for name in names)
         found = self.sets.get(key)
         if found is None:
             if len(self.sets) >= self._max_sets - 1:
                 return self.sets.setdefault((), self._make(_OVERFLOW))
-            names = self.metric.attributes
             own = {name: it for name, it in zip(names, key, strict=True) if it is not None}
             found = self.sets[key] = self._make(own)
         return found
 
     def _make(self, attributes: Mapping[str, Any]) -> "_Sum":
-        bounds = self.metric.buckets
-        return _Sum(attributes, [0] * (len(bounds) + 1) if bounds else [])
+        return _Sum(attributes, self.metric.buckets)
 
-    def snapshot(self) -> list[Point]:
+    def list_points(self) -> list[Point]:
+        """Return what each set came to, if it has a value."""
         return [
             Point(one.attributes, one.value, one.count, tuple(one.buckets))
             for one in self.sets.values()
+            if one.count
         ]
 
 
 class _Sum:
-    __slots__ = ("attributes", "buckets", "count", "value")
+    __slots__ = ("attributes", "bounds", "buckets", "count", "noted", "value")
 
-    def __init__(self, attributes: Mapping[str, Any], buckets: list[int]) -> None:
+    def __init__(self, attributes: Mapping[str, Any], bounds: Sequence[float]) -> None:
         self.attributes = attributes
-        self.buckets = buckets
+        self.bounds = bounds
+        self.buckets = [0] * (len(bounds) + 1) if bounds else []
         self.value = 0.0
         self.count = 0
+        self.noted: list[Any] = []
+        """Values that are not added up yet. Any thread may append to it."""
+
+    def add_up(self) -> None:
+        """Add what was noted, as far as it is a measure."""
+        values = self.noted[:]
+        del self.noted[: len(values)]
+        if not (_NUMBERS.issuperset(map(type, values)) and 0 <= min(values) <= sum(values) < _MOST):
+            values = [value for value in values if is_measure(value)]
+        self.value += sum(values)
+        self.count += len(values)
+        if self.bounds:
+            places = Counter(map(bisect_left, repeat(self.bounds), values))
+            for place, count in places.items():
+                self.buckets[place] += count
+
+
+def is_measure(value: Any) -> bool:
+    """Return whether a value can be added: another process may have written anything else."""
+    return type(value) in _NUMBERS and 0 <= value < _MOST
+
+
+def _ignore(value: Any) -> None:
+    del value
 
 
 def _shorten(value: Any) -> Any:

@@ -8,14 +8,18 @@ and names of enums. See https://opentelemetry.io/docs/specs/otlp/#json-protobuf-
 """
 
 from collections.abc import Iterable, Mapping, Sequence
+from time import time_ns
 from typing import Any, Literal, NamedTuple
 
 from copilot_runtime.jsontext import dumps
 from copilot_runtime.jsonvalue import as_list, as_object, as_objects, as_text
 from copilot_runtime.telemetry import semconv
 from copilot_runtime.telemetry.context import SpanContext
+from copilot_runtime.telemetry.foreign import clean_value, drop_secrets, has_content
+from copilot_runtime.telemetry.log_records import LogRecord, name_severity
 from copilot_runtime.telemetry.span import Span, SpanEvent, SpanLink
 from copilot_runtime.telemetry.store.records import Record, read_kind, read_status
+from copilot_runtime.telemetry.truncation import truncate
 
 Signal = Literal["traces", "metrics", "logs"]
 
@@ -23,21 +27,28 @@ MAX_SPANS = 20_000
 """Spans in one request: exporters send 512 at once."""
 MAX_ITEMS = 2_000
 """Attributes, events or links of one span. OpenTelemetry's SDKs keep 128 of each."""
+MAX_LOG_TRACES = 200
+"""Traces of which one request may have logs: each of them is looked up."""
+MAX_LOG_CHARS = 16 * 1024
+"""Characters of a record of a log; its longest texts are shortened."""
 MAX_DEPTH = 24
 """Levels of a value; what is below is left out."""
 MAX_NAME = 1_000
 """Characters of a name."""
 
 _MAX_INT = 2**63 - 1
+_EVENT_NAME = "event.name"
+"""Where records had their names before OTLP had a field for it."""
 _HEX = frozenset("0123456789abcdef")
 
 
 class Batch(NamedTuple):
-    """What was read of a request: its spans, how many were none, and why the first was not."""
+    """What was read of a request, how many of its items were none, and why the first was not."""
 
-    spans: Sequence[Span]
+    spans: Sequence[Span] = ()
     rejected: int = 0
     reason: str = ""
+    logs: Sequence[LogRecord] = ()
 
 
 class OtlpError(ValueError):
@@ -51,8 +62,9 @@ def decode_spans(request: Any, *, keeps_content: bool) -> Batch:
     """
     spans: list[Span] = []
     count, reason = 0, ""
+    read = _decode_all if keeps_content else _decode_facts
     for resource_spans in _list_of(request, "resourceSpans"):
-        resource = _decode_attributes(as_object(resource_spans.get("resource")).get("attributes"))
+        resource = read(as_object(resource_spans.get("resource")).get("attributes"))
         for scope_spans in as_objects(resource_spans.get("scopeSpans")):
             scope = as_text(as_object(scope_spans.get("scope")).get("name"))
             for fields in as_list(scope_spans.get("spans")):
@@ -68,20 +80,38 @@ def decode_spans(request: Any, *, keeps_content: bool) -> Batch:
     return Batch(spans, count, reason)
 
 
-def count_items(signal: Signal, request: Any) -> int:
-    """Return how many spans, data points or log records a request has. Raises `OtlpError`."""
-    match signal:
-        case "traces":
-            path = ("resourceSpans", "scopeSpans", "spans")
-        case "logs":
-            path = ("resourceLogs", "scopeLogs", "logRecords")
-        case "metrics":
-            path = ("resourceMetrics", "scopeMetrics", "metrics")
-    found = _list_of(request, path[0])
-    for name in path[1:]:
+def decode_logs(request: Any, *, keeps_content: bool) -> Batch:
+    """Return the records of an `ExportLogsServiceRequest`. Raises `OtlpError` for what is none.
+
+    A record that names no span is rejected. Without `keeps_content`, it has no body.
+    """
+    records: list[LogRecord] = []
+    trace_ids: set[str] = set()
+    count, reason = 0, ""
+    for resource_logs in _list_of(request, "resourceLogs"):
+        for scope_logs in as_objects(resource_logs.get("scopeLogs")):
+            scope = as_text(as_object(scope_logs.get("scope")).get("name"))[:MAX_NAME]
+            for fields in as_list(scope_logs.get("logRecords")):
+                if len(records) + count >= MAX_SPANS:
+                    raise OtlpError(f"A request may have {MAX_SPANS} records, and this has more.")
+                try:
+                    record = _decode_log(as_object(fields), scope, keeps_content=keeps_content)
+                    trace_ids.add(record.trace_id)
+                    if len(trace_ids) > MAX_LOG_TRACES:
+                        trace_ids.discard(record.trace_id)
+                        raise OtlpError(f"A request may have logs of {MAX_LOG_TRACES} traces.")
+                except OtlpError as error:
+                    count, reason = count + 1, reason or str(error)
+                    continue
+                records.append(record)
+    return Batch((), count, reason, records)
+
+
+def count_metrics(request: Any) -> int:
+    """Return how many data points a request has. Raises `OtlpError`."""
+    found = _list_of(request, "resourceMetrics")
+    for name in ("scopeMetrics", "metrics"):
         found = [item for one in found for item in as_objects(one.get(name))]
-    if signal != "metrics":
-        return len(found)
     return sum(
         len(as_list(as_object(data).get("dataPoints"))) for m in found for data in m.values()
     )
@@ -125,26 +155,51 @@ def _decode_span(fields: Mapping[str, Any], *, keeps_content: bool) -> Span:
     if as_text(fields.get("parentSpanId")).strip("0"):
         span.parent_id = _decode_id(fields.get("parentSpanId"), 16, "parentSpanId")
     span.state = as_text(fields.get("traceState"))[:512]
-    for name, value in _decode_attributes(fields.get("attributes")).items():
-        if not semconv.is_content(name):
-            span.attributes[name] = value
-        elif keeps_content:
-            span.content[name] = value
+    read = _decode_all if keeps_content else _decode_facts
+    for name, value in read(fields.get("attributes")).items():
+        place = span.content if has_content(name, value) else span.attributes
+        place[name] = value
     for event in _list_items(fields.get("events"), "events"):
-        attributes = _decode_attributes(event.get("attributes"))
-        if not keeps_content:
-            attributes = {k: v for k, v in attributes.items() if not semconv.is_content(k)}
+        attributes = read(event.get("attributes"))
         name = as_text(event.get("name"))[:MAX_NAME]
         span.events.append(SpanEvent(name, _decode_time(event.get("timeUnixNano")), attributes))
     for link in _list_items(fields.get("links"), "links"):
         trace_id = _decode_id(link.get("traceId"), 32, "traceId of a link")
         context = SpanContext(trace_id, _decode_id(link.get("spanId"), 16, "spanId of a link"))
-        span.links.append(SpanLink(context, _decode_attributes(link.get("attributes"))))
+        span.links.append(SpanLink(context, read(link.get("attributes"))))
     status = as_object(fields.get("status"))
     span.status = read_status(status.get("code"))
     span.message = as_text(status.get("message")) if keeps_content else ""
     span.end_time = max(_decode_time(fields.get("endTimeUnixNano")), start)
     return span
+
+
+def _decode_log(fields: Mapping[str, Any], scope: str, *, keeps_content: bool) -> LogRecord:
+    if not (fields.get("traceId") and fields.get("spanId")):
+        raise OtlpError("A log record has no traceId and spanId: logs are kept at their spans.")
+    read = _decode_all if keeps_content else _decode_facts
+    found = read(fields.get("attributes"))
+    name = as_text(fields.get("eventName")) or found.pop(_EVENT_NAME, "")
+    severity = as_text(fields.get("severityText"))[:MAX_NAME] or name_severity(
+        _decode_int(fields.get("severityNumber"))
+    )
+    body = _decode_value(as_object(fields.get("body")), 0) if keeps_content else None
+    values = {
+        semconv.LOG_SEVERITY: severity or None,
+        semconv.LOG_LOGGER: scope or None,
+        semconv.LOG_BODY: body,
+    }
+    found.update({key: value for key, value in values.items() if value is not None})
+    found = truncate(found, MAX_LOG_CHARS)
+    time = _decode_time(fields.get("timeUnixNano")) or _decode_time(
+        fields.get("observedTimeUnixNano")
+    )
+    return LogRecord(
+        _decode_id(fields.get("traceId"), 32, "traceId"),
+        _decode_id(fields.get("spanId"), 16, "spanId"),
+        SpanEvent(as_text(name)[:MAX_NAME] or semconv.EVENT_LOG, time or time_ns(), found),
+        len(dumps(found)),
+    )
 
 
 def _list_of(request: Any, name: str) -> list[dict[str, Any]]:
@@ -187,6 +242,17 @@ def _decode_attributes(value: Any, depth: int = 0) -> dict[str, Any]:
         if (name := as_text(item.get("key"))[:MAX_NAME]) and name not in found:
             found[name] = _decode_value(as_object(item.get("value")), depth)
     return found
+
+
+def _decode_all(value: Any) -> dict[str, Any]:
+    """Return attributes without secrets."""
+    return drop_secrets(_decode_attributes(value))
+
+
+def _decode_facts(value: Any) -> dict[str, Any]:
+    """Return attributes without what people and models may have written."""
+    found = _decode_all(value)
+    return {k: clean_value(k, v) for k, v in found.items() if not has_content(k, v)}
 
 
 def _decode_value(value: Mapping[str, Any], depth: int) -> Any:
@@ -236,6 +302,7 @@ def _encode_record(record: Record) -> dict[str, Any]:
         "traceId": record["trace_id"],
         "spanId": record["span_id"],
         "parentSpanId": record["parent_span_id"],
+        "traceState": record.get("trace_state", ""),
         "name": record["name"],
         "kind": record["kind"],
         "startTimeUnixNano": str(record["start_time_unix_nano"]),

@@ -5,8 +5,9 @@ repository open-telemetry/semantic-conventions-genai; they are still in developm
 `telemetry.semconv` says whose names are used: those that were released, or those of its head.
 """
 
+import re
 from collections.abc import Mapping, Sequence
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 SCOPE = "copilot_runtime"
 """The instrumentation scope of our spans, metrics and events."""
@@ -19,17 +20,21 @@ AttributeType = Literal[
 
 
 class Attribute(NamedTuple):
-    """What an attribute says. Content is what people or models wrote, identity is who they are."""
+    """What an attribute says. Content is what people or models wrote, identity is who they are.
+
+    A foreign one is written by other programs only: it is here because what it holds is known.
+    """
 
     name: str
     type: AttributeType
     about: str
     is_content: bool = False
     is_identity: bool = False
+    is_foreign: bool = False
 
 
 ATTRIBUTES: dict[str, Attribute] = {}
-"""Every attribute that this package writes, by its name."""
+"""Every attribute that this package writes or knows, by its name."""
 
 
 def _define(
@@ -39,8 +44,9 @@ def _define(
     *,
     is_content: bool = False,
     is_identity: bool = False,
+    is_foreign: bool = False,
 ) -> str:
-    ATTRIBUTES[name] = Attribute(name, type, about, is_content, is_identity)
+    ATTRIBUTES[name] = Attribute(name, type, about, is_content, is_identity, is_foreign)
     return name
 
 
@@ -51,8 +57,12 @@ CONVERSATION_ID = _define("gen_ai.conversation.id", "string", "The id of the thr
 AGENT_NAME = _define("gen_ai.agent.name", "string", "The name of the agent, as clients call it.")
 AGENT_ID = _define("gen_ai.agent.id", "string", "The id of a remote agent.")
 AGENT_DESCRIPTION = _define("gen_ai.agent.description", "string", "What the agent is for.")
-AGENT_VERSION = _define("gen_ai.agent.version", "string", "The version of a remote agent.")
-WORKFLOW_NAME = _define("gen_ai.workflow.name", "string", "The name of a workflow.")
+AGENT_VERSION = _define(
+    "gen_ai.agent.version", "string", "The version of a remote agent.", is_foreign=True
+)
+WORKFLOW_NAME = _define(
+    "gen_ai.workflow.name", "string", "The name of a workflow: the agent whose plan it is."
+)
 DATA_SOURCE_ID = _define("gen_ai.data_source.id", "string", "Where passages were looked for.")
 ERROR_TYPE = _define("error.type", "string", "What kind of error it was: a code, or a class.")
 EXCEPTION_TYPE = _define("exception.type", "string", "The class of an exception.")
@@ -92,7 +102,9 @@ REQUEST_ENCODING_FORMATS = _define(
 )
 OUTPUT_TYPE = _define("gen_ai.output.type", "string", "`text`, `json`, `image` or `speech`.")
 PROMPT_NAME = _define("gen_ai.prompt.name", "string", "The name of a template of prompts.")
-PROMPT_VERSION = _define("gen_ai.prompt.version", "string", "The version of that template.")
+PROMPT_VERSION = _define(
+    "gen_ai.prompt.version", "string", "The version of that template.", is_foreign=True
+)
 CONVERSATION_COMPACTED = _define(
     "gen_ai.conversation.compacted", "boolean", "Whether older messages were left out; or absent."
 )
@@ -100,7 +112,9 @@ CONVERSATION_COMPACTED = _define(
 # -- the answer -------------------------------------------------------------------------------
 RESPONSE_ID = _define("gen_ai.response.id", "string", "The provider's id of the answer.")
 RESPONSE_MODEL = _define("gen_ai.response.model", "string", "The model that answered.")
-RESPONSE_STATUS = _define("gen_ai.response.status", "string", "How far a stored answer is.")
+RESPONSE_STATUS = _define(
+    "gen_ai.response.status", "string", "How far a stored answer is.", is_foreign=True
+)
 RESPONSE_FINISH_REASONS = _define(
     "gen_ai.response.finish_reasons", "string[]", "Why the answer ended; `error` if it broke off."
 )
@@ -121,6 +135,13 @@ USAGE_CACHE_WRITE_TOKENS = _define(
 )
 USAGE_REASONING_TOKENS = _define(
     "gen_ai.usage.reasoning.output_tokens", "int", "Tokens of the output that were thoughts."
+)
+OPENAI_API_TYPE = _define("openai.api.type", "string", "`chat_completions` or `responses`.")
+OPENAI_RESPONSE_SERVICE_TIER = _define(
+    "openai.response.service_tier", "string", "The tier that answered."
+)
+OPENAI_RESPONSE_SYSTEM_FINGERPRINT = _define(
+    "openai.response.system_fingerprint", "string", "OpenAI's name of what the model runs on."
 )
 SERVER_ADDRESS = _define("server.address", "string", "The host that was asked.")
 SERVER_PORT = _define("server.port", "int", "The port of that host.")
@@ -150,10 +171,16 @@ TOOL_CALL_ARGUMENTS = _define(
 TOOL_CALL_RESULT = _define(
     "gen_ai.tool.call.result", "any", "The result of the call.", is_content=True
 )
-SKILL_NAME = _define("gen_ai.skill.name", "string", "The skill that was loaded.")
-SKILL_DESCRIPTION = _define("gen_ai.skill.description", "string", "What the skill is for.")
-SKILL_SOURCE_URI = _define("gen_ai.skill.source.uri", "string", "Where the skill comes from.")
-SKILL_RESOURCE_NAME = _define("gen_ai.skill.resource.name", "string", "A file of the skill.")
+SKILL_NAME = _define("gen_ai.skill.name", "string", "The skill that was loaded.", is_foreign=True)
+SKILL_DESCRIPTION = _define(
+    "gen_ai.skill.description", "string", "What the skill is for.", is_foreign=True
+)
+SKILL_SOURCE_URI = _define(
+    "gen_ai.skill.source.uri", "string", "Where the skill comes from.", is_foreign=True
+)
+SKILL_RESOURCE_NAME = _define(
+    "gen_ai.skill.resource.name", "string", "A file of the skill.", is_foreign=True
+)
 
 # -- embeddings, retrieval, memory --------------------------------------------------------------
 EMBEDDINGS_DIMENSION_COUNT = _define(
@@ -178,13 +205,17 @@ MEMORY_RECORDS = _define("gen_ai.memory.records", "any", "What was found.", is_c
 MCP_METHOD_NAME = _define("mcp.method.name", "string", "The method, such as `tools/call`.")
 MCP_SESSION_ID = _define("mcp.session.id", "string", "The session.")
 MCP_PROTOCOL_VERSION = _define("mcp.protocol.version", "string", "The version of MCP.")
-MCP_RESOURCE_URI = _define("mcp.resource.uri", "string", "The resource that was read.")
-JSONRPC_REQUEST_ID = _define("jsonrpc.request.id", "string", "The id of the request.")
-JSONRPC_PROTOCOL_VERSION = _define(
-    "jsonrpc.protocol.version", "string", "The version of JSON-RPC, if not 2.0."
+MCP_RESOURCE_URI = _define(
+    "mcp.resource.uri", "string", "The resource that was read.", is_content=True
 )
+"""Content, because a model has written it."""
+JSONRPC_REQUEST_ID = _define("jsonrpc.request.id", "string", "The id of the request.")
+RPC_SYSTEM_NAME = _define("rpc.system.name", "string", "The kind of RPC, such as `grpc`.")
+RPC_METHOD = _define("rpc.method", "string", "The service and its method.")
 RPC_RESPONSE_STATUS_CODE = _define(
-    "rpc.response.status_code", "string", "The code of a JSON-RPC error."
+    "rpc.response.status_code",
+    "string",
+    "The code of a JSON-RPC error, or the status of a gRPC call.",
 )
 NETWORK_TRANSPORT = _define("network.transport", "string", "`tcp`, `quic` or `pipe`.")
 NETWORK_PROTOCOL_NAME = _define("network.protocol.name", "string", "The protocol, such as `http`.")
@@ -201,7 +232,9 @@ DB_COLLECTION_NAME = _define("db.collection.name", "string", "The table.")
 DB_NAMESPACE = _define("db.namespace", "string", "The database.")
 DB_QUERY_SUMMARY = _define("db.query.summary", "string", "The query in a few words.")
 DB_QUERY_TEXT = _define("db.query.text", "string", "The query, with `?` for each value.")
-DB_RESPONSE_STATUS_CODE = _define("db.response.status_code", "string", "The database's own code.")
+DB_RESPONSE_STATUS_CODE = _define(
+    "db.response.status_code", "string", "The database's own code.", is_foreign=True
+)
 DB_RESPONSE_RETURNED_ROWS = _define("db.response.returned_rows", "int", "How many rows came back.")
 
 # -- evaluations ----------------------------------------------------------------------------------
@@ -220,7 +253,6 @@ PROCESS_USER_NAME = _define(
 HOST_NAME = _define("host.name", "string", "The name of this machine.", is_identity=True)
 SERVICE_NAME = _define("service.name", "string", "What this server is.")
 SERVICE_VERSION = _define("service.version", "string", "The version of this package.")
-SERVICE_INSTANCE_ID = _define("service.instance.id", "string", "Which process of the server.")
 DEPLOYMENT_ENVIRONMENT_NAME = _define(
     "deployment.environment.name", "string", "Such as production; the setting `deployment`."
 )
@@ -228,7 +260,9 @@ DEPLOYMENT_ENVIRONMENT_NAME = _define(
 # -- our own --------------------------------------------------------------------------------------
 RUN_ID = _define("copilot.run.id", "string", "The id of the run, as the client sent it.")
 RUN_OUTCOME = _define(
-    "copilot.run.outcome", "string", "`finished`, `failed`, `stopped`, `refused` or `interrupted`."
+    "copilot.run.outcome",
+    "string",
+    "`finished`, `failed`, `stopped`, `refused`, or `interrupted` if it waits for a person.",
 )
 RUN_PROTOCOL = _define("copilot.run.protocol", "string", "`agui` or `graphql`.")
 RUN_TURNS = _define("copilot.run.turns", "int", "How many requests to the model it took.")
@@ -236,6 +270,11 @@ RUN_TOOL_CALLS = _define("copilot.run.tool_calls", "int", "How many calls of too
 REQUEST_TYPE = _define("copilot.request.type", "string", "CopilotKit's word for the request.")
 TOOL_LOCATION = _define(
     "copilot.tool.location", "string", "Where a tool runs: `server`, `browser`, `agent` or `mcp`."
+)
+TOOL_WAITING = _define(
+    "copilot.tool.waiting",
+    "boolean",
+    "True of a call whose result had not come when the run ended: the browser brings it later.",
 )
 TOOL_SERVER = _define("copilot.tool.server", "string", "The host of the MCP server that has it.")
 HOOK_TYPE = _define("copilot.hook.type", "string", "The hook, such as `before_request`.")
@@ -250,9 +289,108 @@ SPAN_SOURCE = _define(
     "copilot.span.source", "string", "`events` for a span that was made of an agent's events."
 )
 STEP_NAME = _define("copilot.step.name", "string", "A step of an agent, such as a node.")
+LOG_SEVERITY = _define("copilot.log.severity", "string", "How bad it is, such as `WARN`.")
+LOG_LOGGER = _define("copilot.log.logger", "string", "Who wrote to the log of another process.")
+LOG_BODY = _define("copilot.log.body", "any", "What was written to that log.", is_content=True)
 INGEST_SOURCES = _define("copilot.ingest.sources", "int", "How many sources there were.")
-INGEST_CHANGES = _define("copilot.ingest.changes", "int", "How many resources changed.")
+INGEST_CHANGES = _define("copilot.ingest.changes", "int", "How many sources or resources changed.")
+INGEST_FAILURES = _define(
+    "copilot.ingest.failures", "int", "How many sources or resources could not be taken in."
+)
+INGEST_STEP_NAME = _define(
+    "copilot.ingest.step", "string", "A step: `read`, `store`, `embed` or `link`."
+)
+UPLOAD_STATE = _define(
+    "copilot.upload.state", "string", "`searchable`, `stored`, `refused` or `reading`."
+)
+UPLOAD_MEDIA_TYPE = _define("copilot.upload.media_type", "string", "The type, by the content.")
+UPLOAD_BYTES = _define("copilot.upload.bytes", "int", "How large the file is.")
+UPLOAD_CHUNKS = _define("copilot.upload.chunks", "int", "How many pieces of text it has.")
+UPLOAD_NAME = _define(
+    "copilot.upload.name", "string", "What the user calls the file.", is_content=True
+)
+UPLOAD_MESSAGE = _define(
+    "copilot.upload.message", "string", "Why it was refused, or cut.", is_content=True
+)
+PLAN_ID = _define("copilot.plan.id", "string", "The id of a plan.")
+PLAN_OUTCOME = _define(
+    "copilot.plan.outcome",
+    "string",
+    "`finished`, `failed` or `stopped`; `interrupted` where another server goes on with it.",
+)
+PLAN_EPOCH = _define(
+    "copilot.plan.epoch", "int", "Which carrying out it is: 1, and 1 more for each time it goes on."
+)
+PLAN_TASKS = _define("copilot.plan.tasks", "int", "How many tasks there are, or were added.")
+PLAN_SECONDS = _define(
+    "copilot.plan.seconds", "double", "Seconds from the beginning of a plan, on whatever server."
+)
+TASK_ID = _define("copilot.task.id", "string", "Where a task is in its plan, such as `2.1`.")
+TASK_ATTEMPT = _define("copilot.task.attempt", "int", "How often the task has begun.")
+TASK_ROUND = _define(
+    "copilot.task.round", "int", "The round of corrections that made the task; absent if planned."
+)
+TASK_SCORE = _define(
+    "copilot.task.score", "double", "How well the agent fits the task that was elected for it."
+)
+TASK_OUTCOME = _define(
+    "copilot.task.outcome",
+    "string",
+    "`finished`, `failed`, `skipped` or `stopped`; `interrupted` if the server ended before.",
+)
+TASK_TOKENS = _define("copilot.task.tokens", "int", "Tokens of a task and of those below it.")
+TASK_COST = _define(
+    "copilot.task.cost.usd", "double", "What a task and those below it cost, as far as it is known."
+)
+TASK_WAITING = _define("copilot.task.waiting", "double", "Seconds that it waited for people.")
+TASK_NAME = _define("copilot.task.name", "string", "The name of a task.", is_content=True)
+TASK_DESCRIPTION = _define(
+    "copilot.task.description", "string", "What is to be done.", is_content=True
+)
+TASK_OUTPUT = _define("copilot.task.output", "string", "What came of it.", is_content=True)
+TASK_REASON = _define(
+    "copilot.task.reason", "string", "Why it did not finish, in a sentence.", is_content=True
+)
+QUESTION_KIND = _define(
+    "copilot.question.kind",
+    "string",
+    "`approval`, `interrupted_call`, `interrupted_task`, or `interrupt`: an agent itself asks.",
+)
+QUESTION_TEXT = _define("copilot.question.text", "string", "What was asked.", is_content=True)
+QUESTION_ANSWER = _define(
+    "copilot.question.answer",
+    "string",
+    "`approve`, `reject`, `retry`, `done`, `fail`, `resolve` or `cancel`.",
+)
+QUESTION_NOTE = _define(
+    "copilot.question.note", "string", "What a person wrote beside the answer.", is_content=True
+)
+REQUEST_CLASS = _define(
+    "copilot.request.class",
+    "string",
+    "What kind of question the analyst takes it for, such as `data_question`.",
+)
+REQUEST_CONFIDENCE = _define(
+    "copilot.request.confidence", "double", "How sure the analyst is of that, from 0 to 1."
+)
+REQUEST_SKILLS = _define(
+    "copilot.request.skills", "string[]", "The skills that the model reads for it."
+)
+REQUEST_DATASET = _define("copilot.request.dataset", "string", "The data set that it is about.")
+REQUEST_BLOCKED = _define(
+    "copilot.request.blocked", "string", "Why it is not answered, such as `prompt_injection`."
+)
+REDACTION_COUNT = _define(
+    "copilot.redaction.count", "int", "How much was taken out of the text of an answer."
+)
+SQL_ATTEMPT = _define(
+    "axis.sql.attempt", "int", "Which attempt a query of the analyst is: after 1, it was repaired."
+)
+SQL_HASH = _define(
+    "axis.sql.hash", "string", "Equal for queries of the analyst that differ in values only."
+)
 ERROR_TYPE_OTHER = "_OTHER"
+ERROR_TYPE_EVALUATION = "evaluation_failed"
 
 # -- operations -----------------------------------------------------------------------------------
 CHAT = "chat"
@@ -266,6 +404,7 @@ EXECUTE_TOOL = "execute_tool"
 EXECUTE_HOOK = "execute_hook"
 INVOKE_WORKFLOW = "invoke_workflow"
 PLAN = "plan"
+EXECUTE_TASK = "execute_task"
 FETCH_RESPONSE = "fetch_response"
 SEARCH_MEMORY = "search_memory"
 CREATE_MEMORY = "create_memory"
@@ -275,17 +414,39 @@ DELETE_MEMORY = "delete_memory"
 CREATE_MEMORY_STORE = "create_memory_store"
 DELETE_MEMORY_STORE = "delete_memory_store"
 INGEST = "ingest"
+INGEST_STEP = "ingest_step"
+UPLOAD = "upload"
 AGENT_STEP = "agent_step"
+ANSWER_REQUEST = "copilot.request"
+PREPARE_REQUEST = "prepare_request"
+SANITIZE_OUTPUT = "sanitize_output"
+
+INFERENCES = frozenset((CHAT, TEXT_COMPLETION, GENERATE_CONTENT))
+"""Requests to models: tokens and dollars are counted at these alone."""
 
 EXPORTED_OPERATIONS: Mapping[str, bool] = {
     **dict.fromkeys((CHAT, TEXT_COMPLETION, GENERATE_CONTENT, EMBEDDINGS, RETRIEVAL), True),
     **dict.fromkeys((CREATE_AGENT, INVOKE_AGENT, EXECUTE_TOOL, EXECUTE_HOOK), True),
-    **dict.fromkeys((INVOKE_WORKFLOW, PLAN, FETCH_RESPONSE), True),
+    **dict.fromkeys((INVOKE_WORKFLOW, PLAN, EXECUTE_TASK, FETCH_RESPONSE), True),
     **dict.fromkeys((SEARCH_MEMORY, CREATE_MEMORY, UPDATE_MEMORY, UPSERT_MEMORY), True),
-    **dict.fromkeys((DELETE_MEMORY, CREATE_MEMORY_STORE, DELETE_MEMORY_STORE, INGEST), True),
+    **dict.fromkeys((DELETE_MEMORY, CREATE_MEMORY_STORE, DELETE_MEMORY_STORE), True),
+    **dict.fromkeys((INGEST, INGEST_STEP, UPLOAD), True),
+    **dict.fromkeys((ANSWER_REQUEST, PREPARE_REQUEST, SANITIZE_OUTPUT), True),
     AGENT_STEP: False,
 }
 """Whether spans of an operation may leave this machine. One that is missing here fails a test."""
+
+
+def is_exported(attributes: Mapping[str, Any]) -> bool:
+    """Return whether a span of ours may leave this machine, by its attributes.
+
+    Requests of MCP and to databases have no operation, unless they are calls of tools.
+    """
+    operation = attributes.get(OPERATION_NAME)
+    if operation is None:
+        return MCP_METHOD_NAME in attributes or DB_SYSTEM_NAME in attributes
+    return EXPORTED_OPERATIONS.get(str(operation), False)
+
 
 # -- metrics --------------------------------------------------------------------------------------
 _D = (0.01, 0.02, 0.04, 0.08, 0.16, 0.32, 0.64, 1.28, 2.56, 5.12, 10.24, 20.48, 40.96, 81.92)
@@ -491,6 +652,52 @@ READERS_OPEN = _measure("copilot.readers.open", "gauge", "{reader}", "Readers of
 RUN_COUNT = _measure(
     "copilot.run.count", "counter", "{run}", "Runs by how they ended.", (AGENT_NAME, RUN_OUTCOME)
 )
+PLANS_OPEN = _measure("copilot.plans.open", "gauge", "{plan}", "Plans that are carried out.", ())
+PLAN_QUESTIONS_OPEN = _measure(
+    "copilot.plan.questions.open",
+    "gauge",
+    "{question}",
+    "Questions of plans that nobody has answered.",
+    (),
+)
+PLAN_COUNT = _measure(
+    "copilot.plan.count",
+    "counter",
+    "{plan}",
+    "Plans by how they ended.",
+    (WORKFLOW_NAME, PLAN_OUTCOME),
+)
+PLAN_DURATION = _measure(
+    "copilot.plan.duration",
+    "histogram",
+    "s",
+    "How long plans took, on however many servers.",
+    (WORKFLOW_NAME, PLAN_OUTCOME),
+    _WORKFLOW,
+)
+PLAN_WAITING = _measure(
+    "copilot.plan.waiting",
+    "histogram",
+    "s",
+    "How long plans waited for people while nothing else was done.",
+    (WORKFLOW_NAME,),
+    _WORKFLOW,
+)
+TASK_COUNT = _measure(
+    "copilot.task.count",
+    "counter",
+    "{task}",
+    "Tasks of plans by how they ended.",
+    (AGENT_NAME, TASK_OUTCOME),
+)
+TASK_DURATION = _measure(
+    "copilot.task.duration",
+    "histogram",
+    "s",
+    "How long tasks of plans took, the time included in which they waited for people.",
+    (AGENT_NAME, TASK_OUTCOME),
+    _AGENT,
+)
 FEEDBACK_COUNT = _measure(
     "copilot.feedback.count", "counter", "{rating}", "Thumbs up and down.", (FEEDBACK_RATING,)
 )
@@ -525,10 +732,18 @@ COST = _measure(
 EVENT_INFERENCE_DETAILS = "gen_ai.client.inference.operation.details"
 EVENT_EVALUATION_RESULT = "gen_ai.evaluation.result"
 EVENT_EXCEPTION = "gen_ai.client.operation.exception"
+EVENT_SPAN_EXCEPTION = "exception"
+EVENT_LOG = "copilot.log"
 EVENT_FEEDBACK = "copilot.feedback"
-EVENT_FIRST_CHUNK = "copilot.first_chunk"
+LOGGED_EVENTS = frozenset(
+    {EVENT_INFERENCE_DETAILS, EVENT_EVALUATION_RESULT, EVENT_EXCEPTION, EVENT_FEEDBACK}
+)
+"""The events that are records of the log, where there is a log; others belong to their spans."""
 EVENT_RETRY = "copilot.retry"
 EVENT_INTERRUPT = "copilot.interrupt"
+EVENT_QUESTION = "copilot.question"
+EVENT_ANSWER = "copilot.answer"
+EVENT_CORRECTION = "copilot.correction"
 
 _FOREIGN_CONTENT = (
     *("gen_ai.prompt", "gen_ai.completion", "gen_ai.tool.message", "input.value", "output.value"),
@@ -537,8 +752,17 @@ _FOREIGN_CONTENT = (
     *("langfuse.observation.output", "all_messages_events", "pydantic_ai.all_messages", "events"),
     *("tool_arguments", "tool_response", "final_result", "logfire.msg", "model_request_parameters"),
     *("retrieval.documents", "embedding.text", "db.statement", "mcp.request", "mcp.response"),
+    *("ai.prompt", "ai.response.text", "ai.response.object", "ai.response.toolCalls", "ai.value"),
+    *("ai.toolCall.args", "ai.toolCall.result", "ai.response.reasoning", "ai.telemetry.metadata"),
+    *("gcp.vertex.agent.llm_re", "gcp.vertex.agent.tool_", "gcp.vertex.agent.data"),
+    *("llm.prompt_template", "llm.function_call", "langfuse.trace.input", "langfuse.trace.output"),
+    *("http.request.header.", "http.response.header.", "rpc.grpc.request.metadata."),
 )
 """Beginnings of the names by which other dialects say what people and models wrote."""
+
+
+FACTS = frozenset(name for name, entry in ATTRIBUTES.items() if not entry.is_content)
+"""Names of attributes that hold nothing of what people or models wrote."""
 
 
 def is_content(name: str) -> bool:
@@ -549,28 +773,14 @@ def is_content(name: str) -> bool:
     return name.startswith(_FOREIGN_CONTENT) and name not in (PROMPT_NAME, PROMPT_VERSION)
 
 
-_CONTENT_WORDS = (
-    *("args", "arguments", "body", "completion", "completions", "content", "document"),
-    *("documents", "history", "input", "inputs", "instructions", "kwargs", "message"),
-    *("messages", "output", "outputs", "param", "parameters", "params", "prompt"),
-    *("prompts", "query", "question", "reasoning", "request", "response", "result"),
-    *("results", "statement", "text", "value", "values"),
+_IDENTITY = re.compile(
+    r"(enduser|user|langfuse\.user)\.|http\.client_ip|(.*[._])?(user_?id|user_?name|email)$",
+    re.IGNORECASE,
 )
-"""Last words of the names by which programs say what was written, whatever their dialect."""
-
-
-def is_foreign_content(name: str) -> bool:
-    """Return whether an attribute of somebody else's span may hold what people or models wrote.
-
-    Whoever made the span is not known, so whatever is called like content is taken for it. Texts
-    of queries have their values in them, as far as is known.
-    """
-    if is_content(name) or name == DB_QUERY_TEXT:
-        return True
-    return name not in ATTRIBUTES and name.replace("_", ".").rpartition(".")[2] in _CONTENT_WORDS
+"""The names by which other dialects say who somebody is."""
 
 
 def is_identity(name: str) -> bool:
     """Return whether an attribute says who somebody is."""
     entry = ATTRIBUTES.get(name)
-    return entry.is_identity if entry is not None else name.startswith(("enduser.", "user."))
+    return entry.is_identity if entry is not None else _IDENTITY.match(name) is not None

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Self
 from copilot_runtime.errors import CopilotError
 from copilot_runtime.telemetry import semconv
 from copilot_runtime.telemetry.context import SpanContext, new_span_id, new_trace_id
+from copilot_runtime.telemetry.exceptions import name_class, read_message
 
 if TYPE_CHECKING:
     from copilot_runtime.telemetry.telemetry import Telemetry
@@ -73,7 +74,7 @@ class Span:
         name: str,
         *,
         telemetry: "Telemetry | None" = None,
-        parent: SpanContext | None = None,
+        parent: "Span | SpanContext | None" = None,
         kind: Kind = "internal",
         attributes: Attributes | None = None,
         start_time: int | None = None,
@@ -82,22 +83,31 @@ class Span:
     ) -> None:
         self.name = name
         self.kind: Kind = kind
-        self.trace_id = trace_id or (parent.trace_id if parent is not None else new_trace_id())
-        self.parent_id = parent.span_id if parent is not None else ""
-        self.state = parent.state if parent is not None else ""
-        self.is_sampled = parent is None or parent.is_sampled
-        """Whether other processes are to export their part of the trace."""
+        if parent is None:
+            self.trace_id = trace_id or new_trace_id()
+            self.parent_id = self.state = ""
+            self.is_sampled = True
+            """Whether other processes are to export their part of the trace."""
+        else:
+            self.trace_id = trace_id or parent.trace_id
+            self.parent_id = parent.span_id
+            self.state = parent.state
+            self.is_sampled = parent.is_sampled
         self.span_id = span_id or new_span_id()
         self.start_time = start_time or time_ns()
         self.end_time = 0
         """0 while the span is open."""
-        self.attributes: dict[str, Any] = {}
+        self.attributes: dict[str, Any] = (
+            {name: value for name, value in attributes.items() if value is not None}
+            if attributes
+            else {}
+        )
         self.content: dict[str, Any] = {}
         self.events: list[SpanEvent] = []
         self.links: list[SpanLink] = []
         self.status: Status = "unset"
         self.message = ""
-        """What went wrong, in words that may hold what people wrote: it is content, too."""
+        """What went wrong, in words that may quote what people wrote: it is kept as content is."""
         self.scope = semconv.SCOPE
         self.resource: Mapping[str, Any] | None = None
         """The process that made the span, if it was another one; None for this server."""
@@ -106,8 +116,6 @@ class Span:
         self.peer_context: Any = None
         """The context of the SDK for what is done under this span."""
         self.telemetry = telemetry
-        if attributes:
-            self.set_attributes(attributes)
 
     @property
     def context(self) -> SpanContext:
@@ -122,7 +130,8 @@ class Span:
     @property
     def operation(self) -> str:
         """The value of `gen_ai.operation.name`, or nothing."""
-        return self.attributes.get(semconv.OPERATION_NAME, "")
+        value = self.attributes.get(semconv.OPERATION_NAME)
+        return value if isinstance(value, str) else ""
 
     @property
     def duration(self) -> float:
@@ -175,16 +184,30 @@ class Span:
             self.links.append(SpanLink(context, dict(attributes or {})))
 
     def fail(self, error: BaseException | str, message: str = "") -> None:
-        """Mark the span as failed. `error` is an exception, or a word for `error.type`."""
+        """Mark the span as failed. `error` is an exception, or a word for `error.type`.
+
+        What it says is content; its class, or the word, is kept in any case.
+        """
         if self.end_time:
             return
         self.status = "error"
         if isinstance(error, BaseException):
             self.attributes[semconv.ERROR_TYPE] = name_error(error)
-            self.message = message or _describe(error)
+            if self.keeps_content:
+                self.message = message or read_message(error)
+            if self.telemetry is not None:
+                self.telemetry.log_exception(self, error)
         else:
             self.attributes[semconv.ERROR_TYPE] = error or semconv.ERROR_TYPE_OTHER
-            self.message = message
+            if self.keeps_content:
+                self.message = message
+
+    def discard(self) -> None:
+        """End the span and keep it nowhere: somebody else has noted the same."""
+        if not self.end_time:
+            self.end_time = max(time_ns(), self.start_time)
+            if self.telemetry is not None:
+                self.telemetry.discard_span(self)
 
     def end(self, end_time: int | None = None) -> None:
         """End the span and hand it on to be kept; the second time, nothing happens."""
@@ -274,16 +297,7 @@ def trace_block(span: Span) -> Generator[Span]:
 
 
 def name_error(error: BaseException) -> str:
-    """Return the value of `error.type`: a code of ours, or the class of another exception."""
+    """Return the value of `error.type`: a word of ours, or the class of another exception."""
     if isinstance(error, CopilotError):
-        return error.code
-    kind = type(error)
-    name = kind.__qualname__
-    return name if kind.__module__ == "builtins" else f"{kind.__module__}.{name}"
-
-
-def _describe(error: BaseException) -> str:
-    try:
-        return str(error)
-    except Exception:  # its __str__ is somebody else's code
-        return type(error).__name__
+        return error.error_type or error.code
+    return name_class(error)

@@ -6,11 +6,11 @@ from math import ceil
 from typing import Any
 
 from copilot_runtime.telemetry import semconv
-from copilot_runtime.telemetry.store.records import Record
+from copilot_runtime.telemetry.store.records import KINDS, Record
+from copilot_runtime.telemetry.store.traces import read_count, read_dollars
 from copilot_runtime.telemetry.tree import Node, build_tree, walk_tree
 
-MODEL_OPERATIONS = (semconv.CHAT, semconv.TEXT_COMPLETION, semconv.GENERATE_CONTENT)
-"""Requests to models: tokens and dollars are counted here, and nowhere else."""
+_SERVER = KINDS["server"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,13 +57,12 @@ class _Group:
 
     def add_usage(self, of: Mapping[str, Any]) -> None:
         for place, name in enumerate((semconv.USAGE_INPUT_TOKENS, semconv.USAGE_OUTPUT_TOKENS)):
-            count = of.get(name)
-            self.tokens[place] += count if isinstance(count, int) else 0
-        dollars = of.get(semconv.COST_DOLLARS)
-        if isinstance(dollars, int | float):
-            self.dollars += dollars
-        else:
+            self.tokens[place] += read_count(of.get(name)) or 0
+        dollars = read_dollars(of.get(semconv.COST_DOLLARS))
+        if dollars is None:
             self.unpriced += 1
+        else:
+            self.dollars += dollars
 
     def build(self) -> GroupStats:
         return GroupStats(
@@ -121,12 +120,13 @@ def _count(node: Node, agents: _Groups, models: _Groups, tools: _Groups) -> None
     of = node.attributes
     if node.operation == semconv.INVOKE_AGENT:
         agents[str(of.get(semconv.AGENT_NAME) or node.span["name"])].add(node)
-    elif node.operation == semconv.EXECUTE_TOOL:
+    elif node.operation == semconv.EXECUTE_TOOL and node.span["kind"] != _SERVER:
         tools[str(of.get(semconv.TOOL_NAME) or node.span["name"])].add(node)
-    elif node.operation in MODEL_OPERATIONS:
-        model = models[name_model(of)]
+    elif node.operation in semconv.INFERENCES:
+        # the one asked for: what failed has no other, and belongs to the same line
+        model = models[str(of.get(semconv.REQUEST_MODEL) or name_model(of))]
         model.add(node)
         model.add_usage(of)
-        if (agent := node.find_above(semconv.INVOKE_AGENT)) is not None:
+        if (agent := node.agent) is not None:
             name = str(agent.attributes.get(semconv.AGENT_NAME) or agent.span["name"])
             agents[name].add_usage(of)

@@ -15,6 +15,8 @@ class Node:
 
     span: Record
     parent: "Node | None" = None
+    agent: "Node | None" = None
+    """The agent that acted: the nearest span above that is one."""
     depth: int = 0
     children: "list[Node]" = field(default_factory=list["Node"])
 
@@ -50,13 +52,6 @@ class Node:
             return ""
         return str(self.attributes.get(semconv.ERROR_TYPE) or semconv.ERROR_TYPE_OTHER)
 
-    def find_above(self, operation: str) -> "Node | None":
-        """Return the nearest span above of an operation, or None."""
-        above = self.parent
-        while above is not None and above.operation != operation:
-            above = above.parent
-        return above
-
 
 def build_tree(records: Iterable[Record]) -> list[Node]:
     """Return the spans that have no parent among these, each with all that is under it.
@@ -64,16 +59,17 @@ def build_tree(records: Iterable[Record]) -> list[Node]:
     A span that would be above itself has no parent, so that every span is found.
     """
     nodes = {record["span_id"]: Node(record) for record in sort_spans(records)}
-    roots: list[Node] = []
     for node in nodes.values():
-        parent = nodes.get(node.span["parent_span_id"])
-        if parent is None or _is_above(node, parent):
-            roots.append(node)
-        else:
-            node.parent = parent
-            parent.children.append(node)
+        node.parent = nodes.get(node.span["parent_span_id"])
+    _cut_circles(nodes.values())
+    for node in nodes.values():
+        if node.parent is not None:
+            node.parent.children.append(node)
+    roots = [node for node in nodes.values() if node.parent is None]
     for node in walk_tree(roots):
-        node.depth = node.parent.depth + 1 if node.parent is not None else 0
+        if (parent := node.parent) is not None:
+            node.depth = parent.depth + 1
+            node.agent = parent if parent.operation == semconv.INVOKE_AGENT else parent.agent
     return roots
 
 
@@ -86,7 +82,15 @@ def walk_tree(roots: Sequence[Node]) -> Iterator[Node]:
         waiting.extend(reversed(node.children))
 
 
-def _is_above(node: Node, other: Node | None) -> bool:
-    while other is not None and other is not node:
-        other = other.parent
-    return other is node
+def _cut_circles(nodes: Iterable[Node]) -> None:
+    """Take the parent from one span of each circle. Each span is looked at once."""
+    others = set[str]()
+    for node in nodes:
+        path, above = set[str](), node
+        while above is not None and (span_id := above.span["span_id"]) not in others:
+            if span_id in path:
+                above.parent = None
+                break
+            path.add(span_id)
+            above = above.parent
+        others |= path

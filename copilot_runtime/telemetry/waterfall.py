@@ -3,12 +3,17 @@
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
+from typing import Any
 from unicodedata import combining, east_asian_width
 
 from copilot_runtime.telemetry import semconv
-from copilot_runtime.telemetry.stats import MODEL_OPERATIONS
 from copilot_runtime.telemetry.store.records import Record
-from copilot_runtime.telemetry.store.traces import TraceSummary, summarize_trace
+from copilot_runtime.telemetry.store.traces import (
+    TraceSummary,
+    read_count,
+    read_dollars,
+    summarize_trace,
+)
 from copilot_runtime.telemetry.tree import Node, build_tree, walk_tree
 
 MOST_ROWS = 100
@@ -17,6 +22,7 @@ MOST_ROWS = 100
 _ALIKE = 3
 """Spans of one name under one parent that still have a line each in a large trace."""
 _MOST_ERRORS = 10
+_MOST_LOGS = 20
 _NARROWEST = 40
 _PLAIN_CHARACTERS = str.maketrans("→✗µ…", ">xu~")
 _RED, _DIM, _PLAIN = "\x1b[31m", "\x1b[2m", "\x1b[0m"
@@ -75,6 +81,7 @@ def draw_waterfall(
         note = f"… and {left_out} more lines: --all draws each span"
         lines.append(f"{_DIM}{note}{_PLAIN}" if color else note)
     lines += _list_errors(roots, width, color=color)
+    lines += _list_logs(roots, width)
     text = "\n".join(lines) + "\n"
     return (
         text.translate(_PLAIN_CHARACTERS).encode("ascii", "replace").decode()
@@ -119,6 +126,11 @@ def format_time(nanoseconds: int) -> str:
     return f"{moment:%Y-%m-%dT%H:%M:%S}.{nanoseconds // 10**6 % 1000:03}Z"
 
 
+def count_words(count: int, word: str) -> str:
+    """Return a number with what it counts: 1 span, 1,204 spans."""
+    return f"{count:,} {word}" if count == 1 else f"{count:,} {word}s"
+
+
 def clean_text(text: str) -> str:
     """Return a text in one line, without what could command a terminal."""
     return "".join(char if char.isprintable() else " " for char in text)
@@ -153,10 +165,11 @@ def _describe(summary: TraceSummary, width: int) -> Iterator[str]:
     parts = [
         format_time(summary.start),
         format_duration(summary.duration),
-        f"{summary.spans} spans",
+        count_words(summary.spans, "span"),
         state,
         format_tokens(summary.input_tokens, summary.output_tokens),
         format_dollars(summary.dollars, summary.unpriced) if summary.model_calls else "",
+        f"thumbs {summary.rating}" if summary.rating else "",
     ]
     yield f"trace {summary.trace_id}"
     names = (("agent", summary.agent), ("thread", summary.thread_id), ("run", summary.run_id))
@@ -212,13 +225,13 @@ def _join_rows(alike: Sequence[Node]) -> _Row:
 
 def _build_row(node: Node, depth: int, counted: Sequence[Node] = ()) -> _Row:
     label = clean_text(node.span["name"])
-    chats = [it.attributes for it in counted or [node] if it.operation in MODEL_OPERATIONS]
+    chats = [it.attributes for it in counted or [node] if it.operation in semconv.INFERENCES]
     read, written = (
-        sum(count for of in chats if isinstance(count := of.get(name), int))
+        sum(read_count(of.get(name)) or 0 for of in chats)
         for name in (semconv.USAGE_INPUT_TOKENS, semconv.USAGE_OUTPUT_TOKENS)
     )
-    prices = [of.get(semconv.COST_DOLLARS) for of in chats]
-    numbers = [price for price in prices if isinstance(price, int | float)]
+    prices = [read_dollars(of.get(semconv.COST_DOLLARS)) for of in chats]
+    numbers = [price for price in prices if price is not None]
     return _Row(
         f"✗ {label}" if node.has_failed else label,
         depth,
@@ -274,3 +287,27 @@ def _list_errors(roots: Sequence[Node], width: int, *, color: bool) -> Iterable[
         yield f"{_RED}{line}{_PLAIN}" if color else line
     if len(failed) > _MOST_ERRORS:
         yield f"… and {len(failed) - _MOST_ERRORS} more that failed"
+
+
+def _list_logs(roots: Sequence[Node], width: int) -> Iterable[str]:
+    """Yield what other processes logged, the last lines by their times."""
+    found = [
+        (event["time_unix_nano"], event["attributes"], node.span["name"])
+        for node in walk_tree(roots)
+        for event in node.span["events"]
+        if semconv.LOG_SEVERITY in event["attributes"]
+    ]
+    if not found:
+        return
+    yield ""
+    for time, of, name in sorted(found, key=_first)[-_MOST_LOGS:]:
+        who = of.get(semconv.LOG_LOGGER) or name
+        body = of.get(semconv.LOG_BODY) or of.get(semconv.EXCEPTION_TYPE) or ""
+        line = f"{format_time(time)}  {of[semconv.LOG_SEVERITY]}  {who}  {body}"
+        yield fit_text(clean_text(line), width).rstrip()
+    if len(found) > _MOST_LOGS:
+        yield f"… the last {_MOST_LOGS} of {len(found):,} lines of logs"
+
+
+def _first(pair: Sequence[Any]) -> Any:
+    return pair[0]

@@ -60,6 +60,7 @@ def _build_answer(run: RunInput, events: list[Event], decoder: EventDecoder) -> 
         state=states[-1] if states else None,
         interrupts=[*_read_interrupts(events)],
         failure=_read_failure(decoder),
+        events=events,
     )
 
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from copilot_runtime.agui.refusal import decode_refusal
 from copilot_runtime.errors import CopilotError
-from copilot_runtime.events import Interrupt
+from copilot_runtime.events import Event, Interrupt
 from copilot_runtime.jsonvalue import parse_object
 from copilot_runtime.messages import ActionExecutionMessage, Message, ResultMessage
 from copilot_runtime.testing.connection import Response
@@ -50,6 +50,8 @@ class Answer:
     interrupts: Sequence[Interrupt] = ()
     failure: ReplyFailed | None = None
     """Why it did not end well."""
+    events: Sequence[Event] = ()
+    """All that came, where the protocol has events."""
 
 
 def pair_calls(messages: Sequence[Message]) -> list[ToolCall]:

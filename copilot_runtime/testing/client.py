@@ -15,9 +15,16 @@ from copilot_runtime.actions.results import serialize_result
 from copilot_runtime.app import CopilotRuntime
 from copilot_runtime.argument_checks import check_list, check_mapping
 from copilot_runtime.errors import Misuse
-from copilot_runtime.events import Interrupt
+from copilot_runtime.events import Event, Interrupt
 from copilot_runtime.http.errors import parse_url
-from copilot_runtime.interfaces import DEFAULT_AGENT, Action, AgentInput, Resume, RunInput
+from copilot_runtime.interfaces import (
+    DEFAULT_AGENT,
+    Action,
+    AgentInput,
+    ContextItem,
+    Resume,
+    RunInput,
+)
 from copilot_runtime.jsontext import dumps
 from copilot_runtime.jsonvalue import to_text
 from copilot_runtime.messages import Message, ResultMessage, TextMessage, new_id
@@ -49,6 +56,8 @@ class Reply:
     """The state that page and agent share, after this answer."""
     messages: Sequence[Message] = field(default=(), repr=False)
     """All messages of the answer."""
+    events: Sequence[Event] = field(default=(), repr=False)
+    """All that came over AG-UI: besides messages, activities, sub-agents and tokens."""
 
     @property
     def open_calls(self) -> list[ToolCall]:
@@ -72,6 +81,7 @@ class Client:
         agent: The name of the agent. Default: the one that answers when none is named.
         tools: What the page offers: functions, which are called here as a page calls its own, and
             `Action` values without `run`, whose calls wait for `answer`.
+        context: What the page shows to the model.
         state: The state that the page shares with the agent.
         headers: Headers of each request, such as those of a login.
         properties: The properties that the page sends with each message.
@@ -87,6 +97,7 @@ class Client:
         path: str | None = None,
         agent: str | None = None,
         tools: Sequence[Action | Callable[..., Any]] = (),
+        context: Sequence[ContextItem] = (),
         state: Any = None,
         headers: Mapping[str, str] | None = None,
         properties: Mapping[str, Any] | None = None,
@@ -100,6 +111,7 @@ class Client:
         self.agent = agent
         check_list("tools", tools, "set_color")
         self.tools = as_actions(tools)
+        self.context = context
         self.state = state
         self.headers = {name.lower(): value for name, value in (headers or {}).items()}
         self.properties = dict(properties or {})
@@ -188,7 +200,11 @@ class Client:
         *,
         protocol: Protocol | None = None,
         agent: str | None = None,
+        tools: Sequence[Action | Callable[..., Any]] | None = None,
+        context: Sequence[ContextItem] | None = None,
+        state: Any = None,
         headers: Mapping[str, str] | None = None,
+        properties: Mapping[str, Any] | None = None,
         thread_id: str | None = None,
     ) -> "Client":
         """Return another conversation with the same application: of another person, for instance.
@@ -201,9 +217,11 @@ class Client:
             protocol=protocol or self.protocol,
             path=None if isinstance(self._target, str) else self.path,
             agent=self.agent if agent is None else agent,
-            tools=self.tools,
+            tools=self.tools if tools is None else tools,
+            context=self.context if context is None else context,
+            state=state,
             headers=self.headers if headers is None else headers,
-            properties=self.properties,
+            properties=self.properties if properties is None else properties,
             thread_id=thread_id,
             timeout=self._timeout,
         )
@@ -229,9 +247,11 @@ class Client:
     async def _converse(self, resume: Sequence[Resume]) -> Reply:
         """Send the conversation until the person is asked again; return what is new in it."""
         messages: list[Message] = []
+        events: list[Event] = []
         for _ in range(_MOST_REQUESTS):
             answer = await self._send(resume)
             resume = ()
+            events += answer.events
             messages += answer.messages
             results = [] if answer.failure else await self._call_tools(answer)
             messages += results
@@ -246,11 +266,11 @@ class Client:
             if answer.state is not None:
                 self.state = answer.state
             if answer.failure is not None:
-                answer.failure.reply = self._build_reply(messages, answer.interrupts)
+                answer.failure.reply = self._build_reply(messages, answer.interrupts, events)
                 raise answer.failure
             self.interrupts = answer.interrupts
             if not self._is_next(answer, results):
-                return self._build_reply(messages, answer.interrupts)
+                return self._build_reply(messages, answer.interrupts, events)
         raise Misuse(f"The model called tools {_MOST_REQUESTS} times without an answer.")
 
     async def _send(self, resume: Sequence[Resume]) -> Answer:
@@ -261,6 +281,7 @@ class Client:
             messages=self.messages,
             agent=self.agent,
             actions=[_strip(tool) for tool in self.tools],
+            context=self.context,
             properties=self.properties,
             agents={name: AgentInput(state=state) for name, state in states.items()},
             resume=resume,
@@ -291,7 +312,12 @@ class Client:
         is_v1_chat = self.protocol == "graphql" and self.agent is None
         return is_v1_chat and isinstance(last, ResultMessage)
 
-    def _build_reply(self, messages: Sequence[Message], interrupts: Sequence[Interrupt]) -> Reply:
+    def _build_reply(
+        self,
+        messages: Sequence[Message],
+        interrupts: Sequence[Interrupt],
+        events: Sequence[Event],
+    ) -> Reply:
         texts = [
             message.content
             for message in messages
@@ -303,6 +329,7 @@ class Client:
             interrupts=interrupts,
             state=self.state,
             messages=messages,
+            events=events,
         )
 
     def _get_connection(self) -> AppConnection | UrlConnection:

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 
 from copilot_runtime.errors import CopilotError, StoreFailed, report_of
 from copilot_runtime.events import (
+    BRIEF,
     LAST,
     ActionExecutionArgs,
     ActionExecutionResult,
@@ -155,6 +156,8 @@ def _size(event: Event) -> int:
     match event:
         case TextMessageContent(content=text) | ActionExecutionArgs(delta=text):
             return _EVENT_SIZE + len(text)
+        case _ if type(event) in BRIEF:  # asked before all those classes are
+            return _EVENT_SIZE
         case ReasoningContent(content=text) | ActionExecutionResult(result=text):
             return _EVENT_SIZE + len(text)
         case AgentState() | MessagesSnapshot() | Activity() | Custom() | Raw() | Interrupt():

@@ -1,12 +1,19 @@
-"""The protocols of clients."""
+"""The protocols of clients, and what parts of a runtime answer beside them."""
 
 TRANSPORTS = {
     "agui": "copilot_runtime.transports.agui.endpoint:AguiEndpoint",
     "graphql": "copilot_runtime.transports.graphql.endpoint:GraphQLEndpoint",
-    "knowledge": "copilot_runtime.transports.knowledge.endpoint:KnowledgeEndpoint",
     "mcp": "copilot_runtime.transports.mcp.endpoint:McpEndpoint",
-    "otlp": "copilot_runtime.transports.otlp.endpoint:OtlpEndpoint",
     "remote_endpoint": "copilot_runtime.transports.remote_endpoint.endpoint:RemoteServer",
-    "traces": "copilot_runtime.transports.traces.endpoint:TracesEndpoint",
 }
 """Name in the setting `transports` → import string of what makes it of `Services`."""
+
+SIDE_ENDPOINTS = {
+    "analyst": "copilot_runtime.transports.analyst.endpoint:AnalystEndpoint",
+    "events": "copilot_runtime.transports.events.endpoint:EventsEndpoint",
+    "knowledge": "copilot_runtime.transports.knowledge.endpoint:KnowledgeEndpoint",
+    "otlp": "copilot_runtime.transports.otlp.endpoint:OtlpEndpoint",
+    "plans": "copilot_runtime.transports.plans.endpoint:PlansEndpoint",
+    "traces": "copilot_runtime.transports.traces.endpoint:TracesEndpoint",
+}
+"""What else is answered beside any transport, and carries no chats → its import string."""

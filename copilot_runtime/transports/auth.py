@@ -4,6 +4,7 @@ import logging
 from collections.abc import Awaitable, Callable, Mapping
 from functools import lru_cache
 from http import HTTPStatus
+from time import time_ns
 from typing import Any, cast
 
 from starlette.exceptions import HTTPException
@@ -12,6 +13,7 @@ from starlette.types import Scope
 
 from copilot_runtime.concurrency import call
 from copilot_runtime.errors import RUN_FAILED, ConfigurationFailed, CopilotError, Misuse
+from copilot_runtime.hooks import remember_call
 from copilot_runtime.interfaces import Caller
 from copilot_runtime.telemetry.propagation import extract_context
 from copilot_runtime.threads.validation import check_id
@@ -65,7 +67,9 @@ class Authenticator:
         """Return who sent the request. Raises `Unauthorized`."""
         user = None
         if self._authenticate is not None:
+            start_time = time_ns()
             user = await self._user(self._authenticate, HTTPConnection(scope))
+            remember_call("authenticate", self._authenticate, start_time)
         forwarded = {name: value for name, value in headers.items() if self._forwards(name)}
         parent = extract_context(headers)
         return Caller(user=user, headers=forwarded, properties=self._properties, parent=parent)

@@ -9,11 +9,13 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
 from copilot_runtime.concurrency import call
-from copilot_runtime.security.loopback import LoopbackGuard, is_loopback
+from copilot_runtime.security.loopback import (
+    LoopbackGuard,
+    is_forwarded,
+    is_from_other_page,
+    is_loopback,
+)
 from copilot_runtime.telemetry.metrics import Metrics
-from copilot_runtime.telemetry.prometheus import CONTENT_TYPE, render_metrics
-
-_FORWARDED = ("forwarded", "x-forwarded-for", "x-real-ip")
 
 
 class MetricsEndpoint:
@@ -52,6 +54,8 @@ class MetricsEndpoint:
                 },
                 status_code=403,
             )
+        from copilot_runtime.telemetry.prometheus import CONTENT_TYPE, render_metrics
+
         families = self._metrics.collect()  # here: the gauges look at what the loop changes
         text = await call(render_metrics, families, self._resource, version=self._version)
         return Response(text, media_type=CONTENT_TYPE, headers={"cache-control": "no-store"})
@@ -67,6 +71,8 @@ class MetricsEndpoint:
         client, headers = request.client, request.headers
         if client is None or not is_loopback(client.host):
             return False
-        if any(name in headers for name in _FORWARDED):
-            return False
-        return self._guard.check_host(headers) is None
+        return not (
+            is_forwarded(headers)
+            or is_from_other_page(headers)
+            or self._guard.check_host(headers) is not None
+        )

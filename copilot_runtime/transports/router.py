@@ -6,6 +6,7 @@ REST routes, a remote endpoint for Node, an MCP server, and what applications ad
 
 import logging
 from collections.abc import Iterator, Mapping, Sequence
+from re import Pattern
 from typing import Any
 
 from starlette.responses import Response
@@ -59,7 +60,8 @@ class Router:
         self._read_timeout = read_timeout
         self._write_timeout = write_timeout
         paths = [(path, transport) for transport in transports for path in transport.paths]
-        self._patterns = [(compile_path(f"/{path}")[0], transport) for path, transport in paths]
+        self._patterns = _group_patterns(paths)
+        """Those that a path may match, by its first part; an empty one for all other paths."""
         self._fixed = {path: [*self._match(path)] for path, _ in paths if "{" not in path}
         """The transports of the paths without parameters: no request at the URL has to search."""
         self._own_auth = frozenset(
@@ -101,7 +103,7 @@ class Router:
                 raise
             if not isinstance(error, BadRequest | CopilotError):
                 logger.exception("A request failed")
-            elif isinstance(error, CopilotError) and error.public != error.message:
+            elif isinstance(error, CopilotError) and error.message not in error.public:
                 logger.error("A request failed: %s %s", error.message, error.hint or "")
             await _refuse(request, transport.refuse(error))
 
@@ -143,7 +145,8 @@ class Router:
         raise Refusal(404, {"error": "Not found"}, close=(4404, "Not found"))
 
     def _match(self, path: str) -> Iterator[Transport]:
-        return (it for pattern, it in self._patterns if pattern.match(f"/{path}"))
+        patterns = self._patterns.get(path.partition("/")[0]) or self._patterns[""]
+        return (it for pattern, it in patterns if pattern.match(f"/{path}"))
 
     def _path_below(self, scope: Scope) -> str:
         """Return the path after our URL, still encoded, and empty for the URL itself."""
@@ -175,6 +178,23 @@ class Router:
             return False
         host = request.headers.get("host")
         return not self._guard.applies(request.scope) or self._guard.allows_origin(origin, host)
+
+
+_Patterns = list[tuple[Pattern[str], Transport]]
+
+
+def _group_patterns(paths: Sequence[tuple[str, Transport]]) -> Mapping[str, _Patterns]:
+    """Return the patterns by the first part of their paths, in order; a parameter is any part."""
+    firsts = {path: path.partition("/")[0] for path, _ in paths}
+    groups: dict[str, _Patterns] = {
+        first: [] for first in ("", *firsts.values()) if "{" not in first
+    }
+    for path, transport in paths:
+        pattern = compile_path(f"/{path}")[0]
+        for first, group in groups.items():
+            if "{" in firsts[path] or firsts[path] == first:
+                group.append((pattern, transport))
+    return groups
 
 
 class RouterResponse(Response):

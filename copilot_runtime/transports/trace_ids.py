@@ -13,9 +13,11 @@ EVENT = "copilot.trace"
 _RESPONSE_HEADER = "x-trace-id"
 
 
-def find_trace_id(run: Run, request: Request, properties: Mapping[str, Any]) -> str:
+def find_trace_id(
+    run: Run, headers: Mapping[str, str], properties: Mapping[str, Any] | None
+) -> str:
     """Return the trace of a run; empty if nobody asks, or nothing is traced."""
-    wants_it = request.headers.get(HEADER) == "1" or properties.get("trace") is True
+    wants_it = headers.get(HEADER) == "1" or (properties or {}).get("trace") is True
     return run.trace_id if wants_it else ""
 
 

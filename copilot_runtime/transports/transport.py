@@ -12,14 +12,18 @@ from copilot_runtime.errors import RUN_FAILED, ConfigurationFailed, CopilotError
 from copilot_runtime.registry import Registry
 from copilot_runtime.runtime.conversations import Conversations
 from copilot_runtime.telemetry.telemetry import NO_TELEMETRY, Telemetry
-from copilot_runtime.transports import TRANSPORTS
+from copilot_runtime.transports import SIDE_ENDPOINTS, TRANSPORTS
 from copilot_runtime.transports.body import BadRequest
 from copilot_runtime.transports.program_runs import ProgramRuns
 from copilot_runtime.transports.request import Request
 
 if TYPE_CHECKING:
+    from copilot_runtime.actions.catalog import ToolCatalog
     from copilot_runtime.adapters.transcription import Transcriber
     from copilot_runtime.knowledge import Knowledge
+    from copilot_runtime.transports.analyst.access import AnalystAccess
+    from copilot_runtime.transports.events.access import EventAccess
+    from copilot_runtime.transports.plans.access import PlanAccess
     from copilot_runtime.transports.traces.access import TraceAccess
 
 
@@ -30,7 +34,9 @@ class Services:
     `runs` starts, stops and follows runs, and has threads and agents; `program_runs` does so for
     clients that keep no threads. `serves_chat` is whether the plain chat is offered as the agent
     `default`, where no other agent has that name. `knowledge` is there if the runtime has some.
-    `traces` decides who may read what was traced, and has it.
+    `traces` decides who may read what was traced, and has it. `plans` does so for plans, if there
+    is an agent that plans, `analyst` for data, if an agent answers from some, and `events` for
+    events, if they are kept. `tools` are those that an operator wrote.
     """
 
     runs: Conversations
@@ -39,6 +45,10 @@ class Services:
     transcriber: "Transcriber | None" = None
     knowledge: "Knowledge | None" = None
     traces: "TraceAccess | None" = None
+    plans: "PlanAccess | None" = None
+    analyst: "AnalystAccess | None" = None
+    events: "EventAccess | None" = None
+    tools: "Sequence[ToolCatalog]" = ()
     serves_chat: bool = True
     telemetry: Telemetry = NO_TELEMETRY
 
@@ -144,6 +154,12 @@ def build_transports(items: Sequence[TransportLike], services: Services) -> Sequ
         )
     table = Registry("copilot_runtime.transports", TRANSPORTS)
     return [_build(table[item] if isinstance(item, str) else item, services) for item in items]
+
+
+def build_side_endpoints(names: Sequence[str], services: Services) -> Sequence[Transport]:
+    """Return what is answered beside the transports, by its names."""
+    table = Registry("copilot_runtime.side_endpoints", SIDE_ENDPOINTS)
+    return [_build(table[name], services) for name in names]
 
 
 def _build(item: Any, services: Services) -> Transport:

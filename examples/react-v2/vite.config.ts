@@ -6,7 +6,7 @@ export default defineConfig({
   build: {
     chunkSizeWarningLimit: 8000, // CopilotKit draws Markdown, code, formulas and diagrams
     rollupOptions: {
-      input: ["index.html", "files.html"],
+      input: ["index.html", "files.html", "assistants.html", "planner.html", "analyst.html"],
       onwarn(warning, warn) {
         // "use client" means nothing here, and many files say it
         if (warning.code !== "MODULE_LEVEL_DIRECTIVE") warn(warning);

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import logging
 import threading
 from collections.abc import Callable
 from contextvars import ContextVar
@@ -180,20 +181,20 @@ async def test_an_exception_gives_the_bytes_of_the_node_runtime(
     assert caplog.records[0].exc_info and caplog.records[0].exc_info[1] is outcome.error
 
 
-async def test_an_error_that_an_action_says_in_words_is_one_line_of_the_log(
+async def test_what_an_action_says_of_its_failure_is_logged_at_debug_only(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     def find() -> None:
         raise CopilotError("There is no such city.", hint="Ask for a larger one.")
 
+    caplog.set_level(logging.DEBUG, "copilot_runtime")
     outcome = await outcome_of(find)
 
     assert message_of(outcome) == "There is no such city."
-    (record,) = caplog.records
-    assert record.exc_info is None
-    assert record.getMessage() == (
-        "The action 'find' failed: There is no such city. Ask for a larger one."
-    )
+    assert [(it.levelname, it.getMessage(), it.exc_info) for it in caplog.records] == [
+        ("WARNING", "The action 'find' failed: CopilotError (UNKNOWN).", None),
+        ("DEBUG", "The action 'find' said: There is no such city. Ask for a larger one.", None),
+    ]
 
 
 async def test_a_long_message_is_cut() -> None:

@@ -82,6 +82,18 @@ ANSWERS: dict[str, tuple[Sequence[Step], Sequence[Event]]] = {
         saying(tools(tool(id="call_1", name="noSuch"))),
         called("noSuch"),
     ),
+    "calls in one that there is not": (
+        saying(
+            tools(tool(id="call_1", name="multi_tool_use.parallel")),
+            tools(tool('{"tool_uses":[{"recipient_name":"functions.setColor","parameters":')),
+            tools(tool(RED + '},{"name":"setSize","arguments":' + SEVEN + "}]}")),
+        ),
+        [*called("setColor", RED, id="call_1_0"), *called("setSize", SEVEN, id="call_1_1")],
+    ),
+    "one that there is not, with nothing in it": (
+        saying(tools(tool('{"tool_uses":"none"}', id="call_1", name="parallel"))),
+        called("parallel", '{"tool_uses":"none"}'),
+    ),
     "text, then a call": (
         saying(text("Sure."), tools(tool(RED, id="call_1", name="setColor"))),
         [*said("Sure."), *called("setColor", RED)],

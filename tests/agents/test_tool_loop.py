@@ -245,7 +245,10 @@ async def test_an_agent_that_never_stops_calling_is_stopped():
         events = (await browser.run(agent="shop")).events()
 
     assert events[-1]["type"] == "RUN_ERROR"
-    assert events[-1]["message"] == "The agent 'shop' called actions 3 times in a row."
+    assert (
+        events[-1]["message"]
+        == "The agent 'shop' called actions 3 times in a row, the most by `max_turns`."
+    )
     assert len(shop.asked) == 3
 
 

@@ -146,7 +146,7 @@ class FakeModel:
 
     async def _answer_or_notice(self, turn: Turn, reader: asyncio.StreamReader) -> None:
         """Answer, unless the runtime leaves first."""
-        answering = asyncio.create_task(self._answer(turn))
+        answering = asyncio.create_task(self.answer(turn))
         leaving = asyncio.create_task(reader.read())
         try:
             await asyncio.wait({answering, leaving}, return_when=asyncio.FIRST_COMPLETED)
@@ -157,7 +157,8 @@ class FakeModel:
             leaving.cancel()
             await asyncio.gather(answering, leaving, return_exceptions=True)
 
-    async def _answer(self, turn: Turn) -> None:
+    async def answer(self, turn: Turn) -> None:
+        """Answer one request."""
         if turn.wants_suggestions:
             await turn.suggest()
         elif turn.results:
@@ -170,9 +171,9 @@ class FakeModel:
 
 
 @asynccontextmanager
-async def running_model() -> AsyncGenerator[FakeModel, None]:
+async def running_model(model: FakeModel | None = None) -> AsyncGenerator[FakeModel, None]:
     """Serve a `FakeModel` on a free port."""
-    model = FakeModel()
+    model = model or FakeModel()
     server = await asyncio.start_server(model.accept, "127.0.0.1", 0)
     host, port = server.sockets[0].getsockname()
     model.url = f"http://{host}:{port}"

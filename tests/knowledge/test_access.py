@@ -430,7 +430,9 @@ async def test_rules_that_change_apply_to_searches_graphs_and_followers_at_once(
             knowledge.policy.access(ann, "read").allows(SECRET)
         after = await look()
         await knowledge.resources.put_many([resource(SECRET, "new"), resource("a.B.c", "new")])
-        knowledge.events.publish(ResourceEvent(detail_type="RESOURCE_DELETE", resources=(END,)))
+        await knowledge.events.publish(
+            ResourceEvent(detail_type="RESOURCE_DELETE", resources=(END,))
+        )
         seen = [str(it) async for one in take_until(events, END) for it in one.resources]
     await knowledge.aclose()
 

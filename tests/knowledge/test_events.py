@@ -56,9 +56,9 @@ async def test_each_subscriber_gets_what_its_filter_lets_through() -> None:
         events.subscribe(filters[4]) as e,
     ):
         assert events.wants("RESOURCE_GET")
-        events.publish(put(MESSAGE, TASK, OTHER))
-        events.publish(put(OTHER, source="chat"))
-        events.publish(ResourceEvent(detail_type="RESOURCE_DELETE", resources=(TASK,)))
+        await events.publish(put(MESSAGE, TASK, OTHER))
+        await events.publish(put(OTHER, source="chat"))
+        await events.publish(ResourceEvent(detail_type="RESOURCE_DELETE", resources=(TASK,)))
     received = [[event.resources async for event in one] for one in (a, b, c, d, e)]
     assert received == [
         [(MESSAGE, TASK, OTHER), (OTHER,), (TASK,)],
@@ -95,8 +95,8 @@ class Hesitant(Access):
 async def test_events_are_judged_when_they_are_taken_each_at_once() -> None:
     events, access = ResourceEvents(), Hesitant()
     with events.subscribe(EventFilter(access=access)) as subscription:
-        events.publish(put(TASK))
-        events.publish(put(MESSAGE, TASK, OTHER))
+        await events.publish(put(TASK))
+        await events.publish(put(MESSAGE, TASK, OTHER))
         assert access.questions == []
         access.may_answer.set()
         assert (await anext(subscription)).resources == (MESSAGE, OTHER)
@@ -107,7 +107,7 @@ async def test_events_are_judged_when_they_are_taken_each_at_once() -> None:
 async def test_who_stops_to_wait_for_an_event_loses_none() -> None:
     events, access = ResourceEvents(), Hesitant()
     with events.subscribe(EventFilter(access=access)) as subscription:
-        events.publish(put(MESSAGE))
+        await events.publish(put(MESSAGE))
         waiting = asyncio.ensure_future(anext(subscription))
         assert await asyncio.to_thread(access.is_busy.wait, 30)
         waiting.cancel()
@@ -123,7 +123,7 @@ async def test_what_others_read_is_seen_by_the_system_alone() -> None:
     with events.subscribe(EventFilter(access=Hesitant())) as of_a_user:
         assert not events.wants("RESOURCE_GET")
         with events.subscribe() as of_the_system:
-            events.publish(read)
+            await events.publish(read)
     assert [event async for event in of_the_system] == [read]
     assert [event async for event in of_a_user] == []
 
@@ -132,7 +132,7 @@ async def test_a_slow_subscriber_misses_the_oldest() -> None:
     events = ResourceEvents()
     with events.subscribe(max_events=2) as subscription:
         for resource in (MESSAGE, TASK, OTHER):
-            events.publish(put(resource))
+            await events.publish(put(resource))
         assert (await anext(subscription)).resources == (TASK,)
         assert subscription.missed == 1
 
@@ -142,7 +142,7 @@ async def test_a_subscriber_waits_until_something_happens() -> None:
     with events.subscribe() as subscription:
         waiting = asyncio.ensure_future(anext(subscription))
         await asyncio.sleep(0)
-        events.publish(put(MESSAGE))
+        await events.publish(put(MESSAGE))
         assert (await waiting).resources == (MESSAGE,)
 
 

@@ -39,6 +39,19 @@ def settings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Settings:
     return load_settings(os.devnull, environ)
 
 
+def test_what_is_said_is_kept_for_the_page_traces_unless_there_are_settings() -> None:
+    text = (ROOT / "Makefile").read_text(encoding="utf-8")
+    value = re.search(
+        r"^ifeq \(\$\(wildcard copilot.yml\),\)\nrun: export (\w+) \?= (\w+)\nendif$",
+        text,
+        re.MULTILINE,
+    )
+    assert value is not None
+    settings = load_settings(os.devnull, {value[1]: value[2]})
+    assert settings.telemetry.content == "local"
+    assert not settings.telemetry.export
+
+
 def test_the_questions_are_those_that_are_tried_here(settings: Settings) -> None:
     assert settings.knowledge.suggestions == tuple(EXPECTED)
 

@@ -10,7 +10,22 @@ import pytest
 from tests.documents import DOCS, README, ROOT, between, generated_parts, page_name, pages
 
 SECTIONS = [
-    *("Start", "Learn", "Models", "Agents", "Knowledge", "Telemetry", "Run it", "Look up", "Why"),
+    *(
+        "Start",
+        "Learn",
+        "Models",
+        "Agents",
+        "Knowledge",
+        "Assistants",
+        "Data analyst",
+        "Planner",
+        "Scenarios",
+        "Events",
+        "Telemetry",
+        "Run it",
+        "Look up",
+        "Why",
+    ),
     "Extend",
 ]
 _LOADED = re.compile(r"<(?:script|img|link|iframe|source)\b[^>]*?(?:src|href)=[\"']?([^\"'\s>]+)")

@@ -11,6 +11,7 @@ import pytest
 from moto.server import ThreadedMotoServer
 
 from copilot_runtime.storage import LocalStorage, MemoryStorage, Storage
+from copilot_runtime.storage.overlay import OverlayStorage
 from copilot_runtime.storage.s3 import S3Storage
 
 buckets = count()
@@ -52,7 +53,7 @@ def open_bucket(s3_server: str, s3_bucket: str) -> OpenBucket:
     return open_bucket
 
 
-@pytest.fixture(params=["memory", "local", "s3"])
+@pytest.fixture(params=["memory", "local", "s3", "overlay"])
 async def storage(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Storage]:
     """An empty storage."""
     match request.param:
@@ -60,6 +61,8 @@ async def storage(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterat
             storage = MemoryStorage()
         case "local":
             storage = LocalStorage(tmp_path / "objects")
+        case "overlay":
+            storage = OverlayStorage(LocalStorage(tmp_path / "objects"))
         case _:
             storage = request.getfixturevalue("open_bucket")()
     yield storage

@@ -7,6 +7,7 @@ import pytest
 
 from copilot_runtime.errors import CopilotError
 from copilot_runtime.storage import LocalStorage, MemoryStorage, Storage
+from copilot_runtime.storage.overlay import OverlayStorage
 from tests.storage.conftest import OpenBucket
 
 pytestmark = pytest.mark.anyio
@@ -74,6 +75,31 @@ async def test_a_directory_does_what_memory_does(tmp_path: Path, seed: int) -> N
         assert await clients[0].step() == await clients[1].step()
     assert await memory.list() == await local.list()
     assert await memory.get_many(await memory.list()) == await local.get_many(await local.list())
+
+
+@pytest.mark.parametrize("seed", range(8))
+async def test_what_is_written_over_a_directory_does_not_reach_it(
+    tmp_path: Path, seed: int
+) -> None:
+    memory, local = MemoryStorage(), LocalStorage(tmp_path)
+    clients = Client(memory, seed), Client(local, seed)
+    for _ in range(50):
+        assert await clients[0].step() == await clients[1].step()
+    before = _read_files(tmp_path)
+    overlay = OverlayStorage(local)
+    clients = Client(memory, seed + 8), Client(overlay, seed + 8)
+    for _ in range(150):
+        assert await clients[0].step() == await clients[1].step()
+    keys = sorted(await memory.list())
+    await overlay.aclose()
+
+    assert keys == sorted(await overlay.list())
+    assert await memory.get_many(keys) == await overlay.get_many(keys)
+    assert before == _read_files(tmp_path)
+
+
+def _read_files(folder: Path) -> dict[Path, bytes]:
+    return {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
 
 
 async def test_a_bucket_does_what_memory_does(open_bucket: OpenBucket) -> None:

@@ -490,3 +490,18 @@ async def test_a_conflict_is_no_failure(open_bucket: OpenBucket) -> None:
     await storage.put("a.json", b"2")
     with pytest.raises(ObjectChanged):
         await open_bucket().put("a.json", b"3", expected=etag)
+
+
+async def test_a_key_named_twice_is_deleted_once(open_bucket: OpenBucket) -> None:
+    """Else the second deletion may come too late, and say that there was nothing."""
+    deleted: list[str] = []
+
+    class Noting(S3Storage):
+        async def delete(self, key: str) -> bool:
+            deleted.append(key)
+            return await super().delete(key)
+
+    storage = open_bucket(Noting)
+    await storage.put("a.json", b"1")
+    assert await storage.delete_many(["a.json", "b.json", "a.json"]) == ["a.json"]
+    assert deleted == ["a.json", "b.json"]

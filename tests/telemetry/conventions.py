@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from copilot_runtime.telemetry import Span, semconv
-from copilot_runtime.telemetry.span_conventions import SpanConvention, find_convention
+from tests.telemetry.span_conventions import SpanConvention, find_convention
 
 _OWN = "copilot."
 
@@ -37,7 +37,7 @@ _CHECKS: Mapping[semconv.AttributeType, Callable[[Any], bool]] = {
 
 def find_violations(span: Span) -> list[str]:
     """Return what a span lacks, has too much, or has of a wrong type."""
-    convention = find_convention(span.operation)
+    convention = find_convention(span.attributes, span.kind)
     if convention is None:
         return [f"There is no convention of the operation {span.operation!r}."]
     found = [f"{name} is missing" for name in convention.required if name not in span.attributes]
@@ -52,7 +52,7 @@ def find_violations(span: Span) -> list[str]:
 
 def find_gaps(span: Span) -> set[str]:
     """Return the recommended attributes that a span does not have."""
-    convention = find_convention(span.operation)
+    convention = find_convention(span.attributes, span.kind)
     return set(convention.recommended) - span.attributes.keys() if convention else set()
 
 

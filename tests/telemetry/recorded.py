@@ -12,6 +12,7 @@ class Spans:
     """Keeps spans in the order in which they ended."""
 
     dropped = 0
+    is_failing = False
 
     def __init__(self) -> None:
         self.spans: list[Span] = []

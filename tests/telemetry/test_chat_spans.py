@@ -1,6 +1,8 @@
 """What the span of a request to a model tells: who is asked, what was sent, what came back."""
 
+import asyncio
 from collections.abc import AsyncGenerator
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -19,7 +21,7 @@ from copilot_runtime.agents.direct import DirectAgent
 from copilot_runtime.bus.memory import MemoryBus
 from copilot_runtime.errors import NetworkError
 from copilot_runtime.events import TextMessageContent
-from copilot_runtime.interfaces import Adapter, ChatRequest, Parameters
+from copilot_runtime.interfaces import Adapter, ChatRequest, ModelEndpoint, Parameters
 from copilot_runtime.messages import TextMessage
 from copilot_runtime.runtime import Runtime
 from copilot_runtime.telemetry import LocalTelemetry, Span, semconv
@@ -162,6 +164,30 @@ async def test_the_span_has_what_was_really_sent_and_what_came_back(provider: Pr
     assert {name: span.attributes.get(name) for name in expected} == expected
 
 
+async def test_openai_says_which_tier_and_system_answered(provider: Provider) -> None:
+    provider.answer(
+        saying(text("Hi", service_tier="flex", system_fingerprint="fp_1")),
+        [whole({"object": "response", "id": "r", "service_tier": "priority", "output": []})],
+        saying(text("Hi", service_tier=5, system_fingerprint="fp_2")),
+    )
+    url = f"{provider.url}/v1"
+    spans = [
+        await ask(OpenAIAdapter("m", base_url=url, api_key="k")),
+        await ask(OpenAIAdapter("m", base_url=url, api_key="k", api="responses")),
+        await ask(presets.groq("m", base_url=url, api_key="k")),
+    ]
+    names = (
+        semconv.OPENAI_API_TYPE,
+        semconv.OPENAI_RESPONSE_SERVICE_TIER,
+        semconv.OPENAI_RESPONSE_SYSTEM_FINGERPRINT,
+    )
+    assert [[span.attributes.get(name) for name in names] for span in spans] == [
+        ["chat_completions", "flex", "fp_1"],
+        ["responses", "priority", None],
+        [None, None, None],
+    ]
+
+
 async def test_an_adapters_own_defaults_are_told_as_well(provider: Provider) -> None:
     provider.answer([whole({"type": "error", "error": {"message": "No."}}, status="400 Bad")])
     adapter = AnthropicAdapter("claude-x", base_url=provider.url, api_key="k", max_tokens=77)
@@ -262,3 +288,62 @@ async def test_content_is_what_the_model_got_and_said() -> None:
 async def test_nothing_of_it_is_gathered_where_content_is_not_kept() -> None:
     span = await ask(ScriptedAdapter(say("Hi")))
     assert span.content == {}
+
+
+async def test_an_agent_has_the_parameters_of_its_requests() -> None:
+    spans = Spans()
+    agent = DirectAgent(ScriptedAdapter(say("Hi")), parameters={"max_tokens": 50})
+    parameters = Parameters(temperature=0.0, stop=["."], seed=3, top_p=0.5, tool_choice="auto")
+    telemetry = LocalTelemetry(spans)
+    await run(Runtime(agent, {}, MemoryBus(), telemetry=telemetry), parameters=parameters)
+    (chat,), (root,) = spans.of(semconv.CHAT), spans.of(semconv.INVOKE_AGENT)
+    expected = {
+        semconv.REQUEST_TEMPERATURE: 0.0,
+        semconv.REQUEST_MAX_TOKENS: 50,
+        semconv.REQUEST_STOP_SEQUENCES: ["."],
+        semconv.REQUEST_SEED: 3,
+        semconv.REQUEST_TOP_P: 0.5,
+    }
+    for span in (chat, root):
+        assert {name: span.attributes.get(name) for name in expected} == expected
+
+
+@pytest.mark.parametrize(
+    ("models", "found"),
+    [(["small", "small"], "small"), (["small", "large", "small"], None), (["", ""], None)],
+)
+async def test_only_an_agent_of_one_model_has_a_model(models: list[str], found: str | None) -> None:
+    class Changing(ScriptedAdapter):
+        def endpoint(self, request: ChatRequest) -> ModelEndpoint:
+            return ModelEndpoint("scripted", left.pop(0))
+
+    left, spans = [*models], Spans()
+    turns = [call("add", {"a": 1, "b": 2}) for _ in models[1:]]
+    agent = DirectAgent(Changing(*turns, say("Three.")))
+    telemetry = LocalTelemetry(spans)
+    await run(Runtime(agent, {}, MemoryBus(), sources=[[add]], telemetry=telemetry))
+    (root,) = spans.of(semconv.INVOKE_AGENT)
+    assert root.attributes.get(semconv.REQUEST_MODEL) == found
+    assert root.attributes[semconv.RUN_TURNS] == len(models)
+
+
+@pytest.mark.parametrize(("tokens", "found"), [(100, True), (100_000, None)])
+async def test_a_request_says_whether_older_messages_were_left_out(
+    provider: Provider, tokens: int, found: bool | None
+) -> None:
+    provider.answer(saying(text("Hi")))
+    adapter = OpenAIAdapter(
+        "gpt-4o", base_url=f"{provider.url}/v1", api_key="k", context_tokens=tokens
+    )
+    messages = [
+        TextMessage(id="u1", role="user", content="x" * 5_000),
+        TextMessage(id="a1", role="assistant", content="Hm."),
+        TextMessage(id="u2", role="user", content="And now?"),
+    ]
+    spans = Spans()
+    runtime = Runtime(DirectAgent(adapter), {}, MemoryBus(), telemetry=LocalTelemetry(spans))
+    started = await runtime.start(replace(run_input(detached=True), messages=messages))
+    assert started.task is not None
+    await asyncio.wait([started.task])
+    (span,) = spans.of(semconv.CHAT)
+    assert span.attributes.get(semconv.CONVERSATION_COMPACTED) is found

@@ -17,11 +17,11 @@ from copilot_runtime.interfaces import Parameters
 from copilot_runtime.runtime import Runtime
 from copilot_runtime.runtime.prepare import HandoffPolicy
 from copilot_runtime.telemetry import LocalTelemetry, Span, semconv
-from copilot_runtime.telemetry.span_conventions import CONVENTIONS
 from tests.adapters.provider import saying, serving, text, tool, tools
 from tests.documents import DOCS
 from tests.telemetry.conventions import find_gaps, find_violations
 from tests.telemetry.recorded import Spans, run
+from tests.telemetry.span_conventions import CONVENTIONS
 
 PACKAGE = Path(semconv.__file__).parents[1]
 TABLES = ("telemetry/semconv.py", "telemetry/dialects.py", "telemetry/store/formats.py")
@@ -101,6 +101,8 @@ async def test_a_chat_with_two_tools_and_an_agent_of_langgraph_is_one_tree() -> 
         }
     }
     assert {span.name: find_violations(span) for span in own if find_violations(span)} == {}
+    calls_made = [span.attributes[semconv.TOOL_CALL_ID] for span in spans.of(semconv.EXECUTE_TOOL)]
+    assert sorted(calls_made) == ["c1", "c2", "c3"]
     first = spans.of(semconv.CHAT)[0]
     assert find_gaps(first) == {
         semconv.REQUEST_REASONING_LEVEL,
@@ -153,6 +155,25 @@ def test_every_attribute_of_a_convention_is_defined() -> None:
         names = [*one.required, *one.conditional, *one.recommended, *one.opt_in]
         assert set(names) <= semconv.ATTRIBUTES.keys()
         assert all(semconv.is_content(name) for name in one.opt_in)
+
+
+def test_what_is_said_to_be_written_is_written_somewhere() -> None:
+    definitions = Path(semconv.__file__)
+    used = {
+        node.attr
+        for path in PACKAGE.rglob("*.py")
+        if path != definitions
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        if isinstance(node, ast.Attribute)
+    }
+    unused = {
+        value
+        for name, value in vars(semconv).items()
+        if isinstance(value, str) and value in semconv.ATTRIBUTES and name not in used
+    }
+    foreign = {one.name for one in semconv.ATTRIBUTES.values() if one.is_foreign}
+
+    assert unused == foreign
 
 
 def test_names_of_attributes_are_written_in_one_place() -> None:

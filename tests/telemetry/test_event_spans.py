@@ -8,7 +8,8 @@ import pytest
 from copilot_runtime import AguiAgent, CopilotRuntime, Settings, action
 from copilot_runtime.adapters.scripted import ScriptedAdapter, call, say
 from copilot_runtime.interfaces import Action
-from copilot_runtime.telemetry import LocalTelemetry, semconv
+from copilot_runtime.telemetry import LocalTelemetry, SpanContext, semconv
+from copilot_runtime.telemetry.tool_calls import ToolCalls
 from copilot_runtime.testing import Client
 from copilot_runtime.testing.client import Protocol
 from tests.adapters import provider as upstream
@@ -99,7 +100,7 @@ async def test_a_call_of_an_action_of_this_server_has_one_span(
 
 
 @pytest.mark.parametrize("protocol", ["agui", "graphql"])
-async def test_a_call_of_the_browser_is_a_span_that_ends_with_its_run(
+async def test_a_call_of_the_browser_ends_with_its_run_and_says_that_it_waits(
     protocol: Protocol, spans: Spans
 ) -> None:
     paint = Action(name="paint")
@@ -109,7 +110,58 @@ async def test_a_call_of_the_browser_is_a_span_that_ends_with_its_run(
     tool, root = spans.named("execute_tool paint"), spans.named("invoke_agent default")
     assert (tool.parent_id, tool.trace_id) == (root.span_id, root.trace_id)
     assert tool.attributes[semconv.TOOL_LOCATION] == "browser"
+    assert tool.attributes[semconv.TOOL_WAITING]
     assert tool.is_ended
+    telemetry = tool.telemetry
+    assert isinstance(telemetry, LocalTelemetry)
+    # how long the browser takes is not known
+    names = {family.metric.name for family in telemetry.metrics.collect() if family.points}
+    assert semconv.EXECUTE_TOOL_DURATION not in names
+    assert semconv.INVOKE_AGENT_DURATION in names
+
+
+@pytest.mark.parametrize("protocol", ["agui", "graphql"])
+async def test_the_run_that_gets_the_result_of_the_browser_is_linked_to_the_call(
+    protocol: Protocol, spans: Spans
+) -> None:
+    def paint() -> str:
+        """Paint the page."""
+        return "painted"
+
+    turns = [call("paint", {}, id="c1"), say("Painted."), say("Bye.")]
+    async with Client(build(spans, *turns), protocol=protocol, tools=[paint]) as client:
+        await client.say("Paint it.")
+        await client.say("Thanks.")
+    tool = spans.named("execute_tool paint")
+    first, second, third = spans.of(semconv.INVOKE_AGENT)
+    ((context, attributes),) = second.links
+    assert (context.trace_id, context.span_id) == (tool.trace_id, tool.span_id)
+    assert attributes == {semconv.TOOL_CALL_ID: "c1"}
+    assert (first.links, third.links) == ([], [])
+
+
+async def test_a_question_to_a_person_is_an_event_of_the_run(
+    spans: Spans, provider: Provider
+) -> None:
+    interrupts = [{"id": "i1", "reason": "approval", "message": "May I?", "toolCallId": "c1"}]
+    ending = {"type": "RUN_FINISHED", "outcome": {"type": "interrupt", "interrupts": interrupts}}
+    provider.answer(whole_run(ending)[:-1])
+    await ask(build(spans, agents={"far": AguiAgent(provider.url)}))
+    (event,) = spans.named("invoke_agent far").events
+    assert event.name == semconv.EVENT_INTERRUPT
+    assert event.attributes == {semconv.TOOL_CALL_ID: "c1"}
+
+
+async def test_only_the_newest_calls_are_remembered() -> None:
+    calls, spans = ToolCalls(), LocalTelemetry()
+    span = spans.start_span("run")
+    for number in range(2000):
+        calls.add_foreign("t", str(number))
+        calls.add_waiting("t", str(number), SpanContext("t", str(number)))
+    calls.link_results(span, "t", ["0", "1999", "1999"])
+    calls.link_results(span, "other", ["1998"])
+    assert [link.context.span_id for link in span.links] == ["1999"]
+    assert (calls.is_foreign("t", "0"), calls.is_foreign("t", "1999")) == (False, True)
 
 
 async def test_a_subagent_is_an_agent_below_the_one_that_asked_it(

@@ -4,12 +4,15 @@ import asyncio
 from collections.abc import Sequence
 from decimal import Decimal
 from typing import Any
+from urllib.parse import urlsplit
 
 import pytest
 
 from copilot_runtime.adapters import pricing
 from copilot_runtime.adapters.cost import price_usage
+from copilot_runtime.adapters.embeddings import create_embedder
 from copilot_runtime.adapters.embeddings.openai import OpenAIEmbedder
+from copilot_runtime.adapters.embeddings.tei import TEIEmbedder
 from copilot_runtime.adapters.scripted import ScriptedAdapter
 from copilot_runtime.agents import grounding
 from copilot_runtime.agents.direct import DirectAgent
@@ -31,6 +34,7 @@ from copilot_runtime.telemetry.genai import describe_mcp_call, start_memory_span
 from copilot_runtime.testing import say
 from tests.adapters.provider import serving, whole
 from tests.runs import runtime_of
+from tests.telemetry.conventions import find_violations
 from tests.telemetry.recorded import Spans, run
 
 pytestmark = pytest.mark.anyio
@@ -150,6 +154,7 @@ async def test_requests_for_vectors_have_spans_below_what_needs_them(
 ) -> None:
     answer = {
         "data": [{"index": 0, "embedding": [3.0, 4.0]}],
+        "model": "small-2",
         "usage": {"prompt_tokens": 7},
     }
     root = telemetry.start_span("root")
@@ -162,9 +167,45 @@ async def test_requests_for_vectors_have_spans_below_what_needs_them(
         await embedder.aclose()
     (span,) = spans.of(semconv.EMBEDDINGS)
     assert (span.name, span.kind, span.parent_id) == ("embeddings small", "client", root.span_id)
-    assert span.attributes[semconv.PROVIDER_NAME] == "openai"
-    assert span.attributes[semconv.USAGE_INPUT_TOKENS] == 7
-    assert span.attributes[semconv.EMBEDDINGS_DIMENSION_COUNT] == 2
+    assert span.attributes == {
+        semconv.OPERATION_NAME: "embeddings",
+        semconv.PROVIDER_NAME: "openai",
+        semconv.REQUEST_MODEL: "small",
+        semconv.RESPONSE_MODEL: "small-2",
+        semconv.USAGE_INPUT_TOKENS: 7,
+        semconv.EMBEDDINGS_DIMENSION_COUNT: 2,
+        semconv.SERVER_ADDRESS: "127.0.0.1",
+        semconv.SERVER_PORT: urlsplit(provider.url).port,
+    }
+    assert find_violations(span) == []
+
+
+async def test_a_server_that_is_named_by_its_address_has_no_model(
+    spans: Spans, telemetry: LocalTelemetry
+) -> None:
+    async with serving() as provider:
+        provider.answer([whole(b"[[3.0, 4.0]]")])
+        embedder = TEIEmbedder(provider.url)
+        with work_under(telemetry.start_span("root")):
+            await embedder.embed(["Hi"])
+        await embedder.aclose()
+    span = spans.named("embeddings")
+    assert semconv.REQUEST_MODEL not in span.attributes
+    assert find_violations(span) == []
+
+
+async def test_vectors_that_hashing_makes_have_spans_as_well(
+    spans: Spans, telemetry: LocalTelemetry
+) -> None:
+    embedder, root = create_embedder("hashing:64"), telemetry.start_span("root")
+    with work_under(root):
+        await embedder.embed(["Hi"])
+    await embedder.embed_queries(["nobody asks"])
+    (span,) = spans.spans
+    assert (span.name, span.kind) == ("embeddings hashing:64", "internal")
+    assert (span.parent_id, find_violations(span)) == (root.span_id, [])
+    assert span.attributes[semconv.PROVIDER_NAME] == "hashing"
+    assert span.attributes[semconv.EMBEDDINGS_DIMENSION_COUNT] == 64
 
 
 def test_a_block_that_raises_fails_its_span(spans: Spans, telemetry: LocalTelemetry) -> None:

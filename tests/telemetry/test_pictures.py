@@ -88,13 +88,14 @@ def test_ten_errors_are_explained_and_the_others_counted() -> None:
 
 
 def test_a_trace_as_deep_as_it_likes_is_drawn() -> None:
-    deep = [span("step", id=str(n), parent=str(n - 1)) for n in range(3000)]
-    assert len(draw(deep, most_rows=0).splitlines()) == 3000 + 3
+    deep = [span("step", id=str(n), parent=str(n - 1)) for n in range(20_000)]
+    assert len(draw(deep, most_rows=0).splitlines()) == 20_000 + 3
 
 
 def test_spans_above_each_other_are_drawn_each_once() -> None:
     circle = [span("a", id="1", parent="2"), span("b", id="2", parent="1")]
-    assert draw(circle).count("▕") == 2
+    itself, below = span("c", id="3", parent="3"), tool("d", id="4", parent="2")
+    assert draw([*circle, itself, below]).count("▕") == 4
 
 
 def test_nothing_is_said_to_be_nothing() -> None:
@@ -217,6 +218,11 @@ def test_a_client_whose_server_is_not_known_is_left_out() -> None:
 def test_names_that_mean_something_to_mermaid_get_an_alias() -> None:
     text = draw_sequence([agent("end", id="1"), tool("a;b", id="2", parent="1")])
     assert "    participant p2 as end\n    participant p3 as a#59;b" in text
+
+
+def test_an_alias_is_nobody_elses_name() -> None:
+    text = draw_sequence([agent("p3", id="1"), tool("look up", id="2", parent="1")])
+    assert "    participant p2 as p3\n    participant p3 as look up" in text
 
 
 def test_steps_of_every_kind_are_drawn() -> None:

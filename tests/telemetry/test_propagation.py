@@ -11,6 +11,7 @@ from langgraph.checkpoint.memory import InMemorySaver
 
 # langgraph has types, but says so in none of its folders
 from langgraph.graph import MessagesState, StateGraph  # pyright: ignore[reportMissingTypeStubs]
+from opentelemetry.trace import NoOpTracer
 from websockets.asyncio.client import connect
 from websockets.typing import Subprotocol
 
@@ -65,6 +66,12 @@ def build(spans: Spans, *turns: Any, **more: Any) -> CopilotRuntime:
 async def served(spans: Spans, *turns: Any, **more: Any) -> AsyncGenerator[Browser]:
     async with serving(build(spans, *turns, **more).app(path=PATH)) as port:
         yield Browser(port, headers={"accept": "text/event-stream"})
+
+
+@pytest.fixture(autouse=True)
+def no_provider(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Keep the package `mcp` from tracing by a provider that another test has left behind."""
+    monkeypatch.setattr("mcp.shared._otel._tracer", NoOpTracer())
 
 
 @pytest.fixture
@@ -135,7 +142,9 @@ async def test_an_mcp_client_names_it_in_a_header_or_in_a_message(
         over_http(browser, {} if in_message else HEADERS) as session,
     ):
         assert text_of(await session.call_tool("add", {"a": 1, "b": 2}, meta=meta)) == "3"
-    assert parents(spans) == {(TRACE, SPAN)}
+    request = spans.named("tools/call add")
+    assert (request.trace_id, request.parent_id) == (TRACE, SPAN)
+    assert parents(spans) == {(TRACE, request.span_id)}
 
 
 async def test_an_agent_of_ag_ui_is_asked_under_the_span_of_its_run(spans: Spans) -> None:
@@ -147,6 +156,7 @@ async def test_an_agent_of_ag_ui_is_asked_under_the_span_of_its_run(spans: Spans
     ours = spans.named("invoke_agent far")
     assert parents(there) == {(ours.trace_id, ours.span_id)}
     assert ours.kind == "client"
+    assert ours.attributes[semconv.PROVIDER_NAME] == "ag_ui"
     assert ours.attributes[semconv.SERVER_ADDRESS] == "127.0.0.1"
     assert ours.attributes[semconv.SERVER_PORT] == elsewhere.where
 
@@ -164,6 +174,7 @@ async def test_an_agent_that_a_chat_hands_over_to_is_asked_under_its_own_span(
     called = spans.named("execute_tool far")
     assert (called.parent_id, far.parent_id) == (chat.span_id, called.span_id)
     assert (far.kind, chat.kind) == ("client", "internal")
+    assert far.attributes[semconv.PROVIDER_NAME] == "ag_ui"
     assert parents(there) == {(chat.trace_id, far.span_id)}
 
 
@@ -181,6 +192,7 @@ async def test_a_remote_endpoint_is_asked_under_the_span_of_the_call_or_the_agen
     tool, echo = spans.named("execute_tool add"), spans.named("invoke_agent echo")
     assert parents(there) == {(tool.trace_id, tool.span_id), (echo.trace_id, echo.span_id)}
     assert (echo.kind, echo.attributes[semconv.SERVER_PORT]) == ("client", elsewhere.where)
+    assert echo.attributes[semconv.PROVIDER_NAME] == "copilotkit"
 
 
 async def test_a_state_that_came_along_is_passed_on(spans: Spans, provider: Provider) -> None:
@@ -262,7 +274,10 @@ async def test_a_graph_in_this_process_works_under_the_span_of_its_agent(
 async def test_an_agent_with_an_address_that_is_none_is_traced_without_it(spans: Spans) -> None:
     class Odd(Echo):
         url: Any = 5
+        provider: Any = object()
 
     async with Client(build(spans, agents={"odd": Odd()}), agent="odd") as client:
         await client.say("Hi")
-    assert semconv.SERVER_ADDRESS not in spans.named("invoke_agent odd").attributes
+    of = spans.named("invoke_agent odd").attributes
+    assert semconv.SERVER_ADDRESS not in of
+    assert of[semconv.PROVIDER_NAME] == "_OTHER"

@@ -50,7 +50,7 @@ SPAN: dict[str, Any] = {
         {"key": "gen_ai.usage.input_tokens", "value": {"intValue": "12"}},
         {"key": "share", "value": {"doubleValue": 0.5}},
         {"key": "is_new", "value": {"boolValue": True}},
-        {"key": "names", "value": {"arrayValue": {"values": [{"stringValue": "a"}]}}},
+        {"key": "item.ids", "value": {"arrayValue": {"values": [{"stringValue": "a"}]}}},
         {
             "key": "more",
             "value": {"kvlistValue": {"values": [{"key": "x", "value": {"intValue": 1}}]}},
@@ -84,7 +84,10 @@ class Receiver:
     def __init__(self, **telemetry: Any) -> None:
         self.store = MemoryTraceStore()
         content = telemetry.pop("content", "none") != "none"
-        settings = Settings(threads="memory", telemetry=TelemetrySettings(**telemetry))
+        hosts = telemetry.pop("allowed_hosts", ())
+        settings = Settings(
+            threads="memory", telemetry=TelemetrySettings(**telemetry), allowed_hosts=hosts
+        )
         self.runtime = CopilotRuntime(
             telemetry=LocalTelemetry(self.store, keeps_content=content), settings=settings
         )
@@ -141,7 +144,7 @@ async def test_a_span_in_json_is_kept_with_the_process_that_made_it(root: bool) 
             "gen_ai.usage.input_tokens": 12,
             "share": 0.5,
             "is_new": True,
-            "names": ["a"],
+            "item.ids": ["a"],
             "more": {"x": 1},
         },
         "events": [
@@ -155,6 +158,7 @@ async def test_a_span_in_json_is_kept_with_the_process_that_made_it(root: bool) 
         "status": {"code": 2, "message": ""},
         "resource": {"attributes": {"service.name": "elsewhere"}},
         "scope": {"name": "tests"},
+        "trace_state": "vendor=1",
     }
 
 
@@ -165,6 +169,32 @@ async def test_content_is_kept_where_ours_is() -> None:
     assert span["content"] == {semconv.INPUT_MESSAGES: "CANARY"}
     assert span["status"]["message"] == "CANARY"
     assert span["events"][0]["attributes"]["exception.message"] == "CANARY"
+
+
+FOREIGN = {
+    **dict.fromkeys(
+        ("args", "langchain.inputs", "ai.prompt.messages", "ai.response.text"), "CANARY"
+    ),
+    **dict.fromkeys(("db.query.text", "gen_ai.input.messages", "metadata"), "CANARY"),
+    "url.full": "https://me:CANARY@example.com/path?word=CANARY",
+    "http.route": "/path",
+}
+
+
+async def test_what_other_dialects_call_content_is_left_out_like_ours() -> None:
+    attributes = [{"key": key, "value": {"stringValue": text}} for key, text in FOREIGN.items()]
+    link = {"traceId": TRACE, "spanId": PARENT_SPAN, "attributes": attributes}
+    event = {"name": "told", "timeUnixNano": "1", "attributes": attributes}
+    sent = request_of({**SPAN, "attributes": attributes, "links": [link], "events": [event]})
+    sent["resourceSpans"][0]["resource"]["attributes"] += attributes
+    async with receiving() as receiver:
+        await receiver.post(json=sent)
+        [span] = await receiver.spans()
+    assert "CANARY" not in json.dumps(span)
+    facts = {"url.full": "https://example.com/path", "http.route": "/path"}
+    assert span["attributes"] == span["links"][0]["attributes"] == facts
+    assert span["events"][0]["attributes"] == facts
+    assert span["resource"]["attributes"] == {"service.name": "elsewhere", **facts}
 
 
 @pytest.mark.parametrize("is_packed", [False, True])
@@ -273,10 +303,10 @@ async def test_values_no_store_could_keep_become_texts_or_nothing() -> None:
         "deep": deep,
     }
     attributes = [{"key": key, "value": value} for key, value in values.items()]
-    async with receiving() as receiver:
+    async with receiving(content="local") as receiver:
         await receiver.post(json=request_of({**SPAN, "attributes": attributes}))
         [span] = await receiver.spans()
-    found = span["attributes"]
+    found = {**span["attributes"], **span["content"]}
     assert found.pop("deep") is not None
     assert "bottom" not in json.dumps(span)
     assert found == {
@@ -382,10 +412,10 @@ async def test_without_the_package_json_works_and_protobuf_is_refused(
             assert refused.status_code == 415
 
 
-async def test_by_default_only_this_machine_may_send() -> None:
-    async with receiving() as receiver:
-        headers = {"x-forwarded-for": "203.0.113.5"}
-        refused = await receiver.post(json=request_of(SPAN), headers=headers)
+@pytest.mark.parametrize("name", ["x-forwarded-for", "via", "host"])
+async def test_by_default_only_this_machine_may_send(name: str) -> None:
+    async with receiving(allowed_hosts=("app.example.com",)) as receiver:
+        refused = await receiver.post(json=request_of(SPAN), headers={name: "app.example.com"})
     assert refused.status_code == 403
 
 

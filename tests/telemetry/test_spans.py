@@ -9,7 +9,7 @@ from copilot_runtime import action
 from copilot_runtime.adapters.scripted import ScriptedAdapter
 from copilot_runtime.agents.direct import DirectAgent
 from copilot_runtime.bus.memory import MemoryBus
-from copilot_runtime.errors import NetworkError, Refused
+from copilot_runtime.errors import AgentNotFound, NetworkError, Refused
 from copilot_runtime.events import Usage
 from copilot_runtime.hooks import Hooks
 from copilot_runtime.interfaces import (
@@ -29,6 +29,7 @@ from copilot_runtime.telemetry import (
     parse_traceparent,
     semconv,
 )
+from copilot_runtime.telemetry.genai import MAX_NAME
 from copilot_runtime.testing import call, say
 from tests.runs import Says, forever, run_input, runtime_of, runtime_with
 from tests.telemetry.recorded import Spans, run
@@ -115,6 +116,19 @@ async def test_a_tool_may_add_to_its_own_span(spans: Spans, telemetry: LocalTele
     assert event.name == "copilot.noted"
 
 
+async def test_a_tool_that_writes_nonsense_on_its_span_does_its_work(
+    spans: Spans, telemetry: LocalTelemetry
+) -> None:
+    @action
+    def note(context: ActionContext) -> str:
+        context.span.set_attributes({semconv.OPERATION_NAME: {}, semconv.TOOL_NAME: [object()]})
+        return "done"
+
+    await run(runtime_of(call("note", {}), say("."), sources=[[note]], telemetry=telemetry))
+    assert spans.named("execute_tool note").content[semconv.TOOL_CALL_RESULT] == "done"
+    assert spans.named("invoke_agent default").attributes[semconv.RUN_OUTCOME] == "finished"
+
+
 async def test_tokens_and_the_first_word_are_on_the_request_and_summed_on_the_agent(
     spans: Spans, telemetry: LocalTelemetry
 ) -> None:
@@ -168,6 +182,16 @@ async def test_a_run_that_a_hook_refuses_is_traced(spans: Spans, telemetry: Loca
     assert spans.named("invoke_agent default").attributes[semconv.RUN_OUTCOME] == "refused"
 
 
+async def test_a_name_that_somebody_invents_takes_little_room(
+    spans: Spans, telemetry: LocalTelemetry
+) -> None:
+    with pytest.raises(AgentNotFound):
+        await run(runtime_of(say("."), telemetry=telemetry), agent="a" * 1_000_000)
+    [root] = spans.spans
+    assert root.attributes[semconv.AGENT_NAME] == "a" * MAX_NAME
+    assert len(root.name) < 2 * MAX_NAME
+
+
 async def test_a_trace_that_began_elsewhere_goes_on(
     spans: Spans, telemetry: LocalTelemetry
 ) -> None:
@@ -191,6 +215,13 @@ async def test_a_trace_that_began_elsewhere_goes_on(
 )
 def test_a_header_that_names_no_span_is_ignored(header: str) -> None:
     assert parse_traceparent(header) is None
+
+
+@pytest.mark.parametrize("state", ["a=1\r\nEvil: 1", "a=\x00", "a=ü", "a" * 513])
+def test_a_state_that_no_header_could_carry_is_left_out(state: str) -> None:
+    context = parse_traceparent(PARENT, state)
+    assert context is not None
+    assert context.state == ""
 
 
 def test_a_header_is_written_as_it_was_read() -> None:

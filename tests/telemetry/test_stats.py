@@ -4,8 +4,10 @@ import pytest
 
 from copilot_runtime.errors import Misuse
 from copilot_runtime.telemetry.filters import parse_filter, parse_time
+from copilot_runtime.telemetry.mermaid import draw_sequence
 from copilot_runtime.telemetry.stats import compute_stats, find_percentile
 from copilot_runtime.telemetry.store import TraceFilter
+from copilot_runtime.telemetry.store.traces import summarize_trace
 from tests.transports.traces.spans import SECOND, agent, chat, span, tool, trip
 
 
@@ -26,6 +28,16 @@ def test_tokens_and_dollars_are_those_of_requests_to_models() -> None:
     ]
 
 
+def test_a_request_that_failed_stands_with_those_to_the_same_model_that_were_answered() -> None:
+    spans = [
+        chat("gpt-4o", 1, 1, id="1", RESPONSE_MODEL="gpt-4o-2024-08-06"),
+        chat("gpt-4o", 0, 0, id="2", error="429"),
+        span("chat", id="3", OPERATION_NAME="chat", RESPONSE_MODEL="local"),
+    ]
+    models = compute_stats(spans).models
+    assert [(it.name, it.count, it.errors) for it in models] == [("gpt-4o", 2, 1), ("local", 1, 0)]
+
+
 def test_an_agent_has_the_tokens_of_its_own_requests() -> None:
     spans = [
         agent("planner", id="1"),
@@ -41,6 +53,26 @@ def test_an_agent_has_the_tokens_of_its_own_requests() -> None:
         "writer": (10, 1),
     }
     assert (stats.models[0].input_tokens, stats.models[0].unpriced) == (18, 2)
+
+
+def test_a_request_of_an_mcp_client_is_no_call_beside_the_one_below_it() -> None:
+    request = tool("add", id="1") | {"name": "tools/call add", "kind": 2}
+    spans = [request, agent("default", id="2", parent="1"), tool("add", id="3", parent="2")]
+    stats, summary = compute_stats(spans), summarize_trace(spans)
+    assert summary is not None
+    assert (summary.name, summary.tool_calls) == ("tools/call add", 1)
+    assert [(it.name, it.count) for it in stats.tools] == [("add", 1)]
+    assert draw_sequence(spans).count("call") == 1
+
+
+def test_numbers_that_others_write_as_text_count_as_in_the_list_of_traces() -> None:
+    odd = {"USAGE_OUTPUT_TOKENS": 7.0, "COST_DOLLARS": True}
+    spans = [chat("m", "120", 1, id="1"), chat("m", -5, 1, id="2", **odd)]  # type: ignore[arg-type]
+    (model,), summary = compute_stats(spans).models, summarize_trace(spans)
+    assert summary is not None
+    assert (model.input_tokens, summary.input_tokens) == (120, 120)
+    assert (model.output_tokens, summary.output_tokens) == (8, 8)
+    assert (model.unpriced, summary.unpriced) == (2, 2)
 
 
 def test_what_has_no_name_or_number_is_counted_all_the_same() -> None:

@@ -9,7 +9,8 @@ import pytest
 from copilot_runtime import AguiAgent, CopilotRuntime, Settings
 from copilot_runtime.telemetry import NO_TELEMETRY, LocalTelemetry, Telemetry
 from tests.telemetry.test_spans import Spans
-from tests.wire.documents import PLAIN, chat
+from tests.wire.documents import PLAIN, chat, data
+from tests.wire.test_subscriptions import opened
 from tests.wire_agui.http import Answer, run_input
 from tests.wire_agui.server import PATH, Browser, Parrot, serving
 
@@ -109,3 +110,37 @@ async def test_what_does_not_start_has_no_trace() -> None:
         answer = await Browser(port).ask("POST", "/agent/none/run", run_input(), ASKS)
     assert answer.status == 404
     assert "x-trace-id" not in answer.headers
+
+
+SUBSCRIPTION = """
+subscription ($data: GenerateCopilotResponseInput!, $properties: JSONObject) {
+  generateCopilotResponse(data: $data, properties: $properties) { cursor }
+}
+"""
+MUTATION = """
+mutation ($data: GenerateCopilotResponseInput!, $properties: JSONObject) {
+  generateCopilotResponse(data: $data, properties: $properties) { threadId }
+}
+"""
+
+
+@pytest.mark.parametrize("query", [SUBSCRIPTION, MUTATION])
+@pytest.mark.parametrize(
+    ("headers", "properties", "is_told"),
+    [(ASKS, {}, True), ({}, {"trace": True}, True), ({}, {"trace": "yes"}, False), ({}, {}, False)],
+)
+async def test_who_asks_over_a_websocket_is_told_once(
+    query: str, headers: Mapping[str, str], properties: dict[str, Any], is_told: bool
+) -> None:
+    spans = Spans()
+    telemetry = LocalTelemetry(spans)
+    runtime = CopilotRuntime(Parrot(), settings=Settings(threads="memory"), telemetry=telemetry)
+    async with serving(runtime.app(path=PATH)) as port, opened(port, **headers) as socket:
+        await socket.subscribe(query, data=data(), properties=properties)
+        messages: list[Any] = []
+        while (message := await socket.hear())["type"] == "next":
+            messages.append(message["payload"])
+    root = spans.named("invoke_agent default")
+    told = [message["extensions"] for message in messages if message.get("extensions")]
+    assert told == ([{"trace": {"traceId": root.trace_id}}] if is_told else [])
+    assert messages[0].get("extensions", {}) == (told[0] if is_told else {})

@@ -14,7 +14,8 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from copilot_runtime import Action, ChatRequest, CopilotRuntime, Events, RunInput, Settings, action
 from copilot_runtime.errors import ConfigurationFailed, Misuse, NetworkError, Refused
-from copilot_runtime.events import Event, Interrupt
+from copilot_runtime.events import Event, Interrupt, TextMessageContent
+from copilot_runtime.interfaces import ContextItem
 from copilot_runtime.testing import (
     Client,
     Gate,
@@ -46,6 +47,24 @@ def get_weather(city: str) -> str:
 def runtime_of(*turns: Any, **more: Any) -> CopilotRuntime:
     adapter = ScriptedAdapter(*turns, gate=more.pop("gate", None))
     return CopilotRuntime(adapter, settings=Settings(threads="memory"), **more)
+
+
+async def test_another_conversation_may_be_with_another_page() -> None:
+    model = ScriptedAdapter(say("Hello."), say("Hello again."))
+    async with Client(CopilotRuntime(model), context=[ContextItem("Cart", "2 items")]) as client:
+        await client.say("Hi")
+        other = client.another(
+            tools=[get_weather], context=[], state={"seats": 1}, properties={"tone": "dry"}
+        )
+        reply = await other.say("Hi")
+
+    assert "2 items" in str(model.requests[0].messages[0])
+    assert "2 items" not in str(model.requests[1].messages)
+    assert "get_weather" in [action.name for action in model.requests[1].actions]
+    assert (other.state, other.properties) == ({"seats": 1}, {"tone": "dry"})
+    assert [event.content for event in reply.events if isinstance(event, TextMessageContent)] == [
+        "Hello again."
+    ]
 
 
 @PROTOCOLS

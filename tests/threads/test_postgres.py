@@ -10,8 +10,7 @@ import pytest
 
 from copilot_runtime.errors import MissingPackage, StoreFailed, ThreadBusy
 from copilot_runtime.threads.compact import compact
-from copilot_runtime.threads.postgres import PostgresThreads
-from copilot_runtime.threads.postgres import connection as link
+from copilot_runtime.threads.postgres import PostgresThreads, pool
 from copilot_runtime.threads.recovery import INTERRUPTED
 from copilot_runtime.threads.store import Segment
 from tests.threads.cluster import Cluster
@@ -117,9 +116,9 @@ async def test_a_commit_whose_answer_was_lost_is_not_done_twice(
     await store.open()
     asyncpg = import_module("asyncpg")
     attempts: list[str] = []
-    insist = link.Link._retry  # pyright: ignore[reportPrivateUsage]  # where a connection would break
+    insist = pool.Pool.retry  # where a connection would break
 
-    async def breaking(self: link.Link, attempt: Any) -> Any:
+    async def breaking(self: pool.Pool, attempt: Any) -> Any:
         async def lost() -> Any:
             result = await attempt()
             attempts.append("done")
@@ -129,7 +128,7 @@ async def test_a_commit_whose_answer_was_lost_is_not_done_twice(
 
         return await insist(self, lost)
 
-    monkeypatch.setattr(link.Link, "_retry", breaking)
+    monkeypatch.setattr(pool.Pool, "retry", breaking)
     new = await told(store, run_of())
     [run] = await store.runs(KEY)
 
@@ -140,7 +139,7 @@ async def test_a_commit_whose_answer_was_lost_is_not_done_twice(
 async def test_a_database_that_is_not_there_is_said_without_its_password(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(link, "_PATIENCE", 0.0)
+    monkeypatch.setattr(pool, "_PATIENCE", 0.0)
     with pytest.raises(StoreFailed, match=r"PostgreSQL \(127\.0\.0\.1/db\) cannot be") as caught:
         await PostgresThreads("postgresql://me:secret@127.0.0.1:1/db").open()
 

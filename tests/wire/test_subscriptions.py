@@ -72,9 +72,9 @@ class Socket:
 
 
 @asynccontextmanager
-async def opened(port: int, origin: str | None = None) -> AsyncGenerator[Socket, None]:
+async def opened(port: int, origin: str | None = None, **more: str) -> AsyncGenerator[Socket, None]:
     """Connect and say hello."""
-    headers = {"origin": origin} if origin else {}
+    headers = {**({"origin": origin} if origin else {}), **more}
     url = f"ws://127.0.0.1:{port}{PATH}"
     async with connect(
         url,

@@ -26,13 +26,15 @@ MAX_MESSAGE = 4 * 1024 * 1024
 """Bytes of the largest message that is taken over HTTP."""
 
 _SSE_SILENCE = 3600.0
+_SESSION_ID = "mcp-session-id"
 
 
 class TransportStatus:
-    """The HTTP status below a session, which the package `mcp` does not pass on."""
+    """What answers over HTTP say below a session, which the package `mcp` does not pass on."""
 
     refusal: int | None = None
     """The last status that was no success."""
+    session_id: str = ""
 
 
 _current_status: ContextVar[TransportStatus | None] = ContextVar("asking", default=None)
@@ -115,6 +117,7 @@ def _build_client(
         if response.request.method == "POST" and response.status_code >= 300:
             # the package sends a message in the context of the task that has written it
             (_current_status.get() or status).refusal = response.status_code
+        status.session_id = response.headers.get(_SESSION_ID) or status.session_id
         is_stream = response.headers.get("content-type", "").startswith("text/event-stream")
         is_compressed = response.headers.get("content-encoding", "identity") != "identity"
         if is_compressed:  # its size once it is unpacked is unknown

@@ -11,6 +11,7 @@ from mcp import ClientSession
 from copilot_runtime.actions.mcp.server import McpServer
 from copilot_runtime.actions.mcp.session import Session, SessionClosed
 from copilot_runtime.errors import LimitExceeded, NetworkError
+from copilot_runtime.telemetry import NO_TELEMETRY, Telemetry
 
 T = TypeVar("T")
 
@@ -30,6 +31,8 @@ class SessionPool:
         self.idle = idle
         self.most = most
         self.grace = grace
+        self.telemetry: Telemetry = NO_TELEMETRY
+        """Counts how long sessions last: that of the runtime whose runs use them."""
         self._sessions: dict[_Key, Session] = {}
         self._ending: set[asyncio.Task[None]] = set()
 
@@ -44,6 +47,10 @@ class SessionPool:
         A process that is started for it gets the variables in `environment` as well.
         """
         return Connection(self, server, headers, environment or {})
+
+    def find_session(self, key: _Key) -> Session | None:
+        """Return the session of a connection, if it has one already."""
+        return self._sessions.get(key)
 
     @asynccontextmanager
     async def session(
@@ -91,7 +98,14 @@ class SessionPool:
             if self._sessions.get(key) is session:
                 del self._sessions[key]
 
-        session = Session(server, headers, environment, idle=self.idle, on_end=on_end)
+        session = Session(
+            server,
+            headers,
+            environment,
+            idle=self.idle,
+            on_end=on_end,
+            telemetry=self.telemetry,
+        )
         if (old := self._sessions.get(key)) is not None and old.loop is loop:
             self._ending.add(old.task)
         self._sessions[key] = session
@@ -124,6 +138,18 @@ class Connection:
         self._pool = pool
         self._headers = headers
         self._environment = environment
+
+    @property
+    def is_open(self) -> bool:
+        """Whether nobody has to wait for a session."""
+        session = self._pool.find_session(self.key)
+        return session is not None and session.is_open
+
+    @property
+    def has_tools(self) -> bool:
+        """Whether nobody has to wait for the list of tools."""
+        session = self._pool.find_session(self.key)
+        return session is not None and session.has_tools
 
     async def ask(self, question: Callable[[Session], Awaitable[T]]) -> T:
         """Use a session; a new one if the old one had ended before it got the request."""

@@ -25,8 +25,8 @@ from copilot_runtime.actions.mcp.connect import TransportStatus, open_transport,
 from copilot_runtime.actions.mcp.server import McpServer
 from copilot_runtime.concurrency import retrieve_exception
 from copilot_runtime.errors import CopilotError, NetworkError, RunStalled
+from copilot_runtime.telemetry import NO_TELEMETRY, Telemetry, find_current_span, semconv
 from copilot_runtime.telemetry.propagation import inject_context
-from copilot_runtime.telemetry.span import find_current_span
 
 MAX_TOOLS = 500
 """Tools that are read of one server."""
@@ -36,6 +36,8 @@ TOOLS_TTL = 60.0
 
 CLOSE_TIMEOUT = 10.0
 """Seconds that closing a connection may take. The package gives a process less."""
+
+_LONGEST_ID = 128
 
 _NO_REASON = "Server returned an error response"
 """The message of the package `mcp` for a status that is no success."""
@@ -64,6 +66,7 @@ class Session:
         *,
         idle: float,
         on_end: Callable[["Session"], None],
+        telemetry: Telemetry = NO_TELEMETRY,
     ) -> None:
         self.server = server
         self.loop = asyncio.get_running_loop()
@@ -71,6 +74,8 @@ class Session:
         self.last_used = self.loop.time()
         self._idle = idle
         self._on_end = on_end
+        self._telemetry = telemetry
+        self._opened_at = 0.0
         self._status = TransportStatus()
         self._over = asyncio.Event()
         self._is_retired = False
@@ -93,6 +98,16 @@ class Session:
     def alive(self) -> bool:
         """Whether it can take another request."""
         return not (self._is_retired or self._over.is_set())
+
+    @property
+    def is_open(self) -> bool:
+        """Whether nobody has to wait for the connection."""
+        return self.alive and self._ready.done()
+
+    @property
+    def has_tools(self) -> bool:
+        """Whether nobody has to wait for the list of tools."""
+        return self.is_open and self._tools is not None and self._listed_at > 0
 
     def retire(self) -> None:
         """Take no new requests, and end when those under way are done."""
@@ -158,6 +173,7 @@ class Session:
     async def request(self, question: Callable[[ClientSession], Awaitable[T]]) -> T:
         """Send a request that changes nothing, and so may be repeated."""
         client = await self.ready()
+        self._describe_session(client)
         with watch_requests() as status:
             try:
                 async with asyncio.timeout(self.server.timeout):
@@ -175,6 +191,7 @@ class Session:
         Raises `SessionClosed` if it did not run for certain, or if it may run twice without harm.
         """
         client = await self.ready()
+        self._describe_session(client)
         timeout = self.server.timeout
         limit = asyncio.timeout(timeout)
 
@@ -196,6 +213,14 @@ class Session:
                 raise self._convert_error(
                     error, status.refusal, is_idempotent=is_idempotent
                 ) from error
+
+    def _describe_session(self, client: ClientSession) -> None:
+        find_current_span().set_attributes(
+            {
+                semconv.MCP_PROTOCOL_VERSION: client.protocol_version,
+                semconv.MCP_SESSION_ID: self._status.session_id[:_LONGEST_ID] or None,
+            }
+        )
 
     def _build_timeout(self) -> RunStalled:
         label, timeout = self.server.label, self.server.timeout
@@ -269,6 +294,7 @@ class Session:
             self._client = await stack.enter_async_context(session)
             await self._client.handshake()
         self._status.refusal = None
+        self._opened_at = self.loop.time()
         self._ready.set_result(None)
 
     async def _wait_until_over(self) -> None:
@@ -292,6 +318,12 @@ class Session:
             self._kill_timer.cancel()
         if not self._ready.done():
             self._fail("it was given up")
+        if self._opened_at:
+            self._telemetry.record(
+                semconv.MCP_CLIENT_SESSION_DURATION,
+                self.loop.time() - self._opened_at,
+                {semconv.NETWORK_TRANSPORT: "pipe" if self.server.command else "tcp"},
+            )
         if not task.cancelled() and (error := task.exception()) is not None:
             logger.error("The session with %r failed.", self.server.label, exc_info=error)
         self._on_end(self)

@@ -13,6 +13,7 @@ from copilot_runtime.actions.mcp.server import McpServer as McpServer
 from copilot_runtime.concurrency import call, capture, retrieve_exception
 from copilot_runtime.errors import MissingPackage
 from copilot_runtime.interfaces import Action, ActionSource, RunInput
+from copilot_runtime.telemetry import NO_SPAN, Span
 from copilot_runtime.telemetry.propagation import build_environment
 
 if TYPE_CHECKING:
@@ -86,13 +87,15 @@ class McpActions(ActionSource):
         if headers.error is not None:
             return _leave_out(server, headers.error)
         environment = build_environment(run.span) if server.command else None
+        if run.span.telemetry is not None:
+            self._pool.telemetry = run.span.telemetry
         connection = self._pool.connect(server, headers.value, environment)
         last = self._slow.pop(connection.key, None)
         if last is not None and not _has_answered(last):
             self._ask_on(connection, last)
             return _leave_out(server, "It was slow, and is asked in the background.")
         began = monotonic()
-        task = _ask(connection)
+        task = _ask(connection, run.span)
         try:
             await asyncio.wait((task,), timeout=SERVER_TIMEOUT)
         except asyncio.CancelledError:
@@ -113,11 +116,11 @@ class McpActions(ActionSource):
         self._slow[connection.key] = _ask(connection) if last.done() else last
 
 
-def _ask(connection: "Connection") -> "asyncio.Task[Sequence[Action]]":
+def _ask(connection: "Connection", parent: Span = NO_SPAN) -> "asyncio.Task[Sequence[Action]]":
     from copilot_runtime.actions.mcp.tools import build_actions  # as above
 
     # it may outlive the run, so it gets no context of one
-    work = build_actions(connection)
+    work = build_actions(connection, parent)
     task = asyncio.get_running_loop().create_task(work, name="mcp", context=Context())
     task.add_done_callback(retrieve_exception)
     return task

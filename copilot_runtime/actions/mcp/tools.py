@@ -3,23 +3,25 @@
 import hashlib
 import logging
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Generator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager
 from fnmatch import fnmatchcase
 from functools import partial
 from typing import Any
 
 import orjson
-from mcp import ClientSession
+from mcp import ClientSession, MCPError
 from mcp_types import PaginatedRequestParams, Tool
 
 from copilot_runtime.actions.mcp.pool import Connection
 from copilot_runtime.actions.mcp.results import parse_prompt, parse_resource, parse_tool_result
 from copilot_runtime.actions.mcp.server import McpServer
 from copilot_runtime.actions.mcp.session import Session
-from copilot_runtime.errors import CopilotError
+from copilot_runtime.errors import CopilotError, NetworkError
 from copilot_runtime.interfaces import Action, ActionContext
 from copilot_runtime.jsonvalue import get_object
-from copilot_runtime.telemetry.genai import describe_mcp_call
+from copilot_runtime.telemetry import NO_SPAN, Span, semconv, trace_block
+from copilot_runtime.telemetry.genai import describe_mcp_call, start_mcp_client_span
 
 MAX_ACTIONS = 128
 """Tools of one server that are offered: providers take no more."""
@@ -30,6 +32,7 @@ MAX_LISTED = 200
 """Resources or prompts in one list for a model."""
 
 _MAX_NAME = 64
+_TOOL_ERROR = "tool_error"
 _NOT_IN_NAMES = re.compile(r"[^A-Za-z0-9_-]")
 
 _NO_PARAMETERS: Mapping[str, Any] = {"type": "object", "properties": {}}
@@ -50,16 +53,25 @@ _PROMPT: Mapping[str, Any] = {
 logger = logging.getLogger(__name__)
 
 
-async def build_actions(connection: Connection) -> Sequence[Action]:
+async def build_actions(connection: Connection, parent: Span = NO_SPAN) -> Sequence[Action]:
     """Return an action for each tool, and for the resources and prompts that are selected.
 
-    Raises why the server cannot be reached.
+    What the run of the span `parent` has to wait for has a span below it. Raises why the server
+    cannot be reached.
     """
     server = connection.server
-    capabilities = await connection.ask(Session.capabilities)
+
+    def trace(method: str, *, is_ready: bool) -> AbstractContextManager[Span]:
+        above = NO_SPAN if is_ready else parent
+        return trace_block(start_mcp_client_span(above, server.label, server.url, method))
+
+    with trace("initialize", is_ready=connection.is_open):
+        capabilities = await connection.ask(Session.capabilities)
     actions: list[Action] = []
     if capabilities.tools is not None:
-        actions += _build_tools(connection, await connection.ask(Session.tools))
+        with trace("tools/list", is_ready=connection.has_tools):
+            tools = await connection.ask(Session.tools)
+        actions += _build_tools(connection, tools)
     if capabilities.resources is not None and server.resources:
         actions += _build_resource_actions(connection)
     if capabilities.prompts is not None and server.prompts:
@@ -95,9 +107,12 @@ def _build_action(connection: Connection, tool: Tool) -> Action | None:
 
     async def run(values: Mapping[str, Any], context: ActionContext) -> Any:
         # whatever the server gets of the caller is in the headers
-        context.span.set_attributes(describe_mcp_call(server.label, server.url))
         call = partial(Session.call, tool=tool.name, values=values, is_idempotent=is_idempotent)
-        return parse_tool_result(await connection.ask(call))
+        with _describe_request(context.span, server, "tools/call"):
+            result = await connection.ask(call)
+        if result.is_error:
+            context.span.fail(_TOOL_ERROR)
+        return parse_tool_result(result)
 
     return Action(
         name=_sanitize_name(server.prefix + tool.name),
@@ -105,6 +120,7 @@ def _build_action(connection: Connection, tool: Tool) -> Action | None:
         parameters={"type": "object", "properties": {}, **tool.input_schema},
         run=run,
         timeout=server.max_time,
+        is_idempotent=is_idempotent,
     )
 
 
@@ -130,18 +146,21 @@ def _build_resource_actions(connection: Connection) -> Sequence[Action]:
         return [*items, *templates.resource_templates]
 
     async def list_items(values: Mapping[str, Any], context: ActionContext) -> Any:
-        del values, context
-        items = [_describe(one) for one in await connection.request(list_all)]
+        del values
+        with _describe_request(context.span, server, "resources/list"):
+            items = [_describe(one) for one in await connection.request(list_all)]
         return [
             one for one in items if "uriTemplate" in one or _matches(one["uri"], server.resources)
         ][:MAX_LISTED]
 
     async def read(values: Mapping[str, Any], context: ActionContext) -> Any:
-        del context
         uri = str(values.get("uri"))
         if not _matches(uri, server.resources):
             raise CopilotError(f"The resource {uri!r} may not be read.")
-        return parse_resource(await connection.request(lambda client: client.read_resource(uri)))
+        with _describe_request(context.span, server, "resources/read"):
+            context.span.set_content({semconv.MCP_RESOURCE_URI: uri})
+            found = await connection.request(lambda client: client.read_resource(uri))
+        return parse_resource(found)
 
     slug, label = server.slug, server.label
     return [
@@ -150,12 +169,14 @@ def _build_resource_actions(connection: Connection) -> Sequence[Action]:
             description=f"List what {label} has to read.",
             parameters=_NO_PARAMETERS,
             run=list_items,
+            is_idempotent=True,
         ),
         Action(
             name=f"{slug}_read_resource",
             description=f"Read a resource of {label} by its URI.",
             parameters=_URI,
             run=read,
+            is_idempotent=True,
         ),
     ]
 
@@ -164,18 +185,21 @@ def _build_prompt_actions(connection: Connection) -> Sequence[Action]:
     server = connection.server
 
     async def list_items(values: Mapping[str, Any], context: ActionContext) -> Any:
-        del values, context
-        found = await connection.request(lambda client: client.list_prompts())
+        del values
+        with _describe_request(context.span, server, "prompts/list"):
+            found = await connection.request(lambda client: client.list_prompts())
         selected = [one for one in found.prompts if _matches(one.name, server.prompts)]
         return [_describe(one) for one in selected[:MAX_LISTED]]
 
     async def get(values: Mapping[str, Any], context: ActionContext) -> Any:
-        del context
         name = str(values.get("name"))
         if not _matches(name, server.prompts):
             raise CopilotError(f"The prompt {name!r} may not be used.")
         texts = {key: str(value) for key, value in get_object(values, "arguments").items()}
-        return parse_prompt(await connection.request(lambda client: client.get_prompt(name, texts)))
+        with _describe_request(context.span, server, "prompts/get"):
+            found = await connection.request(lambda client: client.get_prompt(name, texts))
+        context.span.set_attributes({semconv.PROMPT_NAME: name})  # which the server has
+        return parse_prompt(found)
 
     slug, label = server.slug, server.label
     return [
@@ -184,14 +208,31 @@ def _build_prompt_actions(connection: Connection) -> Sequence[Action]:
             description=f"List the prompts that {label} has prepared, and their arguments.",
             parameters=_NO_PARAMETERS,
             run=list_items,
+            is_idempotent=True,
         ),
         Action(
             name=f"{slug}_get_prompt",
             description=f"Get a prompt of {label} by its name.",
             parameters=_PROMPT,
             run=get,
+            is_idempotent=True,
         ),
     ]
+
+
+@contextmanager
+def _describe_request(span: Span, server: McpServer, method: str) -> Generator[None]:
+    """Say on the span of a call what is asked of which server, and the code of its refusal."""
+    span.set_attributes(describe_mcp_call(server.label, server.url, method))
+    try:
+        yield
+    except CopilotError as error:
+        cause = error.__cause__
+        if isinstance(cause, MCPError) and not isinstance(error, NetworkError):
+            code = str(cause.error.code)
+            span.set_attributes({semconv.RPC_RESPONSE_STATUS_CODE: code})
+            span.fail(code)
+        raise
 
 
 def _describe(one: Any) -> dict[str, Any]:

@@ -81,7 +81,7 @@ def build_request(
     room = settings.context_tokens
     if parameters.max_tokens is None:
         room -= min(max_tokens, settings.context_tokens // 4)
-    items = fit_history(request.messages, tools, room, PROVIDER)
+    items = fit_history(request, tools, room, PROVIDER)
     turns = build_turns(
         request.messages,
         items,

@@ -46,7 +46,7 @@ def build_body(
     traits = find_traits(model)
     parameters = filter_parameters(request.parameters, traits, capabilities)
     tools = _tools(request.actions) if parameters.tool_choice != "none" else []
-    items = fit_history(request.messages, tools, context_tokens, SIGNER)
+    items = fit_history(request, tools, context_tokens, SIGNER)
     turns = build_turns(
         request.messages,
         items,

@@ -6,6 +6,7 @@ from itertools import takewhile
 from typing import Literal, NamedTuple
 
 from copilot_runtime.adapters.demo.arguments import fill_arguments, split_words
+from copilot_runtime.adapters.demo.data_questions import describe_result, plan_call
 from copilot_runtime.adapters.demo.matching import (
     Match,
     build_example,
@@ -13,6 +14,7 @@ from copilot_runtime.adapters.demo.matching import (
     match_actions,
 )
 from copilot_runtime.adapters.demo.passages import quote_passages
+from copilot_runtime.adapters.demo.schema import read_schema
 from copilot_runtime.adapters.media import parse_media
 from copilot_runtime.errors import (
     AuthenticationFailed,
@@ -111,6 +113,8 @@ def _chat(
         yield Part("text", f"You sent {sent}. {_NOT_A_MODEL} I cannot see or hear.")
     elif state := _set_state(text, request.actions):
         yield state
+    elif call := _ask_data(request, text, actions):
+        yield call
     elif matches := match_actions(text, actions, by_name=True):
         yield from _call(matches)
     elif quotes := quote_passages(text, request.passages):
@@ -121,6 +125,15 @@ def _chat(
         yield from _call(matches)
     else:
         yield Part("text", f"{_NOT_A_MODEL} I have no rule for that. {_suggest(actions)}")
+
+
+def _ask_data(request: ChatRequest, text: str, actions: Sequence[Action]) -> Part | None:
+    """Understand some questions about data, where there is an analyst with its tools."""
+    first = request.messages[0] if request.messages else None
+    prompt = first.content if isinstance(first, TextMessage) and first.role != "user" else ""
+    tables = read_schema([request.instructions, prompt])
+    call = plan_call(text, tables, {action.name for action in actions}) if tables else None
+    return call and Part("call", json.dumps(call.arguments, ensure_ascii=False), call.tool)
 
 
 def _apply_rules(words: set[str], actions: Sequence[Action]) -> list[Part | CopilotError]:
@@ -246,8 +259,11 @@ def _last_results(messages: Sequence[Message]) -> list[ResultMessage]:
 
 
 def _report(result: ResultMessage) -> str:
-    if reason := get_object(parse_object(result.result), "error").get("message"):
+    output = parse_object(result.result)
+    if reason := get_object(output, "error").get("message"):
         return f"The action `{result.name}` failed: {reason}"
+    if description := describe_result(result.name, output):
+        return description
     if result.name.startswith(_STATE_ACTIONS):
         return "The shared state has changed."
     if not result.result.strip():

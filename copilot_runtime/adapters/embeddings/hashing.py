@@ -18,6 +18,8 @@ from numpy.typing import NDArray
 
 from copilot_runtime.errors import ConfigurationFailed
 from copilot_runtime.interfaces import Embedder
+from copilot_runtime.telemetry.genai import start_embeddings_span
+from copilot_runtime.telemetry.span import find_current_span, trace_block
 
 _WORD = re.compile(r"\w+")
 _FREQUENT_TEXT = """
@@ -63,7 +65,16 @@ class HashingEmbedder(Embedder):
         return f"hashing:{self.dimensions}"
 
     async def embed(self, texts: Sequence[str]) -> NDArray[np.float32]:
-        return await asyncio.to_thread(self._embed, texts)
+        with trace_block(
+            start_embeddings_span(
+                find_current_span(),
+                provider="hashing",
+                model=self.model,
+                in_process=True,
+                dimensions=self.dimensions,
+            )
+        ):
+            return await asyncio.to_thread(self._embed, texts)
 
     def _embed(self, texts: Sequence[str]) -> NDArray[np.float32]:
         vectors = np.zeros((len(texts), self.dimensions), np.float32)

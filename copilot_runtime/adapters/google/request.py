@@ -83,7 +83,7 @@ def build_body(
     reasons = silent if traits.thinking == "never" else {}
     parameters = capabilities.apply(request.parameters, reasons)
     tools = _declarations(request.actions)
-    items = fit_history(request.messages, tools, context_tokens, SIGNER)
+    items = fit_history(request, tools, context_tokens, SIGNER)
     turns = build_turns(
         request.messages,
         items,

@@ -64,7 +64,7 @@ def build_request(
 ) -> LangChainRequest:
     """Return the question, trimmed to that window."""
     tools = build_tools(request.actions)
-    items = fit_history(request.messages, tools, context_tokens, PROVIDER)
+    items = fit_history(request, tools, context_tokens, PROVIDER)
     return LangChainRequest(
         messages=build_messages(items, request.messages),
         tools=tools,

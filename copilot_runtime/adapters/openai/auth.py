@@ -9,6 +9,8 @@ from copilot_runtime.adapters.openai.options import OPENAI, Preset
 from copilot_runtime.errors import ConfigurationFailed
 from copilot_runtime.http.errors import parse_url
 
+_GITHUB_HOST = "models.github.ai"
+
 
 @dataclass(frozen=True, slots=True)
 class Authorization:
@@ -84,8 +86,11 @@ def _complete_url(url: str, preset: Preset, api_version: str | None) -> str:
     """Return the address of the API, with the path it always has if only a host was given.
 
     A server with the same API may have no path, so the address of such a one stays as it is.
+    GitHub's has one behind that of an organisation, too.
     """
     parts, usual = urlsplit(url), urlsplit(preset.base_url)
+    if parts.hostname == _GITHUB_HOST and "/inference" not in parts.path:
+        return urlunsplit(parts._replace(path=f"{parts.path.rstrip('/')}/inference"))
     if parts.path not in ("", "/"):
         return url
     if preset.routes_by_deployment:

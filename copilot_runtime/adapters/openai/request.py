@@ -42,7 +42,7 @@ def build_body(
     silent = preset.takes_no_choice and parameters.tool_choice == "none"
     tools = [] if silent else build_tools(request.actions)
     may_choose = tools and not preset.takes_no_choice
-    items = fit_history(request.messages, tools, context_tokens, options.signer)
+    items = fit_history(request, tools, context_tokens, options.signer)
     body: JsonObject = {
         "model": model,
         "stream": True,

@@ -12,6 +12,8 @@ from copilot_runtime.adapters.reader import JSONReader
 from copilot_runtime.events import Event, Usage
 from copilot_runtime.interfaces import ChatRequest
 from copilot_runtime.jsonvalue import JsonObject, as_count, as_object
+from copilot_runtime.telemetry.genai import describe_openai
+from copilot_runtime.telemetry.span import Span
 
 _STOPS = {"function_call": "tool_calls", "eos": "stop", "model_length": "length"}
 """Others' words for why the model stopped → OpenAI's."""
@@ -30,9 +32,16 @@ class CompletionReader(JSONReader):
         self._provider = provider
         self._signer = signer
         self._begun = False
+        self._response: JsonObject = {}
+        """Its first chunk."""
         self._thinks = False
         self._usage: JsonObject | None = None
         self._refused = False
+
+    def describe(self, span: Span) -> None:
+        """Add to the span of the request what the response has told up to now."""
+        super().describe(span)
+        describe_openai(span, self._response, "chat_completions")
 
     def end(self) -> list[Event]:
         """Return the counts of tokens, or why the model stopped if that is unusual."""
@@ -48,7 +57,7 @@ class CompletionReader(JSONReader):
             self._take_aside(data)
             return
         if not self._begun:
-            self._begun = True
+            self._begun, self._response = True, data
             self._assembly.begin(data.get("id") or "")
             self._model = data.get("model") or self._model
         for choice in choices:

@@ -40,6 +40,7 @@ from copilot_runtime.interfaces import (
 )
 from copilot_runtime.jsontext import loads
 from copilot_runtime.jsonvalue import JsonObject, get_object
+from copilot_runtime.telemetry import semconv
 from copilot_runtime.telemetry.propagation import inject_context
 
 if TYPE_CHECKING:
@@ -67,6 +68,8 @@ class LangGraphAgent(Agent):
     all but the streams of runs; it is not closed here. Raises `ConfigurationFailed` for a wrong
     `url` or no `graph`, and `MissingPackage` without the extra `langgraph`.
     """
+
+    provider = "langgraph"
 
     def __init__(
         self,
@@ -117,6 +120,7 @@ class LangGraphAgent(Agent):
         ours = {**inject_context(run.span), **self._headers}
         headers = build_headers(run, run.properties, ours)
         thread = await self._load_thread(run, headers)
+        run.span.set_attributes({semconv.AGENT_ID: thread.assistant.id})
         client = drop_instructions(encode_langchain(run.messages))
         plan = await plan_run(run, thread, client, _Backend(self._server, headers))
         if plan is None:

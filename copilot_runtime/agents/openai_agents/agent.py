@@ -61,6 +61,8 @@ class OpenAIAgentsAgent(interfaces.Agent):
         try:
             import agents as sdk
             from openai import OpenAIError
+
+            from copilot_runtime.agents.openai_agents.tracing import trace_run
         except ImportError as error:
             raise MissingPackage(
                 "An OpenAIAgentsAgent", "openai-agents", "openai-agents"
@@ -70,6 +72,7 @@ class OpenAIAgentsAgent(interfaces.Agent):
         self.max_turns = max_turns
         self.description = description or agent.handoff_description or ""
         self._sdk = sdk
+        self._trace_run = trace_run
         self._no_answer = OpenAIError
         self._approvals = ApprovalStore()
         self.config = replace(config or sdk.RunConfig(), tracing_disabled=not tracing)
@@ -84,19 +87,24 @@ class OpenAIAgentsAgent(interfaces.Agent):
         team = _Team(self._sdk, run.actions)
         agent, thread = team.copy_agent(self.agent), run.private_thread_id
         start, resumed_calls = self._build_input(run, thread)
-        result = self._sdk.Runner.run_streamed(
-            agent,
-            start,
-            context=await resolve(self.context, run),
-            max_turns=self.max_turns,
-            run_config=self.config,
-        )
+        context = await resolve(self.context, run)
         translator = SDKTranslator(team.handoffs, resumed_calls)
         try:
-            async with closing(result.stream_events()) as stream, _stop_on_exit(result):
-                async for event in stream:
-                    for ours in translator.feed(event):
-                        yield ours
+            with self._trace_run(run.span, self.config.model) as hooks:
+                if hooks is not None:
+                    translator.note_item = hooks.note_item
+                result = self._sdk.Runner.run_streamed(
+                    agent,
+                    start,
+                    context=context,
+                    max_turns=self.max_turns,
+                    hooks=hooks,
+                    run_config=self.config,
+                )
+                async with closing(result.stream_events()) as stream, _stop_on_exit(result):
+                    async for event in stream:
+                        for ours in translator.feed(event):
+                            yield ours
         except (self._sdk.exceptions.AgentsException, self._no_answer) as error:
             raise self._map_error(error, run) from error
         for ours in translator.finish(result.final_output):

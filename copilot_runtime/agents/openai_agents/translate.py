@@ -1,6 +1,6 @@
 """Translates the events of OpenAI's Agents SDK into ours."""
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
 from copilot_runtime.adapters.errors import Service
@@ -47,6 +47,8 @@ class SDKTranslator:
         self._reader = _create_reader()
         self._agent: str | None = None
         self._has_answer = False
+        self.note_item: Callable[[], None] | None = None
+        """Is called for each item of an answer that begins, for whoever takes the time."""
 
     def feed(self, event: Any) -> Sequence[Event]:
         """Return what one event of the SDK means."""
@@ -81,6 +83,8 @@ class SDKTranslator:
         fields = data.to_dict(warnings=False)
         if data.type == "response.output_item.added":
             fields["item"].pop("arguments", None)  # whatever they are, they come again
+            if self.note_item is not None:
+                self.note_item()
         events = self._reader.feed(fields)
         if self._reader.done:
             if data.response.usage is not None:

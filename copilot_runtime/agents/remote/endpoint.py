@@ -130,6 +130,8 @@ class RemoteEndpoint(ActionSource):
 class RemoteAgent(Agent):
     """One agent of a remote endpoint."""
 
+    provider = "copilotkit"
+
     def __init__(self, entry: CatalogAgent, link: Link) -> None:
         self.name = entry.name
         self.description = entry.description

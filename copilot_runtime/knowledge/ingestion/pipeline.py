@@ -44,13 +44,20 @@ from copilot_runtime.knowledge.ingestion.report import (
     ProgressHook,
     SourceStatus,
 )
-from copilot_runtime.knowledge.ingestion.sources import LEADS_OUT, Source, discover_sources
+from copilot_runtime.knowledge.ingestion.sources import (
+    LEADS_OUT,
+    Discovery,
+    Source,
+    discover_sources,
+)
 from copilot_runtime.knowledge.namespaces import RDFS, SCHEMA
 from copilot_runtime.knowledge.rdf import read_page, write_jsonld, write_nquads, write_turtle
 from copilot_runtime.knowledge.rdf.canonical import LONG, SHORT
 from copilot_runtime.knowledge.rdf.triples import get_value, order_types_first, read_ntriples
 from copilot_runtime.knowledge.resources import ContentFormat, Resource, ResourceIndex
 from copilot_runtime.storage import Storage
+from copilot_runtime.telemetry import Span, semconv, trace_block
+from copilot_runtime.telemetry.knowledge_spans import start_ingest_step_span
 
 BASE = "https://example.invalid/"
 
@@ -172,6 +179,30 @@ class Ingestion:
     ) -> IngestReport:
         """Read and merge with the lock; without it, only say what would be done."""
         journal = await load_journal(self._storage)
+        report = IngestReport()
+        with trace_block(start_ingest_step_span("read")) as span:
+            discovery = await self._read(paths, journal, report, _stage("read", progress), lock)
+            _describe_reading(span, report)
+        if lock:
+            with trace_block(start_ingest_step_span("store")) as span:
+                await journal.write((), report.removed)
+                attempts: list[str] = await call(discovery.list_attempts, [*journal.failures])
+                await journal.write_failures({**dict.fromkeys(attempts, ""), **report.failed})
+                # what others have removed is put back, for the files still say it
+                journal.stale |= journal.uris - (await self._resources.versions()).keys()
+                await self._merge(journal, report, _stage("store", progress), lock)
+                span.set_attributes({semconv.INGEST_CHANGES: report.resources + report.deleted})
+        return report
+
+    async def _read(
+        self,
+        paths: list[str | Path],
+        journal: IngestionJournal,
+        report: IngestReport,
+        progress: _Stage,
+        lock: IngestionLock | None,
+    ) -> Discovery:
+        """Find the files, read those that are new or changed, and report on all of them."""
         before = journal.sources
         discovery = await call(
             discover_sources,
@@ -179,25 +210,18 @@ class Ingestion:
             {name: entry.address for name, entry in before.items()},
             self._folder(),
         )
-        report = IngestReport(skipped=dict.fromkeys(sorted(discovery.skipped), LEADS_OUT))
+        report.skipped.update(dict.fromkeys(sorted(discovery.skipped), LEADS_OUT))
         report.failed.update(discovery.unreadable)
         report.unmatched += discovery.unmatched
         reader = _SourceReader(journal, report, self._base, self._form, discovery.files)
         reader.lock = lock
-        await reader.process(discovery.sources.values(), _stage("read", progress))
+        await reader.process(discovery.sources.values(), progress)
         report.new.sort()
         report.changed.sort()
         report.empty.sort()
         gone = [name for name in before if name not in discovery.sources and discovery.covers(name)]
         report.removed += sorted(gone)
-        if lock:
-            await journal.write((), report.removed)
-            attempts: list[str] = await call(discovery.list_attempts, [*journal.failures])
-            await journal.write_failures({**dict.fromkeys(attempts, ""), **report.failed})
-            # what others have removed is put back, for the files still say it
-            journal.stale |= journal.uris - (await self._resources.versions()).keys()
-            await self._merge(journal, report, _stage("store", progress), lock)
-        return report
+        return discovery
 
     async def _merge(
         self, journal: IngestionJournal, report: IngestReport, progress: _Stage, lock: IngestionLock
@@ -262,8 +286,8 @@ class Ingestion:
 
     def _folder(self) -> Path | None:
         """Return the folder of the storage, which is no source."""
-        path = self._storage.path("ingestion/journal.jsonl")
-        return path.parent.parent.resolve() if path else None
+        path = self._storage.path("folder")
+        return path.parent.resolve() if path else None
 
 
 class _SourceReader(Processor[Source]):
@@ -435,6 +459,17 @@ class _Draft:
         title = next((titles[name] for name in _TITLES if name in titles), "")
         fields = {"title": title} if title else {}
         return Resource(id, content, form.format, "system", {**fields, **self._fields})
+
+
+def _describe_reading(span: Span, report: IngestReport) -> None:
+    read = len(report.new) + len(report.changed)
+    span.set_attributes(
+        {
+            semconv.INGEST_SOURCES: read + report.unchanged + len(report.failed),
+            semconv.INGEST_CHANGES: read + len(report.removed),
+            semconv.INGEST_FAILURES: len(report.failed),
+        }
+    )
 
 
 def _stage(stage: Literal["read", "store"], progress: ProgressHook | None) -> _Stage:

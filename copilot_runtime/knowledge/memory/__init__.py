@@ -1,5 +1,10 @@
 """Memory: what belongs to a conversation, and how much of it a model reads."""
 
+from copilot_runtime.knowledge.memory.context import (
+    ContextWindow,
+    ContextWindows,
+    OptimizationResult,
+)
 from copilot_runtime.knowledge.memory.index import MemoryIndex
 from copilot_runtime.knowledge.memory.memories import Memories, Prompt
 from copilot_runtime.knowledge.memory.window import RULES, Allocation, Window, WindowRules
@@ -7,8 +12,11 @@ from copilot_runtime.knowledge.memory.window import RULES, Allocation, Window, W
 __all__ = [
     "RULES",
     "Allocation",
+    "ContextWindow",
+    "ContextWindows",
     "Memories",
     "MemoryIndex",
+    "OptimizationResult",
     "Prompt",
     "Window",
     "WindowRules",

@@ -14,6 +14,7 @@ from copilot_runtime.knowledge.identifiers import (
     strip_namespace,
 )
 from copilot_runtime.knowledge.memory.index import PREFIX, MemoryIndex
+from copilot_runtime.knowledge.memory.optimization import load_optimization
 from copilot_runtime.knowledge.memory.window import TOOL, Allocation, Window, find_rules
 from copilot_runtime.knowledge.resources import Resource, ResourceIndex
 from copilot_runtime.knowledge.tokens import count_json_tokens, cut_text
@@ -78,6 +79,8 @@ class Memories:
         memory = await self._find(conversation, access)
         with self._trace(semconv.UPSERT_MEMORY, memory) as span:
             span.set_attributes({semconv.MEMORY_RECORD_COUNT: len(identifiers)})
+            if len(identifiers) == 1:
+                span.set_attributes({semconv.MEMORY_RECORD_ID: identifiers[0].name})
             await memory.append(*identifiers)
 
     async def read(
@@ -100,6 +103,8 @@ class Memories:
     ) -> Window:
         """Return what of a memory fits into so many tokens."""
         identifiers = await self.read(conversation, access=access)
+        optimization = await load_optimization(self.resources, conversation)
+        identifiers = optimization.apply(identifiers)
         if self._counts_tools:
             identifiers = await self._count_tools(identifiers, access)
         return self._rules.select(identifiers, budget, allocation or self.allocation)
@@ -158,7 +163,8 @@ class Memories:
             await memory.aclose()
 
     def _trace(self, operation: str, memory: MemoryIndex) -> AbstractContextManager[Span]:
-        return trace_block(start_memory_span(find_current_span(), operation, memory.uri))
+        own_name = memory.uri.rpartition("/")[2]  # whose it is stands before that
+        return trace_block(start_memory_span(find_current_span(), operation, own_name))
 
     async def _find(self, conversation: Identifier | str, access: Access) -> MemoryIndex:
         """Return the memory of a conversation. Raises `AccessDenied`, and `Misuse` for no URI."""
@@ -238,7 +244,7 @@ class Memories:
         identifiers = [*window.context, *window.conversation]
         resources = await self.resources.get_visible(identifiers, access)
         tokens = {str(it): it.tokens or 0 for it in identifiers if str(it) in window.trimmed}
-        return [_cut(it, tokens[it.uri]) if it.uri in tokens else it for it in resources]
+        return [cut_resource(it, tokens[it.uri]) if it.uri in tokens else it for it in resources]
 
 
 def count_tool_tokens(tool: Resource) -> int:
@@ -261,6 +267,7 @@ def encode_tool(tool: Resource) -> JsonObject:
     return {"type": "function", "function": describe_tool(tool.id.name, tool.content, tool.fields)}
 
 
-def _cut(resource: Resource, tokens: int) -> Resource:
+def cut_resource(resource: Resource, tokens: int) -> Resource:
+    """Return the beginning of a resource that has at most about so many tokens."""
     content = cut_text(resource.content, tokens)
     return replace(resource, content=content, id=replace(resource.id, tokens=tokens))

@@ -242,7 +242,7 @@ def _take(
         is_large = size > budget // 2
         cut = None
         if can_trim and (is_large or is_newest):
-            cut = _trim(group, left if is_newest else left // 2, 1 if is_newest else _LEAST)
+            cut = trim_group(group, left if is_newest else left // 2, 1 if is_newest else _LEAST)
         if cut is not None:
             items += cut
             left -= sum(map(_tokens, cut))
@@ -256,7 +256,7 @@ def _take(
     return selection._replace(tokens=sum(map(_tokens, items)))
 
 
-def _trim(group: Sequence[Identifier], budget: int, least: int) -> list[Identifier] | None:
+def trim_group(group: Sequence[Identifier], budget: int, least: int = 1) -> list[Identifier] | None:
     """Make the largest items of a group smaller; None if less than `least` would be left of one."""
     left = budget
     sizes = sorted(map(_tokens, group))

@@ -30,12 +30,18 @@ from copilot_runtime.knowledge.uploads.attachments import (
     replace_attachments,
 )
 from copilot_runtime.messages import MediaPart, Message, TextMessage
+from copilot_runtime.telemetry import find_current_span, trace_block
+from copilot_runtime.telemetry.content import render_retrieval
+from copilot_runtime.telemetry.genai import start_retrieval_span
 
 if TYPE_CHECKING:
     from copilot_runtime.knowledge.knowledge import Knowledge
     from copilot_runtime.knowledge.uploads.uploads import Job, Upload
 
 logger = logging.getLogger(__name__)
+
+_SOURCE = "files"
+"""What spans of searches in the files of a conversation call them."""
 
 _WITH_TEXT = ("document", "binary")
 
@@ -278,11 +284,17 @@ class ChatFiles:
         return cut_passages([*passages.values()], self._knowledge.settings.upload_tokens)
 
     async def _search(self, queries: Sequence[str], actor: Actor, prefix: str) -> list[Passage]:
-        settings = self._knowledge.settings
+        limit = self._knowledge.settings.retrieval_limit
         try:
-            return await self._knowledge.search(
-                queries, actor=actor, prefix=prefix, limit=settings.retrieval_limit, threshold=0.05
-            )
+            with trace_block(
+                start_retrieval_span(find_current_span(), _SOURCE, top_k=limit)
+            ) as span:
+                found = await self._knowledge.search(
+                    queries, actor=actor, prefix=prefix, limit=limit, threshold=0.05
+                )
+                if span.keeps_content:
+                    span.set_content(render_retrieval("\n".join(queries), found))
+                return found
         except CopilotError:  # the embedder is out of reach, or the policy has changed
             return []
 

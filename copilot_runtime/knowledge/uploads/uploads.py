@@ -17,6 +17,7 @@ from weakref import WeakValueDictionary
 
 from copilot_runtime.concurrency import call, retrieve_exception
 from copilot_runtime.errors import CopilotError, Interrupted, LimitExceeded
+from copilot_runtime.hooks import call as call_hook
 from copilot_runtime.jsonvalue import JsonValue, get_object, get_text
 from copilot_runtime.knowledge.access import Access, AccessDenied, Actor
 from copilot_runtime.knowledge.identifiers import Identifier
@@ -40,6 +41,12 @@ from copilot_runtime.knowledge.uploads.attachments import (
 from copilot_runtime.knowledge.uploads.extraction import Extract, extract
 from copilot_runtime.knowledge.uploads.queue import FairQueue, TooManyFiles
 from copilot_runtime.storage import ObjectNotFound
+from copilot_runtime.telemetry import Span, find_current_span, trace_block
+from copilot_runtime.telemetry.knowledge_spans import (
+    describe_upload,
+    start_ingest_step_span,
+    start_upload_span,
+)
 
 if TYPE_CHECKING:
     from copilot_runtime.knowledge.knowledge import Knowledge
@@ -276,7 +283,10 @@ class Uploads:
 
         async def run() -> Upload:
             try:
-                return await work(job)
+                with trace_block(self._start_span(job.upload)) as span:
+                    upload = await work(job)
+                    _describe(span, upload)
+                    return upload
             finally:
                 self._jobs.pop(uri, None)
                 job.is_stored.set()
@@ -284,6 +294,11 @@ class Uploads:
         self._jobs[uri] = job
         job.task = asyncio.create_task(run(), name=f"take in {uri}")
         job.task.add_done_callback(retrieve_exception)
+
+    def _start_span(self, upload: Upload) -> Span:
+        _, thread_id = upload.thread or ("", "")
+        telemetry, size = self._knowledge.telemetry, upload.bytes
+        return start_upload_span(telemetry, name=upload.name, size=size, thread_id=thread_id)
 
     async def _find_below(self, uri: Identifier | str) -> "list[str]":
         """Return the files below a conversation or a user: by what is stored there.
@@ -343,7 +358,9 @@ class Uploads:
         if self._scan is None:
             return ""
         try:
-            reason = await call(self._scan, data, name)
+            reason = await call_hook(
+                self._scan, data, name, name="scan", parent=find_current_span()
+            )
         except Exception:  # of the application: what was not looked at is not stored
             logger.exception("The scanner of files failed")
             return _NOT_CHECKED
@@ -384,10 +401,11 @@ class Uploads:
         try:
             async with self._queue.slot(job.owner, upload.bytes):
                 job.follow("read", 0, 0)
-                if (data := await self.read(upload)) is None:
-                    return _refuse(upload, _DELETED)
-                found = await extract(data, upload.name)
-                del data
+                with trace_block(start_ingest_step_span("read")):
+                    if (data := await self.read(upload)) is None:
+                        return _refuse(upload, _DELETED)
+                    found = await extract(data, upload.name)
+                    del data
         except (UnreadableDocument, LimitExceeded) as error:
             # the bytes go, and the reason stays, so that nobody tries again with each question
             await _complete(self._drop_bytes(upload))
@@ -402,7 +420,8 @@ class Uploads:
             first=_count_first(chunks),
         )
         job.follow("store", 0, len(chunks))
-        job.upload = await _complete(self._finish(upload, chunks))
+        with trace_block(start_ingest_step_span("store")):
+            job.upload = await _complete(self._finish(upload, chunks))
         if job.upload.state == "searchable":
             await self._add_to_indexes([upload.uri, *(it.uri for it in chunks)], job)
         return job.upload
@@ -435,6 +454,16 @@ class Uploads:
             await self._knowledge.embed_resources(uris, job.follow)
         except CopilotError as error:
             logger.warning("A file is stored, and not searchable yet: %s", error)
+
+
+def _describe(span: Span, upload: Upload) -> None:
+    describe_upload(
+        span,
+        state=upload.state,
+        media_type=upload.media_type,
+        chunks=upload.chunks,
+        message=upload.message,
+    )
 
 
 def check_content(data: bytes, name: str) -> str:

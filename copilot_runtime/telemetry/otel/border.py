@@ -12,7 +12,8 @@ from opentelemetry.trace import Link, StatusCode
 from opentelemetry.trace.status import Status
 
 from copilot_runtime.telemetry import semconv
-from copilot_runtime.telemetry.build import Capture
+from copilot_runtime.telemetry.build import Capture, ContentForm
+from copilot_runtime.telemetry.foreign import clean_value, drop_secrets, has_content
 
 _SHORTEST = 8
 
@@ -23,6 +24,7 @@ class ExportRules:
 
     content: bool = False
     capture: Capture = "span_only"
+    content_form: ContentForm = "structured"
     identity: bool = False
     max_chars: int = 0
 
@@ -38,19 +40,16 @@ class ExportRules:
 
     def allows(self, span: ReadableSpan) -> bool:
         """Return whether a span may leave: ours by its operation, others always."""
-        if not _is_ours(span):
-            return True
-        operation = (span.attributes or {}).get(semconv.OPERATION_NAME, "")
-        return semconv.EXPORTED_OPERATIONS.get(str(operation), False)
+        return not _is_ours(span) or semconv.is_exported(span.attributes or {})
 
     def filter(self, attributes: Mapping[str, Any] | None, *, is_ours: bool) -> dict[str, Any]:
-        """Return the attributes of a span that may leave, shortened."""
-        allowed = {
-            name: value
-            for name, value in (attributes or {}).items()
-            if self.spans_have_content or not has_content(name, value, is_ours=is_ours)
-        }
-        return self.limit(allowed)
+        """Return the attributes of a span that may leave, shortened. Secrets never may."""
+        found = drop_secrets(attributes or {})
+        if self.spans_have_content:
+            return self.limit(found)
+        if is_ours:
+            return self.limit({k: v for k, v in found.items() if not semconv.is_content(k)})
+        return self.limit({k: clean_value(k, v) for k, v in found.items() if not has_content(k, v)})
 
     def limit(self, attributes: Mapping[str, Any]) -> dict[str, Any]:
         """Return attributes without who somebody is, unless that is allowed, and shortened."""
@@ -59,13 +58,6 @@ class ExportRules:
             for name, value in attributes.items()
             if self.identity or not semconv.is_identity(name)
         }
-
-
-def has_content(name: str, value: Any, *, is_ours: bool) -> bool:
-    """Return whether an attribute holds what people or models wrote, as far as can be known."""
-    if is_ours or isinstance(value, bool | int | float):
-        return semconv.is_content(name)
-    return semconv.is_foreign_content(name)
 
 
 def shorten(value: Any, most: int) -> Any:

@@ -2,7 +2,9 @@
 
 import logging
 from collections.abc import Callable, Sequence
+from getpass import getuser
 from importlib import import_module
+from socket import gethostname
 from typing import Any
 
 from opentelemetry import _logs, metrics, trace
@@ -26,6 +28,7 @@ from opentelemetry.sdk.trace.export import SpanExporter, SpanExportResult
 from copilot_runtime.errors import ConfigurationFailed
 from copilot_runtime.telemetry import semconv
 from copilot_runtime.telemetry.build import TelemetryOptions, has_host_provider
+from copilot_runtime.telemetry.foreign import strip_url
 from copilot_runtime.telemetry.otel.border import (
     ExportRules,
     FilteredExporter,
@@ -54,12 +57,16 @@ class OwnTracerProvider(sdk_trace.TracerProvider):
 def connect(options: TelemetryOptions, store: SpanStore | None, telemetry: Telemetry) -> SdkMirror:
     """Return a mirror that uses the host's providers, where it has set some, and else our own."""
     rules = ExportRules(
-        options.content == "export", options.capture, options.identity, options.max_attribute_chars
+        content=options.content == "export",
+        capture=options.capture,
+        content_form=options.content_form,
+        identity=options.identity,
+        max_chars=options.max_attribute_chars,
     )
     if options.log_level is not None:
         logging.getLogger("opentelemetry").setLevel(options.log_level.upper())
 
-    builder = _Builder(options, rules, store)
+    builder = _Builder(options, rules, store, telemetry)
     mirror = SdkMirror(builder.build(), rules, options.version)
     telemetry.observe(semconv.TELEMETRY_DROPPED, lambda: builder.dropped)
     return mirror
@@ -73,14 +80,16 @@ class _Builder:
         options: TelemetryOptions,
         rules: ExportRules,
         store: SpanStore | None,
+        telemetry: Telemetry,
     ) -> None:
         self.options = options
         self.rules = rules
         self.store = store
+        self.telemetry = telemetry
         self.dropped = 0
         self.resource = limit_resource(_build_resource(options), rules)
         self.destinations: Sequence[tuple[Exporters, Receiver]] = [
-            (exporters, Receiver(exporters.place))
+            (exporters, Receiver(strip_url(exporters.place)))
             for exporters in (build_exporters(name, options) for name in options.destinations)
         ]
         self.flush: list[Callable[[], Any]] = []
@@ -95,6 +104,7 @@ class _Builder:
             owner="host" if is_host else "own",
             flush=self.flush,
             close=self._bridge_host() + self.close if is_host else self.close,
+            is_failing=lambda: any(receiver.is_failing for _, receiver in self.destinations),
         )
 
     def _bridge_host(self) -> list[Callable[[], Any]]:
@@ -102,7 +112,7 @@ class _Builder:
         add: Any = getattr(trace.get_tracer_provider(), "add_span_processor", None)
         if self.store is None or add is None:
             return []
-        bridge = BridgeProcessor(self.store, keeps_content=self.options.content != "none")
+        bridge = BridgeProcessor(self.telemetry)
         add(bridge)
         return [bridge.close]
 
@@ -113,8 +123,7 @@ class _Builder:
             shutdown_on_exit=False,
         )
         if self.store is not None:
-            keeps_content = self.options.content != "none"
-            provider.add_span_processor(BridgeProcessor(self.store, keeps_content=keeps_content))
+            provider.add_span_processor(BridgeProcessor(self.telemetry))
         if "traces" in self.options.signals:
             for exporters, receiver in self.destinations:
                 exporter = FilteredExporter(exporters.spans(), self.rules)
@@ -161,7 +170,7 @@ class _Builder:
             self._manage(processor)
         return provider
 
-    def _queue(self, name: str, export: Callable[[Sequence[Any]], None]) -> ExportQueue[Any]:
+    def _queue(self, name: str, export: Callable[[Sequence[Any]], bool]) -> ExportQueue[Any]:
         options = self.options
         return ExportQueue(
             name,
@@ -179,7 +188,7 @@ class _Builder:
         self.close.append(processor.shutdown)
 
 
-MakeQueue = Callable[[str, Callable[[Sequence[Any]], None]], ExportQueue[Any]]
+MakeQueue = Callable[[str, Callable[[Sequence[Any]], bool]], ExportQueue[Any]]
 
 
 class QueueSpanProcessor(SpanProcessor):
@@ -194,7 +203,8 @@ class QueueSpanProcessor(SpanProcessor):
         """Put a span into the queue, if it was sampled."""
         context = span.get_span_context()
         if context is not None and context.trace_flags.sampled:
-            self._queue.put(span, measure(span.attributes))
+            events = sum(measure(event.attributes) for event in span.events)
+            self._queue.put(span, measure(span.attributes) + events)
 
     def force_flush(self, timeout_millis: int = int(PATIENCE * 1000)) -> bool:
         """Send what is held back."""
@@ -205,9 +215,10 @@ class QueueSpanProcessor(SpanProcessor):
         self._queue.close(PATIENCE)
         self._exporter.shutdown()
 
-    def _export(self, spans: Sequence[ReadableSpan]) -> None:
+    def _export(self, spans: Sequence[ReadableSpan]) -> bool:
         with self._receiver.watch("spans") as delivery:
             delivery.is_done = self._exporter.export(spans) is SpanExportResult.SUCCESS
+        return delivery.is_done
 
 
 class QueueLogProcessor(LogRecordProcessor):
@@ -238,9 +249,10 @@ class QueueLogProcessor(LogRecordProcessor):
         self._queue.close(PATIENCE)
         self._exporter.shutdown()
 
-    def _export(self, records: Sequence[ReadableLogRecord]) -> None:
+    def _export(self, records: Sequence[ReadableLogRecord]) -> bool:
         with self._receiver.watch("events") as delivery:
             delivery.is_done = self._exporter.export(records) is LogRecordExportResult.SUCCESS
+        return delivery.is_done
 
 
 class QuietMetricExporter(MetricExporter):
@@ -298,6 +310,16 @@ def _build_resource(options: TelemetryOptions) -> Resource:
         semconv.SERVICE_NAME: options.service_name,
         semconv.SERVICE_VERSION: options.version,
         semconv.DEPLOYMENT_ENVIRONMENT_NAME: options.environment,
+        **(_find_identity() if options.identity else {}),
         **options.resource_attributes,
     }
     return Resource.create({name: value for name, value in attributes.items() if value})
+
+
+def _find_identity() -> dict[str, str]:
+    """Return which machine this is, and whose process, as far as the system knows."""
+    try:
+        user = getuser()
+    except (ImportError, KeyError, OSError):  # a container may have no name for its user
+        user = ""
+    return {semconv.HOST_NAME: gethostname(), semconv.PROCESS_USER_NAME: user}

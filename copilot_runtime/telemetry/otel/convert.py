@@ -13,7 +13,7 @@ from opentelemetry.trace.status import Status as SdkStatus
 
 from copilot_runtime.telemetry import semconv
 from copilot_runtime.telemetry.context import SpanContext
-from copilot_runtime.telemetry.otel.border import has_content
+from copilot_runtime.telemetry.foreign import drop_secrets, has_content
 from copilot_runtime.telemetry.span import Kind, Span, SpanEvent, SpanLink
 
 KINDS: Mapping[Kind, SpanKind] = {
@@ -58,6 +58,11 @@ def to_sdk_value(value: Any) -> Any:
             return _structure(members, _DEPTH)
         return _dump(members)
     return _structure(value, 1)
+
+
+def to_json(value: Any) -> str:
+    """Return what has parts as JSON, and a text as it is."""
+    return to_unicode(value) if isinstance(value, str) else _dump(_structure(value, _DEPTH))
 
 
 def to_unicode(text: str) -> str:
@@ -128,8 +133,8 @@ def from_sdk_span(sdk_span: ReadableSpan, *, keeps_content: bool) -> Span:
         span.parent_id = f"{sdk_span.parent.span_id:016x}"
     if sdk_span.instrumentation_scope is not None:
         span.scope = sdk_span.instrumentation_scope.name
-    for name, value in (sdk_span.attributes or {}).items():
-        place = span.content if has_content(name, value, is_ours=False) else span.attributes
+    for name, value in drop_secrets(sdk_span.attributes or {}).items():
+        place = span.content if has_content(name, value) else span.attributes
         place[name] = _from_sdk_value(value)
     for event in sdk_span.events:
         attributes = _read_attributes(event.attributes, keeps_content=keeps_content)
@@ -153,8 +158,8 @@ def _read_attributes(
     """Return attributes of an event or a link, which have no place apart for content."""
     return {
         name: _from_sdk_value(value)
-        for name, value in (attributes or {}).items()
-        if keeps_content or not has_content(name, value, is_ours=False)
+        for name, value in drop_secrets(attributes or {}).items()
+        if keeps_content or not has_content(name, value)
     }
 
 

@@ -3,7 +3,6 @@
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextvars import Token
 from dataclasses import dataclass
-from math import isfinite
 from threading import Thread
 from time import monotonic, time_ns
 from typing import Any, Literal
@@ -24,15 +23,16 @@ from opentelemetry.trace import NonRecordingSpan, TracerProvider, set_span_in_co
 
 from copilot_runtime.telemetry import semconv
 from copilot_runtime.telemetry.context import SpanContext
+from copilot_runtime.telemetry.metrics import is_measure
 from copilot_runtime.telemetry.otel.border import ExportRules
 from copilot_runtime.telemetry.otel.convert import (
     KINDS,
+    to_json,
     to_sdk_attributes,
     to_sdk_context,
     to_sdk_status,
 )
-from copilot_runtime.telemetry.span import Attributes, Kind, Span
-from copilot_runtime.telemetry.telemetry import Telemetry
+from copilot_runtime.telemetry.span import Attributes, Span
 
 PATIENCE = 3.0
 """Seconds for which the end of the server waits for receivers."""
@@ -56,6 +56,8 @@ class Providers:
     """What sends all that is held back."""
     close: Sequence[Callable[[], Any]] = ()
     """What ends providers of our own."""
+    is_failing: Callable[[], bool] = lambda: False
+    """Whether a receiver did not take what was sent last, as far as we send."""
 
 
 class SdkMirror:
@@ -75,41 +77,30 @@ class SdkMirror:
         self._logger = loggers.get_logger(semconv.SCOPE, version) if loggers else None
         self._instruments: dict[str, Histogram | Counter] = {}
 
-    def start_span(
-        self,
-        telemetry: Telemetry,
-        name: str,
-        *,
-        kind: Kind = "internal",
-        attributes: Attributes | None = None,
-        parent: Span | SpanContext | None = None,
-        start_time: int | None = None,
-    ) -> Span:
-        """Begin a span; without a `parent`, it is below the current span of the SDK, if any."""
+    @property
+    def is_failing(self) -> bool:
+        """Whether a receiver did not take what was sent last."""
+        return self._providers.is_failing()
+
+    def start_span(self, span: Span, parent: Span | SpanContext | None) -> None:
+        """Begin the span of the SDK for one of ours, which gets its ids.
+
+        Without a `parent`, both are below the current span of the SDK, if there is one.
+        """
         above = _context_of(parent)
-        peer = self._start_peer(name, above, kind, attributes or {}, start_time)
+        peer = self._start_peer(span, above)
         above_ids = trace.get_current_span(above).get_span_context()
-        ids = peer.get_span_context() if peer is not None else None
-        span = Span(
-            name,
-            telemetry=telemetry,
-            parent=_to_context(above_ids) if above_ids.is_valid else None,
-            kind=kind,
-            attributes=attributes,
-            start_time=start_time,
-            span_id=f"{ids.span_id:016x}" if ids is not None else "",
-            trace_id=f"{ids.trace_id:032x}" if ids is not None else "",
-        )
-        if isinstance(parent, Span) and parent.is_recording:
+        if above_ids.is_valid:
+            span.trace_id, span.parent_id, span.is_sampled, span.state = _to_context(above_ids)
+        if isinstance(parent, Span):
             span.parent_id = parent.span_id  # it may be one that is not exported
-        if peer is None or ids is None:
+        if peer is None:
             span.peer_context = above if above_ids.is_valid else _set_ids(span.context, above)
-            return span
-        span.state = ids.trace_state.to_header()
-        span.is_sampled = bool(ids.trace_flags.sampled)
+            return
+        ids = _to_context(peer.get_span_context())
+        span.trace_id, span.span_id, span.is_sampled, span.state = ids
         span.peer = peer
         span.peer_context = set_span_in_context(peer, above)
-        return span
 
     def finish_span(self, span: Span) -> None:
         """End the span of the SDK that belongs to ours."""
@@ -119,11 +110,12 @@ class SdkMirror:
         peer.update_name(span.name)
         peer.set_attributes(self._filter(span.attributes))
         if self._rules.spans_have_content:
-            peer.set_attributes(self._filter(span.content))
+            peer.set_attributes(self._render_content(span))
         for event in span.events:
+            if self._logger is not None and event.name in semconv.LOGGED_EVENTS:
+                continue  # it left as a record of the log
             # what was written may stand in an event of a span that keeps it
-            values = self._rules.filter(event.attributes, is_ours=True)
-            peer.add_event(event.name, self._filter(values), event.time)
+            peer.add_event(event.name, self._filter(event.attributes), event.time)
         for link in span.links:
             peer.add_link(to_sdk_context(link.context), self._filter(link.attributes))
         if (
@@ -143,7 +135,7 @@ class SdkMirror:
     def record(self, metric: str, value: float, attributes: Attributes) -> None:
         """Add a value to the instrument of a metric."""
         definition = semconv.METRICS.get(metric)
-        if self._meter is None or definition is None or not (isfinite(value) and value >= 0):
+        if self._meter is None or definition is None or not is_measure(value):
             return
         instrument = self._instruments.get(metric)
         if instrument is None:
@@ -171,12 +163,12 @@ class SdkMirror:
         """Emit an event as a record of the log, with what was written where that is allowed."""
         if self._logger is None:
             return
-        values = self._filter(attributes)
+        values = self._limit(attributes)
         if self._rules.events_have_content:
-            values.update(self._filter(content))
+            values.update(self._limit(content))
         self._logger.emit(
             timestamp=time_ns(),
-            context=span.peer_context,
+            context=_find_context(span),
             severity_number=_SEVERITIES.get(name, SeverityNumber.INFO),
             attributes=values,
             event_name=name,
@@ -194,25 +186,35 @@ class SdkMirror:
         """Send what is held back, for a few seconds at most, and end providers of our own."""
         run_together(self._providers.close)
 
-    def _start_peer(
-        self, name: str, above: Context, kind: Kind, attributes: Attributes, start_time: int | None
-    ) -> trace.Span | None:
+    def _start_peer(self, span: Span, above: Context) -> trace.Span | None:
         """Begin the span of the SDK; None if spans of this operation are not exported."""
-        operation = attributes.get(semconv.OPERATION_NAME, "")
-        if self._tracer is None or not semconv.EXPORTED_OPERATIONS.get(operation, False):
+        if self._tracer is None or not semconv.is_exported(span.attributes):
             return None
         peer = self._tracer.start_span(
-            name,
+            span.name,
             context=above,
-            kind=KINDS[kind],
-            attributes=self._filter(attributes),
-            start_time=start_time,
+            kind=KINDS[span.kind],
+            attributes=self._filter(span.attributes),
+            start_time=span.start_time,
         )
         # a provider that is switched off hands out spans without ids
         is_own = peer.get_span_context() != trace.get_current_span(above).get_span_context()
         return peer if is_own and peer.get_span_context().is_valid else None
 
     def _filter(self, attributes: Attributes) -> dict[str, Any]:
+        """Return what spans may say: an application may have named content as an attribute."""
+        return self._limit(
+            attributes
+            if self._rules.spans_have_content
+            else {k: v for k, v in attributes.items() if not semconv.is_content(k)}
+        )
+
+    def _render_content(self, span: Span) -> dict[str, Any]:
+        if self._rules.content_form == "json":
+            return self._limit({name: to_json(value) for name, value in span.content.items()})
+        return self._limit(span.content)
+
+    def _limit(self, attributes: Attributes) -> dict[str, Any]:
         present = {name: value for name, value in attributes.items() if value is not None}
         return to_sdk_attributes(self._rules.limit(present))
 
@@ -254,6 +256,19 @@ def _context_of(parent: Span | SpanContext | None) -> Context:
     if parent.peer_context is not None:
         return parent.peer_context
     return _set_ids(parent.context, current)
+
+
+def _find_context(span: Span) -> Context:
+    """Return the context of an event: of its span, also if that has ended long ago.
+
+    The ids of other programs need not be such as the SDK knows.
+    """
+    try:
+        context = _context_of(span)
+    except ValueError:
+        return sdk_context.get_current()
+    is_valid = trace.get_current_span(context).get_span_context().is_valid
+    return context if is_valid else sdk_context.get_current()
 
 
 def _set_ids(context: SpanContext, current: Context) -> Context:

@@ -9,9 +9,10 @@ from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import (
     ExportMetricsServiceRequest,
 )
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
+from opentelemetry.proto.logs.v1.logs_pb2 import LogRecord
 from opentelemetry.proto.trace.v1.trace_pb2 import Span
 
-from copilot_runtime.telemetry.otlp import MAX_ITEMS, MAX_SPANS, OtlpError, Signal
+from copilot_runtime.telemetry.otlp import MAX_ITEMS, MAX_SPANS, OtlpError
 
 MAX_BYTES = 4 * 1024 * 1024
 """Bytes of a request, as with gRPC: in memory, it may take thirty times as much."""
@@ -44,12 +45,32 @@ def decode_traces(body: bytes) -> dict[str, Any]:
     }
 
 
-def count_protobuf_items(signal: Signal, body: bytes) -> int:
-    """Return how many data points or log records a request has. Raises `OtlpError`."""
-    if signal == "logs":
-        logs = ExportLogsServiceRequest()
-        _parse(logs, body)
-        return sum(len(part.log_records) for one in logs.resource_logs for part in one.scope_logs)
+def decode_logs(body: bytes) -> dict[str, Any]:
+    """Return an `ExportLogsServiceRequest` as OTLP's JSON has it. Raises `OtlpError`."""
+    request = ExportLogsServiceRequest()
+    _parse(request, body)
+    groups = [*request.resource_logs]
+    parts = [part for one in groups for part in one.scope_logs]
+    if max(len(groups), len(parts), sum(len(part.log_records) for part in parts)) > MAX_SPANS:
+        raise OtlpError(f"A request may have {MAX_SPANS} records, and this has more.")
+    return {
+        "resourceLogs": [
+            {
+                "scopeLogs": [
+                    {
+                        "scope": _to_dict(part.scope),
+                        "logRecords": [_log_to_dict(record) for record in part.log_records],
+                    }
+                    for part in one.scope_logs
+                ]
+            }
+            for one in groups
+        ]
+    }
+
+
+def count_metrics(body: bytes) -> int:
+    """Return how many data points a request has. Raises `OtlpError`."""
     metrics = ExportMetricsServiceRequest()
     _parse(metrics, body)
     return sum(
@@ -80,6 +101,14 @@ def _span_to_dict(span: Span) -> Any:
     for link, found in zip(fields.get("links", ()), span.links, strict=True):
         link.update({"traceId": found.trace_id.hex(), "spanId": found.span_id.hex()})
     return fields
+
+
+def _log_to_dict(record: LogRecord) -> Any:
+    """Return a record as JSON; None for one that is too large, which counts as rejected."""
+    if len(record.attributes) > MAX_ITEMS or record.ByteSize() > MAX_SPAN_BYTES:
+        return None
+    ids = {"traceId": record.trace_id.hex(), "spanId": record.span_id.hex()}
+    return {**_to_dict(record), **ids}
 
 
 def _to_dict(message: Message) -> dict[str, Any]:

@@ -15,14 +15,15 @@ _MAX_SIZE = 64 * 1024 * 1024
 class ExportQueue(Generic[Item]):
     """Exports what is put in, a batch at a time. What does not fit is left out and counted.
 
-    `export` sends a batch and raises nothing; `drop` is called with how many did not fit. A batch
-    is sent when it is full, or after `interval` seconds. `put` never blocks.
+    `export` sends a batch, raises nothing, and returns whether it was taken; `drop` is called with
+    how many did not fit or were not taken. A batch is sent when it is full, or after `interval`
+    seconds. `put` never blocks.
     """
 
     def __init__(
         self,
         name: str,
-        export: Callable[[Sequence[Item]], None],
+        export: Callable[[Sequence[Item]], bool],
         drop: Callable[[int], None],
         *,
         interval: float = 5,
@@ -79,7 +80,8 @@ class ExportQueue(Generic[Item]):
 
     def _work(self) -> None:
         while batch := self._take_batch():
-            self._export(batch)
+            if not self._export(batch):
+                self._drop(len(batch))
             with self._changed:
                 self._is_busy = False
                 self._changed.notify_all()

@@ -1,6 +1,7 @@
 """What is said of a receiver that fails: one warning, and one line when it works again."""
 
 import logging
+import threading
 from collections.abc import Generator
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -41,8 +42,14 @@ class Receiver:
     def __init__(self, place: str) -> None:
         self._place = place
         self._failing: set[str] = set()
+        self._noting = threading.Lock()
         for name in _SDK_LOGGERS:
             logging.getLogger(name).addFilter(_FILTER)
+
+    @property
+    def is_failing(self) -> bool:
+        """Whether it did not take what was sent last."""
+        return bool(self._failing)
 
     @contextmanager
     def watch(self, signal: str) -> Generator["Delivery"]:
@@ -59,6 +66,10 @@ class Receiver:
             self._note(signal, delivery)
 
     def _note(self, signal: str, delivery: "Delivery") -> None:
+        with self._noting:  # each signal is sent by a thread of its own
+            self._log(signal, delivery)
+
+    def _log(self, signal: str, delivery: "Delivery") -> None:
         if delivery.is_done:
             if signal in self._failing:
                 self._failing.discard(signal)

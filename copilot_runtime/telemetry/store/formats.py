@@ -13,7 +13,7 @@ import orjson
 
 from copilot_runtime.errors import Misuse
 from copilot_runtime.telemetry.span import Span
-from copilot_runtime.telemetry.store.records import Record, decode_span
+from copilot_runtime.telemetry.store.records import Record, decode_span, encode_span, is_record
 
 
 def encode_line(record: Record) -> bytes:
@@ -30,6 +30,20 @@ def decode_line(line: str | bytes) -> Iterator[Span]:
     except ValueError:
         raise Misuse("A line is no JSON.") from None
     yield decode_value(value)
+
+
+def decode_record(line: bytes) -> Record | None:
+    """Return the record of a line; None for an empty one. Raises `Misuse` for what is none.
+
+    It is what `encode_span` makes of `decode_line`, in a third of the time for lines of ours.
+    """
+    try:
+        value = orjson.loads(line)
+    except ValueError:
+        value = None
+    if is_record(value):
+        return value
+    return next(map(encode_span, decode_line(line)), None)
 
 
 def decode_value(value: object) -> Span:

@@ -2,10 +2,9 @@
 
 import threading
 from collections import OrderedDict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
-from typing import Any
 
 from copilot_runtime.concurrency import call
 from copilot_runtime.telemetry.span import Span
@@ -20,22 +19,24 @@ from copilot_runtime.telemetry.store.traces import (
     match_text,
     sort_spans,
 )
+from copilot_runtime.telemetry.store.weight import weigh_span
 
 
 @dataclass(slots=True)
 class _Trace:
     """The spans of a trace as they came, and the trace in short, once somebody has asked for it."""
 
-    spans: dict[str, Span] = field(default_factory=dict[str, Span])
+    spans: dict[str, tuple[Span, int]] = field(default_factory=dict[str, tuple[Span, int]])
+    """With what each of them weighed when it came."""
     weight: int = 0
     summary: TraceSummary | None = None
+    changes: int = 0
 
 
 class MemoryTraceStore(TraceStore):
     """Keeps the last traces, at most `max_traces` and `max_spans`, until the process ends.
 
-    Of what people and models wrote, at most `max_content` characters are kept: the oldest traces go
-    with it.
+    The oldest traces also go when all values of their spans take more than about `max_size` bytes.
     """
 
     def __init__(
@@ -43,35 +44,36 @@ class MemoryTraceStore(TraceStore):
         *,
         max_traces: int = 1_000,
         max_spans: int = 20_000,
-        max_content: int = 64_000_000,
+        max_size: int = 128_000_000,
     ) -> None:
         self.max_traces = max_traces
         self.max_spans = max_spans
-        self.max_content = max_content
+        self.max_size = max_size
         self._traces: OrderedDict[str, _Trace] = OrderedDict()
         self._count = 0
-        self._content = 0
+        self._size = 0
         self._lock = threading.Lock()
 
     def add(self, span: Span) -> None:
         """Keep a span that has ended; the oldest traces go, if there are too many."""
-        weight = weigh(span.content) if span.content else 0
+        weight = weigh_span(span)
         with self._lock:
             trace = self._traces.get(span.trace_id)
             if trace is None:
                 trace = self._traces[span.trace_id] = _Trace()
-            former = trace.spans.get(span.span_id)
+            spans = trace.spans
+            former = spans.get(span.span_id)
             if former is None:
-                if len(trace.spans) >= self.max_spans:  # one trace alone
-                    self.dropped += 1
+                if len(spans) >= self.max_spans or (spans and trace.weight > self.max_size):
+                    self.dropped += 1  # one trace alone is too large
                     return
                 self._count += 1
-            elif former.content:
-                weight -= weigh(former.content)
-            trace.spans[span.span_id] = span
-            trace.weight += weight
+            gain = weight - (former[1] if former is not None else 0)
+            spans[span.span_id] = span, weight
+            trace.weight += gain
             trace.summary = None
-            self._content += weight
+            trace.changes += 1
+            self._size += gain
             while len(self._traces) > 1 and self._is_full():
                 self._forget(next(iter(self._traces)))
 
@@ -80,21 +82,28 @@ class MemoryTraceStore(TraceStore):
 
     async def get_trace(self, trace_id: str) -> list[Record]:
         """Return the spans of a trace by their start; an empty list if it is not known."""
-        with self._lock:
-            trace = self._traces.get(trace_id)
-            spans = list(trace.spans.values()) if trace is not None else []
-        return sort_spans(map(encode_span, spans))
+
+        def find() -> list[Record]:
+            with self._lock:
+                trace = self._traces.get(trace_id)
+                spans = list(trace.spans.values()) if trace is not None else []
+            return sort_spans(encode_span(span) for span, _ in spans)
+
+        return await call(find)
 
     async def list_traces(
         self, filter: TraceFilter = EVERYTHING, *, limit: int = 100, before: str = ""
     ) -> Sequence[TraceSummary]:
         """Return traces in short, the newest first; those that began before the one named."""
+        search = TraceQuery("")
 
         def find() -> Sequence[TraceSummary]:
-            found = (summary for summary, _ in self._find(filter, before))
-            return list(islice(found, max(0, limit)))
+            found = self._find(filter, before)
+            if filter.text:
+                found = search.limit_time(found)
+            return [summary for summary, _ in islice(found, max(0, limit))]
 
-        return await call(find)
+        return await (search.run(find) if filter.text else call(find))
 
     async def query_spans(
         self, query: str = "", filter: TraceFilter = EVERYTHING, *, limit: int = 0
@@ -116,7 +125,7 @@ class MemoryTraceStore(TraceStore):
             old = [
                 trace_id
                 for trace_id, trace in self._traces.items()
-                if all(span.end_time < before for span in trace.spans.values())
+                if all(span.end_time < before for span, _ in trace.spans.values())
             ]
             for trace_id in old:
                 self._forget(trace_id)
@@ -134,62 +143,47 @@ class MemoryTraceStore(TraceStore):
         self, filter: TraceFilter, before: str = ""
     ) -> Iterator[tuple[TraceSummary, Sequence[Record]]]:
         """Yield the traces that are meant, the newest first; of each the spans as they came."""
-        traces = self._summarize()
-        first = next((one for one, _ in traces if one.trace_id == before), None)
-        for summary, spans in traces:
-            if before and (first is None or _age(summary) >= _age(first)):
+        first = next(map(_age, self._list(before)), None) if before else None
+        for summary, trace in sorted(self._list(filter.trace_id), key=_age, reverse=True):
+            if before and (first is None or _age((summary, trace)) >= first):
                 continue
             if match_summary(summary, filter):
-                records = [encode_span(span) for span in spans]
+                with self._lock:
+                    spans = list(trace.spans.values())
+                records = [encode_span(span) for span, _ in spans]
                 if match_text(records, filter.text):
                     yield summary, records
 
-    def _summarize(self) -> Sequence[tuple[TraceSummary, Sequence[Span]]]:
-        """Return all traces in short and their spans, the newest first."""
+    def _list(self, trace_id: str = "") -> Sequence[tuple[TraceSummary, _Trace]]:
+        """Return all traces, or one, with what they are in short."""
         with self._lock:
-            traces = [
-                (trace_id, trace, list(trace.spans.values()), trace.summary)
-                for trace_id, trace in self._traces.items()
-            ]
-        found: list[tuple[TraceSummary, Sequence[Span]]] = []
-        for trace_id, trace, spans, former in traces:
-            summary = former or count_spans(trace_id, map(encode_span, spans))
-            found.append((summary, spans))
-            with self._lock:
-                if len(trace.spans) == len(spans):
-                    trace.summary = summary
-        return sorted(found, key=lambda one: _age(one[0]), reverse=True)
+            if trace_id:
+                items = [(one, self._traces[one]) for one in (trace_id,) if one in self._traces]
+            else:
+                items = list(self._traces.items())
+        return [(trace.summary or self._summarize(own_id, trace), trace) for own_id, trace in items]
+
+    def _summarize(self, trace_id: str, trace: _Trace) -> TraceSummary:
+        with self._lock:
+            spans, changes = list(trace.spans.values()), trace.changes
+        summary = count_spans(trace_id, (encode_span(span) for span, _ in spans))
+        with self._lock:
+            if trace.changes == changes:
+                trace.summary = summary
+        return summary
 
     def _is_full(self) -> bool:
         return (
             len(self._traces) > self.max_traces
             or self._count > self.max_spans
-            or self._content > self.max_content
+            or self._size > self.max_size
         )
 
     def _forget(self, trace_id: str) -> None:
         trace = self._traces.pop(trace_id)
         self._count -= len(trace.spans)
-        self._content -= trace.weight
+        self._size -= trace.weight
 
 
-def _age(summary: TraceSummary) -> tuple[int, str]:
-    return summary.start, summary.trace_id
-
-
-def weigh(content: Mapping[str, Any]) -> int:
-    """Return about how many characters there are in a value of JSON."""
-    size, waiting = 0, list[Any](content.values())
-    while waiting:
-        match waiting.pop():
-            case str() as text:
-                size += len(text)
-            case dict() as entries:
-                size += 8
-                waiting += entries.values()
-            case list() | tuple() as items:
-                size += 8
-                waiting += items
-            case _:
-                size += 8
-    return size
+def _age(trace: tuple[TraceSummary, _Trace]) -> tuple[int, str]:
+    return trace[0].start, trace[0].trace_id

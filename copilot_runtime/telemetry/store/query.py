@@ -10,6 +10,7 @@ from typing import Any, TypeVar
 from copilot_runtime.concurrency import ThreadPool
 from copilot_runtime.errors import LimitExceeded
 from copilot_runtime.telemetry import semconv
+from copilot_runtime.telemetry.store.predicate import Predicate, compile_filter, read_comparison
 from copilot_runtime.telemetry.store.records import Record
 from copilot_runtime.telemetry.store.traces import TraceFilter, sort_spans
 
@@ -17,6 +18,8 @@ T = TypeVar("T")
 
 MAX_SPANS = 100_000
 """Most spans that a query returns."""
+MAX_SECONDS = 10.0
+"""Longest time that a query may take."""
 _LONGEST = 4_000
 _DEEPEST = 50
 _OPENING = re.compile(r"[\[({&!]")
@@ -35,14 +38,19 @@ class TraceQuery:
     """
 
     def __init__(
-        self, expression: str, *, seconds: float = 10.0, clock: Callable[[], float] = monotonic
+        self,
+        expression: str,
+        *,
+        seconds: float | None = None,
+        clock: Callable[[], float] = monotonic,
     ) -> None:
         self.expression = expression
-        self.seconds = seconds
+        self.seconds = MAX_SECONDS if seconds is None else seconds
         self._clock = clock
         self._deadline = 0.0
         self._steps = 0
         self._tree: dict[str, Any] | None = None
+        self._keeps: Predicate | None = None
         if not expression:
             return
         if len(expression) > _LONGEST or len(_OPENING.findall(expression)) > _DEEPEST:
@@ -54,7 +62,8 @@ class TraceQuery:
         # only who queries needs the package
         from copilot_runtime.telemetry.store.interpreter import Interpreter, parse
 
-        self._tree = parse(expression)
+        tree = self._tree = parse(expression)
+        self._keeps = compile_filter(tree)
         self._interpreter = Interpreter(self._check)
 
     def narrow(self, filter: TraceFilter) -> TraceFilter | None:
@@ -77,6 +86,8 @@ class TraceQuery:
         """Return whether a trace matches. Raises `Misuse` where a function gets a wrong type."""
         if self._tree is None:
             return True
+        if self._keeps is not None:
+            return any(map(self._keeps, spans))
         found = self._interpreter.evaluate(self._tree, spans)
         return found not in _NOTHING
 
@@ -85,16 +96,34 @@ class TraceQuery:
 
         Raises `LimitExceeded` after `seconds`.
         """
-        self._deadline, count = self._clock() + self.seconds, 0
-        is_certain = self._tree is not None and _is_error_query(self._tree)
-        for spans in traces:
-            self._check_time()
+        count = 0
+        for spans in self.limit_time(traces):
             ordered = sort_spans(spans)
-            if (is_certain and _has_error(ordered)) or self.matches(ordered):
+            if self.matches(ordered):
                 yield ordered
                 count += 1
                 if limit and count >= limit:
                     return
+
+    def limit_time(self, items: Iterable[T]) -> Iterator[T]:
+        """Yield items. Raises `LimitExceeded` when the last one came after `seconds`."""
+        self._deadline = self._clock() + self.seconds
+        for item in items:
+            self.check_time()
+            yield item
+
+    def is_late(self) -> bool:
+        """Return whether the time of a query is over."""
+        return bool(self._deadline) and self._clock() > self._deadline
+
+    def check_time(self) -> None:
+        """Raise `LimitExceeded` if the time of a query is over."""
+        if self.is_late():
+            raise LimitExceeded(
+                f"The query took longer than {max(self.seconds, 0):g} seconds.",
+                hint="Name a thread, an agent or a time, or a limit.",
+                status_code=400,
+            )
 
     def collect(self, traces: Iterable[Sequence[Record]], limit: int = 0) -> list[Record]:
         """Return the spans of all traces that match, by their start.
@@ -126,15 +155,7 @@ class TraceQuery:
     def _check(self) -> None:
         self._steps += 1
         if not self._steps % _CHECK_EVERY:
-            self._check_time()
-
-    def _check_time(self) -> None:
-        if self._deadline and self._clock() > self._deadline:
-            raise LimitExceeded(
-                f"The query took longer than {max(self.seconds, 0):g} seconds.",
-                hint="Name a thread, an agent or a time, or a limit.",
-                status_code=400,
-            )
+            self.check_time()
 
 
 _NOTHING: Sequence[Any] = (None, False, 0, "", [])
@@ -165,42 +186,10 @@ def _find_conditions(tree: Mapping[str, Any] | None) -> Iterator[tuple[str, Any]
         if node["type"] == "and_expression":
             waiting += node["children"]
             continue
-        path, value = _read_comparison(node)
+        path, value = read_comparison(node)
+        if not path or node["value"] != "eq":
+            continue
         if path == _STATUS and value == 2:
             yield "has_error", True
         elif isinstance(value, str) and value and (name := _INDEXES.get(path)):
             yield name, value
-
-
-def _read_comparison(node: Mapping[str, Any]) -> tuple[tuple[str, ...], Any]:
-    """Return the path and the value of `path == value`; no path for anything else."""
-    if node["type"] != "comparator" or node["value"] != "eq":
-        return (), None
-    left, right = node["children"]
-    if left["type"] == "literal":
-        left, right = right, left
-    if right["type"] != "literal" or isinstance(right["value"], bool):
-        return (), None
-    return _read_path(left), right["value"]
-
-
-def _read_path(node: Mapping[str, Any]) -> tuple[str, ...]:
-    if node["type"] == "field":
-        return (node["value"],)
-    if node["type"] != "subexpression":
-        return ()
-    parts = [_read_path(child) for child in node["children"]]
-    return tuple(name for part in parts for name in part) if all(parts) else ()
-
-
-def _is_error_query(tree: Mapping[str, Any]) -> bool:
-    r"""Return whether the query is ``[?status.code==`2`]``, which needs no interpreter."""
-    return (
-        tree["type"] == "filter_projection"
-        and [child["type"] for child in tree["children"][:2]] == ["identity", "identity"]
-        and _read_comparison(tree["children"][2]) == (_STATUS, 2)
-    )
-
-
-def _has_error(spans: Sequence[Record]) -> bool:
-    return any(span["status"]["code"] == 2 for span in spans)

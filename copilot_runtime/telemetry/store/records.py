@@ -6,15 +6,17 @@
      "message"}, "scope": {"name"}, "resource": {"attributes": {}}}
 
 It is the form of Copilot-LD: `kind` and `status.code` are the numbers of OTLP, times are
-nanoseconds since 1970. `content`, `links` and `scope` are ours, and left out where they are empty.
+nanoseconds since 1970. `content`, `links`, `scope` and `trace_state` (a text, as in W3C Trace
+Context) are ours, and left out where they are empty.
 """
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, TypeGuard, cast
 
 from copilot_runtime.errors import Misuse
 from copilot_runtime.telemetry import semconv
 from copilot_runtime.telemetry.context import SpanContext
+from copilot_runtime.telemetry.dialects import translate_attributes
 from copilot_runtime.telemetry.span import Kind, Span, SpanEvent, SpanLink, Status
 
 Record = dict[str, Any]
@@ -28,6 +30,11 @@ _KIND_NAMES: dict[int, Kind] = {
     5: "consumer",
 }
 STATUSES: Mapping[str, int] = {"unset": 0, "ok": 1, "error": 2}
+_FIELDS = (
+    *("trace_id", "span_id", "parent_span_id", "name", "kind", "start_time_unix_nano"),
+    *("end_time_unix_nano", "attributes", "events", "status", "resource"),
+)
+_TYPES = (str, str, str, str, int, int, int, dict, list, dict, dict)
 _LAST_TIME = 2**63 - 1
 _STATUS_NAMES: Mapping[int, Status] = {0: "unset", 1: "ok", 2: "error"}
 
@@ -54,6 +61,8 @@ def encode_span(span: Span) -> Record:
         ]
     if span.content:
         record["content"] = span.content
+    if span.state:
+        record["trace_state"] = span.state
     if span.links:
         record["links"] = [
             {
@@ -65,7 +74,32 @@ def encode_span(span: Span) -> Record:
         ]
     if span.scope != semconv.SCOPE:
         record["scope"] = {"name": span.scope}
+        record["attributes"] = translate_attributes(span.attributes)
     return record
+
+
+def is_record(value: Any) -> TypeGuard[Record]:
+    """Return whether a value is what `encode_span` makes of a span without events or links.
+
+    No for one that only means the same, with its fields in another order for example.
+    """
+    if not isinstance(value, dict):
+        return False
+    fields = cast("Record", value)
+    if tuple(fields) != _FIELDS or tuple(map(type, fields.values())) != _TYPES:
+        return False
+    status, resource = fields["status"], fields["resource"]
+    return (
+        fields["kind"] in _KIND_NAMES
+        and 0 < fields["start_time_unix_nano"] <= fields["end_time_unix_nano"] <= _LAST_TIME
+        and bool(fields["trace_id"] and fields["span_id"])
+        and not fields["events"]
+        and tuple(map(type, status.values())) == (int, str)
+        and tuple(status) == ("code", "message")
+        and status["code"] in _STATUS_NAMES
+        and tuple(resource) == ("attributes",)
+        and isinstance(resource["attributes"], dict)
+    )
 
 
 def decode_span(record: Mapping[str, Any]) -> Span:
@@ -81,6 +115,7 @@ def decode_span(record: Mapping[str, Any]) -> Span:
     )
     span.start_time = _nanoseconds(record.get("start_time_unix_nano"))
     span.parent_id = _text(record.get("parent_span_id"))
+    span.state = _text(record.get("trace_state"))
     span.kind = read_kind(record.get("kind"))
     span.attributes = _object(record.get("attributes"))
     span.content = _object(record.get("content"))
@@ -115,11 +150,6 @@ def read_status(value: Any) -> Status:
         name = value.removeprefix("STATUS_CODE_").lower()
         return _STATUS_NAMES.get(STATUSES.get(name, 0), "unset")
     return _STATUS_NAMES.get(value, "unset") if isinstance(value, int) else "unset"
-
-
-def normalize_record(record: Mapping[str, Any]) -> Record:
-    """Return a record as `encode_span` writes it: names of numbers, texts of times are read."""
-    return encode_span(decode_span(record))
 
 
 def _text(value: Any) -> str:

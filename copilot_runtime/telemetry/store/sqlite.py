@@ -5,14 +5,23 @@ The view `spans` has a row for each span: its record as JSON, and columns that r
 The view `sessions` counts by thread. Times are nanoseconds since 1970.
 """
 
+import logging
+import os
 import sqlite3
 import threading
-from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import (
+    Callable,
+    Generator,
+    Iterable,
+    Iterator,
+    Mapping,
+    Sequence,
+)
 from contextlib import contextmanager
 from itertools import islice
 from pathlib import Path
 from time import time_ns
-from typing import Any
+from typing import Any, NamedTuple, TypeVar
 
 import orjson
 
@@ -37,7 +46,11 @@ from copilot_runtime.telemetry.store.traces import (
     sort_spans,
 )
 
-SCHEMA_VERSION = 1
+C = TypeVar("C", bound=sqlite3.Connection)
+
+logger = logging.getLogger(__name__)
+
+SCHEMA_VERSION = 3
 
 _LIFTED = {
     "operation": semconv.OPERATION_NAME,
@@ -66,13 +79,13 @@ _COLUMNS = ",\n    ".join(
 _SCHEMA = f"""
 CREATE TABLE schema_version(version INTEGER NOT NULL);
 CREATE TABLE records(
-  trace_id TEXT NOT NULL,
+  trace INTEGER NOT NULL,
   span_id TEXT NOT NULL,
   record TEXT NOT NULL
 );
-CREATE UNIQUE INDEX records_by_id ON records(trace_id, span_id);
+CREATE UNIQUE INDEX records_by_id ON records(trace, span_id);
 CREATE VIEW spans AS
-  SELECT trace_id, span_id,
+  SELECT json_extract(record, '$.trace_id') AS trace_id, span_id,
     json_extract(record, '$.parent_span_id') AS parent_span_id,
     json_extract(record, '$.name') AS name,
     json_extract(record, '$.kind') AS kind,
@@ -83,6 +96,7 @@ CREATE VIEW spans AS
     record
   FROM records;
 CREATE TABLE traces(
+  id INTEGER PRIMARY KEY,
   trace_id TEXT NOT NULL UNIQUE,
   name TEXT NOT NULL,
   start_time INTEGER NOT NULL,
@@ -101,19 +115,20 @@ CREATE TABLE traces(
   models TEXT NOT NULL,
   error_type TEXT NOT NULL,
   outcome TEXT NOT NULL,
-  has_root INTEGER NOT NULL
+  has_root INTEGER NOT NULL,
+  rating TEXT NOT NULL DEFAULT ''
 );
 CREATE INDEX traces_by_start ON traces(start_time, trace_id);
 CREATE INDEX traces_by_thread ON traces(thread_id, start_time);
-CREATE INDEX traces_by_agent ON traces(agent, start_time);
 CREATE INDEX traces_with_errors ON traces(start_time, trace_id) WHERE errors > 0;
+CREATE INDEX traces_by_rating ON traces(rating, start_time, trace_id) WHERE rating <> '';
 CREATE TABLE labels(
   kind TEXT NOT NULL,
   value TEXT NOT NULL,
-  trace_id TEXT NOT NULL,
-  PRIMARY KEY (kind, value, trace_id)
+  trace INTEGER NOT NULL,
+  PRIMARY KEY (kind, value, trace)
 ) WITHOUT ROWID;
-CREATE INDEX labels_by_trace ON labels(trace_id);
+CREATE INDEX labels_by_trace ON labels(trace);
 CREATE VIEW sessions AS
   SELECT thread_id AS session_id, count(*) AS runs, min(start_time) AS start_time,
          max(end_time) AS end_time, sum(model_calls) AS llm_calls, sum(tool_calls) AS tool_calls,
@@ -122,34 +137,93 @@ CREATE VIEW sessions AS
   FROM traces GROUP BY thread_id;
 """  # noqa: S608  # names of ours
 
+_UNRATED = 2
+"""The version before traces had a rating: its files are brought up to date when they are opened."""
+_RATING = f"""json_extract(record, '$.attributes."{semconv.FEEDBACK_RATING}"')"""
+_ADD_RATINGS = (
+    "ALTER TABLE traces ADD COLUMN rating TEXT NOT NULL DEFAULT ''",
+    "CREATE INDEX traces_by_rating ON traces(rating, start_time, trace_id) WHERE rating <> ''",
+    # "down" is before "up": it is what counts in a trace that has both
+    f"UPDATE traces SET rating = found.rating FROM (SELECT trace, min({_RATING}) AS rating "  # noqa: S608  # ours
+    f"FROM records WHERE record LIKE '%{semconv.FEEDBACK_RATING}%' AND {_RATING} IN ('up', 'down') "
+    "GROUP BY trace) AS found WHERE traces.id = found.trace",
+    "UPDATE schema_version SET version = 3",
+)
+
 _SUMMARY_COLUMNS = (
     *("trace_id", "name", "start_time", "end_time", "thread_id", "run_id", "agent", "spans"),
     *("errors", "model_calls", "tool_calls", "input_tokens", "output_tokens", "dollars"),
-    *("unpriced", "models", "error_type", "outcome", "has_root"),
+    *("unpriced", "models", "error_type", "outcome", "has_root", "rating"),
 )
-_SELECT = f"SELECT {', '.join(_SUMMARY_COLUMNS)} FROM traces"  # noqa: S608  # names of ours
-_INSERT_SPAN = "INSERT OR IGNORE INTO records(trace_id, span_id, record) VALUES (?, ?, ?)"
+_INSERT_SPAN = "INSERT OR IGNORE INTO records(trace, span_id, record) VALUES (?, ?, ?)"
 _REPLACE_SPAN = (
-    "INSERT INTO records(trace_id, span_id, record) VALUES (?, ?, ?) "
-    "ON CONFLICT(trace_id, span_id) DO UPDATE SET record = excluded.record"
+    "INSERT INTO records(trace, span_id, record) VALUES (?, ?, ?) "
+    "ON CONFLICT(trace, span_id) DO UPDATE SET record = excluded.record"
 )
-_INSERT_SUMMARY = (
-    f"INSERT OR REPLACE INTO traces({', '.join(_SUMMARY_COLUMNS)}) "  # noqa: S608  # names of ours
-    f"VALUES ({', '.join('?' * len(_SUMMARY_COLUMNS))})"
-)
+_NAMES, _MARKS = ", ".join(_SUMMARY_COLUMNS), ", ".join("?" * len(_SUMMARY_COLUMNS))
+_SELECT = f"SELECT id, {_NAMES} FROM traces"  # noqa: S608  # names of ours
+# one statement for both, INSERT OR REPLACE, takes four times as long with a key of our own
+_INSERT_TRACE = f"INSERT INTO traces({_NAMES}, id) VALUES ({_MARKS}, ?)"  # noqa: S608
+_UPDATE_TRACE = f"UPDATE traces SET ({_NAMES}) = ({_MARKS}) WHERE id = ?"  # noqa: S608
 _AT_ONCE = 500
+_STEPS_OF_SQLITE = 100_000
+"""Steps of SQLite's machine, about a millisecond, after which it asks whether it may go on."""
+_BUSY_MILLISECONDS = 3_000
+_RETRY_MILLISECONDS = 50
+_MOST_AT_ONCE = 8_000
+"""Most spans that are read at one time: as many as that, or those of one trace."""
 _APPLICATION_ID = 0x54524143
 """Written into the file, so that nobody's other database is taken for a store of traces."""
 _HAS_LABEL: Mapping[str, str] = {
-    kind: f"{column}trace_id IN (SELECT trace_id FROM labels WHERE kind = '{kind}' AND value = ?)"  # noqa: S608
+    kind: f"{column}id IN (SELECT trace FROM labels WHERE kind = '{kind}' AND value = ?)"  # noqa: S608
     for kind, column in (
         ("agent", "agent = ? OR "),
         ("thread", "thread_id = ? OR "),
         ("run", "run_id = ? OR "),
         ("resource", ""),
+        ("user", ""),
     )
 }
 _NEWEST_FIRST = "ORDER BY start_time DESC, trace_id DESC"
+
+
+class _Trace(NamedTuple):
+    """A line of the table of traces. Spans come in by the number of their trace, which grows: their
+    index grows at its end then, where ids by chance would make every page of it change."""
+
+    id: int
+    summary: TraceSummary
+
+
+_FileId = tuple[int, int] | None
+"""Which file it is, whatever its name: device and inode."""
+
+
+class _Reader(sqlite3.Connection):
+    """A connection that ends its look at the file, whatever was still being read.
+
+    SQLite shows one state of the file for as long as any statement stands open, also after a
+    ROLLBACK; and an exception keeps the statement that it passed.
+    """
+
+    def __init__(self, *arguments: Any, **options: Any) -> None:
+        super().__init__(*arguments, **options)
+        self._cursors: list[sqlite3.Cursor] = []
+        self.file: _FileId = None
+        """The file that it was opened for."""
+
+    def execute(self, sql: str, values: Any = (), /) -> sqlite3.Cursor:
+        cursor = super().execute(sql, values)
+        self._cursors.append(cursor)
+        return cursor
+
+    def end_look(self) -> None:
+        """Close what was read, so that the next statement sees the file as it is then."""
+        for cursor in self._cursors:
+            cursor.close()
+        self._cursors.clear()
+        if self.in_transaction:
+            self.rollback()
 
 
 class SqliteTraceStore(ThreadedTraceStore):
@@ -175,7 +249,8 @@ class SqliteTraceStore(ThreadedTraceStore):
         self.days = days
         self.max_traces = max_traces
         self._writer: sqlite3.Connection | None = None
-        self._readers: list[sqlite3.Connection] = []
+        self._file: _FileId = None
+        self._readers: list[_Reader] = []
         self._lock = threading.Lock()
 
     async def get_trace(self, trace_id: str) -> list[Record]:
@@ -183,22 +258,31 @@ class SqliteTraceStore(ThreadedTraceStore):
         await self.flush()
 
         def read() -> list[Record]:
+            meant = TraceFilter(trace_id=clean_text(trace_id))
             with self._reader() as reader:
-                return _read_trace(reader, clean_text(trace_id))
+                spans = next((spans for _, spans in _read_traces(reader, meant)), [])
+            return sort_spans(spans)
 
-        return await call(read)
+        return await call(read) if trace_id else []
 
     async def list_traces(
         self, filter: TraceFilter = EVERYTHING, *, limit: int = 100, before: str = ""
     ) -> Sequence[TraceSummary]:
         """Return traces in short, the newest first; those that began before the one named."""
         await self.flush()
+        search = TraceQuery("")
 
         def read() -> Sequence[TraceSummary]:
             with self._reader() as reader:
-                return list(islice(_find_summaries(reader, filter, before), max(0, limit)))
+                found = _find_traces(reader, filter, before)
+                return [trace.summary for trace in islice(found, max(0, limit))]
 
-        return await call(read)
+        def read_spans() -> Sequence[TraceSummary]:
+            with self._reader(search) as reader:
+                found = search.limit_time(_read_traces(reader, filter, before))
+                return [summary for summary, _ in islice(found, max(0, limit))]
+
+        return await (search.run(read_spans) if filter.text else call(read))
 
     async def query_spans(
         self, query: str = "", filter: TraceFilter = EVERYTHING, *, limit: int = 0
@@ -211,10 +295,8 @@ class SqliteTraceStore(ThreadedTraceStore):
         def read() -> list[Record]:
             if meant is None:
                 return []
-            with self._reader() as reader:
-                summaries = _find_summaries(reader, meant)
-                traces = (_read_trace(reader, summary.trace_id) for summary in summaries)
-                return compiled.collect(traces, limit)
+            with self._reader(compiled) as reader:
+                return compiled.collect((spans for _, spans in _read_traces(reader, meant)), limit)
 
         return await compiled.run(read)
 
@@ -241,7 +323,11 @@ class SqliteTraceStore(ThreadedTraceStore):
         await call(close)
 
     def _write(self, spans: Sequence[Span]) -> None:
-        with _transaction(self._open_writer()) as writer:
+        writer = self._open_writer()
+        # whoever reads writes before, and must not wait each time for another one's lock
+        milliseconds = _RETRY_MILLISECONDS if self.is_failing else _BUSY_MILLISECONDS
+        writer.execute(f"PRAGMA busy_timeout = {milliseconds}")
+        with _transaction(writer):
             _write_spans(writer, spans)
 
     def _clean(self, now: int) -> None:
@@ -262,13 +348,21 @@ class SqliteTraceStore(ThreadedTraceStore):
         return await call(delete)
 
     def _open_writer(self) -> sqlite3.Connection:
+        if self._writer is not None and _identify(self.path) != self._file:
+            logger.warning("The traces in '%s' are gone: another file is begun.", self.path)
+            with self._lock:
+                for connection in (*self._readers, self._writer):
+                    connection.close()
+                self._readers.clear()
+                self._writer = None
         if self._writer is None:
             self._writer = _open(self.path)
+            self._file = _identify(self.path)
         return self._writer
 
     @contextmanager
-    def _reader(self) -> Generator[sqlite3.Connection]:
-        """Lend a connection to the running thread."""
+    def _reader(self, search: TraceQuery | None = None) -> Generator["_Reader"]:
+        """Lend a connection to the running thread: until the time of a search is over."""
         with _explain_errors():
             if self._writer is None:
                 with self._writing:
@@ -276,16 +370,36 @@ class SqliteTraceStore(ThreadedTraceStore):
             with self._lock:
                 reader = self._readers.pop() if self._readers else None
             if reader is None:
-                reader = _connect(self.path)
+                reader = _connect(self.path, _Reader)
                 reader.execute("PRAGMA query_only = ON")
+                reader.file = self._file
+            is_late = search.is_late if search is not None else None
+            reader.set_progress_handler(is_late, _STEPS_OF_SQLITE)
             try:
+                # one look at traces and spans: their numbers may be given away anew meanwhile
+                reader.execute("BEGIN")
                 yield reader
+            except sqlite3.OperationalError:
+                if search is not None:
+                    search.check_time()
+                raise
             finally:
+                reader.set_progress_handler(None, 0)
+                reader.end_look()
                 with self._lock:
-                    if self._writer is None:  # closed meanwhile
+                    if self._writer is None or reader.file != self._file:  # closed meanwhile
                         reader.close()
                     else:
                         self._readers.append(reader)
+
+
+def _identify(path: Path) -> _FileId:
+    """Return which file is at a path; None if there is none."""
+    try:
+        stat = path.stat()
+    except FileNotFoundError:
+        return None
+    return stat.st_dev, stat.st_ino
 
 
 @contextmanager
@@ -309,8 +423,11 @@ def _transaction(writer: sqlite3.Connection) -> Generator[sqlite3.Connection]:
         raise
 
 
-def _connect(path: Path) -> sqlite3.Connection:
-    connection = sqlite3.connect(path, timeout=3.0, isolation_level=None, check_same_thread=False)
+def _connect(path: Path, factory: type[C]) -> C:
+    connection = sqlite3.connect(
+        path, isolation_level=None, check_same_thread=False, factory=factory
+    )
+    connection.execute(f"PRAGMA busy_timeout = {_BUSY_MILLISECONDS}")
     connection.execute("PRAGMA cache_size = -32000")
     return connection
 
@@ -319,7 +436,9 @@ def _open(path: Path) -> sqlite3.Connection:
     """Return a connection for writing; the file is made if there is none."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        connection = _connect(path)
+        # what people wrote is nobody else's business; SQLite gives its other files the same mode
+        os.close(os.open(path, os.O_RDWR | os.O_CREAT, 0o600))
+        connection = _connect(path, sqlite3.Connection)
         try:
             _prepare(connection, path)
         except BaseException:
@@ -348,13 +467,26 @@ def _prepare(connection: sqlite3.Connection, path: Path) -> None:
                 connection.execute("INSERT INTO schema_version VALUES (?)", (SCHEMA_VERSION,))
     if connection.execute("PRAGMA application_id").fetchone()[0] != _APPLICATION_ID:
         raise _foreign(path, "it is the database of something else")
-    if connection.execute("SELECT max(version) FROM schema_version").fetchone()[0] > SCHEMA_VERSION:
+    version = _read_version(connection)
+    if version == _UNRATED:
+        with _transaction(connection):
+            if _read_version(connection) == _UNRATED:  # no other process was faster
+                for statement in _ADD_RATINGS:
+                    connection.execute(statement)
+        version = _read_version(connection)
+    if version != SCHEMA_VERSION:
+        age = "a newer" if version > SCHEMA_VERSION else "an older"
         raise ConfigurationFailed(
-            f"{path} was written by a newer version of this package.",
-            hint="Upgrade, or name another file in telemetry.store.",
+            f"{path} was written by {age} version of this package, whose tables were others.",
+            hint="Name another file in telemetry.store, or move this one away.",
         )
     connection.execute("PRAGMA synchronous = NORMAL")
     connection.execute("PRAGMA wal_autocheckpoint = 4000")
+
+
+def _read_version(connection: sqlite3.Connection) -> int:
+    [version] = connection.execute("SELECT max(version) FROM schema_version").fetchone()
+    return version
 
 
 def _unusable(path: Path, error: Exception) -> ConfigurationFailed:
@@ -373,40 +505,49 @@ def _foreign(path: Path, reason: str) -> ConfigurationFailed:
 
 def _write_spans(writer: sqlite3.Connection, spans: Sequence[Span]) -> None:
     """Insert spans, and bring the lines of their traces up to date."""
-    summaries = _find_existing(writer, {clean_text(span.trace_id) for span in spans})
-    rows: list[tuple[str, str, str]] = []
-    for span in spans:
-        record, text = encode_json(encode_span(span))
+    encoded = [encode_json(encode_span(span)) for span in spans]
+    traces = _find_existing(writer, {record["trace_id"] for record, _ in encoded})
+    count = len(traces)
+    [last_id] = writer.execute("SELECT coalesce(max(id), 0) FROM traces").fetchone()
+    rows: list[tuple[int, str, str]] = []
+    for record, text in encoded:
         trace_id = record["trace_id"]
-        rows.append((trace_id, record["span_id"], text.decode()))
-        summary = summaries.get(trace_id)
-        if summary is None:
-            summary = summaries[trace_id] = TraceSummary(trace_id=trace_id)
-        summary.add(record)
+        trace = traces.get(trace_id)
+        if trace is None:
+            last_id += 1
+            trace = traces[trace_id] = _Trace(last_id, TraceSummary(trace_id=trace_id))
+        rows.append((trace.id, record["span_id"], text.decode()))
+        trace.summary.add(record)
     if writer.executemany(_INSERT_SPAN, rows).rowcount < len(rows):
         # some were there already: they take the place of those, and their traces are counted anew
         writer.executemany(_REPLACE_SPAN, rows)
-        for trace_id in summaries:
-            summaries[trace_id] = count_spans(trace_id, _read_spans(writer, trace_id))
-        writer.executemany("DELETE FROM labels WHERE trace_id = ?", [(one,) for one in summaries])
-    writer.executemany(_INSERT_SUMMARY, map(_encode_summary, summaries.values()))
-    labels = [(*label, one.trace_id) for one in summaries.values() for label in one.labels]
+        for trace_id, (number, _) in traces.items():
+            records = _read_spans(writer, [number])[number]
+            traces[trace_id] = _Trace(number, count_spans(trace_id, records))
+        numbers = [(trace.id,) for trace in traces.values()]
+        writer.executemany("DELETE FROM labels WHERE trace = ?", numbers)
+    lines = [_encode_trace(trace) for trace in traces.values()]
+    writer.executemany(_UPDATE_TRACE, lines[:count])
+    writer.executemany(_INSERT_TRACE, lines[count:])
+    labels = [(*label, trace.id) for trace in traces.values() for label in trace.summary.labels]
     if labels:
         writer.executemany("INSERT OR IGNORE INTO labels VALUES (?, ?, ?)", labels)
 
 
-def _find_existing(writer: sqlite3.Connection, trace_ids: Iterable[str]) -> dict[str, TraceSummary]:
-    ids, summaries = list(trace_ids), dict[str, TraceSummary]()
-    for start in range(0, len(ids), _AT_ONCE):
-        part = ids[start : start + _AT_ONCE]
+def _find_existing(writer: sqlite3.Connection, trace_ids: Iterable[str]) -> dict[str, _Trace]:
+    traces: dict[str, _Trace] = {}
+    # not as one list of JSON: SQLite ends a text of JSON at U+0000
+    ids = iter(trace_ids)
+    while part := list(islice(ids, _AT_ONCE)):
         marks = ", ".join("?" * len(part))
         for row in writer.execute(f"{_SELECT} WHERE trace_id IN ({marks})", part):
-            summary = _decode_summary(row)
-            summaries[summary.trace_id] = summary
-    return summaries
+            trace = _decode_trace(row)
+            traces[trace.summary.trace_id] = trace
+    return traces
 
 
-def _encode_summary(summary: TraceSummary) -> tuple[Any, ...]:
+def _encode_trace(trace: _Trace) -> tuple[Any, ...]:
+    number, summary = trace
     return (
         summary.trace_id,
         summary.name,
@@ -427,22 +568,23 @@ def _encode_summary(summary: TraceSummary) -> tuple[Any, ...]:
         summary.error_type,
         summary.outcome,
         summary.has_root,
+        summary.rating,
+        number,
     )
 
 
-def _decode_summary(row: tuple[Any, ...]) -> TraceSummary:
-    values = dict(zip(_SUMMARY_COLUMNS, row, strict=True))
+def _decode_trace(row: tuple[Any, ...]) -> _Trace:
+    values = dict(zip(_SUMMARY_COLUMNS, row[1:], strict=True))
     start, end, models = values.pop("start_time"), values.pop("end_time"), values.pop("models")
     values["has_root"] = bool(values["has_root"])
-    return TraceSummary(
-        **values, start=start, end=end, models=orjson.loads(models) if models else []
-    )
+    models = orjson.loads(models) if models else []
+    return _Trace(row[0], TraceSummary(**values, start=start, end=end, models=models))
 
 
-def _find_summaries(
+def _find_traces(
     reader: sqlite3.Connection, filter: TraceFilter, before: str = ""
-) -> Iterator[TraceSummary]:
-    """Yield the traces that are meant, the newest first."""
+) -> Iterator[_Trace]:
+    """Yield the traces that are meant, as far as a filter asks for no text, the newest first."""
     conditions, values = _write_conditions(filter)
     if before:
         conditions.append(
@@ -450,10 +592,30 @@ def _find_summaries(
         )
         values.append(clean_text(before))
     where = f" WHERE {' AND '.join(conditions)}" if conditions else ""
-    for row in reader.execute(f"{_SELECT}{where} {_NEWEST_FIRST}", values):
-        summary = _decode_summary(row)
-        if not filter.text or match_text(_read_spans(reader, summary.trace_id), filter.text):
-            yield summary
+    return map(_decode_trace, reader.execute(f"{_SELECT}{where} {_NEWEST_FIRST}", values))
+
+
+def _read_traces(
+    reader: sqlite3.Connection, filter: TraceFilter, before: str = ""
+) -> Iterator[tuple[TraceSummary, Sequence[Record]]]:
+    """Yield the traces that are meant, the newest first, each with its spans as they came."""
+    for traces in _split(_find_traces(reader, filter, before)):
+        spans = _read_spans(reader, [trace.id for trace in traces])
+        for number, summary in traces:
+            if match_text(spans[number], filter.text):
+                yield summary, spans[number]
+
+
+def _split(traces: Iterable[_Trace]) -> Iterator[Sequence[_Trace]]:
+    """Yield parts that are read at one time: first small ones, as few traces may be enough."""
+    part, size, most = list[_Trace](), 0, 100
+    for trace in traces:
+        part.append(trace)
+        size += trace.summary.spans
+        if size >= most:
+            yield part
+            part, size, most = [], 0, min(2 * most, _MOST_AT_ONCE)
+    yield part
 
 
 def _write_conditions(filter: TraceFilter) -> tuple[list[str], list[Any]]:
@@ -466,6 +628,9 @@ def _write_conditions(filter: TraceFilter) -> tuple[list[str], list[Any]]:
     ]
     conditions = [condition for condition, value in columns if value]
     values = [value for _, value in columns if value]
+    if filter.rating:
+        conditions.append("rating <> '' AND rating = ?")
+        values.append(filter.rating)
     for options in list_labels(filter):
         conditions.append(f"({' OR '.join(_HAS_LABEL[kind] for kind, _ in options)})")
         for kind, value in options:
@@ -473,9 +638,7 @@ def _write_conditions(filter: TraceFilter) -> tuple[list[str], list[Any]]:
     if filter.has_error is not None:
         conditions.append("errors > 0" if filter.has_error else "errors = 0")
     if pattern := _write_pattern(filter.text):
-        conditions.append(
-            "trace_id IN (SELECT trace_id FROM records WHERE record LIKE ? ESCAPE '!')"
-        )
+        conditions.append("id IN (SELECT trace FROM records WHERE record LIKE ? ESCAPE '!')")
         values.append(pattern)
     return conditions, values
 
@@ -489,25 +652,30 @@ def _write_pattern(text: str) -> str:
     return f"%{text}%"
 
 
-def _read_spans(reader: sqlite3.Connection, trace_id: str) -> list[Record]:
-    """Return the spans of a trace as they came."""
+def _read_spans(
+    reader: sqlite3.Connection, numbers: Sequence[int]
+) -> Mapping[int, Sequence[Record]]:
+    """Return the spans of traces as they came."""
+    found: dict[int, list[Record]] = {number: [] for number in numbers}
     rows = reader.execute(
-        "SELECT record FROM records WHERE trace_id = ? ORDER BY rowid", (trace_id,)
+        "SELECT trace, record FROM records WHERE trace IN (SELECT value FROM json_each(?)) "
+        "ORDER BY rowid",
+        (str(list(numbers)),),
     )
-    return [orjson.loads(row[0]) for row in rows]
-
-
-def _read_trace(reader: sqlite3.Connection, trace_id: str) -> list[Record]:
-    return sort_spans(_read_spans(reader, trace_id))
+    for number, record in rows:
+        found[number].append(orjson.loads(record))
+    return found
 
 
 def _delete(writer: sqlite3.Connection, condition: str, values: Sequence[Any]) -> int:
     """Delete traces in small transactions, so that others may write between them."""
-    select = f"SELECT trace_id FROM traces WHERE {condition}"  # noqa: S608  # a text of ours
-    rows = writer.execute(select, values).fetchall()
-    for start in range(0, len(rows), _AT_ONCE):
-        part = rows[start : start + _AT_ONCE]
+    select = f"SELECT id FROM traces WHERE {condition} LIMIT {_AT_ONCE}"  # noqa: S608  # ours
+    count = 0
+    while True:
         with _transaction(writer):
-            for table in ("records", "traces", "labels"):
-                writer.executemany(f"DELETE FROM {table} WHERE trace_id = ?", part)  # noqa: S608
-    return len(rows)
+            rows = writer.execute(select, values).fetchall()
+            for table, column in (("records", "trace"), ("traces", "id"), ("labels", "trace")):
+                writer.executemany(f"DELETE FROM {table} WHERE {column} = ?", rows)  # noqa: S608
+        count += len(rows)
+        if len(rows) < _AT_ONCE:
+            return count

@@ -1,10 +1,12 @@
 """Keep spans: the interface of a store, and what writes in a thread of its own."""
 
+import asyncio
 import logging
 import threading
 from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
+from functools import cached_property, partial
 from time import time_ns
 from typing import Any, cast
 
@@ -15,12 +17,15 @@ from copilot_runtime.errors import CopilotError
 from copilot_runtime.telemetry.span import Span
 from copilot_runtime.telemetry.store.records import Record
 from copilot_runtime.telemetry.store.traces import TraceFilter, TraceSummary
+from copilot_runtime.telemetry.store.weight import weigh_span
 
 logger = logging.getLogger(__name__)
 
 EVERYTHING = TraceFilter()
 MAX_PENDING = 100_000
 """Most spans that wait to be written. More are left out, and counted."""
+MAX_PENDING_SIZE = 256_000_000
+"""Most bytes, about, that the values of these spans take."""
 _GATHER_SECONDS = 0.25
 _RETRY_SECONDS = 5.0
 _CLEAN_SECONDS = 60.0
@@ -40,6 +45,11 @@ class TraceStore(ABC):
 
     is_failing = False
     """Whether spans cannot be written at the moment."""
+
+    @cached_property
+    def edits(self) -> asyncio.Lock:
+        """Held by who reads a span and adds it again with something more, so that none is lost."""
+        return asyncio.Lock()
 
     @abstractmethod
     def add(self, span: Span) -> None:
@@ -95,8 +105,11 @@ class ThreadedTraceStore(TraceStore):
 
     def __init__(self, *, clock: Callable[[], int] = time_ns) -> None:
         self._clock = clock
-        self._pending: deque[Span] = deque()
+        self._pending: deque[tuple[Span, int]] = deque()
+        self._size = 0
+        self._counting = threading.Lock()
         self._unwritten: Sequence[Span] = ()
+        self._is_careful = False
         self._wake = threading.Event()
         self._is_urgent = threading.Event()
         self._writing = threading.RLock()
@@ -106,10 +119,13 @@ class ThreadedTraceStore(TraceStore):
 
     def add(self, span: Span) -> None:
         """Keep a span that has ended."""
-        if len(self._pending) >= MAX_PENDING:
-            self.dropped += 1
-            return
-        self._pending.append(span)
+        weight = weigh_span(span)
+        with self._counting:
+            if len(self._pending) >= MAX_PENDING or self._size + weight > MAX_PENDING_SIZE:
+                self.dropped += 1
+                return
+            self._pending.append((span, weight))
+            self._size += weight
         if not self._wake.is_set():
             self._wake.set()
         if self._thread is None:
@@ -131,6 +147,7 @@ class ThreadedTraceStore(TraceStore):
             await call(thread.join, 5.0)
         self.dropped += len(self._pending) + len(self._unwritten)
         self._pending.clear()
+        self._size = 0
         self._unwritten = ()
 
     @abstractmethod
@@ -159,32 +176,41 @@ class ThreadedTraceStore(TraceStore):
         with self._writing:
             while batch := self._unwritten or self._take_batch():
                 self._unwritten = batch
-                if not self._attempt(lambda: self._write(self._unwritten)):
+                part = batch[:1] if self._is_careful else batch
+                error = self._attempt(partial(self._write, part))
+                if isinstance(error, self._passing_errors):
                     return
-                self._unwritten = ()
+                if error is not None and len(part) > 1:
+                    self._is_careful = True  # one of them can never be written
+                    continue
+                self.dropped += error is not None
+                self._unwritten = batch[len(part) :]
+                self._is_careful = self._is_careful and bool(self._unwritten)
             now = self._clock()
             if now >= self._next_clean:
                 self._next_clean = now + int(_CLEAN_SECONDS * 1e9)
                 self._attempt(lambda: self._clean(now))
 
-    def _attempt(self, work: Callable[[], None]) -> bool:
-        """Do what writes; return whether it is done with, be it that it never can be."""
+    def _attempt(self, work: Callable[[], None]) -> Exception | None:
+        """Do what writes; return what it raised."""
         try:
             work()
         except Exception as error:  # telemetry must not end anything else
             if not self.is_failing:
                 logger.warning("Traces cannot be kept: %s", error)
             self.is_failing = True
-            if isinstance(error, self._passing_errors):
-                return False
-            self.dropped += len(self._unwritten)
-            return True
+            return error
+        if self.is_failing:
+            logger.warning("Traces are kept again.")
         self.is_failing = False
-        return True
+        return None
 
     def _take_batch(self) -> list[Span]:
         pending = self._pending
-        return [pending.popleft() for _ in range(min(len(pending), _BATCH))]
+        with self._counting:
+            batch = [pending.popleft() for _ in range(min(len(pending), _BATCH))]
+            self._size -= sum(weight for _, weight in batch)
+        return [span for span, _ in batch]
 
 
 def encode_json(record: Record) -> tuple[Record, bytes]:

@@ -1,13 +1,19 @@
 """A trace in short, and what may be asked of traces."""
 
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
-from typing import Any, Literal
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, Literal, cast
+
+import orjson
 
 from copilot_runtime.telemetry import semconv
-from copilot_runtime.telemetry.store.records import Record
+from copilot_runtime.telemetry.store.records import KINDS, Record
 
-LabelKind = Literal["agent", "thread", "run", "resource"]
+LabelKind = Literal["agent", "thread", "run", "resource", "user"]
+RATINGS = ("up", "down")
+
+_SERVER = KINDS["server"]
+"""The kind of a request of an MCP client, which has the call of the tool below it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -20,13 +26,18 @@ class TraceFilter:
     thread_id: str = ""
     run_id: str = ""
     agent: str = ""
+    user: str = ""
+    """Traces of runs that this person asked for."""
     since: int = 0
     until: int = 0
     has_error: bool | None = None
     min_duration: float = 0.0
     """Seconds."""
+    rating: str = ""
+    """`up` or `down`: traces that somebody has rated so."""
     text: str = ""
-    """A part of the name of a span, of the model, of an error or of the thread, in any case."""
+    """A part of the name of a span, of a model, an error, a thread or an answer, in any case; or
+    the beginning of the id of a trace."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -52,11 +63,13 @@ class TraceSummary:
     models: list[str] = field(default_factory=list)
     error_type: str = ""
     outcome: str = ""
+    rating: str = ""
+    """`up` or `down`, if somebody has rated it; one thumb down among several is what counts."""
     has_root: bool = False
     labels: set[tuple[LabelKind, str]] = field(
         default_factory=set[tuple[LabelKind, str]], repr=False, compare=False
     )
-    """Agents, threads, runs and resources of spans, besides those above: for filters."""
+    """Agents, threads, runs, resources and users of spans, besides those above: for filters."""
 
     @property
     def duration(self) -> float:
@@ -76,16 +89,22 @@ class TraceSummary:
             self.errors += 1
             self.error_type = self.error_type or str(of.get(semconv.ERROR_TYPE, ""))
         operation = of.get(semconv.OPERATION_NAME)
+        if not isinstance(operation, str):  # another program may have written anything there
+            operation = ""
         self._take_name(record, operation)
         if thread := of.get(semconv.CONVERSATION_ID):
             self.thread_id = self._label("thread", self.thread_id, thread)
         if run := of.get(semconv.RUN_ID):
             self.run_id = self._label("run", self.run_id, run)
+        if (rating := of.get(semconv.FEEDBACK_RATING)) in RATINGS and self.rating != "down":
+            self.rating = rating
+        if user := of.get(semconv.USER_NAME):
+            self.labels.add(("user", str(user)))
         if resource := record["resource"]["attributes"].get("id"):
             self.labels.add(("resource", str(resource)))
-        if operation == semconv.EXECUTE_TOOL:
+        if operation == semconv.EXECUTE_TOOL and record["kind"] != _SERVER:
             self.tool_calls += 1
-        elif operation in _MODEL_OPERATIONS:
+        elif operation in semconv.INFERENCES:
             self._add_model_call(of)
 
     def has_label(self, kind: LabelKind, value: str) -> bool:
@@ -100,11 +119,13 @@ class TraceSummary:
         """Take the name of the span that began the trace, as far as it is known."""
         of = record["attributes"]
         agent = of.get(semconv.AGENT_NAME)
-        is_root = not record["parent_span_id"]
+        # the request of a web server around a run says nothing of it
+        is_telling = bool(operation) or semconv.MCP_METHOD_NAME in of
+        is_root = not record["parent_span_id"] and (is_telling or not self.agent)
         if is_root or (not self.has_root and (not self.name or operation == semconv.INVOKE_AGENT)):
             self.name = record["name"]
             self.outcome = str(of.get(semconv.RUN_OUTCOME) or self.outcome)
-            self.has_root = self.has_root or is_root
+            self.has_root = is_root and is_telling
             if agent:
                 former, self.agent = self.agent, str(agent)
                 self._label("agent", self.agent, former or self.agent)
@@ -122,19 +143,16 @@ class TraceSummary:
 
     def _add_model_call(self, of: dict[str, Any]) -> None:
         self.model_calls += 1
-        self.input_tokens += _count(of.get(semconv.USAGE_INPUT_TOKENS))
-        self.output_tokens += _count(of.get(semconv.USAGE_OUTPUT_TOKENS))
-        dollars = of.get(semconv.COST_DOLLARS)
-        if isinstance(dollars, int | float) and 0 <= dollars < _MOST_DOLLARS:
-            self.dollars += dollars
-        else:
+        self.input_tokens += read_count(of.get(semconv.USAGE_INPUT_TOKENS)) or 0
+        self.output_tokens += read_count(of.get(semconv.USAGE_OUTPUT_TOKENS)) or 0
+        dollars = read_dollars(of.get(semconv.COST_DOLLARS))
+        if dollars is None:
             self.unpriced += 1
+        else:
+            self.dollars += dollars
         model = of.get(semconv.RESPONSE_MODEL) or of.get(semconv.REQUEST_MODEL)
         if model and str(model) not in self.models:
             self.models.append(str(model))
-
-
-_MODEL_OPERATIONS = {semconv.CHAT, semconv.TEXT_COMPLETION, semconv.GENERATE_CONTENT}
 
 
 def count_spans(trace_id: str, records: Iterable[Record]) -> TraceSummary:
@@ -143,6 +161,11 @@ def count_spans(trace_id: str, records: Iterable[Record]) -> TraceSummary:
     for record in records:
         summary.add(record)
     return summary
+
+
+def copy_summary(summary: TraceSummary) -> TraceSummary:
+    """Return the same, which stays as it is while spans are added to the other one."""
+    return replace(summary, models=[*summary.models], labels={*summary.labels})
 
 
 def summarize_trace(records: Sequence[Record]) -> TraceSummary | None:
@@ -167,6 +190,8 @@ def match_summary(summary: TraceSummary, filter: TraceFilter) -> bool:
         return False
     if filter.min_duration and summary.end - summary.start < int(filter.min_duration * 1e9):
         return False
+    if filter.rating and summary.rating != filter.rating:
+        return False
     return all(
         any(summary.has_label(kind, value) for kind, value in options)
         for options in list_labels(filter)
@@ -181,6 +206,7 @@ def list_labels(filter: TraceFilter) -> Sequence[Sequence[tuple[LabelKind, str]]
         (("thread", filter.thread_id),),
         (("run", filter.run_id),),
         (("agent", filter.agent),),
+        (("user", filter.user),),
         (("resource", resource), ("thread", resource), ("thread", thread)),
     )
     return [options for options in labels if options[0][1]]
@@ -193,10 +219,39 @@ def match_text(spans: Iterable[Record], text: str) -> bool:
 
 
 def has_text(span: Record, text: str) -> bool:
-    """Return whether a span has a text, in lower case, in its name or in what it is about."""
-    of = span["attributes"]
+    """Return whether a span has a text, in lower case, in its name, in what it is about or in an
+    answer that is kept; or whether the id of its trace begins with it.
+    """
+    of, content = span["attributes"], span.get("content", {})
     values = [span["name"], *(of.get(name, "") for name in _SEARCHED)]
-    return any(text in str(value).lower() for value in values)
+    if any(text in str(value).lower() for value in values):
+        return True
+    if len(text) >= _SHORTEST_ID and span["trace_id"].startswith(text):
+        return True
+    texts = [content[name] for name in _SEARCHED_CONTENT if name in content]
+    return any(text in value.lower() for value in _list_strings(texts))
+
+
+def _list_strings(values: list[Any]) -> Iterator[str]:
+    """Yield what people read in messages, which may be JSON: not the names of their fields."""
+    while values:
+        match values.pop():
+            case str() as value:
+                try:
+                    found = orjson.loads(value) if value[:1] in "[{" else None
+                except ValueError:
+                    found = None
+                if isinstance(found, list | dict):
+                    values.append(found)
+                else:
+                    yield value
+            case dict() as value:
+                fields = cast("dict[str, Any]", value).items()
+                values += [it for name, it in fields if name not in _MARKUP]
+            case list() as value:
+                values += cast("list[Any]", value)
+            case _:
+                pass
 
 
 _SEARCHED = (
@@ -207,10 +262,16 @@ _SEARCHED = (
     semconv.RUN_ID,
     semconv.TOOL_NAME,
 )
+_SEARCHED_CONTENT = (semconv.OUTPUT_MESSAGES, semconv.FEEDBACK_COMMENT)
+"""What people remember of a chat when they complain; prompts would find nearly every trace."""
+_MARKUP = {"id", "role", "type", "finish_reason"}
+"""Fields of messages that nobody reads."""
+_SHORTEST_ID = 4
+"""Characters that begin an id: fewer are in nearly every one."""
 
 
-def _count(value: Any) -> int:
-    """Return a number of tokens, which some write as text; 0 for what is none."""
+def read_count(value: Any) -> int | None:
+    """Return a number of tokens, which some programs write as text; None for what is none."""
     match value:
         case str() if value.isdecimal() and len(value) < _LONGEST_NUMBER:
             value = int(value)
@@ -218,7 +279,13 @@ def _count(value: Any) -> int:
             value = int(value)
         case _:
             pass
-    return value if type(value) is int and 0 < value < _MOST_TOKENS else 0
+    return value if type(value) is int and 0 <= value < _MOST_TOKENS else None
+
+
+def read_dollars(value: Any) -> float | None:
+    """Return a cost; None for what is none."""
+    is_number = isinstance(value, int | float) and not isinstance(value, bool)
+    return value if is_number and 0 <= value < _MOST_DOLLARS else None
 
 
 _LONGEST_NUMBER = 16

@@ -23,14 +23,14 @@ class PostgresTransaction(Transaction):
         self._connection = connection
 
     async def fetch(self, statement: str, *values: Any) -> Sequence[Sequence[Any]]:
-        return await self._connection.fetch(_number_values(statement), *values)
+        return await self._connection.fetch(number_values(statement), *values)
 
     async def execute(self, statement: str, *values: Any) -> int:
-        status: str = await self._connection.execute(_number_values(statement), *values)
+        status: str = await self._connection.execute(number_values(statement), *values)
         return int(status.rpartition(" ")[2])
 
     async def execute_many(self, statement: str, rows: Iterable[Sequence[Any]]) -> None:
-        await self._connection.executemany(_number_values(statement), rows)
+        await self._connection.executemany(number_values(statement), rows)
 
     def key_values(self, key: ThreadKey) -> Sequence[Any]:
         return (hash_key(key),)
@@ -101,7 +101,7 @@ class PostgresTransaction(Transaction):
 
 
 @cache
-def _number_values(statement: str) -> str:
+def number_values(statement: str) -> str:
     """Return a statement with its values as `$1`, `$2` …"""
     first, *others = statement.split("?")
     return first + "".join(f"${number}{text}" for number, text in zip(count(1), others))

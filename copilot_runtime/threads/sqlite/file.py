@@ -106,24 +106,28 @@ def open_for_reading(path: Path) -> sqlite3.Connection:
     return connection
 
 
-def build_failure(path: Path, error: Exception) -> CopilotError:
-    """Return what to raise for an error of SQLite or of the file system."""
-    where = f"The threads in {str(path)!r}"
+def build_failure(path: Path, error: Exception, *, content: str = "threads") -> CopilotError:
+    """Return what to raise for an error of SQLite or of the file system.
+
+    `content` is what the file keeps.
+    """
+    where = f"The {content} in {str(path)!r}"
+    public = f"The {content} cannot be used."
     text = str(error)
     if "not a database" in text:
         return ConfigurationFailed(
-            f"{str(path)!r} is not a database of threads.",
+            f"{str(path)!r} is not a database of {content}.",
             hint="Name another file, or one that does not exist yet.",
-            public=_PUBLIC,
+            public=public,
         )
     for part, cause, way_out in _CAUSES:
         if part in text:
-            public = f"The threads cannot be used: {cause}."
+            public = f"The {content} cannot be used: {cause}."
             return StoreFailed(f"{where} cannot be used: {cause}.", hint=way_out, public=public)
     return StoreFailed(
         f"{where} cannot be used: {text}.",
         hint="The log of the system may say why.",
-        public=_PUBLIC,
+        public=public,
     )
 
 

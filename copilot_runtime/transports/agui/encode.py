@@ -149,7 +149,7 @@ class Encoder:
     def _other(self, event: Event) -> None:
         if not self._started and not isinstance(event, RunStarted | RunFailed):
             self._start(())
-        match event:
+        match event:  # those of a short answer first
             case RunStarted(messages=messages, server_actions=names):
                 self._server_actions = names
                 self._start(messages)
@@ -157,6 +157,10 @@ class Encoder:
                 self._text(event)
             case TextMessageEnd(message_id=key):
                 self._close("text", key)
+            case Usage():
+                self._usage.append(event)
+            case RunFinished():
+                self._finish(event)
             case ActionExecutionStart():
                 self._call(event)
             case ActionExecutionEnd(call_id=key):
@@ -186,16 +190,12 @@ class Encoder:
             case Subagent():
                 if self._dialect.subagents:
                     self._subagent(event)
-            case Usage():
-                self._usage.append(event)
             case Custom(name=name, value=value):
                 # null is a value here
                 self._frames.append(_frame({"type": "CUSTOM", "name": name, "value": value}))
             case Raw(event=foreign, source=source):
                 raw = {"type": "RAW", "event": foreign, **_drop_none(source=source)}
                 self._frames.append(_frame(raw))
-            case RunFinished():
-                self._finish(event)
             case RunFailed(error=error):
                 self._fail(error)
             case TextMessageContent() | ActionExecutionArgs() | ReasoningContent():

@@ -175,7 +175,9 @@ class AguiEndpoint(Transport):
     async def _start_run(self, run: RunInput, request: Request) -> "_Start":
         """Start a run; return its log, which may be forgotten as soon as the run has ended."""
         found = await self._conversations.start(run)
-        return _Start(found.follow(), trace_ids.find_trace_id(found, request, run.properties))
+        return _Start(
+            found.follow(), trace_ids.find_trace_id(found, request.headers, run.properties)
+        )
 
     async def _connect(
         self, key: threads.ThreadKey, agent: str, request: Request, dialect: Dialect
@@ -261,10 +263,10 @@ async def _read_operation(request: Request) -> Operation:
         return operation
     body = await request.body()
     if operation.name == "transcribe":
-        return replace(operation, body=(body, request.headers.get("content-type", "")))
+        return operation.with_body((body, request.headers.get("content-type", "")))
     if not body.strip():
         return operation
     try:
-        return replace(operation, body=await request.json())
+        return operation.with_body(await request.json())
     except ValueError as error:
         raise no_json(str(error)) from None

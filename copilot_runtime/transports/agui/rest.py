@@ -6,17 +6,16 @@ there as it is, without a detour through the models. A test holds the answers to
 """
 
 from collections.abc import Sequence
+from functools import lru_cache
 from typing import Annotated, Any, Literal, cast
-from urllib.parse import unquote
 
 from fastapi import APIRouter, Path, Query, Response
-from fastapi.routing import APIRoute
 from pydantic import BaseModel, ConfigDict, Field
-from starlette.routing import BaseRoute, Match
-from starlette.types import ASGIApp, Scope
+from starlette.routing import BaseRoute
+from starlette.types import ASGIApp
 
 from copilot_runtime.transports.agui.routes import OPERATION, Name, Operation
-from copilot_runtime.transports.router import RouterResponse
+from copilot_runtime.transports.rest_route import RestRoute, StreamRoute, answer_by_app
 
 
 class _Model(BaseModel):
@@ -177,20 +176,6 @@ class ThreadListQuery(BaseModel):
     )
 
 
-class RestRoute(APIRoute):
-    """Matches a path as its client encoded it: an id may have a slash in it, as `%2F`."""
-
-    def matches(self, scope: Scope) -> tuple[Match, Scope]:
-        if raw_path := scope.get("raw_path"):
-            scope = {**scope, "path": raw_path.partition(b"?")[0].decode("latin-1")}
-        match, child = super().matches(scope)
-        if match is not Match.NONE:
-            values: dict[str, str] = child["path_params"]
-            own = {name: unquote(values[name]) for name in self.param_convertors}
-            child["path_params"] = {**values, **own}
-        return match, child
-
-
 _PROBLEM: dict[int | str, dict[str, Any]] = {"4XX": {"model": Problem}}
 _EVENTS: dict[int | str, dict[str, Any]] = {
     200: {
@@ -205,18 +190,24 @@ AgentId = Annotated[str, Path(examples=["default"])]
 
 def rest_routes(path: str, router: ASGIApp) -> Sequence[BaseRoute]:
     """Return the routes below the URL `path`; `router` answers their operations."""
+    return [route.bind(router) for route in _make_routes(path)]
+
+
+@lru_cache(maxsize=16)
+def _make_routes(path: str) -> Sequence[RestRoute]:
     common: Any = {"prefix": path, "route_class": RestRoute}
     threads = APIRouter(**common, tags=["threads"], responses=_PROBLEM)
     agents = APIRouter(**common, tags=["agents"], responses=_PROBLEM)
     streams = APIRouter(
-        **common,
+        prefix=path,
+        route_class=StreamRoute,
         tags=["agents"],
         default_response_class=Response,
         responses={**_PROBLEM, **_EVENTS},
     )
 
     def perform(name: Name, **fields: Any) -> Response:
-        return RouterResponse(router, {OPERATION: Operation(name=name, **fields)})
+        return answer_by_app({OPERATION: Operation(name=name, **fields)})
 
     @threads.get("/threads", response_model=ThreadPage)
     async def list_threads(query: Annotated[ThreadListQuery, Query()]) -> Response:
@@ -290,9 +281,7 @@ def rest_routes(path: str, router: ASGIApp) -> Sequence[BaseRoute]:
     async def ask(agent: AgentId) -> None:
         """Run an agent for another runtime; the run stops when the connection closes."""
 
-    for route in streams.routes:
-        cast("APIRoute", route).app = router  # no layer of FastAPI stands around a stream
-    return [*threads.routes, *agents.routes, *streams.routes]
+    return cast("list[RestRoute]", [*threads.routes, *agents.routes, *streams.routes])
 
 
 def _body(model: type[BaseModel], *, required: bool = True) -> dict[str, Any]:

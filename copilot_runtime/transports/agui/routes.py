@@ -42,6 +42,12 @@ class Operation:
     query: Mapping[str, str] = field(default_factory=dict)
     body: Any = None
 
+    def with_body(self, body: Any) -> "Operation":
+        """Return the same with what came in the body."""
+        return Operation(
+            name=self.name, agent=self.agent, thread=self.thread, query=self.query, body=body
+        )
+
 
 OPERATION = "copilot_runtime.operation"
 """The key in the ASGI scope of an operation that a route of FastAPI has read from the path."""

@@ -16,9 +16,10 @@ from copilot_runtime.events import (
     RunFailed,
     RunFinished,
     TextMessageContent,
+    is_question,
 )
 from copilot_runtime.interfaces import Caller
-from copilot_runtime.runtime.interrupts import find_asking_run, is_question
+from copilot_runtime.runtime.interrupts import find_asking_run
 from copilot_runtime.threads.compact import compact
 from copilot_runtime.threads.store import StoredRun, Thread, ThreadKey, ThreadPage, ThreadQuery
 from copilot_runtime.transcript import fold_thread

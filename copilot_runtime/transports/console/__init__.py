@@ -17,15 +17,22 @@ _SCRIPTS = (
     "patch",
     "conversation",
     "markdown",
+    "findings",
     "views",
     "tools",
     "talk",
+    "runs",
     "threads",
     "media",
     "page",
 )
 """In the order they are run: what a script needs at once stands above it."""
 
+_DATA_SCRIPTS = ("scripts/data.js",)
+"""What the pages *Data*, *Knowledge*, *Plans* and *Traces* have in common."""
+_FORMAT_SCRIPTS = (*_DATA_SCRIPTS, "scripts/format.js")
+_PLANS_SCRIPTS = ("api", "tree", "questions", "task", "page")
+_ANALYST_SCRIPTS = ("api", "table", "answer", "page")
 _TRACES_SCRIPTS = ("api", "spans", "waterfall", "details", "flow", "difference", "page")
 
 
@@ -35,14 +42,19 @@ def console_route(
     *,
     suggestions: Sequence[str] = (),
     knowledge_path: str = "",
+    plans_path: str = "",
     traces_path: str = "",
+    analyst_path: str = "",
+    keeps_traces: bool = False,
 ) -> Route:
     """Return the route of a page that talks with the runtime at `endpoint_path`.
 
     Both paths are those inside the app; where it is mounted comes from the request. They may be
     the same: then the page is for browsers, and all other requests are for the runtime. The
     `suggestions` are what the page offers to ask the plain chat, beside what it offers everybody.
-    With a `knowledge_path` and a `traces_path`, it leads to the pages of those routes.
+    With a `knowledge_path`, a `plans_path`, a `traces_path` and an `analyst_path`, it leads to the
+    pages of those routes. If the server `keeps_traces`, answers can be rated, and lead to their
+    traces.
     """
     offered = json.dumps(list(suggestions))
 
@@ -52,7 +64,10 @@ def console_route(
             "__ENDPOINT__": root + endpoint_path or "/",
             "__SUGGESTIONS__": offered,
             "__KNOWLEDGE__": root + knowledge_path if knowledge_path else "",
+            "__PLANS__": root + plans_path if plans_path else "",
             "__TRACES__": root + traces_path if traces_path else "",
+            "__ANALYST__": root + analyst_path if analyst_path else "",
+            "__KEEPS_TRACES__": "yes" if traces_path and keeps_traces else "",
         }
         return _chat().respond(request, values)
 
@@ -74,6 +89,28 @@ def knowledge_route(endpoint_path: str, path: str = "/knowledge", *, home: str =
     return _BrowserRoute(path, answer, methods=["GET"], name="knowledge")
 
 
+def plans_route(
+    endpoint_path: str, path: str = "/plans", *, home: str = "/", traces_path: str = ""
+) -> Route:
+    """Return the route of a page that shows the plans of the runtime at `endpoint_path`.
+
+    The page itself has no data: it asks for it as whoever opens it. With a `traces_path`, it leads
+    operators to the page of that route.
+    """
+
+    async def answer(request: Request) -> Response:
+        root = request.scope.get("root_path", "").rstrip("/")
+        values = {
+            "__ENDPOINT__": root + endpoint_path or "/",
+            "__HOME__": root + home,
+            "__TRACES__": root + traces_path if traces_path else "",
+        }
+        return _plans().respond(request, values)
+
+    kind = _BrowserRoute if f"{endpoint_path.rstrip('/')}/plans" == path else Route
+    return kind(path, answer, methods=["GET"], name="plans")
+
+
 def traces_route(endpoint_path: str, path: str = "/traces", *, home: str = "/") -> Route:
     """Return the route of a page that shows what the runtime at `endpoint_path` did.
 
@@ -85,7 +122,22 @@ def traces_route(endpoint_path: str, path: str = "/traces", *, home: str = "/") 
         values = {"__ENDPOINT__": root + endpoint_path or "/", "__HOME__": root + home}
         return _traces().respond(request, values)
 
-    return _BrowserRoute(path, answer, methods=["GET"], name="traces")
+    kind = _BrowserRoute if f"{endpoint_path.rstrip('/')}/traces" == path else Route
+    return kind(path, answer, methods=["GET"], name="traces")
+
+
+def analyst_route(endpoint_path: str, path: str = "/data", *, home: str = "/") -> Route:
+    """Return the route of a page that answers questions about the data at `endpoint_path`.
+
+    The page itself has no data: it asks for it as whoever opens it.
+    """
+
+    async def answer(request: Request) -> Response:
+        root = request.scope.get("root_path", "").rstrip("/")
+        values = {"__ENDPOINT__": root + endpoint_path or "/", "__HOME__": root + home}
+        return _analyst().respond(request, values)
+
+    return _BrowserRoute(path, answer, methods=["GET"], name="analyst")
 
 
 class _BrowserRoute(Route):
@@ -100,12 +152,25 @@ class _BrowserRoute(Route):
 
 @cache
 def _chat() -> Document:
-    return Document(__name__, [f"scripts/{name}.js" for name in _SCRIPTS])
+    scripts = [f"scripts/{name}.js" for name in _SCRIPTS]
+    return Document(__name__, scripts, title="copilot-runtime")
 
 
 @cache
 def _knowledge() -> Document:
-    return Document("copilot_runtime.transports.knowledge.console", ["page.js"])
+    package = "copilot_runtime.transports.knowledge.console"
+    title = "Knowledge · copilot-runtime"
+    return Document(package, ["page.js"], title=title, shared=_DATA_SCRIPTS)
+
+
+@cache
+def _plans() -> Document:
+    return Document(
+        "copilot_runtime.transports.plans.console",
+        [f"{name}.js" for name in _PLANS_SCRIPTS],
+        title="Plans · copilot-runtime",
+        shared=_FORMAT_SCRIPTS,
+    )
 
 
 @cache
@@ -113,4 +178,16 @@ def _traces() -> Document:
     return Document(
         "copilot_runtime.transports.traces.console",
         [f"{name}.js" for name in _TRACES_SCRIPTS],
+        title="Traces · copilot-runtime",
+        shared=_FORMAT_SCRIPTS,
+    )
+
+
+@cache
+def _analyst() -> Document:
+    return Document(
+        "copilot_runtime.transports.analyst.console",
+        [f"{name}.js" for name in _ANALYST_SCRIPTS],
+        title="Data · copilot-runtime",
+        shared=_FORMAT_SCRIPTS,
     )

@@ -1,4 +1,4 @@
-"""An HTML document in parts: a page, a style and scripts, served as one.
+"""An HTML document in parts: a frame, a page, styles and scripts, served as one.
 
 So nothing else has to be found, and the policy can name the very style and the very script that
 may be used.
@@ -11,20 +11,32 @@ from functools import cached_property
 from hashlib import sha256
 from html import escape
 from importlib import resources
+from importlib.resources.abc import Traversable
 
 from starlette.requests import Request
 from starlette.responses import Response
 
-_STYLE = "/* page.css */"
-_SCRIPT = "/* scripts */"
+_FRAME = __name__.rpartition(".")[0]
+_PAGE = "<!-- page -->"
+_STYLES = "/* styles */"
+_SCRIPTS = "/* scripts */"
+_TITLE = "__TITLE__"
 
 
 class Document:
-    """The document of a package: its `page.html`, its `page.css` and these scripts, in order."""
+    """The document of a package: its `page.html`, its `page.css` and these scripts, in order.
 
-    def __init__(self, package: str, scripts: Sequence[str]) -> None:
-        self._package = package
+    The frame around it and the style below it are those beside this module, the same for all, and
+    so are the scripts that several pages have in common: `shared`, which run first.
+    """
+
+    def __init__(
+        self, package: str, scripts: Sequence[str], *, title: str, shared: Sequence[str] = ()
+    ) -> None:
+        self._shared = shared
+        self._files = resources.files(package)
         self._scripts = scripts
+        self._title = title
 
     def respond(self, request: Request, values: Mapping[str, str]) -> Response:
         """Answer with the document, in which each name stands for its value, as text."""
@@ -46,12 +58,20 @@ class Document:
 
     @cached_property
     def _template(self) -> str:
-        scripts = "\n".join(self._part(name) for name in self._scripts)
-        page = self._part("page.html").replace(_STYLE, f"\n{self._part('page.css')}")
-        return page.replace(_SCRIPT, f'\n"use strict";\n{scripts}')
-
-    def _part(self, name: str) -> str:
-        return resources.files(self._package).joinpath(name).read_text(encoding="utf-8")
+        frame = resources.files(_FRAME)
+        shared = [_read(frame, name) for name in self._shared]
+        scripts = "\n".join([*shared, *(_read(self._files, name) for name in self._scripts)])
+        styles = _read(frame, "base.css") + _read(self._files, "page.css")
+        parts = {
+            _TITLE: self._title,
+            _PAGE: _read(self._files, "page.html").strip(),
+            _STYLES: f"\n{styles}",
+            _SCRIPTS: f'\n"use strict";\n{scripts}',
+        }
+        template = _read(frame, "frame.html")
+        for mark, part in parts.items():
+            template = template.replace(mark, part)
+        return template
 
     @cached_property
     def _policy(self) -> str:
@@ -72,5 +92,9 @@ class Document:
     def _hash_of(self, element: str) -> str:
         found = re.search(rf"<{element}>(.*?)</{element}>", self._template, re.DOTALL)
         if found is None:
-            raise ValueError(f"page.html has no <{element}>")
+            raise ValueError(f"frame.html has no <{element}>")
         return f"'sha256-{b64encode(sha256(found[1].encode()).digest()).decode()}'"
+
+
+def _read(files: Traversable, name: str) -> str:
+    return files.joinpath(name).read_text(encoding="utf-8")

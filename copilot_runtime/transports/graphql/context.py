@@ -1,20 +1,19 @@
 """The request of a GraphQL operation, for its resolvers."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from graphql import DocumentNode
 
+from copilot_runtime.errors import LimitExceeded
 from copilot_runtime.interfaces import Caller
 from copilot_runtime.runtime.conversations import Conversations
 from copilot_runtime.runtime.run import Run
 from copilot_runtime.transports.graphql.documents import Documents
 from copilot_runtime.transports.graphql.inputs import check_inputs, find_inputs
-
-if TYPE_CHECKING:
-    from copilot_runtime.knowledge import Knowledge
-    from copilot_runtime.transports.traces.access import TraceAccess
+from copilot_runtime.transports.request import Request
+from copilot_runtime.transports.transport import Services
 
 CONTEXT = "copilot_runtime.context"
 """The key of a WebSocket's context in its ASGI scope."""
@@ -24,18 +23,19 @@ CONTEXT = "copilot_runtime.context"
 class Context:
     """One request. `started` collects the runs that end with it."""
 
+    request: Request
+    services: Services
     runs: Conversations
     documents: Documents
     caller: Caller
     max_messages: int
     max_items: int
     max_values: int
-    knowledge: "Knowledge | None" = None
-    knowledge_fields: int = 0
-    """How many fields of knowledge this request has asked for."""
-    require_traces: "Callable[[], TraceAccess] | None" = None
-    """Returns the traces, if there are any that somebody may read; raises `TracesForbidden`."""
+    fields: dict[str, int] = field(default_factory=dict[str, int])
+    """How many fields of each part of the schema this request has asked for."""
     started: list[Run] = field(default_factory=list[Run])
+    trace_id: str = ""
+    """The trace of the run that was started, if somebody asks for it."""
     operations: int = 0
     """How many are answered at the moment, over a WebSocket."""
 
@@ -45,6 +45,12 @@ class Context:
         """Raise `LimitExceeded` for variables that are too large to be read."""
         inputs = find_inputs(document, operation_name, variables)
         check_inputs(inputs, max_messages=self.max_messages, max_items=self.max_items)
+
+    def count_field(self, part: str, most: int) -> None:
+        """Count one more field of a part. Raises `LimitExceeded` for too many in one request."""
+        self.fields[part] = count = self.fields.get(part, 0) + 1
+        if count > most:
+            raise LimitExceeded(f"A request may ask for {most} fields of {part}.")
 
     def stop_runs(self) -> None:
         """Stop the runs that end with the request, also those that are still starting."""

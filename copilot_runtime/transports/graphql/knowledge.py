@@ -5,6 +5,7 @@ imported.
 """
 
 from collections.abc import AsyncGenerator
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import strawberry
@@ -13,11 +14,12 @@ from strawberry import UNSET
 from copilot_runtime.errors import LimitExceeded, Misuse
 from copilot_runtime.interfaces import Passage
 from copilot_runtime.knowledge.events import EventFilter
+from copilot_runtime.knowledge.identifiers import strip_namespace
 from copilot_runtime.knowledge.policies import build_actor, conversation_identifier
-from copilot_runtime.knowledge.policies.ownership import check_conversation
+from copilot_runtime.knowledge.policies.ownership import CONVERSATION, check_conversation
 from copilot_runtime.transports.graphql.context import Context
 from copilot_runtime.transports.graphql.errors import hide_details
-from copilot_runtime.transports.graphql.schema import CopilotInfo, Query, Subscription
+from copilot_runtime.transports.graphql.schema import CopilotInfo
 from copilot_runtime.transports.graphql.types import JSONObject
 
 if TYPE_CHECKING:
@@ -167,6 +169,28 @@ class ConversationMemory:
         return [*map(_build_result, found)]
 
 
+@strawberry.type(description="A resource of a context window, as far as it is read")
+class WindowResource:
+    id: str
+    type: str
+    role: str
+    tokens: int
+    content: str
+
+
+@strawberry.type(description="What belongs to a conversation, the oldest first")
+class ContextWindow:
+    id: str
+    tokens: int
+    resources: list[WindowResource]
+
+
+@strawberry.type(description="Whether a window is within its budget, and whether it has changed")
+class WindowOptimization:
+    successful: bool
+    optimized: bool
+
+
 @strawberry.type(description="Something was done to resources")
 class ResourceEvent:
     id: str
@@ -176,8 +200,8 @@ class ResourceEvent:
     resources: list[str]
 
 
-@strawberry.type(name="Query")
-class KnowledgeQuery(Query):
+@strawberry.type
+class KnowledgeQuery:
     @strawberry.field(description="The resources of a type, or below a URI")
     async def resources(
         self,
@@ -301,9 +325,43 @@ class KnowledgeQuery(Query):
             conversation=conversation, items=[*map(_build_item, items)], thread_id=thread_id
         )
 
+    @strawberry.field(description="The context window of a conversation, by its URI")
+    async def context_window(self, info: CopilotInfo, id: str) -> ContextWindow:
+        knowledge, actor = _ask_for(info.context, id)
+        window = await knowledge.get_window(id, actor=actor)
+        return ContextWindow(
+            id=window.id,
+            tokens=window.tokens,
+            resources=[
+                WindowResource(
+                    id=it.uri,
+                    type=it.id.type,
+                    role=it.role,
+                    tokens=it.id.tokens or 0,
+                    content=it.content,
+                )
+                for it in window.resources
+            ],
+        )
 
-@strawberry.type(name="Subscription")
-class KnowledgeSubscription(Subscription):
+
+@strawberry.type
+class KnowledgeMutation:
+    @strawberry.mutation(
+        description="Make a context window smaller until it is within a budget of tokens: equal "
+        "items become one, large ones are trimmed, the oldest are summarised. Nothing is deleted"
+    )
+    async def optimize_context_window(
+        self, info: CopilotInfo, id: str, budget: int | None = UNSET
+    ) -> WindowOptimization:
+        knowledge, actor = _ask_for(info.context, id)
+        tokens = None if budget is UNSET else budget
+        result = await knowledge.optimize_window(id, tokens, actor=actor)
+        return WindowOptimization(successful=result.successful, optimized=result.optimized)
+
+
+@strawberry.type
+class KnowledgeSubscription:
     @strawberry.subscription(
         description="What is done to resources from now on: of these sources and types, to a "
         "resource and those below it"
@@ -336,13 +394,31 @@ class KnowledgeSubscription(Subscription):
                 )
 
 
+ROOTS = {
+    "Query": KnowledgeQuery,
+    "Mutation": KnowledgeMutation,
+    "Subscription": KnowledgeSubscription,
+}
+
+
 def _ask(context: Context, thread_id: str = "") -> "tuple[Knowledge, Actor]":
     """Return the knowledge, and who asks it. Raises `LimitExceeded` for too many questions."""
-    context.knowledge_fields += 1
-    if context.knowledge_fields > _MOST_FIELDS:
-        raise LimitExceeded(f"A request may ask for {_MOST_FIELDS} fields of knowledge.")
-    assert context.knowledge is not None
-    return context.knowledge, build_actor(context.caller.user, thread_id)
+    context.count_field("knowledge", _MOST_FIELDS)
+    knowledge = context.services.knowledge
+    assert knowledge is not None
+    return knowledge, build_actor(context.caller.user, thread_id)
+
+
+def _ask_for(context: Context, uri: str) -> "tuple[Knowledge, Actor]":
+    """Return the knowledge, and who asks it for what is in a conversation.
+
+    One of nobody belongs to whoever knows its URI.
+    """
+    knowledge, actor = _ask(context)
+    first = strip_namespace(_check_text("id", uri)).partition("/")[0]
+    if context.caller.user is None and first.startswith(f"{CONVERSATION}."):
+        actor = replace(actor, conversation=first)
+    return knowledge, actor
 
 
 async def _query_sparql(

@@ -36,7 +36,7 @@ class GraphQLResponse:
     def add_trace(self, run: Run, properties: object) -> Mapping[str, Any]:
         """Add the trace of a run to the headers, and return it as extensions, if somebody asks."""
         asks = properties if isinstance(properties, dict) else {}
-        trace_id = trace_ids.find_trace_id(run, self._request, asks)
+        trace_id = trace_ids.find_trace_id(run, self._request.headers, asks)
         self._headers = {**self._headers, **trace_ids.build_headers(trace_id, self._request)}
         return {"trace": {"traceId": trace_id}} if trace_id else {}
 

@@ -1,8 +1,10 @@
 """The roots of the v1 schema, and ours: the subscription."""
 
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import aclosing
+from dataclasses import dataclass
 from functools import cache
+from importlib import import_module
 from typing import Any, TypeAlias
 
 import strawberry
@@ -30,6 +32,7 @@ from copilot_runtime.transports.graphql.updates import (
     is_owner,
     stream_updates,
 )
+from copilot_runtime.transports.trace_ids import find_trace_id
 
 CopilotInfo: TypeAlias = Info[Context, None]
 
@@ -141,6 +144,7 @@ async def start_run(
     run = context.runs.create(run_input(context, data, properties))
     context.started.append(run)
     await context.runs.launch(run)
+    context.trace_id = find_trace_id(run, context.caller.headers, properties)
     return run
 
 
@@ -158,27 +162,49 @@ class _Schema(strawberry.Schema):
         """Log nothing: clients make mistakes, and what fails in here is logged where it fails."""
 
 
+@dataclass(frozen=True, slots=True)
+class SchemaParts:
+    """Which parts of the schema there are, besides what CopilotKit has and our subscription."""
+
+    knowledge: bool = False
+    traces: bool = False
+    plans: bool = False
+    tools: bool = False
+    events: bool = False
+    analyst: bool = False
+
+
+_PARTS: Mapping[str, str] = {
+    "knowledge": "copilot_runtime.transports.graphql.knowledge",
+    "traces": "copilot_runtime.transports.graphql.traces",
+    "plans": "copilot_runtime.transports.graphql.plans",
+    "tools": "copilot_runtime.transports.graphql.tools",
+    "events": "copilot_runtime.transports.graphql.events",
+    "analyst": "copilot_runtime.transports.graphql.analyst",
+}
+"""The module of each part, whose `ROOTS` are added to those here."""
+
+
 def make_schema(
-    extensions: Sequence[type[SchemaExtension]] = (),
-    *,
-    knowledge: bool = False,
-    traces: bool = False,
+    parts: SchemaParts | None = None, extensions: Sequence[type[SchemaExtension]] = ()
 ) -> strawberry.Schema:
-    """Return the schema of a runtime; one with knowledge, or traces to read, has fields for it."""
-    query: type = Query
-    subscription: type = Subscription
-    if knowledge:
-        from copilot_runtime.transports.graphql import knowledge as fields
-
-        query, subscription = fields.KnowledgeQuery, fields.KnowledgeSubscription
-    if traces:
-        from copilot_runtime.transports.graphql import traces as fields
-
-        query = merge_types("Query", (query, fields.TraceQuery))
-        subscription = merge_types("Subscription", (subscription, fields.TraceSubscription))
+    """Return the schema of a runtime that has some parts."""
+    roots: Mapping[str, list[type]] = {
+        "Query": [Query],
+        "Mutation": [Mutation],
+        "Subscription": [Subscription],
+    }
+    for name, module in _PARTS.items():
+        if getattr(parts, name, False):
+            for root, fields in import_module(module).ROOTS.items():
+                roots[root].append(fields)
+    query, mutation, subscription = (
+        types[0] if len(types) == 1 else merge_types(root, tuple(types))
+        for root, types in roots.items()
+    )
     return _Schema(
         query=query,
-        mutation=Mutation,
+        mutation=mutation,
         subscription=subscription,
         types=[
             *outputs.TYPES,
@@ -192,12 +218,12 @@ def make_schema(
 
 
 @cache
-def core_schema(*, knowledge: bool = False, traces: bool = False) -> GraphQLSchema:
+def core_schema(parts: SchemaParts | None = None) -> GraphQLSchema:
     """Return graphql-core's view of the schema, which the HTTP endpoint executes itself."""
     # Strawberry has no public name for it; its own HTTP views use the same attribute
-    return make_schema(knowledge=knowledge, traces=traces)._schema  # pyright: ignore[reportPrivateUsage]
+    return make_schema(parts)._schema  # pyright: ignore[reportPrivateUsage]
 
 
-def sdl(*, knowledge: bool = False, traces: bool = False) -> str:
-    """Return the schema in GraphQL's own language, as `schema.graphql` holds it."""
-    return make_schema(knowledge=knowledge, traces=traces).as_str() + "\n"
+def sdl(**parts: bool) -> str:
+    """Return the schema with some parts in GraphQL's own language, as `schema.graphql` holds it."""
+    return make_schema(SchemaParts(**parts)).as_str() + "\n"

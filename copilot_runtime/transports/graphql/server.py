@@ -8,7 +8,7 @@ others. Both write the same dialect.
 import inspect
 from collections.abc import Mapping
 from contextlib import aclosing
-from functools import cached_property, partial
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from graphql import (
@@ -33,14 +33,18 @@ from copilot_runtime.transports.graphql.inputs import GenerateCopilotResponseInp
 from copilot_runtime.transports.graphql.plan import Plan
 from copilot_runtime.transports.graphql.request import GraphQLRequest, read_request
 from copilot_runtime.transports.graphql.response import GraphQLResponse
-from copilot_runtime.transports.graphql.schema import build_response, core_schema, start_run
+from copilot_runtime.transports.graphql.schema import (
+    SchemaParts,
+    build_response,
+    core_schema,
+    start_run,
+)
 from copilot_runtime.transports.request import Request
 from copilot_runtime.transports.streaming import run_until_disconnect
 from copilot_runtime.transports.transport import Services
 
 if TYPE_CHECKING:
     from copilot_runtime.transports.graphql.websocket import Socket
-    from copilot_runtime.transports.traces.access import TraceAccess
 
 _LARGE = 64 * 1024
 """Bytes of a request in which there is room for much that is wrong."""
@@ -51,17 +55,13 @@ class GraphQLServer:
 
     def __init__(self, services: Services) -> None:
         settings = services.settings
-        self._runs = services.runs
+        self._services = services
         self._max_messages = settings.max_messages
         self._max_items = settings.max_items
         self._max_values = settings.max_values
         self._read_timeout = settings.read_timeout
-        self._knowledge = services.knowledge
-        traces = services.traces
-        self._traces = traces if traces is not None and traces.may_allow else None
-        self._schema = core_schema(
-            knowledge=services.knowledge is not None, traces=self._traces is not None
-        )
+        self._parts = choose_parts(services)
+        self._schema = core_schema(self._parts)
         self._documents = Documents(
             self._schema,
             max_length=settings.max_document_length,
@@ -73,14 +73,14 @@ class GraphQLServer:
 
     async def __call__(self, request: Request) -> None:
         context = Context(
-            runs=self._runs,
+            request=request,
+            services=self._services,
+            runs=self._services.runs,
             documents=self._documents,
             caller=request.caller,
             max_messages=self._max_messages,
             max_items=self._max_items,
             max_values=self._max_values,
-            knowledge=self._knowledge,
-            require_traces=partial(self._require_traces, request),
         )
         try:
             if request.is_websocket:  # what its mutations start ends with it; subscriptions go on
@@ -90,12 +90,6 @@ class GraphQLServer:
                 await self._respond(request, context)
         finally:
             context.stop_runs()
-
-    def _require_traces(self, request: Request) -> "TraceAccess":
-        """Return the traces. Raises `TracesForbidden` for a request that may not read them."""
-        assert self._traces is not None
-        self._traces.require(request.scope, request.headers, request.caller)
-        return self._traces
 
     async def _respond(self, request: Request, context: Context) -> None:
         response = GraphQLResponse(request)
@@ -206,11 +200,20 @@ class GraphQLServer:
     def _socket(self) -> "Socket":
         from copilot_runtime.transports.graphql.websocket import Socket  # only for subscriptions
 
-        return Socket(
-            self._max_values,
-            has_knowledge=self._knowledge is not None,
-            has_traces=self._traces is not None,
-        )
+        return Socket(self._max_values, self._parts)
+
+
+def choose_parts(services: Services) -> SchemaParts:
+    """Return the parts of the schema that a runtime has something for, and somebody to read it."""
+    has_operators = services.traces is not None and services.traces.may_allow
+    return SchemaParts(
+        knowledge=services.knowledge is not None,
+        traces=has_operators,
+        plans=services.plans is not None,
+        tools=has_operators and bool(services.tools),
+        events=services.events is not None,
+        analyst=services.analyst is not None,
+    )
 
 
 def _check_operation(document: DocumentNode, name: str | None, *, reads_only: bool) -> None:

@@ -5,24 +5,28 @@ A runtime whose traces nobody may read has none of these fields, and nothing her
 
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import aclosing
+from typing import TYPE_CHECKING
 
 import strawberry
 
 from copilot_runtime.errors import Misuse
 from copilot_runtime.telemetry.filters import parse_filter
-from copilot_runtime.telemetry.mermaid import draw_sequence
-from copilot_runtime.telemetry.stats import GroupStats, compute_stats
 from copilot_runtime.telemetry.store import traces as store_traces
 from copilot_runtime.telemetry.store.records import Record
 from copilot_runtime.telemetry.store.traces import summarize_trace
-from copilot_runtime.telemetry.waterfall import draw_waterfall
 from copilot_runtime.transports.graphql.context import Context
 from copilot_runtime.transports.graphql.errors import hide_details
 from copilot_runtime.transports.graphql.schema import CopilotInfo
 from copilot_runtime.transports.graphql.types import JSONObject
 from copilot_runtime.transports.traces.access import TraceAccess
+from copilot_runtime.transports.traces.encode import render_spans
 from copilot_runtime.transports.traces.endpoint import MOST_TRACES, group_traces
 from copilot_runtime.transports.traces.live import LiveReader, ReaderBehind
+
+if TYPE_CHECKING:
+    from copilot_runtime.telemetry.stats import GroupStats
+
+_MOST_FIELDS = 5
 
 
 @strawberry.type(description="A trace in short; tokens and dollars are of requests to models")
@@ -39,6 +43,7 @@ class TraceSummary:
     errors: int
     error_type: str
     outcome: str
+    rating: str = strawberry.field(description="up, down, or nothing")
     model_calls: int
     tool_calls: int
     models: list[str]
@@ -61,12 +66,19 @@ class Trace:
     records: strawberry.Private[Sequence[Record]]
 
     @strawberry.field(description="A sequence diagram of Mermaid")
-    async def mermaid(self) -> str:
-        return draw_sequence(self.records)
+    async def mermaid(self, info: CopilotInfo) -> str:
+        _require(info.context)
+        from copilot_runtime.telemetry.mermaid import draw_sequence
+
+        return await render_spans(self.records, lambda: draw_sequence(self.records))
 
     @strawberry.field(description="A bar for each span, in text")
-    async def waterfall(self, width: int = 100) -> str:
-        return draw_waterfall(self.records, width=min(width, 1_000))
+    async def waterfall(self, info: CopilotInfo, width: int = 100) -> str:
+        _require(info.context)
+        from copilot_runtime.telemetry.waterfall import draw_waterfall
+
+        width = min(width, 1_000)
+        return await render_spans(self.records, lambda: draw_waterfall(self.records, width=width))
 
 
 @strawberry.type(description="What all spans of one agent, model or tool have in common")
@@ -105,10 +117,12 @@ class TraceFilterInput:
     thread_id: str = ""
     run_id: str = ""
     agent: str = ""
+    user: str = ""
     since: str = ""
     until: str = ""
     has_error: bool | None = None
     min_duration: float = 0.0
+    rating: str = ""
     text: str = ""
 
 
@@ -127,7 +141,9 @@ class TraceQuery:
         limit, meant = _check_limit(limit), _read_filter(filter)
         if query:
             spans = await store.query_spans(query, meant, limit=limit)
-            summaries = [summarize_trace(trace) for trace in group_traces(spans)]
+            summaries = await render_spans(
+                spans, lambda: [summarize_trace(trace) for trace in group_traces(spans)]
+            )
             found = [_build_summary(it) for it in summaries if it is not None]
             return TracePage(traces=found, next=None)
         rows = await store.list_traces(meant, limit=limit + 1, before=before)
@@ -138,7 +154,7 @@ class TraceQuery:
     @strawberry.field(description="One trace; null without one")
     async def trace(self, info: CopilotInfo, id: str) -> Trace | None:
         spans = await _require(info.context).find_store().get_trace(id)
-        summary = summarize_trace(spans)
+        summary = await render_spans(spans, lambda: summarize_trace(spans))
         if summary is None:
             return None
         objects = [JSONObject(span) for span in spans]
@@ -148,9 +164,11 @@ class TraceQuery:
     async def trace_stats(
         self, info: CopilotInfo, filter: TraceFilterInput | None = None, limit: int = 1000
     ) -> TraceStats:
+        from copilot_runtime.telemetry.stats import compute_stats
+
         store = _require(info.context).find_store()
         spans = await store.query_spans("", _read_filter(filter), limit=_check_limit(limit))
-        stats = compute_stats(spans)
+        stats = await render_spans(spans, lambda: compute_stats(spans))
         return TraceStats(
             traces=stats.traces,
             failed=stats.failed,
@@ -189,10 +207,20 @@ class TraceSubscription:
             raise hide_details(error) from None
 
 
+ROOTS = {"Query": TraceQuery, "Subscription": TraceSubscription}
+
+
 def _require(context: Context) -> TraceAccess:
-    """Return the traces. Raises `TracesForbidden` for who may not read them."""
-    assert context.require_traces is not None
-    return context.require_traces()
+    """Return the traces, for one more field of a request.
+
+    Raises `TracesForbidden` for who may not read them, and `LimitExceeded` for too many fields:
+    each may take as long as a query may.
+    """
+    context.count_field("traces", _MOST_FIELDS)
+    request, traces = context.request, context.services.traces
+    assert traces is not None
+    traces.require(request.scope, request.headers, request.caller)
+    return traces
 
 
 def _read_filter(chosen: TraceFilterInput | None) -> store_traces.TraceFilter:
@@ -206,10 +234,12 @@ def _read_filter(chosen: TraceFilterInput | None) -> store_traces.TraceFilter:
             "thread_id": chosen.thread_id,
             "run_id": chosen.run_id,
             "agent": chosen.agent,
+            "user": chosen.user,
             "since": chosen.since,
             "until": chosen.until,
             "has_error": flags[chosen.has_error],
             "min_duration": f"{chosen.min_duration:f}" if chosen.min_duration else "",
+            "rating": chosen.rating,
             "text": chosen.text,
         }
     )
@@ -235,6 +265,7 @@ def _build_summary(summary: store_traces.TraceSummary) -> TraceSummary:
         errors=summary.errors,
         error_type=summary.error_type,
         outcome=summary.outcome,
+        rating=summary.rating,
         model_calls=summary.model_calls,
         tool_calls=summary.tool_calls,
         models=[*summary.models],
@@ -245,7 +276,7 @@ def _build_summary(summary: store_traces.TraceSummary) -> TraceSummary:
     )
 
 
-def _build_group(group: GroupStats) -> TraceGroup:
+def _build_group(group: "GroupStats") -> TraceGroup:
     return TraceGroup(
         name=group.name,
         count=group.count,

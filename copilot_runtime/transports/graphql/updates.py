@@ -22,6 +22,7 @@ from copilot_runtime.transports.graphql.outputs import (
     read_delta,
 )
 from copilot_runtime.transports.graphql.statuses import ResponseStatus, response_status
+from copilot_runtime.transports.trace_ids import find_trace_id
 
 
 @strawberry.type(
@@ -58,7 +59,8 @@ async def stream_updates(
     if data is not None:
         run = run_input(context, data, properties, detached=True)
         run_id = run.run_id
-        await context.runs.start(run)
+        started = await context.runs.start(run)
+        context.trace_id = find_trace_id(started, context.caller.headers, properties)
     assert run_id is not None
     thread_id = await _find_thread(context, run_id)
     async with aclosing(context.runs.follow(run_id, after or START)) as batches:

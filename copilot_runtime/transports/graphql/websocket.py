@@ -32,7 +32,7 @@ from copilot_runtime.jsontext import loads
 from copilot_runtime.transports.body import has_more_values
 from copilot_runtime.transports.graphql.context import CONTEXT, Context
 from copilot_runtime.transports.graphql.errors import format_error, hide_details
-from copilot_runtime.transports.graphql.schema import make_schema
+from copilot_runtime.transports.graphql.schema import SchemaParts, make_schema
 
 _INIT_TIMEOUT = timedelta(seconds=10)
 _SUBSCRIPTIONS_PER_CONNECTION = 20
@@ -59,12 +59,10 @@ class Socket(GraphQL[Context, None]):
 
     websocket_adapter_class = _Connection
 
-    def __init__(
-        self, max_values: int, *, has_knowledge: bool = False, has_traces: bool = False
-    ) -> None:
+    def __init__(self, max_values: int, parts: SchemaParts) -> None:
         self._max_values = max_values
         super().__init__(
-            make_schema([KnownDocuments, SafeErrors], knowledge=has_knowledge, traces=has_traces),
+            make_schema(parts, [KnownDocuments, SafeErrors, TraceIds]),
             graphql_ide=None,
             subscription_protocols=[GRAPHQL_TRANSPORT_WS_PROTOCOL],
             connection_init_wait_timeout=_INIT_TIMEOUT,
@@ -187,6 +185,21 @@ class SafeErrors(SchemaExtension):
         if isinstance(result, ExecutionResult) and result.errors:
             result.errors = [_safe(error) for error in result.errors]
         yield
+
+
+class TraceIds(SchemaExtension):
+    """Tells the trace of a run with its first update, or with its answer, to whoever asks."""
+
+    def on_stream_result(self, result: StreamExecutionResult) -> Iterator[None]:
+        context: Context = self.execution_context.context
+        if isinstance(result, ExecutionResult) and context.trace_id:
+            result.extensions = {**(result.extensions or {}), **self.get_results()}
+            context.trace_id = ""
+        yield
+
+    def get_results(self) -> dict[str, Any]:
+        trace_id = self.execution_context.context.trace_id
+        return {"trace": {"traceId": trace_id}} if trace_id else {}
 
 
 def _safe(error: GraphQLError) -> GraphQLError:

@@ -10,9 +10,11 @@ from urllib.parse import parse_qsl, unquote
 
 from copilot_runtime.errors import NotFound
 from copilot_runtime.interfaces import Passage
-from copilot_runtime.jsontext import dumps
+from copilot_runtime.jsontext import dumps, loads
+from copilot_runtime.jsonvalue import as_object
 from copilot_runtime.knowledge import Knowledge
 from copilot_runtime.knowledge.access import Actor
+from copilot_runtime.knowledge.identifiers import strip_namespace
 from copilot_runtime.knowledge.policies import build_actor
 from copilot_runtime.knowledge.policies.ownership import CONVERSATION
 from copilot_runtime.transports.body import BadRequest
@@ -37,7 +39,7 @@ _PRIVATE = {"cache-control": "private, no-cache", "x-content-type-options": "nos
 
 
 class KnowledgeEndpoint(Transport):
-    """Answers `GET knowledge` and what is below it, and `POST knowledge/files`."""
+    """Answers `GET knowledge` and what is below it, `POST knowledge/files` and that of windows."""
 
     paths = ("knowledge", "knowledge/{rest:path}")
 
@@ -54,9 +56,12 @@ class KnowledgeEndpoint(Transport):
             _require(request, "POST")
             await request.respond_json(201, await store_file(self._knowledge, request), _PRIVATE)
             return
-        _require(request, "GET", "HEAD")
         _, _, path = request.path.partition("/")
         name, _, rest = path.partition("/")
+        if name == "context" and rest and request.method == "POST":
+            await view.optimize_window(unquote(rest))
+            return
+        _require(request, "GET", "HEAD")
         match name, rest:
             case "", "":
                 await view.status()
@@ -72,6 +77,8 @@ class KnowledgeEndpoint(Transport):
                 await view.show(unquote(rest))
             case "files", _:
                 await view.send_file(unquote(rest))
+            case "context", _ if rest:
+                await view.show_window(unquote(rest))
             case _:
                 raise NotFound(f"There is nothing at {request.path[:100]!r}.")
 
@@ -167,13 +174,29 @@ class _View:
         headers = {**_PRIVATE, **build_headers(upload)}
         await self._send(data, choose_media_type(upload), headers)
 
+    async def show_window(self, uri: str) -> None:
+        """Answer with the context window of a conversation."""
+        window = await self._knowledge.get_window(uri, actor=self._reader(uri))
+        resources = [
+            {"id": it.uri, "tokens": it.id.tokens, "role": it.role, "content": it.content}
+            for it in window.resources
+        ]
+        answer = {"id": window.id, "tokens": window.tokens, "resources": resources}
+        await self._respond(answer)
+
+    async def optimize_window(self, uri: str) -> None:
+        """Make a context window smaller; answer whether it fits, and whether it has changed."""
+        budget = _read_budget(await self._request.body())
+        result = await self._knowledge.optimize_window(uri, budget, actor=self._reader(uri))
+        await self._respond(asdict(result))
+
     def _reader(self, uri: str) -> Actor:
         """Return who reads a resource.
 
         Nobody's conversation belongs to whoever knows its id, which is in its URI, as its thread
         does.
         """
-        first = uri.partition("/")[0]
+        first = strip_namespace(uri).partition("/")[0]
         if self._request.caller.user is None and first.startswith(f"{CONVERSATION}."):
             return replace(self._actor, conversation=first)
         return self._actor
@@ -196,6 +219,20 @@ class _View:
 def _require(request: Request, *methods: str) -> None:
     if request.method not in methods:
         raise Refusal(405, {"error": "Method not allowed"}, {"allow": ", ".join(methods)})
+
+
+def _read_budget(body: bytes) -> int | None:
+    """Return the budget that a body asks for, if there is one. Raises `BadRequest`."""
+    try:
+        value = loads(body) if body.strip() else {}
+    except ValueError:
+        raise BadRequest("The request body is no JSON.") from None
+    budget = as_object(value).get("budget")
+    if not isinstance(value, dict) or not (
+        budget is None or (isinstance(budget, int) and not isinstance(budget, bool))
+    ):
+        raise BadRequest('The request body is {"budget": 4000}, or empty.')
+    return budget
 
 
 def _encode_passage(passage: Passage) -> Mapping[str, Any]:

@@ -11,7 +11,9 @@ from copilot_runtime.errors import RUN_FAILED, CopilotError, MissingPackage, Mis
 from copilot_runtime.events import RunFailed
 from copilot_runtime.interfaces import Caller, RunInput
 from copilot_runtime.messages import TextMessage, new_id
-from copilot_runtime.telemetry.propagation import extract_context
+from copilot_runtime.telemetry.context import SpanContext
+from copilot_runtime.telemetry.genai import omit_tool
+from copilot_runtime.telemetry.span import find_current_span
 from copilot_runtime.transports.mcp.encode import Answer, build_result, build_text_result
 from copilot_runtime.transports.mcp.tools import ASK, build_tools
 from copilot_runtime.transports.program_runs import ProgramRuns
@@ -23,7 +25,6 @@ if TYPE_CHECKING:
         CallToolRequestParams,
         CallToolResult,
         ListToolsResult,
-        RequestParamsMeta,
     )
 
 logger = logging.getLogger(__name__)
@@ -56,12 +57,14 @@ def build_server(program_runs: ProgramRuns, owner: Caller | None = None) -> "Ser
     try:
         from mcp.server import Server
         from mcp_types import ListToolsResult
+
+        from copilot_runtime.transports.mcp.tracing import SpanMiddleware
     except ImportError as error:
         raise MissingPackage("An MCP server", "mcp", "mcp") from error
 
     async def list_tools(context: "ServerRequestContext[Any]", params: Any) -> "ListToolsResult":
         del params  # there is one page
-        caller = _get_caller(context.request, owner)
+        caller = _get_caller(context, owner)
         found = build_tools(await program_runs.actions(caller), await program_runs.agents(caller))
         return ListToolsResult(tools=found)
 
@@ -70,7 +73,7 @@ def build_server(program_runs: ProgramRuns, owner: Caller | None = None) -> "Ser
     ) -> "CallToolResult":
         tool = _Tool(
             program_runs,
-            _get_caller(context.request, owner, params.meta),
+            _get_caller(context, owner),
             params.name,
             params.arguments or {},
             thread=_get_thread(context.request),
@@ -78,17 +81,24 @@ def build_server(program_runs: ProgramRuns, owner: Caller | None = None) -> "Ser
         try:
             return await tool.call(context.session.report_progress)
         except CopilotError as error:
-            return build_text_result(error.public, is_error=True)
+            message = error.public
         except Exception:  # of hooks and agents: the client gets them without details
             logger.exception("The tool %r failed", params.name)
-            return build_text_result(RUN_FAILED.message, is_error=True)
+            message = RUN_FAILED.message
+        if find_current_span().is_recording and not await tool.exists():
+            omit_tool(find_current_span())
+        return build_text_result(message, is_error=True)
 
-    return Server(
+    server = Server(
         "copilot-runtime",
         version=__version__,
         on_list_tools=list_tools,
         on_call_tool=call_tool,
     )
+    telemetry = program_runs.conversations.runtime.telemetry
+    if telemetry.is_recording:  # in place of the package's own, so that nothing is traced twice
+        server.middleware = [SpanMiddleware(telemetry, _find_parent)]
+    return server
 
 
 class _Tool:
@@ -117,6 +127,14 @@ class _Tool:
         call = (self._caller, self._name, self._arguments, "tools/call")
         return build_result(await self._program_runs.call(*call, thread=self._thread))
 
+    async def exists(self) -> bool:
+        """Return whether the caller may call such a tool, as far as that can be known now."""
+        try:
+            agents = await self._program_runs.agents(self._caller)
+            return self._name in map(ASK.__add__, agents) or await self._is_action()
+        except Exception:  # of the application, which lists them
+            return False
+
     async def _is_action(self) -> bool:
         """Return whether an action has such a name; it goes before an agent."""
         actions = await self._program_runs.actions(self._caller)
@@ -136,14 +154,19 @@ class _Tool:
         return build_text_result(answer.text)
 
 
-def _get_caller(request: Any, owner: Caller, meta: "RequestParamsMeta | None" = None) -> Caller:
-    """Return who sent a request; behind pipes there is none, and the owner of the process calls.
+def _get_caller(context: "ServerRequestContext[Any]", owner: Caller) -> Caller:
+    """Return who sent a request; behind pipes, the owner of the process calls.
 
-    `meta` may name the span under which a client calls, over any transport.
+    What it starts is below the span of the request.
     """
-    caller = owner if request is None else request.scope[CALLER]
-    parent = extract_context(meta) if meta else None
-    return caller if parent is None else replace(caller, parent=parent)
+    caller = owner if context.request is None else context.request.scope[CALLER]
+    span = find_current_span()
+    return replace(caller, parent=span.context) if span.is_recording else caller
+
+
+def _find_parent(request: Any) -> SpanContext | None:
+    """Return the span that the headers of a request name."""
+    return None if request is None else request.scope[CALLER].parent
 
 
 def _get_thread(request: Any) -> str:

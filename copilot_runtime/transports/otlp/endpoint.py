@@ -1,4 +1,4 @@
-"""Take in the spans of other processes: OTLP over HTTP, as OpenTelemetry's exporters send it.
+"""Take in spans and logs of other processes: OTLP over HTTP, as OpenTelemetry's exporters send it.
 
 https://opentelemetry.io/docs/specs/otlp/#otlphttp. Nothing here makes spans of its own, and what
 comes in goes to no exporter: two servers that send to each other would never end.
@@ -9,13 +9,22 @@ import hmac
 import logging
 import zlib
 from collections.abc import Mapping
+from importlib import import_module
 from typing import Any, assert_never
 
 from copilot_runtime.errors import MissingPackage
 from copilot_runtime.jsontext import dumps, loads
-from copilot_runtime.security.loopback import is_loopback
-from copilot_runtime.telemetry.otlp import Batch, OtlpError, Signal, count_items, decode_spans
+from copilot_runtime.security.loopback import LoopbackGuard, is_forwarded, is_loopback
+from copilot_runtime.telemetry.otlp import (
+    Batch,
+    OtlpError,
+    Signal,
+    count_metrics,
+    decode_logs,
+    decode_spans,
+)
 from copilot_runtime.transports.body import BadRequest
+from copilot_runtime.transports.otlp.logs import LogJoiner
 from copilot_runtime.transports.request import Request
 from copilot_runtime.transports.transport import Services, Transport
 
@@ -33,16 +42,19 @@ _REJECTED: Mapping[Signal, str] = {
 }
 _JSON = "application/json"
 _PROTOBUF = "application/x-protobuf"
-_FORWARDED = ("forwarded", "x-forwarded-for", "x-real-ip")
 _STATUS_CODES = {400: 3, 401: 16, 403: 7, 408: 4, 413: 8, 415: 3}
 """Codes of gRPC, which errors of OTLP have, by the status of HTTP."""
 _UNKNOWN = 2
+_NO_METRICS = (
+    "This server keeps traces and logs, and no metrics of others: set OTEL_METRICS_EXPORTER=none, "
+    "or let Prometheus read them where they are."
+)
 _LARGE = 64 * 1024
 """Bytes from which on a request is read in a thread."""
 
 
 class OtlpEndpoint(Transport):
-    """Answers exporters. Spans are kept beside ours; metrics and logs are counted and left out."""
+    """Answers exporters. Spans are kept beside ours, logs as events of spans; metrics are not."""
 
     paths = tuple(_SIGNALS)
     root_paths = paths
@@ -52,7 +64,9 @@ class OtlpEndpoint(Transport):
     def __init__(self, services: Services) -> None:
         settings = services.settings
         self._telemetry = services.telemetry
+        self._logs = LogJoiner(services.telemetry)
         self._receive = settings.telemetry.receive
+        self._guard = LoopbackGuard()
         self._token = settings.telemetry.receive_token
         self._max_body_bytes = settings.max_body_bytes
 
@@ -70,12 +84,10 @@ class OtlpEndpoint(Transport):
             if media_type not in (_JSON, _PROTOBUF):
                 raise BadRequest(f"OTLP comes as {_JSON} or {_PROTOBUF}.", 415)
             body = _decompress(request, await request.body(), self._max_body_bytes)
-            if media_type == _JSON:
-                request.check_json(body)
             if len(body) > _LARGE:
-                batch = await asyncio.to_thread(self._decode, signal, media_type, body)
+                batch = await asyncio.to_thread(self._decode, request, signal, body)
             else:
-                batch = self._decode(signal, media_type, body)
+                batch = self._decode(request, signal, body)
         except BadRequest as error:
             await _refuse(request, error)
             return
@@ -88,6 +100,8 @@ class OtlpEndpoint(Transport):
             return
         for span in batch.spans:
             self._telemetry.import_span(span)
+        if batch.logs:
+            await self._logs.join(batch.logs)
         await _respond(request, signal, batch)
 
     def _authorize(self, request: Request) -> None:
@@ -100,35 +114,33 @@ class OtlpEndpoint(Transport):
             return
         client = request.scope.get("client")
         is_near = client is not None and is_loopback(client[0])
-        if not is_near or any(name in request.headers for name in _FORWARDED):
+        # a proxy of this machine may say nothing of itself, but it serves another name
+        is_own = self._guard.is_own_name(request.headers.get("host", ""))
+        if not (is_near and is_own) or is_forwarded(request.headers):
             raise BadRequest(
                 "Telemetry is taken from this machine only. The setting telemetry.receive lets "
                 "others send it, with a token.",
                 403,
             )
 
-    def _decode(self, signal: Signal, media_type: str, body: bytes) -> Batch:
-        """Return the spans of a request. Raises `OtlpError` and `MissingPackage`."""
+    def _decode(self, request: Request, signal: Signal, body: bytes) -> Batch:
+        """Return the spans of a request. Raises `BadRequest`, `OtlpError` and `MissingPackage`."""
+        is_json = request.content_type == _JSON
+        if is_json:
+            request.check_json(body)
         match signal:
             case "traces":
-                request = _read_json(body) if media_type == _JSON else _read_protobuf(body)
-                return decode_spans(request, keeps_content=self._telemetry.keeps_content)
-            case "metrics" | "logs":
-                count = _count(signal, media_type, body)
-                reason = f"This server keeps traces; it takes no {signal}." if count else ""
-                return Batch((), count, reason)
+                value = _read_json(body) if is_json else _import_protobuf().decode_traces(body)
+                return decode_spans(value, keeps_content=self._telemetry.keeps_content)
+            case "logs":
+                value = _read_json(body) if is_json else _import_protobuf().decode_logs(body)
+                return decode_logs(value, keeps_content=self._telemetry.keeps_content)
+            case "metrics":
+                value = _read_json(body) if is_json else None
+                count = count_metrics(value) if is_json else _import_protobuf().count_metrics(body)
+                return Batch((), count, _NO_METRICS if count else "")
             case _:
                 assert_never(signal)
-
-
-def _count(signal: Signal, media_type: str, body: bytes) -> int:
-    if media_type == _JSON:
-        return count_items(signal, _read_json(body))
-    try:
-        from copilot_runtime.telemetry.otel.protobuf import count_protobuf_items
-    except ImportError as error:
-        raise _missing(error) from error
-    return count_protobuf_items(signal, body)
 
 
 def _read_json(body: bytes) -> Any:
@@ -138,16 +150,13 @@ def _read_json(body: bytes) -> Any:
         raise OtlpError("The request body is no JSON.") from error
 
 
-def _read_protobuf(body: bytes) -> Any:
+def _import_protobuf() -> Any:
+    """Return the module that reads protobuf. Raises `MissingPackage`."""
     try:
-        from copilot_runtime.telemetry.otel.protobuf import decode_traces
+        return import_module("copilot_runtime.telemetry.otel.protobuf")
     except ImportError as error:
-        raise _missing(error) from error
-    return decode_traces(body)
-
-
-def _missing(error: ImportError) -> MissingPackage:
-    return MissingPackage("OTLP in protobuf", error.name or "opentelemetry-proto", "telemetry")
+        package = error.name or "opentelemetry-proto"
+        raise MissingPackage("OTLP in protobuf", package, "telemetry") from error
 
 
 def _decompress(request: Request, body: bytes, limit: int) -> bytes:

@@ -23,6 +23,5 @@ def build_exporter_environment(listener: Listener, token: str = "") -> Mapping[s
         "OTEL_EXPORTER_OTLP_ENDPOINT": f"http://{host}:{listener.port}",
         "OTEL_EXPORTER_OTLP_PROTOCOL": "http/protobuf",
         "OTEL_METRICS_EXPORTER": "none",
-        "OTEL_LOGS_EXPORTER": "none",
         **(headers if token else {}),
     }

@@ -13,12 +13,15 @@ from starlette.types import Scope
 
 from copilot_runtime.errors import CopilotError, NotFound
 from copilot_runtime.interfaces import Caller
-from copilot_runtime.security.loopback import LoopbackGuard, is_elsewhere
+from copilot_runtime.security.loopback import (
+    LoopbackGuard,
+    is_elsewhere,
+    is_forwarded,
+    is_from_other_page,
+    is_loopback,
+)
 from copilot_runtime.telemetry.store.store import TraceStore
 from copilot_runtime.telemetry.telemetry import Telemetry
-
-_FORWARDING = ("forwarded", "x-forwarded-for", "x-forwarded-host", "x-real-ip", "via")
-"""Headers of a proxy: who stands before it is somewhere else."""
 
 
 class TracesForbidden(CopilotError):
@@ -79,10 +82,12 @@ class TraceAccess:
 
     def _is_local(self, scope: Scope, headers: Mapping[str, str]) -> bool:
         client = scope.get("client")
-        return (
-            self._guard.applies(scope)
+        is_near = self._guard.applies(scope) or (client and is_loopback(client[0]))
+        return bool(
+            is_near
             and not (client and is_elsewhere(client[0]))
-            and not any(name in headers for name in _FORWARDING)
+            and not is_forwarded(headers)
+            and not is_from_other_page(headers)
             and self._guard.is_own_name(headers.get("host", ""))
             and headers.get("origin", "").partition("://")[2] in ("", headers.get("host"))
         )

@@ -1,10 +1,25 @@
-"""Summaries and statistics of traces as JSON."""
+"""Summaries and statistics of traces as JSON, and large traces in any form."""
 
+from collections.abc import Callable, Sequence
 from dataclasses import asdict
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
-from copilot_runtime.telemetry.stats import TraceStats
+from copilot_runtime.concurrency import call
+from copilot_runtime.telemetry.store.records import Record
 from copilot_runtime.telemetry.store.traces import TraceSummary
+
+if TYPE_CHECKING:
+    from copilot_runtime.telemetry.stats import TraceStats
+
+T = TypeVar("T")
+
+_FEW = 500
+"""Spans up to which an answer is made at once: a thread would cost more."""
+
+
+async def render_spans(spans: Sequence[Record], render: Callable[[], T]) -> T:
+    """Return what `render` makes of spans; of many in a thread, while the server does the rest."""
+    return render() if len(spans) <= _FEW else await call(render)
 
 
 def encode_summary(summary: TraceSummary) -> dict[str, Any]:
@@ -22,6 +37,7 @@ def encode_summary(summary: TraceSummary) -> dict[str, Any]:
         "errors": summary.errors,
         "error_type": summary.error_type,
         "outcome": summary.outcome,
+        "rating": summary.rating,
         "model_calls": summary.model_calls,
         "tool_calls": summary.tool_calls,
         "models": [*summary.models],
@@ -32,6 +48,6 @@ def encode_summary(summary: TraceSummary) -> dict[str, Any]:
     }
 
 
-def encode_stats(stats: TraceStats) -> dict[str, Any]:
+def encode_stats(stats: "TraceStats") -> dict[str, Any]:
     """Return statistics, with the times in seconds."""
     return asdict(stats)

@@ -1,30 +1,31 @@
-"""`traces` below the URL of a runtime: for operators, whom `access.py` knows."""
+"""`traces` below the URL of a runtime: for operators, whom `access.py` knows.
+
+Everybody may ask whether they are one, and give feedback about the answers to what they asked.
+What draws and counts is imported when somebody asks for it, so that no server waits for it.
+"""
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, cast
 from urllib.parse import parse_qsl, unquote
 
 from starlette.routing import BaseRoute
 from starlette.types import ASGIApp
 
+from copilot_runtime.concurrency import call
 from copilot_runtime.errors import Misuse, NotFound
 from copilot_runtime.jsontext import dumps
 from copilot_runtime.runtime.conversations import Conversations
 from copilot_runtime.telemetry.filters import NAMES, parse_filter
-from copilot_runtime.telemetry.mermaid import draw_sequence
-from copilot_runtime.telemetry.otlp import OtlpError, decode_spans, encode_otlp_json
-from copilot_runtime.telemetry.stats import compute_stats
 from copilot_runtime.telemetry.store.records import Record
 from copilot_runtime.telemetry.store.store import TraceStore
 from copilot_runtime.telemetry.store.traces import summarize_trace
-from copilot_runtime.telemetry.waterfall import draw_waterfall
 from copilot_runtime.transports.body import BadRequest
 from copilot_runtime.transports.request import Request
 from copilot_runtime.transports.streaming import run_until_disconnect
 from copilot_runtime.transports.traces.access import TraceAccess
-from copilot_runtime.transports.traces.encode import encode_stats, encode_summary
-from copilot_runtime.transports.traces.feedback import parse_feedback, store_feedback
+from copilot_runtime.transports.traces.encode import encode_stats, encode_summary, render_spans
+from copilot_runtime.transports.traces.feedback import Readers, parse_feedback, store_feedback
 from copilot_runtime.transports.traces.live import LiveReader, ReaderBehind
 from copilot_runtime.transports.transport import Refusal, Services, Transport
 
@@ -59,35 +60,44 @@ class TracesEndpoint(Transport):
 
     async def __call__(self, request: Request) -> None:
         assert self._access is not None
-        # before anything else: others learn nothing, not even what there is no route for
-        self._access.require(request.scope, request.headers, request.caller)
         view = _View(self._access, self._runs, request)
         match request.path.split("/", 2)[1:]:
-            case []:
-                _check_method(request, "GET", "HEAD")
-                await view.list_traces()
-            case ["stats"]:
-                _check_method(request, "GET", "HEAD")
-                await view.show_stats()
-            case ["stream"]:
-                _check_method(request, "GET")
-                await view.stream()
-            case ["query"]:
-                _check_method(request, "POST")
-                await view.query()
-            case ["import"]:
-                _check_method(request, "POST")
-                await view.import_spans()
             case ["feedback"]:
                 _check_method(request, "POST")
                 await view.take_feedback()
-            case [trace_id] if request.method == "DELETE":
-                await view.delete(unquote(trace_id))
-            case [trace_id]:
-                _check_method(request, "GET", "HEAD", "DELETE")
-                await view.show(unquote(trace_id))
-            case _:
-                raise NotFound(f"There is nothing at {request.path[:100]!r}.")
+            case ["access"]:
+                _check_method(request, "GET", "HEAD")
+                await view.show_access()
+            case below:
+                # first: others learn nothing, not even what there is no route for
+                self._access.require(request.scope, request.headers, request.caller)
+                await _answer_operator(view, request, below)
+
+
+async def _answer_operator(view: "_View", request: Request, below: Sequence[str]) -> None:
+    match below:
+        case []:
+            _check_method(request, "GET", "HEAD")
+            await view.list_traces()
+        case ["stats"]:
+            _check_method(request, "GET", "HEAD")
+            await view.show_stats()
+        case ["stream"]:
+            _check_method(request, "GET")
+            await view.stream()
+        case ["query"]:
+            _check_method(request, "POST")
+            await view.query()
+        case ["import"]:
+            _check_method(request, "POST")
+            await view.import_spans()
+        case [trace_id] if request.method == "DELETE":
+            await view.delete(unquote(trace_id))
+        case [trace_id]:
+            _check_method(request, "GET", "HEAD", "DELETE")
+            await view.show(unquote(trace_id))
+        case _:
+            raise NotFound(f"There is nothing at {request.path[:100]!r}.")
 
 
 class _View:
@@ -98,6 +108,11 @@ class _View:
         self._runs = runs
         self._request = request
         self._values = dict(parse_qsl(request.query_string, keep_blank_values=True))
+
+    @property
+    def _is_operator(self) -> bool:
+        request = self._request
+        return self._access.allows(request.scope, request.headers, request.caller)
 
     @property
     def _store(self) -> TraceStore:
@@ -116,27 +131,36 @@ class _View:
     async def show(self, trace_id: str) -> None:
         """Answer with a trace: its spans as JSON, or as a picture in text."""
         spans = await self._store.get_trace(trace_id)
-        summary = summarize_trace(spans)
+        summary = await render_spans(spans, lambda: summarize_trace(spans))
         if summary is None:
             raise NotFound("There is no such trace.")
         match self._values.get("format", "json"):
             case "json":
-                await self._respond({"trace": encode_summary(summary), "spans": spans})
+                answer = {"trace": encode_summary(summary), "spans": spans}
+                await self._send_json(spans, lambda: dumps(answer))
             case "otlp":
-                await self._send(200, encode_otlp_json(spans), "application/json")
+                from copilot_runtime.telemetry.otlp import encode_otlp_json
+
+                await self._send_json(spans, lambda: encode_otlp_json(spans))
             case "mermaid":
-                await self._send_text(draw_sequence(spans))
+                from copilot_runtime.telemetry.mermaid import draw_sequence
+
+                await self._send_text(spans, lambda: draw_sequence(spans))
             case "text":
+                from copilot_runtime.telemetry.waterfall import draw_waterfall
+
                 width = _read_limit(self._values.get("width", ""), 100, "width")
-                await self._send_text(draw_waterfall(spans, width=width))
+                await self._send_text(spans, lambda: draw_waterfall(spans, width=width))
             case other:
                 raise BadRequest(f"format is {other[:40]!r}; it is json, otlp, mermaid or text.")
 
     async def show_stats(self) -> None:
         """Answer how often, how long and at what cost, by agent, model and tool."""
+        from copilot_runtime.telemetry.stats import compute_stats
+
         limit = _read_limit(self._values.get("limit", ""), _MOST_COUNTED, most=10 * _MOST_COUNTED)
         spans = await self._store.query_spans("", parse_filter(self._values), limit=limit)
-        await self._respond(encode_stats(compute_stats(spans)))
+        await self._send_json(spans, lambda: dumps(encode_stats(compute_stats(spans))))
 
     async def query(self) -> None:
         """Answer with the traces that a JMESPath matches, whole, the newest first."""
@@ -147,7 +171,9 @@ class _View:
         limit = _read_limit(str(body.get("limit", "")), 20)
         filter = parse_filter({name: _write(body[name]) for name in NAMES if name in body})
         spans = await self._store.query_spans(query, filter, limit=limit)
-        await self._respond({"traces": [*map(_encode_trace, group_traces(spans))]})
+        await self._send_json(
+            spans, lambda: dumps({"traces": [*map(_encode_trace, group_traces(spans))]})
+        )
 
     async def delete(self, trace_id: str) -> None:
         """Delete a trace for good."""
@@ -157,10 +183,12 @@ class _View:
 
     async def import_spans(self) -> None:
         """Keep the spans of an export of OTLP as JSON."""
+        from copilot_runtime.telemetry.otlp import OtlpError, decode_spans
+
         telemetry, store = self._access.telemetry, self._store
         body = await _read_object(self._request)
         try:
-            batch = decode_spans(body, keeps_content=telemetry.keeps_content)
+            batch = await call(decode_spans, body, keeps_content=telemetry.keeps_content)
         except OtlpError as error:
             raise BadRequest(f"The request body is no OTLP: {error}") from None
         for span in batch.spans:
@@ -168,10 +196,15 @@ class _View:
         answer = {"spans": len(batch.spans), "rejected": batch.rejected, "reason": batch.reason}
         await self._respond(answer, 201)
 
+    async def show_access(self) -> None:
+        """Answer whether whoever asks may read traces, so that a page offers what there is."""
+        await self._respond({"may_read": self._is_operator})
+
     async def take_feedback(self) -> None:
-        """Note what somebody says about an answer."""
+        """Note what somebody says about an answer: whoever asked for it, or an operator."""
         feedback = parse_feedback(await _read_object(self._request))
-        trace_id = await store_feedback(self._access.telemetry, self._store, feedback)
+        readers = Readers(self._request.caller.user, is_everybody=self._is_operator)
+        trace_id = await store_feedback(self._access.telemetry, self._store, feedback, readers)
         await self._respond({"trace_id": trace_id, "rating": feedback.rating}, 201)
 
     async def stream(self) -> None:
@@ -207,7 +240,11 @@ class _View:
     async def _respond(self, value: Mapping[str, Any], status: int = 200) -> None:
         await self._send(status, dumps(value), "application/json")
 
-    async def _send_text(self, text: str) -> None:
+    async def _send_json(self, spans: Sequence[Record], render: Callable[[], bytes]) -> None:
+        await self._send(200, await render_spans(spans, render), "application/json")
+
+    async def _send_text(self, spans: Sequence[Record], draw: Callable[[], str]) -> None:
+        text = await render_spans(spans, draw)
         await self._send(200, text.encode(errors="replace"), "text/plain; charset=utf-8")
 
     async def _send(self, status: int, body: bytes, content_type: str) -> None:

@@ -70,7 +70,7 @@ class LiveReader:
 
     def _take(self, span: Span, phase: Phase) -> None:
         """Take a span from whatever thread it is in."""
-        if not self._is_meant(span):
+        if self._is_behind or not self._is_meant(span):
             return
         record = encode_span(span)  # its attributes go on changing until it ends
         item = LiveSpan(phase, {**record, "attributes": {**record["attributes"]}})

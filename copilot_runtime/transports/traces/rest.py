@@ -1,16 +1,16 @@
 """The routes of traces as `/docs` describes them; the endpoint reads and answers the requests."""
 
 from collections.abc import Sequence
+from functools import lru_cache
 from typing import Annotated, Any, Literal, cast
 
 from fastapi import APIRouter, Path, Query, Response
-from fastapi.routing import APIRoute
 from pydantic import BaseModel, Field
 from starlette.routing import BaseRoute
 from starlette.types import ASGIApp
 
-from copilot_runtime.transports.agui.rest import Problem, RestRoute
-from copilot_runtime.transports.router import RouterResponse
+from copilot_runtime.transports.agui.rest import Problem
+from copilot_runtime.transports.rest_route import RestRoute, StreamRoute, answer_by_app
 
 _TRACE = "4bf92f3577b34da6a3ce929d0e0e4736"
 
@@ -30,6 +30,7 @@ class TraceSummaryModel(BaseModel):
     errors: int = Field(examples=[0])
     error_type: str = Field(examples=[""])
     outcome: str = Field(examples=["finished"])
+    rating: str = Field(description="up, down, or nothing.", examples=["down"])
     model_calls: int = Field(examples=[2])
     tool_calls: int = Field(examples=[1])
     models: list[str] = Field(examples=[["gpt-4o"]])
@@ -119,6 +120,12 @@ class FeedbackResult(BaseModel):
     rating: Literal["up", "down"]
 
 
+class TraceAccessModel(BaseModel):
+    """What whoever asks may do."""
+
+    may_read: bool = Field(examples=[True])
+
+
 class TraceQueryRequest(BaseModel):
     """A JMESPath, evaluated on the list of the spans of each trace, and a filter."""
 
@@ -131,10 +138,12 @@ class TraceQueryRequest(BaseModel):
     thread_id: str = ""
     run_id: str = ""
     agent: str = ""
+    user: str = ""
     since: str = Field(default="", examples=["24h"])
     until: str = ""
     has_error: bool | None = None
     min_duration: float = 0
+    rating: Literal["", "up", "down"] = ""
     text: str = ""
 
 
@@ -146,11 +155,17 @@ class TraceFilterQuery(BaseModel):
     thread_id: str = Field("", description="Traces of a thread.")
     run_id: str = Field("", description="The trace of a run.")
     agent: str = Field("", description="Traces in which this agent acted.")
+    user: str = Field("", description="Traces of runs that this person asked for.")
     since: str = Field("", description="A time ago such as 15m, 2h or 7d, or a time by ISO 8601.")
     until: str = Field("", description="The same, for when they began.")
     has_error: str = Field("", description="true or false: whether a span failed.")
     min_duration: str = Field("", description="Seconds, such as 2.5.")
-    text: str = Field("", description="Part of the name of a span, a model, a tool or an error.")
+    rating: str = Field("", description="up or down: what somebody said about the answer.")
+    text: str = Field(
+        "",
+        description="Part of the name of a span, a model, a tool, an error or a kept answer; "
+        "or the beginning of the trace's id.",
+    )
     limit: str = Field("", description="Most traces.")
 
 
@@ -172,12 +187,17 @@ TraceId = Annotated[str, Path(examples=[_TRACE])]
 
 def rest_routes(path: str, router: ASGIApp) -> Sequence[BaseRoute]:
     """Return the routes below the URL `path`; `router` answers them."""
+    return [route.bind(router) for route in _make_routes(path)]
+
+
+@lru_cache(maxsize=16)
+def _make_routes(path: str) -> Sequence[RestRoute]:
     traces = APIRouter(
         prefix=f"{path}/traces", route_class=RestRoute, tags=["traces"], responses=_PROBLEM
     )
     streams = APIRouter(
         prefix=f"{path}/traces",
-        route_class=RestRoute,
+        route_class=StreamRoute,
         tags=["traces"],
         default_response_class=Response,
         responses={**_PROBLEM, **_EVENTS},
@@ -186,12 +206,12 @@ def rest_routes(path: str, router: ASGIApp) -> Sequence[BaseRoute]:
     @traces.get("", response_model=TracePage)
     async def list_traces(query: Annotated[TraceListQuery, Query()]) -> Response:  # noqa: ARG001  # described
         """List traces, the newest first. For operators, as all below."""
-        return RouterResponse(router)
+        return answer_by_app()
 
     @traces.get("/stats", response_model=TraceStatsModel)
     async def show_stats(query: Annotated[TraceFilterQuery, Query()]) -> Response:  # noqa: ARG001  # described
         """Count by agent, model and tool, of the newest traces: calls, errors, times, cost."""
-        return RouterResponse(router)
+        return answer_by_app()
 
     @streams.get("/stream")
     async def stream(trace_id: str = "", thread_id: str = "") -> None:
@@ -200,12 +220,12 @@ def rest_routes(path: str, router: ASGIApp) -> Sequence[BaseRoute]:
     @traces.post("/query", response_model=QueryResult, openapi_extra=_body(TraceQueryRequest))
     async def query() -> Response:
         """Find whole traces by JMESPath."""
-        return RouterResponse(router)
+        return answer_by_app()
 
     @traces.post("/import", response_model=ImportResult, status_code=201)
     async def import_spans() -> Response:
         """Keep spans that another program exported as OTLP in JSON: `resourceSpans`."""
-        return RouterResponse(router)
+        return answer_by_app()
 
     @traces.post(
         "/feedback",
@@ -214,8 +234,13 @@ def rest_routes(path: str, router: ASGIApp) -> Sequence[BaseRoute]:
         openapi_extra=_body(FeedbackRequest),
     )
     async def take_feedback() -> Response:
-        """Note thumbs up or down at a trace."""
-        return RouterResponse(router)
+        """Note thumbs up or down at a run: of whoever asked for it, or of an operator."""
+        return answer_by_app()
+
+    @traces.get("/access", response_model=TraceAccessModel)
+    async def show_access() -> Response:
+        """Ask whether you may read traces. For everybody."""
+        return answer_by_app()
 
     @traces.get("/{trace}", response_model=Trace)
     async def show(
@@ -223,16 +248,14 @@ def rest_routes(path: str, router: ASGIApp) -> Sequence[BaseRoute]:
         format: Annotated[str, Query(description="json, otlp, mermaid or text.")] = "json",  # noqa: ARG001  # described
     ) -> Response:
         """Read a trace: its spans, a sequence diagram of Mermaid, or a waterfall in text."""
-        return RouterResponse(router)
+        return answer_by_app()
 
     @traces.delete("/{trace}", response_model=TraceDeletion)
     async def delete(trace: TraceId) -> Response:  # noqa: ARG001  # described
         """Delete a trace for good."""
-        return RouterResponse(router)
+        return answer_by_app()
 
-    for route in streams.routes:
-        cast("APIRoute", route).app = router  # no layer of FastAPI stands around a stream
-    return [*streams.routes, *traces.routes]
+    return cast("list[RestRoute]", [*streams.routes, *traces.routes])
 
 
 def _body(model: type[BaseModel]) -> dict[str, Any]:

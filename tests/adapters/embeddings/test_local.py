@@ -14,6 +14,9 @@ from copilot_runtime.adapters.embeddings import create_embedder, minilm
 from copilot_runtime.adapters.embeddings.hashing import HashingEmbedder
 from copilot_runtime.errors import ConfigurationFailed, MissingPackage
 from copilot_runtime.interfaces import Embedder
+from copilot_runtime.telemetry import LocalTelemetry, semconv, work_under
+from tests.telemetry.conventions import find_violations
+from tests.telemetry.recorded import Spans
 
 pytestmark = pytest.mark.anyio
 
@@ -117,6 +120,21 @@ async def test_minilm_computes_what_the_model_does(monkeypatch: pytest.MonkeyPat
     assert np.linalg.norm(vectors, axis=1) == pytest.approx(np.ones(4), abs=1e-5)
     assert vectors[0] == pytest.approx(vectors[3], abs=1e-5)  # padding changes nothing
     assert abs(vectors[0] - vectors[2]).max() > 1e-3
+
+
+async def test_minilm_has_one_span_for_all_batches_of_a_call(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+):
+    pytest.importorskip("safetensors")
+    make_tiny_model(tmp_path)
+    monkeypatch.setattr(minilm, "_FILES", {})
+    monkeypatch.setattr(minilm, "_LAYERS", 1)
+    spans = Spans()
+    with work_under(LocalTelemetry(spans).start_span("root")):
+        await minilm.MiniLMEmbedder(str(tmp_path)).embed(["soup"] * 20)
+    (span,) = spans.spans
+    assert (span.name, span.kind) == ("embeddings all-MiniLM-L6-v2", "internal")
+    assert (span.attributes[semconv.PROVIDER_NAME], find_violations(span)) == ("minilm", [])
 
 
 async def test_minilm_answers_a_question_after_the_batch_that_goes_on(

@@ -3,6 +3,7 @@
 import asyncio
 import json
 from pathlib import Path
+from uuid import UUID
 
 import pytest
 
@@ -111,6 +112,7 @@ async def test_one_trace_has_the_chat_its_subagent_and_what_the_graph_traced(
     named = [{span["name"]: span for span in trace} for trace in traces]
     [spans] = [trace for trace in named if "invoke_agent far" in trace]
     chat, far = spans["invoke_agent default"], spans["invoke_agent far"]
+    assert UUID(far["attributes"][semconv.AGENT_ID])
     asked, worker, work = spans[STREAM], spans["worker.stream_run"], spans["work"]
     call_of_far = spans["execute_tool far"]
     assert call_of_far["parent_span_id"] == chat["span_id"]

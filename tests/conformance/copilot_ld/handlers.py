@@ -29,5 +29,12 @@ HANDLERS = {
     "memory(HEAD)": f"{PACKAGE}.memory:answer_head",
     "trace": f"{PACKAGE}.traces:answer",
     "telemetry": f"{PACKAGE}.traces:answer_telemetry",
+    "tool": f"{PACKAGE}.tools:answer",
     "otlp(seed)": f"{PACKAGE}.traces:answer_otlp",
+    "agent": f"{PACKAGE}.assistants:answer",
+    "agent(seed)": f"{PACKAGE}.assistants:answer_seed",
+    "agent-config": f"{PACKAGE}.assistants:answer_config",
+    "agent-service": f"{PACKAGE}.delegation:answer",
+    "llm": f"{PACKAGE}.models:answer",
+    "retry": f"{PACKAGE}.models:answer_retry",
 }

@@ -7,7 +7,12 @@ import pytest
 from tests.conformance.copilot_ld.__main__ import main
 from tests.conformance.copilot_ld.cases import OUR_COPY, Case, equal, read_cases, run_case
 from tests.conformance.copilot_ld.handlers import HANDLERS
-from tests.conformance.divergences import COPILOT_LD, COPILOT_LD_TELEMETRY, reasons
+from tests.conformance.divergences import (
+    COPILOT_LD,
+    COPILOT_LD_AGENTS,
+    COPILOT_LD_TELEMETRY,
+    reasons,
+)
 
 pytestmark = pytest.mark.anyio
 
@@ -22,9 +27,82 @@ async def test_a_case_of_copilot_ld_holds(case: Case) -> None:
     assert (result.outcome, result.actual) == ("passed", result.actual)
 
 
+TOOLS = {"llm_calls": 2, "streamed": []}
+LEAD = {
+    "agents": [
+        {"name": "common.Agent.researcher", "description": "Researches."},
+        {"name": "secret", "infer": False},
+    ],
+    "handoffs": [{"label": "research", "agent": "researcher"}, "figures"],
+}
+
+
+@pytest.mark.parametrize(
+    ("system", "feature", "given", "output", "holds"),
+    [
+        ("agent-service", "ListSubAgents", LEAD, ["common.Agent.researcher"], True),
+        ("agent-service", "ListSubAgents", LEAD, {"agents": [{"agent_id": "secret"}]}, False),
+        ("agent-service", "ListHandoffs: labels", LEAD, {"labels": ["research", "figures"]}, True),
+        ("agent-service", "ListHandoffs", {"handoffs": []}, {"labels": []}, True),
+        ("agent-service", "ListHandoffs", "two", {"content": '["research"]'}, True),
+        ("agent-service", "ListHandoffs", LEAD, {"labels": ["research"]}, False),
+        (
+            "agent-service",
+            "RunSubAgent in a child conversation",
+            {**LEAD, "agent": "researcher", "prompt": "Find it."},
+            {"parent": "common.Conversation.c", "result": {"content": "It is here."}},
+            True,
+        ),
+        (
+            "agent-service",
+            "RunSubAgent refuses infer=false",
+            {**LEAD, "agent_id": "common.Agent.secret"},
+            {"error": "Agent cannot be run"},
+            True,
+        ),
+        ("agent-service", "RunSubAgent", {"agent": "x"}, {"result": {"error": "No."}}, True),
+        ("agent-service", "RunSubAgent", LEAD, {"error": "No."}, False),
+        ("agent-service", "RunHandoff", {"label": "none"}, {"error": "No such label"}, True),
+        ("agent-service", "RunNothing", {}, {}, False),
+        (
+            "agent",
+            "tools that fail",
+            "tools a(throws) b(neither) c(empty identifiers) then 'done'",
+            {
+                **TOOLS,
+                "saved": [
+                    [
+                        {"role": "assistant", "content": ""},
+                        {
+                            "role": "tool",
+                            "content": '{"error": {"message": "boom", "code": "X"}}',
+                            "tool_call_id": "1",
+                        },
+                        {
+                            "role": "tool",
+                            "content": '{"error":{"type":"tool_execution_error","message":'
+                            '"Invalid tool call result: no content or identifiers"}}',
+                            "tool_call_id": "2",
+                        },
+                        {"role": "tool", "content": "No results found.", "tool_call_id": "3"},
+                    ],
+                    [{"role": "assistant", "content": "done"}],
+                ],
+            },
+            True,
+        ),
+    ],
+)
+async def test_cases_of_other_forms_are_judged_too(
+    system: str, feature: str, given: object, output: object, holds: bool
+) -> None:
+    result = await run_case(Case("1", system, feature, given, output))
+    assert (result.outcome, result.actual) == ("passed" if holds else "failed", result.actual)
+
+
 def test_every_quirk_is_listed_with_what_is_done_instead() -> None:
     quirks = {case.id for case in CASES if case.stance == "quirk"}
-    told = reasons(COPILOT_LD) | reasons(COPILOT_LD_TELEMETRY)
+    told = reasons(COPILOT_LD) | reasons(COPILOT_LD_TELEMETRY) | reasons(COPILOT_LD_AGENTS)
     assert quirks - told.keys() == set()
 
 

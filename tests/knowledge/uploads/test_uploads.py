@@ -212,6 +212,7 @@ class Stuck(MemoryStorage):
         super().__init__()
         self.word = word
         self.reached = asyncio.Event()
+        self.killed = asyncio.Event()
 
     async def put(self, key: str, data: bytes, *, expected: str | None = None) -> str:
         await self._stop(key)
@@ -220,12 +221,13 @@ class Stuck(MemoryStorage):
     async def _stop(self, key: str) -> None:
         if self.word and self.word in key:
             self.reached.set()
-            await asyncio.sleep(0.2)
+            await self.killed.wait()
             raise OSError("killed")
 
 
 async def test_a_file_whose_bytes_did_not_arrive_is_forgotten_by_the_next_start() -> None:
     storage = Stuck("uploads/")
+    storage.killed.set()
     knowledge = knowledge_in(storage)
     with pytest.raises(OSError, match="killed"):
         await add(knowledge)
@@ -244,7 +246,11 @@ async def test_a_thread_that_is_deleted_while_its_file_is_stored_has_nothing_lef
     knowledge = knowledge_in(storage)
     job = knowledge.uploads.add(CSV, "a.csv", THREAD, actor=ANN)
     await storage.reached.wait()
-    await knowledge.uploads.forget(THREAD)
+    forgotten = asyncio.create_task(knowledge.uploads.forget(THREAD))
+    while not job.task.cancelling():  # noqa: ASYNC110  # nothing tells when
+        await asyncio.sleep(0)
+    storage.killed.set()
+    await forgotten
 
     assert job.task.cancelled()
     assert await list_stored(storage) == []

@@ -1,5 +1,7 @@
 """`/metrics`: where it is, and who may read it."""
 
+from collections import defaultdict
+from collections.abc import Mapping
 from contextlib import aclosing
 from typing import Any
 
@@ -16,7 +18,7 @@ from copilot_runtime.adapters.scripted import Gate
 from copilot_runtime.config.sections import TelemetrySettings
 from copilot_runtime.telemetry.prometheus import render_metrics
 from copilot_runtime.testing import Client, say
-from tests.runs import run_input
+from tests.runs import Says, run_input
 
 pytestmark = pytest.mark.anyio
 
@@ -25,12 +27,12 @@ ELSEWHERE = ("192.0.2.7", 50000)
 
 
 def runtime_with(
-    telemetry: TelemetrySettings | None = None, gate: Gate | None = None
+    telemetry: TelemetrySettings | None = None, gate: Gate | None = None, **more: Any
 ) -> CopilotRuntime:
     settings = Settings(
         threads="memory", telemetry=telemetry or TelemetrySettings(), deployment="test"
     )
-    return CopilotRuntime(ScriptedAdapter(say("Hi"), gate=gate), settings=settings)
+    return CopilotRuntime(ScriptedAdapter(say("Hi"), gate=gate), settings=settings, **more)
 
 
 def get(app: ASGIApp, path: str = "/metrics", *, client: Any = HERE, **headers: Any) -> Any:
@@ -45,14 +47,29 @@ def read_page(runtime: CopilotRuntime) -> str:
     return render_metrics(metrics.collect(), {})
 
 
-def values_of(text: str) -> dict[str, float]:
-    """Return what each sample without a bucket came to."""
-    return {
-        sample.name: sample.value
+def values_of(text: str) -> Mapping[str, float]:
+    """Return what the samples without a bucket came to, by their names."""
+    sums = defaultdict[str, float](float)
+    for family in text_string_to_metric_families(text):
+        for sample in family.samples:
+            if "le" not in sample.labels:
+                sums[sample.name] += sample.value
+    return sums
+
+
+def test_what_may_fail_is_counted_from_zero_so_that_its_first_time_is_a_rise() -> None:
+    runtime = runtime_with(agents={"shop": Says()})
+    with TestClient(runtime.app(), base_url="http://localhost", client=HERE) as client:
+        text = client.get("/metrics").text
+    zeros = [
+        (sample.labels["gen_ai_agent_name"], sample.labels["copilot_run_outcome"], sample.value)
         for family in text_string_to_metric_families(text)
         for sample in family.samples
-        if "le" not in sample.labels
-    }
+        if sample.name == "copilot_run_count_total"
+    ]
+    outcomes = ("finished", "failed", "stopped", "refused", "interrupted")
+    assert zeros == [(agent, it, 0.0) for agent in ("default", "shop") for it in outcomes]
+    assert 'copilot_feedback_rating="down"' in text
 
 
 @pytest.mark.parametrize("form", ["app", "lazy_app", "app at the root"])
@@ -73,6 +90,13 @@ async def test_a_chat_is_counted_where_prometheus_looks(form: str) -> None:
     assert values["copilot_telemetry_dropped_total"] == 0
     assert 'target_info{deployment_environment_name="test",service_name="copilot-run' in text
     assert "Hello" not in text
+
+
+@pytest.mark.parametrize("identity", [False, True])
+def test_whose_machine_it_is_stands_there_with_the_setting_alone(identity: bool) -> None:
+    machine = {"host.name": "anns-laptop"}
+    runtime = runtime_with(TelemetrySettings(identity=identity, resource_attributes=machine))
+    assert ("anns-laptop" in get(runtime.app(), "/metrics").text) is identity
 
 
 def test_beside_routes_of_a_host_it_is_below_the_url_of_the_runtime() -> None:
@@ -101,8 +125,18 @@ def test_a_head_has_no_body_and_nothing_can_be_posted() -> None:
         {"host": "evil.example"},
         {"x_forwarded_for": "192.0.2.7"},
         {"forwarded": "for=192.0.2.7"},
+        {"sec_fetch_site": "cross-site"},
+        {"via": "1.1 proxy"},
     ],
-    ids=["another machine", "a socket", "a rebound name", "a proxy", "a proxy of today"],
+    ids=[
+        "another machine",
+        "a socket",
+        "a rebound name",
+        "a proxy",
+        "a proxy of today",
+        "another page",
+        "a cache",
+    ],
 )
 def test_other_machines_get_nothing_and_learn_how_it_could_be(asks: dict[str, Any]) -> None:
     app = FastAPI()

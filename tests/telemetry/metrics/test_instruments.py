@@ -64,6 +64,40 @@ def test_what_is_no_measure_is_left_out(value: float) -> None:
     assert names_of(metrics) == set()
 
 
+def test_what_is_no_measure_takes_nothing_else_along() -> None:
+    metrics = Metrics()
+    for value in (1, nan, 2, inf, "3", True, None, -1, 10**400, 0.5):
+        metrics.record(semconv.INVOKE_AGENT_TOOL_CALLS, value)  # type: ignore[arg-type]  # on purpose
+    assert points_of(metrics, semconv.INVOKE_AGENT_TOOL_CALLS) == [
+        Point({}, 3.5, 3, (2, 1, 0, 0, 0, 0, 0, 0, 0))
+    ]
+
+
+def test_values_are_the_same_whether_somebody_looks_early_or_late() -> None:
+    early, late = Metrics(), Metrics()
+    for number in range(1_200):
+        for metrics in (early, late):
+            attributes = {semconv.AGENT_NAME: f"a{number % 3}"}
+            metrics.record_all(
+                [
+                    (semconv.INVOKE_AGENT_DURATION, number / 4, attributes),
+                    (semconv.RUN_COUNT, 1, attributes),
+                    (semconv.INVOKE_AGENT_TOOL_CALLS, number % 7, {}),
+                ]
+            )
+        early.collect()
+    assert early.collect() == late.collect()
+    assert sum(points_of(late, semconv.INVOKE_AGENT_TOOL_CALLS)[0].buckets) == 1_200
+
+
+def test_names_without_end_are_not_kept() -> None:
+    metrics = Metrics(max_sets=3)
+    for number in range(3_000):
+        metrics.record(semconv.RUN_COUNT, 1, {semconv.AGENT_NAME: f"a{number}"})
+    metrics.record(semconv.RUN_COUNT, 1, {semconv.AGENT_NAME: "a0"})
+    assert [point.value for point in points_of(metrics, semconv.RUN_COUNT)] == [2.0, 1.0, 2998.0]
+
+
 def test_an_unknown_name_gets_in_nobodys_way() -> None:
     metrics = Metrics()
     metrics.record("copilot.unheard", 1)

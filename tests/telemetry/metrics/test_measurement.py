@@ -8,8 +8,9 @@ import pytest
 from copilot_runtime import CopilotRuntime, Settings, action
 from copilot_runtime.adapters.scripted import ScriptedAdapter
 from copilot_runtime.agents.direct import DirectAgent
-from copilot_runtime.errors import AgentNotFound, NetworkError
-from copilot_runtime.events import Usage
+from copilot_runtime.errors import AgentNotFound, NetworkError, RateLimited, RunStalled
+from copilot_runtime.event_order.verify import verify_events
+from copilot_runtime.events import Custom, Event, Interrupt, Usage
 from copilot_runtime.runtime import Runtime
 from copilot_runtime.telemetry import LocalTelemetry, semconv
 from copilot_runtime.testing import Client, call, say
@@ -110,6 +111,44 @@ async def test_a_run_that_fails_is_counted_with_its_error() -> None:
     }
     assert values_of(telemetry, semconv.RUN_COUNT, semconv.RUN_OUTCOME) == {"failed": 1.0}
     assert points_of(telemetry, semconv.INVOKE_AGENT_INFERENCE_CALLS) == []
+
+
+@pytest.mark.parametrize(
+    ("error", "word"),
+    [
+        (NetworkError("Down."), "NETWORK_ERROR"),
+        (RateLimited("Slowly."), "RATE_LIMITED"),
+        (RunStalled("Silent."), "TIMEOUT"),
+    ],
+)
+async def test_limits_of_a_provider_and_its_silence_have_words_of_their_own(
+    error: NetworkError, word: str
+) -> None:
+    telemetry = LocalTelemetry()
+    await run(runtime_with(Says(error), telemetry=telemetry))
+    (duration,) = points_of(telemetry, semconv.INVOKE_AGENT_DURATION)
+    assert duration.attributes[semconv.ERROR_TYPE] == word
+    assert error.code == "NETWORK_ERROR"
+
+
+@pytest.mark.parametrize(
+    "question",
+    [Interrupt(interrupt_id="i", value="Sure?"), Custom(name="on_interrupt", value="Sure?")],
+)
+async def test_a_run_that_asks_a_person_is_interrupted(question: Event) -> None:
+    telemetry = LocalTelemetry()
+    for event in (question, Custom(name="progress", value=1)):
+        await run(runtime_with(Says(event), stages=[verify_events], telemetry=telemetry))
+    outcomes = values_of(telemetry, semconv.RUN_COUNT, semconv.RUN_OUTCOME)
+    assert outcomes == {"interrupted": 1.0, "finished": 1.0}
+
+
+async def test_a_run_that_fails_after_a_question_has_failed() -> None:
+    telemetry = LocalTelemetry()
+    question = Interrupt(interrupt_id="i", value="Sure?")
+    agent = Says(question, NetworkError("Down."))
+    await run(runtime_with(agent, stages=[verify_events], telemetry=telemetry))
+    assert values_of(telemetry, semconv.RUN_COUNT, semconv.RUN_OUTCOME) == {"failed": 1.0}
 
 
 async def test_names_of_agents_that_do_not_exist_are_no_attributes() -> None:
@@ -230,6 +269,7 @@ def test_what_another_process_wrote_for_a_number_is_left_out() -> None:
 def test_spans_that_were_left_out_are_counted() -> None:
     class Full:
         dropped = 3
+        is_failing = False
 
         def add(self, span: Any) -> None: ...
         async def flush(self) -> None: ...

@@ -32,6 +32,8 @@ FOREIGN_ATTRIBUTES: Mapping[str, Any] = {
     "db.query.text": CANARY,
     "tool_arguments": CANARY,
     "my.own.prompt": CANARY,
+    "url.full": f"https://me:{CANARY}@example.com/path?word={CANARY}",
+    "http.request.header.x-word": [CANARY],
     "enduser.id": ME,
     "gen_ai.usage.input_tokens": 7,
 }
@@ -182,6 +184,34 @@ async def test_a_text_is_not_longer_than_is_set() -> None:
     assert len(found[semconv.REQUEST_MODEL]) == 100
     assert len(json.dumps(found[semconv.INPUT_MESSAGES])) <= 130
     assert found[semconv.INPUT_MESSAGES][0]["role"] == "user"
+
+
+async def test_content_is_valid_json_where_receivers_read_that() -> None:
+    with serve_http() as inbox:
+        telemetry = build_telemetry(
+            TelemetryOptions(
+                endpoint=inbox.url, content="export", content_form="json", max_attribute_chars=100
+            )
+        )
+        await telemetry.open()
+        span = telemetry.start_span("chat", attributes={semconv.OPERATION_NAME: semconv.CHAT})
+        part = {"type": "text", "content": "half \ud800" + "x" * 500}
+        span.set_content(
+            {
+                semconv.INPUT_MESSAGES: [{"role": "user", "parts": [part]}],
+                semconv.TOOL_CALL_RESULT: "as it is",
+                semconv.TOOL_CALL_ARGUMENTS: {"number": 2**70, "share": 0.5},
+            }
+        )
+        span.end()
+        await telemetry.aclose()
+    found = read_attributes(inbox.spans[0].attributes)
+    [message] = json.loads(found[semconv.INPUT_MESSAGES])
+    assert message["role"] == "user"
+    assert message["parts"][0]["content"].startswith("half ?x")
+    assert len(found[semconv.INPUT_MESSAGES]) <= 100
+    assert found[semconv.TOOL_CALL_RESULT] == "as it is"
+    assert json.loads(found[semconv.TOOL_CALL_ARGUMENTS]) == {"number": str(2**70), "share": 0.5}
 
 
 @pytest.mark.parametrize(

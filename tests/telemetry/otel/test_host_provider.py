@@ -7,7 +7,6 @@ from opentelemetry import trace
 from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
-from opentelemetry.util._once import Once
 
 from copilot_runtime import action
 from copilot_runtime.telemetry import (
@@ -23,17 +22,12 @@ from copilot_runtime.testing import call, say
 from tests.runs import runtime_of
 from tests.telemetry.otel.receivers import serve_http
 from tests.telemetry.test_spans import PARENT, run
+from tests.transports import served
+from tests.transports.mcp.clients import over_memory
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.usefixtures("no_provider")]
 
 CHAT = {semconv.OPERATION_NAME: semconv.CHAT}
-
-
-@pytest.fixture(autouse=True)
-def _no_provider(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let the process have no provider, as when it starts."""
-    monkeypatch.setattr(trace, "_TRACER_PROVIDER", None)
-    monkeypatch.setattr(trace, "_TRACER_PROVIDER_SET_ONCE", Once())
 
 
 @pytest.fixture
@@ -69,6 +63,23 @@ async def test_a_hosts_provider_gets_our_spans_and_no_exporter_of_ours(
     assert names == ["chat", "invoke_agent default"]
     assert inbox.spans == []
     assert trace.get_tracer_provider() is provider
+
+
+async def test_a_request_of_mcp_is_one_span_though_its_package_traces_as_well(
+    provider: TracerProvider, exporter: InMemorySpanExporter
+) -> None:
+    trace.set_tracer_provider(provider)
+    telemetry = build_telemetry(TelemetryOptions())
+    async with over_memory(served.runtime_of(telemetry=telemetry)) as session:
+        await session.call_tool("add", {"a": 1})
+    requests = [it for it in exporter.get_finished_spans() if it.kind is trace.SpanKind.SERVER]
+    calls = [it for it in requests if it.name.startswith("tools/call")]
+    assert {it.instrumentation_scope.name for it in requests if it.instrumentation_scope} == {
+        semconv.SCOPE
+    }
+    assert [it.name for it in calls] == ["tools/call add"]
+    assert "initialize" in {it.name for it in requests}
+    assert semconv.CLIENT_ADDRESS not in (calls[0].attributes or {})
 
 
 async def test_a_provider_is_found_without_a_server_that_says_when_it_starts(
@@ -215,3 +226,18 @@ async def test_a_second_runtime_does_not_take_the_first_ones_provider_for_a_host
     await first.open()
     second.start_span("chat", attributes=CHAT).end()
     assert second.describe()["provider"] == "own"
+
+
+async def test_a_live_view_shows_spans_of_frameworks_until_the_server_ends(
+    provider: TracerProvider,
+) -> None:
+    trace.set_tracer_provider(provider)
+    telemetry = build_telemetry(TelemetryOptions())
+    await telemetry.open()
+    seen: list[str] = []
+    telemetry.listen(lambda span, phase: seen.append(f"{phase} {span.name}"))
+    tracer = trace.get_tracer("framework")
+    tracer.start_span("inner", attributes={semconv.REQUEST_MODEL: "m"}).end()
+    await telemetry.aclose()
+    tracer.start_span("later", attributes={semconv.REQUEST_MODEL: "m"}).end()
+    assert seen == ["end inner"]

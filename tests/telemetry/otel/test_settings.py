@@ -115,6 +115,18 @@ def test_our_variables_win_over_those_of_all_programs_and_these_over_the_file(
     assert read(environ, text, tmp_path).headers == {"a": "file"}
 
 
+@pytest.mark.parametrize("variable", ["COPILOT_OTEL_ENDPOINT", "COPILOT_TELEMETRY_ENDPOINT"])
+def test_our_endpoint_wins_over_that_of_a_single_signal(variable: str) -> None:
+    shared = {"OTEL_EXPORTER_OTLP_TRACES_ENDPOINT": "http://shared/v1/traces"}
+    settings = read({**shared, variable: "http://ours:1"})
+    assert (settings.endpoint, settings.endpoints) == ("http://ours:1", {})
+
+
+def test_the_first_of_all_variables_names_the_receiver_of_every_signal(tmp_path: Path) -> None:
+    text = "telemetry: {endpoints: {logs: 'http://file/v1/logs'}}"
+    assert read({"COPILOT_OTEL_ENDPOINT": "http://a:1"}, text, tmp_path).endpoints == {}
+
+
 @pytest.mark.parametrize(
     ("environ", "text", "origin"),
     [
@@ -179,10 +191,33 @@ def test_a_wrong_variable_is_told_with_the_way_out(
     assert "secret" not in caught.value.message
 
 
+@pytest.mark.parametrize(
+    "environ",
+    [
+        {"OTEL_EXPORTER_OTLP_ENDPOINT": "https://ann:se/cret@host:4318"},
+        {"OTEL_EXPORTER_OTLP_TRACES_ENDPOINT": "https://ann:se/cret@host:4318"},
+        {"COPILOT_OTEL_ENDPOINT": f"https://ann:{'cret' * 50}@host:4318"},
+        {
+            "TRACING_MODE": "langfuse",
+            "LANGFUSE_BASE_URL": "https://ann:se/cret@host",
+            "LANGFUSE_PUBLIC_KEY": "p",
+            "LANGFUSE_SECRET_KEY": "s",
+        },
+    ],
+)
+def test_a_password_in_an_address_is_refused_and_not_repeated(environ: Mapping[str, str]) -> None:
+    with pytest.raises(ConfigurationFailed) as caught:
+        load_settings(environ={**environ, "COPILOT_OTEL_ENABLED": "true"})
+    assert "cret" not in f"{caught.value.message} {caught.value.hint}"
+    assert "those are for telemetry.headers" in caught.value.message
+
+
 def test_variables_of_other_programs_are_no_mistakes() -> None:
     environ = {
         "OTEL_EXPORTER_OTLP_TRACES_HEADERS": "a=b",
         "OTEL_PYTHON_LOG_CORRELATION": "true",
+        "OTEL_INSTRUMENTATION_GENAI_COMPLETION_HOOK": "upload",
+        "OTEL_INSTRUMENTATION_GENAI_UPLOAD_BASE_PATH": "content",
         "LANGFUSE_TRACING_ENVIRONMENT": "prod",
         "OTEL_SERVICE_NAME": " ",
     }
@@ -202,6 +237,8 @@ def test_the_keys_of_langfuse_go_to_no_other_address() -> None:
     other = {"OTEL_EXPORTER_OTLP_ENDPOINT": "http://other:1", "OTEL_EXPORTER_OTLP_HEADERS": "a=b"}
     assert read({**LANGFUSE, **other}).endpoint == "https://langfuse.example.com/api/public/otel"
     assert read({**LANGFUSE, "COPILOT_OTEL_ENDPOINT": "http://other:1"}).headers == {}
+    elsewhere = {"COPILOT_TELEMETRY_ENDPOINTS": '{"traces": "http://other:1"}'}
+    assert read({**LANGFUSE, **elsewhere}).headers == {}
 
 
 async def test_langfuse_on_loopback_gets_what_it_wants() -> None:
@@ -268,3 +305,12 @@ def test_no_message_and_no_table_has_a_key(tmp_path: Path, monkeypatch: pytest.M
     assert "Basic" not in repr(settings) + output
     assert "token-1" not in output
     assert line_of(output, "telemetry.headers")[2] == "authorization"
+
+
+@pytest.mark.parametrize("address", ["collector", "ftp://collector", "http://me:secret@collector"])
+def test_the_address_of_a_signal_is_one(address: str) -> None:
+    with pytest.raises(
+        ValueError, match=r"The address for traces should begin with http"
+    ) as caught:
+        TelemetrySettings(endpoints={"traces": address})
+    assert "secret" not in str(caught.value).partition("[type=")[0]

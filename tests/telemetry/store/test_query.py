@@ -5,8 +5,12 @@ import itertools
 import subprocess
 import sys
 import threading
+from typing import Any
 
+import jmespath
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from copilot_runtime.errors import LimitExceeded, Misuse
 from copilot_runtime.telemetry.store import TraceFilter, TraceQuery
@@ -89,6 +93,10 @@ def test_a_query_that_takes_too_long_is_stopped_while_it_runs(query: str) -> Non
         "`" + "[" * 40,
         "(" * 40,
         "sum([*].name)",
+        "[?starts_with(kind, '1')]",
+        "[?starts_with(name, `1`)]",
+        "[?starts_with(name)]",
+        "[?ends_with(attributes.name, 'n')]",
     ],
 )
 def test_a_query_that_cannot_be_evaluated_says_so(query: str) -> None:
@@ -161,3 +169,40 @@ def test_who_makes_a_runtime_imports_neither_jmespath_nor_sqlite() -> None:
         [sys.executable, "-c", program], capture_output=True, text=True, check=True
     )
     assert result.stdout.strip() == "[]"
+
+
+_PATHS = ("name", "kind", "attributes.x", 'attributes."a.b"', "attributes.x.y", "name.x", "missing")
+_COMPARISONS = st.builds(
+    "{}{}{}".format,
+    st.sampled_from(_PATHS),
+    st.sampled_from(["==", "!="]),
+    st.sampled_from(["'n'", "''", "`1`", "`1.0`", "`0`", "`true`", "`null`", "'1'", '`["n"]`']),
+)
+_SEARCHES = st.builds(
+    "{}({}, {})".format,
+    st.sampled_from(["starts_with", "ends_with", "contains"]),
+    st.sampled_from(["name", "trace_id", "parent_span_id"]),
+    st.sampled_from(["'n'", "''", "'t'", "'nn'"]),
+)
+_CONDITIONS = st.recursive(
+    st.one_of(_COMPARISONS, _SEARCHES, st.sampled_from(["`1`==kind", "name", "kind > `1`"])),
+    lambda inner: st.one_of(
+        st.builds("({} && {})".format, inner, inner),
+        st.builds("({} || {})".format, inner, inner),
+        st.builds("!({})".format, inner),
+    ),
+    max_leaves=4,
+)
+_VALUES = st.sampled_from(["n", "", 1, 1.0, 0, True, False, None, ["n"], {"y": "n"}, {"y": True}])
+
+
+@given(
+    condition=_CONDITIONS,
+    spans=st.lists(st.fixed_dictionaries({"x": _VALUES, "a.b": _VALUES}), max_size=2),
+)
+def test_conditions_mean_what_they_mean_to_the_package(
+    condition: str, spans: list[dict[str, Any]]
+) -> None:
+    records = [encode_span(make_span("t", "s", "n", attributes=values)) for values in spans]
+    expected = bool(jmespath.search(f"[?{condition}]", records))
+    assert TraceQuery(f"[?{condition}]").matches(records) is expected

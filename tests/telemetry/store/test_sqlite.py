@@ -77,29 +77,62 @@ asyncio.run(main())
         assert connection.execute("PRAGMA integrity_check").fetchone() == ("ok",)
 
 
-@pytest.mark.parametrize("content", ["text", "database", "newer"])
+@pytest.mark.parametrize("content", ["text", "database", "newer", "older"])
 async def test_a_file_of_something_else_is_left_as_it_is(tmp_path: Path, content: str) -> None:
     file = tmp_path / "traces.db"
     if content == "text":
         file.write_text("These are notes. " * 100)
     else:
-        await SqliteTraceStore(file).list_traces() if content == "newer" else None
+        is_ours = content != "database"
+        await SqliteTraceStore(file).list_traces() if is_ours else None
         with sqlite3.connect(file) as connection:
-            if content == "newer":
-                connection.execute("UPDATE schema_version SET version = 99")
+            if is_ours:
+                version = 99 if content == "newer" else 1
+                connection.execute("UPDATE schema_version SET version = ?", (version,))
             else:
                 connection.execute("CREATE TABLE notes(text)")
     before = file.read_bytes()
 
     store = SqliteTraceStore(file)
     store.add(make_span("t", "a"))
-    with pytest.raises(ConfigurationFailed, match=r"traces\.db (is no store|was written by a new)"):
+    with pytest.raises(
+        ConfigurationFailed, match=r"traces\.db (is no store|was written by an? (newer|older))"
+    ):
         await store.list_traces()
     assert store.is_failing
     await store.aclose()
     assert store.dropped == 1
-    if content != "newer":
+    if content in ("text", "database"):
         assert file.read_bytes() == before
+
+
+async def test_a_file_from_before_there_were_ratings_gets_them_and_is_used_on(
+    tmp_path: Path,
+) -> None:
+    file = tmp_path / "traces.db"
+    rated = {semconv.FEEDBACK_RATING: "up"}
+    former = SqliteTraceStore(file, days=0)
+    former.add(make_span("t1", "a", attributes=rated))
+    former.add(make_span("t1", "b", attributes={semconv.FEEDBACK_RATING: "down"}))
+    former.add(make_span("t2", "a", attributes=rated))
+    former.add(make_span("t3", "a", attributes={semconv.FEEDBACK_RATING: "maybe"}))
+    await former.aclose()
+    with sqlite3.connect(file) as connection:
+        connection.execute("DROP INDEX traces_by_rating")
+        connection.execute("ALTER TABLE traces DROP COLUMN rating")
+        connection.execute("UPDATE schema_version SET version = 2")
+
+    stores = [SqliteTraceStore(file, days=0) for _ in range(2)]
+    stores[0].add(make_span("t4", "a", attributes=rated))
+    for store in stores:
+        found = await store.list_traces()
+        assert {it.trace_id: it.rating for it in found} == {
+            "t1": "down",
+            "t2": "up",
+            "t3": "",
+            "t4": "up",
+        }
+        await store.aclose()
 
 
 async def test_a_file_that_cannot_be_made_says_so(tmp_path: Path) -> None:
@@ -130,7 +163,65 @@ async def test_a_full_disk_costs_nothing_that_fits_into_memory(
 
     writer.execute("PRAGMA max_page_count = 100000")
     assert len(await store.get_trace("t")) == 3
+    assert caplog.messages[-1] == "Traces are kept again."
     assert (store.is_failing, store.dropped) == (False, 0)
+
+
+async def test_another_one_that_holds_the_file_makes_no_reader_wait(
+    store: SqliteTraceStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("copilot_runtime.telemetry.store.sqlite._BUSY_MILLISECONDS", 50)
+    store.add(make_span("t", "first"))
+    await store.flush()
+    with sqlite3.connect(store.path, isolation_level=None) as other:
+        other.execute("BEGIN IMMEDIATE")
+        store.add(make_span("t", "second"))
+        assert [span["span_id"] for span in await store.get_trace("t")] == ["first"]
+        assert store.is_failing
+        monkeypatch.setattr("copilot_runtime.telemetry.store.sqlite._BUSY_MILLISECONDS", 600_000)
+        assert len(await store.get_trace("t")) == 1
+        other.execute("COMMIT")
+    assert len(await store.get_trace("t")) == 2
+    assert (store.is_failing, store.dropped) == (False, 0)
+
+
+async def test_a_span_that_can_never_be_written_costs_only_itself(
+    store: SqliteTraceStore, caplog: pytest.LogCaptureFixture
+) -> None:
+    for number in range(5):
+        span = make_span("t", f"s{number}")
+        if number == 2:
+            del span.kind
+        store.add(span)
+    with caplog.at_level(logging.WARNING):
+        assert [one["span_id"] for one in await store.get_trace("t")] == ["s0", "s1", "s3", "s4"]
+    assert (store.dropped, store.is_failing) == (1, False)
+    store.add(make_span("t", "more"))
+    assert len(await store.get_trace("t")) == 5
+
+
+async def test_a_file_that_is_deleted_is_begun_anew(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    path = tmp_path / "traces.db"
+    store = SqliteTraceStore(path, days=0)
+    store.add(make_chat("a", "s1", {}))
+    assert await store.get_trace("a") != []
+    for file in (path, tmp_path / "traces.db-wal", tmp_path / "traces.db-shm"):
+        file.unlink(missing_ok=True)
+    store.add(make_chat("b", "s2", {}))
+    assert await store.get_trace("b") != []
+    assert await store.get_trace("a") == []
+    await store.aclose()
+    assert await SqliteTraceStore(path, days=0).get_trace("b") != []
+    assert "are gone: another file is begun" in caplog.text
+
+
+async def test_nobody_else_may_read_the_file(store: SqliteTraceStore) -> None:
+    store.add(make_span("t", "a"))
+    await store.flush()
+    modes = {path.name: path.stat().st_mode & 0o777 for path in store.path.parent.iterdir()}
+    assert modes == dict.fromkeys(("traces.db", "traces.db-wal", "traces.db-shm"), 0o600)
 
 
 async def test_what_is_old_or_too_much_goes_while_the_server_runs(tmp_path: Path) -> None:
@@ -172,6 +263,14 @@ async def test_what_comes_faster_than_it_is_written_is_counted(
         store.add(make_span("t", f"s{number}"))
     assert store.dropped == 5
     assert len(await store.get_trace("t")) == 10
+
+    monkeypatch.setattr("copilot_runtime.telemetry.store.store.MAX_PENDING_SIZE", 25_000)
+    for number in range(5):
+        store.add(make_span("u", f"s{number}", content={"text": ["x" * 10_000]}))
+    assert store.dropped == 8
+    assert len(await store.get_trace("u")) == 2
+    store.add(make_span("u", "more", content={"text": "x" * 20_000}))
+    assert (len(await store.get_trace("u")), store.dropped) == (3, 8)
 
 
 def test_the_setting_says_where_traces_are_kept(tmp_path: Path) -> None:

@@ -1,10 +1,16 @@
 """What every store of traces does."""
 
+import json
+
 import pytest
 
 from copilot_runtime.errors import LimitExceeded, Misuse
 from copilot_runtime.telemetry import semconv
+from copilot_runtime.telemetry.diff import diff_traces
+from copilot_runtime.telemetry.mermaid import draw_sequence
+from copilot_runtime.telemetry.stats import compute_stats
 from copilot_runtime.telemetry.store import TraceFilter, TraceStore
+from copilot_runtime.telemetry.waterfall import draw_waterfall
 from tests.telemetry.store.spans import make_chat, make_span
 
 pytestmark = pytest.mark.anyio
@@ -38,6 +44,56 @@ async def test_a_span_that_comes_again_takes_its_place_and_is_counted_once(
     assert first["attributes"][semconv.USAGE_INPUT_TOKENS] == 7
     assert (summary.spans, summary.model_calls, summary.input_tokens) == (2, 1, 7)
     assert await list_ids(store, TraceFilter(agent="one")) == []
+
+
+async def test_a_rating_is_in_the_summary_and_changes_with_its_span(store: TraceStore) -> None:
+    for rating in ("up", "down", "up"):
+        store.add(make_span("t1", "a", attributes={semconv.FEEDBACK_RATING: rating}))
+        await store.flush()
+        [summary] = await store.list_traces()
+        assert summary.rating == rating
+    store.add(make_span("t2", "a"))
+    for odd in ("maybe", 1, ["up"], {"up": "down"}):
+        store.add(make_span("t2", "b", attributes={semconv.FEEDBACK_RATING: odd}))
+    assert await list_ids(store, TraceFilter(rating="up")) == ["t1"]
+    assert await list_ids(store, TraceFilter(rating="down")) == []
+
+    store.add(make_span("t1", "b", attributes={semconv.FEEDBACK_RATING: "down"}))
+    assert await list_ids(store, TraceFilter(rating="down")) == ["t1"]
+
+
+@pytest.mark.parametrize(
+    ("text", "is_found"),
+    [
+        ("oslo", True),
+        ('said "Sorry', True),
+        ("two\nlines", True),
+        ("Ærø", True),
+        ("find", True),
+        ("fits badly", True),
+        ("T1-0", True),
+        ("t1-0000", True),
+        ("t1", False),  # too short for an id
+        ("1-0000", False),
+        ("assistant", False),
+        ("tool_call", False),
+        ("prompt", False),
+    ],
+)
+@pytest.mark.parametrize("is_text", [False, True])
+async def test_a_text_finds_answers_that_are_kept_and_the_beginning_of_an_id(
+    store: TraceStore, text: str, *, is_found: bool, is_text: bool
+) -> None:
+    call = {"type": "tool_call", "id": "c", "name": "find", "arguments": {"city": ["Oslo", 1]}}
+    said = {"type": "text", "content": 'He said "Sorry", in two\nlines, from Ærø'}
+    answer = [{"role": "assistant", "finish_reason": "stop", "parts": [said, call]}]
+    content = {
+        semconv.OUTPUT_MESSAGES: json.dumps(answer, ensure_ascii=False) if is_text else answer,
+        semconv.INPUT_MESSAGES: "a prompt",
+        semconv.FEEDBACK_COMMENT: "[It fits badly",
+    }
+    store.add(make_span("t1-00000", "a", content=content))
+    assert await list_ids(store, TraceFilter(text=text)) == ["t1-00000"] * is_found
 
 
 async def test_a_trace_in_many_batches_is_counted_as_a_whole(store: TraceStore) -> None:
@@ -78,6 +134,8 @@ async def test_traces_are_listed_by_their_start_and_page_by_page(store: TraceSto
         (TraceFilter(run_id="r2"), ["t2"]),
         (TraceFilter(agent="sub"), ["t1"]),
         (TraceFilter(agent="main"), ["t1"]),
+        (TraceFilter(user="ann"), ["t1"]),
+        (TraceFilter(user="an"), []),
         (TraceFilter(since=1_500), ["t3", "t2"]),
         (TraceFilter(until=1_000), ["t1"]),
         (TraceFilter(has_error=True), ["t2"]),
@@ -96,7 +154,8 @@ async def test_a_filter_says_which_traces_are_meant(
     store: TraceStore, filter: TraceFilter, ids: list[str]
 ) -> None:
     thread, run, agent = semconv.CONVERSATION_ID, semconv.RUN_ID, semconv.AGENT_NAME
-    store.add(make_span("t1", "root", start=1_000, attributes={agent: "main"}))
+    asked = {agent: "main", semconv.USER_NAME: "ann"}
+    store.add(make_span("t1", "root", start=1_000, attributes=asked))
     store.add(
         make_span("t1", "x", "chat gpt", parent_id="root", start=1_010, attributes={agent: "sub"})
     )
@@ -148,6 +207,22 @@ async def test_a_wrong_query_says_what_is_wrong(store: TraceStore) -> None:
         await store.query_spans("[" * 60)
 
 
+async def test_a_search_for_a_text_ends_as_well(
+    store: TraceStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for number in range(10):
+        store.add(make_span(f"t{number}", "a"))
+    assert len(await list_ids(store, TraceFilter(text="WORK"))) == 10
+    monkeypatch.setattr("copilot_runtime.telemetry.store.query.MAX_SECONDS", -1.0)
+    for steps in (1_000_000, 1):
+        monkeypatch.setattr("copilot_runtime.telemetry.store.sqlite._STEPS_OF_SQLITE", steps)
+        with pytest.raises(LimitExceeded, match="took longer"):
+            await store.list_traces(TraceFilter(text="WORK"))
+        with pytest.raises(LimitExceeded, match="took longer"):
+            await store.query_spans("[?name=='work']")
+    assert len(await list_ids(store)) == 10
+
+
 async def test_a_trace_can_be_deleted(store: TraceStore) -> None:
     store.add(make_span("t1", "a", resource={"id": "x"}))
     store.add(make_span("t2", "a"))
@@ -189,3 +264,25 @@ async def test_what_json_cannot_hold_becomes_text(store: TraceStore) -> None:
     assert len(await store.get_trace("t1")) == 2
     assert len(await store.list_traces()) == 2
     assert len(await store.query_spans("[?name]")) == 3
+
+
+@pytest.mark.parametrize("value", [{"a": [1]}, [{"b": 2}], True, -1.5, "", "x" * 5_000])
+async def test_other_programs_may_write_anything_by_our_names(
+    store: TraceStore, value: object
+) -> None:
+    for number, name in enumerate(semconv.ATTRIBUTES):
+        store.add(make_span("all", f"{number}", attributes={name: value}))
+    store.add(make_span("chat", "1", attributes=dict.fromkeys(semconv.ATTRIBUTES, value)))
+    chat = {**dict.fromkeys(semconv.ATTRIBUTES, value), semconv.OPERATION_NAME: semconv.CHAT}
+    store.add(make_span("chat", "2", error="E", attributes=chat, resource={"id": value}))
+
+    spans = await store.query_spans("[?attributes]")
+
+    assert len(spans) == len(semconv.ATTRIBUTES) + 2
+    counts = {summary.trace_id: summary.spans for summary in await store.list_traces()}
+    assert counts == {"all": len(semconv.ATTRIBUTES), "chat": 2}
+    assert store.dropped == 0
+    assert compute_stats(spans).spans == len(spans)
+    for draw in (draw_waterfall, draw_sequence):
+        assert draw(spans)
+    assert diff_traces(spans, spans)

@@ -1,5 +1,6 @@
 """The typed routes of an application: what is described, and that nothing else answers."""
 
+from collections.abc import AsyncGenerator
 from typing import Any
 from urllib.parse import quote
 
@@ -8,8 +9,9 @@ from fastapi import FastAPI
 from fastapi.routing import APIRoute
 from starlette.testclient import TestClient
 
-from copilot_runtime import CopilotRuntime, ScriptedAdapter, Settings
+from copilot_runtime import CopilotRuntime, RunInput, ScriptedAdapter, Settings
 from copilot_runtime.adapters.scripted import say
+from copilot_runtime.transports.agui.endpoint import AguiEndpoint
 from copilot_runtime.transports.agui.rest import (
     Info,
     Problem,
@@ -42,8 +44,50 @@ def runtime(**options: Any) -> CopilotRuntime:
     )
 
 
+def list_others(served: CopilotRuntime, path: str) -> set[tuple[str, str]]:
+    """Return the methods and paths of what is described beside AG-UI."""
+    router = served.lazy_app(path)
+    return {
+        (method, route.path)
+        for part in served.transports
+        if not isinstance(part, AguiEndpoint)
+        for route in part.routes(path, router)
+        if isinstance(route, APIRoute)
+        for method in route.methods or ()
+    }
+
+
+async def hear(run: RunInput) -> AsyncGenerator[str, None]:
+    yield "I hear."
+
+
+def test_applications_in_one_process_answer_for_themselves() -> None:
+    first, second = runtime().app("/api"), runtime(agents={"ear": hear}).app("/api")
+    with TestClient(first) as one, TestClient(second) as other:
+        one.post("/api/agent/default/run", json=RUN)
+        answers = [client.get("/api/info").json()["agents"] for client in (one, other)]
+        threads = [client.get("/api/threads").json()["threads"] for client in (one, other)]
+        heard = other.post("/api/agent/ear/run", json=RUN).text
+
+    assert [[*agents] for agents in answers] == [["default"], ["default", "ear"]]
+    assert [len(listed) for listed in threads] == [1, 0]
+    assert "I hear." in heard
+
+
+def test_what_an_operator_changes_of_a_route_is_changed_in_that_application_alone() -> None:
+    first = runtime().app("/api")
+    for route in first.routes:
+        if isinstance(route, APIRoute):
+            route.operation_id = f"our_{route.unique_id}"
+    second = runtime().app("/api")
+
+    assert first.openapi()["paths"]["/api/info"]["get"]["operationId"] == "our_info_api_info_get"
+    assert second.openapi()["paths"]["/api/info"]["get"]["operationId"] == "info_api_info_get"
+
+
 def test_all_that_is_offered_is_a_typed_route_with_a_description() -> None:
-    app = runtime().app("/api")
+    served = runtime()
+    app = served.app("/api")
     offered = {
         (method, f"/api/{path}")
         for path, methods in REST_ROUTES.items()
@@ -55,17 +99,15 @@ def test_all_that_is_offered_is_a_typed_route_with_a_description() -> None:
         for route in app.routes
         if isinstance(route, APIRoute)
         for method in route.methods or ()
-        if not route.path.startswith("/api/traces")  # of operators, and described there
     }
     described = {
         (method.upper(), path)
         for path, operations in app.openapi()["paths"].items()
         for method in operations
-        if not path.startswith("/api/traces")
     }
     health = {("GET", f"{path}/health{end}") for path in ("", "/api") for end in ("", "/ready")}
 
-    assert typed == described == offered | health
+    assert typed == described == offered | health | list_others(served, "/api")
 
 
 def test_threads_are_described_with_models_and_examples() -> None:
@@ -86,11 +128,12 @@ def test_threads_are_described_with_models_and_examples() -> None:
 
 
 def test_without_agui_there_is_nothing_of_it_to_describe() -> None:
-    app = runtime(transports=["graphql"]).app()
+    served = runtime(transports=["graphql"])
+    app = served.app()
 
     health = {f"{path}/health{end}" for path in ("", "/graphql") for end in ("", "/ready")}
-    paths = {path for path in app.openapi()["paths"] if not path.startswith("/graphql/traces")}
-    assert paths == health
+    others = {path for _, path in list_others(served, "/graphql")}
+    assert app.openapi()["paths"].keys() == health | others
     assert TestClient(app).get("/graphql/threads").status_code == 404
 
 

@@ -4,12 +4,16 @@ from collections.abc import AsyncGenerator, Mapping
 from contextlib import asynccontextmanager
 from typing import Any
 
+import anyio
 import httpx2
 from mcp import ClientSession, StdioServerParameters
 from mcp.client.stdio import stdio_client
 from mcp.client.streamable_http import streamable_http_client
+from mcp.shared.memory import create_client_server_memory_streams
 from mcp_types import CallToolResult, TextContent
 
+from copilot_runtime import Caller, CopilotRuntime
+from copilot_runtime.transports.mcp.server import build_server
 from tests.wire_agui.http import Browser
 
 
@@ -34,6 +38,24 @@ async def over_pipes(program: StdioServerParameters) -> AsyncGenerator[ClientSes
     async with stdio_client(program) as (read, write), ClientSession(read, write) as session:
         await session.initialize()
         yield session
+
+
+@asynccontextmanager
+async def over_memory(runtime: CopilotRuntime) -> AsyncGenerator[ClientSession, None]:
+    """Begin a session as a program behind pipes does, with a server of this process."""
+    runtime.conversations.open()
+    server = build_server(runtime.program_runs, Caller())
+    options = server.create_initialization_options()
+    async with (
+        create_client_server_memory_streams() as (ours, theirs),
+        anyio.create_task_group() as group,
+    ):
+        group.start_soon(server.run, *theirs, options)
+        async with ClientSession(*ours) as session:
+            await session.initialize()
+            yield session
+        group.cancel_scope.cancel()
+    await runtime.aclose()
 
 
 def text_of(result: Any) -> str:

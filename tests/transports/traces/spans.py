@@ -9,7 +9,7 @@ from starlette.testclient import TestClient
 
 from copilot_runtime import CopilotRuntime, DemoAdapter, Settings
 from copilot_runtime.telemetry import semconv
-from copilot_runtime.telemetry.store import MemoryTraceStore, Record, decode_span
+from copilot_runtime.telemetry.store import MemoryTraceStore, Record, TraceStore, decode_span
 from copilot_runtime.telemetry.telemetry import LocalTelemetry, Telemetry
 
 SECOND = 10**9
@@ -113,7 +113,7 @@ def sign_in(connection: HTTPConnection) -> str | None:
 
 @contextmanager
 def serve(
-    store: MemoryTraceStore | None = None,
+    store: TraceStore | None = None,
     *,
     base_url: str = LOCAL,
     telemetry: Telemetry | None = None,

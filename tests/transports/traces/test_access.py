@@ -31,7 +31,6 @@ def test_an_operator_who_signs_in_reads_traces_from_anywhere() -> None:
         ("GET", "/graphql/traces/stats"),
         ("GET", "/graphql/traces/stream"),
         ("POST", "/graphql/traces/query"),
-        ("POST", "/graphql/traces/feedback"),
         ("PUT", "/graphql/traces"),
     ],
 )
@@ -71,6 +70,8 @@ def test_where_nobody_signs_in_this_machine_reads_traces(url: str) -> None:
         {"origin": "http://localhost:3000"},
         {"origin": "https://page.test"},
         {"origin": "null"},
+        {"sec-fetch-site": "cross-site"},
+        {"sec-fetch-site": "same-site"},
     ],
 )
 def test_who_comes_through_a_proxy_or_from_another_page_reads_none(headers: dict[str, str]) -> None:
@@ -91,6 +92,36 @@ def test_who_comes_through_a_proxy_or_from_another_page_reads_none(headers: dict
 def test_where_nobody_signs_in_other_machines_read_none(more: dict[str, Any]) -> None:
     with serve(store_of(trip()), **more) as client:
         assert client.get(TRACE).status_code == 403
+
+
+@pytest.mark.parametrize(
+    ("client", "host", "status"),
+    [
+        ("127.0.0.1", "127.0.0.1:8000", 200),
+        ("::1", "localhost:8000", 200),
+        ("203.0.113.7", "127.0.0.1:8000", 403),
+        ("172.17.0.1", "localhost:8000", 403),
+        ("127.0.0.1", "app.test", 403),
+        ("a-socket", "localhost", 403),
+    ],
+)
+def test_this_machine_reads_them_though_the_server_listens_to_all(
+    client: str, host: str, status: int
+) -> None:
+    with serve(store_of(trip()), base_url="http://192.0.2.1:8000") as server:
+        server._transport.client = (client, 4711)  # type: ignore[attr-defined]  # who asks
+        assert server.get(TRACE, headers={"host": host}).status_code == status
+
+
+def test_everybody_is_told_whether_they_may_read() -> None:
+    path = "/graphql/traces/access"
+    with serve(store_of(trip()), authenticate=sign_in, settings=OPERATORS) as client:
+        answers = {user: client.get(path, headers={"x-user": user}) for user in ("ann", "bob")}
+        answers["nobody"] = client.get(path)
+        assert client.post(path).status_code == 405
+    may_read = {user: answer.json()["may_read"] for user, answer in answers.items()}
+    assert may_read == {"ann": True, "bob": False, "nobody": False}
+    assert {answer.status_code for answer in answers.values()} == {200}
 
 
 def test_a_client_elsewhere_reads_none_though_the_server_listens_here() -> None:

@@ -25,7 +25,9 @@ OPERATORS = {"telemetry": {"operators": ["ann"]}}
 
 
 def two() -> Any:
-    return store_of(trip(A), [agent("poet", id="9", trace=B, start=3600, CONVERSATION_ID="t2")])
+    return store_of(
+        trip(A, USER_NAME="ann"), [agent("poet", id="9", trace=B, start=3600, CONVERSATION_ID="t2")]
+    )
 
 
 def ask(client: TestClient, query: str, user: str = "", /, **variables: Any) -> Any:
@@ -54,6 +56,7 @@ def test_traces_are_listed_found_and_queried() -> None:
         assert find(client, limit=1) == ([B], B)
         assert find(client, limit=1, before=B) == ([A], None)
         assert find(client, filter={"hasError": True, "minDuration": 2.5}) == ([A], None)
+        assert find(client, filter={"user": "ann"}) == ([A], None)
         assert find(client, query="length(@) > `1`") == ([A], None)
 
 
@@ -162,3 +165,13 @@ def test_a_subscription_that_does_not_keep_up_is_let_go(monkeypatch: pytest.Monk
         while "did not keep up" not in (answer := str(socket.receive_json())):
             assert "start" in answer or "end" in answer
         socket.__exit__(None, None, None)
+
+
+def test_a_request_asks_for_a_few_fields_of_traces_at_most() -> None:
+    many = " ".join(f"t{number}: traces {{ next }}" for number in range(6))
+    with serve(two()) as client:
+        answer = ask(client, f"{{ {many} }}")
+        assert [error["message"] for error in answer["errors"]] == [
+            "A request may ask for 5 fields of traces."
+        ]
+        assert ask(client, f"{{ {many.partition(' t5')[0]} }}").get("errors") is None

@@ -1,11 +1,17 @@
 """Traces over HTTP, as an operator reads them."""
 
+import json
+from pathlib import Path
+from threading import current_thread
 from typing import Any
 
 import pytest
 from starlette.testclient import TestClient
 
 from copilot_runtime.telemetry import NO_TELEMETRY, Span, semconv
+from copilot_runtime.telemetry.mermaid import draw_sequence
+from copilot_runtime.telemetry.store import decode_span
+from copilot_runtime.telemetry.store.sqlite import SqliteTraceStore
 from copilot_runtime.telemetry.telemetry import Attributes, LocalTelemetry
 from copilot_runtime.transports.traces.rest import (
     FeedbackResult,
@@ -16,14 +22,16 @@ from copilot_runtime.transports.traces.rest import (
     TracePage,
     TraceStatsModel,
 )
-from tests.transports.traces.spans import SECOND, agent, chat, serve, store_of, trip
+from tests.transports.traces.spans import SECOND, agent, chat, serve, store_of, tool, trip
 
 A, B = "a" * 32, "b" * 32
 
 
 def two() -> Any:
     """Return a store with two traces, of which the second began an hour later."""
-    return store_of(trip(A), [agent("poet", id="9", trace=B, start=3600, CONVERSATION_ID="t2")])
+    return store_of(
+        trip(A, USER_NAME="ann"), [agent("poet", id="9", trace=B, start=3600, CONVERSATION_ID="t2")]
+    )
 
 
 def read(client: TestClient, path: str) -> Any:
@@ -65,6 +73,12 @@ def test_what_a_chat_did_is_a_trace_that_can_be_found_by_its_run() -> None:
     assert "canary" not in trace.text  # no content is kept
 
 
+def test_whoever_asks_for_no_kind_of_answer_gets_the_page() -> None:
+    with serve(two()) as client:
+        page = client.get("/traces", headers={"accept": "*/*"})  # as curl does
+    assert (page.status_code, "<h1>Traces</h1>" in page.text) == (200, True)
+
+
 def test_traces_are_listed_in_pages_the_newest_first() -> None:
     with serve(two()) as client:
         page = read(client, "?limit=1")
@@ -83,6 +97,8 @@ def test_traces_are_listed_in_pages_the_newest_first() -> None:
         ("resource_id=thread-1", [A]),
         ("run_id=run-1", [A]),
         ("agent=poet", [B]),
+        ("user=ann", [A]),
+        ("user=nobody", []),
         ("has_error=true", [A]),
         ("has_error=false", [B]),
         ("min_duration=2.5", [A]),
@@ -93,6 +109,8 @@ def test_traces_are_listed_in_pages_the_newest_first() -> None:
         (f"since={1_767_268_800 + 1800}", [B]),
         ("since=5m", []),
         (f"trace_id={A}", [A]),
+        (f"text={A[:8]}", [A]),
+        ("rating=down", []),
         ("agent=nobody", []),
     ],
 )
@@ -120,6 +138,31 @@ def test_a_trace_is_drawn_as_text() -> None:
     assert "✗ execute_tool book" in text.text
     assert max(map(len, text.text.splitlines())) <= 80
     assert diagram.text.startswith("sequenceDiagram\n")
+
+
+def test_a_large_trace_is_rendered_apart_from_the_event_loop(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    many = [agent("a", id="0"), *(tool("t", id=f"{n}", parent="0") for n in range(1, 700))]
+    threads: list[str] = []
+
+    def draw(spans: Any) -> str:
+        threads.append(current_thread().name)
+        return draw_sequence(spans)
+
+    monkeypatch.setattr("copilot_runtime.telemetry.mermaid.draw_sequence", draw)
+    with serve(store_of(many, trip(B))) as client:
+        assert (
+            "400 more calls are left out" in client.get(f"/graphql/traces/{A}?format=mermaid").text
+        )
+        assert client.get(f"/graphql/traces/{B}?format=mermaid").status_code == 200
+        otlp = client.get(f"/graphql/traces/{A}?format=otlp").content
+        assert "699x execute_tool t" in client.get(f"/graphql/traces/{A}?format=text").text
+        assert read(client, "/stats")["spans"] == 705
+        assert len(json.loads(otlp)["resourceSpans"][0]["scopeSpans"][0]["spans"]) == 700
+        assert len(read(client, f"/{A}")["spans"]) == 700
+    in_thread, at_once = threads
+    assert in_thread != at_once
 
 
 def test_statistics_count_by_agent_model_and_tool() -> None:
@@ -162,7 +205,8 @@ class Counting(LocalTelemetry):
         self.events: list[tuple[str, Any, Any, str]] = []
 
     def record(self, metric: str, value: float, attributes: Attributes | None = None) -> None:
-        self.counts.append((metric, value, attributes))
+        if value:  # not what only begins to be counted
+            self.counts.append((metric, value, attributes))
 
     def log_event(
         self,
@@ -255,6 +299,19 @@ def test_feedback_needs_a_run_that_is_known() -> None:
         assert problem(client, "POST", "/feedback", body) == (404, "There is no such trace.")
 
 
+@pytest.mark.parametrize("query", ["foo(@)", "[0].kind.length(@)", "[?name]"])
+def test_traces_come_in_after_whatever_query_of_a_file(tmp_path: Path, query: str) -> None:
+    store = SqliteTraceStore(tmp_path / "traces.db", days=0)
+    for number in range(500):  # more than one look at the file brings
+        store.add(decode_span(agent("poet", id="1", trace=f"{number:032x}")))
+    with serve(store) as client:
+        client.post("/graphql/traces/query", json={"query": query, "limit": 3})
+        client.post("/graphql", json={"query": f'{{traces(query: "{query}") {{next}}}}'})
+        store.add(decode_span(agent("poet", id="1", trace=A, start=3600)))
+        assert client.get(f"/graphql/traces/{A}").status_code == 200
+        assert [it["trace_id"] for it in read(client, "?limit=1")["traces"]] == [A]
+
+
 def test_a_body_that_is_no_json_is_refused() -> None:
     with serve(two()) as client:
         answer = client.post("/graphql/traces/query", content=b"{")
@@ -294,7 +351,16 @@ def test_the_routes_are_described() -> None:
         paths = client.get("/openapi.json").json()["paths"]
     assert {path for path in paths if "traces" in path} == {
         f"/graphql/traces{rest}"
-        for rest in ("", "/stats", "/stream", "/query", "/import", "/feedback", "/{trace}")
+        for rest in (
+            "",
+            "/stats",
+            "/stream",
+            "/query",
+            "/import",
+            "/feedback",
+            "/access",
+            "/{trace}",
+        )
     }
     assert paths["/graphql/traces/{trace}"].keys() == {"get", "delete"}
 

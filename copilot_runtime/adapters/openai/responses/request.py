@@ -51,7 +51,7 @@ def build_response_body(
     choice = build_tool_choice(parameters, options.preset.required) if tools else None
     reasoning = _reasoning(parameters, model, options)
     answer_format = build_response_format(parameters)
-    items = fit_history(request.messages, tools, context_tokens, options.signer)
+    items = fit_history(request, tools, context_tokens, options.signer)
     body: JsonObject = {
         "model": model,
         "stream": True,

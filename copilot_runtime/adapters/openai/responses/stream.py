@@ -17,6 +17,8 @@ from copilot_runtime.adapters.reader import JSONReader
 from copilot_runtime.events import Event, Usage
 from copilot_runtime.interfaces import ChatRequest
 from copilot_runtime.jsonvalue import JsonObject
+from copilot_runtime.telemetry.genai import describe_openai
+from copilot_runtime.telemetry.span import Span
 
 SIGNER = "openai"
 """The signer of reasoning. A signature is JSON: the id of a reasoning item, its encrypted text."""
@@ -31,6 +33,8 @@ class ResponseEventReader(JSONReader):
         super().__init__(request, service)
         self._provider = provider
         self._usage = Usage(model=service.model, provider=provider)
+        self._response: JsonObject = {}
+        """As it was when it began, and at its end as it came to be."""
         self._called = False
         self._refused = False
         self._thoughts: dict[int, int] = {}  # output index → the summary part that is open
@@ -51,6 +55,11 @@ class ResponseEventReader(JSONReader):
             "response.refusal.delta": self._refusal,
         }
 
+    def describe(self, span: Span) -> None:
+        """Add to the span of the request what the response has told up to now."""
+        super().describe(span)
+        describe_openai(span, self._response, "responses")
+
     def end(self) -> list[Event]:
         """Return the counts of tokens, with the reason why the model stopped."""
         return [self._usage]
@@ -63,7 +72,8 @@ class ResponseEventReader(JSONReader):
             self._fail(data)
 
     def _begin(self, event: JsonObject) -> None:
-        self._assembly.begin(event["response"].get("id") or "")
+        self._response = event["response"]
+        self._assembly.begin(self._response.get("id") or "")
 
     def _text(self, event: JsonObject) -> None:
         if delta := event["delta"]:
@@ -145,6 +155,7 @@ class ResponseEventReader(JSONReader):
 
     def _finish(self, response: JsonObject, reason: str) -> None:
         self.finished = self.done = True
+        self._response = response
         self._assembly.end()
         self._usage = build_usage(
             response.get("model") or self._service.model,

@@ -70,12 +70,12 @@ class Conversation {
     return known;
   }
 
-  /* One note for all runs that answer one message. */
-  addUsage(usage) {
+  /* One note of a kind for all runs that answer one message. */
+  addNote(kind, values) {
     const asked = this.items.findLastIndex((item) => item.role === "user");
-    const before = this.items.findIndex((item, at) => at > asked && item.kind === "usage");
+    const before = this.items.findIndex((item, at) => at > asked && item.kind === kind);
     const [same] = before < 0 ? [] : this.items.splice(before, 1);
-    this.add({ role: "note", kind: "usage", usage: [...(same?.usage ?? []), ...usage] });
+    this.add({ role: "note", kind, values: [...(same?.values ?? []), ...values] });
   }
 
   /* Some servers tell of an interrupt in today's way and in the one before. */
@@ -110,19 +110,16 @@ const EVENTS = {
     const asked = event.outcome?.type === "interrupt" ? event.outcome.interrupts : [];
     if (asked.length) thread.forgetOldInterrupts(asked);
     for (const interrupt of asked) thread.add({ role: "note", kind: "interrupt", interrupt });
-    if (event.usage?.length) thread.addUsage(event.usage);
+    if (event.usage?.length) thread.addNote("usage", event.usage);
+    thread.addNote("run", [thread.run.id]);
   },
   RUN_ERROR(thread, event) {
     thread.close();
     if (!thread.run || thread.run.ended) thread.run = { id: "", items: [] };  // one that could not begin
     thread.run.ended = true;
-    const stopped = event.code === "abort" || event.code === "STOPPED";
-    if (stopped) return thread.add({ role: "note", kind: "stopped" });
-    thread.run.error = { title: event.code ?? "Error", message: event.message };
-    for (const item of thread.run.items) {
-      if (item.role === "assistant") item.broken = !item.toolCalls?.some((call) => call.result);
-    }
-    return thread.add({ role: "note", kind: "error", error: thread.run.error });
+    if (event.code === "abort" || event.code === "STOPPED") thread.add({ role: "note", kind: "stopped" });
+    else fail(thread, event);
+    if (thread.run.id) thread.addNote("run", [thread.run.id]);
   },
 
   TEXT_MESSAGE_START(thread, { messageId, role = "assistant" }) {
@@ -209,6 +206,14 @@ const EVENTS = {
     thread.add({ role: "note", kind: "interrupt", interrupt });
   },
 };
+
+function fail(thread, { code, message }) {
+  thread.run.error = { title: code ?? "Error", message };
+  for (const item of thread.run.items) {
+    if (item.role === "assistant") item.broken = !item.toolCalls?.some((call) => call.result);
+  }
+  thread.add({ role: "note", kind: "error", error: thread.run.error });
+}
 
 function append(thread, { messageId, delta }) {
   const item = thread.message(messageId);

@@ -2,6 +2,8 @@
 
 /* What anybody can be asked who sees the tools of this page; the server may add more for its own chat. */
 const SUGGESTIONS = ["What can you do?", "Make it orange and dark", "Add a note: water the plants"];
+/* What an agent can be asked that answers from data: by its name. */
+const dataSuggestions = {};
 let agents = [];
 
 /* ---- which thread is shown ---- */
@@ -39,7 +41,17 @@ function setView(view) {
 function drawChips() {
   const more = agent === "default" ? JSON.parse($("chips").dataset.more) : [];
   const chip = (words) => button(words, () => { if (!reading) send(words); });
-  $("chips").replaceChildren(...[...SUGGESTIONS, ...more].map(chip));
+  $("chips").replaceChildren(...(dataSuggestions[agent] ?? [...SUGGESTIONS, ...more]).map(chip));
+}
+
+async function discoverData(looks = 10) {
+  if (!$("analyst")) return;
+  const [{ name }, { datasets }] = await Promise.all([json("GET", "/analyst"), json("GET", "/analyst/datasets")]);
+  const [largest] = datasets.sort((one, other) => (other.row_count ?? 0) - (one.row_count ?? 0));
+  dataSuggestions[name] = ["What can you do?"];
+  if (largest) dataSuggestions[name].push(`Summarize ${largest.name}`, `How many rows of ${largest.name} are there?`);
+  else if (looks) setTimeout(() => discoverData(looks - 1).catch(() => {}), 1000);  // it is being loaded
+  drawChips();
 }
 
 function drawTitle() {
@@ -68,6 +80,8 @@ async function start() {
   dismissBanners();
   if (!(await discover())) return;
   refreshThreads();
+  discoverTraces();
+  discoverData().catch(() => {});  // the page Data says what is wrong there
   threadId = "";  // read it again even if it is the one that is shown
   await go();
 }

@@ -52,6 +52,7 @@ const VIEWS = {
   stopped: () => ({ node: element("div", "note stopped", "Stopped."), update() {} }),
   plain: ({ text }) => ({ node: element("div", "note", text), update() {} }),
   usage: usageView,
+  run: $("traces").dataset.kept ? runView : undefined,
   step: stepView,
 };
 
@@ -150,6 +151,8 @@ function activityView() {
   node.open = true;
   return { node, update(item) {
     if (item.activityType === "sources") return drawSources(node, title, item.content?.sources ?? []);
+    if (item.activityType === "plan" && Array.isArray(item.content?.tasks)) return drawPlan(node, title, item.content);
+    if (Object.hasOwn(FINDINGS, item.activityType) && item.content) return FINDINGS[item.activityType](node, title, item.content);
     name.textContent = item.activityType;
     content.textContent = JSON.stringify(item.content, null, 2);
   } };
@@ -166,6 +169,34 @@ function drawSources(node, title, sources) {
   node.replaceChildren(title, list);
 }
 
+const MOST_TASKS = 40;
+
+/* How far a plan is: its first tasks, and the way to all the rest. */
+function drawPlan(node, title, plan) {
+  const { over = 0, total = 0 } = plan.progress ?? {};
+  const list = element("ol", "plan"), rows = [];
+  const collect = (tasks, depth) => {
+    for (const task of Array.isArray(tasks) ? tasks : []) {
+      if (rows.length > MOST_TASKS) return;
+      rows.push({ task: task ?? {}, depth });
+      collect(task?.tasks, depth + 1);
+    }
+  };
+  collect(plan.tasks, 0);
+  for (const { task, depth } of rows.slice(0, MOST_TASKS)) {
+    const item = list.appendChild(element("li"));
+    item.dataset.status = task.status;
+    item.style.marginLeft = `${Math.min(depth, 6) * 1.1}rem`;
+    item.append(element("span", "", task.name), element("small", "", [task.status, task.assistant].filter(Boolean).join(" · ")));
+  }
+  const page = $("plans").getAttribute("href");
+  const shown = Math.min(rows.length, MOST_TASKS);
+  const more = element("small", "", total > shown ? `${shown} of ${total} tasks. ` : "");
+  if (page) more.append(link("Open the plan", `${page}#${encodeURIComponent(plan.id)}`));
+  title.replaceChildren(element("b", "", "Plan"), element("small", "", `${plan.status} · ${over} of ${total} tasks are over`));
+  node.replaceChildren(title, list, more);
+}
+
 /* What ended a run: loud while nothing has come after it. */
 function errorView({ error }) {
   const node = element("div");
@@ -180,9 +211,9 @@ function stepView(item) {
   return { node, update() { node.textContent = item.open ? `▸ ${item.name} …` : `▸ ${item.name}`; } };
 }
 
-function usageView({ usage }) {
-  const sum = (name) => usage.reduce((total, each) => total + (each[name] ?? 0), 0);
-  const models = [...new Set(usage.map((each) => each.model).filter(Boolean))].join(", ");
+function usageView({ values }) {
+  const sum = (name) => values.reduce((total, each) => total + (each[name] ?? 0), 0);
+  const models = [...new Set(values.map((each) => each.model).filter(Boolean))].join(", ");
   const number = (value) => value.toLocaleString("en");
   const words = `${models ? `${models}: ` : ""}${number(sum("inputTokens"))} tokens in, ${number(sum("outputTokens"))} out`;
   return { node: element("div", "note usage", words), update() {} };

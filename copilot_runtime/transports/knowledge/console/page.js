@@ -1,40 +1,12 @@
 /* The page Knowledge: what is known, where it is from, and what became of what was taken in. */
 
-const $ = (id) => document.getElementById(id);
-const base = new URL(document.documentElement.dataset.endpoint, location.href).href.replace(/\/$/, "");
 const PAGE = 20;
 const MOST_SOURCES = 50;
 let count = 0;
 let showsAllSources = false;
 
-async function get(path, accept = "application/json") {
-  const headers = { accept };
-  const authorization = $("authorization").value.trim();
-  if (authorization) headers.authorization = authorization;
-  const response = await fetch(`${base}/knowledge${path}`, { headers });
-  if (!response.ok) {
-    if (response.status === 401) $("authorization-box").open = true;
-    const answer = await response.json().catch(() => ({}));
-    throw new Error(answer.message ?? answer.error ?? `HTTP ${response.status}`);
-  }
-  return accept === "application/json" ? response.json() : response.text();
-}
-
-/* Does something, and shows what keeps it from being done. */
-async function attempt(work) {
-  $("problem").hidden = true;
-  try {
-    await work();
-  } catch (error) {
-    $("problem").textContent = error.message;
-    $("problem").hidden = false;
-  }
-}
-
-function element(tag, text = "") {
-  const made = document.createElement(tag);
-  made.textContent = text;
-  return made;
+async function get(path) {
+  return (await fetchData(`/knowledge${path}`)).json();
 }
 
 function entry({ id, title, text, score, type }) {
@@ -93,7 +65,7 @@ async function watch() {
 }
 
 async function showOntology() {
-  const picture = await get("/ontology.svg", "image/svg+xml");
+  const picture = await (await fetchData("/knowledge/ontology.svg", "image/svg+xml")).text();
   $("no-ontology").hidden = picture.includes("<svg");
   $("ontology").hidden = !picture.includes("<svg");
   $("ontology").src = `data:image/svg+xml;charset=utf-8,${encodeURIComponent(picture)}`;
@@ -139,13 +111,11 @@ $("all-sources").onclick = () => {
 };
 $("close").onclick = () => { $("resource").hidden = true; };
 $("more").onclick = () => attempt(list);
-$("authorization").value = sessionStorage.getItem("authorization") ?? "";
-$("authorization").onchange = () => {
-  sessionStorage.setItem("authorization", $("authorization").value);
+keepAuthorization(() => {
   clear(); // what another login may read
   attempt(async () => {
     await start();
     await search();
   });
-};
+});
 attempt(start);

@@ -1,30 +1,18 @@
 /* The server: what it has, and what happens while somebody looks. */
 
-const $ = (id) => document.getElementById(id);
-const base = new URL(document.documentElement.dataset.endpoint, location.href).href.replace(/\/$/, "");
-
-function headers(accept) {
-  const authorization = $("authorization").value.trim();
-  return authorization ? { accept, authorization } : { accept };
-}
-
-async function fetchTraces(path, accept = "application/json", signal = undefined) {
-  const response = await fetch(`${base}/traces${path}`, { headers: headers(accept), signal });
-  if (response.ok) return response;
-  if (response.status === 401 || response.status === 403) $("authorization-box").open = true;
-  const answer = await response.json().catch(() => ({}));
-  throw new Error(answer.message ?? answer.error ?? `The server answered ${response.status}.`);
-}
+const fetchTraces = (path, accept, signal) => fetchData(`/traces${path}`, accept, signal);
 
 async function get(path) {
   return (await fetchTraces(path)).json();
 }
 
-/* Calls `listen` with each span that begins or ends, until the connection does; then begins anew. */
-async function follow(listen, signal) {
-  while (!signal.aborted) {
+/* Calls `listen` with each span that begins or ends. When a connection has ended, a new one begins,
+   and `miss` is called, because nobody knows what happened between the two. */
+async function follow(listen, miss, signal) {
+  for (let isFirst = true; !signal.aborted; isFirst = false) {
     try {
       const response = await fetchTraces("/stream", "text/event-stream", signal);
+      if (!isFirst) miss();
       const reader = response.body.pipeThrough(new TextDecoderStream()).getReader();
       let rest = "";
       for (;;) {
@@ -40,28 +28,17 @@ async function follow(listen, signal) {
       }
     } catch (error) {
       if (signal.aborted) return;
-      if (/403|401|404/.test(error.message)) throw error;
+      if ([401, 403, 404].includes(error.status)) throw error;
     }
     await new Promise((resolve) => setTimeout(resolve, 2000));
   }
 }
 
-/* Does something, and shows what keeps it from being done. */
-async function attempt(work) {
-  $("problem").hidden = true;
-  try {
-    return await work();
-  } catch (error) {
-    if (error.name === "AbortError") return undefined;
-    $("problem").textContent = error.message;
-    $("problem").hidden = false;
-    return undefined;
-  }
-}
-
-function element(tag, text = "", className = "") {
-  const made = document.createElement(tag);
-  made.textContent = text;
-  if (className) made.className = className;
-  return made;
+/* Has the browser keep a file. */
+function saveFile(blob, name) {
+  const link = element("a");
+  link.href = URL.createObjectURL(blob);
+  link.download = name;
+  link.click();
+  setTimeout(() => URL.revokeObjectURL(link.href), 10_000);
 }

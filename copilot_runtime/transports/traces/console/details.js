@@ -1,29 +1,37 @@
 /* One span: its attributes, what was written, its events. Nothing of it is markup. */
 
+/* Alike in all requests of an agent, and screens long. */
+const LONG = new Set(["gen_ai.tool.definitions", "gen_ai.system_instructions"]);
 const MESSAGES = new Set(["gen_ai.input.messages", "gen_ai.output.messages"]);
 
 function showSpan(span) {
   $("span").hidden = false;
-  $("span-title").textContent = span.name;
+  $("span-title").textContent = cut(span.name, 1000);
   const parts = [];
   if (hasFailed(span)) parts.push(element("p", [attributeOf(span, NAME.error), span.status.message].filter(Boolean).join(": "), "error"));
   parts.push(table([
-    ["began", new Date(startOf(span)).toISOString()],
-    ["took", isOpen(span) ? "goes on" : formatTime(endOf(span) - startOf(span))],
+    ["began", formatExactTime(startOf(span))],
+    ["took", describeLength(span)],
     ["span", span.span_id],
     ["parent", span.parent_span_id],
     ["from", Object.entries(span.resource?.attributes ?? {}).map(([name, value]) => `${name}=${value}`).join(", ")],
     ["scope", span.scope?.name],
   ]));
   for (const [name, value] of Object.entries(span.content ?? {})) {
-    parts.push(element("h4", name));
-    parts.push(...(MESSAGES.has(name) ? drawMessages(value) : [element("pre", readable(value))]));
+    const drawn = MESSAGES.has(name) ? drawMessages(value) : [element("pre", readable(value))];
+    if (!LONG.has(name)) {
+      parts.push(element("h4", name), ...drawn);
+      continue;
+    }
+    const box = element("details");
+    box.append(element("summary", name), ...drawn);
+    parts.push(box);
   }
   parts.push(element("h4", "Attributes"), table(Object.entries(span.attributes ?? {}).sort()));
   if (span.events?.length) {
     parts.push(element("h4", "Events"));
     for (const event of span.events) {
-      const after = formatTime(event.time_unix_nano / 1e6 - startOf(span));
+      const after = formatTime(Math.max(0, event.time_unix_nano / 1e6 - startOf(span)));
       parts.push(element("p", `${event.name} after ${after}`, "note"), table(Object.entries(event.attributes ?? {})));
     }
   }
@@ -43,31 +51,49 @@ function table(pairs) {
 }
 
 function readable(value) {
-  if (typeof value !== "string") return JSON.stringify(value, null, 2);
-  if (!/^\s*[[{]/.test(value)) return value;
+  const found = parsed(value);
+  return typeof found === "string" ? found : JSON.stringify(found, null, 2);
+}
+
+/* Returns the value of what may be JSON, or the text itself. */
+function parsed(value) {
+  if (typeof value !== "string" || !/^\s*[[{]/.test(value)) return value;
   try {
-    return JSON.stringify(JSON.parse(value), null, 2);
+    return JSON.parse(value);
   } catch {
     return value;
   }
 }
 
+/* Draws messages. Other programs write others, and may have cut them off: those are shown as they are. */
 function drawMessages(value) {
-  const messages = typeof value === "string" ? JSON.parse(value) : value;
-  if (!Array.isArray(messages)) return [element("pre", readable(value))];
+  const messages = parsed(value);
+  if (!Array.isArray(messages) || !messages.every(isMessage)) return [element("pre", readable(value))];
   return messages.map((message) => {
     const box = element("div", "", `message ${["user", "assistant", "tool"].includes(message.role) ? message.role : ""}`);
-    box.append(element("b", [message.role, message.finish_reason].filter(Boolean).join(" · ")));
-    for (const part of message.parts ?? []) box.append(drawPart(part));
+    box.append(element("b", [message.role, message.finish_reason].filter(Boolean).join(" · ")), ...message.parts.map(drawPart));
     return box;
   });
+}
+
+const isObject = (value) => typeof value === "object" && value !== null;
+const isMessage = (value) => isObject(value) && Array.isArray(value.parts) && value.parts.every(isObject);
+
+function describeLength(span) {
+  if (isOpen(span)) return "goes on";
+  return span.end_time_unix_nano ? formatTime(lengthOf(span)) : "its end is not known";
+}
+
+function formatExactTime(milliseconds) {
+  const date = new Date(milliseconds);
+  return Number.isNaN(date.getTime()) ? String(milliseconds) : date.toISOString();
 }
 
 function drawPart(part) {
   switch (part.type) {
     case "text":
     case "reasoning":
-      return element("pre", part.content ?? "");
+      return element("pre", readable(part.content ?? ""));
     case "tool_call":
       return element("pre", `${part.name}(${readable(part.arguments ?? {})})`);
     case "tool_call_response":

@@ -29,22 +29,45 @@ function drawDifference(before, after) {
   const pairs = alignSteps(arrange(before).map(({ span }) => span), arrange(after).map(({ span }) => span));
   for (const [old, now] of pairs) {
     const row = element("tr");
-    const difference = old && now ? endOf(now) - startOf(now) - (endOf(old) - startOf(old)) : 0;
     row.append(
-      element("td", (old ?? now).name),
+      element("td", cut((old ?? now).name, 200)),
       element("td", old ? describeBar(old) : "–", old ? "" : "missing"),
       element("td", now ? describeBar(now) : "–", now ? "" : "missing"),
-      element("td", old && now ? `${difference < 0 ? "−" : "+"}${formatTime(Math.abs(difference))}` : old ? "gone" : "new", difference > 0 ? "more" : "less"),
+      element("td", describeDifference(old, now), colorOf(old, now)),
     );
     made.append(row);
   }
+  if (Math.max(before.length, after.length) > MOST_STEPS) made.append(element("caption", `The first ${MOST_STEPS} steps of each are compared.`));
   return made;
+}
+
+const ANSWERS = ["gen_ai.output.messages", "gen_ai.tool.call.arguments", "gen_ai.tool.call.result"];
+
+/* Says what differs: the time, the error, and the answer where content is kept. */
+function describeDifference(old, now) {
+  if (!old || !now) return old ? "gone" : "new";
+  const difference = lengthOf(now) - lengthOf(old);
+  const errors = [old, now].map((span) => (hasFailed(span) ? String(attributeOf(span, NAME.error) ?? "error") : "no error"));
+  const [before, after] = [old, now].map((span) => JSON.stringify(ANSWERS.map((name) => span.content?.[name] ?? null)));
+  return [
+    `${difference < 0 ? "−" : "+"}${formatTime(Math.abs(difference))}`,
+    errors[0] === errors[1] ? "" : errors.map((error) => cut(error, 60)).join(" → "),
+    before === after ? "" : "another answer",
+  ].filter(Boolean).join(", ");
+}
+
+/* What failed only now is never good news, and what is new or gone is none by itself. */
+function colorOf(old, now) {
+  if (now && hasFailed(now) && !(old && hasFailed(old))) return "more";
+  if (!old || !now) return "";
+  return lengthOf(now) > lengthOf(old) ? "more" : "less";
 }
 
 function drawSums(before, after) {
   const describe = (spans) => {
     const sums = sumUp(spans);
-    return `${sums.models} requests, ${sums.tools} calls, ${formatCount(sums.input)} + ${formatCount(sums.output)} tokens, ${sums.errors} errors`;
+    const count = (number, word) => `${formatCount(number)} ${word}${number === 1 ? "" : "s"}`;
+    return [count(sums.models, "request"), count(sums.tools, "call"), `${formatCount(sums.input)} + ${formatCount(sums.output)} tokens`, sums.dollars ? formatDollars(sums.dollars, sums.unpriced) : "", count(sums.errors, "error")].filter(Boolean).join(", ");
   };
   const row = element("tr");
   row.append(element("td", "in all"), element("td", describe(before)), element("td", describe(after)), element("td"));

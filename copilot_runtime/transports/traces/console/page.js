@@ -1,30 +1,35 @@
 /* The page Traces: what runs did, while they do it and afterwards. */
 
 const PAGE = 50;
+const MOST = 1000;  // in one answer of the server
 const MOST_LIVE = 200;
-const state = { id: "", spans: new Map(), compared: null, following: null, isRedrawing: false };
+const state = { id: "", spans: new Map(), compared: null, following: null, isRedrawing: false, wanted: PAGE, asked: 0 };
 const live = new Map(); // spans by their ids, by the ids of the traces that were seen while they went on
 
 /* ---- the list ---- */
 
-function query(before) {
-  const words = new URLSearchParams({ limit: PAGE });
+const isFiltered = () => Boolean($("text").value.trim() || $("failed").checked || $("rating").value);
+
+function query() {
+  const words = new URLSearchParams({ limit: state.wanted });
   if ($("text").value.trim()) words.set("text", $("text").value.trim());
   if ($("failed").checked) words.set("has_error", "true");
-  if (before) words.set("before", before);
+  if ($("rating").value) words.set("rating", $("rating").value);
   return `?${words}`;
 }
 
-async function list(isMore = false) {
-  const last = isMore ? $("list").lastElementChild?.dataset.trace : "";
-  const { traces } = await get(query(last));
-  const running = isMore || $("text").value.trim() || $("failed").checked ? [] : listRunning(traces);
-  const items = [...running, ...traces].map(drawTrace);
-  if (isMore) $("list").append(...items);
-  else $("list").replaceChildren(...items);
-  $("more").hidden = traces.length < PAGE;
+/* Shows the newest traces: as many as were wanted, also when it is read again. */
+async function list() {
+  const mine = ++state.asked;
+  const { traces, next } = await get(query());
+  if (mine !== state.asked) return;  // somebody asked later, for something else perhaps
+  const running = isFiltered() ? [] : listRunning(traces);
+  const focused = document.activeElement?.closest("#list li")?.dataset.trace;
+  $("list").replaceChildren(...[...running, ...traces].map(drawTrace));
+  if (focused) document.querySelector(`[data-trace="${CSS.escape(focused)}"] button`)?.focus();
+  $("more").hidden = !next || state.wanted >= MOST;
   $("nothing").hidden = $("list").childElementCount > 0;
-  $("status").textContent = "";
+  $("nothing").textContent = isFiltered() ? "Nothing was found." : "No trace yet. Ask something in the chat, and it is here.";
 }
 
 /* Returns the traces that have begun, and of which the server has not yet kept anything. */
@@ -47,22 +52,37 @@ function drawTrace(trace) {
   button.className = [trace.errors ? "failed" : "", trace.is_open ? "open" : "", state.compared?.id === trace.trace_id ? "chosen" : ""].join(" ");
   button.setAttribute("aria-current", trace.trace_id === state.id);
   const facts = [
-    new Date(trace.start_time_unix_nano / 1e6).toLocaleTimeString(),
+    formatDate(trace.start_time_unix_nano / 1e6),
     trace.is_open ? "goes on" : formatTime(trace.duration * 1000),
     `${formatCount(trace.spans)} ${trace.spans === 1 ? "span" : "spans"}`,
     trace.input_tokens ? `${formatCount(trace.input_tokens + trace.output_tokens)} tokens` : "",
-    trace.dollars ? formatDollars(trace.dollars) : "",
+    (trace.models ?? []).join(", "),
+    trace.dollars ? formatDollars(trace.dollars, trace.unpriced) : "",
+    trace.rating ? `thumbs ${trace.rating}` : "",
     trace.error_type,
   ];
-  button.append(element("b", trace.name), element("span", facts.filter(Boolean).join(" · "), "facts"));
-  button.onclick = () => { location.hash = trace.trace_id; };
+  button.append(element("b", cut(trace.name || "(no name)", 200)), element("span", facts.filter(Boolean).map((fact) => cut(fact, 80)).join(" · "), "facts"));
+  button.onclick = () => {
+    if (location.hash.slice(1) === trace.trace_id) attempt(() => open(trace.trace_id));
+    else location.hash = trace.trace_id;
+  };
   item.append(button);
   return item;
 }
 
 /* ---- one trace ---- */
 
-async function open(id) {
+/* Returns the trace that an address names: by its id, or as `run=` and the id of a run. */
+async function find(hash) {
+  if (!hash.startsWith("run=")) return hash;
+  const { traces } = await get(`?limit=1&run_id=${hash.slice(4)}`);
+  if (!traces.length) throw new Error("There is no trace of this answer, or there is none any more.");
+  history.replaceState(null, "", `#${traces[0].trace_id}`);
+  return traces[0].trace_id;
+}
+
+async function open(hash) {
+  const id = await find(hash);
   state.id = id;
   for (const item of $("list").children) item.firstElementChild.setAttribute("aria-current", item.dataset.trace === id);
   document.querySelector("main").classList.toggle("reading", Boolean(id));
@@ -105,25 +125,25 @@ function showFacts(spans) {
   const root = spans.find((span) => !span.parent_span_id) ?? waterfall.nodes[0].span;
   const run = spans.find((span) => attributeOf(span, NAME.run)) ?? root;
   const sums = sumUp(spans);
-  $("title").textContent = root.name;
+  $("compare").setAttribute("aria-pressed", state.compared?.id === state.id);
+  $("title").textContent = cut(root.name, 300);
   const facts = {
     began: new Date(waterfall.begin).toLocaleString(),
-    took: spans.some(isOpen) ? "goes on" : formatTime(waterfall.length),
+    took: spans.some(isOpen) ? "goes on" : formatTime(waterfall.length < 0.001 ? 0 : waterfall.length),
     spans: formatCount(spans.length),
     tokens: sums.input + sums.output ? `${formatCount(sums.input)} in, ${formatCount(sums.output)} out` : "",
     cost: sums.dollars ? formatDollars(sums.dollars) + (sums.unpriced ? ` and ${sums.unpriced} without a price` : "") : sums.input + sums.output ? "no known price" : "",
     errors: sums.errors ? formatCount(sums.errors) : "",
     outcome: attributeOf(run, NAME.outcome),
+    rating: attributeOf(run, NAME.rating) && `thumbs ${attributeOf(run, NAME.rating)}`,
     thread: attributeOf(run, NAME.thread),
     trace: state.id,
   };
   $("facts").replaceChildren(...Object.entries(facts).filter(([, value]) => value).map(([name, value]) => {
     const pair = element("div");
-    pair.append(element("dt", name), element("dd", value));
+    pair.append(element("dt", name), element("dd", cut(String(value), 300)));
     return pair;
   }));
-  $("download").href = `data:application/json;charset=utf-8,${encodeURIComponent(JSON.stringify(spans, null, 1))}`;
-  $("download").download = `trace-${state.id}.json`;
 }
 
 function showTab(name) {
@@ -134,29 +154,57 @@ function showTab(name) {
   redraw();
 }
 
-async function compare() {
-  state.compared = { id: state.id, spans: [...state.spans.values()] };
-  for (const item of $("list").children) item.firstElementChild.classList.toggle("chosen", item.dataset.trace === state.id);
-  $("status").textContent = "Choose the trace to compare it with.";
-  document.querySelector("main").classList.remove("reading");
+/* Remembers the trace, to be compared with the next that is opened; or forgets it again. */
+function compare() {
+  const isChosen = state.compared?.id === state.id;
+  state.compared = isChosen ? null : { id: state.id, spans: [...state.spans.values()] };
+  for (const item of $("list").children) item.firstElementChild.classList.toggle("chosen", item.dataset.trace === state.compared?.id);
+  $("compare").setAttribute("aria-pressed", !isChosen);
+  $("status").textContent = isChosen ? "" : "Choose the trace to compare it with.";
+  if (!isChosen) document.querySelector("main").classList.remove("reading");
+  showTab("waterfall");
+}
+
+/* The server's own answer: numbers of a page are too short for nanoseconds. */
+async function download(query, ending) {
+  const id = state.id;
+  const response = await fetchTraces(`/${encodeURIComponent(id)}${query}`);
+  saveFile(await response.blob(), `trace-${id}.${ending}`);
 }
 
 /* ---- while it happens ---- */
 
 function take(span, phase) {
+  span.is_open = phase === "start";
+  remember(span);
+  if (span.trace_id !== state.id) return;
+  if (!state.spans.size) $("problem").hidden = true;  // there is something of it now
+  state.spans.set(span.span_id, span);
+  if (!state.isRedrawing) {
+    state.isRedrawing = true;
+    requestAnimationFrame(redraw);
+  }
+}
+
+/* Notes what goes on. What has ended is kept by the server, and content is read there. */
+function remember({ content, ...span }) {
+  const hasEnded = !span.is_open && !span.parent_span_id;
   if (!live.has(span.trace_id)) {
     live.set(span.trace_id, new Map());
     if (live.size > MOST_LIVE) live.delete(live.keys().next().value);
     refreshSoon();
   }
   live.get(span.trace_id).set(span.span_id, span);
-  if (phase === "end" && !span.parent_span_id) refreshSoon();
-  if (span.trace_id !== state.id) return;
-  state.spans.set(span.span_id, span);
-  if (!state.isRedrawing) {
-    state.isRedrawing = true;
-    requestAnimationFrame(redraw);
-  }
+  if (!hasEnded) return;
+  live.delete(span.trace_id);
+  refreshSoon();
+}
+
+/* Reads anew what the server has: what ended unseen would go on for ever. */
+function catchUp() {
+  live.clear();
+  refreshSoon();
+  if (state.id) attempt(() => open(state.id));
 }
 
 let refreshing = 0;
@@ -171,7 +219,7 @@ function watch() {
   state.following = null;
   if (!$("live").checked) return;
   state.following = new AbortController();
-  attempt(() => follow(take, state.following.signal));
+  attempt(() => follow(take, catchUp, state.following.signal));
 }
 
 /* ---- what people do ---- */
@@ -180,29 +228,17 @@ waterfall.open = showSpan;
 $("filters").onsubmit = (event) => event.preventDefault();
 $("text").oninput = refreshSoon;
 $("failed").onchange = () => attempt(list);
+$("rating").onchange = () => attempt(list);
 $("live").onchange = watch;
-$("more").onclick = () => attempt(() => list(true));
+$("more").onclick = () => { state.wanted = Math.min(MOST, state.wanted + PAGE); attempt(list); };
 $("back").onclick = () => { location.hash = ""; };
 $("close").onclick = () => { $("span").hidden = true; };
-$("compare").onclick = () => attempt(compare);
+$("compare").onclick = compare;
 $("find").oninput = () => findSpans($("find").value);
 for (const tab of ["waterfall", "flow", "difference"]) $(`tab-${tab}`).onclick = () => showTab(tab);
-$("download-otlp").onclick = (event) => {
-  event.preventDefault();
-  attempt(async () => {
-    const blob = await (await fetchTraces(`/${encodeURIComponent(state.id)}?format=otlp`)).blob();
-    const link = element("a");
-    link.href = URL.createObjectURL(blob);
-    link.download = `trace-${state.id}.otlp.json`;
-    link.click();
-    URL.revokeObjectURL(link.href);
-  });
-};
+$("download").onclick = () => attempt(() => download("", "json"));
+$("download-otlp").onclick = () => attempt(() => download("?format=otlp", "otlp.json"));
 window.onhashchange = () => attempt(() => open(location.hash.slice(1)));
-$("authorization").value = sessionStorage.getItem("authorization") ?? "";
-$("authorization").onchange = () => {
-  sessionStorage.setItem("authorization", $("authorization").value);
-  attempt(list).then(watch);
-};
+keepAuthorization(() => attempt(list).then(watch));
 attempt(list).then(watch);
 if (location.hash.length > 1) attempt(() => open(location.hash.slice(1)));

@@ -10,16 +10,25 @@ const NAME = {
   dollars: "copilot.cost.usd",
   error: "error.type",
   outcome: "copilot.run.outcome",
+  rating: "copilot.feedback.rating",
   thread: "gen_ai.conversation.id",
   run: "copilot.run.id",
 };
 const MODEL_OPERATIONS = new Set(["chat", "text_completion", "generate_content"]);
 
 const attributeOf = (span, name) => span.attributes?.[name];
-const isOpen = (span) => !span.end_time_unix_nano;
+const isOpen = (span) => span.is_open === true;  // one that was seen to begin, and not to end
 const hasFailed = (span) => span.status?.code === 2;
 const startOf = (span) => span.start_time_unix_nano / 1e6;
-const endOf = (span) => (isOpen(span) ? Date.now() : span.end_time_unix_nano / 1e6);
+const endOf = (span) => Math.max(startOf(span), isOpen(span) ? Date.now() : span.end_time_unix_nano / 1e6);
+const lengthOf = (span) => endOf(span) - startOf(span);
+
+/* Some programs write numbers as texts. */
+function numberOf(span, name) {
+  const value = attributeOf(span, name);
+  const number = typeof value === "string" && value.trim() ? Number(value) : value;
+  return typeof number === "number" && Number.isFinite(number) ? number : undefined;
+}
 
 function kindOf(span) {
   const operation = attributeOf(span, NAME.operation);
@@ -27,16 +36,6 @@ function kindOf(span) {
   if (MODEL_OPERATIONS.has(operation)) return "model";
   return operation === "execute_tool" ? "tool" : "other";
 }
-
-function formatTime(milliseconds) {
-  if (milliseconds < 1) return `${Math.round(milliseconds * 1000)} µs`;
-  if (milliseconds < 1000) return `${milliseconds.toFixed(milliseconds < 10 ? 1 : 0)} ms`;
-  if (milliseconds < 60_000) return `${(milliseconds / 1000).toFixed(2)} s`;
-  return `${Math.floor(milliseconds / 60_000)} min ${Math.round((milliseconds % 60_000) / 1000)} s`;
-}
-
-const formatCount = (count) => count.toLocaleString("en");
-const formatDollars = (dollars) => `$${dollars < 0.01 ? dollars.toPrecision(2) : dollars.toFixed(2)}`;
 
 /* Returns the spans in the order of a tree: each with its depth, and how many are below it. */
 function arrange(spans) {
@@ -76,11 +75,11 @@ function sumUp(spans) {
     if (kind === "tool") sums.tools += 1;
     if (kind !== "model") continue;
     sums.models += 1;
-    sums.input += attributeOf(span, NAME.input) ?? 0;
-    sums.output += attributeOf(span, NAME.output) ?? 0;
-    const dollars = attributeOf(span, NAME.dollars);
-    if (typeof dollars === "number") sums.dollars += dollars;
-    else sums.unpriced += 1;
+    sums.input += numberOf(span, NAME.input) ?? 0;
+    sums.output += numberOf(span, NAME.output) ?? 0;
+    const dollars = numberOf(span, NAME.dollars);
+    if (dollars === undefined) sums.unpriced += 1;
+    else sums.dollars += dollars;
   }
   return sums;
 }

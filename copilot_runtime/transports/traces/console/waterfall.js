@@ -15,8 +15,9 @@ const waterfall = {
 
 function showWaterfall(spans) {
   waterfall.nodes = arrange(spans);
-  waterfall.begin = Math.min(...spans.map(startOf));
-  waterfall.length = Math.max(1e-3, Math.max(...spans.map(endOf)) - waterfall.begin);
+  waterfall.begin = spans.reduce((first, span) => Math.min(first, startOf(span)), Infinity);
+  const end = spans.reduce((last, span) => Math.max(last, endOf(span)), -Infinity);
+  waterfall.length = Math.max(1e-3, end - waterfall.begin);
   drawScale();
   hideCollapsed();
 }
@@ -77,8 +78,8 @@ function drawRow(node, index) {
   if (waterfall.matching && !waterfall.matching.has(span.span_id)) row.classList.add("faint");
   const name = element("div", "", "name");
   name.style.paddingLeft = `${Math.min(node.depth, 12) * 14}px`;
-  name.append(node.children ? drawToggle(span.span_id) : element("i"), element("span", span.name));
-  name.title = span.name;
+  name.append(node.children ? drawToggle(span.span_id) : element("i"), element("span", cut(span.name, 300)));
+  name.title = cut(span.name, 1000);
   const track = element("div", "", "track");
   track.append(drawBar(span));
   row.append(name, track);
@@ -101,7 +102,7 @@ function drawToggle(id) {
 
 function drawBar(span) {
   const left = (100 * (startOf(span) - waterfall.begin)) / waterfall.length;
-  const width = (100 * (endOf(span) - startOf(span))) / waterfall.length;
+  const width = (100 * lengthOf(span)) / waterfall.length;
   const bar = element("div", "", `bar ${kindOf(span)}`);
   bar.classList.toggle("failed", hasFailed(span));
   bar.classList.toggle("open", isOpen(span));
@@ -115,10 +116,10 @@ function drawBar(span) {
 }
 
 function describeBar(span) {
-  const time = formatTime(endOf(span) - startOf(span));
-  if (hasFailed(span)) return `${time} ${attributeOf(span, NAME.error) ?? "error"}`;
-  const tokens = attributeOf(span, NAME.output);
-  return kindOf(span) === "model" && tokens != null ? `${time} · ${formatCount(tokens)} tokens` : time;
+  const time = formatTime(lengthOf(span));
+  if (hasFailed(span)) return `${time} ${cut(String(attributeOf(span, NAME.error) ?? "error"), 60)}`;
+  const tokens = numberOf(span, NAME.output);
+  return kindOf(span) === "model" && tokens !== undefined ? `${time} · ${formatCount(tokens)} tokens` : time;
 }
 
 function selectSpan(span) {
@@ -171,4 +172,7 @@ $("waterfall").onkeydown = (event) => {
   event.preventDefault();
   moveSelection(step);
 };
-new ResizeObserver(drawRows).observe($("waterfall"));
+new ResizeObserver(() => {
+  drawScale();
+  drawRows();
+}).observe($("waterfall"));

@@ -1,0 +1,1 @@
+"""The data analyst: questions in, checked answers, tables and charts out."""

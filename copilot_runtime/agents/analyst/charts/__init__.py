@@ -1,0 +1,1 @@
+"""Charts from rows: Plotly, Vega-Lite, images and text."""

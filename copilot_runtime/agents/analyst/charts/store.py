@@ -1,0 +1,51 @@
+"""Charts of late, for images and for pages that ask again: each only for whom it was made."""
+
+import time
+from collections import OrderedDict
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from copilot_runtime.agents.analyst.results import Chart
+from copilot_runtime.agents.analyst.scope import Scope
+from copilot_runtime.errors import NotFound
+
+MOST_CHARTS = 500
+"""Charts that are kept, of all people together."""
+
+MOST_OF_ONE = 50
+"""Charts of one person."""
+
+SECONDS = 24 * 3600.0
+
+
+@dataclass(frozen=True, slots=True)
+class _Entry:
+    chart: Chart
+    owner: str | None
+    expires_at: float
+
+
+class ChartStore:
+    """Charts by their ids, in memory: the oldest are dropped."""
+
+    def __init__(self, *, seconds: float = SECONDS, clock: Callable[[], float] = time.time) -> None:
+        self._entries: OrderedDict[str, _Entry] = OrderedDict()
+        self._seconds = seconds
+        self._clock = clock
+
+    def add(self, chart: Chart, scope: Scope) -> None:
+        """Keep a chart for the person who asked for it."""
+        entry = _Entry(chart, scope.owner, self._clock() + self._seconds)
+        self._entries[chart.id] = entry
+        own = [id for id, one in self._entries.items() if one.owner == scope.owner]
+        for id in own[:-MOST_OF_ONE]:
+            del self._entries[id]
+        while len(self._entries) > MOST_CHARTS:
+            self._entries.popitem(last=False)
+
+    def get(self, id: str, scope: Scope) -> Chart:
+        """Return a chart. Raises `NotFound` also for one of somebody else."""
+        entry = self._entries.get(id)
+        if entry is None or entry.owner != scope.owner or entry.expires_at < self._clock():
+            raise NotFound("There is no such chart any more.")
+        return entry.chart

@@ -1,0 +1,1 @@
+"""DuckDB as the engine of the analyst: sources are copied, questions read the copies."""

@@ -1,0 +1,1 @@
+"""What the analyst learns about a table over time, for the person it learned it from."""

@@ -1,0 +1,93 @@
+"""Makes text that others wrote safe to stand in a prompt: cells, names, hints, bodies of skills.
+
+Nothing of it may end the block it stands in, begin another line of a comment, or be endless.
+"""
+
+import re
+from typing import Any
+from unicodedata import category
+
+MOST_CHARS = 60
+"""Characters of a value of a cell, by default."""
+
+WITHHELD = "(a text that gives orders)"
+
+_UNSEEN = frozenset("\u034f\u115f\u1160\u17b4\u17b5\u180b\u180c\u180d\u180f\u3164\uffa0")
+"""Invisible characters that Unicode does not class as formatting."""
+_UNSEEN_CATEGORIES = frozenset({"Cc", "Cf", "Cs", "Zl", "Zp"})
+_JOINERS = "\u200c\u200d"
+_LESS = "<\ufe64\uff1c"
+_TAG = re.compile(rf"[{_LESS}](?=\s*/|[!?]|[^\W\d])")
+_BLOCKS = "skills?|schema|message|system|data|memory|instructions?|user|assistant|tools?"
+_BLOCK_TAG = re.compile(
+    rf"[{_LESS}](?=[\s{_JOINERS}]*/?[\s{_JOINERS}]*(?:{_BLOCKS})\b)", re.IGNORECASE
+)
+_INSTRUCTION = re.compile(
+    r"\b(?:ignore|forget|disregard|override|bypass)\b.{0,40}"
+    r"\b(?:instructions?|system prompt|prompts?|rules|guidelines)\b"
+    r"|\bnew (?:system )?instructions?\s*:|</?\s*system\s*>|&lt;/?\s*system",
+    re.IGNORECASE,
+)
+_SPACE = re.compile(r"\s+")
+_CODE_FENCE = re.compile(r"`{3,}")
+
+
+def quote_line(value: Any, limit: int = MOST_CHARS) -> str:
+    """Return a value as one line of at most `limit` characters that opens and closes nothing.
+
+    Control and invisible characters become spaces, and `<` of a tag becomes `&lt;`.
+    """
+    text = str(value)[: limit * 4 + 64]
+    text = "".join(
+        " " if category(char) in {"Cc", "Cf", "Zl", "Zp", "Cs"} else char for char in text
+    )
+    text = _SPACE.sub(" ", text).strip()
+    text = _CODE_FENCE.sub("'''", text).replace("*/", "* /")
+    return cut_line(_BLOCK_TAG.sub("&lt;", _TAG.sub("&lt;", text)), limit)
+
+
+def quote_cell(value: Any, limit: int = MOST_CHARS) -> str:
+    """Return a value of a cell as a literal of SQL; words in place of one that gives orders."""
+    text = quote_line(value, limit)
+    if is_instruction(str(value)[: 8 * limit]):
+        return WITHHELD
+    return "'" + text.replace("'", "''") + "'"
+
+
+def is_instruction(text: str) -> bool:
+    """Return whether a text has words that are to change what a model was told to do."""
+    return _INSTRUCTION.search(text) is not None
+
+
+def quote_block(text: str) -> str:
+    """Return text of several lines in which no tag of a prompt is left. Line ends are `\\n`.
+
+    It may hold SQL, so other uses of `<` stay.
+    """
+    text = text.replace("\r\n", "\n").replace("\r", "\n")
+    allowed = "\n\t" + _JOINERS
+    text = "".join(char for char in text if char in allowed or not _is_unseen(char))
+    return _BLOCK_TAG.sub("&lt;", text).strip()
+
+
+def quote_attribute(value: Any, limit: int = 64) -> str:
+    """Return a value as what may stand between the quotes of an attribute of a tag."""
+    text = quote_line(value, limit)
+    return text.replace('"', "'").replace("<", "&lt;").replace(">", "&gt;")
+
+
+def cut_line(text: str, limit: int) -> str:
+    """Return a text of at most `limit` characters, with an ellipsis where it was cut."""
+    return text if len(text) <= limit else text[: max(0, limit - 1)].rstrip() + "…"
+
+
+def cut_lines(text: str, limit: int) -> str:
+    """Return as many whole lines as fit into `limit` characters; never a part of one."""
+    if len(text) <= limit:
+        return text
+    end = text.rfind("\n", 0, limit + 1)
+    return text[:end].rstrip() if end > 0 else ""
+
+
+def _is_unseen(char: str) -> bool:
+    return char in _UNSEEN or category(char) in _UNSEEN_CATEGORIES

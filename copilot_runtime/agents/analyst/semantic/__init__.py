@@ -1,0 +1,1 @@
+"""Metrics that an operator defined, as SQL that can be trusted."""

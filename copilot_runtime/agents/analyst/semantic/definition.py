@@ -1,0 +1,174 @@
+"""What an operator writes about metrics, in `metric_catalog.yaml`."""
+
+from collections.abc import Mapping
+from typing import Annotated, Any
+
+import sqlglot
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    StringConstraints,
+    create_model,
+    model_validator,
+)
+from sqlglot import exp
+from sqlglot.errors import SqlglotError
+
+from copilot_runtime.config.yaml_model import list_keys, parse_yaml_model
+
+SECTION = "metric_catalog"
+_RELATIONS = "relations"
+_DIALECT = "duckdb"
+_FORBIDDEN = (exp.Query, exp.Table, exp.DDL, exp.Command, exp.Window, exp.Star)
+"""What no expression of a metric has; `COUNT(*)` is allowed."""
+
+
+def parse_expression(text: str) -> exp.Expr:
+    """Return the tree of an expression. Raises `ValueError` for what is none."""
+    try:
+        tree = sqlglot.parse_one(f"SELECT {text}", read=_DIALECT)
+    except (SqlglotError, RecursionError, TypeError, AttributeError) as error:
+        raise ValueError(f"{text!r} is no SQL expression") from error
+    has_more = isinstance(tree, exp.Select) and any(
+        value for name, value in tree.args.items() if name not in ("expressions", "kind")
+    )
+    if not isinstance(tree, exp.Select) or len(tree.expressions) != 1 or has_more:
+        raise ValueError(f"{text!r} is not one SQL expression")
+    value = tree.expressions[0]
+    value = value.this if isinstance(value, exp.Alias) else value
+    for node in value.walk():
+        if isinstance(node, _FORBIDDEN) and not isinstance(node.parent, exp.Count):
+            raise ValueError(f"{text!r} reads more than columns of its table")
+    return value
+
+
+def _check_aggregate(text: str) -> str:
+    if parse_expression(text).find(exp.AggFunc) is None:
+        raise ValueError(f"{text!r} does not aggregate: write for example AVG({text})")
+    return text
+
+
+def _check_condition(text: str) -> str:
+    if parse_expression(text).find(exp.AggFunc) is not None:
+        raise ValueError(f"{text!r} aggregates, which a filter of rows cannot")
+    return text
+
+
+def _read_dimensions(value: Any) -> Any:
+    """Read a list of columns as a mapping of names to expressions."""
+    if isinstance(value, list):
+        return {str(item).rpartition(".")[2]: str(item) for item in value}
+    return value
+
+
+def _read_list(value: Any) -> Any:
+    return [value] if isinstance(value, str) else value
+
+
+Name = Annotated[str, StringConstraints(strip_whitespace=True, min_length=1, max_length=200)]
+Aggregate = Annotated[str, AfterValidator(_check_aggregate)]
+Condition = Annotated[str, AfterValidator(_check_condition)]
+Dimensions = Annotated[dict[Name, Condition], BeforeValidator(_read_dimensions)]
+
+
+class _Section(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class Signals(BaseModel):
+    """How the parts of a metric are stored."""
+
+    model_config = ConfigDict(extra="allow", frozen=True)
+
+    payload_kind: str = ""
+    group_fields: Annotated[list[str], BeforeValidator(_read_list)] = []
+    note: str = ""
+
+
+class Ratio(_Section):
+    """One aggregate by another; NULL where the second is 0."""
+
+    numerator: Aggregate
+    denominator: Aggregate
+
+
+class MetricDefinition(_Section):
+    """One metric: what it means, and from `table` on, how it is computed."""
+
+    description: str = ""
+    category: str = ""
+    score_range: Annotated[list[float] | None, BeforeValidator(lambda it: _read_range(it))] = None
+    threshold: float | None = None
+    unit: str = ""
+    signals: Signals = Signals()
+    table: Name | None = None
+    sql: Aggregate | None = None
+    ratio: Ratio | None = None
+    filters: Annotated[list[Condition], BeforeValidator(_read_list)] = []
+    """Conditions that all rows of the metric fulfil."""
+    dimensions: Dimensions = {}
+    """By what it may be grouped and filtered: columns of the table, or `other_table.column` of one
+    that a relation leads to."""
+    time: Name | None = None
+    """The column by whose periods it may be grouped."""
+
+    @model_validator(mode="after")
+    def _check_sql(self) -> "MetricDefinition":
+        if self.sql and self.ratio:
+            raise ValueError("write 'sql' or 'ratio', not both")
+        if (self.sql or self.ratio) and not self.table:
+            raise ValueError("'table' is missing: the table that 'sql' reads")
+        if (self.filters or self.dimensions or self.time) and not (self.sql or self.ratio):
+            raise ValueError("'sql' is missing: how the metric is computed")
+        return self
+
+
+class Relation(_Section):
+    """A column whose values are in a column of another table, where each is there once."""
+
+    column: Annotated[str, StringConstraints(pattern=r"^[^.\s]+\.[^.\s]+$")]
+    """`table.column` of the many rows, such as `orders.customer_id`."""
+    references: Annotated[str, StringConstraints(pattern=r"^[^.\s]+\.[^.\s]+$")]
+    """`table.column` of the one row, such as `customers.id`."""
+
+
+class CatalogFile(BaseModel):
+    """A file: metrics by domain and name. Other sections belong to others."""
+
+    model_config = ConfigDict(extra="ignore", frozen=True)
+
+    metric_catalog: dict[Name, dict[Name, MetricDefinition]] = {}
+    relations: list[Relation] = []
+
+
+def parse_catalog(text: str, source: str) -> CatalogFile:
+    """Return what a file says. Raises `ConfigurationFailed`, each mistake as `source:line: …`."""
+    try:
+        keys: Mapping[str, int] = list_keys(text)
+    except Exception:  # whatever is wrong with it, the next reader says so with its line
+        keys = {}
+    is_whole = SECTION in keys or not set(keys) - {_RELATIONS} or "metric_definitions" in source
+    if is_whole:
+        return parse_yaml_model(CatalogFile, text, source)
+    names = [name for name in keys if name != _RELATIONS]
+    fields: dict[str, Any] = {
+        f"domain_{at}": (dict[Name, MetricDefinition], Field(alias=name))
+        for at, name in enumerate(names)
+    }
+    model = create_model("Domains", relations=(list[Relation], []), **fields)
+    found = parse_yaml_model(model, text, source)
+    domains = {name: getattr(found, f"domain_{at}") for at, name in enumerate(names)}
+    return CatalogFile(metric_catalog=domains, relations=getattr(found, _RELATIONS))
+
+
+def _read_range(value: Any) -> Any:
+    """Read `[0, 1]`, `{min: 0, max: 1}` and `0-1`, as people write them."""
+    if isinstance(value, dict):
+        return [value.get("min", 0), value.get("max", 1)]
+    if isinstance(value, str):
+        parts = value.replace("..", "-").replace(" to ", "-").split("-")
+        return [part.strip() for part in parts if part.strip()]
+    return value

@@ -1,0 +1,1 @@
+"""Repairs SQL that failed, by edits of its tree."""

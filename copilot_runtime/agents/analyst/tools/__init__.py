@@ -1,0 +1,1 @@
+"""The tools of the analyst: one definition for models, MCP clients, GraphQL and programs."""

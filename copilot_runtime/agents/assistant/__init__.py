@@ -1,0 +1,1 @@
+"""Assistants: agents that an operator writes as files."""

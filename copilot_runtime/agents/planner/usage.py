@@ -1,0 +1,20 @@
+"""Counts what the requests to models cost, for the budgets of plans."""
+
+from importlib.util import find_spec
+
+from copilot_runtime.adapters.cost import price_usage
+from copilot_runtime.adapters.pricing import load_prices
+from copilot_runtime.agents.planner.roles import TaskContext
+from copilot_runtime.events import Usage
+
+
+async def count_usage(usage: Usage, context: TaskContext) -> None:
+    """Count a request to a model for a task, also one that has failed.
+
+    Where dollars are limited, prices are read before the first of them is counted.
+    """
+    dollars = price_usage(usage)
+    if dollars is None and context.plan.limits.dollars is not None and find_spec("genai_prices"):
+        await load_prices()
+        dollars = price_usage(usage)
+    await context.add_usage((usage.input_tokens or 0) + (usage.output_tokens or 0), dollars)

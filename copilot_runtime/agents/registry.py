@@ -1,0 +1,108 @@
+"""The agents of a server, as each caller may use them."""
+
+import logging
+from collections.abc import Awaitable, Callable, Mapping
+
+from copilot_runtime.concurrency import call
+from copilot_runtime.errors import ConfigurationFailed
+from copilot_runtime.interfaces import Agent, Agents, AgentsOf, Caller, SupportsRun
+
+FindAgents = Callable[[Caller], Awaitable[Mapping[str, Agent]]]
+"""Returns agents that may come and go, as far as a caller may use them."""
+
+logger = logging.getLogger(__name__)
+
+
+class AgentRegistry:
+    """The agents of a program, those that come and go with files, and those that plan.
+
+    It is called for each request: what a file has become meanwhile counts, and what a caller may
+    not use is not there. An agent of the program goes before one of a file that has its name.
+
+    Args:
+        own: Those of the program.
+        find_others: Returns those of files.
+    """
+
+    def __init__(
+        self, own: Mapping[str, Agent] | AgentsOf, find_others: FindAgents | None = None
+    ) -> None:
+        self._own = own
+        self._find_others = find_others
+        self._planners: Mapping[str, Agent] = {}
+        self._opened: Mapping[str, Agent] = {}
+        """Agents of the settings beside a function of the program."""
+        self._duplicates: set[str] = set()
+
+    @property
+    def lasting(self) -> Mapping[str, Agent]:
+        """Those that are the same for every caller, to be opened and closed with the server."""
+        own = {} if callable(self._own) else self._own
+        return {**own, **self._opened, **self._planners}
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether there can be no agents but those that plan."""
+        return self._find_others is None and not callable(self._own) and not self._own
+
+    @property
+    def current(self) -> Agents:
+        """The agents, where they are the same for everybody and always, else this registry."""
+        return self if self._find_others is not None or callable(self._own) else self.lasting
+
+    @property
+    def is_open(self) -> bool:
+        """Whether the program returns others for each caller, of which nothing is known here."""
+        return callable(self._own)
+
+    def add_agent(self, name: str, agent: Agent) -> None:
+        """Add an agent of the settings, which does tasks as well. Raises `ConfigurationFailed`."""
+        own = self._own
+        if name in self.lasting:
+            raise build_duplicate_error(name)
+        if not callable(own):
+            self._own = {**own, name: agent}
+            return
+
+        async def find_own(caller: Caller) -> Mapping[str, SupportsRun]:
+            return {**await call(own, caller), name: agent}
+
+        self._own = find_own
+        self._opened = {**self._opened, name: agent}
+
+    def add_planner(self, name: str, planner: Agent) -> None:
+        """Add an agent that has the others do tasks. Raises `ConfigurationFailed`."""
+        if name in self.lasting:
+            raise build_duplicate_error(name)
+        self._planners = {**self._planners, name: planner}
+
+    async def __call__(self, caller: Caller) -> Mapping[str, SupportsRun]:
+        """Return the agents that a caller may use."""
+        own = await self._find_own(caller)
+        if not isinstance(own, Mapping):  # pyright: ignore[reportUnnecessaryIsInstance]  # as promised
+            return own  # the runtime reports what is wrong with it
+        return {**await self._add_others(own, caller), **self._planners}
+
+    async def find_workers(self, caller: Caller) -> Mapping[str, Agent]:
+        """Return those of them that do tasks of a plan."""
+        return await self._add_others(await self._find_own(caller), caller)
+
+    async def _find_own(self, caller: Caller) -> Mapping[str, Agent]:
+        return await call(self._own, caller) if callable(self._own) else self._own
+
+    async def _add_others(self, own: Mapping[str, Agent], caller: Caller) -> Mapping[str, Agent]:
+        if self._find_others is None:
+            return own
+        others = await self._find_others(caller)
+        for name in others.keys() & (own.keys() | self._planners.keys()) - self._duplicates:
+            self._duplicates.add(name)
+            logger.warning("The agent %r of a file is left out: another one has its name.", name)
+        found = {name: one for name, one in others.items() if name not in self._planners}
+        return {**found, **own}
+
+
+def build_duplicate_error(name: str) -> ConfigurationFailed:
+    """Return the error for two agents of one name."""
+    return ConfigurationFailed(
+        f"Two agents have the name {name!r}.", hint="Give one of them another."
+    )

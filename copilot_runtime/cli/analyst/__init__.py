@@ -1,0 +1,1 @@
+"""`copilot-runtime analyst`: questions about data, in a terminal."""

@@ -1,0 +1,41 @@
+"""Options that several commands have, written once: as functions that make something of them."""
+
+from collections.abc import Callable
+from inspect import Parameter, signature
+from typing import Any
+
+Command = Callable[..., None]
+
+
+def with_options(**providers: Callable[..., Any]) -> Callable[[Command], Command]:
+    """Let a command have the options of `providers`, each in place of the parameter of its name.
+
+    The command gets there what the provider returns, which is called with the values of its own
+    options; providers are called in the order of these parameters.
+    """
+
+    def decorate(command: Command) -> Command:
+        parameters: list[Parameter] = []
+        options: dict[str, list[str]] = {}
+        for parameter in signature(command).parameters.values():
+            provider = providers.get(parameter.name)
+            if provider is None:
+                parameters.append(parameter)
+                continue
+            own = [*signature(provider).parameters.values()]
+            parameters += own
+            options[parameter.name] = [one.name for one in own]
+
+        def run(**values: Any) -> None:
+            for name, names in options.items():
+                values[name] = providers[name](**{one: values.pop(one) for one in names})
+            command(**values)
+
+        # what Typer reads
+        run.__name__, run.__doc__ = command.__name__, command.__doc__
+        parameters = [one.replace(kind=Parameter.KEYWORD_ONLY) for one in parameters]
+        setattr(run, "__signature__", signature(command).replace(parameters=parameters))  # noqa: B010
+        run.__annotations__ = {one.name: one.annotation for one in parameters}
+        return run
+
+    return decorate

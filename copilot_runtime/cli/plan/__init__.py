@@ -1,0 +1,1 @@
+"""`copilot-runtime plan`: what a planner does, in a terminal."""

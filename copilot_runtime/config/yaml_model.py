@@ -1,0 +1,240 @@
+"""Reads a value from YAML, and names the line of each mistake."""
+
+from collections.abc import Mapping, Sequence
+from difflib import get_close_matches
+from typing import TYPE_CHECKING, Any, TypeVar, cast, get_args
+
+from pydantic import BaseModel, RootModel, ValidationError
+
+from copilot_runtime.errors import ConfigurationFailed
+
+if TYPE_CHECKING:
+    import yaml
+
+M = TypeVar("M", bound=BaseModel)
+
+_MOST_PROBLEMS = 20
+"""Mistakes of one file that are named."""
+
+_MOST_REPEATED = 100_000
+"""Values that aliases may add to a document."""
+
+TOO_MANY_ALIASES = (
+    f"aliases (`*name`) repeat more than {_MOST_REPEATED:,} values: use fewer of them, "
+    "or write out what is needed"
+)
+
+
+def parse_yaml_model(
+    model: type[M],
+    text: str,
+    source: str,
+    *,
+    first_line: int = 1,
+    extra: Mapping[str, Any] | None = None,
+) -> M:
+    """Return the value that a YAML document describes.
+
+    Args:
+        model: The class of the value.
+        text: The document; an empty one has no fields.
+        source: Where it is from, for errors: a path.
+        first_line: The line of the source on which it begins.
+        extra: Fields that the document does not have.
+
+    Raises:
+        ConfigurationFailed: With all mistakes, each as `source:line: …`.
+    """
+    import yaml
+
+    try:
+        root = yaml.compose(text, yaml.SafeLoader)
+        if (bomb := find_bomb(root)) is not None:
+            raise ConfigurationFailed(f"{source}:{bomb + first_line}: {TOO_MANY_ALIASES}.")
+        values = yaml.safe_load(text)
+    except yaml.MarkedYAMLError as error:
+        line = error.problem_mark.line + first_line if error.problem_mark else first_line
+        raise ConfigurationFailed(f"{source}:{line}: not YAML: {error.problem}.") from error
+    except (yaml.YAMLError, ValueError, RecursionError) as error:
+        raise ConfigurationFailed(f"{source}:{first_line}: not YAML: {error}.") from error
+    values = {} if values is None else values
+    if not isinstance(values, dict):
+        raise ConfigurationFailed(
+            f"{source}:{first_line}: expected fields such as 'name: …', found a "
+            f"{type(values).__name__}."
+        )
+    try:
+        twice = _find_repetition(root)
+    except RecursionError as error:
+        raise ConfigurationFailed(f"{source}:{first_line}: a value contains itself.") from error
+    if twice:
+        name, line = twice
+        raise ConfigurationFailed(f"{source}:{line + first_line}: {name!r} stands here twice.")
+    try:
+        return model.model_validate({**cast("dict[str, Any]", values), **(extra or {})})
+    except ValidationError as error:
+        problems = [
+            f"{source}:{_find_line(root, problem['loc']) + first_line}: "
+            f"{_describe(model, root, problem['loc'], problem['type'], problem['msg'])}"
+            for problem in error.errors(include_url=False, include_input=False)
+        ]
+        raise ConfigurationFailed("\n".join(problems[:_MOST_PROBLEMS])) from None
+
+
+def find_bomb(root: "yaml.Node | None") -> int | None:
+    """Return the line, from 0, of the first value that aliases make too large.
+
+    A few lines can describe more values than fit into memory ("billion laughs"). Here each is
+    visited once, however many aliases name it, so this is to be asked before values are made:
+    the keys `<<` copy what they merge already then.
+    """
+    from yaml import MappingNode, SequenceNode
+
+    sizes: dict[int, int] = {}  # with what aliases repeat, by the identities of nodes
+
+    def find(node: "yaml.Node") -> int | None:
+        sizes[id(node)] = size = 1  # for a value that contains itself
+        parts: list[yaml.Node] = []
+        if isinstance(node, MappingNode):
+            pairs = cast("list[tuple[yaml.Node, yaml.Node]]", node.value)
+            parts = [part for pair in pairs for part in pair]
+        elif isinstance(node, SequenceNode):
+            parts = cast("list[yaml.Node]", node.value)
+        for part in parts:
+            if id(part) not in sizes and (line := find(part)) is not None:
+                return line
+            size += sizes[id(part)]
+        sizes[id(node)] = size
+        return node.start_mark.line if size - len(sizes) > _MOST_REPEATED else None
+
+    return None if root is None else find(root)
+
+
+def list_keys(text: str) -> Mapping[str, int]:
+    """Return the lines, from 1, of the outermost keys of a YAML document that can be read."""
+    import yaml
+
+    root = yaml.compose(text, yaml.SafeLoader)
+    pairs = cast("list[tuple[yaml.Node, yaml.Node]]", root.value if root is not None else [])
+    return {str(key.value): key.start_mark.line + 1 for key, _ in pairs}
+
+
+def find_line(text: str, path: Sequence[int | str]) -> int:
+    """Return the line, from 1, of what stands at a path in a YAML document that can be read."""
+    import yaml
+
+    return _find_line(yaml.compose(text, yaml.SafeLoader), path) + 1
+
+
+def list_lines(text: str, key: str) -> Sequence[int]:
+    """Return the lines, from 1, of the items of a list in a YAML document that can be read."""
+    import yaml
+
+    root = yaml.compose(text, yaml.SafeLoader)
+    pairs = cast("list[tuple[yaml.Node, yaml.Node]]", root.value if root is not None else [])
+    items = [item for name, node in pairs if name.value == key for item in node.value]
+    return [item.start_mark.line + 1 for item in items]
+
+
+def _find_line(node: "yaml.Node | None", path: Sequence[int | str]) -> int:
+    """Return the line, from 0, of what stands at a path, or of as much of it as is there."""
+    from yaml import MappingNode, SequenceNode
+
+    line = node.start_mark.line if node is not None else 0
+    for step in path:
+        if isinstance(node, MappingNode):
+            for key, value in cast("list[tuple[yaml.Node, yaml.Node]]", node.value):
+                if key.value == str(step):
+                    node, line = value, key.start_mark.line
+                    break
+        elif isinstance(node, SequenceNode) and isinstance(step, int) and step < len(node.value):
+            node = cast("yaml.Node", node.value[step])
+            line = node.start_mark.line
+    return line
+
+
+def _list_file_steps(node: "yaml.Node | None", path: Sequence[int | str]) -> Sequence[int | str]:
+    """Return a path without the steps that a short form leaves out: `a: b` for `a: {c: [b]}`."""
+    from yaml import MappingNode, ScalarNode, SequenceNode
+
+    steps: list[int | str] = []
+    for at, step in enumerate(path):
+        if isinstance(node, MappingNode):
+            pairs = cast("list[tuple[yaml.Node, yaml.Node]]", node.value)
+            found = [value for key, value in pairs if key.value == str(step)]
+            if not found:
+                return path  # a field that is missing, or another form than these
+            node = found[0]
+        elif isinstance(node, SequenceNode):
+            if not isinstance(step, int):
+                continue
+            items = cast("list[yaml.Node]", node.value)
+            if step >= len(items):
+                return path
+            node = items[step]
+        elif isinstance(node, ScalarNode) and at:
+            break
+        steps.append(step)
+    return steps
+
+
+def _find_repetition(node: "yaml.Node | None") -> tuple[str, int] | None:
+    """Return a key that stands twice in one mapping, and its line from 0."""
+    from yaml import MappingNode, SequenceNode
+
+    if isinstance(node, MappingNode):
+        names: set[str] = set()
+        for key, value in cast("list[tuple[yaml.Node, yaml.Node]]", node.value):
+            if str(key.value) in names:
+                return str(key.value), key.start_mark.line
+            names.add(str(key.value))
+            if found := _find_repetition(value):
+                return found
+    elif isinstance(node, SequenceNode):
+        for item in cast("list[yaml.Node]", node.value):
+            if found := _find_repetition(item):
+                return found
+    return None
+
+
+def _describe(
+    model: type[BaseModel],
+    root: "yaml.Node | None",
+    path: Sequence[int | str],
+    kind: str,
+    text: str,
+) -> str:
+    where = ".".join(map(str, _list_file_steps(root, path)))
+    if kind == "extra_forbidden":
+        names = _list_fields(model, path[:-1])
+        close = get_close_matches(str(path[-1]), names, n=1)
+        guess = f"did you mean {close[0]!r}?" if close else f"known: {', '.join(names)}"
+        return f"there is no {where!r}; {guess}"
+    text = text.removeprefix("Value error, ")
+    return f"{where}: {text[:1].lower()}{text[1:]}." if where else text
+
+
+def _list_fields(kind: Any, path: Sequence[int | str]) -> list[str]:
+    """Return the names of the fields of a model, or of the one at a path in it."""
+    for step in path:
+        kind = _find_model(kind)
+        if isinstance(step, int) or kind is None:
+            continue
+        if issubclass(kind, RootModel):  # its only field has no name, and is a mapping
+            kind = kind.model_fields["root"].annotation
+        elif (field := kind.model_fields.get(step)) is not None:
+            kind = field.annotation
+    model = _find_model(kind)
+    fields = {} if model is None else model.model_fields
+    return [field.alias or name for name, field in fields.items()]
+
+
+def _find_model(kind: Any) -> "type[BaseModel] | None":
+    """Return the first model in an annotation such as `dict[str, Model] | None`."""
+    kinds = [kind]
+    while kinds:
+        kind = kinds.pop(0)
+        if isinstance(kind, type) and issubclass(kind, BaseModel):
+            return kind
+        kinds += get_args(kind)
+    return None

@@ -1,0 +1,56 @@
+"""Events of runs, for those who follow what happens to a conversation."""
+
+from typing import assert_never
+
+from copilot_runtime.errors import Cancelled
+from copilot_runtime.events import RunFailed, RunFinished, RunStarted
+from copilot_runtime.interfaces import RunInput
+from copilot_runtime.jsonvalue import drop_none
+from copilot_runtime.knowledge.events.event import ResourceEvent
+from copilot_runtime.knowledge.events.publisher import EventPublisher
+from copilot_runtime.knowledge.policies.ownership import conversation_identifier
+
+SOURCE = "runs"
+
+
+class RunEvents:
+    """Publishes that a run has begun or ended."""
+
+    def __init__(self, publisher: EventPublisher) -> None:
+        self._publisher = publisher
+
+    def __call__(self, run: RunInput, event: RunStarted | RunFinished | RunFailed) -> None:
+        if (found := build_run_event(run, event)) is not None:
+            self._publisher.publish_soon(found)
+
+
+def build_run_event(
+    run: RunInput, event: RunStarted | RunFinished | RunFailed
+) -> ResourceEvent | None:
+    """Return what happened to the conversation of a run; None for a run in none."""
+    if not run.thread_id:
+        return None
+    code: str | None = None
+    match event:
+        case RunStarted():
+            detail_type = "RUN_STARTED"
+        case RunFinished():
+            detail_type = "RUN_FINISHED"
+        case RunFailed(error=error):
+            detail_type = "RUN_STOPPED" if error.code == Cancelled.code else "RUN_FAILED"
+            code = error.code
+        case _:
+            assert_never(event)
+    return ResourceEvent(
+        source=SOURCE,
+        detail_type=detail_type,
+        resources=(conversation_identifier(run.user, run.thread_id),),
+        detail=drop_none(
+            {
+                "thread_id": run.thread_id,
+                "run_id": run.run_id,
+                "agent": run.agent_name,
+                "code": code if detail_type == "RUN_FAILED" else None,
+            }
+        ),
+    )

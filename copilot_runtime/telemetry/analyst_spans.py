@@ -1,0 +1,89 @@
+"""Spans of the data analyst: how a question is prepared, its text checked, and what is learnt.
+
+The conventions have none of the first three, so the names are ours.
+"""
+
+from collections.abc import Sequence
+
+from copilot_runtime.telemetry import semconv
+from copilot_runtime.telemetry.context import SpanContext
+from copilot_runtime.telemetry.span import NO_SPAN, Span
+from copilot_runtime.telemetry.telemetry import Telemetry
+
+
+def start_request_span(
+    telemetry: Telemetry, *, thread_id: str, user: str | None, parent: SpanContext | None = None
+) -> Span:
+    """Begin the span of a question that came to the analyst's own routes: `copilot.request`."""
+    return telemetry.start_span(
+        semconv.ANSWER_REQUEST,
+        parent=parent,
+        attributes={
+            semconv.OPERATION_NAME: semconv.ANSWER_REQUEST,
+            semconv.CONVERSATION_ID: thread_id or None,
+            semconv.USER_NAME: user,
+        },
+    )
+
+
+def start_prepare_span(parent: Span) -> Span:
+    """Begin the span of the steps before the model: `prepare_request`."""
+    return _start(parent, semconv.PREPARE_REQUEST)
+
+
+def describe_request(
+    span: Span, *, classification: str, confidence: float, skills: Sequence[str], dataset: str = ""
+) -> None:
+    """Set what kind of question it is, and what the model reads for it."""
+    span.set_attributes(
+        {
+            semconv.REQUEST_CLASS: classification,
+            semconv.REQUEST_CONFIDENCE: confidence,
+            semconv.REQUEST_SKILLS: [*skills] or None,
+            semconv.REQUEST_DATASET: dataset or None,
+        }
+    )
+
+
+def block_request(span: Span, reason: str) -> None:
+    """Set why a question is not answered."""
+    span.set_attributes({semconv.REQUEST_BLOCKED: reason})
+
+
+def note_output_check(parent: Span, start_time: int, redactions: int) -> None:
+    """Add the span of the guard of a text, which has ended: `sanitize_output`."""
+    if not parent.is_recording or not start_time:
+        return
+    span = parent.start_child(
+        semconv.SANITIZE_OUTPUT,
+        attributes={
+            semconv.OPERATION_NAME: semconv.SANITIZE_OUTPUT,
+            semconv.REDACTION_COUNT: redactions,
+        },
+        start_time=start_time,
+    )
+    span.end()
+
+
+def start_memory_span(telemetry: Telemetry, request: Span, store: str) -> Span:
+    """Begin the span of what is learnt of a question: `upsert_memory`.
+
+    It outlives the question, so it is a trace of its own, which leads to it.
+    """
+    if not request.is_recording:
+        return NO_SPAN
+    span = telemetry.start_span(
+        semconv.UPSERT_MEMORY,
+        attributes={
+            semconv.OPERATION_NAME: semconv.UPSERT_MEMORY,
+            semconv.MEMORY_STORE_ID: store,
+        },
+    )
+    span.add_link(request.context)
+    return span
+
+
+def _start(parent: Span, operation: str) -> Span:
+    if not parent.is_recording:
+        return NO_SPAN
+    return parent.start_child(operation, attributes={semconv.OPERATION_NAME: operation})

@@ -1,0 +1,70 @@
+"""Spans of queries to databases, as the stable conventions for databases name and fill them.
+
+https://opentelemetry.io/docs/specs/semconv/database/
+"""
+
+import re
+
+from copilot_runtime.telemetry import semconv
+from copilot_runtime.telemetry.span import NO_SPAN, Span
+
+_MAX_QUERY = 2000
+_MAX_SCANNED = 100_000
+"""Characters of a query that are looked at."""
+
+_VALUE = re.compile(
+    r"""
+      (?P<comment> (?: -- | \# ) [^\n]*+ | /\* (?: .* \*/ | .*+ ) )
+    | \$(?P<tag>\w*+)\$ (?: .*? \$(?P=tag)\$ | .*+ )
+    | (?: [xXbBeEnN] (?=') )? ' (?: [^'\\] | '' | \\[^'] )*+ (?: ' | \\' .*+ | \\? \Z )
+    | " (?: [^"\\] | "" | \\[^"] )*+ (?: " | \\" .*+ | \\? \Z )
+    | ` [^`]*+ (?: ` | \Z )
+    | (?<! [\w.$] ) [0-9] [\w.]*+
+    """,
+    re.VERBOSE | re.DOTALL,
+)
+"""Comments, texts, quoted names and numbers of SQL.
+
+Whether `\\'` ends a text differs between databases, and whether comments nest: what may be part of
+one is taken for it, if need be to the end of the query.
+"""
+
+
+def start_database_span(
+    parent: Span,
+    *,
+    system: str,
+    operation: str,
+    collection: str = "",
+    namespace: str = "",
+    query: str = "",
+) -> Span:
+    """Begin the span of a query: `{operation} {collection}`, such as `SELECT orders`.
+
+    `system` is the kind of database, such as `duckdb`, and `namespace` its name. Of a `query` in
+    SQL, its form is told, without values.
+    """
+    if not parent.is_recording:
+        return NO_SPAN
+    return parent.start_child(
+        f"{operation} {collection}".rstrip(),
+        kind="client",
+        attributes={
+            semconv.DB_SYSTEM_NAME: system,
+            semconv.DB_OPERATION_NAME: operation,
+            semconv.DB_COLLECTION_NAME: collection or None,
+            semconv.DB_NAMESPACE: namespace or None,
+            semconv.DB_QUERY_SUMMARY: f"{operation} {collection}".rstrip() if query else None,
+            semconv.DB_QUERY_TEXT: mask_query(query) or None,
+        },
+    )
+
+
+def mask_query(query: str) -> str:
+    """Return SQL with `?` for each value and each quoted name, without comments, on one line."""
+
+    def mask(match: re.Match[str]) -> str:
+        return " " if match["comment"] else "?"
+
+    masked = " ".join(_VALUE.sub(mask, query[:_MAX_SCANNED]).split())
+    return masked if len(masked) <= _MAX_QUERY else f"{masked[:_MAX_QUERY]}…"

@@ -1,0 +1,1 @@
+"""Asks a data analyst questions, and compares its answers with those of reference SQL."""

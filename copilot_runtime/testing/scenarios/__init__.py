@@ -1,0 +1,1 @@
+"""Tests of agents in files: a conversation, what is expected of it, and a report."""

@@ -1,0 +1,1 @@
+"""The analyst's own routes: questions as server-sent events, data sets, charts, files, memory."""

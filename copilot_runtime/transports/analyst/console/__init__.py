@@ -1,0 +1,1 @@
+"""The page *Data*: one HTML document, in parts."""

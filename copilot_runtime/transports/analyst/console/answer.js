@@ -1,0 +1,145 @@
+/* One question and its answer: thoughts while it is worked on, then text, charts, tables, SQL. */
+
+const BADGES = {
+  verified: ["verified", "Computed from metrics that the operator of this server defined."],
+  derived: ["derived", "Computed by the server's own tools from the columns of the data."],
+  free_sql: ["free SQL", "Computed by SQL that the model wrote. Read it before you rely on it."],
+};
+
+function drawThought({ type, content, tool_name }) {
+  const item = element("li", "", type);
+  item.append(element("b", tool_name ?? type), element("span", content));
+  return item;
+}
+
+/* Text with **bold** and `code`; the rows of Markdown tables are left out where a table is shown. */
+function drawWords(text, hasTable) {
+  const box = element("div", "", "words");
+  for (const paragraph of text.split(/\n{2,}/)) {
+    const isTable = paragraph.trim().split("\n").every((line) => line.trim().startsWith("|"));
+    if (!paragraph.trim() || (isTable && hasTable)) continue;
+    const block = element("p");
+    for (const piece of paragraph.trim().split(/(\*\*[^*]+\*\*|`[^`]+`)/)) {
+      if (/^\*\*.+\*\*$/.test(piece)) block.append(element("strong", piece.slice(2, -2)));
+      else if (/^`.+`$/.test(piece)) block.append(element("code", piece.slice(1, -1)));
+      else block.append(piece);
+    }
+    box.append(block);
+  }
+  return box;
+}
+
+function drawChart(chart) {
+  const box = element("figure", "", "chart"), image = element("img");
+  image.alt = chart.title || "Chart";
+  box.append(image);
+  loadImage(chart.png_url).then((data) => { image.src = data; }, (error) => box.replaceChildren(element("p", error.message, "error")));
+  return box;
+}
+
+const countRows = (count) => `${formatCount(count)} ${count === 1 ? "row" : "rows"}`;
+
+function formatUntil(milliseconds) {
+  const date = new Date(milliseconds), isToday = date.toDateString() === new Date().toDateString();
+  return isToday ? date.toLocaleTimeString([], { timeStyle: "short" }) + " today" : formatDate(milliseconds);
+}
+
+function drawDownload(download) {
+  const box = element("p", "", "buttons"), button = element("button", `Download ${download.filename}`);
+  button.type = "button";
+  button.onclick = () => attempt(() => saveDownload(download.url, download.filename));
+  box.append(button, element("small", `${countRows(download.row_count)}, until ${formatUntil(Date.parse(download.expires_at))}`, "note"));
+  return box;
+}
+
+function drawFacts(pairs) {
+  const list = element("dl", "", "facts");
+  for (const [name, value] of Object.entries(pairs)) {
+    if (value === null || value === undefined || value === "") continue;
+    const pair = element("div");
+    pair.append(element("dt", name), element("dd", String(value)));
+    list.append(pair);
+  }
+  return list;
+}
+
+/* How far the answer can be trusted, and where its numbers come from. */
+function drawLineage({ trust, lineage = [] }) {
+  const box = element("div", "", "lineage");
+  if (!trust) return box;
+  const [name, meaning] = BADGES[trust] ?? [trust, ""];
+  const metrics = trust === "verified" ? [...new Set(lineage.flatMap((one) => one.metrics ?? []))] : [];
+  const badge = element("span", metrics.length ? `${name}: ${metrics.join(", ")}` : name, `badge ${trust}`);
+  badge.title = meaning;
+  box.append(badge, element("span", ` ${meaning}`, "note"));
+  const checks = lineage.flatMap((one) => one.checks ?? []);
+  if (checks.length) {
+    const list = element("ul", "", "checks");
+    list.append(...checks.map((check) => element("li", check)));
+    box.append(list);
+  }
+  for (const one of lineage) {
+    const details = element("details");
+    details.append(element("summary", "SQL"));
+    details.append(element("pre", one.sql));
+    details.append(drawFacts({
+      tables: one.tables?.join(", "),
+      filters: one.filters?.join("; "),
+      metrics: one.metrics?.join(", "),
+      "rows read": one.rows_scanned == null ? "" : formatCount(one.rows_scanned),
+      fixes: one.fixes?.map((fix) => fix.description ?? fix).join("; "),
+    }));
+    box.append(details);
+  }
+  return box;
+}
+
+/* What the analyst asks back: options to choose from, or whether something may be done. */
+function drawQuestion(text, options, choose) {
+  const box = element("div", "", "question"), buttons = element("p", "", "buttons");
+  for (const [name, value] of options) {
+    const button = element("button", name, value === true ? "main" : "");
+    button.type = "button";
+    button.onclick = () => {
+      for (const other of buttons.children) other.disabled = true;
+      button.setAttribute("aria-pressed", "true");
+      choose(value);
+    };
+    buttons.append(button);
+  }
+  box.append(element("p", text), buttons);
+  return box;
+}
+
+/* The place of a question: `think` adds a thought, `finish` shows the answer, `fail` an error. */
+function drawAnswer(question) {
+  const box = element("article", "", "answer"), thoughts = element("details", "", "thoughts");
+  const summary = element("summary", "Working on it"), list = element("ol");
+  thoughts.open = true;
+  thoughts.append(summary, list);
+  box.append(element("h3", question), thoughts);
+  const close = (words) => { summary.textContent = words; thoughts.open = false; };
+  const count = () => `${list.children.length} ${list.children.length === 1 ? "thought" : "thoughts"}`;
+  return {
+    box,
+    think: (thought) => list.append(drawThought(thought)),
+    finish: (answer, reply) => {
+      close(count());
+      const tables = answer.tables ?? [];
+      box.append(drawWords(answer.response ?? "", tables.length > 0));
+      box.append(...(answer.charts ?? []).map(drawChart), ...tables.map(drawTable));
+      box.append(...(answer.downloads ?? []).map(drawDownload));
+      if (answer.answer) box.append(drawLineage(answer.answer));
+      if (answer.question?.options?.length) {
+        const options = answer.question.options.map((option) => [option, option]);
+        box.append(drawQuestion("", options, (option) => reply(option, {})));
+      }
+      if (answer.approval) {
+        const { id, tool, question: words, arguments: given } = answer.approval;
+        if (given?.sql) box.append(element("pre", given.sql));
+        box.append(drawQuestion(answer.response ? "" : words ?? tool, [["Approve", true], ["Reject", false]], (approved) => reply(`${approved ? "Approved" : "Rejected"}: ${question.replace(/^(Approved|Rejected): /, "")}`, { approval: { id, approved }, message: undefined })));
+      }
+    },
+    fail: (message) => { close(count()); box.append(element("p", message, "error")); },
+  };
+}

@@ -1,0 +1,231 @@
+/* The page Data: what data there is, questions about it, and what the analyst remembers. */
+
+/* A reload keeps the questions of this tab and their answers. */
+const KEPT = "analyst-answers";
+const state = { name: "", datasets: [], open: "", asking: null, history: [], ...read() };
+const LOOK_AGAIN = 1_000, MOST_KEPT = 20;
+
+function read() {
+  try {
+    const kept = JSON.parse(sessionStorage.getItem(KEPT));
+    if (kept?.session && Array.isArray(kept.answers)) return kept;
+  } catch { /* it is not of this page */ }
+  return { session: crypto.randomUUID(), answers: [] };
+}
+
+function keep(question, data) {
+  state.answers = [...state.answers, { question, data }].slice(-MOST_KEPT);
+  for (;;) {
+    try {
+      return sessionStorage.setItem(KEPT, JSON.stringify({ session: state.session, answers: state.answers }));
+    } catch {
+      if (!state.answers.length) return;
+      state.answers.shift();  // the browser keeps no more than that
+    }
+  }
+}
+
+function remember(question, { response = "" }) {
+  state.history.push({ role: "user", content: question }, { role: "assistant", content: response ?? "" });
+}
+
+/* Only the last answer may still wait for an approval. */
+function restore() {
+  for (const [at, { question, data }] of state.answers.entries()) {
+    const isLast = at === state.answers.length - 1, answer = drawAnswer(question);
+    remember(question, data);
+    answer.finish(isLast ? data : { ...data, approval: null, question: null }, (text, extra) => start(text, extra));
+    $("answers").prepend(answer.box);
+  }
+}
+
+/* ---- data sets ---- */
+
+async function list() {
+  const { datasets, progress = [], problems = [] } = await get("datasets");
+  state.datasets = datasets;
+  $("nothing").hidden = datasets.length + progress.length > 0;
+  $("list").replaceChildren(...datasets.map(drawDataset));
+  $("loading").replaceChildren(...progress.map(drawProgress));
+  const rows = datasets.reduce((sum, one) => sum + (one.row_count ?? 0), 0);
+  $("status").textContent = `${formatCount(datasets.length)} data sets, ${formatCount(rows)} rows${problems.map((one) => `. ${one.problem}`).join("")}`;
+  if (!state.open && !state.asking && !$("answers").children.length) await welcome();
+  if (progress.length || !datasets.length) setTimeout(() => attempt(list), LOOK_AGAIN);  // it may not have begun to load
+}
+
+function drawDataset({ name, description, row_count, columns, is_saved }) {
+  const item = element("li"), button = element("button");
+  button.type = "button";
+  button.setAttribute("aria-current", String(name === state.open));
+  button.append(element("b", name));
+  const facts = [`${formatCount(row_count ?? 0)} rows`, `${columns.length} columns`];
+  if (is_saved) facts.push("saved by you");
+  button.append(element("small", facts.join(" · ")));
+  if (description) button.append(element("small", cut(description, 120)));
+  button.onclick = () => attempt(() => open(name));
+  item.append(button);
+  return item;
+}
+
+function drawProgress({ name, rows, total }) {
+  const item = element("li", name), bar = element("progress");
+  if (total) { bar.max = total; bar.value = rows; }
+  item.append(bar, element("small", `${formatCount(rows ?? 0)}${total ? ` of ${formatCount(total)}` : ""} rows`));
+  return item;
+}
+
+const COLUMNS = {
+  column: (one) => one.name,
+  type: (one) => one.type,
+  "different values": (one) => one.unique_count,
+  "NULL %": (one) => one.null_percent,
+  least: (one) => one.minimum,
+  average: (one) => one.average,
+  most: (one) => one.maximum,
+  values: (one) => (one.values ?? []).map(String).join(", ") + (one.is_complete === false && one.values?.length ? ", …" : ""),
+};
+
+async function open(name) {
+  state.open = name;
+  for (const [at, one] of state.datasets.entries()) $("list").children[at]?.firstChild.setAttribute("aria-current", String(one.name === name));
+  const found = await get("datasets", name);
+  if (state.open !== name) return;
+  $("dataset-title").textContent = name;
+  const time = found.time_range ? `, ${found.time_range.join(" to ")}` : "";
+  $("dataset-note").textContent = [found.description, `${formatCount(found.row_count ?? 0)} rows${time}.`, `Schema ${found.fingerprint}.`].filter(Boolean).join(" ");
+  const head = element("tr");
+  head.append(...Object.keys(COLUMNS).map((title) => {
+    const cell = element("th");
+    cell.append(element("span", title));
+    return cell;
+  }));
+  $("columns-head").replaceChildren(head);
+  $("columns").replaceChildren(...found.columns.map((column) => {
+    const row = element("tr");
+    row.append(...Object.values(COLUMNS).map((read) => {
+      const value = read(column);
+      return value == null ? element("td") : drawCell(value);
+    }));
+    return row;
+  }));
+  $("dataset").hidden = false;
+  suggest(found);
+  await showMemory();
+}
+
+/* Before the first question: what can be done, with the data set that has most rows as the example. */
+async function welcome() {
+  const [largest] = [...state.datasets].sort((one, other) => (other.row_count ?? 0) - (one.row_count ?? 0));
+  if (!largest || state.welcome === largest.name) return;
+  state.welcome = largest.name;
+  const found = await get("datasets", largest.name);
+  if (!state.open && !$("answers").children.length) suggest(found, "Ask in your own words. The answer comes with its table or chart, the SQL behind it, and how far it can be trusted. A data set on the list shows its columns. Try:");
+}
+
+/* A number whose sum or average means something: no key, and no number that only counts rows. */
+const isAmount = ({ name, average, unique_count }, rows) => average != null && !/(^|_)(id|key|no|nr|number|year|zip|code)$/i.test(name) && !(rows > 50 && unique_count === rows && /^(n|row|index)/i.test(name));
+const isGroup = ({ values, average, is_complete }) => values?.length > 1 && average == null && is_complete !== false;
+
+/* Offers questions that this data set can answer. */
+function suggest({ name, row_count, columns, time_range }, words = "") {
+  const number = columns.find((one) => isAmount(one, row_count)), text = columns.find(isGroup) ?? columns.find((one) => one.values?.length > 1);
+  const offers = [`Summarize ${name}`];
+  if (number && text) offers.push(`Show the average ${number.name} by ${text.name} as a bar chart`);
+  else if (text) offers.push(`How many rows of ${name} are there by ${text.name}?`);
+  if (number && time_range) offers.push(`Show ${number.name} by month as a chart`);
+  else if (number) offers.push(`Which 10 rows of ${name} have the highest ${number.name}?`);
+  $("suggestions").replaceChildren(...(words ? [element("span", words)] : []), ...offers.map((words) => {
+    const button = element("button", words);
+    button.type = "button";
+    button.onclick = () => start(words);
+    return button;
+  }));
+  $("suggestions").hidden = false;
+}
+
+/* ---- memory ---- */
+
+async function showMemory() {
+  if (!state.open) return;
+  const table = state.open;
+  const { enabled, memories } = await (await fetchData(`/analyst/memory?table=${encodeURIComponent(table)}`)).json();
+  if (table !== state.open) return;
+  $("memory-box").hidden = !enabled;
+  $("memory-note").textContent = memories.length ? `What the analyst learned from your questions about ${table}.` : `Nothing is remembered about ${table} yet.`;
+  $("memories").replaceChildren(...memories.map(drawMemory));
+}
+
+function drawMemory({ id, kind, text, hits, is_pinned }) {
+  const item = element("li"), buttons = element("div", "", "buttons");
+  const path = pathOf("memory", id);
+  const act = (name, work) => {
+    const button = element("button", name);
+    button.type = "button";
+    button.onclick = () => attempt(async () => { await work(); await showMemory(); });
+    buttons.append(button);
+    return button;
+  };
+  act("Pin", () => change("PATCH", path, { is_pinned: !is_pinned })).setAttribute("aria-pressed", String(Boolean(is_pinned)));
+  act("Edit", async () => {
+    const words = prompt("What should be remembered?", text);
+    if (words !== null && words.trim() && words !== text) await change("PATCH", path, { text: words });
+  });
+  act("Forget", () => change("DELETE", path));
+  item.append(element("small", `${kind}${hits == null ? "" : ` · weight ${hits.toFixed(1)}`}`), element("p", text), buttons);
+  return item;
+}
+
+/* ---- questions ---- */
+
+async function start(words, more = {}) {
+  words = words.trim();
+  if (!words || state.asking) return;
+  if (!state.open) $("suggestions").hidden = true;
+  const answer = drawAnswer(words);
+  $("answers").prepend(answer.box);
+  $("question").value = "";
+  $("dataset").hidden = true;
+  $("ask").hidden = true;
+  $("stop").hidden = false;
+  state.asking = new AbortController();
+  const body = { message: words, conversation_history: state.history, session_id: state.session, ...more };
+  if (state.open) body.dataset_label = state.open;
+  let isOver = false;
+  try {
+    await ask(body, (kind, data) => {
+      if (kind === "thought") answer.think(data);
+      if (kind === "response") {
+        isOver = true;
+        remember(words, data);
+        keep(words, data);
+        answer.finish(data, (text, extra) => start(text, extra));
+      }
+      if (kind === "error") { isOver = true; answer.fail(data.error ?? data.message ?? "It failed."); }
+    }, state.asking.signal);
+    if (!isOver) answer.fail("The answer broke off.");
+  } catch (error) {
+    answer.fail(error.name === "AbortError" ? "Stopped." : error.message);
+  } finally {
+    state.asking = null;
+    $("ask").hidden = false;
+    $("stop").hidden = true;
+  }
+  await attempt(list);
+  await attempt(showMemory);
+}
+
+$("form").onsubmit = (event) => { event.preventDefault(); start($("question").value); };
+$("question").onkeydown = (event) => {
+  if (event.key === "Enter" && !event.shiftKey && !event.isComposing) { event.preventDefault(); $("form").requestSubmit(); }
+};
+$("stop").onclick = () => state.asking?.abort();
+$("close").onclick = () => { $("dataset").hidden = $("suggestions").hidden = true; state.open = state.welcome = ""; attempt(list); };
+/* Who signs in as somebody else begins anew. */
+keepAuthorization(() => {
+  sessionStorage.removeItem(KEPT);
+  Object.assign(state, read(), { history: [], open: "", welcome: "" });
+  $("answers").replaceChildren();
+  attempt(list);
+});
+restore();
+attempt(list);

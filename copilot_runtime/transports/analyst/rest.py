@@ -1,0 +1,264 @@
+"""The analyst's routes as `/docs` describes them; the endpoint reads and answers the requests."""
+
+from collections.abc import Sequence
+from functools import lru_cache
+from typing import Annotated, Any, Literal, cast
+
+from fastapi import APIRouter, Path, Query, Response
+from pydantic import BaseModel, Field
+from starlette.routing import BaseRoute
+from starlette.types import ASGIApp
+
+from copilot_runtime.transports.agui.rest import Problem
+from copilot_runtime.transports.rest_route import RestRoute, StreamRoute, answer_by_app
+
+_SQL = "SELECT region, sum(revenue) AS revenue FROM orders GROUP BY ALL"
+
+
+class AskModel(BaseModel):
+    """A question, or the answer to an approval."""
+
+    message: str | None = Field(default=None, examples=["Which region sells most?"])
+    conversation_history: list[dict[str, Any]] | None = Field(
+        default=None, description="Messages with `role` and `content`.", examples=[[]]
+    )
+    dataset_label: str | None = Field(default=None, examples=["orders"])
+    data_context: dict[str, Any] | None = Field(
+        default=None, description="What the page shows.", examples=[{}]
+    )
+    agent_name: str | None = Field(default=None, description="Only rows of this `source_name`.")
+    session_id: str | None = Field(
+        default=None, description="Keeps the conversation on the server.", examples=["session-1"]
+    )
+    approval: dict[str, Any] | None = Field(
+        default=None,
+        description="What you say to what was asked for: `id`, `approved` and `note`.",
+        examples=[{"id": "ck-1f", "approved": True, "note": "Go on."}],
+    )
+    resumable: bool | None = Field(
+        default=None,
+        description="Whether the answer goes on when you leave: come back with Last-Event-ID.",
+    )
+
+
+class AnswerModel(BaseModel):
+    """The answer to a question."""
+
+    success: bool = Field(examples=[True])
+    response: str = Field(description="Markdown.", examples=["North sells most."])
+    thoughts_count: int = Field(examples=[4])
+    chart: dict[str, Any] | None = Field(description="The last of `charts`.", examples=[None])
+    download: dict[str, Any] | None = Field(examples=[None])
+    charts: list[dict[str, Any]] = Field(examples=[[]])
+    tables: list[dict[str, Any]] = Field(
+        examples=[[{"title": "Revenue", "rows": [["North", 120]], "total_rows": 1, "sql": _SQL}]]
+    )
+    downloads: list[dict[str, Any]] = Field(examples=[[]])
+    answer: dict[str, Any] | None = Field(
+        description="How far the answer can be trusted, and the SQL it came from.", examples=[None]
+    )
+    question: dict[str, Any] | None = Field(
+        description="What the analyst asks back.", examples=[None]
+    )
+    approval: dict[str, Any] | None = Field(
+        description="What waits for a yes: send its `id` back as `approval`.", examples=[None]
+    )
+    thoughts: list[dict[str, Any]] = Field(examples=[[]])
+
+
+class AnalystModel(BaseModel):
+    """The analyst of this runtime."""
+
+    name: str = Field(examples=["analyst"])
+    memory_enabled: bool = Field(examples=[True])
+    allow_save: bool = Field(examples=[True])
+    tools: list[str] = Field(examples=[["run_sql", "plot_data"]])
+    problems: list[str] = Field(description="`data` if some could not be loaded.", examples=[[]])
+
+
+class DatasetModel(BaseModel):
+    """A data set. The rows are those that you may see."""
+
+    name: str = Field(examples=["orders"])
+    description: str = Field(examples=["Orders of the shop."])
+    source: str = Field(examples=["orders"])
+    row_count: int | None = Field(description="null while data is loaded.", examples=[1200])
+    columns: list[dict[str, Any]] = Field(
+        description="Each with `name` and `type`; of one data set, also with its statistics.",
+        examples=[[{"name": "region", "type": "VARCHAR"}]],
+    )
+    fingerprint: str = Field(description="Of the columns.", examples=["4b5c2d0e4d47"])
+    owner: str | None = Field(description="Who saved it.", examples=[None])
+    is_saved: bool = Field(examples=[False])
+    tags: list[str] = Field(examples=[[]])
+    time_range: list[str] | None = Field(
+        default=None, description="From when to when; of one data set.", examples=[None]
+    )
+
+
+class DatasetListModel(BaseModel):
+    """The data sets that you may ask about, and how far others are loaded."""
+
+    datasets: list[DatasetModel]
+    progress: list[dict[str, Any]] = Field(examples=[[]])
+
+
+class MemoryModel(BaseModel, extra="allow"):
+    """Something that is remembered: of columns, forms of SQL and repairs, and no values."""
+
+    id: str = Field(examples=["3f2a"])
+    kind: str = Field(examples=["query"])
+    text: str = Field(examples=["Revenue is grouped by region."])
+    hits: float = Field(description="Its weight.", examples=[2.5])
+    is_pinned: bool = Field(examples=[False])
+
+
+class MemoryListModel(BaseModel):
+    """What is remembered of your questions."""
+
+    enabled: bool = Field(examples=[True])
+    memories: list[MemoryModel]
+
+
+class MemoryChange(BaseModel):
+    """What is to change; the rest stays."""
+
+    text: str | None = Field(default=None, examples=["Revenue is without tax."])
+    note: str | None = Field(default=None, examples=["Said by Ann."])
+    is_pinned: bool | None = Field(default=None, examples=[True])
+    is_good: bool | None = Field(default=None, examples=[True])
+
+
+class CountModel(BaseModel):
+    """How many were forgotten."""
+
+    count: int = Field(examples=[3])
+
+
+_PROBLEM: dict[int | str, dict[str, Any]] = {"4XX": {"model": Problem}}
+_EVENTS: dict[int | str, dict[str, Any]] = {
+    200: {
+        "description": "Server-sent events: `thought`, then `response` or `error`, then `done`.",
+        "content": {"text/event-stream": {"schema": {"type": "string"}}},
+    }
+}
+_FILE: dict[int | str, dict[str, Any]] = {
+    200: {
+        "description": "The file.",
+        "content": {
+            kind: {"schema": {"type": "string"}} for kind in ("text/csv", "application/json")
+        },
+    }
+}
+_CHART: dict[int | str, dict[str, Any]] = {
+    200: {
+        "description": "The chart; as JSON, for Plotly and for Vega-Lite.",
+        "content": {
+            "image/png": {"schema": {"type": "string", "format": "binary"}},
+            "image/svg+xml": {"schema": {"type": "string"}},
+            "application/json": {"schema": {"type": "object"}},
+        },
+    }
+}
+AgentName = Annotated[str, Query(description="Only rows of this `source_name`.")]
+TableName = Annotated[str, Query(description="Only what is about this table.")]
+DatasetName = Annotated[str, Path(examples=["orders"])]
+DownloadId = Annotated[str, Path(description="From an answer.")]
+ChartName = Annotated[str, Path(description="Ends in .png, .svg or .json.", examples=["c1.png"])]
+MemoryId = Annotated[str, Path(examples=["3f2a"])]
+Theme = Annotated[Literal["light", "dark"], Query(description="Of a picture.")]
+
+
+def rest_routes(path: str, router: ASGIApp) -> Sequence[BaseRoute]:
+    """Return the routes below the URL `path`; `router` answers them."""
+    return [route.bind(router) for route in _make_routes(path)]
+
+
+@lru_cache(maxsize=16)
+def _make_routes(path: str) -> Sequence[RestRoute]:
+    common: Any = {"prefix": path, "tags": ["analyst"], "responses": _PROBLEM}
+    analyst = APIRouter(route_class=RestRoute, **common)
+    streams = APIRouter(route_class=StreamRoute, default_response_class=Response, **common)
+    _add_questions(analyst, streams)
+    _add_data(analyst)
+    _add_files(streams)
+    _add_memory(analyst)
+    return cast("list[RestRoute]", [*streams.routes, *analyst.routes])
+
+
+def _describe_body(model: type[BaseModel]) -> dict[str, Any]:
+    body = {"application/json": {"schema": model.model_json_schema()}}
+    return {"requestBody": {"required": True, "content": body}}
+
+
+def _add_questions(analyst: APIRouter, streams: APIRouter) -> None:
+    body = _describe_body(AskModel)
+
+    @streams.post("/copilot/stream/oai", responses=_EVENTS, openapi_extra=body)
+    async def stream_answer() -> None:
+        """Ask a question about data, and follow how it is answered."""
+
+    @streams.post("/copilot/stream", responses=_EVENTS, openapi_extra=body)
+    async def stream_answer_again() -> None:
+        """The same as `copilot/stream/oai`."""
+
+    @analyst.post("/copilot/chat", response_model=AnswerModel, openapi_extra=body)
+    async def answer() -> Response:
+        """Ask a question about data, and get the whole answer."""
+        return answer_by_app()
+
+
+def _add_data(analyst: APIRouter) -> None:
+    @analyst.get("/analyst", response_model=AnalystModel)
+    async def show_analyst() -> Response:
+        """Read what the analyst can do."""
+        return answer_by_app()
+
+    @analyst.get("/analyst/datasets", response_model=DatasetListModel)
+    async def list_datasets(agent: AgentName = "") -> Response:  # noqa: ARG001  # described
+        """List the data sets that you may ask about."""
+        return answer_by_app()
+
+    @analyst.get("/analyst/datasets/{dataset}", response_model=DatasetModel)
+    async def show_dataset(dataset: DatasetName, agent: AgentName = "") -> Response:  # noqa: ARG001  # described
+        """Read a data set with statistics of its columns."""
+        return answer_by_app()
+
+    @analyst.delete("/analyst/datasets/{dataset}", response_model=dict[str, Any])
+    async def delete_dataset(dataset: DatasetName) -> Response:  # noqa: ARG001  # described
+        """Delete a data set that you saved."""
+        return answer_by_app()
+
+
+def _add_files(streams: APIRouter) -> None:
+    @streams.get("/analyst/downloads/{download}", responses=_FILE)
+    async def download(download: DownloadId) -> None:
+        """Fetch the rows of an answer, as the one who asked."""
+
+    @streams.get("/analyst/charts/{chart}", responses=_CHART)
+    async def draw(chart: ChartName, theme: Theme = "light") -> None:
+        """Fetch a chart of an answer, as the one who asked."""
+
+
+def _add_memory(analyst: APIRouter) -> None:
+    @analyst.get("/analyst/memory", response_model=MemoryListModel)
+    async def list_memories(table: TableName = "") -> Response:  # noqa: ARG001  # described
+        """List what is remembered of your questions."""
+        return answer_by_app()
+
+    @analyst.delete("/analyst/memory", response_model=CountModel)
+    async def forget_all(table: TableName = "") -> Response:  # noqa: ARG001  # described
+        """Forget all of your questions, or what is about a table."""
+        return answer_by_app()
+
+    body = _describe_body(MemoryChange)
+
+    @analyst.patch("/analyst/memory/{memory}", response_model=MemoryModel, openapi_extra=body)
+    async def edit(memory: MemoryId) -> Response:  # noqa: ARG001  # described
+        """Change what is remembered, or pin it."""
+        return answer_by_app()
+
+    @analyst.delete("/analyst/memory/{memory}", response_model=dict[str, Any])
+    async def forget(memory: MemoryId) -> Response:  # noqa: ARG001  # described
+        """Forget something."""
+        return answer_by_app()

@@ -1,0 +1,110 @@
+/* What the analyst finds, in the chat: thoughts, charts, tables, files, and where numbers come from. */
+
+const FINDINGS = {
+  "analyst-thoughts": drawThoughts,
+  "analyst-chart": drawChart,
+  "analyst-table": drawTable,
+  "analyst-download": drawDownload,
+  "analyst-answer": drawLineage,
+  "analyst-question": drawChoice,
+};
+
+const TRUST = {
+  verified: ["verified", "from metrics that the operator of this server defined"],
+  derived: ["derived", "by the server's own tools from the columns of the data"],
+  free_sql: ["free SQL", "by SQL that the model wrote: read it before you rely on it"],
+};
+
+const MOST_ROWS = 50;
+
+function drawThoughts(node, title, { thoughts = [], is_done }) {
+  const list = element("ol", "steps");
+  for (const { type, content, tool_name } of thoughts) {
+    const item = list.appendChild(element("li"));
+    item.dataset.type = type;
+    item.append(element("small", "", tool_name ?? type), element("span", "", content));
+  }
+  const count = `${thoughts.length} ${thoughts.length === 1 ? "thought" : "thoughts"}`;
+  title.replaceChildren(element("b", "", is_done ? count : "Working on it"));
+  if (is_done && !node.isDone) node.open = false;
+  node.isDone = is_done;
+  node.replaceChildren(title, list);
+}
+
+/* A picture of the server: the page may show no other images than those that it holds itself. */
+async function loadPicture(url) {
+  const theme = matchMedia("(prefers-color-scheme: dark)").matches ? "?theme=dark" : "";
+  const picture = await (await request("GET", `/${url}${theme}`)).blob();
+  return new Promise((resolve, reject) => {
+    const reader = new FileReader();
+    reader.onload = () => resolve(reader.result);
+    reader.onerror = () => reject(reader.error);
+    reader.readAsDataURL(picture);
+  });
+}
+
+function drawChart(node, title, { id, title: words, png_url: url }) {
+  title.replaceChildren(element("b", "", words || "Chart"));
+  if (node.chart === id) return;
+  node.chart = id;
+  const image = element("img", "chart");
+  image.alt = words || "Chart";
+  node.replaceChildren(title, image);
+  loadPicture(url).then((data) => { image.src = data; }, () => image.replaceWith(element("small", "", "The chart is no longer kept.")));
+}
+
+function drawTable(node, title, { title: words, columns = [], rows = [], total_rows: total }) {
+  const box = element("div", "scroll"), table = box.appendChild(element("table"));
+  const isNumber = columns.map((_, at) => rows.some((row) => typeof row[at] === "number"));
+  const write = (line, tag, cells) => cells.forEach((cell, at) => {
+    const text = typeof cell === "number" ? cell.toLocaleString("en", { maximumFractionDigits: 6 }) : typeof cell === "object" ? JSON.stringify(cell) : String(cell);
+    line.append(element(tag, isNumber[at] ? "number" : "", text));
+  });
+  write(table.createTHead().insertRow(), "th", columns.map((column) => column.name));
+  const body = table.createTBody();
+  for (const row of rows.slice(0, MOST_ROWS)) write(body.insertRow(), "td", row);
+  box.tabIndex = 0;
+  const count = (total ?? rows.length).toLocaleString("en");
+  const shown = Math.min(rows.length, MOST_ROWS);
+  title.replaceChildren(element("b", "", words || "Table"), element("small", "", shown < (total ?? rows.length) ? `${shown} of ${count} rows` : `${count} rows`));
+  node.replaceChildren(title, box);
+}
+
+function drawDownload(node, title, { url, filename, row_count: rows = 0 }) {
+  const get = button(`Download ${filename}`, async () => {
+    try {
+      const save = element("a"), file = await (await request("GET", `/${url}`)).blob();
+      save.href = URL.createObjectURL(file);
+      save.download = filename;
+      save.click();
+      setTimeout(() => URL.revokeObjectURL(save.href), 10_000);
+    } catch (error) {
+      showProblem(error);
+    }
+  });
+  title.replaceChildren(element("b", "", "File"), element("small", "", `${rows.toLocaleString("en")} rows`));
+  node.replaceChildren(title, get);
+}
+
+function drawLineage(node, title, { trust, lineage = [] }) {
+  const [name, meaning] = TRUST[trust] ?? [trust ?? "no data", "without numbers of the data"];
+  title.replaceChildren(element("b", `trust ${trust}`, name), element("small", "", meaning));
+  const parts = lineage.flatMap((one) => [
+    ...(one.checks ?? []).map((check) => element("p", "check", check)),
+    element("pre", "", one.sql),
+    element("small", "", [one.tables?.length && `tables: ${one.tables.join(", ")}`, one.filters?.length && `filters: ${one.filters.join("; ")}`, one.rows_scanned != null && `${one.rows_scanned.toLocaleString("en")} rows read`].filter(Boolean).join(" · ")),
+  ]);
+  if (!node.isDrawn) node.open = lineage.some((one) => one.checks?.length);
+  node.isDrawn = true;
+  node.replaceChildren(title, ...parts);
+}
+
+function drawChoice(node, title, { options = [] }) {
+  title.replaceChildren(element("b", "", "Choose, or write something else"));
+  const buttons = element("div", "buttons");
+  buttons.append(...options.map((option) => button(option, () => {
+    for (const each of buttons.children) each.disabled = true;
+    send(option);
+  })));
+  node.replaceChildren(title, buttons);
+}

@@ -1,0 +1,1 @@
+"""Events over HTTP, for those who may read the resources that they are about."""

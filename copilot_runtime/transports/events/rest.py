@@ -1,0 +1,112 @@
+"""The routes of events as `/docs` describes them; the endpoint reads and answers the requests."""
+
+from collections.abc import Sequence
+from functools import lru_cache
+from typing import Annotated, Any, cast
+
+from fastapi import APIRouter, Query, Response
+from pydantic import BaseModel, Field
+from starlette.routing import BaseRoute
+from starlette.types import ASGIApp
+
+from copilot_runtime.transports.agui.rest import Problem
+from copilot_runtime.transports.rest_route import RestRoute, StreamRoute, answer_by_app
+
+_CONVERSATION = "common.User.ann/common.Conversation.t1"
+_CURSOR = "3f2a9c1b-42"
+
+
+class EventModel(BaseModel):
+    """Something was done to resources."""
+
+    id: str = Field(examples=["5b1f3a52-8f1e-4f0a-9d53-0c1f1f1d7c11"])
+    source: str = Field(examples=["runs"])
+    time: str = Field(examples=["2026-11-23T03:00:00+00:00"])
+    detail_type: str = Field(examples=["RUN_FINISHED"])
+    resources: list[str] = Field(examples=[[_CONVERSATION]])
+    detail: dict[str, Any] = Field(default={}, examples=[{"run_id": "run-1"}])
+    cursor: str = Field(examples=[_CURSOR])
+
+
+class EventPageModel(BaseModel):
+    """Events, the oldest first; `cursor` is the `after` of the next page."""
+
+    events: list[EventModel]
+    cursor: str = Field(examples=[_CURSOR])
+    last: bool = Field(description="Whether there was nothing more at that moment.")
+
+
+class EventRequest(BaseModel):
+    """What a client tells of resources that it may write."""
+
+    detail_type: str = Field(examples=["ORDER_PLACED"])
+    resources: list[str] = Field(examples=[["common.User.ann/shop.Order.o1"]])
+    source: str = Field(default="client", examples=["shop"])
+    detail: dict[str, Any] = Field(default={}, examples=[{"sum": 12.5}])
+
+
+class PublishResult(BaseModel):
+    """The event that was published."""
+
+    success: bool = Field(examples=[True])
+    id: str = Field(examples=["5b1f3a52-8f1e-4f0a-9d53-0c1f1f1d7c11"])
+
+
+class EventQuery(BaseModel):
+    """Which events are meant; what is left out does not matter."""
+
+    after: str = Field(
+        "",
+        description="The cursor of the last event that was seen; 0 for all that are kept. Default: "
+        "0, and what happens from now on in a stream.",
+    )
+    source: list[str] = Field([], description="Who did it: resources, plans, runs, or a program.")
+    type: list[str] = Field([], description="What was done, such as RESOURCE_PUT or TASK_ENDED.")
+    prefix: str = Field("", description="URI of a resource: it, and those below it.")
+    limit: str = Field("", description="Most events of a page.")
+
+
+_PROBLEM: dict[int | str, dict[str, Any]] = {"4XX": {"model": Problem}}
+_STREAM: dict[int | str, dict[str, Any]] = {
+    200: {
+        "description": "A page; with Accept: text/event-stream, an event of SSE for each, whose id "
+        "is its cursor.",
+        "content": {"text/event-stream": {"schema": {"type": "string"}}},
+    },
+    410: {"model": Problem, "description": "The cursor is too old: oldest says where to go on."},
+}
+_BODY = {
+    "requestBody": {
+        "required": True,
+        "content": {"application/json": {"schema": EventRequest.model_json_schema()}},
+    }
+}
+
+
+def rest_routes(path: str, router: ASGIApp) -> Sequence[BaseRoute]:
+    """Return the routes at the URL `path`; `router` answers them."""
+    return [route.bind(router) for route in _make_routes(path)]
+
+
+@lru_cache(maxsize=16)
+def _make_routes(path: str) -> Sequence[RestRoute]:
+    events = APIRouter(
+        prefix=f"{path}/events", route_class=RestRoute, tags=["events"], responses=_PROBLEM
+    )
+    streams = APIRouter(
+        prefix=f"{path}/events",
+        route_class=StreamRoute,
+        tags=["events"],
+        responses={**_PROBLEM, **_STREAM},
+    )
+
+    @streams.get("", response_model=EventPageModel)
+    async def read_events(query: Annotated[EventQuery, Query()]) -> None:  # described
+        """Read what happened to resources behind a cursor, or follow it as it happens."""
+
+    @events.post("", response_model=PublishResult, status_code=201, openapi_extra=_BODY)
+    async def publish_event() -> Response:
+        """Publish an event about resources that the caller may write."""
+        return answer_by_app()
+
+    return cast("list[RestRoute]", [*streams.routes, *events.routes])

@@ -1,0 +1,1 @@
+"""The page *Plans*: one HTML document, in parts."""

@@ -1,0 +1,45 @@
+/* The server: plans, what happens to one while somebody looks, and what people want of it. */
+
+const fetchPlans = (path, accept, signal, sent) => fetchData(`/plans${path}`, accept, signal, sent);
+const pathOf = (plan, task = "") => `/${encodeURIComponent(plan)}${task && task !== ROOT ? `/tasks/${encodeURIComponent(task)}` : ""}`;
+
+const ROOT = "0";  // the plan itself, as a task
+
+async function get(path) {
+  return (await fetchPlans(path)).json();
+}
+
+/* Has the server stop, retry or answer, and returns the plan as it is then. */
+async function send(plan, task, verb, sent = {}) {
+  return (await fetchPlans(`${pathOf(plan, task)}/${verb}`, "application/json", undefined, sent)).json();
+}
+
+/* Calls `listen` with each event behind a number, to the end of the plan. When a connection has
+   ended before, a new one goes on where that was. */
+async function follow(plan, after, listen, signal) {
+  while (!signal.aborted) {
+    try {
+      const response = await fetchPlans(`${pathOf(plan)}/events?after=${after}`, "text/event-stream", signal);
+      if (response.status === 204) return;
+      const reader = response.body.pipeThrough(new TextDecoderStream()).getReader();
+      let rest = "";
+      for (;;) {
+        const { done, value } = await reader.read();
+        if (done) break;
+        const frames = (rest + value).split("\n\n");
+        rest = frames.pop();
+        for (const frame of frames) {
+          const data = /^data: (.*)$/m.exec(frame)?.[1];
+          if (!data) continue;
+          const event = JSON.parse(data);
+          after = event.number ?? after;
+          listen(event);
+        }
+      }
+    } catch (error) {
+      if (signal.aborted) return;
+      if (error.status >= 400 && error.status < 500) throw error;
+    }
+    await new Promise((resolve) => setTimeout(resolve, 1500));
+  }
+}

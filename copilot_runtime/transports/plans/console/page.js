@@ -1,0 +1,299 @@
+/* The page Plans: what is planned, how far it is, and what people say to it. */
+
+const PAGE = 50;
+const MOST = 200;  // in one answer of the server
+const MOST_WORDS = 200_000;
+const tracesPage = $("traces").getAttribute("href");
+const QUIET = 250;  // milliseconds between two looks at a plan that changes
+const state = { id: "", plan: null, task: "", wanted: PAGE, asked: 0, following: null, words: new Map(), shown: "", isOperator: false };
+
+/* ---- the list ---- */
+
+async function list() {
+  const mine = ++state.asked;
+  const plans = [];
+  let before = "", page;
+  do {
+    const words = new URLSearchParams({ limit: Math.min(MOST, state.wanted - plans.length) });
+    if ($("wanted").value) words.set("status", $("wanted").value);
+    if ($("thread").value.trim()) words.set("thread_id", $("thread").value.trim());
+    if (before) words.set("before", before);
+    page = await get(`?${words}`);
+    if (mine !== state.asked) return;  // somebody asked later, for something else perhaps
+    plans.push(...page.plans);
+    before = page.next;
+  } while (before && plans.length < state.wanted);
+  const focused = document.activeElement?.closest("#list li")?.dataset.plan;
+  $("list").replaceChildren(...plans.map((plan) => drawPlan(plan, page.is_operator)));
+  if (focused) document.querySelector(`#list [data-plan="${CSS.escape(focused)}"] button`)?.focus();
+  $("more").hidden = !before;
+  state.isOperator = page.is_operator;
+  showTraceLink();
+  const listed = plans.find((plan) => plan.id === state.plan?.id);
+  if (listed && isOver(state.plan) && !isOver(listed)) quietly(takeUp);  // somebody else had it done again
+  $("nothing").hidden = plans.length > 0;
+  const isFiltered = $("wanted").value || $("thread").value.trim();
+  $("nothing").textContent = isFiltered ? "Nothing was found." : page.is_operator
+    ? "No plan yet. Ask the agent that plans, and it is here."
+    : "No plan of yours. Where nobody signs in, plans are found by the id of their thread.";
+}
+
+function drawPlan(plan, isOperator) {
+  const item = element("li");
+  item.dataset.plan = plan.id;
+  const button = element("button");
+  button.type = "button";
+  button.setAttribute("aria-current", plan.id === state.id);
+  const facts = [plan.status, formatDate(plan.created_at * 1000), isOperator && plan.user ? plan.user : ""];
+  button.append(element("i", "", `mark ${plan.status}`), element("b", cut(plan.title || "(nothing was asked)", 200)), element("span", facts.filter(Boolean).map((fact) => cut(fact, 80)).join(" · "), "facts"));
+  button.onclick = () => {
+    if (state.id === plan.id) document.querySelector("main").classList.add("reading");
+    location.hash = encodeURIComponent(plan.id);
+  };
+  item.append(button);
+  return item;
+}
+
+/* ---- one plan ---- */
+
+async function open(hash) {
+  const [id = "", task = ""] = hash.split("/").map(decodeURIComponent);
+  if (id !== state.id) {
+    state.following?.abort();
+    Object.assign(state, { id, plan: null, following: null, shown: "" });
+    state.words.clear();
+    openParts.clear();
+    $("questions").replaceChildren();
+    closeTask();
+  }
+  for (const item of $("list").children) item.firstElementChild.setAttribute("aria-current", item.dataset.plan === id);
+  document.querySelector("main").classList.toggle("reading", Boolean(id));
+  $("plan").hidden = !id;
+  $("hint").hidden = Boolean(id);
+  if (!id) {
+    $("status").textContent = "";
+    return;
+  }
+  if (!state.plan) {
+    $("plan").hidden = true;
+    const plan = await get(pathOf(id));
+    if (state.id !== id) return;
+    $("plan").hidden = false;
+    show(plan);
+    watch();
+  }
+  if (task && task !== state.task) await selectTask(task);
+  else if (!task && state.task) closeTask();
+}
+
+/* Shows a plan, unless a later picture of it is there already. */
+function show(plan) {
+  if (plan.id !== state.id || plan.number < (state.plan?.number ?? 0)) return;
+  const before = state.plan?.status;
+  state.plan = plan;
+  $("title").textContent = visible(cut(plan.request || "(nothing was asked)", 10_000));
+  $("title").title = cut(plan.request, 2_000);
+  $("stop").hidden = isOver(plan);
+  $("retry").hidden = !isOver(plan) || plan.status === "finished";
+  const { over, finished, total } = plan.progress;
+  $("progress").max = total || 1;
+  $("progress").value = finished;
+  $("progress-text").textContent = `${formatCount(over)} of ${formatCount(total)} tasks are over, ${formatCount(finished)} finished`;
+  $("status").textContent = plan.questions.length ? `${plan.status}: ${plan.questions.length} open` : plan.status;
+  showFacts(plan);
+  showQuestions(plan, answer, (task) => { location.hash = hashOf(plan.id, task); });
+  showTree(plan);
+  showTaskButtons();
+  $("trace").href = `${tracesPage}#${plan.trace_id}`;
+  showTraceLink();
+  if (before && before !== plan.status) quietly(list);
+}
+
+/* Traces are for operators, where they are kept. */
+function showTraceLink() {
+  $("traces").hidden = !tracesPage || !state.isOperator;
+  $("trace").hidden = $("traces").hidden || !state.plan?.trace_id;
+}
+
+const hashOf = (plan, task = "") => encodeURIComponent(plan) + (task ? `/${encodeURIComponent(task)}` : "");
+
+function showFacts(plan) {
+  const { limits } = plan;
+  const of = (limit, format) => (limit == null ? "" : ` of ${format(limit)}`);
+  const took = element("dd", "", "took");
+  took.dataset.since = plan.created_at;
+  took.dataset.until = plan.ended_at ?? "";
+  $("facts").replaceChildren(...drawPairs({
+    began: formatDate(plan.created_at * 1000),
+    took,
+    tokens: plan.tokens || limits.tokens ? `${formatCount(plan.tokens)}${of(limits.tokens, formatCount)}` : "",
+    cost: plan.dollars || limits.dollars ? `${plan.dollars ? formatDollars(plan.dollars) : "$0"}${of(limits.dollars, formatDollars)}` : "",
+    agent: plan.agent,
+    user: plan.user,
+    thread: plan.thread_id,
+    plan: plan.id,
+  }));
+  $("limits").replaceChildren(...drawPairs({
+    tasks: formatCount(limits.tasks),
+    "side by side": formatCount(limits.width),
+    levels: formatCount(limits.depth),
+    "rounds of corrections": String(limits.rounds),
+    "at the same time": formatCount(limits.concurrency),
+    tokens: limits.tokens == null ? "no limit" : formatCount(limits.tokens),
+    cost: limits.dollars == null ? "no limit" : formatDollars(limits.dollars),
+    time: limits.seconds == null ? "no limit" : formatTime(limits.seconds * 1000),
+  }));
+  tick();
+}
+
+function drawPairs(pairs) {
+  return Object.entries(pairs).filter(([, value]) => value).map(([name, value]) => {
+    const pair = element("div");
+    pair.append(element("dt", name), typeof value === "string" ? element("dd", cut(value, 300)) : value);
+    return pair;
+  });
+}
+
+/* ---- one task ---- */
+
+async function selectTask(id) {
+  state.task = id;
+  state.shown = "";
+  markSelected(id);
+  scrollToTask(id);
+  showTaskButtons();
+  showWords();
+  $("task").scrollTop = 0;
+  await loadTask();
+}
+
+async function loadTask() {
+  const { id, task } = state;
+  if (!task) return;
+  const found = await get(`${pathOf(id)}/tasks/${encodeURIComponent(task)}`);
+  const looks = JSON.stringify(found);
+  if (state.id !== id || state.task !== task || looks === state.shown) return;
+  state.shown = looks;
+  showTask(found);
+}
+
+function closeTask() {
+  state.task = "";
+  $("task").hidden = true;
+  markSelected(null);
+}
+
+function showTaskButtons() {
+  const task = tree.nodes.find((node) => node.task.id === state.task)?.task;
+  const isDone = !state.plan || isOver(state.plan);
+  $("stop-task").hidden = !task || task.id === ROOT || isDone || isOver(task);
+  $("retry-task").hidden = !task || task.id === ROOT || !isDone || task.status === "finished";
+  showWords();
+}
+
+/* What a task writes at this moment. It is kept nowhere: what came of it is its output. */
+function showWords() {
+  const words = state.words.get(state.task) ?? "";
+  $("words-box").hidden = !words;
+  const box = $("words");
+  const isAtEnd = box.scrollTop + box.clientHeight >= box.scrollHeight - 20;
+  if (box.textContent !== words) box.textContent = words;
+  if (isAtEnd) box.scrollTop = box.scrollHeight;
+}
+
+/* ---- while it happens ---- */
+
+function watch() {
+  state.following?.abort();
+  state.following = null;
+  if (isOver(state.plan)) return;
+  state.following = new AbortController();
+  attempt(() => follow(state.id, state.plan.number, take, state.following.signal));
+}
+
+function take(event) {
+  if (event.type === "task_text") {
+    const before = event.is_whole ? "" : state.words.get(event.task_id) ?? "";
+    state.words.set(event.task_id, (before + event.delta).slice(-MOST_WORDS));
+    if (event.task_id === state.task) requestAnimationFrame(showWords);
+    return;
+  }
+  if (["task_started", "task_output", "task_ended"].includes(event.type)) state.words.delete(event.task_id);
+  refreshSoon();
+}
+
+let refreshing = 0;
+let pause = QUIET;
+
+/* Looks at the plan anew: soon, and the less often the longer the server takes for it. */
+function refreshSoon() {
+  if (refreshing) return;
+  refreshing = setTimeout(async () => {
+    const began = performance.now();
+    refreshing = 0;
+    await quietly(refresh);
+    pause = Math.max(QUIET, 4 * (performance.now() - began));
+  }, pause);
+}
+
+async function refresh() {
+  const { id } = state;
+  if (!id) return;
+  show(await get(pathOf(id)));
+  await loadTask();
+}
+
+/* Looks on at a plan that goes on again. */
+async function takeUp() {
+  await refresh();
+  watch();
+}
+
+/* Does what nobody asked for at this moment, and says nothing if it fails. */
+async function quietly(work) {
+  try {
+    await work();
+  } catch { /* the next time */ }
+}
+
+/* ---- what people do ---- */
+
+/* Has the server do something with the plan or a task, and shows what became of it. */
+async function command(verb, task, sent = {}) {
+  const { id } = state;
+  await attempt(async () => {
+    show(await send(id, task, verb, sent));
+    if (!state.following || state.following.signal.aborted || verb === "retry") watch();
+    await loadTask();
+  });
+}
+
+const answer = (question, name, note) => command("answer", ROOT, { question_id: question.id, answer: name, note });
+
+async function press(button, verb, task) {
+  button.disabled = true;
+  await command(verb, task);
+  button.disabled = false;
+}
+
+tree.select = (task) => {
+  if (task === state.task) return;
+  history.replaceState(null, "", `#${hashOf(state.id, task)}`);
+  attempt(() => selectTask(task));
+};
+$("filters").onsubmit = (event) => event.preventDefault();
+$("wanted").onchange = () => attempt(list);
+$("thread").onchange = () => attempt(list);
+$("more").onclick = () => { state.wanted += PAGE; attempt(list); };
+$("back").onclick = () => { location.hash = ""; };
+$("close").onclick = () => { location.hash = hashOf(state.id); $("tree").focus(); };
+for (const part of [$("task"), $("tree")]) part.addEventListener("keydown", (event) => { if (event.key === "Escape" && state.task) $("close").click(); });
+$("stop").onclick = () => press($("stop"), "stop", ROOT);
+$("retry").onclick = () => press($("retry"), "retry", ROOT);
+$("stop-task").onclick = () => press($("stop-task"), "stop", state.task);
+$("retry-task").onclick = () => press($("retry-task"), "retry", state.task);
+window.onhashchange = () => attempt(() => open(location.hash.slice(1)));
+keepAuthorization(() => attempt(list));
+setInterval(() => { if (!document.hidden) quietly(list); }, 5_000);
+attempt(list);
+if (location.hash.length > 1) attempt(() => open(location.hash.slice(1)));

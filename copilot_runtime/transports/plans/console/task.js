@@ -1,0 +1,74 @@
+/* One task: what it is for, what it did, what came of it. Nothing of it is markup. */
+
+const openParts = new Set();  // the parts that somebody has opened
+
+/* Shows a task, without what goes on to be written. */
+function showTask(task) {
+  $("task").hidden = false;
+  $("task-title").textContent = visible(cut(task.id === ROOT ? "The plan" : task.name, 10_000));
+  const scroll = $("task").scrollTop;
+  $("task-content").replaceChildren(...drawTask(task));
+  $("task").scrollTop = scroll;
+  tick();
+}
+
+function drawTask(task) {
+  const parts = [drawTable(task)];
+  const texts = { Why: task.reason, Purpose: task.purpose, Instructions: task.instructions, "When to use": task.applicability, "A good outcome": task.criterion };
+  for (const [name, text] of Object.entries(texts)) if (text) parts.push(element("h4", name), element("p", text));
+  if (task.output != null) parts.push(element("h4", "Output"), element("pre", cut(task.output, 100_000) || "(nothing)"));
+  if (task.sources.length) parts.push(element("h4", "Sources"), element("pre", task.sources.join("\n")));
+  if (task.evaluations.length) parts.push(element("h4", "Checks"), ...task.evaluations.map(drawEvaluation));
+  if (task.calls.length) parts.push(element("h4", "Calls"), ...task.calls.map((call) => drawCall(task, call)));
+  return parts;
+}
+
+function drawTable(task) {
+  const table = element("table");
+  const rows = {
+    status: task.status,
+    assistant: task.assistant,
+    fits: task.score == null ? (task.assistant ? "was named" : "") : task.score.toFixed(4),
+    after: task.depends_on?.join(", "),
+    correction: task.round ? `of round ${task.round}` : "",
+    corrected: task.rounds ? `in ${task.rounds} ${task.rounds === 1 ? "round" : "rounds"}` : "",
+    attempts: task.attempts,
+    approval: task.needs_approval ? "is needed before it begins" : "",
+    began: task.started_at ? formatDate(task.started_at * 1000) : "",
+    tokens: task.tokens ? `${formatCount(task.tokens)}${task.max_tokens ? ` of ${formatCount(task.max_tokens)}` : ""}` : "",
+    cost: task.dollars ? formatDollars(task.dollars) : "",
+    id: task.id,
+  };
+  for (const [name, value] of Object.entries(rows)) {
+    if (!value) continue;
+    const row = element("tr");
+    row.append(element("td", name), element("td", cut(String(value), 5_000)));
+    table.append(row);
+  }
+  return table;
+}
+
+function drawEvaluation({ round, passed, missing }) {
+  const words = passed ? "✓ good" : `✗ ${missing || "not good"}`;
+  return element("p", `${round ? `After round ${round}: ` : ""}${words}`, passed ? "good" : "bad");
+}
+
+function drawCall(task, call) {
+  const key = `${task.id}/${call.id}`;
+  const box = element("details");
+  const state = call.result == null ? (isOver(task) ? " — was interrupted" : " …") : "";
+  box.open = openParts.has(key);
+  box.ontoggle = () => (box.open ? openParts.add(key) : openParts.delete(key));
+  box.append(element("summary", `${cut(call.tool, 300)}${state}`), element("pre", readable(call.arguments)));
+  if (call.result != null) box.append(element("pre", readable(call.result)));
+  return box;
+}
+
+/* JSON as people read it, and any other text as it is. */
+function readable(text) {
+  try {
+    return cut(JSON.stringify(JSON.parse(text), null, 2), 50_000);
+  } catch {
+    return cut(text, 50_000);
+  }
+}

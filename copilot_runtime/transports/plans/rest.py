@@ -1,0 +1,207 @@
+"""The routes of plans as `/docs` describes them; the endpoint reads and answers the requests."""
+
+from collections.abc import Sequence
+from functools import lru_cache
+from typing import Annotated, Any, Literal, cast
+
+from fastapi import APIRouter, Path, Query, Response
+from pydantic import BaseModel, Field
+from starlette.routing import BaseRoute
+from starlette.types import ASGIApp
+
+from copilot_runtime.transports.agui.rest import Problem
+from copilot_runtime.transports.rest_route import RestRoute, StreamRoute, answer_by_app
+
+_PLAN = "ck-0af7651916cd43dd8448eb211c80319c"
+_TASK = {
+    "id": "1.2",
+    "name": "Compare the fares",
+    "purpose": "Find the cheapest of the three.",
+    "status": "running",
+    "assistant": "analyst",
+    "score": 0.82,
+}
+Status = Literal["running", "waiting", "finished", "failed", "stopped"]
+
+
+class PlanSummaryModel(BaseModel):
+    """A plan in a list. Times are seconds since 1970."""
+
+    id: str = Field(examples=[_PLAN])
+    user: str | None = Field(examples=["ann"])
+    thread_id: str = Field(examples=["thread-1"])
+    created_at: float = Field(examples=[1767268800.5])
+    updated_at: float = Field(examples=[1767268812.0])
+    status: Status = Field(examples=["running"])
+    title: str = Field(examples=["Plan a trip to Oslo."])
+
+
+class PlanPageModel(BaseModel):
+    """Plans, the newest first; `next` is the `before` of the next page."""
+
+    plans: list[PlanSummaryModel]
+    next: str | None = Field(examples=[None])
+    is_operator: bool = Field(description="Whether these are plans of everybody.", examples=[False])
+
+
+class PlanProgress(BaseModel):
+    """How many tasks there are, are over, and have finished well."""
+
+    over: int = Field(examples=[3])
+    finished: int = Field(examples=[3])
+    total: int = Field(examples=[7])
+
+
+class PlanModel(BaseModel):
+    """A plan, and the tree of its tasks: each may have `tasks` itself."""
+
+    id: str = Field(examples=[_PLAN])
+    request: str = Field(examples=["Plan a trip to Oslo."])
+    status: Status = Field(examples=["running"])
+    reason: str = Field(examples=[""])
+    progress: PlanProgress
+    tokens: int = Field(examples=[4210])
+    dollars: float = Field(examples=[0.0124])
+    created_at: float = Field(examples=[1767268800.5])
+    ended_at: float | None = Field(examples=[None])
+    questions: list[dict[str, Any]] = Field(examples=[[]])
+    tasks: list[dict[str, Any]] = Field(examples=[[_TASK]])
+    number: int = Field(description="Of its last event.", examples=[31])
+    user: str | None = Field(examples=["ann"])
+    thread_id: str = Field(examples=["thread-1"])
+    run_id: str = Field(examples=["run-1"])
+    agent: str = Field(examples=["planner"])
+    trace_id: str = Field(examples=["4bf92f3577b34da6a3ce929d0e0e4736"])
+    limits: dict[str, Any] = Field(examples=[{"depth": 5, "width": 20, "tasks": 200}])
+
+
+class TaskModel(BaseModel, extra="allow"):
+    """A task with all that is known of it."""
+
+    id: str = Field(examples=["1.2"])
+    name: str = Field(examples=["Compare the fares"])
+    purpose: str = Field(examples=["Find the cheapest of the three."])
+    status: str = Field(examples=["finished"])
+    calls: list[dict[str, Any]] = Field(
+        examples=[[{"id": "call-1", "tool": "find_fares", "arguments": "{}", "result": "[12, 30]"}]]
+    )
+    evaluations: list[dict[str, Any]] = Field(
+        examples=[[{"round": 0, "passed": False, "missing": "No currency."}]]
+    )
+    questions: list[dict[str, Any]] = Field(examples=[[]])
+    sources: list[str] = Field(examples=[[]])
+
+
+class AnswerRequest(BaseModel):
+    """What a person answers; the question may be left out where one alone is open.
+
+    An approval is `approve` or `reject`; what was interrupted is `retry`, `done` (with what came of
+    it as the note) or `fail`; what an assistant asks, `resolve` or `cancel`.
+    """
+
+    question_id: str = Field(default="", examples=["ck-1f"])
+    answer: str = Field(examples=["approve"])
+    note: str = Field(default="", examples=["Book it."])
+    payload: Any = Field(default=None, description="For an assistant that asked.", examples=[None])
+
+
+class PlanListQuery(BaseModel):
+    """Which plans are meant; what is left out does not matter."""
+
+    thread_id: str = Field("", description="Plans of a thread.")
+    status: str = Field("", description="running, waiting, finished, failed or stopped.")
+    before: str = Field("", description="The `next` of the page before.")
+    limit: str = Field("", description="Most plans: from 1 to 200.")
+
+
+_PROBLEM: dict[int | str, dict[str, Any]] = {"4XX": {"model": Problem}}
+_EVENTS: dict[int | str, dict[str, Any]] = {
+    200: {
+        "description": "Server-sent events, each with JSON that has a `type`; the id is `number`.",
+        "content": {"text/event-stream": {"schema": {"type": "string"}}},
+    },
+    204: {"description": "The plan is over, and nothing is behind that number."},
+}
+PlanId = Annotated[str, Path(examples=[_PLAN])]
+TaskId = Annotated[str, Path(examples=["1.2"])]
+
+
+def rest_routes(path: str, router: ASGIApp) -> Sequence[BaseRoute]:
+    """Return the routes below the URL `path`; `router` answers them."""
+    return [route.bind(router) for route in _make_routes(path)]
+
+
+@lru_cache(maxsize=16)
+def _make_routes(path: str) -> Sequence[RestRoute]:
+    prefix = f"{path}/plans"
+    plans = APIRouter(prefix=prefix, route_class=RestRoute, tags=["plans"], responses=_PROBLEM)
+    streams = APIRouter(
+        prefix=prefix,
+        route_class=StreamRoute,
+        tags=["plans"],
+        default_response_class=Response,
+        responses={**_PROBLEM, **_EVENTS},
+    )
+    _add_readers(plans, streams)
+    _add_actions(plans)
+    return cast("list[RestRoute]", [*streams.routes, *plans.routes])
+
+
+def _add_readers(plans: APIRouter, streams: APIRouter) -> None:
+    @plans.get("", response_model=PlanPageModel)
+    async def list_plans(query: Annotated[PlanListQuery, Query()]) -> Response:  # noqa: ARG001  # described
+        """List your plans, the newest first; operators see those of everybody."""
+        return answer_by_app()
+
+    @streams.get("/{plan}/events")
+    async def stream(plan: PlanId, after: str = "") -> None:
+        """Follow a plan from a number on, with the words of its tasks, to its end."""
+
+    @plans.get("/{plan}", response_model=PlanModel)
+    async def show(plan: PlanId) -> Response:  # noqa: ARG001  # described
+        """Read a plan as it is now."""
+        return answer_by_app()
+
+    @plans.get("/{plan}/tasks/{task}", response_model=TaskModel)
+    async def show_task(plan: PlanId, task: TaskId) -> Response:  # noqa: ARG001  # described
+        """Read all of a task: its calls, its output, how it was judged."""
+        return answer_by_app()
+
+
+def _add_actions(plans: APIRouter) -> None:
+    body: dict[str, Any] = {
+        "requestBody": {
+            "required": True,
+            "content": {"application/json": {"schema": AnswerRequest.model_json_schema()}},
+        }
+    }
+
+    @plans.post("/{plan}/stop", response_model=PlanModel)
+    async def stop(plan: PlanId) -> Response:  # noqa: ARG001  # described
+        """Stop a plan. One that is over stays as it is."""
+        return answer_by_app()
+
+    @plans.post("/{plan}/retry", response_model=PlanModel)
+    async def retry(plan: PlanId) -> Response:  # noqa: ARG001  # described
+        """Have all tasks done again that did not finish, of a plan that is over."""
+        return answer_by_app()
+
+    @plans.post("/{plan}/answer", response_model=PlanModel, openapi_extra=body)
+    async def answer(plan: PlanId) -> Response:  # noqa: ARG001  # described
+        """Answer a question of a plan."""
+        return answer_by_app()
+
+    @plans.post("/{plan}/tasks/{task}/stop", response_model=PlanModel)
+    async def stop_task(plan: PlanId, task: TaskId) -> Response:  # noqa: ARG001  # described
+        """Stop a task and all below it."""
+        return answer_by_app()
+
+    @plans.post("/{plan}/tasks/{task}/retry", response_model=PlanModel)
+    async def retry_task(plan: PlanId, task: TaskId) -> Response:  # noqa: ARG001  # described
+        """Have a task done again that did not finish, and what was skipped for it."""
+        return answer_by_app()
+
+    @plans.post("/{plan}/tasks/{task}/answer", response_model=PlanModel, openapi_extra=body)
+    async def answer_task(plan: PlanId, task: TaskId) -> Response:  # noqa: ARG001  # described
+        """Answer a question of a task."""
+        return answer_by_app()

@@ -1,0 +1,208 @@
+"""What the model reads: skills, examples of SQL, the schema, and the layers of the prompt."""
+
+import re
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+from copilot_runtime.agents.analyst.engine.datasets import quote_text
+from copilot_runtime.agents.analyst.prompt.examples import (
+    SqlExample,
+    check_examples,
+    render_examples,
+    select_examples,
+)
+from copilot_runtime.agents.analyst.prompt.layers import STATIC, build_layers
+from copilot_runtime.agents.analyst.prompt.prepare import PreparedRequest
+from copilot_runtime.agents.analyst.prompt.skills import (
+    MOST_CHARS,
+    Skill,
+    find_skill_files,
+    load_skills,
+    merge_skills,
+    render_skills,
+    select_skills,
+)
+from copilot_runtime.agents.analyst.question import Question
+from copilot_runtime.agents.analyst.scope import Scope
+from copilot_runtime.agents.analyst.sql.guard import guard_sql
+from copilot_runtime.agents.analyst.tools.registry import TOOLS
+from tests.conformance.data_analyst.cases import Given
+from tests.conformance.data_analyst.facts import Facts, Prose, Text
+from tests.conformance.data_analyst.world import World, build_rules
+
+_CHARS_PER_TOKEN = 4
+_LAYERS = {"base", "tools", "duckdb_notes", "capabilities", "safety", "schema", "skills"}
+
+
+def answer_skills(given: Given, world: World) -> Facts:
+    """Read skills, choose some, or write them for the model: as what is given says."""
+    if "file" in given:
+        return _read_skill(given["file"])
+    if "builtin" in given or "custom" in given:
+        layers = ([_make_skill(one) for one in given.get(name, [])] for name in _FOLDERS)
+        return {"loaded": {name: one.body for name, one in merge_skills(*layers).items()}}
+    if "selected" in given:
+        text = render_skills([_make_skill(one) for one in given["selected"]])
+        return {"injection": text, "text": text, "injection_length": len(text)}
+    if "selected_bodies_chars" in given:
+        sizes = given["selected_bodies_chars"]
+        text = render_skills([Skill(name=f"s{at}", body="x" * n) for at, n in enumerate(sizes)])
+        injected = text.count("<skill name=")
+        fits = len(text) <= MOST_CHARS
+        return {
+            "injected": injected,
+            "total_cap_chars": MOST_CHARS if fits else len(text),
+            "injection_length": len(text),
+        }
+    skills = [_make_skill(one) for one in given["skills"]]
+    limits = [given[name] for name in ("limit", "max_skills") if name in given]
+    chosen = select_skills(given["message"], given.get("context") or [], skills, *limits[:1])
+    return {"selected": [one.name for one in chosen], "count": len(chosen)}
+
+
+_FOLDERS = ("builtin", "custom")
+
+
+def _make_skill(fields: Mapping[str, Any]) -> Skill:
+    return Skill(
+        name=fields["name"],
+        body=fields.get("body", "Do it."),
+        description=fields.get("description", ""),
+        priority=fields.get("priority", 0),
+        triggers=tuple(fields.get("triggers") or ()),
+    )
+
+
+def _read_skill(text: str) -> Facts:
+    with TemporaryDirectory() as name:
+        folder = Path(name)
+        (folder / "one").mkdir()
+        (folder / "one" / "SKILL.md").write_bytes(text.encode())
+        (folder / "none").mkdir()
+        before = {path.name for path in folder.iterdir()}
+        skills = load_skills(find_skill_files(folder), builtin=folder / "none")
+        effects = {path.name for path in folder.iterdir()} != before
+    facts: dict[str, Any] = {
+        "loaded": bool(skills),
+        "raises": False,
+        "side_effects": effects,
+        "skipped": not skills,
+    }
+    for skill in skills.values():
+        names = ("name", "body", "description", "version", "priority")
+        facts |= {name: getattr(skill, name) for name in names}
+        facts["triggers"] = list(skill.triggers)
+        facts["always_on"] = not skill.triggers
+    return facts
+
+
+async def answer_examples(given: Given, world: World) -> Facts:
+    """Check examples against the data, and choose those for a question."""
+    engine = await world.open_engine()
+    rules = build_rules(engine)
+
+    async def check(sql: str) -> None:
+        await engine.explain(guard_sql(sql, rules, Scope()))
+
+    examples = [
+        SqlExample(
+            description=one.get("description") or one.get("question", ""),
+            sql=one["sql"],
+            triggers=tuple(one.get("triggers") or ()),
+            agent=one.get("agent"),
+        )
+        for one in given["examples"]
+    ]
+    checked = await check_examples(examples, check)
+    limits = {"limit": given["limit"]} if "limit" in given else {}
+    chosen = select_examples(
+        given["message"],
+        given.get("context") or [],
+        checked,
+        agent_name=given.get("agent_name"),
+        **limits,
+    )
+    text = render_examples(chosen)
+    return {
+        "selected": [one.description for one in chosen],
+        "stale": [one.description for one in checked if one.is_stale],
+        "injection": text,
+        "text": text,
+        "count": len(chosen),
+    }
+
+
+async def answer_schema(given: Given, world: World) -> Facts:
+    """Return the schema of a table: of the file, of so many columns, or with such values."""
+    statements: list[str] = []
+    table = given.get("table", "eval_data")
+    if "columns" in given:
+        table = "wide"
+        columns = given["columns"]
+        names = [f"c{at}" for at in range(columns)] if isinstance(columns, int) else columns
+        statements.append(f"CREATE TABLE wide({', '.join(f'{name} INTEGER' for name in names)})")
+    for name in ("column_values", "cell_value", "cell", "sample_value", "value"):
+        if name in given:
+            table = "cells"
+            found = given[name]
+            values = found if isinstance(found, list) else [found]
+            rows = ", ".join(f"({quote_text(str(value))})" for value in values)
+            statements += ["CREATE TABLE cells(note VARCHAR)", f"INSERT INTO cells VALUES {rows}"]
+    agent = given.get("agent_name")
+    async with world.build_analyst(*statements) as analyst:
+        scope = Scope(agent_name=agent)
+        question = Question(message="", dataset_label=table, agent_name=agent)
+        session = await analyst.open_session(scope, question=question)
+        session.dataset = table
+        text = await analyst.describe_schema(session, question, PreparedRequest(message=""))
+    return _describe_schema(text)
+
+
+def _describe_schema(text: str) -> Facts:
+    ddl = text.partition("CREATE TABLE")[2].partition("\n);")[0].partition("\n)")[0]
+    lines = [line.strip() for line in ddl.splitlines()[1:]]
+    declared = [line for line in lines if line and not line.startswith("--")]
+    comments = {line.split()[0].strip('",'): Text(line.partition("--")[2]) for line in declared}
+    notes = [line for line in lines if line.startswith("--")]
+    return {
+        "text": text,
+        "text_length": len(text),
+        "first_lines": Text("\n".join(text.splitlines()[:6])),
+        "first_lines_contain": Text("\n".join(text.splitlines()[:6])),
+        "column_comment": comments,
+        "ddl_columns": len(declared),
+        "max_columns": Prose(len(declared) <= 50, len(declared)),
+        "note": Text("\n".join(notes)),
+        "one_line": all("\n" not in line for line in declared) and not _has_loose_lines(ddl),
+        "sample_queries": len(re.findall(r"^SELECT ", _find_section(text), re.MULTILINE)),
+    }
+
+
+def _has_loose_lines(ddl: str) -> bool:
+    """Return whether a line of a table's definition is neither a column nor a comment."""
+    lines = [line.strip() for line in ddl.splitlines()[1:] if line.strip()]
+    return any(not re.match(r'--|"?\w[^"]*"? [A-Z]', line) for line in lines)
+
+
+def _find_section(text: str, title: str = "## Sample queries") -> str:
+    return text.partition(title)[2].partition("\n## ")[0]
+
+
+def answer_prompt(given: Given, world: World) -> Facts:
+    """Return the layers of the prompt for some tools."""
+    tools = given["tools"]
+    names: Sequence[str] = [*TOOLS] if tools == "all" else tools
+    layers = build_layers(names, schema="<schema>\n</schema>", skills="<skills>\n</skills>")
+    text = "\n\n".join(layer.text for layer in layers)
+    static = "\n\n".join(layer.text for layer in layers if layer.name in STATIC)
+    order = [layer.name for layer in layers if layer.name in _LAYERS]
+    return {
+        "text": text,
+        "prompt": text,
+        "layer_order": order,
+        "contains_sql_dialect_notes": "duckdb_notes" in order,
+        "static_tokens": len(static) / _CHARS_PER_TOKEN,
+        "static_chars": len(static),
+    }

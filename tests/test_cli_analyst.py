@@ -1,0 +1,69 @@
+"""`copilot-runtime analyst`, in this process, with the demo model."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner, Result
+
+from copilot_runtime.cli.main import cli
+
+Run = Callable[..., Result]
+
+
+@pytest.fixture
+def run(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Run:
+    """Return a function that runs a command where `copilot.yml` names data."""
+    (tmp_path / "sales.csv").write_text("region,total\nnorth,20\nsouth,12\nnorth,8\n")
+    (tmp_path / "copilot.yml").write_text(
+        "analyst: {name: analyst, data: [sales.csv], folder: config, threads: 1}\n"
+    )
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("OPENAI_API_KEY", raising=False)
+
+    def invoke(*arguments: str) -> Result:
+        return CliRunner().invoke(cli, ["analyst", *arguments])
+
+    return invoke
+
+
+def test_an_answer_as_json_has_its_table_and_its_sql(run: Run) -> None:
+    result = run("ask", "Which region sells most?", "--data", "sales.csv", "--json")
+    answer = json.loads(result.stdout)
+    assert result.exit_code == 0
+    assert answer["tables"][-1]["rows"] == [["north", 28], ["south", 12]]
+    assert "SUM(total)" in json.dumps(answer)
+
+
+def test_data_sets_are_listed_once_they_are_loaded(run: Run) -> None:
+    result = run("datasets", "--json")
+    (found,) = json.loads(result.stdout)["datasets"]
+    assert (found["name"], found["row_count"], len(found["columns"])) == ("sales", 3, 2)
+
+
+def test_a_memory_that_is_empty_says_so(run: Run) -> None:
+    result = run("memory", "list")
+    assert (result.exit_code, result.output) == (0, "Nothing is remembered.\n")
+
+
+def test_questions_of_a_file_pass_or_fail_by_their_rows(run: Run, tmp_path: Path) -> None:
+    question = "questions:\n- question: Which region sells most?\n  sql: SELECT region, {} AS t"
+    (tmp_path / "good.yaml").write_text(f"{question.format('sum(total)')} FROM sales GROUP BY 1\n")
+    (tmp_path / "wrong.yaml").write_text(f"{question.format('count(*)')} FROM sales GROUP BY 1\n")
+    assert run("test", "good.yaml").exit_code == 0
+    assert run("test", "wrong.yaml").exit_code == 1
+
+
+def test_an_approved_file_is_saved_here(run: Run, tmp_path: Path) -> None:
+    (tmp_path / "copilot.yml").write_text(
+        "analyst: {name: analyst, data: [sales.csv], approval_rows: 1, threads: 1}\n"
+    )
+    (tmp_path / "sales_2.csv").write_text("mine")
+    question = ("ask", "Export sales as CSV.")
+    refusal, result = run(*question), run(*question, "-y")
+    assert (refusal.exit_code, result.exit_code) == (3, 0), result.output
+    assert "3 rows are in sales_3.csv." in result.output and "http" not in result.stdout
+    lines = (tmp_path / "sales_3.csv").read_text().splitlines()
+    assert lines == ["region,total", "north,20", "south,12", "north,8"]
+    assert run(*question, "-y", "--csv").stdout.splitlines() == lines

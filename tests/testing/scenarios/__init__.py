@@ -1,0 +1,1 @@
+"""`copilot-runtime test`: conversations in files, played against applications."""

@@ -45,6 +45,7 @@ from copilot_runtime.duck_typing import complete
 from copilot_runtime.errors import ConfigurationFailed
 from copilot_runtime.event_order.verify import verify_events
 from copilot_runtime.gc_tuning import tune_while_serving
+from copilot_runtime.generative_ui.build import build_middleware
 from copilot_runtime.hooks import (
     AfterRequest,
     BeforeRequest,
@@ -74,6 +75,7 @@ from copilot_runtime.parts import (
     build_endpoints,
     build_event_access,
     build_events,
+    build_generative_ui,
     build_knowledge,
     build_plan_access,
     build_publisher,
@@ -126,6 +128,7 @@ if TYPE_CHECKING:
     from copilot_runtime import asgi
     from copilot_runtime.adapters.transcription import Transcriber
     from copilot_runtime.agents.remote import RemoteEndpoint
+    from copilot_runtime.generative_ui.options import A2ui, McpApps, OpenGenerativeUi
     from copilot_runtime.knowledge import Knowledge
 
 logger = logging.getLogger(__name__)
@@ -171,6 +174,9 @@ class CopilotRuntime:
         authenticate: Authenticate | None = None,
         threads: ThreadStore | str | None = None,
         knowledge: "Knowledge | None" = None,
+        a2ui: "A2ui | Mapping[str, Any] | bool | None" = None,
+        mcp_apps: "McpApps | Sequence[McpServer] | Mapping[str, Any] | None" = None,
+        open_generative_ui: "OpenGenerativeUi | Mapping[str, Any] | bool | None" = None,
         telemetry: Telemetry | None = None,
         transcriber: "Transcriber | None" = None,
         guardrails: Sequence[StageFunction] = (),
@@ -216,6 +222,13 @@ class CopilotRuntime:
         * **knowledge** - A `Knowledge`, such as `Knowledge(sources=["pages"])`. Its tools are
           actions, and questions in the plain chat are answered from it. The server brings it up to
           date when it starts. Default: that of the settings, if they name a storage or sources.
+        * **a2ui** - Surfaces that pages draw from data: `A2ui` options, the mapping that the Node
+          runtime takes, or True. Default: the settings `a2ui`; where nothing is set, A2UI is there
+          for pages that say that they have a catalog.
+        * **mcp_apps** - MCP servers whose tools have user interfaces: `McpServer` values, `McpApps`
+          options, or the mapping that the Node runtime takes. Default: the settings `mcp_apps`.
+        * **open_generative_ui** - Pages that models write, in a sandbox: True, `OpenGenerativeUi`
+          options, or the mapping that the Node runtime takes. Default: the settings.
         * **telemetry** - Where spans, metrics and events of runs go. Default: what the settings
           `telemetry` say.
         * **transcriber** - Turns speech into text. Default: OpenAI's, if there is a key or the
@@ -273,6 +286,7 @@ class CopilotRuntime:
             self.knowledge.threads, self.knowledge.telemetry = self.threads, self.telemetry
             self.knowledge.summarize = self.knowledge.summarize or partial(summarize, self.adapter)
         named = build_allowlist(mcp_servers, mcp_allowed, self.settings, http_client)
+        self.generative_ui = build_generative_ui(self.settings, a2ui, mcp_apps, open_generative_ui)
         endpoints = build_endpoints(remote_endpoints, http_client)
         sources = [
             *as_sources(actions),
@@ -342,6 +356,7 @@ class CopilotRuntime:
             ),
             threads=ThreadPolicy(self.threads, self.settings.history),
             files=files,
+            middleware=build_middleware(self.generative_ui),
             run_timeout=self.settings.run_timeout,
             max_runs=self.settings.max_concurrent_runs,
             grace=self.settings.stop_timeout,
@@ -534,7 +549,10 @@ class CopilotRuntime:
         """Stop all runs, then close whatever has an `aclose`. One that fails is only logged."""
         runtime = self.runtime
         await self.conversations.aclose()
-        parts = (self.adapter, *self._list_agents(), *runtime.stages, *runtime.sources, runtime.bus)
+        parts = (
+            *(self.adapter, *self._list_agents(), *runtime.middleware),
+            *(*runtime.stages, *runtime.sources, runtime.bus),
+        )
         await call_quietly(getattr(self.transcriber, "aclose", None))
         for part in parts:
             await call_quietly(part.aclose)

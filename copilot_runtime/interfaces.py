@@ -569,6 +569,9 @@ class Agent:
     """Whether it makes plans, which people see and touch beside the chat."""
     has_data: bool = False
     """Whether it answers from data sets, which people see beside the chat."""
+    executes_actions: bool = False
+    """Whether it executes the actions of the server that its model calls, and asks the model
+    again. Others end their turn at such a call."""
 
     def run(self, run: RunInput) -> Events:
         """Answer one request.
@@ -602,6 +605,21 @@ class Agent:
 
     async def aclose(self) -> None:
         """Release what the agent holds, when the server ends."""
+
+
+class Middleware(ABC):
+    """Stands between the runtime and agents: changes what an agent gets, and what it yields."""
+
+    @abstractmethod
+    def wrap(self, agent: Agent, run: RunInput) -> Agent:
+        """Return an agent around the one given, or that one if there is nothing to do.
+
+        Called once for each run of an AG-UI client that is a part of its thread, after its actions
+        are known. What the agent around changes of the run, no store, stage or hook sees.
+        """
+
+    async def aclose(self) -> None:  # noqa: B027
+        """Release what the middleware holds, when the server ends."""
 
 
 SelectNames = Callable[[Sequence[str], str | None], Awaitable[Sequence[str]]]

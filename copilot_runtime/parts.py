@@ -22,6 +22,17 @@ from copilot_runtime.bus import BUSES
 from copilot_runtime.config.settings import Settings, has_transcription
 from copilot_runtime.duck_typing import complete
 from copilot_runtime.errors import ConfigurationFailed
+from copilot_runtime.generative_ui.options import (
+    A2ui,
+    GenerativeUi,
+    McpApps,
+    OpenGenerativeUi,
+)
+from copilot_runtime.generative_ui.parse import (
+    parse_a2ui,
+    parse_mcp_apps,
+    parse_open_generative_ui,
+)
 from copilot_runtime.interfaces import (
     ActionSource,
     Adapter,
@@ -70,6 +81,24 @@ def build_thread_store(threads: ThreadStore | str | None, settings: Settings) ->
     if threads is None or isinstance(threads, str):
         threads = build_store(settings.threads if threads is None else threads)
     return complete(ThreadStore, threads)
+
+
+def build_generative_ui(
+    settings: Settings,
+    a2ui: "A2ui | Mapping[str, Any] | bool | None",
+    mcp_apps: "McpApps | Sequence[McpServer] | Mapping[str, Any] | None",
+    open_generative_ui: "OpenGenerativeUi | Mapping[str, Any] | bool | None",
+) -> GenerativeUi:
+    """Return what was given, and for the rest what the settings say.
+
+    Raises `ConfigurationFailed` for what cannot be used.
+    """
+    del settings
+    return GenerativeUi(
+        a2ui=parse_a2ui(a2ui),
+        mcp_apps=parse_mcp_apps(mcp_apps),
+        open_generative_ui=parse_open_generative_ui(open_generative_ui),
+    )
 
 
 def build_runtime_telemetry(settings: Settings) -> Telemetry:

@@ -13,12 +13,12 @@ LAYERS = [
     {"app"},
     {"asgi", "lazy_app", "parts", "upkeep"},
     {"transports"},
-    {"runtime"},
+    {"runtime", "generative_ui"},
     {"agents"},
     {"adapters", "actions", "knowledge"},
     {"bus", "threads", "storage", "security"},
     {"hooks"},
-    {"agui", "event_order", "http", "transcript", "duck_typing", "argument_checks"},
+    {"a2ui", "agui", "event_order", "http", "transcript", "duck_typing", "argument_checks"},
     {"interfaces", "registry", "config", "jsonpatch", "logs"},
     {"telemetry"},
     {"events", "jsonvalue"},
@@ -31,6 +31,7 @@ LAYERS = [
         "gc_tuning",
         "keyword_arguments",
         "batches",
+        "jsonstream",
     },
 ]
 LEVEL = {name: level for level, names in enumerate(LAYERS) for name in names}

@@ -72,6 +72,7 @@ class DirectAgent(Agent):
     """
 
     is_replayable = True
+    executes_actions = True
 
     def __init__(
         self,

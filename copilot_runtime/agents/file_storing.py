@@ -15,6 +15,7 @@ class FileStoringAgent(Agent):
 
     def __init__(self, agent: Agent, files: FileStore) -> None:
         self.agent = agent
+        self.executes_actions = agent.executes_actions
         self.files = files
 
     def check(self, run: RunInput) -> None:

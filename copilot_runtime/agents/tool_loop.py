@@ -54,6 +54,7 @@ class ToolLoopAgent(Agent):
 
     def __init__(self, agent: SupportsRun, *, max_turns: int, action_timeout: float) -> None:
         self.agent = agent
+        self.executes_actions = getattr(agent, "executes_actions", False)
         self.max_turns = max_turns
         self.action_timeout = action_timeout
 

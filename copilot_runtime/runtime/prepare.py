@@ -19,6 +19,7 @@ from copilot_runtime.interfaces import (
     Agent,
     Caller,
     FileStore,
+    Middleware,
     RunInput,
     Stage,
     SupportsRun,
@@ -85,6 +86,8 @@ class RunPreparer:
     threads: ThreadPolicy
     files: FileStore | None = None
     """Where files go that come to an agent; those of a plain chat are the business of `chat`."""
+    middleware: Sequence[Middleware] = ()
+    """What stands around the agents of AG-UI clients, the innermost first."""
 
     async def prepare_run(self, request: RunInput, agent: SupportsRun | None = None) -> PendingRun:
         """Return the run as it is to start. An `agent` given here answers it.
@@ -106,7 +109,17 @@ class RunPreparer:
         for part in (*self.stages, answering):
             part.check(request)
         actions = await self._gather_actions(request, agents)
-        return self._add_actions(request, answering, actions, is_rewritten=is_rewritten)
+        pending = self._add_actions(request, answering, actions, is_rewritten=is_rewritten)
+        return self._wrap_agent(pending) if self.middleware else pending
+
+    def _wrap_agent(self, pending: PendingRun) -> PendingRun:
+        """Put the middleware around the agent, if an AG-UI client asks in a thread."""
+        run, agent = pending.request, pending.agent
+        if run.is_v1 or not run.persist:
+            return pending
+        for one in self.middleware:
+            agent = one.wrap(agent, run)
+        return replace(pending, agent=agent)
 
     async def _continue_thread(
         self, request: RunInput, agents: Mapping[str, Agent], agent: SupportsRun | None

@@ -42,6 +42,7 @@ from copilot_runtime.interfaces import (
     Events,
     FileStore,
     LogWriter,
+    Middleware,
     RunInput,
     StageFunction,
     SupportsRun,
@@ -89,6 +90,7 @@ class Runtime:
         pages: PagePolicy | None = None,
         threads: ThreadPolicy | None = None,
         files: FileStore | None = None,
+        middleware: Sequence[Middleware] = (),
         run_timeout: float = 600.0,
         max_runs: int = 0,
         grace: float = 10.0,
@@ -102,6 +104,7 @@ class Runtime:
         self.bus = bus
         self.sources = [part for source in sources for part in as_sources(source)]
         self.stages = [as_stage(stage) for stage in stages]
+        self.middleware = middleware
         self.hooks = hooks or Hooks()
         self.run_timeout = run_timeout
         self.max_runs = max_runs
@@ -117,6 +120,7 @@ class Runtime:
             pages=pages or PagePolicy(),
             threads=self._threads,
             files=files,
+            middleware=middleware,
         )
         self._runs: dict[str, Run] = {}
         """Active runs by `log_id`, and those that ended and whose log a request still needs."""

@@ -100,6 +100,8 @@ class AssistantAgent(Agent):
         window_rules: How the window of an assistant with a budget is filled: a name of `RULES`.
     """
 
+    executes_actions = True
+
     def __init__(
         self,
         name: str,

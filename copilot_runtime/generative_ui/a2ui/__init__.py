@@ -1,0 +1,1 @@
+"""Draws the surfaces that an agent writes."""

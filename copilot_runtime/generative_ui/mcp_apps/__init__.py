@@ -1,0 +1,1 @@
+"""Offers the tools of MCP servers that have user interfaces, and answers their calls."""

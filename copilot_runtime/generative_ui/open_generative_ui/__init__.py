@@ -1,0 +1,1 @@
+"""Draws the pages that a model writes, while it writes them."""

@@ -4,7 +4,7 @@ Specification: https://a2ui.org/specification/v0_9/.
 """
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, cast
 
 VERSION = "v0.9"
 
@@ -46,3 +46,69 @@ def update_data_model(surface_id: str, value: Any, path: str = "/") -> Operation
 def delete_surface(surface_id: str) -> Operation:
     """Return the operation that removes a surface."""
     return {"version": VERSION, "deleteSurface": {"surfaceId": surface_id}}
+
+
+def group_by_surface(operations: Sequence[Operation]) -> Mapping[str, Sequence[Operation]]:
+    """Return the operations of each surface, in their order, by the id of the surface.
+
+    They are those that `check_operations` finds no problem in.
+    """
+    groups: dict[str, list[Operation]] = {}
+    for operation in operations:
+        kind = next(key for key in operation if key in _KINDS)
+        groups.setdefault(operation[kind]["surfaceId"], []).append(operation)
+    return groups
+
+
+def check_operations(operations: object, max_operations: int = 1_000) -> str | None:
+    """Return what is wrong with operations, in one sentence that names the place, or None.
+
+    It looks at the shape alone, in linear time: not at what components there are in a catalog.
+    """
+    if not isinstance(operations, list):
+        return f"{OPERATIONS} is no array."
+    items = cast(list[Any], operations)
+    if len(items) > max_operations:
+        return f"{OPERATIONS} has {len(items)} operations; at most {max_operations} are drawn."
+    return next(
+        (f"{OPERATIONS}[{at}] {it}" for at, one in enumerate(items) if (it := _check_one(one))),
+        None,
+    )
+
+
+_KINDS = frozenset({"createSurface", "updateComponents", "updateDataModel", "deleteSurface"})
+
+
+def _check_one(operation: Any) -> str | None:
+    if not isinstance(operation, dict):
+        return "is no object."
+    fields = cast(dict[str, Any], operation)
+    if fields.get("version") != VERSION:
+        return f"is not of version {VERSION!r}."
+    kinds = _KINDS & fields.keys()
+    if len(kinds) != 1:
+        return f"needs exactly one of {', '.join(sorted(_KINDS))}."
+    (kind,) = kinds
+    if not isinstance(fields[kind], dict):
+        return f"has a {kind} that is no object."
+    body = cast(dict[str, Any], fields[kind])
+    if not isinstance(body.get("surfaceId"), str) or not body["surfaceId"]:
+        return f"has a {kind} without surfaceId."
+    if not isinstance(body.get("catalogId", ""), str):
+        return f"has a {kind} whose catalogId is no text."
+    if kind == "updateDataModel" and not isinstance(body.get("path", "/"), str):
+        return "has an updateDataModel whose path is no text."
+    if kind == "updateComponents" and not _are_components(body.get("components")):
+        return "has an updateComponents whose components are no array of objects with id and type."
+    return None
+
+
+def _are_components(value: Any) -> bool:
+    return isinstance(value, list) and all(map(_is_component, cast(list[Any], value)))
+
+
+def _is_component(value: Any) -> bool:
+    if not isinstance(value, dict):
+        return False
+    fields = cast(dict[str, Any], value)
+    return isinstance(fields.get("id"), str) and isinstance(fields.get("component"), str)

@@ -1,0 +1,60 @@
+"""Turns operations in the results of tools into the surfaces that a page draws."""
+
+import logging
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from copilot_runtime.a2ui.operations import (
+    OPERATIONS,
+    SURFACE,
+    check_operations,
+    group_by_surface,
+)
+from copilot_runtime.events import ActionExecutionResult, Activity
+from copilot_runtime.generative_ui.options import A2ui
+from copilot_runtime.jsonvalue import as_object, parse_text
+
+logger = logging.getLogger(__name__)
+
+_EXHAUSTED = "a2ui_recovery_exhausted"
+
+
+def draw_result(result: ActionExecutionResult, options: A2ui) -> Iterator[Activity]:
+    """Yield the surfaces of one result: an object with operations, also as JSON in a text of JSON.
+
+    Operations that cannot be drawn are one surface that says so, and a warning in the log.
+    """
+    text = result.result
+    if OPERATIONS not in text and _EXHAUSTED not in text:
+        return
+    key = f"{SURFACE}-{result.call_id}"
+    if len(text.encode("utf-8", "surrogatepass")) > options.max_bytes:
+        error = f"The result is longer than {options.max_bytes} bytes."
+        yield _fail(key, {"error": error}, result, options)
+        return
+    value = as_object(parse_text(parse_text(text)))
+    if value.get("code") == _EXHAUSTED:
+        fields = {name: value[name] for name in ("error", "attempts") if name in value}
+        yield _fail(key, fields, result, options)
+        return
+    operations = value.get(OPERATIONS)
+    if OPERATIONS not in value or operations == []:
+        return
+    if (problem := check_operations(operations, options.max_operations)) is not None:
+        yield _fail(key, {"error": problem}, result, options)
+        return
+    surfaces = group_by_surface(value[OPERATIONS])
+    for surface, items in surfaces.items():
+        identity = key if len(surfaces) == 1 else f"{SURFACE}-{surface}-{result.call_id}"
+        yield Activity(message_id=identity, activity_type=SURFACE, content={OPERATIONS: items})
+
+
+def _fail(
+    key: str, fields: Mapping[str, Any], result: ActionExecutionResult, options: A2ui
+) -> Activity:
+    logger.warning("The page cannot draw the result of %r: %s", result.name, fields.get("error"))
+    recovery = options.recovery
+    content = {"status": "failed", **fields, "maxAttempts": recovery.max_attempts}
+    if recovery.debug_exposure is not None:
+        content["debugExposure"] = recovery.debug_exposure
+    return Activity(message_id=key, activity_type=SURFACE, content=content)

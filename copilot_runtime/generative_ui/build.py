@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 
 from copilot_runtime.generative_ui.a2ui.middleware import A2uiMiddleware
+from copilot_runtime.generative_ui.cards.middleware import CardMiddleware
 from copilot_runtime.generative_ui.mcp_apps.middleware import McpAppsMiddleware
 from copilot_runtime.generative_ui.open_generative_ui.middleware import OpenGenerativeUiMiddleware
 from copilot_runtime.generative_ui.options import GenerativeUi
@@ -20,5 +21,5 @@ def build_middleware(options: GenerativeUi) -> Sequence[Middleware]:
     if options.mcp_apps is not None and options.mcp_apps.servers:
         found.append(McpAppsMiddleware(options.mcp_apps))
     if options.a2ui is None or options.a2ui.enabled:
-        found.append(A2uiMiddleware(options.a2ui))
+        found += [CardMiddleware(options.a2ui), A2uiMiddleware(options.a2ui)]
     return found

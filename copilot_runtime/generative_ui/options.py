@@ -27,7 +27,8 @@ class A2ui:
     `render_a2ui` to agents, or one of that name; None: where the page says that it has a catalog.
     Calls of the tools in `tool_names` become surfaces while their arguments come. `schema` is a
     catalog, `{catalogId, components: {Name: JSON schema}}`: agents get it in place of the page's,
-    and what they write is compared with it. `max_operations` and `max_bytes` bound one result.
+    and what they write is compared with it. With `cards`, tables, charts, plans and sources of our
+    own agents are surfaces, too. `max_operations` and `max_bytes` bound one result.
     """
 
     enabled: bool = True
@@ -37,6 +38,7 @@ class A2ui:
     schema: Mapping[str, Any] | Sequence[Any] | None = None
     default_catalog_id: str | None = None
     recovery: A2uiRecovery = A2uiRecovery()
+    cards: bool = True
     max_operations: int = 1_000
     max_bytes: int = 1_000_000
 

@@ -1,0 +1,14 @@
+"""Which runs A2UI is for."""
+
+from copilot_runtime.generative_ui.options import A2ui
+from copilot_runtime.interfaces import RunInput
+
+CATALOG_AVAILABLE = "a2uiCatalogAvailable"
+"""The property by which a page says that it has a catalog, whatever the operator has set."""
+
+
+def draws_surfaces(run: RunInput, options: A2ui | None) -> bool:
+    """Return whether the page of a run draws surfaces, and its agent is one they are for."""
+    if options is None:
+        return run.properties.get(CATALOG_AVAILABLE) is True
+    return options.enabled and (options.agents is None or run.agent_name in options.agents)

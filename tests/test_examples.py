@@ -48,7 +48,10 @@ def load_example(example: str, file: str = "app") -> Any:
     with pytest.MonkeyPatch.context() as patch:
         patch.syspath_prepend(EXAMPLES / example)
         patch.delitem(sys.modules, "pretend", raising=False)  # that of another example
-        spec.loader.exec_module(module)
+        try:
+            spec.loader.exec_module(module)
+        finally:
+            sys.modules.pop("pretend", None)
     return module
 
 

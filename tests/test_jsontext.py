@@ -62,4 +62,4 @@ def test_half_a_character_makes_no_text_take_long(text: str) -> None:
     spent = process_time() - began
     gc.enable()
 
-    assert spent < 0.5  # seconds; half as many on a quiet machine
+    assert spent < 5  # seconds; 0.2 on a quiet machine, and minutes for quadratic work

@@ -5,6 +5,8 @@ import asyncio
 import json
 import logging
 import sys
+from collections.abc import Generator
+from contextlib import contextmanager
 from pathlib import Path
 
 from tests.conformance.data_analyst.cases import FILES, Result, read_suite, run_suite
@@ -17,7 +19,11 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--areas", default="", help="areas to run, as in SG,AF (default: all)")
     parser.add_argument("--verbose", action="store_true", help="name every case")
     options = parser.parse_args(arguments)
-    logging.getLogger("copilot_runtime").setLevel(logging.CRITICAL)
+    with _silence_log():
+        return _run(options, parser)
+
+
+def _run(options: argparse.Namespace, parser: argparse.ArgumentParser) -> int:
     try:
         suite = read_suite(options.file, {area for area in options.areas.split(",") if area})
     except (OSError, ValueError, KeyError, TypeError) as error:
@@ -29,6 +35,18 @@ def main(arguments: list[str] | None = None) -> int:
     failed = sum(not result.has_passed for result in results)
     print(f"{len(results) - failed} passed, {failed} failed")
     return 1 if failed else 0
+
+
+@contextmanager
+def _silence_log() -> Generator[None]:
+    """Leave out of the log what the cases are about; tests that call `main` want it back."""
+    package = logging.getLogger("copilot_runtime")
+    before = package.level
+    package.setLevel(logging.CRITICAL)
+    try:
+        yield
+    finally:
+        package.setLevel(before)
 
 
 def describe(result: Result) -> str:

@@ -1,6 +1,7 @@
 """Scenarios of assistants and plans: those of the examples, and small ones."""
 
 import asyncio
+import sys
 from pathlib import Path
 from textwrap import dedent
 
@@ -66,6 +67,7 @@ def test_the_scenarios_of_the_assistants_pass_and_report_the_same_twice(
 ) -> None:
     monkeypatch.setenv("COPILOT_KNOWLEDGE_STORAGE", f"local:{tmp_path}")
     monkeypatch.chdir(ROOT)
+    monkeypatch.delitem(sys.modules, "pretend", raising=False)  # that of another example
     reports: list[str] = []
     for number in range(2):
         file = tmp_path / f"{number}.json"

@@ -18,7 +18,8 @@ MAX_SPEC = 4_000_000
 MAX_SIDE = 2_000
 """Pixels of an image in each direction, before `scale`."""
 
-SECONDS = 20.0
+SECONDS = 60.0
+"""For one image: the first one also starts the engine, and a busy machine takes its time."""
 
 ThemeName = Literal["light", "dark"]
 

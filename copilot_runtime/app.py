@@ -84,6 +84,7 @@ from copilot_runtime.parts import (
     build_thread_store,
     build_tools,
     build_transcriber,
+    check_agent_names,
     check_no_model,
     find_catalogs,
     join_endpoints,
@@ -308,6 +309,7 @@ class CopilotRuntime:
         )
         sources += build_analyst_tools(self._registry, self.settings)
         self.agents = self._registry.current
+        check_agent_names(self.generative_ui, self.agents, endpoints)
         if adapter is None and not (agents or endpoints):
             logger.warning("There is neither a model nor an agent, so nothing answers a chat.")
         files = self.knowledge.files() if self.knowledge else None
@@ -402,6 +404,7 @@ class CopilotRuntime:
             analyst=self.analyst,
             events=events,
             tools=find_catalogs(self.runtime.sources),
+            generative_ui=self.generative_ui,
             serves_chat=adapter is not None or not (agents or endpoints),
             telemetry=self.telemetry,
         )

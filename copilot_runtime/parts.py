@@ -29,11 +29,13 @@ from copilot_runtime.generative_ui.options import (
     OpenGenerativeUi,
 )
 from copilot_runtime.generative_ui.parse import (
+    check_agents,
     parse_a2ui,
     parse_mcp_apps,
     parse_open_generative_ui,
 )
 from copilot_runtime.interfaces import (
+    DEFAULT_AGENT,
     ActionSource,
     Adapter,
     Agent,
@@ -99,6 +101,14 @@ def build_generative_ui(
         mcp_apps=parse_mcp_apps(mcp_apps),
         open_generative_ui=parse_open_generative_ui(open_generative_ui),
     )
+
+
+def check_agent_names(
+    options: GenerativeUi, agents: Agents, endpoints: "Sequence[RemoteEndpoint]"
+) -> None:
+    """Raise `UnknownName` for options for an agent that is not there, where all are known."""
+    if not callable(agents) and not endpoints:
+        check_agents(options, [*agents, DEFAULT_AGENT])
 
 
 def build_runtime_telemetry(settings: Settings) -> Telemetry:

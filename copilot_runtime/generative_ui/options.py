@@ -6,6 +6,9 @@ from typing import Any, Literal
 
 from copilot_runtime.actions.mcp.server import McpServer
 
+DebugExposure = Literal["hidden", "collapsed", "verbose"]
+"""How much of what was wrong with a surface a page shows."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class A2uiRecovery:
@@ -16,7 +19,7 @@ class A2uiRecovery:
 
     show_progress_tokens: bool = True
     max_attempts: int = 3
-    debug_exposure: Literal["hidden", "collapsed", "verbose"] | None = None
+    debug_exposure: DebugExposure | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

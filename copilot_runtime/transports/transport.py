@@ -1,7 +1,7 @@
 """What a transport is, what it is made with, and how the ones that settings name are found."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from starlette.routing import BaseRoute
@@ -9,6 +9,7 @@ from starlette.types import ASGIApp
 
 from copilot_runtime.config.settings import Settings
 from copilot_runtime.errors import RUN_FAILED, ConfigurationFailed, CopilotError
+from copilot_runtime.generative_ui.options import GenerativeUi
 from copilot_runtime.registry import Registry
 from copilot_runtime.runtime.conversations import Conversations
 from copilot_runtime.telemetry.telemetry import NO_TELEMETRY, Telemetry
@@ -36,7 +37,8 @@ class Services:
     `default`, where no other agent has that name. `knowledge` is there if the runtime has some.
     `traces` decides who may read what was traced, and has it. `plans` does so for plans, if there
     is an agent that plans, `analyst` for data, if an agent answers from some, and `events` for
-    events, if they are kept. `tools` are those that an operator wrote.
+    events, if they are kept. `tools` are those that an operator wrote, and `generative_ui` what is
+    set for interfaces that models make.
     """
 
     runs: Conversations
@@ -49,6 +51,7 @@ class Services:
     analyst: "AnalystAccess | None" = None
     events: "EventAccess | None" = None
     tools: "Sequence[ToolCatalog]" = ()
+    generative_ui: GenerativeUi = field(default_factory=GenerativeUi)
     serves_chat: bool = True
     telemetry: Telemetry = NO_TELEMETRY
 

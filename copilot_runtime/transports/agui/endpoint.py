@@ -69,7 +69,11 @@ class AguiEndpoint(Transport):
         )
         self._current_dialect = replace(self._dialect, legacy=False)
         self._answers = Answers(
-            services.runs, self._names, dialect=self._dialect, transcriber=services.transcriber
+            services.runs,
+            self._names,
+            dialect=self._dialect,
+            transcriber=services.transcriber,
+            generative_ui=services.generative_ui,
         )
         self._max_messages = settings.max_messages
         self._max_items = settings.max_items

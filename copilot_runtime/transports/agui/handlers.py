@@ -9,6 +9,7 @@ import orjson
 
 from copilot_runtime import __version__
 from copilot_runtime.errors import AgentNotFound, Misuse
+from copilot_runtime.generative_ui.options import A2ui, GenerativeUi
 from copilot_runtime.interfaces import DEFAULT_AGENT, Agent, Caller
 from copilot_runtime.jsonvalue import as_object
 from copilot_runtime.runtime.conversations import Conversations
@@ -73,18 +74,21 @@ class Answers:
         *,
         dialect: Dialect,
         transcriber: "Transcriber | None",
+        generative_ui: GenerativeUi,
     ) -> None:
         self._conversations = conversations
         self._names = names
         self._dialect = dialect
         self._transcriber = transcriber
+        self._generative_ui = generative_ui
 
     async def of(self, operation: Operation, caller: Caller) -> Answer:
         """Perform an operation. Raises `Refusal` or `CopilotError`."""
         match operation.name:
             case "info":
                 agents = await self._names.agents(caller)
-                return 200, build_info(agents, transcription=self._transcriber is not None)
+                transcribes = self._transcriber is not None
+                return 200, build_info(agents, self._generative_ui, transcription=transcribes)
             case "stop":
                 await self._names.resolve(operation.agent, caller)
                 return 200, self._stop(operation, caller)
@@ -170,11 +174,16 @@ def _changes(body: Any) -> tuple[str | None, bool | None]:
 _THREADS = {"list": True, "inspect": True, "mutations": True, "realtimeMetadata": False}
 
 
-def build_info(agents: Mapping[str, Agent], *, transcription: bool) -> dict[str, Any]:
+def build_info(
+    agents: Mapping[str, Agent], generative_ui: GenerativeUi, *, transcription: bool
+) -> dict[str, Any]:
     """Return the body of `/info`, which is also that of `{"method": "info"}`.
+
+    It has nothing of MCP Apps, as in Node: pages always draw these.
 
     It sends no licence status: nothing here needs a licence, and none is claimed.
     """
+    pages = generative_ui.open_generative_ui
     return {
         "version": __version__,
         "agents": {name: _describe_agent(name, agent) for name, agent in agents.items()},
@@ -183,10 +192,18 @@ def build_info(agents: Mapping[str, Agent], *, transcription: bool) -> dict[str,
         "threadEndpoints": _THREADS,
         "singleRoute": {"resourceOperations": True, "threadEndpoints": _THREADS},
         "suggestions": True,
-        "a2uiEnabled": False,
-        "openGenerativeUIEnabled": False,
+        **_describe_a2ui(generative_ui.a2ui),
+        "openGenerativeUIEnabled": pages is not None and pages.enabled,
         "telemetryDisabled": True,
     }
+
+
+def _describe_a2ui(a2ui: A2ui | None) -> dict[str, Any]:
+    """Return what a page learns of A2UI. Without it, the page's own catalog still counts."""
+    if a2ui is None or not a2ui.enabled:
+        return {"a2uiEnabled": False}
+    scope = {} if a2ui.agents is None else {"agents": list(a2ui.agents)}
+    return {"a2uiEnabled": True, "a2ui": {"enabled": True, **scope}}
 
 
 def _describe_agent(name: str, agent: Agent) -> dict[str, Any]:

@@ -19,7 +19,13 @@ pytestmark = pytest.mark.anyio
 def answers_of(store: MemoryThreads) -> Answers:
     runtime = CopilotRuntime(ScriptedAdapter(), threads=store, settings=Settings())
     talks = runtime.conversations
-    return Answers(talks, AgentNames(talks, chat=True), dialect=Dialect(), transcriber=None)
+    return Answers(
+        talks,
+        AgentNames(talks, chat=True),
+        dialect=Dialect(),
+        transcriber=None,
+        generative_ui=runtime.generative_ui,
+    )
 
 
 async def turns_of_others(runs: int) -> int:

@@ -1,0 +1,42 @@
+"""Checks the servers of MCP Apps before the first request."""
+
+from collections.abc import Sequence
+from itertools import combinations
+from urllib.parse import urlsplit
+
+from copilot_runtime.argument_checks import check_items, check_list
+from copilot_runtime.errors import ConfigurationFailed
+from copilot_runtime.generative_ui.options import McpAppServer
+
+
+def check_servers(servers: Sequence[McpAppServer]) -> None:
+    """Raise `ConfigurationFailed` for servers that a page could not use, or not tell apart."""
+    check_list("servers", servers, "McpAppServer(server=McpServer(url))", Sequence)
+    check_items("servers", servers, McpAppServer, "McpAppServer")
+    for one in servers:
+        server = one.server
+        if server.command:
+            raise ConfigurationFailed(
+                f"The MCP server {server.label!r} is a command, and has no interfaces for pages.",
+                hint="MCP Apps are for servers with a URL; a command is for mcp_servers=[...].",
+            )
+        parts = urlsplit(server.url)
+        if parts.username is not None or parts.password is not None:
+            raise ConfigurationFailed(
+                f"The address of the MCP server {server.label!r} has a user or password in it.",
+                hint="Write McpServer(url, headers={'authorization': ...}).",
+            )
+    for first, second in combinations(servers, 2):
+        if None not in (first.agent, second.agent) and first.agent != second.agent:
+            continue  # no run has both
+        same_endpoint = (first.server.url, first.server.uses_sse) == (
+            second.server.url,
+            second.server.uses_sse,
+        )
+        if first.id and first.id == second.id:
+            raise ConfigurationFailed(f"Two servers of MCP Apps have the id {first.id!r}.")
+        if same_endpoint and not (first.id and second.id):
+            raise ConfigurationFailed(
+                f"The MCP server {first.server.label!r} is there twice, at the same address.",
+                hint="Give each an id of its own: McpAppServer(id=...), in Node's form serverId.",
+            )

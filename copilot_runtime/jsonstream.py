@@ -1,10 +1,15 @@
-"""Reads a JSON value while it comes in pieces: what is complete, and the beginnings of texts."""
+"""Reads a JSON object while it comes in pieces: what is complete, and the beginnings of texts."""
 
-from collections.abc import Sequence
+import re
+from collections.abc import Generator, Iterator, Sequence
+from json import loads
 from typing import Any, Literal, NamedTuple
 
 Path = tuple[str | int, ...]
 """Keys and indexes from the outermost value to one inside it."""
+
+MAX_DEPTH = 200
+"""Values inside each other."""
 
 
 class JsonPart(NamedTuple):
@@ -21,22 +26,288 @@ class JsonPart(NamedTuple):
 
 
 class JsonReader:
-    """Reads one JSON value in time proportional to its length, in pieces cut anywhere.
+    """Reads one JSON object in time proportional to its length, in pieces cut anywhere.
 
     `paths` are those that are reported; `*` stands for any key or index: `("data", "*", "*")`.
-    Once something is no JSON, `error` says so and nothing more is reported.
+    Once something is no JSON, `error` says so and nothing more is reported. Half a character of a
+    pair of escapes becomes U+FFFD.
     """
 
     def __init__(self, paths: Sequence[tuple[str, ...]] = (("*",),)) -> None:
-        self.paths = paths
+        self._paths = paths
+        self._most_keys = max(map(len, paths), default=0)
         self.error: str | None = None
         self.is_complete = False
-
-    @property
-    def text(self) -> str:
-        """All that was fed."""
-        raise NotImplementedError
+        self._position = 0
+        """Characters before the piece that is read, without what is left over of the last one."""
+        self._rest = ""
+        """The beginning of an escape."""
+        self._frames: list[_Frame] = []
+        self._string: _String | None = None
+        self._scalar: list[str] | None = None
+        """The pieces of a number or a word such as `true`."""
 
     def feed(self, piece: str) -> Sequence[JsonPart]:
         """Return the parts that a piece has added, in the order of the text."""
-        raise NotImplementedError
+        if self.error is not None:
+            return []
+        parts: list[JsonPart] = []
+        text, self._rest = self._rest + piece, ""
+        try:
+            for part in self._read(text):
+                parts.append(part)
+        except _NoJson as error:
+            place = self._position + error.at + 1
+            self.error = f"{error.reason} at character {place}."
+        self._position += len(text) - len(self._rest)
+        return parts
+
+    def _read(self, text: str) -> Iterator[JsonPart]:
+        at, end = 0, len(text)
+        while at < end:
+            if self._string is not None:
+                at = yield from self._read_string(self._string, text, at)
+            elif self._scalar is not None:
+                at = yield from self._read_scalar(self._scalar, text, at)
+            else:
+                at = _skip_space(text, at)
+                if at < end:
+                    at = yield from self._read_token(text[at], at)
+
+    def _read_token(self, char: str, at: int) -> Generator[JsonPart, None, int]:
+        """Read the first character of a token, and return the place behind it."""
+        if self.is_complete:
+            raise _NoJson("Something stands behind the object", at)
+        frame = self._frames[-1] if self._frames else None
+        if frame is None:
+            if char != "{":
+                raise _NoJson("An object is expected", at)
+            self._frames.append(_Frame({}, (), None))
+            return at + 1
+        if char in "}]":
+            if char != frame.closer or not frame.may_close:
+                raise _NoJson(f"{char!r} is not expected", at)
+            self._frames.pop()
+            if not self._frames:
+                self.is_complete = True
+            yield from self._end(frame.path, frame.value)
+            return at + 1
+        if frame.expects == ",":
+            if char != ",":
+                raise _NoJson(f"A comma is expected, and not {char!r}", at)
+            frame.expects, frame.may_close = ("key" if frame.closer == "}" else "value"), False
+            return at + 1
+        if frame.expects == ":":
+            if char != ":":
+                raise _NoJson(f"A colon is expected, and not {char!r}", at)
+            frame.expects = "value"
+            return at + 1
+        if frame.expects == "key":
+            if char != '"':
+                raise _NoJson("A key in quotes is expected", at)
+            self._string = _String(None)
+            return at + 1
+        return (yield from self._read_value(frame, char, at))
+
+    def _read_value(self, frame: "_Frame", char: str, at: int) -> Generator[JsonPart, None, int]:
+        place = frame.child_place(self._most_keys)
+        path = self._report(place)
+        kind = _KINDS.get(char, "other")
+        if char in "{[":
+            if len(self._frames) >= MAX_DEPTH:
+                raise _NoJson(f"There are more than {MAX_DEPTH} values inside each other", at)
+            self._frames.append(_Frame({} if char == "{" else [], place, path))
+        elif char == '"':
+            self._string = _String(path, is_value=True)
+        elif char in _SCALAR:
+            self._scalar = []
+        else:
+            raise _NoJson(f"{char!r} is not expected", at)
+        if path is not None:
+            yield JsonPart(path, "begin", kind)
+        return at if kind == "other" else at + 1
+
+    def _read_string(self, string: "_String", text: str, at: int) -> Generator[JsonPart, None, int]:
+        """Read a string as far as it goes, and return the place behind that."""
+        end, pieces = len(text), len(string.pieces)
+        is_closed = False
+        while at < end and not is_closed:
+            found = _STOP.search(text, at)
+            stop = end if found is None else found.start()
+            if stop > at:
+                string.pieces.append(text[at:stop])
+            at = stop
+            if found is None:
+                break
+            if text[at] == '"':
+                is_closed = True
+                at += 1
+            elif text[at] == "\\":
+                value, size = _read_escape(text, at)
+                if not size:
+                    self._rest, at = text[at:], end
+                    break
+                string.pieces.append(value)
+                at += size
+            else:
+                raise _NoJson("A control character stands in a text", at)
+        if string.path is not None and (new := "".join(string.pieces[pieces:])):
+            yield JsonPart(string.path, "text", new)
+        if is_closed:
+            self._string = None
+            value = "".join(string.pieces)
+            if string.is_value:
+                yield from self._end(string.path, value)
+            else:
+                self._frames[-1].key, self._frames[-1].expects = value, ":"
+        return at
+
+    def _read_scalar(self, pieces: list[str], text: str, at: int) -> Generator[JsonPart, None, int]:
+        found = _SCALAR_END.search(text, at)
+        stop = len(text) if found is None else found.start()
+        pieces.append(text[at:stop])
+        if found is not None:
+            self._scalar = None
+            word = "".join(pieces)
+            frame = self._frames[-1]
+            path = self._report(frame.child_place(self._most_keys))
+            try:
+                value = loads(word, parse_constant=_refuse_constant)
+            except ValueError:
+                raise _NoJson(f"{word[:40]!r} is no value", stop - 1) from None
+            yield from self._end(path, value)
+        elif sum(map(len, pieces[-2:])) > _LONGEST_SCALAR or len(pieces) > _LONGEST_SCALAR:
+            raise _NoJson("A number is too long", stop - 1)
+        return stop
+
+    def _end(self, path: Path | None, value: Any) -> Iterator[JsonPart]:
+        """Put a complete value into the one around it, and report it."""
+        if self._frames:
+            self._frames[-1].add(value)
+        if path is not None:
+            yield JsonPart(path, "end", value)
+
+    def _report(self, place: Path | None) -> Path | None:
+        """Return a place if it is among those that are reported."""
+        if place is None:
+            return None
+        for pattern in self._paths:
+            if len(pattern) == len(place) and all(map(_fits, pattern, place)):
+                return place
+        return None
+
+
+class _Frame:
+    """An object or array that is read. `path` is its place, if it is reported."""
+
+    __slots__ = ("closer", "expects", "key", "may_close", "path", "place", "value")
+
+    def __init__(
+        self, value: dict[str, Any] | list[Any], place: Path | None, path: Path | None
+    ) -> None:
+        self.value = value
+        self.place = place
+        """Where it is; None deeper than anything that is reported."""
+        self.path = path
+        self.key = ""
+        self.closer = "}" if isinstance(value, dict) else "]"
+        self.expects: Literal["key", ":", "value", ","] = (
+            "key" if isinstance(value, dict) else "value"
+        )
+        self.may_close = True
+
+    def child_place(self, most: int) -> Path | None:
+        """Return where the value is that comes next; None deeper than `most` keys."""
+        if self.place is None or len(self.place) >= most:
+            return None
+        key = self.key if isinstance(self.value, dict) else len(self.value)
+        return (*self.place, key)
+
+    def add(self, value: Any) -> None:
+        if isinstance(self.value, dict):
+            self.value[self.key] = value
+        else:
+            self.value.append(value)
+        self.expects, self.may_close = ",", True
+
+
+class _String:
+    """A string that is read: a key, or a value with the path under which it is reported."""
+
+    __slots__ = ("is_value", "path", "pieces")
+
+    def __init__(self, path: Path | None, *, is_value: bool = False) -> None:
+        self.path = path
+        self.is_value = is_value
+        self.pieces: list[str] = []
+
+
+class _NoJson(Exception):
+    def __init__(self, reason: str, at: int) -> None:
+        super().__init__(reason)
+        self.reason = reason
+        self.at = at
+
+
+_NO_SPACE = re.compile(r"[^ \t\n\r]")
+_STOP = re.compile(r'["\\\x00-\x1f]')
+_KINDS = {"{": "object", "[": "array", '"': "string"}
+_SCALAR = frozenset("-0123456789tfn")
+_SCALAR_END = re.compile(r"[ \t\n\r,\]}]")
+_LONGEST_SCALAR = 400
+_HEX = re.compile(r"[0-9a-fA-F]{4}")
+_ESCAPES = {
+    **{char: char for char in '"\\/'},
+    "b": "\b",
+    "f": "\f",
+    "n": "\n",
+    "r": "\r",
+    "t": "\t",
+}
+_HALF = "\ufffd"
+
+
+def _skip_space(text: str, at: int) -> int:
+    found = _NO_SPACE.search(text, at)
+    return len(text) if found is None else found.start()
+
+
+def _fits(key: str, step: str | int) -> bool:
+    return key in ("*", step)
+
+
+def _read_escape(text: str, at: int) -> tuple[str, int]:
+    """Return the character of an escape and its length; 0 if the rest of it is still to come."""
+    if at + 1 >= len(text):
+        return "", 0
+    if text[at + 1] != "u":
+        if (char := _ESCAPES.get(text[at + 1])) is None:
+            raise _NoJson(f"'\\{text[at + 1]}' is no escape", at)
+        return char, 2
+    if at + 6 > len(text):
+        return "", 0
+    code = _read_code(text, at)
+    if 0xDC00 <= code < 0xE000:
+        return _HALF, 6
+    if not 0xD800 <= code < 0xDC00:
+        return chr(code), 6
+    following = text[at + 6 : at + 12]
+    if len(following) < 6 and "\\u".startswith(following[:2]):
+        return "", 0
+    if not following.startswith("\\u"):
+        return _HALF, 6
+    low = _read_code(text, at + 6)
+    if not 0xDC00 <= low < 0xE000:
+        return _HALF, 6
+    return chr(0x10000 + ((code - 0xD800) << 10) + (low - 0xDC00)), 12
+
+
+def _read_code(text: str, at: int) -> int:
+    found = _HEX.match(text, at + 2)
+    if found is None:
+        raise _NoJson("'\\u' needs four hexadecimal digits", at)
+    return int(found.group(), 16)
+
+
+def _refuse_constant(name: str) -> Any:
+    raise ValueError(name)

@@ -1,4 +1,4 @@
-"""Warns of user interfaces in the results of calls (A2UI), which this runtime does not draw yet."""
+"""Warns of user interfaces in the results of calls (A2UI) that no page gets, as A2UI is not on."""
 
 import logging
 from collections.abc import Callable, Generator
@@ -37,7 +37,7 @@ def watch_a2ui(run: RunInput) -> Generator[Callable[[Event], None]]:
         if names and _SURFACE not in surfaces:
             logger.warning(
                 "Run %s: the page does not draw the result of %s: it has operations of A2UI, which "
-                "this runtime does not handle yet. See docs/why/limitations.md.",
+                "is not on for this agent. CopilotRuntime(a2ui=True) switches it on.",
                 run.run_id,
                 ", ".join(map(repr, names)),
             )

@@ -1,15 +1,22 @@
-"""Draws the surfaces that an agent writes."""
+"""Draws the surfaces that an agent writes: as arguments of a tool, and in results of any."""
 
+from asyncio import CancelledError
 from contextlib import aclosing
 
-from copilot_runtime.events import ActionExecutionResult
-from copilot_runtime.generative_ui.a2ui.results import draw_result
+from copilot_runtime.events import (
+    ActionExecutionArgs,
+    ActionExecutionResult,
+    ActionExecutionStart,
+    RunFinished,
+)
+from copilot_runtime.generative_ui.a2ui.scope import draws_surfaces
+from copilot_runtime.generative_ui.a2ui.tracker import SurfaceTracker
 from copilot_runtime.generative_ui.options import A2ui
-from copilot_runtime.interfaces import Agent, Events, Middleware, RunInput
+from copilot_runtime.interfaces import CURRENT_RUN, Agent, Events, Middleware, RunInput
 
 
 class A2uiMiddleware(Middleware):
-    """Draws the surfaces in the results of an agent's tools.
+    """Draws the surfaces of agents.
 
     Without options it is for pages that say that they have a catalog.
     """
@@ -19,18 +26,17 @@ class A2uiMiddleware(Middleware):
 
     def wrap(self, agent: Agent, run: RunInput) -> Agent:
         """Return an agent that draws surfaces, or the one given where A2UI does not apply."""
-        options = self.options
-        if options is None:
-            has_catalog = run.properties.get("a2uiCatalogAvailable") is True
-            return A2uiAgent(agent, A2ui()) if has_catalog else agent
-        if not options.enabled:
+        if not draws_surfaces(run, self.options):
             return agent
-        applies = options.agents is None or run.agent_name in options.agents
-        return A2uiAgent(agent, options) if applies else agent
+        return A2uiAgent(agent, self.options or A2ui())
 
 
 class A2uiAgent(Agent):
-    """An agent whose results with operations of A2UI are followed by their surfaces."""
+    """An agent whose surfaces a page sees.
+
+    Each surface stands before what has changed it, and behind the result that it is in. Calls of
+    the tools that draw get their results when the agent is done, unless it gave them itself.
+    """
 
     def __init__(self, agent: Agent, options: A2ui) -> None:
         self.agent = agent
@@ -42,10 +48,43 @@ class A2uiAgent(Agent):
         self.agent.check(run)
 
     async def run(self, run: RunInput) -> Events:
-        """Yield the events of the agent, and each surface after the result that it is in."""
-        async with aclosing(self.agent.run(run)) as events:
-            async for event in events:
-                yield event
-                if isinstance(event, ActionExecutionResult):
-                    for surface in draw_result(event, self.options):
-                        yield surface
+        """Yield the events of the agent, and its surfaces."""
+        tracker = SurfaceTracker(
+            self.options,
+            tool_names=frozenset(self.options.tool_names),
+            shares_message=self.executes_actions,
+        )
+        last: RunFinished | None = None
+        try:
+            async with aclosing(self.agent.run(run)) as events:
+                async for event in events:
+                    match event:
+                        case ActionExecutionArgs(call_id=call_id, delta=delta):
+                            for surface in tracker.feed(call_id, delta):
+                                yield surface
+                            yield event
+                        case ActionExecutionStart():
+                            for surface in tracker.start(event):
+                                yield surface
+                            yield event
+                        case ActionExecutionResult():
+                            yield event
+                            for surface in tracker.answer(event):
+                                yield surface
+                        case RunFinished():
+                            last = event
+                            break
+                        case _:
+                            yield event
+            for answer in tracker.finish():
+                yield answer
+        except (CancelledError, GeneratorExit):
+            if (slot := CURRENT_RUN.get(None)) is not None:
+                slot.closing_events = [*slot.closing_events, *tracker.cut()]
+            raise
+        except Exception:
+            for surface in tracker.cut():
+                yield surface
+            raise
+        if last is not None:
+            yield last

@@ -1,7 +1,7 @@
 """Turns operations in the results of tools into the surfaces that a page draws."""
 
 import logging
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from typing import Any
 
 from copilot_runtime.a2ui.operations import (
@@ -16,34 +16,33 @@ from copilot_runtime.jsonvalue import as_object, parse_text
 
 logger = logging.getLogger(__name__)
 
-_EXHAUSTED = "a2ui_recovery_exhausted"
+EXHAUSTED = "a2ui_recovery_exhausted"
+"""The code of the result of an agent that has given up to repair a surface."""
 
 
-def draw_result(result: ActionExecutionResult, options: A2ui) -> Iterator[Activity]:
+def draw_result(
+    result: ActionExecutionResult, options: A2ui, streamed_ids: Collection[str] = ()
+) -> Iterator[Activity]:
     """Yield the surfaces of one result: an object with operations, also as JSON in a text of JSON.
 
-    Operations that cannot be drawn are one surface that says so, and a warning in the log.
+    Surfaces whose ids are among `streamed_ids` are there already. Operations that cannot be drawn
+    are one surface that says so, and a warning in the log.
     """
     text = result.result
-    if OPERATIONS not in text and _EXHAUSTED not in text:
-        return
     key = f"{SURFACE}-{result.call_id}"
     if len(text.encode("utf-8", "surrogatepass")) > options.max_bytes:
         error = f"The result is longer than {options.max_bytes} bytes."
         yield _fail(key, {"error": error}, result, options)
         return
     value = as_object(parse_text(parse_text(text)))
-    if value.get("code") == _EXHAUSTED:
-        fields = {name: value[name] for name in ("error", "attempts") if name in value}
-        yield _fail(key, fields, result, options)
-        return
     operations = value.get(OPERATIONS)
     if OPERATIONS not in value or operations == []:
         return
     if (problem := check_operations(operations, options.max_operations)) is not None:
         yield _fail(key, {"error": problem}, result, options)
         return
-    surfaces = group_by_surface(value[OPERATIONS])
+    found = group_by_surface(value[OPERATIONS])
+    surfaces = {id: items for id, items in found.items() if id not in streamed_ids}
     for surface, items in surfaces.items():
         identity = key if len(surfaces) == 1 else f"{SURFACE}-{surface}-{result.call_id}"
         yield Activity(message_id=identity, activity_type=SURFACE, content={OPERATIONS: items})

@@ -1,0 +1,71 @@
+"""Says what is wrong with components of A2UI, before a page has to draw them.
+
+The rules are those of `ag-ui-a2ui-toolkit`, which agents and pages share.
+"""
+
+from collections.abc import Mapping, Sequence
+from importlib import import_module
+from typing import Any, NamedTuple, cast
+
+MAX_COMPONENTS = 2_000
+"""Components of one surface: a page draws all of them at once."""
+
+MAX_REFERENCES = 5_000
+"""References of all components to others."""
+
+MAX_PROBLEMS = 20
+"""Problems that are told: a model reads them, and repairs the first ones first."""
+
+
+class Problem(NamedTuple):
+    """What is wrong: a code of the toolkit, where, and a sentence."""
+
+    code: str
+    path: str
+    message: str
+
+
+def validate_components(
+    components: object, catalog: Mapping[str, Any] | None = None
+) -> Sequence[Problem]:
+    """Return what is wrong with the components of a surface; nothing if they can be drawn.
+
+    Components and their required properties are compared with a `catalog`,
+    `{catalogId, components: {Name: JSON schema}}`, if there is one.
+    """
+    if not isinstance(components, list) or not components:
+        return [Problem("empty_components", "components", "components is no list, or empty.")]
+    items = cast(list[Any], components)
+    if (problem := _check_size(items)) is not None:
+        return [problem]
+    # it has no types, and is needed by few runs
+    toolkit: Any = import_module("ag_ui_a2ui_toolkit")
+    found: Mapping[str, Any] = toolkit.validate_a2ui_components(
+        components=items,
+        data={},
+        catalog=None if catalog is None else dict(catalog),
+        validate_bindings=False,
+    )
+    if found["valid"]:
+        return []
+    errors: Sequence[Mapping[str, str]] = found["errors"][:MAX_PROBLEMS]
+    return [Problem(one["code"], one["path"], one["message"]) for one in errors]
+
+
+def _check_size(items: Sequence[Any]) -> Problem | None:
+    """Return the problem of components that take long to look at."""
+    if len(items) > MAX_COMPONENTS:
+        message = f"There are {len(items)} components; at most {MAX_COMPONENTS} are drawn."
+        return Problem("too_many_components", "components", message)
+    references = sum(_count_references(item) for item in items)
+    if references > MAX_REFERENCES:
+        message = f"Components refer to others {references} times, more than {MAX_REFERENCES}."
+        return Problem("too_many_references", "components", message)
+    return None
+
+
+def _count_references(component: Any) -> int:
+    if not isinstance(component, dict):
+        return 0
+    fields = cast(dict[str, Any], component)
+    return sum(len(cast(list[Any], one)) for one in fields.values() if isinstance(one, list))

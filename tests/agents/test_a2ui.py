@@ -60,8 +60,8 @@ async def test_operations_that_nobody_draws_are_a_warning(
 
     assert results(events) == [json.dumps(value)]
     assert warnings(caplog) == [
-        "Run r: the page does not draw the result of 'draw': it has operations of A2UI, which is not "
-        "on for this agent. CopilotRuntime(a2ui=True) switches it on."
+        "Run r: the page does not draw the result of 'draw': it has operations of A2UI, which is "
+        "not on for this agent. CopilotRuntime(a2ui=True) switches it on."
     ]
 
 

@@ -34,6 +34,7 @@ from copilot_runtime.generative_ui.parse import (
     parse_mcp_apps,
     parse_open_generative_ui,
 )
+from copilot_runtime.generative_ui.settings import build_a2ui
 from copilot_runtime.interfaces import (
     DEFAULT_AGENT,
     ActionSource,
@@ -95,9 +96,8 @@ def build_generative_ui(
 
     Raises `ConfigurationFailed` for what cannot be used.
     """
-    del settings
     return GenerativeUi(
-        a2ui=parse_a2ui(a2ui),
+        a2ui=build_a2ui(settings.a2ui) if a2ui is None else parse_a2ui(a2ui),
         mcp_apps=parse_mcp_apps(mcp_apps),
         open_generative_ui=parse_open_generative_ui(open_generative_ui),
     )

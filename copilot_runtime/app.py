@@ -45,7 +45,7 @@ from copilot_runtime.duck_typing import complete
 from copilot_runtime.errors import ConfigurationFailed
 from copilot_runtime.event_order.verify import verify_events
 from copilot_runtime.gc_tuning import tune_while_serving
-from copilot_runtime.generative_ui.build import build_middleware
+from copilot_runtime.generative_ui.build import build_middleware, find_app_proxy
 from copilot_runtime.hooks import (
     AfterRequest,
     BeforeRequest,
@@ -358,7 +358,7 @@ class CopilotRuntime:
             ),
             threads=ThreadPolicy(self.threads, self.settings.history),
             files=files,
-            middleware=build_middleware(self.generative_ui),
+            middleware=build_middleware(self.generative_ui, self.settings.secret or ""),
             run_timeout=self.settings.run_timeout,
             max_runs=self.settings.max_concurrent_runs,
             grace=self.settings.stop_timeout,
@@ -405,6 +405,7 @@ class CopilotRuntime:
             events=events,
             tools=find_catalogs(self.runtime.sources),
             generative_ui=self.generative_ui,
+            app_proxy=find_app_proxy(self.runtime.middleware),
             serves_chat=adapter is not None or not (agents or endpoints),
             telemetry=self.telemetry,
         )

@@ -70,7 +70,7 @@ class McpApps:
     uris: Sequence[str] = ("ui://",)
     timeout: float = 30.0
     max_request_bytes: int = 1_000_000
-    max_result_bytes: int = 5_000_000
+    max_result_bytes: int = 4_000_000
     max_requests: float = 20.0
 
 

@@ -125,6 +125,10 @@ class Conversations:
         """Return the agent of that name, or the plain chat. Raises `AgentNotFound`."""
         return await self.runtime.agent(name, caller)
 
+    async def authorize(self, run: RunInput) -> RunInput:
+        """Return a request that is no run, if its caller might have started one."""
+        return await self.runtime.authorize(run)
+
     async def load_state(
         self, agent: str, thread_id: str, caller: Caller
     ) -> tuple[dict[str, Any], list[Any]] | None:

@@ -121,6 +121,18 @@ class RunPreparer:
             agent = one.wrap(agent, run)
         return replace(pending, agent=agent)
 
+    async def authorize_run(self, request: RunInput) -> RunInput:
+        """Return a request that is no run, if its caller might have started one.
+
+        Raises what the hook, the checks and a missing agent raise.
+        """
+        request = await self._call_before_request(self.pages.apply(request))
+        agents = await self._find_agents(request)
+        answering = self._select_agent(request, agents, None)
+        for part in (*self.stages, answering):
+            part.check(request)
+        return request
+
     async def _continue_thread(
         self, request: RunInput, agents: Mapping[str, Agent], agent: SupportsRun | None
     ) -> tuple[RunInput, bool]:

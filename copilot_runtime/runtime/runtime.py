@@ -253,6 +253,13 @@ class Runtime:
             raise
         await asyncio.sleep(0)  # a task cancelled before its first step ends without a word
 
+    async def authorize(self, request: RunInput) -> RunInput:
+        """Return a request that is no run, as the hook leaves it, if its caller might run it.
+
+        Raises what keeps a run from starting.
+        """
+        return await self._preparer.authorize_run(request)
+
     def stop(self, log_id: str) -> bool:
         """End a run, and delete the log of an attached one. Never waits.
 

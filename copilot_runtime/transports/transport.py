@@ -21,6 +21,7 @@ from copilot_runtime.transports.request import Request
 if TYPE_CHECKING:
     from copilot_runtime.actions.catalog import ToolCatalog
     from copilot_runtime.adapters.transcription import Transcriber
+    from copilot_runtime.generative_ui.mcp_apps.proxy import AppProxy
     from copilot_runtime.knowledge import Knowledge
     from copilot_runtime.transports.analyst.access import AnalystAccess
     from copilot_runtime.transports.events.access import EventAccess
@@ -38,7 +39,7 @@ class Services:
     `traces` decides who may read what was traced, and has it. `plans` does so for plans, if there
     is an agent that plans, `analyst` for data, if an agent answers from some, and `events` for
     events, if they are kept. `tools` are those that an operator wrote, and `generative_ui` what is
-    set for interfaces that models make.
+    set for interfaces that models make; `app_proxy` answers MCP apps in frames, if there are any.
     """
 
     runs: Conversations
@@ -52,6 +53,7 @@ class Services:
     events: "EventAccess | None" = None
     tools: "Sequence[ToolCatalog]" = ()
     generative_ui: GenerativeUi = field(default_factory=GenerativeUi)
+    app_proxy: "AppProxy | None" = None
     serves_chat: bool = True
     telemetry: Telemetry = NO_TELEMETRY
 

@@ -1,6 +1,7 @@
 """The session of the package `mcp`, without its check of results, and with a sign of its end."""
 
 import asyncio
+from collections.abc import Mapping
 from contextvars import Context
 from types import TracebackType
 from typing import Any, Self
@@ -17,9 +18,19 @@ class Client(ClientSession):
     """A session with a server, to be entered and left in one task."""
 
     def __init__(
-        self, read: "EndNotifyingStream", write: Any, message_handler: MessageHandlerFnT
+        self,
+        read: "EndNotifyingStream",
+        write: Any,
+        message_handler: MessageHandlerFnT,
+        extensions: Mapping[str, Mapping[str, Any]],
     ) -> None:
-        super().__init__(read, write, message_handler=message_handler, client_info=_US)
+        super().__init__(
+            read,
+            write,
+            message_handler=message_handler,
+            client_info=_US,
+            extensions={name: dict(value) for name, value in extensions.items()} or None,
+        )
 
     async def handshake(self) -> None:
         """Agree on a version: by `initialize`, then by `discover`, for servers without sessions.

@@ -24,10 +24,19 @@ class SessionPool:
     """Opens a session with its first use, and closes it after `idle` seconds without use.
 
     `aclose` waits `grace` seconds for processes to end. When `most` sessions are open, the one that
-    was unused for longest is closed for a new one.
+    was unused for longest is closed for a new one. `extensions` are what we tell servers that we
+    can do beside the protocol: settings by the name of each extension.
     """
 
-    def __init__(self, *, idle: float = 300.0, most: int = 100, grace: float = 5.0) -> None:
+    def __init__(
+        self,
+        *,
+        idle: float = 300.0,
+        most: int = 100,
+        grace: float = 5.0,
+        extensions: Mapping[str, Mapping[str, Any]] | None = None,
+    ) -> None:
+        self._extensions = extensions
         self.idle = idle
         self.most = most
         self.grace = grace
@@ -105,6 +114,7 @@ class SessionPool:
             idle=self.idle,
             on_end=on_end,
             telemetry=self.telemetry,
+            extensions=self._extensions,
         )
         if (old := self._sessions.get(key)) is not None and old.loop is loop:
             self._ending.add(old.task)

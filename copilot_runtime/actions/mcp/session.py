@@ -67,7 +67,9 @@ class Session:
         idle: float,
         on_end: Callable[["Session"], None],
         telemetry: Telemetry = NO_TELEMETRY,
+        extensions: Mapping[str, Mapping[str, Any]] | None = None,
     ) -> None:
+        self._extensions = extensions or {}
         self.server = server
         self.loop = asyncio.get_running_loop()
         self.users = 0
@@ -290,7 +292,8 @@ class Session:
                 self.server, headers, self._status, self._over, environment=self._environment
             )
             read, write = await stack.enter_async_context(link)
-            session = Client(EndNotifyingStream(read, self._over), write, self._on_message)
+            stream = EndNotifyingStream(read, self._over)
+            session = Client(stream, write, self._on_message, self._extensions)
             self._client = await stack.enter_async_context(session)
             await self._client.handshake()
         self._status.refusal = None

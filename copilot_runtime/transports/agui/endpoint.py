@@ -16,11 +16,12 @@ from starlette.types import ASGIApp
 
 from copilot_runtime.agui.version import is_legacy
 from copilot_runtime.concurrency import retrieve_exception
-from copilot_runtime.errors import AgentNotFound, AuthenticationFailed, report_of
-from copilot_runtime.events import Event, RunFailed, RunStarted
+from copilot_runtime.errors import AgentNotFound, AuthenticationFailed, CopilotError, report_of
+from copilot_runtime.events import Event, RunFailed, RunFinished, RunStarted
+from copilot_runtime.generative_ui.mcp_apps.proxy import PROPERTY
 from copilot_runtime.interfaces import DEFAULT_AGENT, Caller, RunInput
 from copilot_runtime.jsontext import dumps
-from copilot_runtime.jsonvalue import optional_text
+from copilot_runtime.jsonvalue import JsonObject, optional_text
 from copilot_runtime.runtime.conversations import Log
 from copilot_runtime.transports import trace_ids
 from copilot_runtime.transports.agui import threads
@@ -75,6 +76,7 @@ class AguiEndpoint(Transport):
             transcriber=services.transcriber,
             generative_ui=services.generative_ui,
         )
+        self._app_proxy = services.app_proxy
         self._max_messages = settings.max_messages
         self._max_items = settings.max_items
         self._keep_alive = settings.keep_alive
@@ -101,6 +103,10 @@ class AguiEndpoint(Transport):
         match operation.name:
             case "run" | "ask" | "suggest":
                 run = await self._run_input(operation, request.caller)
+                if PROPERTY in run.properties:
+                    answer = self._answer_app(run, request, self._negotiate(operation))
+                    await run_until_disconnect(answer, request.receive, None)
+                    return
                 gone = None if run.persist else (lambda: self._stop(run))
                 work = self._run(run, request, self._negotiate(operation))
                 await run_until_disconnect(work, request.receive, gone)
@@ -144,6 +150,28 @@ class AguiEndpoint(Transport):
             if not beginning.done():
                 await stream.write(KEEP_ALIVE)
             await self._write(run, beginning, stream, dialect)
+
+    async def _answer_app(self, run: RunInput, request: Request, dialect: Dialect) -> None:
+        """Answer what an MCP app in a frame asks of its server, which only looks like a run."""
+        last: RunFinished | RunFailed
+        try:
+            run = await self._conversations.authorize(run)
+            last = RunFinished(result=await self._ask_app_server(run))
+        except AgentNotFound as error:
+            raise no_agent(run.agent_name, error.agents) from None
+        except CopilotError as error:
+            if isinstance(error, AuthenticationFailed):
+                raise
+            last = RunFailed(error=error.report())
+        events = (RunStarted(run_id=run.run_id, thread_id=run.thread_id), last)
+        encoder = Encoder(run.thread_id, run.run_id, agent=run.agent_name, dialect=dialect)
+        async with self._stream(request) as stream:
+            await stream.write(b"".join(encoder.feed(events)), last=True)
+
+    async def _ask_app_server(self, run: RunInput) -> JsonObject:
+        if self._app_proxy is None:
+            return {"error": "This agent has no MCP servers with apps."}
+        return await self._app_proxy.answer(run)
 
     async def _write(
         self, run: RunInput, beginning: "asyncio.Task[_Start]", stream: Stream, dialect: Dialect

@@ -6,10 +6,11 @@ from dataclasses import dataclass
 from typing import Any
 from uuid import UUID, uuid5
 
+from copilot_runtime.a2ui.catalog import split_catalog
 from copilot_runtime.agents.forwarding import describe_actions, forward_headers
 from copilot_runtime.agents.langgraph.messages import encode_v1_history
 from copilot_runtime.interfaces import Caller, RunInput
-from copilot_runtime.jsonvalue import JsonObject, as_object
+from copilot_runtime.jsonvalue import JsonObject, as_object, drop_none
 
 _INTERNAL_KEYS = frozenset({"messages", "copilotkit", "tools", "ag-ui", "__interrupt__"})
 """Keys of a state that a page does not see."""
@@ -96,13 +97,15 @@ def build_input(
     changes = {key: v for key, v in page.items() if key not in before or before[key] != v}
     actions = {action.name: action for action in reversed(run.actions)}  # the first of a name
     tools = describe_actions(reversed(actions.values()))
-    context = [{"description": item.description, "value": item.value} for item in run.context]
+    catalog, items = split_catalog(run.context)
+    context = [{"description": item.description, "value": item.value} for item in items]
+    a2ui = {"a2ui_schema": catalog, "inject_a2ui_tool": run.properties.get("injectA2UITool")}
     input: JsonObject = {
         **changes,
         "messages": [*messages],
         "tools": tools,
         "copilotkit": {"actions": tools, "context": context},
-        "ag-ui": {"tools": tools, "context": context},
+        "ag-ui": {"tools": tools, "context": context, **drop_none(a2ui)},  # as ag-ui-langgraph
     }
     keys = assistant.input_keys
     if keys is None:

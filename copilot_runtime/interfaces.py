@@ -145,6 +145,8 @@ class Action:
     """Whether the model is not asked again, in this run, after it has called this."""
     is_idempotent: bool = False
     """Whether a call that was interrupted may be made again: two have the effect of one."""
+    is_drawing: bool = False
+    """Whether its arguments are drawn on the page, so that it belongs to the page's own."""
     agent: "SupportsRun | None" = None
 
     @property

@@ -256,7 +256,7 @@ class AssistantAgent(Agent):
             run_id=new_id(),
             log_id="",
             messages=[TextMessage(id=new_id(), role="user", content=prompt)],
-            actions=[action for action in run.actions if action.run is not None],
+            actions=[one for one in run.actions if one.run is not None and not one.is_drawing],
             parameters=Parameters(),  # those of the page are for its own answer
             extensions={},
             resume=(),
@@ -396,7 +396,7 @@ def _select_actions(actions: Sequence[Action], definition: AssistantDefinition) 
         action
         for action in actions
         if action.name not in _DELEGATION
-        and (action.in_browser or _allows(definition, action.name))
+        and (action.in_browser or action.is_drawing or _allows(definition, action.name))
     ]
 
 

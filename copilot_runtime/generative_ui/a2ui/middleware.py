@@ -9,6 +9,8 @@ from copilot_runtime.events import (
     ActionExecutionStart,
     RunFinished,
 )
+from copilot_runtime.generative_ui.a2ui.clicks import ClickLog, read_click
+from copilot_runtime.generative_ui.a2ui.input import prepare_input
 from copilot_runtime.generative_ui.a2ui.scope import draws_surfaces
 from copilot_runtime.generative_ui.a2ui.tracker import SurfaceTracker
 from copilot_runtime.generative_ui.options import A2ui
@@ -23,12 +25,17 @@ class A2uiMiddleware(Middleware):
 
     def __init__(self, options: A2ui | None) -> None:
         self.options = options
+        self.clicks = ClickLog()
 
     def wrap(self, agent: Agent, run: RunInput) -> Agent:
-        """Return an agent that draws surfaces, or the one given where A2UI does not apply."""
+        """Return an agent that draws surfaces, or the one given where A2UI does not apply.
+
+        Raises what `read_click` raises, before the run starts.
+        """
         if not draws_surfaces(run, self.options):
             return agent
-        return A2uiAgent(agent, self.options or A2ui())
+        read_click(run)
+        return A2uiAgent(agent, self.options or A2ui(), self.clicks)
 
 
 class A2uiAgent(Agent):
@@ -38,10 +45,11 @@ class A2uiAgent(Agent):
     the tools that draw get their results when the agent is done, unless it gave them itself.
     """
 
-    def __init__(self, agent: Agent, options: A2ui) -> None:
+    def __init__(self, agent: Agent, options: A2ui, clicks: ClickLog) -> None:
         self.agent = agent
         self.executes_actions = agent.executes_actions
         self.options = options
+        self.clicks = clicks
 
     def check(self, run: RunInput) -> None:
         """Raise the errors of the agent that need no request."""
@@ -49,14 +57,19 @@ class A2uiAgent(Agent):
 
     async def run(self, run: RunInput) -> Events:
         """Yield the events of the agent, and its surfaces."""
+        prepared = await prepare_input(
+            run, self.options, self.clicks, executes_actions=self.executes_actions
+        )
         tracker = SurfaceTracker(
             self.options,
-            tool_names=frozenset(self.options.tool_names),
+            tool_names=prepared.tool_names,
+            catalog_id=prepared.catalog_id,
+            catalog=prepared.catalog,
             shares_message=self.executes_actions,
         )
         last: RunFinished | None = None
         try:
-            async with aclosing(self.agent.run(run)) as events:
+            async with aclosing(self.agent.run(prepared.run)) as events:
                 async for event in events:
                     match event:
                         case ActionExecutionArgs(call_id=call_id, delta=delta):

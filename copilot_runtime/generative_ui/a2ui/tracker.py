@@ -16,6 +16,7 @@ CLICK = "log_a2ui_event"
 """The call by which an agent gets to know of a click."""
 
 _STOPPED = "The answer was cut off."
+_GIVEN_UP = "The surface could not be drawn."
 
 
 class SurfaceTracker:
@@ -87,6 +88,8 @@ class SurfaceTracker:
         if key == self._outer:
             self._outer = ""
         surface = render.surface if render is not None else self._surfaces.get(key)
+        if render is not None and render.error and self._shares_message and not self._outer:
+            self._rejected_key = render.surface.id.removeprefix(f"{SURFACE}-")
         if EXHAUSTED in event.result:
             value = as_object(parse_text(parse_text(event.result)))
             if value.get("code") == EXHAUSTED:
@@ -97,7 +100,10 @@ class SurfaceTracker:
                     yield surface.fail(error, value.get("attempts"))
                 return
         if OPERATIONS in event.result:
-            yield from draw_result(event, self._options, self._streamed_ids)
+            for activity in draw_result(event, self._options, self._streamed_ids):
+                if surface is not None:
+                    surface.is_painted = True
+                yield activity
 
     def finish(self) -> Iterator[ActionExecutionResult | Activity]:
         """Yield, when the agent is done, the results of the calls that have none.
@@ -115,12 +121,20 @@ class SurfaceTracker:
                 message_id=new_id(),
             )
         self._renders.clear()
+        yield from self._fail_rest(_GIVEN_UP)
 
     def cut(self, reason: str = _STOPPED) -> Iterator[Activity]:
         """Yield, when the run fails or is stopped, the end of the surfaces that are not drawn."""
         for render in self._renders.values():
             if not render.surface.is_painted and not render.surface.is_failed:
                 yield render.surface.fail(render.error or reason)
+        yield from self._fail_rest(reason)
+
+    def _fail_rest(self, reason: str) -> Iterator[Activity]:
+        """Yield the end of the surfaces for which another attempt is awaited."""
+        for surface in self._surfaces.values():
+            if not surface.is_painted and not surface.is_failed:
+                yield surface.fail(reason)
 
 
 def _write_outcome(render: Render) -> str:

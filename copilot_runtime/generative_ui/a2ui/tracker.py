@@ -16,7 +16,7 @@ CLICK = "log_a2ui_event"
 """The call by which an agent gets to know of a click."""
 
 _STOPPED = "The answer was cut off."
-_GIVEN_UP = "The surface could not be drawn."
+_NO_RETRY = "The surface could not be drawn."
 
 
 class SurfaceTracker:
@@ -121,7 +121,7 @@ class SurfaceTracker:
                 message_id=new_id(),
             )
         self._renders.clear()
-        yield from self._fail_rest(_GIVEN_UP)
+        yield from self._fail_rest(_NO_RETRY)
 
     def cut(self, reason: str = _STOPPED) -> Iterator[Activity]:
         """Yield, when the run fails or is stopped, the end of the surfaces that are not drawn."""

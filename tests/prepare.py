@@ -5,6 +5,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 from tests.adapters.aimock import mock
 from tests.browser.build import built_page
+from tests.conformance import test_genui
 from tests.conformance.v1 import node as v1
 from tests.conformance.v2 import node as v2
 from tests.npm import install
@@ -18,6 +19,7 @@ FOLDERS = (
     v2.OLD,
     v1.HERE,
     mock.HERE,
+    test_genui.HERE,
 )
 
 

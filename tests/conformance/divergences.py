@@ -11,6 +11,7 @@ COPILOT_LD = "What knowledge does otherwise than Copilot-LD"
 COPILOT_LD_TELEMETRY = "What telemetry does otherwise than Copilot-LD"
 COPILOT_LD_AGENTS = "What assistants do otherwise than Copilot-LD"
 DATA_ANALYST = "What the data analyst does otherwise than its cases"
+GENERATIVE_UI = "What pages draw of interfaces that models make"
 OLD_AGUI_ANSWERS = "What clients of 1.50 and 1.57 end up with"
 
 _ROW = re.compile(r"^\| (`[^|]+`) \| (.+) \|$", re.MULTILINE)

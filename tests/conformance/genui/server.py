@@ -119,7 +119,7 @@ def main() -> None:
     config = uvicorn.Config(app, host="127.0.0.1", port=options.port, log_level="warning")
     with config.bind_socket() as sock:
         sock.listen()  # whoever reads the address below may come before the server has started
-        print(f"python runtime on http://127.0.0.1:{sock.getsockname()[1]}", flush=True)  # noqa: T201
+        print(f"python runtime on http://localhost:{sock.getsockname()[1]}", flush=True)  # noqa: T201
         with suppress(KeyboardInterrupt):
             uvicorn.Server(config).run(sockets=[sock])
 

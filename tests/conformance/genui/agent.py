@@ -1,0 +1,295 @@
+"""An agent that speaks AG-UI and plays what the last question names: `scenario:render`.
+
+`python -m tests.conformance.genui.agent` serves it on a free port and prints the address.
+"""
+
+import json
+import re
+from collections.abc import AsyncGenerator, Callable, Iterator, Mapping, Sequence
+from typing import Any
+
+import uvicorn
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import StreamingResponse
+from starlette.routing import Route
+
+Event = dict[str, Any]
+Script = Callable[[int], Iterator[Event]]
+"""Yields the events between the first and the last; it gets the number of messages."""
+
+_SURFACE = {
+    "surfaceId": "s1",
+    "components": [
+        {"id": "root", "component": "Column", "children": ["t"]},
+        {"id": "t", "component": "Text", "text": "Hello"},
+    ],
+}
+_LIST = {
+    "surfaceId": "list",
+    "components": [
+        {
+            "id": "root",
+            "component": "Column",
+            "children": {"componentId": "card", "path": "/flights"},
+        },
+        {"id": "card", "component": "Text", "text": {"path": "name"}},
+    ],
+    "data": {"flights": [{"name": "A1"}, {"name": "B2"}, {"name": "C3"}]},
+}
+_FORM = {
+    "surfaceId": "form",
+    "components": [
+        {"id": "root", "component": "Column", "children": ["f", "b"]},
+        {"id": "f", "component": "TextField", "label": "Name", "text": {"path": "/form/name"}},
+        {
+            "id": "b",
+            "component": "Button",
+            "child": "bt",
+            "action": {"event": {"name": "submit", "context": {"name": {"path": "/form/name"}}}},
+        },
+        {"id": "bt", "component": "Text", "text": "Send"},
+    ],
+    "data": {"form": {"name": "Alice"}},
+}
+_LONG = {"surfaceId": "long", "note": "x" * 600, "components": _SURFACE["components"]}
+_DANGLING = {
+    "surfaceId": "s1",
+    "components": [{"id": "root", "component": "Column", "children": ["nope"]}],
+}
+_NO_ROOT = {"surfaceId": "s1", "components": [{"id": "a", "component": "Text", "text": "x"}]}
+_BAD_BINDING = {
+    "surfaceId": "s1",
+    "components": [{"id": "root", "component": "Text", "text": {"path": "/missing/x"}}],
+    "data": {"a": 1},
+}
+_OWN_CATALOG = {
+    "surfaceId": "s1",
+    "catalogId": "https://model.example/cat",
+    "components": _SURFACE["components"],
+}
+_PAGE = {
+    "initialHeight": 320,
+    "placeholderMessages": ["Thinking", "Drawing"],
+    "css": "p{color:red}",
+    "html": '<head></head><body><p id="x">Hi \u4e16\u754c</p>\n</body>',
+    "jsFunctions": "function f(){return 1}",
+    "jsExpressions": ["f()", "document.title='a'"],
+}
+_SHORT_PAGE = {name: _PAGE[name] for name in ("initialHeight", "css", "html")}
+_BAD_PAGE = '{"initialHeight": 200, "css": oops, "html": "<p>x</p>"}'
+_CUT_PAGE = '{"initialHeight":200,"css":"a","html":"<p>never clo'
+_BROKEN = '{"surfaceId":"s1","components":[{"id":"root"'
+
+
+def _write(value: Any) -> str:
+    """Return JSON as the recorded agent writes it."""
+    return (
+        value
+        if isinstance(value, str)
+        else json.dumps(value, separators=(",", ":"), ensure_ascii=False)
+    )
+
+
+def _draw(surface: str) -> Sequence[Mapping[str, Any]]:
+    """Return the operations that make a surface with one text."""
+    text = {"id": "root", "component": "Text", "text": "Hi"}
+    return [
+        {"version": "v0.9", "createSurface": {"surfaceId": surface, "catalogId": "acme"}},
+        {"version": "v0.9", "updateComponents": {"surfaceId": surface, "components": [text]}},
+    ]
+
+
+def _say(text: str, key: str) -> Iterator[Event]:
+    yield {"type": "TEXT_MESSAGE_START", "messageId": key, "role": "assistant"}
+    yield {"type": "TEXT_MESSAGE_CONTENT", "messageId": key, "delta": text}
+    yield {"type": "TEXT_MESSAGE_END", "messageId": key}
+
+
+def _begin(key: str, tool: str, arguments: Any, size: int, parent: str = "") -> Iterator[Event]:
+    """Begin a call, and write its arguments in pieces of that many characters."""
+    message = {"parentMessageId": parent} if parent else {}
+    yield {"type": "TOOL_CALL_START", "toolCallId": key, "toolCallName": tool, **message}
+    text = _write(arguments)
+    for start in range(0, len(text), size):
+        piece = text[start : start + size]
+        yield {"type": "TOOL_CALL_ARGS", "toolCallId": key, "delta": piece}
+
+
+def _end(key: str) -> Event:
+    return {"type": "TOOL_CALL_END", "toolCallId": key}
+
+
+def _answer(key: str, value: Any) -> Event:
+    result = {"type": "TOOL_CALL_RESULT", "messageId": f"tr-{key}", "toolCallId": key}
+    return {**result, "content": _write(value), "role": "tool"}
+
+
+def _render(
+    arguments: Any,
+    size: int = 1000,
+    text: str = "",
+    parent: str = "",
+    *,
+    key: str = "r1",
+    tool: str = "render_a2ui",
+) -> Script:
+    """Return a script that draws, and then says something."""
+
+    def play(count: int) -> Iterator[Event]:
+        yield from _begin(key, tool, arguments, size, parent)
+        yield _end(key)
+        if text:
+            yield from _say(text, f"m-{count}")
+
+    return play
+
+
+def _sandbox(page: Any, size: int = 1_000_000) -> Script:
+    """Return a script that writes a page for a sandbox."""
+    return _render(page, size, key="g1", tool="generateSandboxedUi")
+
+
+def _return(value: Any, tool: str = "dash", arguments: Any = "{}", text: str = "") -> Script:
+    """Return a script with a tool of the agent that has this result."""
+
+    def play(count: int) -> Iterator[Event]:
+        yield from _begin("t1", tool, arguments, 48)
+        yield _end("t1")
+        yield _answer("t1", value)
+        if text:
+            yield from _say(text, f"m-{count}")
+
+    return play
+
+
+def _play_own_result(count: int) -> Iterator[Event]:
+    yield from _render(_SURFACE)(count)
+    yield _answer("r1", {"a2ui_operations": _draw("s1")})
+
+
+def _play_outer(count: int) -> Iterator[Event]:
+    yield from _begin("o1", "generate_a2ui", "{}", 2)
+    yield from _begin("i1", "render_a2ui", _SURFACE, 60)
+    yield _end("i1")
+    yield _end("o1")
+    yield _answer("o1", {"a2ui_operations": _draw("s1")})
+    yield from _say("made it", f"m-{count}")
+
+
+def _play_retry(count: int) -> Iterator[Event]:
+    yield from _begin("o1", "generate_a2ui", "{}", 2)
+    for key, surface in (("i1", _DANGLING), ("i2", _SURFACE)):
+        yield from _begin(key, "render_a2ui", surface, 1000)
+        yield _end(key)
+    yield _end("o1")
+    yield _answer("o1", {"a2ui_operations": _draw("s1")})
+
+
+def _play_error(count: int) -> Iterator[Event]:
+    yield from _begin("r1", "render_a2ui", _write(_SURFACE)[:60], 30)
+    yield {"type": "RUN_ERROR", "message": "model died"}
+
+
+def _play_page_of_message(count: int) -> Iterator[Event]:
+    yield from _say("I will draw", "m-p")
+    yield from _begin("g1", "generateSandboxedUi", _SHORT_PAGE, 1_000_000, "m-p")
+    yield _end("g1")
+
+
+def _play_page_result(count: int) -> Iterator[Event]:
+    yield from _sandbox(_SHORT_PAGE)(count)
+    yield _answer("g1", "drawn by agent")
+    yield from _say("ok", f"m-{count}")
+
+
+def _play_page_error(count: int) -> Iterator[Event]:
+    yield from _begin("g1", "generateSandboxedUi", _write(_PAGE)[:120], 40)
+    yield {"type": "RUN_ERROR", "message": "model died"}
+
+
+def _play_own_activity(count: int) -> Iterator[Event]:
+    content = {"a2ui_operations": _draw("own")}
+    activity = {"type": "ACTIVITY_SNAPSHOT", "messageId": "own-1", "activityType": "a2ui-surface"}
+    yield {**activity, "content": content, "replace": True}
+    yield from _say("own", f"m-{count}")
+
+
+_COUNT = {"updateDataModel": {"surfaceId": "flights", "path": "/", "value": {"n": 1}}}
+_FLIGHTS = {"a2ui_operations": [*_draw("flights"), {"version": "v0.9", **_COUNT}]}
+
+SCRIPTS: Mapping[str, Script] = {
+    "text": lambda count: _say("Hello", f"m-{count}"),
+    "render": _render(_SURFACE, 48, "done"),
+    "render-list": _render(_LIST, 20),
+    "render-form": _render(_FORM, 64),
+    "render-long": _render(_LONG, 100),
+    "render-onechunk": _render(_LIST, 1_000_000),
+    "render-catalog-arg": _render(_OWN_CATALOG),
+    "render-text-after": _render(_SURFACE, text="after", parent="m-a"),
+    "render-dangling": _render(_DANGLING, text="sorry"),
+    "render-noroot": _render(_NO_ROOT),
+    "render-badbinding": _render(_BAD_BINDING),
+    "render-badjson": _render(_BROKEN, text="oops"),
+    "render-error": _play_error,
+    "render-own-result": _play_own_result,
+    "outer": _play_outer,
+    "outer-retry": _play_retry,
+    "own-activity": _play_own_activity,
+    "result": _return(_FLIGHTS, "search_flights", {"q": "OSL"}, "here"),
+    "result-two": _return({"a2ui_operations": [*_draw("a"), *_draw("b")]}),
+    "result-array": _return(_draw("arr")),
+    "result-extra": _return({"a2ui_operations": _draw("x"), "summary": "ok"}),
+    "result-nosurface": _return({"a2ui_operations": [{"version": "v0.9", "foo": {}}]}),
+    "ui": _sandbox(_PAGE, 24),
+    "ui-onechunk": _sandbox(_PAGE),
+    "ui-char": _sandbox(_SHORT_PAGE, 3),
+    "ui-badjson": _sandbox(_BAD_PAGE, 12),
+    "ui-truncated": _sandbox(_CUT_PAGE, 14),
+    "ui-own-result": _play_page_result,
+    "ui-parent": _play_page_of_message,
+    "ui-error": _play_page_error,
+    "result-empty": _return({"a2ui_operations": []}),
+}
+
+
+def play(run: Mapping[str, Any]) -> Iterator[Event]:
+    """Yield the events of a run."""
+    place = {"threadId": run["threadId"], "runId": run["runId"]}
+    yield {"type": "RUN_STARTED", **place}
+    messages = run["messages"]
+    if messages[-1]["role"] == "tool":
+        yield from _say(f"Tool returned: {messages[-1]['content']}", f"m-{len(messages)}")
+        yield {"type": "RUN_FINISHED", **place}
+        return
+    question = [message["content"] for message in messages if message["role"] == "user"][-1]
+    found = re.search(r"scenario:([\w-]+)", question)
+    event: Event = {}
+    for event in SCRIPTS[found[1] if found else "text"](len(messages)):
+        yield event
+    if event["type"] != "RUN_ERROR":
+        yield {"type": "RUN_FINISHED", **place}
+
+
+async def serve_run(request: Request) -> StreamingResponse:
+    run = await request.json()
+
+    async def stream() -> AsyncGenerator[str, None]:
+        for event in play(run):
+            yield f"data: {json.dumps(event)}\n\n"
+
+    return StreamingResponse(stream(), media_type="text/event-stream")
+
+
+def main() -> None:
+    """Serve until interrupted."""
+    app = Starlette(routes=[Route("/", serve_run, methods=["POST"])])
+    config = uvicorn.Config(app, host="127.0.0.1", port=0, log_level="warning")
+    with config.bind_socket() as sock:
+        sock.listen()
+        print(f"agent on http://localhost:{sock.getsockname()[1]}", flush=True)  # noqa: T201
+        uvicorn.Server(config).run(sockets=[sock])
+
+
+if __name__ == "__main__":
+    main()

@@ -33,6 +33,7 @@ def draw_table(surface: Surface, content: JsonObject) -> Sequence[Operation]:
     rows = [as_list(row) for row in as_list(content.get("rows"))]
     names = [str(column.get("name", "")) for column in columns[:_MOST_COLUMNS]]
     lines = [
+        *_draw_title(surface, content),
         surface.row([surface.text(f"**{escape_markdown(name)}**") for name in names], _SPREAD),
         surface.divider(),
     ]
@@ -42,7 +43,7 @@ def draw_table(surface: Surface, content: JsonObject) -> Sequence[Operation]:
     if len(rows) > _MOST_ROWS or len(columns) > _MOST_COLUMNS:
         more = f"{len(rows):,} rows, {len(columns)} columns in all"
         lines.append(surface.text(more, "caption"))
-    return surface.build([surface.card(surface.column([*_draw_title(surface, content), *lines]))])
+    return surface.build([surface.card(surface.column(lines))])
 
 
 async def draw_chart(surface: Surface, content: JsonObject) -> Sequence[Operation] | None:

@@ -34,7 +34,7 @@ from copilot_runtime.generative_ui.parse import (
     parse_mcp_apps,
     parse_open_generative_ui,
 )
-from copilot_runtime.generative_ui.settings import build_a2ui
+from copilot_runtime.generative_ui.settings import build_a2ui, build_open_generative_ui
 from copilot_runtime.interfaces import (
     DEFAULT_AGENT,
     ActionSource,
@@ -99,7 +99,9 @@ def build_generative_ui(
     return GenerativeUi(
         a2ui=build_a2ui(settings.a2ui) if a2ui is None else parse_a2ui(a2ui),
         mcp_apps=parse_mcp_apps(mcp_apps),
-        open_generative_ui=parse_open_generative_ui(open_generative_ui),
+        open_generative_ui=build_open_generative_ui(settings.open_generative_ui)
+        if open_generative_ui is None
+        else parse_open_generative_ui(open_generative_ui),
     )
 
 

@@ -54,3 +54,12 @@ class A2uiSettings(Section):
     max_bytes: Count = Field(
         default=1_000_000, description="Largest result with operations, in bytes."
     )
+
+
+class OpenGenerativeUiSettings(Section):
+    """Pages that models write, drawn in a sandbox of the page while they are written."""
+
+    enabled: bool = Field(
+        default=False, description="Whether what models write with the page's tool is drawn."
+    )
+    agents: Words = Field(default=(), description="Agents it is for. Empty: all.")

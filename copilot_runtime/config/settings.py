@@ -22,7 +22,7 @@ from pydantic import (
 
 from copilot_runtime.config.analyst_variables import ANALYST_VARIABLES, read_analyst_variables
 from copilot_runtime.config.file import Document, read_document
-from copilot_runtime.config.generative_ui import A2uiSettings
+from copilot_runtime.config.generative_ui import A2uiSettings, OpenGenerativeUiSettings
 from copilot_runtime.config.problems import SettingOrigins, explain, reject_misspelt_variable
 from copilot_runtime.config.sections import (
     AdapterSettings,
@@ -280,6 +280,7 @@ class Settings(Section):
     guardrails: GuardrailSettings = GuardrailSettings()
     mcp: McpSettings = McpSettings()
     a2ui: A2uiSettings = A2uiSettings()
+    open_generative_ui: OpenGenerativeUiSettings = OpenGenerativeUiSettings()
     knowledge: KnowledgeSettings = KnowledgeSettings()
     events: EventSettings = EventSettings()
     telemetry: TelemetrySettings = TelemetrySettings()

@@ -4,9 +4,9 @@ import json
 from pathlib import Path
 from typing import Any
 
-from copilot_runtime.config.generative_ui import A2uiSettings
+from copilot_runtime.config.generative_ui import A2uiSettings, OpenGenerativeUiSettings
 from copilot_runtime.errors import ConfigurationFailed
-from copilot_runtime.generative_ui.options import A2ui, A2uiRecovery
+from copilot_runtime.generative_ui.options import A2ui, A2uiRecovery, OpenGenerativeUi
 
 _SWITCHES = {"": None, "true": True, "false": False}
 
@@ -34,6 +34,13 @@ def build_a2ui(settings: A2uiSettings) -> A2ui | None:
         max_operations=settings.max_operations,
         max_bytes=settings.max_bytes,
     )
+
+
+def build_open_generative_ui(settings: OpenGenerativeUiSettings) -> OpenGenerativeUi | None:
+    """Return the options of Open Generative UI; None if nothing is set."""
+    if settings == OpenGenerativeUiSettings():
+        return None
+    return OpenGenerativeUi(enabled=settings.enabled, agents=settings.agents or None)
 
 
 def _read_catalog(path: str) -> Any:

@@ -9,7 +9,7 @@ from copilot_runtime import CopilotRuntime
 from copilot_runtime.agents.agui import AguiAgent
 from copilot_runtime.config.settings import load_settings
 from copilot_runtime.errors import ConfigurationFailed
-from copilot_runtime.generative_ui.options import A2ui, A2uiRecovery
+from copilot_runtime.generative_ui.options import A2ui, A2uiRecovery, OpenGenerativeUi
 
 CATALOG = {"catalogId": "https://acme.example/catalog", "components": {"Text": {}}}
 
@@ -93,3 +93,19 @@ def test_a_catalog_that_is_none_is_refused(text: str | None, problem: str, tmp_p
 
     with pytest.raises(ConfigurationFailed, match=problem):
         build({"COPILOT_A2UI_CATALOG": str(path)})
+
+
+def test_open_generative_ui_is_switched_on_for_agents() -> None:
+    variables = {"ENABLED": "true", "AGENTS": "weather"}
+    settings = load_settings(
+        None,
+        {
+            "COPILOT_THREADS": "memory",
+            **{f"COPILOT_OPEN_GENERATIVE_UI_{name}": text for name, text in variables.items()},
+        },
+    )
+    agents = {"weather": AguiAgent("http://127.0.0.1:9/")}
+
+    options = CopilotRuntime(agents=agents, settings=settings).generative_ui
+
+    assert options.open_generative_ui == OpenGenerativeUi(agents=("weather",))

@@ -7,14 +7,18 @@ from collections.abc import Mapping, Sequence
 from importlib import import_module
 from typing import Any, NamedTuple, cast
 
-MAX_COMPONENTS = 2_000
+MAX_COMPONENTS = 1_000
 """Components of one surface: a page draws all of them at once."""
 
-MAX_REFERENCES = 5_000
+MAX_REFERENCES = 2_000
 """References of all components to others."""
 
 MAX_PROBLEMS = 20
 """Problems that are told: a model reads them, and repairs the first ones first."""
+
+
+_LONGEST = 500
+"""Characters of a message or a path: they have names that a model made up."""
 
 
 class Problem(NamedTuple):
@@ -49,7 +53,9 @@ def validate_components(
     if found["valid"]:
         return []
     errors: Sequence[Mapping[str, str]] = found["errors"][:MAX_PROBLEMS]
-    return [Problem(one["code"], one["path"], one["message"]) for one in errors]
+    return [
+        Problem(one["code"], one["path"][:_LONGEST], one["message"][:_LONGEST]) for one in errors
+    ]
 
 
 def _check_size(items: Sequence[Any]) -> Problem | None:

@@ -127,3 +127,10 @@ async def test_a_surface_that_is_not_written_again_ends_as_failed(wrong: Any) ->
 async def test_a_surface_beyond_the_bound_is_refused() -> None:
     [refusal] = await results(GOOD, options=A2ui(inject_tool=True, max_bytes=20))
     assert [error["code"] for error in refusal["errors"]] == ["too_large"]
+
+
+async def test_an_error_is_short_whatever_a_model_calls_its_components() -> None:
+    surface = {"surfaceId": "s", "components": [TEXT | {"child": "x" * 100_000}]}
+    [refusal] = await results(surface)
+    [error] = refusal["errors"]
+    assert (error["code"], len(error["message"])) == ("unresolved_child", 500)

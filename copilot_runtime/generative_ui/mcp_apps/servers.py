@@ -156,7 +156,7 @@ class AppServers:
 
 
 def _dump(value: Any) -> JsonObject:
-    dumped: JsonObject = value.model_dump(mode="json", by_alias=True, exclude_none=True)
+    dumped: JsonObject = value.model_dump(mode="json", by_alias=True, exclude_unset=True)
     return dumped
 
 

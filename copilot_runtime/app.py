@@ -227,9 +227,10 @@ class CopilotRuntime:
           runtime takes, or True. Default: the settings `a2ui`; where nothing is set, A2UI is there
           for pages that say that they have a catalog.
         * **mcp_apps** - MCP servers whose tools have user interfaces: `McpServer` values, `McpApps`
-          options, or the mapping that the Node runtime takes. Default: the settings `mcp_apps`.
+          options, or the mapping that the Node runtime takes. Default: none.
         * **open_generative_ui** - Pages that models write, in a sandbox: True, `OpenGenerativeUi`
-          options, or the mapping that the Node runtime takes. Default: the settings.
+          options, or the mapping that the Node runtime takes. Default: the settings
+          `open_generative_ui`.
         * **telemetry** - Where spans, metrics and events of runs go. Default: what the settings
           `telemetry` say.
         * **transcriber** - Turns speech into text. Default: OpenAI's, if there is a key or the

@@ -55,8 +55,8 @@ run: .venv/ready  ## Serve the demo at http://127.0.0.1:8000 (HOST=, PORT=)
 	$(BIN)/copilot-runtime serve --host $(HOST) --port $(PORT)
 
 test: setup system  ## Run every check and every test
-	@$(MAKE) --no-print-directory --jobs=3 style packages .venv/ready-tests
-	@$(MAKE) --no-print-directory --jobs=2 types suite
+	@$(MAKE) --no-print-directory --jobs=4 style packages types .venv/ready-tests
+	@$(MAKE) --no-print-directory suite
 
 suite:
 	$(BIN)/pytest --numprocesses=$(WORKERS) --dist=loadfile --no-loadscope-reorder $(ARGS)

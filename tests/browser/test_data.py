@@ -7,6 +7,7 @@ import pytest
 from playwright.async_api import Browser, Page, expect
 
 from copilot_runtime import CopilotRuntime, Settings
+from copilot_runtime.agents.analyst.sql.repair import loop
 from copilot_runtime.testing import ScriptedAdapter, call, say
 from tests.browser.console import opened, served
 from tests.browser.profile import keep_picture
@@ -50,8 +51,11 @@ async def ask(page: Page, question: str) -> None:
 
 
 async def test_a_question_is_answered_with_a_chart_and_a_table(
-    browser: Browser, tmp_path: Path
+    browser: Browser, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    # repairs are looked for in so many seconds, which a busy machine takes for other tests
+    monkeypatch.setattr(loop, "_SEARCH_SECONDS", 60.0)
+    monkeypatch.setattr(loop, "_PROBE_SECONDS", 60.0)
     turns = (
         call("run_sql", {"sql": "SELECT region, sum(totl) AS total FROM sales GROUP BY 1"}),
         call("plot_data", CHART),

@@ -87,7 +87,7 @@ def test_the_readme_is_short() -> None:
     assert len(README.read_bytes()) <= 8_000
 
 
-def test_the_readme_says_beside_unchanged_what_is_not_there_yet() -> None:
+def test_the_readme_says_beside_unchanged_what_is_not_for_everybody() -> None:
     _, _, after = README.read_text(encoding="utf-8").partition("Unchanged CopilotKit applications")
     promise, _, _ = after.partition("```")
     assert [it for it in ("A2UI", "Open Generative UI", "MCP Apps") if it not in promise] == []

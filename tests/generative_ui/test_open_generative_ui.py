@@ -15,6 +15,7 @@ from copilot_runtime.events import (
     ActionExecutionStart,
     Event,
 )
+from copilot_runtime.generative_ui.open_generative_ui.page import MAX_ITEMS
 from copilot_runtime.generative_ui.options import OpenGenerativeUi
 from tests.wire_agui.server import browsing
 
@@ -129,3 +130,10 @@ async def test_pages_are_for_the_agents_that_were_named() -> None:
 
     assert contents == []
     assert types[1] == "TOOL_CALL_START"
+
+
+async def test_expressions_without_end_are_left_out() -> None:
+    contents, _ = await draw(*write({"jsExpressions": ["f()"] * 5_000}, 10_000))
+
+    assert contents[-1]["jsExpressions"] == ["f()"] * MAX_ITEMS
+    assert contents[-1]["jsExpressionsComplete"] is True

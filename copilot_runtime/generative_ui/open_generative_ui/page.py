@@ -25,6 +25,9 @@ _LEAST = 16
 MAX_SIZE = 2_000_000
 """Characters of the arguments of one page; what follows is not drawn."""
 
+MAX_ITEMS = 1_000
+"""Placeholder messages, and expressions, of one page; what follows is left out."""
+
 
 class SandboxedPage:
     """A page that grows.
@@ -99,7 +102,10 @@ class SandboxedPage:
             case (str(name),), "begin" if name in _LISTS and value == "array":
                 content[name] = []
             case (str(name), int()), "end" if name in _LISTS and isinstance(value, str):
-                content[name] = [*_as_list(content.get(name)), value]
+                items = _as_list(content.get(name))
+                if len(items) == MAX_ITEMS:
+                    return False
+                content[name] = [*items, value]
             case ("jsExpressions",), "end" if isinstance(value, list):
                 content["jsExpressionsComplete"] = True
             case _:

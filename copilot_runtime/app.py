@@ -442,6 +442,7 @@ class CopilotRuntime:
                 plans_route,
                 traces_route,
             )
+            from copilot_runtime.transports.console.sandbox import sandbox_route
 
             page = "" if self.knowledge is None else "/knowledge"
             plans = "" if self.plans is None else "/plans"
@@ -458,8 +459,11 @@ class CopilotRuntime:
                 traces_path=traces,
                 analyst_path=data,
                 keeps_traces=keeps_traces,
+                sandbox_path="/sandbox",
+                draws_surfaces=self.generative_ui.a2ui is None or self.generative_ui.a2ui.enabled,
             )
             app.router.routes.insert(0, route)
+            app.router.routes.insert(0, sandbox_route("/sandbox"))
             if plans:
                 trace_page = traces if keeps_traces else ""
                 app.router.routes.insert(0, plans_route(path, plans, traces_path=trace_page))

@@ -7,6 +7,11 @@ from typing import Literal, NamedTuple
 
 from copilot_runtime.adapters.demo.arguments import fill_arguments, split_words
 from copilot_runtime.adapters.demo.data_questions import describe_result, plan_call
+from copilot_runtime.adapters.demo.drawings import (
+    describe_drawing,
+    list_other_actions,
+    plan_drawing,
+)
 from copilot_runtime.adapters.demo.matching import (
     Match,
     build_example,
@@ -90,7 +95,8 @@ def build_answer(request: ChatRequest) -> Iterator[Part | CopilotError]:
     """Yield the parts of an answer to the last message of `request`; an error is the last one."""
     parameters = request.parameters
     offered = () if parameters.tool_choice == "none" else request.actions
-    actions = [action for action in offered if not action.name.startswith(_STATE_ACTIONS)]
+    others = list_other_actions(offered)
+    actions = [action for action in others if not action.name.startswith(_STATE_ACTIONS)]
     text = _last_user_text(request.messages)
     if parameters.tool_choice == "function":
         yield _apply_tool_choice(offered, parameters.tool_choice_name, text, request.messages)
@@ -101,11 +107,11 @@ def build_answer(request: ChatRequest) -> Iterator[Part | CopilotError]:
     elif parameters.tool_choice == "required" and actions:
         yield from _call(match_actions(text, actions) or [Match(actions[0], text)])
     else:
-        yield from _chat(request, text, actions)
+        yield from _chat(request, text, actions, offered)
 
 
 def _chat(
-    request: ChatRequest, text: str, actions: Sequence[Action]
+    request: ChatRequest, text: str, actions: Sequence[Action], offered: Sequence[Action]
 ) -> Iterator[Part | CopilotError]:
     if attachments := [each for m in request.messages[-1:] for each in _list_attachments(m)]:
         *others, last = attachments
@@ -113,6 +119,8 @@ def _chat(
         yield Part("text", f"You sent {sent}. {_NOT_A_MODEL} I cannot see or hear.")
     elif state := _set_state(text, request.actions):
         yield state
+    elif drawing := plan_drawing(text, offered):
+        yield Part("call", drawing.arguments, drawing.tool)
     elif call := _ask_data(request, text, actions):
         yield call
     elif matches := match_actions(text, actions, by_name=True):
@@ -263,6 +271,8 @@ def _report(result: ResultMessage) -> str:
     if reason := get_object(output, "error").get("message"):
         return f"The action `{result.name}` failed: {reason}"
     if description := describe_result(result.name, output):
+        return description
+    if description := describe_drawing(result.name, result.result, output):
         return description
     if result.name.startswith(_STATE_ACTIONS):
         return "The shared state has changed."

@@ -6,6 +6,9 @@ from copilot_runtime.interfaces import RunInput
 CATALOG_AVAILABLE = "a2uiCatalogAvailable"
 """The property by which a page says that it has a catalog, whatever the operator has set."""
 
+CARDS_WANTED = "a2uiCards"
+"""The property by which a page says, with False, that it draws what our agents show by itself."""
+
 
 def draws_surfaces(run: RunInput, options: A2ui | None) -> bool:
     """Return whether the page of a run draws surfaces, and its agent is one they are for."""

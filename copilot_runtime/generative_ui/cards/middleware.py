@@ -8,7 +8,7 @@ from inspect import isawaitable
 from copilot_runtime.a2ui.components import Surface
 from copilot_runtime.a2ui.operations import OPERATIONS, SURFACE, Operation
 from copilot_runtime.events import Activity
-from copilot_runtime.generative_ui.a2ui.scope import draws_surfaces
+from copilot_runtime.generative_ui.a2ui.scope import CARDS_WANTED, draws_surfaces
 from copilot_runtime.generative_ui.options import A2ui
 from copilot_runtime.interfaces import Agent, Events, Middleware, RunInput
 from copilot_runtime.jsonvalue import JsonObject, as_object
@@ -35,8 +35,10 @@ class CardMiddleware(Middleware):
         self.options = options
 
     def wrap(self, agent: Agent, run: RunInput) -> Agent:
-        """Return the agent with cards, if the page draws surfaces."""
+        """Return the agent with cards, if the page draws surfaces and has nothing of its own."""
         if self.options is not None and not self.options.cards:
+            return agent
+        if run.properties.get(CARDS_WANTED) is False:
             return agent
         return CardAgent(agent) if draws_surfaces(run, self.options) else agent
 

@@ -18,6 +18,15 @@ _SCRIPTS = (
     "conversation",
     "markdown",
     "findings",
+    "frames/sandbox",
+    "frames/media",
+    "frames/generated_page",
+    "frames/mcp_app",
+    "a2ui/catalog",
+    "a2ui/functions",
+    "a2ui/bindings",
+    "a2ui/components",
+    "a2ui/surface",
     "views",
     "tools",
     "talk",
@@ -46,6 +55,8 @@ def console_route(
     traces_path: str = "",
     analyst_path: str = "",
     keeps_traces: bool = False,
+    sandbox_path: str = "",
+    draws_surfaces: bool = False,
 ) -> Route:
     """Return the route of a page that talks with the runtime at `endpoint_path`.
 
@@ -54,7 +65,8 @@ def console_route(
     `suggestions` are what the page offers to ask the plain chat, beside what it offers everybody.
     With a `knowledge_path`, a `plans_path`, a `traces_path` and an `analyst_path`, it leads to the
     pages of those routes. If the server `keeps_traces`, answers can be rated, and lead to their
-    traces.
+    traces. With the `sandbox_path` of a `sandbox_route`, it shows MCP apps and pages that models
+    write. If it `draws_surfaces`, it tells agents the components of A2UI that it draws.
     """
     offered = json.dumps(list(suggestions))
 
@@ -68,6 +80,8 @@ def console_route(
             "__TRACES__": root + traces_path if traces_path else "",
             "__ANALYST__": root + analyst_path if analyst_path else "",
             "__KEEPS_TRACES__": "yes" if traces_path and keeps_traces else "",
+            "__SANDBOX__": root + sandbox_path if sandbox_path else "",
+            "__SURFACES__": "yes" if draws_surfaces else "",
         }
         return _chat().respond(request, values)
 

@@ -83,6 +83,7 @@ class Document:
                 f"style-src {self._hash_of('style')}",
                 "connect-src 'self'",
                 "img-src data:",
+                "frame-src 'self'",  # the sandbox, which has a policy of its own
                 "base-uri 'none'",
                 "form-action 'none'",
                 "frame-ancestors 'none'",

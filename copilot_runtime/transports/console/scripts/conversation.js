@@ -1,7 +1,7 @@
 /* A thread as its events tell it, the same whether they are live or read again later. */
 
 const PASSING = new Set(["interrupt", "error"]);  // notes that look another way once the thread goes on
-const SENT = new Set(["user", "assistant", "tool", "system", "developer", "reasoning", "activity"]);
+const SENT = new Set(["user", "assistant", "tool", "system", "developer", "reasoning"]);
 
 class Conversation {
   items = [];           // messages as AG-UI has them, and notes between them
@@ -56,7 +56,7 @@ class Conversation {
   /* Makes the messages those of a snapshot; what is not said in it stays if only we know it. */
   replace(messages) {
     const named = new Set(messages.map((message) => message.id));
-    const spoken = (item) => SENT.has(item.role) && !["reasoning", "activity"].includes(item.role);
+    const spoken = (item) => SENT.has(item.role) && item.role !== "reasoning";
     this.items = this.items.filter((item) => !spoken(item) || named.has(item.id));
     for (const message of messages) this.learn(message);
   }

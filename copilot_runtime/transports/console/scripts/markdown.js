@@ -30,15 +30,18 @@ function lines(paragraph) {
 }
 
 function inline(into, source) {
-  for (const piece of source.split(/(\*\*[^*]+\*\*|`[^`]+`|\[[^\]\n]+\]\([^\s()]+\)|\*[^*\s][^*]*\*)/)) {
+  for (const piece of source.split(/(\\[!-/:-@[-`{-~]|\*\*[^*]+\*\*|`[^`]+`|\[[^\]\n]+\]\([^\s()]+\)|\*[^*\s][^*]*\*)/)) {
     const found = LINK.exec(piece);
-    if (found) into.append(link(found[1], found[2]));
-    else if (/^\*\*.+\*\*$/.test(piece)) into.append(element("strong", "", piece.slice(2, -2)));
+    if (found) into.append(link(unescapeMarkdown(found[1]), found[2]));
+    else if (/^\*\*.+\*\*$/.test(piece)) into.append(element("strong", "", unescapeMarkdown(piece.slice(2, -2))));
     else if (/^`.+`$/.test(piece)) into.append(element("code", "", piece.slice(1, -1)));
-    else if (/^\*.+\*$/.test(piece)) into.append(element("em", "", piece.slice(1, -1)));
-    else into.append(piece);
+    else if (/^\*.+\*$/.test(piece)) into.append(element("em", "", unescapeMarkdown(piece.slice(1, -1))));
+    else into.append(unescapeMarkdown(piece));
   }
 }
+
+/* A backslash in front of a sign says that the sign is meant, and no markup. */
+const unescapeMarkdown = (source) => source.replace(/\\([!-/:-@[-`{-~])/g, "$1");
 
 /* Opens beside the chat. Who wrote it is a model: only pages of the web and of this server are linked. */
 function link(words, url) {

@@ -41,7 +41,8 @@ function setView(view) {
 function drawChips() {
   const more = agent === "default" ? JSON.parse($("chips").dataset.more) : [];
   const chip = (words) => button(words, () => { if (!reading) send(words); });
-  $("chips").replaceChildren(...(dataSuggestions[agent] ?? [...SUGGESTIONS, ...more]).map(chip));
+  const drawn = [offersSurfaces() && "Draw a form for a booking", offers.pages && "Draw a page with a stopwatch"].filter(Boolean);
+  $("chips").replaceChildren(...(dataSuggestions[agent] ?? [...SUGGESTIONS, ...drawn, ...more]).map(chip));
 }
 
 async function discoverData(looks = 10) {
@@ -63,6 +64,7 @@ async function discover() {
   try {
     const info = await json("GET", "/info");
     agents = Object.keys(info.agents);
+    Object.assign(offers, { surfaces: Boolean($("items").dataset.surfaces), agents: info.a2ui?.agents ?? null, pages: hasSandbox() && info.openGenerativeUIEnabled === true });
     $("speak").hidden = !(info.audioFileTranscriptionEnabled && navigator.mediaDevices && window.MediaRecorder);
   } catch (error) {
     if (error.title === "HTTP 401") $("authorization-box").open = true;
@@ -161,7 +163,7 @@ $("input").onkeydown = (event) => {
   event.preventDefault();
   $("form").requestSubmit();
 };
-document.onkeydown = (event) => { if (event.key === "Escape" && !$("question").open) stop(); };
+document.onkeydown = (event) => { if (event.key === "Escape" && !document.querySelector("dialog[open]")) stop(); };
 $("stop").onclick = () => { stop(); $("input").focus(); };
 $("new").onclick = newChat;
 $("agent").onchange = newChat;

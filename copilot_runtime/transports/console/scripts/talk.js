@@ -8,6 +8,7 @@ let transcript = new Transcript($("items"), thread);
 let reading = null;  // the answer that is read: its AbortController, and whether it is to be stopped
 let again = false;   // whether another tab has asked meanwhile
 let decided = new Map();
+let lastClick;       // in a surface, since the person last wrote something
 const tabs = "BroadcastChannel" in window ? new BroadcastChannel(`copilot-runtime ${base}`) : null;
 
 const pathOf = (name) => `/agent/${encodeURIComponent(agent)}/${name}`;
@@ -17,6 +18,7 @@ function show(conversation) {
   thread.items.forEach((item) => thread.changed.add(item));
   transcript = new Transcript($("items"), thread);
   decided = new Map();
+  lastClick = undefined;
 }
 
 /* Reads one thing at a time; whoever comes later ends the reading before, not the run. */
@@ -41,23 +43,41 @@ async function alone(work, ways) {
   }
 }
 
-/* Asks the agent, and again for as long as it calls tools of this page. */
-function answer(resume) {
+/* Asks the agent, and again for as long as it calls tools of this page. A click is said again each time: no message has it. */
+function answer({ click = lastClick, ...resume } = {}) {
   return alone(async (mine) => {
     for (let round = 0; round < ROUNDS; round++) {
-      const run = await readRun(mine, input(resume));
-      resume = undefined;
+      const run = await readRun(mine, input({ ...resume, click }));
+      resume = {};
       if (run.error || mine.stop || thread.interrupts.length || !(await act(mine))) return;
     }
   });
 }
 
-function input({ resume, command } = {}) {
+function input({ resume, command, click } = {}) {
+  const draws = offersSurfaces();
   return {
-    threadId, runId: newId(), messages: thread.messages(), state: thread.state ?? {},
-    tools: offeredTools(), context: [{ description: "The page the person looks at", value: location.origin + location.pathname }],
-    forwardedProps: command ? { command } : {}, ...(resume && { resume }),
+    threadId, runId: newId(), messages: thread.messages(), state: thread.state ?? {}, tools: offeredTools(),
+    context: [
+      { description: "The page the person looks at", value: location.origin + location.pathname },
+      ...(draws ? SURFACE_CONTEXT : []), ...(offers.pages ? PAGE_CONTEXT : []),
+    ],
+    forwardedProps: {
+      ...(draws && { a2uiCatalogAvailable: true, a2uiCards: false }),  // plans and findings are drawn by views of their own
+      ...(command && { command }), ...(click && { a2uiAction: { userAction: click } }),
+    },
+    ...(resume && { resume }),
   };
+}
+
+/* Tells the agent of a button in a surface that a person has pressed: once, and not while it answers. */
+function click(action) {
+  if (reading) return undefined;
+  lastClick = action;
+  thread.add({ role: "note", kind: "plain", text: `You pressed “${action.name.slice(0, 100)}”.` });
+  draw();
+  scrollDown();
+  return answer(decisions());
 }
 
 async function readRun(mine, body) {
@@ -153,6 +173,7 @@ function decisions() {
 }
 
 function send(content) {
+  lastClick = undefined;
   thread.add({ id: newId(), role: "user", content });
   if (!location.hash) history.replaceState(null, "", hashOf(agent, threadId));
   draw();

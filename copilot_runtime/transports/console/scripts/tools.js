@@ -30,6 +30,8 @@ const TOOLS = {
       return `The note is on the page, number ${notesOf(thread).length + 1}.`;
     },
   },
+  // it is drawn while it is written, from the activity that the server makes of the call
+  [PAGE_TOOL]: { description: PAGE_DESCRIPTION, parameters: PAGE_PARAMETERS, run: () => "UI generated" },
 };
 
 /* Notes belong to their thread: they are the calls that went well. */
@@ -41,7 +43,11 @@ function notesOf(conversation) {
     .filter(Boolean);
 }
 
-const offeredTools = () => Object.entries(TOOLS).map(([name, { description, parameters }]) => ({ name, description, parameters }));
+const offers = { surfaces: false, agents: null, pages: false };  // what the server draws with this page
+
+const offersSurfaces = () => offers.surfaces && (offers.agents?.includes(agent) ?? true);
+
+const offeredTools = () => Object.entries(TOOLS).filter(([name]) => name !== PAGE_TOOL || offers.pages).map(([name, { description, parameters }]) => ({ name, description, parameters }));
 
 async function resultOf(call) {
   try {

@@ -28,11 +28,7 @@ class Transcript {
     const { items, changed } = this.thread;
     for (const item of changed) this.#viewOf(item)?.update(item, this.thread);
     changed.clear();
-    const nodes = items.map((item) => this.#views.get(item)?.node).filter(Boolean);
-    nodes.forEach((node, at) => {
-      if (this.box.children[at] !== node) this.box.insertBefore(node, this.box.children[at] ?? null);
-    });
-    while (this.box.children.length > nodes.length) this.box.lastElementChild.remove();
+    arrange(this.box, items.map((item) => this.#views.get(item)?.node));
   }
 
   #viewOf(item) {
@@ -46,7 +42,7 @@ const VIEWS = {
   user: userView,
   assistant: assistantView,
   reasoning: reasoningView,
-  activity: activityView,
+  activity: (item) => choose(ACTIVITIES, item.activityType, activityView)(item),
   interrupt: interruptView,
   error: errorView,
   stopped: () => ({ node: element("div", "note stopped", "Stopped."), update() {} }),
@@ -55,6 +51,13 @@ const VIEWS = {
   run: $("traces").dataset.kept ? runView : undefined,
   step: stepView,
 };
+
+/* Activities that are more than a card. */
+const ACTIVITIES = {
+  "a2ui-surface": surfaceActivityView,
+  ...(hasSandbox() && { "mcp-apps": appView, "open-generative-ui": generatedPageView }),
+};
+const DRAWING_TOOLS = new Set(["render_a2ui", PAGE_TOOL]);
 
 function userView(item) {
   const node = element("div", "user"), bubble = node.appendChild(element("div"));
@@ -101,7 +104,7 @@ function callView(call) {
   const again = button("Run it here", finishCalls);
   title.append(element("b", "", name), brief, where);
   node.append(title, given, again);
-  node.open = true;
+  node.open = !DRAWING_TOOLS.has(name);
   let answered = false;
   return { node, update() {
     const { arguments: args } = call.function;

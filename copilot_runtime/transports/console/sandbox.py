@@ -16,7 +16,9 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-_DOMAIN = re.compile(r"(?:https?|wss?)://(?:\*\.)?[a-z0-9](?:[a-z0-9.-]*[a-z0-9])?(?::\d{1,5})?", re.I)
+_DOMAIN = re.compile(
+    r"(?:https?|wss?)://(?:\*\.)?[a-z0-9](?:[a-z0-9.-]*[a-z0-9])?(?::\d{1,5})?", re.I
+)
 """An origin as policies know it. What could end its directive, or widen it, is not in it."""
 
 _MOST_DOMAINS = 30

@@ -61,7 +61,7 @@ class Surface {
   #components = new Map();
   #views = new Map();      // by their place in the tree
   #left = 0;               // how many more are drawn
-  #cut = "";
+  #isCut = false;
 
   constructor(id) {
     this.id = id;
@@ -72,7 +72,7 @@ class Surface {
   load(operations) {
     const updates = [];
     this.#components = new Map();
-    this.#cut = "";
+    this.#isCut = false;
     this.exists = true;
     for (const { updateComponents, updateDataModel, deleteSurface } of operations) {
       if (Array.isArray(updateComponents?.components)) updateComponents.components.forEach((one) => this.#learn(one));
@@ -87,7 +87,7 @@ class Surface {
   #learn(component) {
     if (typeof component?.id !== "string") return;
     if (this.#components.size < MOST_COMPONENTS || this.#components.has(component.id)) this.#components.set(component.id, component);
-    else this.#cut = `Only the first ${MOST_COMPONENTS.toLocaleString("en")} components of this surface are drawn.`;
+    else this.#isCut = true;
   }
 
   draw() {
@@ -95,8 +95,9 @@ class Surface {
     const before = this.#views;
     this.#views = new Map();
     const root = this.#components.has("root") ? this.#build("root", new Scope(this.#data), [], 0, before) : null;
-    if (this.#left <= 0) this.#cut = `Only the first ${MOST_NODES.toLocaleString("en")} parts of this surface are drawn.`;
-    arrange(this.node, [root, this.#cut && this.#note(this.#cut)]);
+    const limits = [this.#isCut && `the first ${MOST_COMPONENTS.toLocaleString("en")} components`, this.#left <= 0 && `${MOST_NODES.toLocaleString("en")} parts`];
+    const reached = limits.filter(Boolean).join(" and ");
+    arrange(this.node, [root, reached && this.#note(`Only ${reached} of this surface are drawn.`)]);
   }
 
   /* Returns the node of a component at a place; the one from before if the component is still the same. */

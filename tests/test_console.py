@@ -13,6 +13,7 @@ from copilot_runtime.interfaces import ActionContext, Adapter
 from copilot_runtime.transports import console
 from copilot_runtime.transports.console import console_route
 from copilot_runtime.transports.console.clock import get_time
+from copilot_runtime.transports.console.sandbox import sandbox_route
 
 pytestmark = pytest.mark.anyio
 FOLDER = Path(console.__file__).parent
@@ -35,7 +36,7 @@ def test_every_part_of_the_page_is_in_the_page(client: TestClient):
     page = client.get("/").text
     parts = [part for part in FOLDER.rglob("*") if part.suffix in (".css", ".js")]
 
-    assert len(parts) == 16
+    assert len(parts) == 25
     others = [part.name for part in parts if part.read_text("utf-8") not in page]
     assert sorted(others) == ["data.js", "format.js"]  # of the pages of knowledge, plans and traces
 
@@ -89,14 +90,41 @@ def test_the_policy_allows_exactly_the_script_and_the_style_of_the_page(client: 
     assert policy["connect-src"] == "'self'"
     assert policy["script-src"] == hash_of("script", answer.text)
     assert policy["style-src"] == hash_of("style", answer.text)
+    assert policy["frame-src"] == "'self'"
+
+
+def test_the_sandbox_has_no_origin_and_reaches_what_its_query_names_and_nothing_else():
+    app = Starlette(routes=[sandbox_route("/sandbox")])
+    query = [
+        ("resource", "https://cdn.example"),
+        ("resource", "*"),
+        ("resource", "https://a.example; script-src *"),
+        ("resource", "data:"),
+        ("connect", "wss://*.live.example:8443"),
+        *[("frame", f"https://{'a' * 300}.example")],
+        *[("base", f"https://b{number}.example") for number in range(100)],
+    ]
+
+    answer = TestClient(app).get("/sandbox", params=query)
+    policy = dict(
+        rule.split(" ", 1) for rule in answer.headers["content-security-policy"].split("; ")
+    )
+
+    assert policy["script-src"] == "'unsafe-inline' https://cdn.example"
+    assert policy["connect-src"] == "wss://*.live.example:8443"
+    assert policy["frame-src"] == "'none'"
+    assert len(policy["base-uri"].split()) == 30
+    assert policy["sandbox"] == "allow-scripts allow-forms"
+    assert policy["frame-ancestors"] == "'self'"
+    bare = TestClient(app).get("/sandbox").headers["content-security-policy"]
+    assert "http" not in bare
 
 
 def test_the_page_needs_nothing_from_anywhere_else(client: TestClient):
     page = client.get("/").text
 
-    assert set(re.findall(r"https?://[\w.]+", page)) == {
-        "http://www.w3.org"
-    }  # the icon's namespace
+    # the namespace of pictures and the name of a catalog: nobody asks there
+    assert set(re.findall(r"https?://[\w.]+", page)) == {"http://www.w3.org", "https://a2ui.org"}
     assert "innerHTML" not in page
     assert not re.search(r"\s(style|onclick|onload)=", page)
 

@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from copilot_runtime.a2ui.validation import validate_components
 from copilot_runtime.adapters.demo import DemoAdapter
 from copilot_runtime.adapters.demo.arguments import fill_arguments
 from copilot_runtime.errors import AuthenticationFailed, Misuse, NetworkError
@@ -44,6 +45,12 @@ SET_THEME = action("setTheme", "Change the look.", mode={"enum": ["light", "dark
 ADD_NOTE = action("add_note", "Put a note on the page.", text={"type": "string"})
 ROLL = action("roll_dice", "Roll.", sides={"type": "integer", "minimum": 2})
 ALL = (GET_TIME, SET_COLOR, SET_THEME, ADD_NOTE, ROLL)
+
+DRAWING = (
+    *ALL,
+    Action(name="render_a2ui", parameters={}, is_drawing=True),
+    action("generateSandboxedUi", "Write a page: css, html, script."),
+)
 
 SUGGESTIONS = action(
     "extract",
@@ -168,6 +175,49 @@ async def test_something_is_called_when_the_client_requires_it():
     events = await answer(said("so what"), parameters=Parameters(tool_choice="required"))
 
     assert calls_of(events) == [("get_time", {"city": "Berlin"})]
+
+
+@pytest.mark.parametrize(
+    ("text", "tool", "surface"),
+    [
+        ("Draw a form for a booking", "render_a2ui", "booking"),
+        ("show me a list", "render_a2ui", "timetable"),
+        ("Draw a page with a stopwatch", "generateSandboxedUi", None),
+    ],
+)
+async def test_it_draws_where_there_is_a_tool_to_draw_with(
+    text: str, tool: str, surface: str | None
+):
+    events = await answer(said(text), actions=DRAWING)
+
+    ((name, arguments),) = calls_of(events)
+    assert (name, arguments.get("surfaceId")) == (tool, surface)
+    assert surface is None or validate_components(arguments["components"]) == []
+
+
+async def test_tools_to_draw_with_are_not_called_for_other_sentences():
+    assert calls_of(await answer(said("Draw a form for a booking"))) == []
+    assert calls_of(await answer(said("html and css of a page"), actions=DRAWING)) == []
+    forbidden = Parameters(tool_choice="none")
+    assert calls_of(await answer(said("draw a form"), actions=DRAWING, parameters=forbidden)) == []
+
+
+@pytest.mark.parametrize(
+    ("tool", "result", "words"),
+    [
+        ("render_a2ui", '{"status":"rendered"}', "There it is."),
+        ("generateSandboxedUi", "UI generated", "There is the page."),
+        ("log_a2ui_event", 'User performed action "book".', 'User performed action "book".'),
+    ],
+)
+async def test_it_says_what_it_has_drawn(tool: str, result: str, words: str):
+    events = await answer(
+        said("draw"),
+        ActionExecutionMessage(id="c", name=tool, arguments="{}"),
+        ResultMessage(id="r", call_id="c", name=tool, result=result),
+    )
+
+    assert words in text_of(events)
 
 
 async def test_results_are_reported_in_the_order_of_their_calls_and_not_asked_for_again():

@@ -100,6 +100,7 @@ async def test_what_only_the_demo_knows_is_offered_to_the_demo_alone(browser: Br
         "What can you do?",
         "Make it orange and dark",
         "Add a note: water the plants",
+        "Draw a form for a booking",
     ]
     settings = Settings(threads="memory")
     runtime = CopilotRuntime(DemoAdapter(), agents={"echo": ScriptedAgent()}, settings=settings)

@@ -49,14 +49,14 @@ CHART = {
 }
 
 
-async def draw(kind: str, content: Any, a2ui: Any = True) -> Any:
+async def draw(kind: str, content: Any, a2ui: Any = True, **fields: Any) -> Any:
     """Return what a page gets of an activity of an agent."""
 
     async def agent(run: RunInput) -> AsyncGenerator[Event, None]:
         yield Activity(message_id="m", activity_type=kind, content=content)
 
     async with browsing(agents={"it": agent}, a2ui=a2ui) as browser:
-        events = (await browser.run(agent="it")).events()
+        events = (await browser.run(agent="it", **fields)).events()
     (event,) = [event for event in events if event["type"] == "ACTIVITY_SNAPSHOT"]
     assert event["messageId"] == "m"
     return event
@@ -149,6 +149,12 @@ async def test_what_is_not_ours_stays_as_it_is(kind: str, content: Any) -> None:
 @pytest.mark.parametrize("a2ui", [None, False, A2ui(cards=False), A2ui(agents=["other"])])
 async def test_pages_without_surfaces_get_activities(a2ui: Any) -> None:
     assert (await draw("plan", PLAN, a2ui))["activityType"] == "plan"
+
+
+async def test_a_page_that_draws_them_by_itself_gets_activities() -> None:
+    properties = {"a2uiCatalogAvailable": True, "a2uiCards": False}
+
+    assert (await draw("plan", PLAN, forwardedProps=properties))["activityType"] == "plan"
 
 
 async def test_a_plan_of_thousands_of_tasks_is_a_card_of_the_first() -> None:

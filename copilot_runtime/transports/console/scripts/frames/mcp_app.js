@@ -4,13 +4,15 @@ const APP_PROTOCOL = "2026-01-26";
 const APP_MIME = "text/html";
 const MOST_PAGE = 4_000_000;     // characters of the page of an app
 const MOST_PENDING = 8;          // requests of one app at the same time
-const MOST_WORDS = 4_000;        // of a message that an app wants to send
+const MOST_WORDS = 4_000;        // characters of a message that an app wants to send
+const MOST_REFUSALS = 3;         // of a person; then the app may no longer ask
 
 /* Answers the requests of one app, and shows it. */
 class AppHost {
   node = element("section", "frame app");
   #status = element("div", "note");
   #pending = 0;
+  #refusals = 0;
 
   constructor({ content }) {
     this.content = content ?? {};
@@ -89,6 +91,13 @@ class AppHost {
     if (this.content.result) this.#send({ method: "ui/notifications/tool-result", params: this.content.result });
   }
 
+  async ask(title, words, yes) {
+    if (this.#refusals >= MOST_REFUSALS) return false;
+    const allows = await askConsent(title, words, yes);
+    this.#refusals = allows ? 0 : this.#refusals + 1;
+    return allows;
+  }
+
   static REQUESTS = {
     "ping": () => ({}),
     "ui/initialize"() {
@@ -108,7 +117,7 @@ class AppHost {
     "ui/request-display-mode": () => ({ mode: "inline" }),
     async "ui/open-link"({ url }) {
       const address = webAddress(url);
-      if (!address || !(await askConsent("Open a page?", `The app wants to open ${address.slice(0, 2000)}`, "Open it"))) return { isError: true };
+      if (!address || !(await this.ask("Open a page?", `The app wants to open ${address.slice(0, 2000)}`, "Open it"))) return { isError: true };
       openUrl(address);
       return {};
     },
@@ -116,7 +125,7 @@ class AppHost {
       const parts = Array.isArray(content) ? content : [content];
       const words = parts.filter((part) => part?.type === "text").map((part) => asText(part.text)).join("\n").slice(0, MOST_WORDS);
       if (!words || reading || threadId !== this.threadId) return { isError: true };
-      if (!(await askConsent("Send a message?", `The app wants to say in your name: “${words}”`, "Send it")) || reading) return { isError: true };
+      if (!(await this.ask("Send a message?", `The app wants to say in your name: “${words}”`, "Send it")) || reading) return { isError: true };
       send(words);
       return {};
     },

@@ -37,7 +37,7 @@ def test_every_part_of_the_page_is_in_the_page(client: TestClient):
     page = client.get("/").text
     parts = [part for part in FOLDER.rglob("*") if part.suffix in (".css", ".js")]
 
-    assert len(parts) == 25
+    assert len(parts) == 26
     others = [part.name for part in parts if part.read_text("utf-8") not in page]
     assert sorted(others) == ["data.js", "format.js"]  # of the pages of knowledge, plans and traces
 

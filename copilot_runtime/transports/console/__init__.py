@@ -25,6 +25,7 @@ _SCRIPTS = (
     "a2ui/catalog",
     "a2ui/functions",
     "a2ui/bindings",
+    "a2ui/icons",
     "a2ui/components",
     "a2ui/surface",
     "views",

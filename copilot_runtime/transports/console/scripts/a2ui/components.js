@@ -53,13 +53,18 @@ function textView({ text, variant }, { scope }) {
     if (words === shown) return;
     shown = words;
     node.replaceChildren();
-    if (heading) inline(node, words);
+    // a line alone is no list: it may be the middle of a sentence in a row
+    if (heading) inline(node, words.replace(/^#{1,6}\s+/, ""));
+    else if (/^\s*[-*]\s[^\n]*$/.test(words)) inline(node, words);
     else node.append(...markdown(words));
   } };
 }
 
+/* Of images of elsewhere, in pixels: their frame has to have a height before they are there. */
+const IMAGE_HEIGHTS = { icon: 40, avatar: 40, smallFeature: 130, mediumFeature: 240, largeFeature: 340, header: 150 };
+
 function imageView({ url, description, fit, variant }, { scope }) {
-  const node = element("div", `a2ui-image a2ui-${choose({ icon: 1, avatar: 1, smallFeature: 1, largeFeature: 1, header: 1 }, variant) ? variant : "mediumFeature"}`);
+  const size = choose(IMAGE_HEIGHTS, variant) ? variant : "mediumFeature", node = element("div", `a2ui-image a2ui-${size}`);
   let shown;
   return { node, update() {
     const address = scope.textOf(url), words = scope.textOf(description);
@@ -67,7 +72,7 @@ function imageView({ url, description, fit, variant }, { scope }) {
     shown = address;
     const isHere = /^data:image\/[\w.+-]+[;,]/.test(address) && address.length < MOST_TEXT;
     const whole = isHere ? address : largeImage(scope.valueOf(url));
-    if (!whole) return node.replaceChildren(outsideMedia("img", address, words));
+    if (!whole) return node.replaceChildren(outsideMedia("img", address, words, IMAGE_HEIGHTS[size]));
     const image = element("img");
     image.src = whole;
     image.alt = words;
@@ -78,34 +83,6 @@ function imageView({ url, description, fit, variant }, { scope }) {
 
 /* Images within the data may be longer than any text. */
 const largeImage = (value) => (typeof value === "string" && /^data:image\/[\w.+-]+[;,]/.test(value) && value.length < 2_000_000 ? value : "");
-
-const ICONS = {
-  accountCircle: "👤", add: "＋", arrowBack: "←", arrowForward: "→", attachFile: "📎", calendarToday: "📅", call: "📞", camera: "📷", check: "✓", close: "✕",
-  delete: "🗑", download: "⤓", edit: "✎", event: "📅", error: "⛔", fastForward: "⏩", favorite: "♥", favoriteOff: "♡", folder: "📁", help: "?", home: "⌂", info: "ℹ",
-  locationOn: "📍", lock: "🔒", lockOpen: "🔓", mail: "✉", menu: "☰", moreVert: "⋮", moreHoriz: "⋯", notificationsOff: "🔕", notifications: "🔔", pause: "⏸",
-  payment: "💳", person: "👤", phone: "📞", photo: "🖼", play: "▶", print: "🖨", refresh: "↻", rewind: "⏪", search: "🔍", send: "➤", settings: "⚙", share: "⤴",
-  shoppingCart: "🛒", skipNext: "⏭", skipPrevious: "⏮", star: "★", starHalf: "⯪", starOff: "☆", stop: "⏹", upload: "⤒", visibility: "👁", visibilityOff: "⊘",
-  volumeDown: "🔉", volumeMute: "🔈", volumeOff: "🔇", volumeUp: "🔊", warning: "⚠",
-};
-
-function iconView({ name }, { scope }) {
-  const node = element("span", "a2ui-icon");
-  node.role = "img";
-  return { node, update() {
-    if (typeof name?.svgPath === "string") return node.replaceChildren(pathIcon(name.svgPath));
-    const wanted = scope.textOf(name);
-    node.ariaLabel = wanted;
-    node.textContent = choose(ICONS, wanted, "▫");
-  } };
-}
-
-function pathIcon(path) {
-  const make = (tag) => document.createElementNS("http://www.w3.org/2000/svg", tag);
-  const icon = make("svg"), line = icon.appendChild(make("path"));
-  icon.setAttribute("viewBox", "0 0 24 24");
-  if (path.length < 4000 && /^[\d\s.,a-zA-Z+-]*$/.test(path)) line.setAttribute("d", path);
-  return icon;
-}
 
 function mediaView(tag, { url, description }, { scope }) {
   const node = element("div", "a2ui-media");

@@ -85,6 +85,18 @@ async def test_a_person_is_asked_before_an_app_opens_a_page_or_speaks(browser: B
             assert last.content == "And tomorrow?"
 
 
+async def test_an_app_that_was_refused_three_times_may_no_longer_ask(browser: Browser):
+    async with serve_app() as weather, console(browser, with_app(weather)[0]) as page:
+        await say(page, "How is the weather?")
+        for _ in range(3):
+            await frame(page).get_by_role("button", name="Open a link").click()
+            await page.get_by_role("button", name="No", exact=True).click()
+        await frame(page).get_by_role("button", name="Open a link").click()
+        await frame(page).get_by_role("button", name="Refresh").click()
+        await expect(frame(page).locator("#fresh")).to_have_text("Now 22 degrees")
+        await expect(page.get_by_role("dialog")).to_have_count(0)
+
+
 async def test_an_app_whose_server_is_down_says_so(browser: Browser):
     async with serve_app() as weather:
         runtime, _ = with_app(weather)

@@ -244,7 +244,7 @@ async def test_agents_learn_of_the_catalog_unless_surfaces_are_off(
             item for item in agent.runs[0].context if "Component Schema" in item.description
         ]
         assert bool(catalogs) is tells
-        assert sum(len(item.value) for item in agent.runs[0].context) < 12_000
+        assert sum(len(item.value) for item in agent.runs[0].context) < 8_000
 
 
 async def test_the_demo_draws_a_form_and_hears_of_its_button(browser: Browser):

@@ -168,7 +168,7 @@ class _BrowserRoute(Route):
 @cache
 def _chat() -> Document:
     scripts = [f"scripts/{name}.js" for name in _SCRIPTS]
-    return Document(__name__, scripts, title="copilot-runtime")
+    return Document(__name__, scripts, title="copilot-runtime", has_frames=True)
 
 
 @cache

@@ -27,12 +27,20 @@ class Document:
     """The document of a package: its `page.html`, its `page.css` and these scripts, in order.
 
     The frame around it and the style below it are those beside this module, the same for all, and
-    so are the scripts that several pages have in common: `shared`, which run first.
+    so are the scripts that several pages have in common: `shared`, which run first. One that
+    `has_frames` may show documents of this server in frames.
     """
 
     def __init__(
-        self, package: str, scripts: Sequence[str], *, title: str, shared: Sequence[str] = ()
+        self,
+        package: str,
+        scripts: Sequence[str],
+        *,
+        title: str,
+        shared: Sequence[str] = (),
+        has_frames: bool = False,
     ) -> None:
+        self._frames = "'self'" if has_frames else "'none'"
         self._shared = shared
         self._files = resources.files(package)
         self._scripts = scripts
@@ -83,7 +91,7 @@ class Document:
                 f"style-src {self._hash_of('style')}",
                 "connect-src 'self'",
                 "img-src data:",
-                "frame-src 'self'",  # the sandbox, which has a policy of its own
+                f"frame-src {self._frames}",
                 "base-uri 'none'",
                 "form-action 'none'",
                 "frame-ancestors 'none'",

@@ -19,6 +19,7 @@ const TOOLS = {
     run({ mode }) {
       if (mode !== "light" && mode !== "dark") throw new Error("The theme is light or dark.");
       root.dataset.theme = mode;
+      for (const { changeTheme } of sandboxes) changeTheme?.();
       return `The page is ${mode} now.`;
     },
   },

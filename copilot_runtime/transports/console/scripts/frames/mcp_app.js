@@ -40,6 +40,7 @@ class AppHost {
     this.sandbox = new Sandbox(`App of ${asText(this.content.serverId) || "an MCP server"}`, {
       allow: "allow-scripts allow-forms", reach: this.reach, receive: (message) => this.#receive(message),
     });
+    this.sandbox.changeTheme = () => this.#send({ method: "ui/notifications/host-context-changed", params: { theme: themeOfPage() } });
     this.sandbox.resize(240);
     this.sandbox.order("replace", { html });
     this.#say("");
@@ -106,7 +107,7 @@ class AppHost {
         hostInfo: { name: "copilot-runtime console", version: "1" },
         hostCapabilities: { openLinks: {}, serverTools: {}, serverResources: {}, logging: {}, message: { text: {} }, sandbox: { csp: this.reach } },
         hostContext: {
-          theme: isDark() ? "dark" : "light", displayMode: "inline", availableDisplayModes: ["inline"], platform: "web",
+          theme: themeOfPage(), displayMode: "inline", availableDisplayModes: ["inline"], platform: "web",
           containerDimensions: { width: this.node.clientWidth, maxHeight: TALLEST }, locale: navigator.language,
           timeZone: Intl.DateTimeFormat().resolvedOptions().timeZone,
         },
@@ -136,7 +137,7 @@ function textOfBlob(blob) {
   return new TextDecoder().decode(Uint8Array.from(atob(blob), (char) => char.charCodeAt(0)));
 }
 
-const isDark = () => (root.dataset.theme ?? (matchMedia("(prefers-color-scheme: dark)").matches ? "dark" : "light")) === "dark";
+const themeOfPage = () => root.dataset.theme ?? (matchMedia("(prefers-color-scheme: dark)").matches ? "dark" : "light");
 
 function appView(item) {
   return { node: new AppHost(item).node, update() {} };

@@ -6,7 +6,7 @@ from copilot_runtime.interfaces import RunInput
 CATALOG_AVAILABLE = "a2uiCatalogAvailable"
 """The property by which a page says that it has a catalog, whatever the operator has set."""
 
-CARDS_WANTED = "a2uiCards"
+HAS_CARDS = "a2uiCards"
 """The property by which a page says, with False, that it draws what our agents show by itself."""
 
 

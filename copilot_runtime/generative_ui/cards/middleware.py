@@ -8,7 +8,7 @@ from inspect import isawaitable
 from copilot_runtime.a2ui.components import Surface
 from copilot_runtime.a2ui.operations import OPERATIONS, SURFACE, Operation
 from copilot_runtime.events import Activity
-from copilot_runtime.generative_ui.a2ui.scope import CARDS_WANTED, draws_surfaces
+from copilot_runtime.generative_ui.a2ui.scope import HAS_CARDS, draws_surfaces
 from copilot_runtime.generative_ui.options import A2ui
 from copilot_runtime.interfaces import Agent, Events, Middleware, RunInput
 from copilot_runtime.jsonvalue import JsonObject, as_object
@@ -38,7 +38,7 @@ class CardMiddleware(Middleware):
         """Return the agent with cards, if the page draws surfaces and has nothing of its own."""
         if self.options is not None and not self.options.cards:
             return agent
-        if run.properties.get(CARDS_WANTED) is False:
+        if run.properties.get(HAS_CARDS) is False:
             return agent
         return CardAgent(agent) if draws_surfaces(run, self.options) else agent
 

@@ -1,6 +1,5 @@
 """A plan in a real browser: it grows, is corrected, asks a person, is stopped, and survives all."""
 
-import asyncio
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -12,30 +11,13 @@ from playwright.async_api import Browser, Locator, Page, expect
 from tests.browser.build import built_page
 from tests.browser.origin import one_origin
 from tests.browser.profile import keep_picture, new_profile
+from tests.browser.steps import Steps
 from tests.test_examples import load_example
 from tests.wire_agui.server import serving
 
 pytestmark = pytest.mark.anyio
 
 REQUEST = "Plan an extra sailing to St Brannoc on Saturday."
-
-
-class Steps:
-    """Lets the model of the example take each step that a test does not hold back."""
-
-    def __init__(self) -> None:
-        self._held: dict[str, asyncio.Event] = {}
-
-    def hold(self, *names: str) -> None:
-        self._held |= {name: asyncio.Event() for name in names}
-
-    def release(self, *names: str) -> None:
-        for name in names:
-            self._held[name].set()
-
-    async def __call__(self, name: str) -> None:
-        if name in self._held:
-            await self._held[name].wait()
 
 
 class Planner:

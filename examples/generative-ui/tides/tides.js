@@ -1,0 +1,40 @@
+const find = (selector) => document.querySelector(selector);
+const LOW = 0.8;
+let highs = [];
+
+function heightAt(hour) {
+  const [time, height] = highs.reduce((near, it) =>
+    Math.abs(it[0] - hour) < Math.abs(near[0] - hour) ? it : near,
+  );
+  const middle = (height + LOW) / 2;
+  return middle + (height - middle) * Math.cos(((hour - time) / 6.2) * Math.PI);
+}
+
+const left = (hour) => 30 + (hour / 24) * 660;
+const top = (height) => 200 - height * 34;
+const clock = (hour) =>
+  `${String(Math.floor(hour)).padStart(2, "0")}:${String((hour % 1) * 60).padStart(2, "0")}`;
+
+function draw(tides) {
+  highs = tides;
+  const hours = Array.from({ length: 97 }, (_, at) => at / 4);
+  const curve = hours.map((hour) => `L${left(hour)},${top(heightAt(hour))}`).join("");
+  find("#water").setAttribute("d", `M${left(0)},212${curve}L${left(24)},212Z`);
+  find("#hours").innerHTML = [0, 6, 12, 18, 24]
+    .map((hour) => `<text x="${left(hour)}" y="234">${clock(hour)}</text>`)
+    .join("");
+}
+
+function choose(hour) {
+  const height = heightAt(hour);
+  find("#hour").value = hour;
+  find("#now").setAttribute("x1", left(hour));
+  find("#now").setAttribute("x2", left(hour));
+  find("#dot").setAttribute("cx", left(hour));
+  find("#dot").setAttribute("cy", top(height));
+  find("#height").textContent = `${clock(hour)}, ${height.toFixed(1)} m`;
+}
+
+find("#hour").oninput = (event) => choose(Number(event.target.value));
+find("#remind").onclick = () =>
+  Websandbox.connection.remote.remind({ text: `Water: ${find("#height").textContent}` });

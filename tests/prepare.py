@@ -11,7 +11,7 @@ from tests.conformance.v2 import node as v2
 from tests.npm import install
 
 # what takes longest first
-PAGES = ("react-v2", "react-v1")
+PAGES = ("react-v2", "generative-ui", "react-v1")
 FOLDERS = (
     v1.HERE / "node-runtime",
     v2.HERE / "node-runtime",

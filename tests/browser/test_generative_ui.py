@@ -61,7 +61,7 @@ class Desk:
     @property
     def sandbox(self) -> FrameLocator:
         """The page that the model wrote."""
-        return self.page.frame_locator("main iframe[sandbox]")
+        return self.page.frame_locator("iframe.websandbox__frame")
 
 
 class Site:
@@ -114,7 +114,7 @@ async def seats(
     anyio_backend: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> AsyncGenerator[Any, None]:
     """Serve the MCP server of the example, and say where it is."""
-    monkeypatch.chdir(tmp_path)  # the threads of the example are in a file below it
+    monkeypatch.setenv("COPILOT_THREADS", f"sqlite:{tmp_path}/threads.db")
     monkeypatch.delenv("OPENAI_API_KEY", raising=False)
     module = load_example("generative-ui", "seats")
     async with serving(module.server.streamable_http_app()) as port:
@@ -234,13 +234,13 @@ async def test_a_page_with_script_runs_in_a_sandbox(site: Site) -> None:
         await keep_picture(desk.page, "generative-ui-tides-growing")
         site.steps.release("tides:7", "words")
         await desk.sees_answer("Move the line")
-        await expect(desk.sandbox.get_by_role("status")).to_have_text("12:00, 2.8 m")
+        await expect(desk.sandbox.get_by_role("status")).to_have_text("12:00, 3.8 m")
         await desk.sandbox.get_by_role("slider").fill("18")
         await desk.sandbox.get_by_role("button", name="Remind me of this time").click()
         await expect(desk.reminders).to_contain_text("Water: 18:00")
         await keep_picture(desk.page, "generative-ui-tides")
         await desk.page.reload()
-        await expect(desk.sandbox.get_by_role("status")).to_have_text("12:00, 2.8 m")
+        await expect(desk.sandbox.get_by_role("status")).to_have_text("12:00, 3.8 m")
 
 
 async def test_without_the_mcp_server_all_else_is_answered(
@@ -260,7 +260,7 @@ async def test_on_a_phone_everything_fits(site: Site) -> None:
             await desk.page.get_by_test_id("copilot-chat-textarea").fill(question)
             await desk.page.get_by_test_id("copilot-send-button").click()
             await desk.sees_answer("")
-        await expect(desk.sandbox.get_by_role("status")).to_have_text("12:00, 2.8 m")
+        await expect(desk.sandbox.get_by_role("status")).to_have_text("12:00, 3.8 m")
         wide = "document.documentElement.scrollWidth > innerWidth"
         assert not await desk.page.evaluate(wide)
         await keep_picture(desk.page, "generative-ui-phone")

@@ -10,28 +10,28 @@ function heightAt(hour) {
   return middle + (height - middle) * Math.cos(((hour - time) / 6.2) * Math.PI);
 }
 
-const left = (hour) => 30 + (hour / 24) * 660;
-const top = (height) => 200 - height * 34;
+const toX = (hour) => 30 + (hour / 24) * 660;
+const toY = (height) => 200 - height * 34;
 const clock = (hour) =>
   `${String(Math.floor(hour)).padStart(2, "0")}:${String((hour % 1) * 60).padStart(2, "0")}`;
 
 function draw(tides) {
   highs = tides;
   const hours = Array.from({ length: 97 }, (_, at) => at / 4);
-  const curve = hours.map((hour) => `L${left(hour)},${top(heightAt(hour))}`).join("");
-  find("#water").setAttribute("d", `M${left(0)},212${curve}L${left(24)},212Z`);
+  const curve = hours.map((hour) => `L${toX(hour)},${toY(heightAt(hour))}`).join("");
+  find("#water").setAttribute("d", `M${toX(0)},212${curve}L${toX(24)},212Z`);
   find("#hours").innerHTML = [0, 6, 12, 18, 24]
-    .map((hour) => `<text x="${left(hour)}" y="234">${clock(hour)}</text>`)
+    .map((hour) => `<text x="${toX(hour)}" y="234">${clock(hour)}</text>`)
     .join("");
 }
 
 function choose(hour) {
   const height = heightAt(hour);
   find("#hour").value = hour;
-  find("#now").setAttribute("x1", left(hour));
-  find("#now").setAttribute("x2", left(hour));
-  find("#dot").setAttribute("cx", left(hour));
-  find("#dot").setAttribute("cy", top(height));
+  find("#now").setAttribute("x1", toX(hour));
+  find("#now").setAttribute("x2", toX(hour));
+  find("#dot").setAttribute("cx", toX(hour));
+  find("#dot").setAttribute("cy", toY(height));
   find("#height").textContent = `${clock(hour)}, ${height.toFixed(1)} m`;
 }
 

@@ -289,9 +289,6 @@ async def test_a_planner_corrects_a_task_and_asks_before_it_publishes(
     monkeypatch.chdir(tmp_path)  # threads and plans are in files below it
     module = load_example("planner", "server")
 
-    async def take_no_break(step: str) -> None:
-        """Answer at once."""
-
     module.model.pause = take_no_break
     async with serving(module.app) as port:
         browser = Browser(port, "/graphql")
@@ -308,3 +305,30 @@ async def test_a_planner_corrects_a_task_and_asks_before_it_publishes(
     assert question["message"].startswith("May the task 'publish' begin?")
     assert '"is_correction"' in json.dumps(asked)
     assert text_of(outcome.events()).startswith("The notice is published: https://")
+
+
+@pytest.mark.anyio
+async def test_generative_ui_draws_a_surface_and_shows_the_app_of_an_mcp_server(
+    monkeypatch: pytest.MonkeyPatch,
+):
+    async with serving(load_example("generative-ui", "seats").server.streamable_http_app()) as port:
+        monkeypatch.setenv("SEATS_URL", f"http://127.0.0.1:{port}/mcp")
+        module = load_example("generative-ui", "server")
+        module.model.pause = take_no_break
+        async with serving(module.app) as port:
+            browser = Browser(port, "/graphql")
+            catalog = {"a2uiCatalogAvailable": True}
+            trips = await browser.run(messages=[user("Which trips?")], forwardedProps=catalog)
+            seats = await browser.run(messages=[user("Which seats?")], thread="other")
+
+    drawn = [event for event in trips.events() if event["type"] == "ACTIVITY_SNAPSHOT"]
+    assert [event["activityType"] for event in drawn] == ["a2ui-surface"] * len(drawn)
+    assert "MV Petrel" in json.dumps(trips.events())
+    [app] = [event for event in seats.events() if event["type"] == "ACTIVITY_SNAPSHOT"]
+    assert app["activityType"] == "mcp-apps"
+    assert app["content"]["resourceUri"] == "ui://seats/plan.html"
+    assert text_of(seats.events()).startswith("Take a seat")
+
+
+async def take_no_break(step: str) -> None:
+    """Answer at once."""

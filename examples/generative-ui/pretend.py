@@ -3,6 +3,7 @@
 import asyncio
 import json
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -237,15 +238,16 @@ def _draw_tides(tools: set[str]) -> Steps:
         return
     style, html, script = (_read(f"tides.{kind}") for kind in ("css", "html", "js"))
     fields = {
-        "initialHeight": 340,
+        "initialHeight": 410,  # as high as the page is: a reload draws it so, and does not measure
         "placeholderMessages": ["Looking up the tides", "Drawing the curve"],
         "css": style,
         "html": html,
         "jsFunctions": script,
         "jsExpressions": ["draw([[9.67, 5.1], [22.08, 4.9]])", "choose(12)"],
     }
-    text = json.dumps(fields)
-    yield from _call_in_pieces("tides", "generateSandboxedUi", _split(text, 600))
+    marks = ('"css"', '"html"', "<svg", "<label", '"jsFunctions"', '"jsExpressions"')
+    pieces = _split(json.dumps(fields), marks)
+    yield from _call_in_pieces("tides", "generateSandboxedUi", pieces)
 
 
 def _call_in_pieces(step: str, name: str, pieces: Sequence[str]) -> Steps:
@@ -264,5 +266,7 @@ def _read(name: str) -> str:
     return (HERE / "tides" / name).read_text(encoding="utf-8")
 
 
-def _split(text: str, size: int) -> list[str]:
-    return [text[at : at + size] for at in range(0, len(text), size)]
+def _split(text: str, marks: Sequence[str]) -> list[str]:
+    """Cut a text before each mark."""
+    cuts = [0, *(text.index(mark) for mark in marks), len(text)]
+    return [text[start:end] for start, end in pairwise(cuts)]

@@ -227,12 +227,15 @@ async def test_an_mcp_app_is_told_that_a_tool_is_not_for_it(site: Site) -> None:
 
 
 async def test_a_page_with_script_runs_in_a_sandbox(site: Site) -> None:
-    site.steps.hold("tides:7", "words")
+    site.steps.hold("tides:4", "tides:6")
     async with site.open() as desk:
         await desk.try_example("See the tides")
         await expect(desk.sandbox.get_by_role("heading")).to_have_text("Tides at Kellsay")
+        await expect(desk.sandbox.get_by_role("slider")).to_have_count(0)
         await keep_picture(desk.page, "generative-ui-tides-growing")
-        site.steps.release("tides:7", "words")
+        site.steps.release("tides:4")
+        await expect(desk.sandbox.get_by_role("status")).to_have_text("Script has not run.")
+        site.steps.release("tides:6")
         await desk.sees_answer("Move the line")
         await expect(desk.sandbox.get_by_role("status")).to_have_text("12:00, 3.8 m")
         await desk.sandbox.get_by_role("slider").fill("18")
@@ -255,12 +258,17 @@ async def test_without_the_mcp_server_all_else_is_answered(
 
 
 async def test_on_a_phone_everything_fits(site: Site) -> None:
+    questions = {
+        "Which trips are there?": "There you are.",
+        "Show me the seats of MV Tern": "Take a seat",
+        "The tides, please": "Move the line",
+    }
     async with site.open(390, 844) as desk:
-        for question in ("Which trips are there?", "The seats of MV Tern", "The tides, please"):
+        for number, (question, answer) in enumerate(questions.items()):
             await desk.page.get_by_test_id("copilot-chat-textarea").fill(question)
             await desk.page.get_by_test_id("copilot-send-button").click()
-            await desk.sees_answer("")
+            await desk.sees_answer(answer)
+            await keep_picture(desk.page, f"generative-ui-phone-{number}")
+        await expect(desk.seat("4B")).to_be_enabled()
         await expect(desk.sandbox.get_by_role("status")).to_have_text("12:00, 3.8 m")
-        wide = "document.documentElement.scrollWidth > innerWidth"
-        assert not await desk.page.evaluate(wide)
-        await keep_picture(desk.page, "generative-ui-phone")
+        assert not await desk.page.evaluate("document.documentElement.scrollWidth > innerWidth")

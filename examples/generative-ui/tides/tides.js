@@ -1,5 +1,6 @@
 const find = (selector) => document.querySelector(selector);
 const LOW = 0.8;
+const width = find("svg").clientWidth;
 let highs = [];
 
 function heightAt(hour) {
@@ -10,13 +11,14 @@ function heightAt(hour) {
   return middle + (height - middle) * Math.cos(((hour - time) / 6.2) * Math.PI);
 }
 
-const toX = (hour) => 30 + (hour / 24) * 660;
+const toX = (hour) => 22 + (hour / 24) * (width - 44);
 const toY = (height) => 200 - height * 34;
 const clock = (hour) =>
   `${String(Math.floor(hour)).padStart(2, "0")}:${String((hour % 1) * 60).padStart(2, "0")}`;
 
 function draw(tides) {
   highs = tides;
+  find("svg").setAttribute("viewBox", `0 0 ${width} 240`);
   const hours = Array.from({ length: 97 }, (_, at) => at / 4);
   const curve = hours.map((hour) => `L${toX(hour)},${toY(heightAt(hour))}`).join("");
   find("#water").setAttribute("d", `M${toX(0)},212${curve}L${toX(24)},212Z`);

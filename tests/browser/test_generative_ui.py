@@ -37,8 +37,10 @@ class Desk:
         await self.page.get_by_role("button", name=button, exact=True).click()
 
     async def sees_answer(self, text: str) -> None:
+        """Wait until the last answer has this text, and the run is over."""
         answer = self.page.get_by_test_id("copilot-assistant-message").last
         await expect(answer).to_contain_text(text)
+        await expect(self.page.locator(".examples button").first).to_be_enabled()
 
     async def sees_crossings(self, *names: str) -> None:
         await expect(self.crossings).to_have_count(len(names))
@@ -260,8 +262,8 @@ async def test_without_the_mcp_server_all_else_is_answered(
 async def test_on_a_phone_everything_fits(site: Site) -> None:
     questions = {
         "Which trips are there?": "There you are.",
-        "Show me the seats of MV Tern": "Take a seat",
         "The tides, please": "Move the line",
+        "Show me the seats of MV Tern": "Take a seat",
     }
     async with site.open(390, 844) as desk:
         for number, (question, answer) in enumerate(questions.items()):

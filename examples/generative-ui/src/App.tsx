@@ -86,7 +86,6 @@ export function App() {
           threadId={threadId}
           labels={{
             chatInputPlaceholder: "Ask for trips, a seat, the tides",
-            welcomeMessageText: "Where would you like to go?",
             chatDisclaimerText: "",
           }}
         />

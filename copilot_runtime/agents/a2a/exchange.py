@@ -1,0 +1,106 @@
+"""Asks a remote agent, and follows its task to the end, whatever the connection does."""
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator
+
+from a2a.client import Client, ClientCallContext
+from a2a.types import GetTaskRequest, SendMessageRequest, StreamResponse
+from a2a.utils.errors import (
+    A2AError,
+    InvalidParamsError,
+    InvalidRequestError,
+    TaskNotFoundError,
+    UnsupportedOperationError,
+)
+
+from copilot_runtime.agents.a2a.translate import Translator
+from copilot_runtime.errors import IncompleteStream, NetworkError, RunStalled
+from copilot_runtime.interfaces import Events
+
+logger = logging.getLogger(__name__)
+
+_MOST_FAILURES = 5
+"""How often in a row a question how far a task is may fail."""
+
+_FIRST_PAUSE, _LONGEST_PAUSE = 0.25, 5.0
+"""Seconds between two of these questions."""
+
+_STALE_TASK = (
+    TaskNotFoundError,
+    InvalidParamsError,
+    InvalidRequestError,
+    UnsupportedOperationError,
+)
+"""What an agent says of a task that does not wait any more."""
+
+
+class TaskExchange:
+    """One message and all that comes of it. What the package raises is not changed."""
+
+    def __init__(self, client: Client, call: ClientCallContext, translator: Translator) -> None:
+        self._client = client
+        self._call = call
+        self._translator = translator
+
+    async def run(self, request: SendMessageRequest) -> Events:
+        """Send the message and yield events until the agent has answered.
+
+        A stream that breaks off is followed by questions how far the task is. A task that the
+        agent does not know any more is left, and the message begins a new one. Raises
+        `IncompleteStream` for an answer without an end.
+        """
+        translator = self._translator
+        try:
+            async for response in self._send(request):
+                for event in translator.feed(response):
+                    yield event
+                if translator.is_answered:
+                    return
+        except NetworkError as error:
+            if isinstance(error, RunStalled) or not translator.is_resumable:
+                raise
+            logger.warning("A stream of an agent broke off; its task is asked for: %s", error.hint)
+        while not translator.is_answered:
+            if not translator.is_resumable:
+                raise IncompleteStream(
+                    f"The answer of the agent {translator.agent!r} has no end.",
+                    hint="Its stream ended before a message, and before a task that has ended.",
+                )
+            async for response in self._poll(translator.task_id):
+                for event in translator.feed(response):
+                    yield event
+
+    async def _send(self, request: SendMessageRequest) -> AsyncIterator[StreamResponse]:
+        try:
+            async for response in self._client.send_message(request, context=self._call):
+                yield response
+            return
+        except _STALE_TASK as error:
+            if not request.message.task_id or self._translator.has_begun:
+                raise
+            logger.info("A task of an agent has ended meanwhile: %s", error)
+        request.message.task_id = ""
+        async for response in self._client.send_message(request, context=self._call):
+            yield response
+
+    async def _poll(self, task_id: str) -> AsyncIterator[StreamResponse]:
+        """Ask for the task again and again, with longer pauses each time."""
+        pause, failures = _FIRST_PAUSE, 0
+        while not self._translator.is_answered:
+            await asyncio.sleep(pause)
+            pause = min(pause * 1.5, _LONGEST_PAUSE)
+            try:
+                task = await self._client.get_task(GetTaskRequest(id=task_id), context=self._call)
+            except NetworkError:
+                failures += 1
+                if failures == _MOST_FAILURES:
+                    raise
+                continue
+            failures = 0
+            yield StreamResponse(task=task)
+
+
+def is_known(error: A2AError) -> bool:
+    """Return whether an error is one that the agent has said, and no failure to read it."""
+    return type(error) is not A2AError and "client" not in type(error).__module__

@@ -35,7 +35,7 @@ try:
     from copilot_runtime.agents.a2a.card import BINDINGS, fetch_card, normalize_origin
     from copilot_runtime.agents.a2a.contexts import ContextLog
     from copilot_runtime.agents.a2a.exchange import TaskExchange, is_known
-    from copilot_runtime.agents.a2a.http_client import open_client
+    from copilot_runtime.agents.a2a.http_client import AnswerTooLarge, open_client
     from copilot_runtime.agents.a2a.request import build_request
     from copilot_runtime.agents.a2a.surfaces import choose_extension
     from copilot_runtime.agents.a2a.translate import Translator
@@ -157,6 +157,10 @@ class A2aAgent(Agent):
 
     def _map_error(self, name: str, error: Exception, translator: Translator) -> CopilotError:
         """Return the error for what the package, or the connection, has raised."""
+        if isinstance(error, AnswerTooLarge):
+            return IncompleteStream(
+                f"The agent {name!r} sent more at once than is read.", hint=error.hint
+            )
         if isinstance(error, NetworkError):
             before = "the task ended" if translator.has_begun else None
             return map_network_error(name, error, before=before)

@@ -14,6 +14,7 @@ from a2a.utils.errors import (
     UnsupportedOperationError,
 )
 
+from copilot_runtime.agents.a2a.http_client import AnswerTooLarge
 from copilot_runtime.agents.a2a.translate import Translator
 from copilot_runtime.errors import IncompleteStream, NetworkError, RunStalled
 from copilot_runtime.interfaces import Events
@@ -58,7 +59,8 @@ class TaskExchange:
                 if translator.is_answered:
                     return
         except NetworkError as error:
-            if isinstance(error, RunStalled) or not translator.is_resumable:
+            is_final = isinstance(error, RunStalled | AnswerTooLarge)
+            if is_final or not translator.is_resumable:
                 raise
             logger.warning("A stream of an agent broke off; its task is asked for: %s", error.hint)
         while not translator.is_answered:
@@ -92,7 +94,9 @@ class TaskExchange:
             pause = min(pause * 1.5, _LONGEST_PAUSE)
             try:
                 task = await self._client.get_task(GetTaskRequest(id=task_id), context=self._call)
-            except NetworkError:
+            except NetworkError as error:
+                if isinstance(error, AnswerTooLarge):
+                    raise
                 failures += 1
                 if failures == _MOST_FAILURES:
                     raise
@@ -103,4 +107,5 @@ class TaskExchange:
 
 def is_known(error: A2AError) -> bool:
     """Return whether an error is one that the agent has said, and no failure to read it."""
-    return type(error) is not A2AError and "client" not in type(error).__module__
+    is_said = "client" not in type(error).__module__
+    return is_said or str(error).startswith("JSON-RPC Error")  # with a code of its own

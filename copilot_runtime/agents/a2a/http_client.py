@@ -20,6 +20,10 @@ _HOP_BY_HOP = frozenset({"host", "connection", "content-length", "transfer-encod
 _BETWEEN_EVENTS = re.compile(rb"\r?\n\r?\n|\r\r")
 
 
+class AnswerTooLarge(NetworkError):
+    """More came at once than is read."""
+
+
 @asynccontextmanager
 async def open_client(upstream: Upstream) -> AsyncGenerator[httpx.AsyncClient]:
     """Yield a client for one task; with it, all its answers are closed.
@@ -58,7 +62,7 @@ class _UpstreamTransport(httpx.AsyncBaseTransport):
 
 
 class _Body(httpx.AsyncByteStream):
-    """The bytes of an answer. Raises `NetworkError` for an event that is too large."""
+    """The bytes of an answer. Raises `AnswerTooLarge` for an event that is too large."""
 
     def __init__(self, reply: StreamResponse) -> None:
         self._reply = reply
@@ -84,7 +88,7 @@ class _Body(httpx.AsyncByteStream):
 
 def _check(size: int, values: int) -> None:
     if size > MAX_EVENT_BYTES or values > MAX_EVENT_VALUES:
-        raise NetworkError(
+        raise AnswerTooLarge(
             "The agent sent more at once than is read.",
             hint=f"An answer, or an event of a stream, may have {MAX_EVENT_BYTES} bytes and "
             f"{MAX_EVENT_VALUES} values.",

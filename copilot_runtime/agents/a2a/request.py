@@ -3,6 +3,7 @@
 import base64
 import binascii
 from collections.abc import Mapping, Sequence
+from typing import assert_never
 
 from a2a.types import Message, Part, Role, SendMessageRequest
 from google.protobuf.json_format import ParseDict
@@ -107,20 +108,23 @@ def _build_parts(message: TextMessage | ImageMessage) -> Sequence[Part]:
 
 
 def _build_file(media: MediaPart) -> Part:
-    fields = {
-        "filename": media.filename or "",
-        "media_type": media.mime_type or _MEDIA.get(media.kind, "application/octet-stream"),
-    }
+    part = Part(
+        filename=media.filename or "",
+        media_type=media.mime_type or _MEDIA.get(media.kind, "application/octet-stream"),
+    )
     match media.source:
         case "data":
-            return Part(raw=_decode(media.value), **fields)
+            part.raw = _decode(media.value)
         case "url":
-            return Part(url=media.value, **fields)
-        case _:
+            part.url = media.value
+        case "id":
             raise Misuse(
                 "The agent cannot get this file: it is only known by an id.",
                 hint="An agent elsewhere needs the content of a file, or its address.",
             )
+        case _:
+            assert_never(media.source)
+    return part
 
 
 def _decode(text: str) -> bytes:

@@ -382,7 +382,11 @@ def list_transports(
 ) -> Sequence[TransportLike]:
     """Return those given, else those named in the settings, after those for other programs."""
     chosen = settings.transports if transports is None else transports
-    programs = {"mcp": settings.serve_mcp, "remote_endpoint": settings.serve_remote}
+    programs = {
+        "a2a": settings.serve_a2a,
+        "mcp": settings.serve_mcp,
+        "remote_endpoint": settings.serve_remote,
+    }
     return [*dict.fromkeys([*(name for name, serves in programs.items() if serves), *chosen])]
 
 

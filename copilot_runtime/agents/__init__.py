@@ -1,6 +1,7 @@
 """Agents: each is one way to answer a run."""
 
 AGENTS = {
+    "a2a": "copilot_runtime.agents.a2a:A2aAgent",
     "agui": "copilot_runtime.agents.agui:AguiAgent",
     "direct": "copilot_runtime.agents.direct:DirectAgent",
     "function": "copilot_runtime.agents.function:FunctionAgent",

@@ -102,6 +102,15 @@ class Settings(Section):
     serve_mcp: bool = Field(
         default=False, description="Whether MCP clients may use actions and agents: at path/mcp."
     )
+    serve_a2a: bool = Field(
+        default=False,
+        description="Whether A2A clients may use agents: at path/a2a/NAME, with cards.",
+    )
+    a2a_url: str = Field(
+        default="",
+        pattern=r"^(https?://\S+)?$",
+        description="URL of path for A2A clients, in the cards. Empty: the one they ask at.",
+    )
     mcp_sessions: Count = Field(
         default=1000, description="Sessions of MCP clients at one time; one more is answered 503."
     )

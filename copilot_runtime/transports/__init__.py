@@ -1,6 +1,7 @@
 """The protocols of clients, and what parts of a runtime answer beside them."""
 
 TRANSPORTS = {
+    "a2a": "copilot_runtime.transports.a2a.endpoint:A2aEndpoint",
     "agui": "copilot_runtime.transports.agui.endpoint:AguiEndpoint",
     "graphql": "copilot_runtime.transports.graphql.endpoint:GraphQLEndpoint",
     "mcp": "copilot_runtime.transports.mcp.endpoint:McpEndpoint",

@@ -1,0 +1,1 @@
+"""Our agents for clients of the Agent2Agent protocol (A2A)."""

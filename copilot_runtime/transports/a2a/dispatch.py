@@ -1,0 +1,122 @@
+"""Hands requests to the package `a2a-sdk`, which reads and writes the protocol in its versions.
+
+Bodies are read, and answers written, by our own code: its limits are those of all transports.
+"""
+
+from collections.abc import AsyncGenerator, Mapping, Sequence
+from contextlib import aclosing
+from typing import Any, cast
+
+from a2a.compat.v0_3.extension_headers import LEGACY_HTTP_EXTENSION_HEADER
+from a2a.extensions.common import HTTP_EXTENSION_HEADER, get_requested_extensions
+from a2a.server.context import ServerCallContext
+from a2a.server.routes import create_rest_routes
+from a2a.server.routes.common import ServerCallContextBuilder
+from a2a.server.routes.jsonrpc_dispatcher import JsonRpcDispatcher
+from sse_starlette import EventSourceResponse
+from sse_starlette.event import ensure_bytes
+from starlette.requests import Request as StarletteRequest
+from starlette.responses import Response
+from starlette.routing import Match, Route
+from starlette.types import Message, Receive
+
+from copilot_runtime.runtime.conversations import Conversations
+from copilot_runtime.transports.a2a.card import A2UI
+from copilot_runtime.transports.a2a.handler import CALL, Call, RunHandler
+from copilot_runtime.transports.request import Request
+from copilot_runtime.transports.transport import Refusal
+
+_KEEP_ALIVE = b": keep-alive\n\n"
+
+
+class _ContextBuilder(ServerCallContextBuilder):
+    """Passes on who asks, which is known already."""
+
+    def build(self, request: StarletteRequest) -> ServerCallContext:
+        return ServerCallContext(
+            state={CALL: request.scope[CALL], "headers": dict(request.headers)}
+        )
+
+
+class Dispatcher:
+    """Answers requests at the path of an agent, and below it."""
+
+    def __init__(
+        self, conversations: Conversations, *, max_items: int, keep_alive: float, has_a2ui: bool
+    ) -> None:
+        handler = RunHandler(conversations, max_items=max_items)
+        builder = _ContextBuilder()
+        self._has_a2ui = has_a2ui
+        self._keep_alive = keep_alive
+        self._rpc = JsonRpcDispatcher(handler, builder, enable_v0_3_compat=True)
+        routes = create_rest_routes(handler, builder, enable_v0_3_compat=True)
+        self._routes: Sequence[Route] = [it for it in routes if isinstance(it, Route)]
+
+    async def answer(self, request: Request, agent: str, target: str | None, path: str) -> None:
+        """Answer a request to an agent; `path` is what stands behind that of the agent."""
+        scope = {
+            **request.scope,
+            "path": path or "/",
+            "raw_path": (path or "/").encode("latin-1"),
+            "root_path": "",
+            CALL: Call(
+                caller=request.caller,
+                agent=agent,
+                target=target,
+                has_a2ui=self._has_a2ui and A2UI in _read_extensions(request.headers),
+            ),
+        }
+        endpoint: Any = self._rpc.handle_requests
+        if path:
+            endpoint, params = self._match(scope)
+            scope["path_params"] = params
+        elif request.method != "POST":
+            raise Refusal(405, {"error": "JSON-RPC is sent by POST."}, {"allow": "POST"})
+        body = await request.body()
+        request.check_json(body)
+        response: Response = await endpoint(StarletteRequest(scope, _repeat(body)))
+        await self._respond(request, response)
+
+    def _match(self, scope: Mapping[str, Any]) -> tuple[Any, Mapping[str, Any]]:
+        """Return what answers a path of HTTP+JSON, and its parameters. Raises `Refusal`."""
+        is_known = False
+        for route in self._routes:
+            match, found = route.matches(cast("Any", scope))
+            if match == Match.FULL:
+                return route.endpoint, found["path_params"]
+            is_known |= match == Match.PARTIAL
+        if is_known:
+            raise Refusal(405, {"error": "This is asked by another method."})
+        raise Refusal(404, {"error": "Not found"})
+
+    async def _respond(self, request: Request, response: Response) -> None:
+        if not isinstance(response, EventSourceResponse):
+            await request.respond(
+                response.status_code,
+                bytes(response.body),
+                content_type=response.headers.get("content-type", "application/json"),
+            )
+            return
+        events = cast("AsyncGenerator[Any]", response.body_iterator)
+        async with request.stream(
+            "text/event-stream", keep_alive=self._keep_alive, comment=_KEEP_ALIVE
+        ) as stream:
+            async with aclosing(events):
+                async for event in events:
+                    await stream.write(ensure_bytes(event, "\n"))
+            await stream.write(b"", last=True)
+
+
+def _read_extensions(headers: Mapping[str, str]) -> set[str]:
+    names = (HTTP_EXTENSION_HEADER.lower(), LEGACY_HTTP_EXTENSION_HEADER.lower())
+    return get_requested_extensions([headers.get(name, "") for name in names])
+
+
+def _repeat(body: bytes) -> Receive:
+    """Return a `receive` that has the body, which was read and measured already."""
+    waiting: list[Message] = [{"type": "http.request", "body": body, "more_body": False}]
+
+    async def receive() -> Message:
+        return waiting.pop() if waiting else {"type": "http.disconnect"}
+
+    return receive

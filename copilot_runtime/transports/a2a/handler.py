@@ -1,0 +1,384 @@
+"""Does what A2A clients ask: each task is a run, and its context a thread of the caller."""
+
+import asyncio
+import logging
+from collections.abc import AsyncGenerator, Generator, Sequence
+from contextlib import aclosing, contextmanager
+from dataclasses import dataclass
+from typing import Any
+from uuid import uuid4
+
+from a2a.server.context import ServerCallContext
+from a2a.server.events import Event as A2aEvent
+from a2a.server.request_handlers import RequestHandler
+from a2a.types import (
+    CancelTaskRequest,
+    GetTaskRequest,
+    ListTasksRequest,
+    ListTasksResponse,
+    Message,
+    SendMessageRequest,
+    SubscribeToTaskRequest,
+    Task,
+    TaskState,
+)
+from a2a.utils.errors import (
+    A2AError,
+    ExtendedAgentCardNotConfiguredError,
+    InternalError,
+    InvalidParamsError,
+    PushNotificationNotSupportedError,
+    TaskNotCancelableError,
+    TaskNotFoundError,
+    UnsupportedOperationError,
+)
+
+from copilot_runtime.concurrency import retrieve_exception
+from copilot_runtime.errors import (
+    RUN_FAILED,
+    CopilotError,
+    LimitExceeded,
+    Misuse,
+    NotFound,
+    ThreadBusy,
+)
+from copilot_runtime.generative_ui.a2ui.clicks import CLICK
+from copilot_runtime.generative_ui.a2ui.scope import CATALOG_AVAILABLE
+from copilot_runtime.interfaces import Batch, Caller, Resume, RunInput
+from copilot_runtime.jsonvalue import JsonObject
+from copilot_runtime.messages import Message as OurMessage
+from copilot_runtime.messages import new_id
+from copilot_runtime.runtime.conversations import Conversations, Log
+from copilot_runtime.runtime.interrupts import find_asking_run
+from copilot_runtime.threads.store import StoredRun, ThreadKey
+from copilot_runtime.threads.validation import check_thread_id
+from copilot_runtime.transcript import fold_thread
+from copilot_runtime.transports.a2a.decode import decode_answers, decode_message, find_click
+from copilot_runtime.transports.a2a.encode import TaskLog
+from copilot_runtime.transports.a2a.task_ids import TaskKey, new_task_key, parse_task_id
+
+logger = logging.getLogger(__name__)
+
+CALL = "copilot_runtime.a2a.call"
+"""The key of the `Call` in the state of a request of the package."""
+
+_STOP_TIMEOUT = 10.0
+"""Seconds in which a run that is stopped has ended."""
+
+_MOST_PER_PAGE = 100
+_PER_PAGE = 50
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Call:
+    """Who asks which agent: `agent` is its name for clients, `target` that of the runtime."""
+
+    caller: Caller
+    agent: str
+    target: str | None
+    has_a2ui: bool = False
+    """Whether the client gets surfaces."""
+
+
+def _convert(error: Exception) -> A2AError:
+    """Return an error of the protocol; one that nobody expected comes without its details."""
+    match error:
+        case NotFound():
+            return TaskNotFoundError()
+        case Misuse() | LimitExceeded():
+            return InvalidParamsError(message=error.public)
+        case ThreadBusy():
+            return UnsupportedOperationError(message=error.public)
+        case CopilotError():
+            logger.warning("A task could not begin: %s %s", error.message, error.hint or "")
+            return InternalError(message=error.public)
+        case _:  # of hooks, stores and agents
+            logger.error("A request of an A2A client failed", exc_info=error)
+            return InternalError(message=RUN_FAILED.message)
+
+
+@contextmanager
+def _protocol_errors() -> Generator[None]:
+    """Have a block raise nothing but errors of the protocol."""
+    try:
+        yield
+    except A2AError:
+        raise
+    except Exception as error:
+        raise _convert(error) from error
+
+
+class RunHandler(RequestHandler):
+    """Starts, follows and stops the runs behind tasks.
+
+    A task belongs to the user who began it: for everybody else there is none of its id.
+    """
+
+    def __init__(self, conversations: Conversations, *, max_items: int) -> None:
+        self._conversations = conversations
+        self._max_items = max_items
+        self._starting: set[asyncio.Task[Log]] = set()
+
+    async def on_message_send(
+        self, params: SendMessageRequest, context: ServerCallContext
+    ) -> Task | Message:
+        """Return the task at its end, or when it waits for an answer; at once if that is asked."""
+        with _protocol_errors():
+            configuration = params.configuration
+            log, events = await self._begin(_get_call(context), params)
+            async with aclosing(events):
+                async for batch in events:
+                    _feed(log, batch)
+                    if configuration.return_immediately:
+                        break
+            has_length = configuration.HasField("history_length")
+            return log.build_task(configuration.history_length if has_length else None)
+
+    async def on_message_send_stream(
+        self, params: SendMessageRequest, context: ServerCallContext
+    ) -> AsyncGenerator[A2aEvent]:
+        """Yield the task as it begins, then its changes. Whoever leaves may come back."""
+        with _protocol_errors():
+            log, events = await self._begin(_get_call(context), params)
+            async with aclosing(_follow(log, events)) as updates:
+                async for update in updates:
+                    yield update
+
+    async def on_subscribe_to_task(
+        self, params: SubscribeToTaskRequest, context: ServerCallContext
+    ) -> AsyncGenerator[A2aEvent]:
+        """Yield a task that goes on as it is, then its changes."""
+        with _protocol_errors():
+            key, runs = await self._find_task(_get_call(context), params.id)
+            log = _fold(key, [run for run in runs if run.ended])
+            if runs[-1].ended:
+                raise UnsupportedOperationError(message="The task does not go on of itself.")
+            events = self._conversations.follow(runs[-1].log_id)
+            async with aclosing(_follow(log, events)) as updates:
+                async for update in updates:
+                    yield update
+
+    async def on_get_task(self, params: GetTaskRequest, context: ServerCallContext) -> Task:
+        """Return a task as far as it is."""
+        with _protocol_errors():
+            key, runs = await self._find_task(_get_call(context), params.id)
+            has_length = params.HasField("history_length")
+            return _fold(key, runs).build_task(params.history_length if has_length else None)
+
+    async def on_list_tasks(
+        self, params: ListTasksRequest, context: ServerCallContext
+    ) -> ListTasksResponse:
+        """Return the tasks of one context, the latest first."""
+        with _protocol_errors():
+            call = _get_call(context)
+            if not params.context_id:
+                raise InvalidParamsError(message="Name a contextId: tasks are listed by context.")
+            found = [
+                log
+                for log in reversed(await self._fold_thread(call, params.context_id))
+                if params.status in (TaskState.TASK_STATE_UNSPECIFIED, log.status.state)
+            ]
+            start = _read_offset(params.page_token)
+            size = max(1, min(params.page_size or _PER_PAGE, _MOST_PER_PAGE))
+            page = found[start : start + size]
+            has_more = start + size < len(found)
+            return ListTasksResponse(
+                tasks=[log.build_task(params.history_length) for log in page],
+                next_page_token=str(start + size) if has_more else "",
+                page_size=size,
+                total_size=len(found),
+            )
+
+    async def on_cancel_task(self, params: CancelTaskRequest, context: ServerCallContext) -> Task:
+        """Stop the run of a task, and return the task once it has ended."""
+        with _protocol_errors():
+            call = _get_call(context)
+            key, runs = await self._find_task(call, params.id)
+            thread = _thread(call, key.thread_id)
+            if not self._conversations.stop_thread(thread, key.run_id):
+                raise TaskNotCancelableError(
+                    message="The task does not go on: it has ended, or waits for an answer."
+                )
+            log = _fold(key, [run for run in runs if run.ended])
+            async with asyncio.timeout(_STOP_TIMEOUT):
+                async with aclosing(self._conversations.follow(runs[-1].log_id)) as events:
+                    async for batch in events:
+                        _feed(log, batch)
+            return log.build_task()
+
+    async def on_create_task_push_notification_config(self, params: Any, context: Any) -> Any:
+        del params, context
+        raise PushNotificationNotSupportedError
+
+    async def on_get_task_push_notification_config(self, params: Any, context: Any) -> Any:
+        del params, context
+        raise PushNotificationNotSupportedError
+
+    async def on_list_task_push_notification_configs(self, params: Any, context: Any) -> Any:
+        del params, context
+        raise PushNotificationNotSupportedError
+
+    async def on_delete_task_push_notification_config(self, params: Any, context: Any) -> None:
+        del params, context
+        raise PushNotificationNotSupportedError
+
+    async def on_get_extended_agent_card(self, params: Any, context: Any) -> Any:
+        del params, context
+        raise ExtendedAgentCardNotConfiguredError
+
+    async def _begin(self, call: Call, params: SendMessageRequest) -> tuple[TaskLog, Log]:
+        """Start the run that a message asks for; return its task so far and its events."""
+        message = params.message
+        if len(message.parts) > self._max_items:
+            raise InvalidParamsError(message=f"A message may have {self._max_items} parts.")
+        if message.task_id:
+            log, run = await self._continue_task(call, message)
+        else:
+            log, run = await self._new_task(call, message)
+        return log, await self._start(run)
+
+    async def _start(self, run: RunInput) -> Log:
+        """Start a run, even if its client does not wait for that; return its log."""
+
+        async def start() -> Log:
+            return (await self._conversations.start(run)).follow()
+
+        task = asyncio.create_task(start(), name=f"start:{run.log_id}")
+        self._starting.add(task)
+        task.add_done_callback(self._starting.discard)
+        task.add_done_callback(retrieve_exception)
+        return await asyncio.shield(task)
+
+    async def _new_task(self, call: Call, message: Message) -> tuple[TaskLog, RunInput]:
+        thread_id = message.context_id or str(uuid4())
+        check_thread_id("contextId", thread_id)
+        said, click = decode_message(message), find_click(message)
+        if said is None and click is None:
+            raise InvalidParamsError(message="The message has nothing in it.")
+        runs = await self._conversations.runs(_thread(call, thread_id))
+        messages: Sequence[OurMessage] = fold_thread(run.events for run in runs)
+        key = new_task_key(thread_id)
+        run = _build_run(call, key, [*messages, *([said] if said else [])], click=click)
+        return TaskLog(key.task_id, thread_id), run
+
+    async def _continue_task(self, call: Call, message: Message) -> tuple[TaskLog, RunInput]:
+        """Return the task that waits for an answer, and the run that gives it.
+
+        Raises `UnsupportedOperationError` for a task that does not wait.
+        """
+        key, runs = await self._find_task(call, message.task_id)
+        if message.context_id not in ("", key.thread_id):
+            raise InvalidParamsError(message="The task belongs to another context.")
+        every = await self._conversations.runs(_thread(call, key.thread_id))
+        asking = find_asking_run(every)
+        if asking is None or asking.run_id != key.run_id:
+            raise UnsupportedOperationError(
+                message="The task does not wait for a message. Without a taskId, one begins a "
+                "new task in its context."
+            )
+        answers = decode_answers(message, asking.events)
+        messages = fold_thread(run.events for run in every)
+        run = _build_run(call, key, messages, resume=answers)
+        return _fold(key, runs), run
+
+    async def _find_task(self, call: Call, task_id: str) -> tuple[TaskKey, Sequence[StoredRun]]:
+        """Return the runs of a task of the caller. Raises `TaskNotFoundError`."""
+        key = parse_task_id(task_id)
+        if key is None:
+            raise TaskNotFoundError
+        check_thread_id("taskId", key.thread_id)
+        every = await self._conversations.runs(_thread(call, key.thread_id))
+        runs = [run for run in every if run.run_id == key.run_id and run.agent == call.agent]
+        if not runs:
+            raise TaskNotFoundError
+        return key, runs
+
+    async def _fold_thread(self, call: Call, thread_id: str) -> Sequence[TaskLog]:
+        """Return the tasks of an agent in a thread, the oldest first."""
+        check_thread_id("contextId", thread_id)
+        by_run: dict[str, list[StoredRun]] = {}
+        for run in await self._conversations.runs(_thread(call, thread_id)):
+            if run.agent == call.agent and _is_task_run(run.run_id):
+                by_run.setdefault(run.run_id, []).append(run)
+        return [_fold(TaskKey(thread_id, id), runs) for id, runs in by_run.items()]
+
+
+def _read_offset(token: str) -> int:
+    """Return where a page of tasks begins. Raises `InvalidParamsError` for a token of nobody."""
+    if not token:
+        return 0
+    if not (token.isascii() and token.isdecimal() and len(token) < 10):
+        raise InvalidParamsError(message="The pageToken is none that a list of tasks has given.")
+    return int(token)
+
+
+def _get_call(context: ServerCallContext) -> Call:
+    return context.state[CALL]
+
+
+def _thread(call: Call, thread_id: str) -> ThreadKey:
+    return ThreadKey(call.caller.user or "", thread_id)
+
+
+def _is_task_run(run_id: str) -> bool:
+    """Return whether a run has an id as tasks have; those of pages have others."""
+    return len(run_id) == 32 and all(char in "0123456789abcdef" for char in run_id)
+
+
+def _build_run(
+    call: Call,
+    key: TaskKey,
+    messages: Sequence[OurMessage],
+    *,
+    resume: Sequence[Resume] = (),
+    click: JsonObject | None = None,
+) -> RunInput:
+    caller = call.caller
+    surfaces: JsonObject = {CATALOG_AVAILABLE: True} if call.has_a2ui else {}
+    if click is not None:
+        surfaces[CLICK] = click
+    return RunInput(
+        thread_id=key.thread_id,
+        run_id=key.run_id,
+        messages=messages,
+        agent=call.target,
+        properties={**caller.properties, **surfaces},
+        headers=caller.headers,
+        url=caller.url,
+        operation="SendMessage",
+        detached=True,
+        user=caller.user,
+        persist=True,
+        log_id=new_id(),
+        parent=caller.parent,
+        resume=resume,
+    )
+
+
+def _fold(key: TaskKey, runs: Sequence[StoredRun]) -> TaskLog:
+    """Return a task as its runs have it."""
+    log = TaskLog(key.task_id, key.thread_id)
+    for run in runs:
+        log.fold(run.events, run.began_at)
+    return log
+
+
+def _feed(log: TaskLog, batch: Batch) -> None:
+    for event in batch.events:
+        for _ in log.feed(event):
+            pass
+
+
+async def _follow(log: TaskLog, events: Log) -> AsyncGenerator[A2aEvent]:
+    """Yield a task as it is when its log begins, then what changes."""
+    is_first = True
+    async with aclosing(events) as batches:
+        async for batch in batches:
+            if is_first:
+                _feed(log, batch)
+                yield log.build_task()
+                is_first = False
+                continue
+            for event in batch.events:
+                for update in log.feed(event):
+                    yield update

@@ -96,9 +96,9 @@ def _decode_part(part: Part) -> OurPart | None:
             return TextPart(text=part.text) if part.text else None
         case "data":
             return None if _is_a2ui(part) else TextPart(text=to_text(MessageToDict(part.data)))
-        case "raw":
+        case "raw" if part.raw:
             return _media(part, "data", base64.b64encode(part.raw).decode())
-        case "url":
+        case "url" if part.url:
             return _media(part, "url", part.url)
         case _:
             return None

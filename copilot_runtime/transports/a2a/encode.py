@@ -257,7 +257,9 @@ def _encode_question(event: Interrupt | Custom) -> list[Part]:
     """Return a question for people, and what a program needs to answer it."""
     if isinstance(event, Custom):
         return [Part(text=to_text(event.value))]
+    shown = [it.content for it in event.messages if isinstance(it, TextMessage) and it.content]
     text = event.message or as_text(event.value) or f"The agent needs an answer: {event.reason}."
+    text = "\n\n".join([*shown, text])
     fields = {
         "interruptId": event.interrupt_id,
         "reason": event.reason,

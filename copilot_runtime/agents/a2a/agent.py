@@ -34,9 +34,9 @@ try:
 
     from copilot_runtime.agents.a2a.card import BINDINGS, fetch_card, normalize_origin
     from copilot_runtime.agents.a2a.contexts import ContextLog
-    from copilot_runtime.agents.a2a.exchange import TaskExchange, is_known
+    from copilot_runtime.agents.a2a.exchange import TaskExchange, find_waiting_task, is_known
     from copilot_runtime.agents.a2a.http_client import AnswerTooLarge, open_client
-    from copilot_runtime.agents.a2a.request import build_request
+    from copilot_runtime.agents.a2a.request import build_request, is_answer
     from copilot_runtime.agents.a2a.surfaces import choose_extension
     from copilot_runtime.agents.a2a.translate import Translator
 except ModuleNotFoundError as error:
@@ -114,6 +114,10 @@ class A2aAgent(Agent):
         try:
             async with open_client(self._upstream) as http:
                 client = self._build_client(card, http)
+                if not context.is_known and any(is_answer(it) for it in run.messages):
+                    found = await find_waiting_task(client, call, context.id)
+                    context.task_id = request.message.task_id = found
+                context.is_known = True
                 async with aclosing(TaskExchange(client, call, translator).run(request)) as events:
                     async for event in events:
                         yield event

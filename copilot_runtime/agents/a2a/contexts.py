@@ -18,13 +18,15 @@ class Context:
     """The `contextId`: ours, unless the agent gave another."""
     task_id: str = ""
     """The task that waits for the next message; empty if none does."""
+    is_known: bool = False
+    """Whether the agent was asked in it since this server began."""
     surfaces: SurfaceBook = field(default_factory=SurfaceBook)
 
 
 class ContextLog:
     """Has the last conversations; the oldest are forgotten first.
 
-    An agent that is asked in one of these begins a new task in it, and knows it by its id.
+    The agent knows such a one by its id all the same, and can be asked which of its tasks waits.
     """
 
     def __init__(self) -> None:

@@ -5,7 +5,13 @@ import logging
 from collections.abc import AsyncIterator
 
 from a2a.client import Client, ClientCallContext
-from a2a.types import GetTaskRequest, SendMessageRequest, StreamResponse
+from a2a.types import (
+    GetTaskRequest,
+    ListTasksRequest,
+    SendMessageRequest,
+    StreamResponse,
+    TaskState,
+)
 from a2a.utils.errors import (
     A2AError,
     InvalidParamsError,
@@ -103,6 +109,22 @@ class TaskExchange:
                 continue
             failures = 0
             yield StreamResponse(task=task)
+
+
+async def find_waiting_task(client: Client, call: ClientCallContext, context_id: str) -> str:
+    """Return the task of a conversation that waits for input, empty if none does.
+
+    Agents of before 1.0, and some others, cannot say it.
+    """
+    request = ListTasksRequest(
+        context_id=context_id, status=TaskState.TASK_STATE_INPUT_REQUIRED, page_size=1
+    )
+    try:
+        found = await client.list_tasks(request, context=call)
+    except (A2AError, NotImplementedError) as error:
+        logger.debug("An agent does not list its tasks: %s", error)
+        return ""
+    return found.tasks[0].id if found.tasks else ""
 
 
 def is_known(error: A2AError) -> bool:

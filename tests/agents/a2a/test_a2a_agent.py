@@ -197,6 +197,19 @@ async def test_a_task_that_waits_for_input_goes_on_with_the_next_message(
     assert len({message.context_id for message in remote.asked}) == 1
 
 
+@pytest.mark.parametrize("binding", ["JSONRPC", "HTTP+JSON"])
+async def test_a_task_still_waits_after_a_restart_of_this_server(binding: str) -> None:
+    messages = [
+        TextMessage(id="1", role="user", content="Weather?"),
+        TextMessage(id="2", role="assistant", content="In which city?"),
+        TextMessage(id="3", role="user", content="Bonn"),
+    ]
+    async with serve_remote(ask_for_a_city, binding=binding) as remote:
+        await hear(A2aAgent(remote.url), asked("Weather?"))
+        answer = text_of(await hear(A2aAgent(remote.url), asked(messages=messages)))
+    assert answer == "Sunny in Bonn."
+
+
 async def test_a_task_that_the_agent_has_forgotten_is_begun_anew() -> None:
     async with serve_remote(ask_for_a_city) as remote:
         agent = A2aAgent(remote.url)

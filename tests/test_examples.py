@@ -238,6 +238,25 @@ async def test_agui_passes_on_what_the_remote_agent_says_and_keeps_it(
 
 
 @pytest.mark.anyio
+async def test_a2a_asks_the_remote_agent_which_asks_for_the_city(
+    monkeypatch: pytest.MonkeyPatch,
+):
+    agent = load_example("a2a", "agent")
+    async with serving(agent.app) as port:
+        agent.card.supported_interfaces[0].url = f"http://127.0.0.1:{port}/a2a"
+        monkeypatch.setenv("AGENT_URL", f"http://127.0.0.1:{port}")
+        async with serving(loaded("a2a")) as here:
+            browser = Browser(here, "/graphql")
+            asked = await browser.run(agent="weather", messages=[user("Weather?")])
+            answered = await browser.run(agent="weather", messages=[user("Bonn", "u-2")], run="r2")
+            handed = await browser.run(messages=[user("Ask weather")], thread="other", run="r3")
+
+    assert text_of(asked.events()) == "In which city?"
+    assert text_of(answered.events()) == "It is sunny in Bonn."
+    assert text_of(handed.events()).endswith("In which city?")
+
+
+@pytest.mark.anyio
 async def test_crew_passes_on_what_is_said_where_the_crew_should_be(
     monkeypatch: pytest.MonkeyPatch,
 ):

@@ -114,10 +114,10 @@ class A2aAgent(Agent):
         try:
             async with open_client(self._upstream) as http:
                 client = self._build_client(card, http)
-                if not context.is_known and any(is_answer(it) for it in run.messages):
+                if context.is_new and any(is_answer(it) for it in run.messages):
                     found = await find_waiting_task(client, call, context.id)
                     context.task_id = request.message.task_id = found
-                context.is_known = True
+                context.is_new = False
                 async with aclosing(TaskExchange(client, call, translator).run(request)) as events:
                     async for event in events:
                         yield event

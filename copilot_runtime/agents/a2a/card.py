@@ -17,7 +17,7 @@ from copilot_runtime.http.errors import get_origin
 from copilot_runtime.jsontext import loads
 from copilot_runtime.jsonvalue import JsonValue
 
-WELL_KNOWN = ("/.well-known/agent-card.json", "/.well-known/agent.json")
+CARD_PATHS = ("/.well-known/agent-card.json", "/.well-known/agent.json")
 """Where cards are below the address of an agent: since 0.3, and before."""
 
 BINDINGS: Sequence[str] = (TransportProtocol.JSONRPC.value, TransportProtocol.HTTP_JSON.value)
@@ -36,7 +36,7 @@ async def fetch_card(
     Raises `ConfigurationFailed` for what is no card, or for one that leads to other origins than
     these, and what the server refuses or does not answer as its errors.
     """
-    urls = [url] if url.endswith(".json") else [f"{url}{path}" for path in WELL_KNOWN]
+    urls = [url] if url.endswith(".json") else [f"{url}{path}" for path in CARD_PATHS]
     status, value = 0, None
     for one in urls:
         status, value = await _fetch_json(upstream, agent, one, headers)
@@ -81,15 +81,15 @@ def _parse_card(agent: str, value: JsonValue, where: str) -> AgentCard:
 def _select_interface(agent: str, card: AgentCard, origins: Collection[str]) -> AgentCard:
     """Return the card with the interfaces of the best binding there is at one of the origins."""
     offered: list[AgentInterface] = [*card.supported_interfaces]
-    known = [one for one in offered if one.protocol_binding in BINDINGS]
-    allowed = [one for one in known if _get_origin(one.url) in origins]
+    compatible = [one for one in offered if one.protocol_binding in BINDINGS]
+    allowed = [one for one in compatible if _get_origin(one.url) in origins]
     for binding in BINDINGS:
         if chosen := [one for one in allowed if one.protocol_binding == binding]:
             del card.supported_interfaces[:]
             card.supported_interfaces.extend(chosen)
             return card
     names = ", ".join(f"{one.protocol_binding} at {_get_origin(one.url)}" for one in offered[:10])
-    if known:  # requests carry keys and sign-ins, which a card must not lead elsewhere
+    if compatible:  # requests carry keys and sign-ins, which a card must not lead elsewhere
         raise ConfigurationFailed(
             f"The card of the agent {agent!r} leads to another server.",
             hint=f"It offers {names}. If that is right, name the origin: "

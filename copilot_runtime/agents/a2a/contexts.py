@@ -18,8 +18,8 @@ class Context:
     """The `contextId`: ours, unless the agent gave another."""
     task_id: str = ""
     """The task that waits for the next message; empty if none does."""
-    is_known: bool = False
-    """Whether the agent was asked in it since this server began."""
+    is_new: bool = True
+    """Whether the agent was not asked in it since this server began."""
     surfaces: SurfaceBook = field(default_factory=SurfaceBook)
 
 

@@ -128,6 +128,6 @@ async def find_waiting_task(client: Client, call: ClientCallContext, context_id:
 
 
 def is_known(error: A2AError) -> bool:
-    """Return whether an error is one that the agent has said, and no failure to read it."""
-    is_said = "client" not in type(error).__module__
-    return is_said or str(error).startswith("JSON-RPC Error")  # with a code of its own
+    """Return whether an error is one of the agent, and no failure to read it."""
+    is_of_agent = "client" not in type(error).__module__
+    return is_of_agent or str(error).startswith("JSON-RPC Error")  # with a code of its own

@@ -144,8 +144,8 @@ class Translator:
         yield from self._take_status(task.status)
         if self.is_answered and self.failure is None and not self._has_content:
             # some agents give no artifact, and say all in the course of the task
-            said = [one for one in task.history if one.role == Role.ROLE_AGENT]
-            for message in said[-1:]:
+            answers = [one for one in task.history if one.role == Role.ROLE_AGENT]
+            for message in answers[-1:]:
                 yield from self._show_message(message)
 
     @property
@@ -273,14 +273,14 @@ class Translator:
 
     def _show_file(self, part: Part, name: str) -> Iterator[Event]:
         self._files += 1
-        shown = part.filename or name or "file"
-        content: JsonObject = {"name": shown}
+        label = part.filename or name or "file"
+        content: JsonObject = {"name": label}
         content |= {"mediaType": part.media_type} if part.media_type else {}
-        text = f"{shown} ({len(part.raw)} bytes)"
+        text = f"{label} ({len(part.raw)} bytes)"
         if part.WhichOneof("content") == "url":
             content["url"] = part.url
             is_web = part.url.startswith(("https://", "http://"))
-            text = f"[{_escape(shown)}](<{_escape(part.url)}>)" if is_web else shown
+            text = f"[{_escape(label)}](<{_escape(part.url)}>)" if is_web else label
         else:
             content["size"] = len(part.raw)
             if len(part.raw) <= MAX_FILE_BYTES:

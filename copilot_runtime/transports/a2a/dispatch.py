@@ -79,13 +79,13 @@ class Dispatcher:
 
     def _match(self, scope: Mapping[str, Any]) -> tuple[Any, Mapping[str, Any]]:
         """Return what answers a path of HTTP+JSON, and its parameters. Raises `Refusal`."""
-        is_known = False
+        exists = False
         for route in self._routes:
             match, found = route.matches(cast("Any", scope))
             if match == Match.FULL:
                 return route.endpoint, found["path_params"]
-            is_known |= match == Match.PARTIAL
-        if is_known:
+            exists |= match == Match.PARTIAL
+        if exists:
             raise Refusal(405, {"error": "This is asked by another method."})
         raise Refusal(404, {"error": "Not found"})
 

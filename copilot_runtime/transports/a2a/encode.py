@@ -77,8 +77,8 @@ class _Artifact:
 
     pieces: list[str] = field(default_factory=list[str])
     parts: Sequence[Part] = ()
-    is_known: bool = False
-    """Whether clients have anything of it."""
+    has_content: bool = False
+    """Whether there is anything of it yet."""
 
 
 class TaskLog:
@@ -110,7 +110,7 @@ class TaskLog:
             id=self.task_id,
             context_id=self.context_id,
             status=self.status,
-            artifacts=[_build(id, it) for id, it in self._artifacts.items() if it.is_known],
+            artifacts=[_build(id, it) for id, it in self._artifacts.items() if it.has_content],
             history=self._history[-count:] if count else [],
         )
 
@@ -144,7 +144,7 @@ class TaskLog:
             case TextMessageContent(message_id=id, content=piece) if id in self._artifacts:
                 yield self._append(id, piece)
             case TextMessageEnd(message_id=id) if id in self._artifacts:
-                if self._artifacts[id].is_known:
+                if self._artifacts[id].has_content:
                     yield self._update(id, [Part(text="")], append=True, last=True)
             case Activity(message_id=id):
                 if parts := encode_activity(event):
@@ -190,7 +190,7 @@ class TaskLog:
     def _update(
         self, id: str, parts: Sequence[Part], *, append: bool = False, last: bool = False
     ) -> TaskArtifactUpdateEvent:
-        self._artifacts[id].is_known = True
+        self._artifacts[id].has_content = True
         return TaskArtifactUpdateEvent(
             task_id=self.task_id,
             context_id=self.context_id,
@@ -257,9 +257,9 @@ def _encode_question(event: Interrupt | Custom) -> list[Part]:
     """Return a question for people, and what a program needs to answer it."""
     if isinstance(event, Custom):
         return [Part(text=to_text(event.value))]
-    shown = [it.content for it in event.messages if isinstance(it, TextMessage) and it.content]
+    texts = [it.content for it in event.messages if isinstance(it, TextMessage) and it.content]
     text = event.message or as_text(event.value) or f"The agent needs an answer: {event.reason}."
-    text = "\n\n".join([*shown, text])
+    text = "\n\n".join([*texts, text])
     fields = {
         "interruptId": event.interrupt_id,
         "reason": event.reason,

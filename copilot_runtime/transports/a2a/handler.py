@@ -252,13 +252,13 @@ class RunHandler(RequestHandler):
     async def _new_task(self, call: Call, message: Message) -> tuple[TaskLog, RunInput]:
         thread_id = message.context_id or str(uuid4())
         check_thread_id("contextId", thread_id)
-        said, click = decode_message(message), find_click(message)
-        if said is None and click is None:
+        question, click = decode_message(message), find_click(message)
+        if question is None and click is None:
             raise InvalidParamsError(message="The message has nothing in it.")
         runs = await self._conversations.runs(_thread(call, thread_id))
         messages: Sequence[OurMessage] = fold_thread(run.events for run in runs)
         key = new_task_key(thread_id)
-        run = _build_run(call, key, [*messages, *([said] if said else [])], click=click)
+        run = _build_run(call, key, [*messages, *([question] if question else [])], click=click)
         return TaskLog(key.task_id, thread_id), run
 
     async def _continue_task(self, call: Call, message: Message) -> tuple[TaskLog, RunInput]:

@@ -213,7 +213,7 @@ async def test_what_a_guardrail_refuses_is_a_rejected_task() -> None:
 
 @pytest.mark.parametrize("binding", ["JSONRPC", "HTTP+JSON"])
 async def test_a_task_goes_on_without_its_client_who_may_come_back(binding: str) -> None:
-    slow = Slow()
+    slow, task_id = Slow(), ""
     async with at_a2a("slow", agents={"slow": slow}, way={"binding": binding}) as asker:
         async with aclosing(asker.stream()) as responses:
             async for response in responses:
@@ -384,7 +384,8 @@ async def test_surfaces_images_and_results_are_artifacts() -> None:
         task = await asker.ask("Draw")
     parts = {it.artifact_id: it.parts for it in task.artifacts}
     assert MessageToDict(parts["s"][0].data) == create_surface("s")
-    assert {it.metadata["mimeType"] for it in parts["s"]} == {"application/json+a2ui"}
+    assert {it.media_type for it in parts["s"]} == {"application/json+a2ui"}
+    assert parts["s"][0].metadata["mimeType"] == "application/json+a2ui"
     assert (parts["i"][0].raw, parts["i"][0].media_type) == (b"PNG", "image/png")
     assert MessageToDict(parts["c"][0].data) == {"activityType": "card", "content": {"title": "Hi"}}
     assert MessageToDict(parts["result"][0].data) == {"rows": 3}

@@ -21,10 +21,16 @@ class Services(BaseHTTPRequestHandler):
     """The services that the programs call.
 
     A model with OpenAI's API, which repeats the last message or makes the call it names; at
-    /agent an AG-UI agent, which answers with its key; at /joke a chain served by LangServe.
+    /agent an AG-UI agent, and at /weather one of A2A, which answer with their keys; at /joke a
+    chain served by LangServe.
     """
 
     def do_GET(self) -> None:
+        if self.path == "/weather/.well-known/agent-card.json":
+            url = f"http://{self.headers['host']}/weather"
+            interface = {"url": url, "protocolBinding": "JSONRPC", "protocolVersion": "1.0"}
+            self._send_json({"name": "Weather", "supportedInterfaces": [interface]})
+            return
         assert self.path == "/joke/input_schema"
         self._send_json({"type": "object", "properties": {"topic": {"type": "string"}}})
 
@@ -33,6 +39,11 @@ class Services(BaseHTTPRequestHandler):
         match self.path:
             case "/agent":
                 self._send_agui(body)
+            case "/weather":
+                parts = [{"text": f"My key: {self.headers['authorization']}"}]
+                message = {"messageId": "a1", "role": "ROLE_AGENT", "parts": parts}
+                result = {"message": message}
+                self._send_json({"jsonrpc": "2.0", "id": body["id"], "result": result})
             case "/joke/invoke":
                 self._send_json({"output": f"A {body['input']['topic']} walks into a bar."})
             case _:

@@ -313,6 +313,21 @@ def test_a_remote_agent_gets_its_own_key_and_not_the_persons(run: Run) -> None:
     assert said(answer.events()) == "My key: Bearer key-of-the-agent"
 
 
+def test_a_remote_agent_of_a2a_gets_its_own_key(run: Run) -> None:
+    with talking(run(program("agents/a2a"))) as request:
+        answer = request("/agent/default/run", run_input())
+
+    assert said(answer.events()) == "My key: Bearer key-of-the-agent"
+
+
+def test_a_model_hands_over_to_an_agent_of_a2a_or_asks_it_by_an_action(run: Run) -> None:
+    question = {"id": "1", "role": "user", "content": "weather"}
+    for number in (1, 2):
+        with talking(run(program("agents/a2a", number))) as request:
+            answer = request("/agent/default/run", run_input(messages=[question]))
+        assert "My key: Bearer open-sesame" in str(answer.events())
+
+
 def test_a_graph_on_a_langgraph_server_is_listed(run: Run) -> None:
     with talking(run(program("agents/langgraph-platform"))) as request:
         info = request("/info", method="GET").json()["agents"]["planner"]

@@ -123,8 +123,7 @@ class Translator:
 
     def finish(self) -> Iterator[Event]:
         """Yield what ends all that is open; data are a text if nothing else was said."""
-        for text in self._artifacts.values():
-            yield from self._close(text)
+        yield from self._close_texts()
         yield from self._enter_step("")
         if self._data and not self._said and not self._files and self.failure is None:
             for data in self._data:
@@ -153,6 +152,8 @@ class Translator:
         return bool(self._said or self._data or self._files or self._artifacts)
 
     def _take_status(self, status: TaskStatus) -> Iterator[Event]:
+        if status.state not in _GOES_ON:
+            yield from self._close_texts()
         is_working = status.state == TaskState.TASK_STATE_WORKING
         yield from self._enter_step("working" if is_working else "")
         if status.state not in _ENDS:
@@ -229,6 +230,10 @@ class Translator:
     def _has_said(self, text: str) -> bool:
         artifacts = self._artifacts.values()
         return text in self._said or any("".join(it.pieces) == text for it in artifacts)
+
+    def _close_texts(self) -> Iterator[Event]:
+        for text in self._artifacts.values():
+            yield from self._close(text)
 
     def _close(self, text: _Text) -> Iterator[Event]:
         if text.message_id:

@@ -17,6 +17,7 @@ from a2a.types import (
 )
 from google.protobuf.json_format import MessageToDict
 
+from copilot_runtime.adapters.attachments import image_activity
 from copilot_runtime.agents.a2a.contexts import Context
 from copilot_runtime.agents.a2a.surfaces import MIME_TYPES
 from copilot_runtime.agui.outcome import AgentFailed
@@ -251,30 +252,32 @@ class Translator:
         yield TextMessageEnd(message_id=id)
 
     def _show_parts(self, parts: Sequence[Part], name: str) -> Iterator[Event]:
-        """Show the parts that are no text."""
+        """Show the parts that are no text; all messages of A2UI among them at once."""
+        surfaces: list[JsonValue] = []
         for part in parts:
             kind = part.WhichOneof("content")
             match kind:
                 case "data":
-                    yield from self._show_data(part, name)
+                    data = _to_integers(MessageToDict(part.data))
+                    if _find_type(part) in MIME_TYPES:
+                        surfaces += data if isinstance(data, list) else [data]
+                    else:
+                        yield self._show_data(data, _find_type(part), name)
                 case "raw" | "url":
                     yield from self._show_file(part, name)
                 case "text" | None:
                     pass
                 case _:
                     assert_never(kind)
+        if surfaces:
+            yield from self._context.surfaces.feed(surfaces, self._catalog_id)
 
-    def _show_data(self, part: Part, name: str) -> Iterator[Event]:
-        data = _to_integers(MessageToDict(part.data))
-        media_type = part.media_type or as_text(MessageToDict(part.metadata).get("mimeType"))
-        if media_type in MIME_TYPES:
-            yield from self._context.surfaces.feed(data, self._catalog_id)
-            return
+    def _show_data(self, data: JsonValue, media_type: str, name: str) -> Activity:
         content: JsonObject = {"data": data}
         content |= {"name": name} if name else {}
         content |= {"mediaType": media_type} if media_type else {}
         self._data.append(content)
-        yield Activity(message_id=new_id(), activity_type=DATA, content=content)
+        return Activity(message_id=new_id(), activity_type=DATA, content=content)
 
     def _show_file(self, part: Part, name: str) -> Iterator[Event]:
         self._files += 1
@@ -290,8 +293,16 @@ class Translator:
             content["size"] = len(part.raw)
             if len(part.raw) <= MAX_FILE_BYTES:
                 content["data"] = base64.b64encode(part.raw).decode()
-        yield Activity(message_id=new_id(), activity_type=FILE, content=content)
+        if "data" in content and part.media_type.startswith("image/"):
+            yield image_activity(part.media_type, content["data"])
+        else:
+            yield Activity(message_id=new_id(), activity_type=FILE, content=content)
         yield from self._say(text)
+
+
+def _find_type(part: Part) -> str:
+    """Return the type of a part with data; before 1.0 it was in the metadata."""
+    return part.media_type or as_text(MessageToDict(part.metadata).get("mimeType"))
 
 
 def _to_integers(value: JsonValue) -> JsonValue:

@@ -125,6 +125,7 @@ async def test_files_and_data_of_an_artifact_are_activities() -> None:
         parts = [
             data_part({"rows": [1, 2]}),
             Part(raw=b"a,b", filename="rows.csv", media_type="text/csv"),
+            Part(raw=b"PNG", filename="a.png", media_type="image/png"),
             Part(url="https://example.com/r.pdf", filename="r.pdf"),
             Part(url="javascript:alert(1)", filename="evil"),
         ]
@@ -140,10 +141,14 @@ async def test_files_and_data_of_an_artifact_are_activities() -> None:
             "a2a-file",
             {"name": "rows.csv", "mediaType": "text/csv", "size": 3, "data": "YSxi"},
         ),
+        ("image", {"mimeType": "image/png", "data": "UE5H"}),
         ("a2a-file", {"name": "r.pdf", "url": "https://example.com/r.pdf"}),
         ("a2a-file", {"name": "evil", "url": "javascript:alert(1)"}),
     ]
-    assert text_of(events) == "rows.csv (3 bytes)[r.pdf](<https://example.com/r.pdf>)evil"
+    assert (
+        text_of(events)
+        == "rows.csv (3 bytes)a.png (3 bytes)[r.pdf](<https://example.com/r.pdf>)evil"
+    )
 
 
 async def test_data_are_a_text_as_well_if_the_agent_says_nothing_else() -> None:

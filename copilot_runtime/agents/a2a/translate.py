@@ -3,6 +3,7 @@
 import base64
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from hashlib import blake2b
 from typing import assert_never
 
 from a2a.types import (
@@ -66,10 +67,21 @@ _ENDS = (
 
 @dataclass(slots=True)
 class _Text:
-    """A text that grows: the message it is shown in, which is empty when that has ended."""
+    """The text of an artifact, and the message it is shown in: empty when that has ended."""
 
     message_id: str = ""
     pieces: list[str] = field(default_factory=list[str])
+    parts: set[bytes] = field(default_factory=set[bytes])
+    """Digests of the other parts of its artifact."""
+
+    def find_new_parts(self, parts: Sequence[Part], append: bool) -> Sequence[Part]:
+        """Return those that are no text, without what was there before: agents repeat it."""
+        others = [part for part in parts if part.WhichOneof("content") != "text"]
+        digests = [blake2b(it.SerializeToString(deterministic=True)).digest() for it in others]
+        pairs = zip(others, digests, strict=True)
+        found = [part for part, digest in pairs if append or digest not in self.parts]
+        self.parts.update(digests)
+        return found
 
 
 class Translator:
@@ -205,7 +217,6 @@ class Translator:
         """Show what is new of an artifact. One that is not appended to replaces what it was."""
         new = "".join(part.text for part in artifact.parts if part.text)
         text = self._artifacts.get(artifact.artifact_id)
-        is_new = text is None
         if text is None:
             text = self._artifacts[artifact.artifact_id] = _Text()
             if new in self._said:
@@ -223,8 +234,7 @@ class Translator:
                 yield TextMessageStart(message_id=text.message_id)
             text.pieces.append(new)
             yield TextMessageContent(message_id=text.message_id, content=new)
-        if is_new or append:
-            yield from self._show_parts(artifact.parts, artifact.name)
+        yield from self._show_parts(text.find_new_parts(artifact.parts, append), artifact.name)
         if last:
             yield from self._close(text)
 

@@ -181,6 +181,18 @@ async def test_an_artifact_that_is_sent_as_a_whole_again_and_again_grows() -> No
         assert text_of(await hear(A2aAgent(remote.url))) == "One, two, three"
 
 
+async def test_what_is_new_in_an_artifact_that_is_sent_again_is_shown_once() -> None:
+    async def script(remote: Remote, task: TaskUpdater, context: RequestContext) -> None:
+        for count in (1, 2, 2):
+            await task.add_artifact([data_part({"n": n}) for n in range(count)], "a")
+        await task.complete()
+
+    async with serve_remote(script) as remote:
+        events = await hear(A2aAgent(remote.url))
+    activities = [it.content for it in events if isinstance(it, Activity)]
+    assert activities == [{"data": {"n": 0}}, {"data": {"n": 1}}]
+
+
 async def ask_for_a_city(remote: Remote, task: TaskUpdater, context: RequestContext) -> None:
     if context.current_task is not None:
         await task.add_artifact([Part(text=f"Sunny in {context.get_user_input()}.")], "a")

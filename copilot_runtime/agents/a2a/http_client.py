@@ -13,8 +13,8 @@ from copilot_runtime.http.inflate import INFLATABLE
 MAX_EVENT_BYTES = 8 * 1024 * 1024
 """The largest event of a stream, and the largest answer that is none."""
 
-MAX_EVENT_VALUES = 200_000
-"""Most values of JSON in one of them, by its commas: each costs far more than its bytes."""
+MAX_EVENT_VALUES = 50_000
+"""Most values of JSON in one of them, by its commas: so many take the package up to a second."""
 
 _HOP_BY_HOP = frozenset({"host", "connection", "content-length", "transfer-encoding"})
 _BETWEEN_EVENTS = re.compile(rb"\r?\n\r?\n|\r\r")

@@ -23,8 +23,12 @@ from starlette.types import Message, Receive
 from copilot_runtime.runtime.conversations import Conversations
 from copilot_runtime.transports.a2a.card import A2UI
 from copilot_runtime.transports.a2a.handler import CALL, Call, RunHandler
+from copilot_runtime.transports.body import BadRequest, has_more_values
 from copilot_runtime.transports.request import Request
 from copilot_runtime.transports.transport import Refusal
+
+_MOST_VALUES = 50_000
+"""Of JSON in a body, beside the setting: so many take the package up to a second."""
 
 _KEEP_ALIVE = b": keep-alive\n\n"
 
@@ -74,6 +78,10 @@ class Dispatcher:
             raise Refusal(405, {"error": "JSON-RPC is sent by POST."}, {"allow": "POST"})
         body = await request.body()
         request.check_json(body)
+        if has_more_values(body, _MOST_VALUES):
+            raise BadRequest(
+                f"A request of A2A may have {_MOST_VALUES} values.", 413, "LIMIT_EXCEEDED"
+            )
         response: Response = await endpoint(StarletteRequest(scope, _repeat(body)))
         await self._respond(request, response)
 

@@ -140,10 +140,12 @@ async def test_a_body_that_is_too_large_is_refused_before_it_is_read() -> None:
     assert answer.status_code == 413
 
 
-async def test_a_body_of_too_many_values_is_refused() -> None:
-    settings = {"serve_a2a": True, "max_values": 100}
+@pytest.mark.parametrize(("most", "count"), [(100, 200), (250_000, 60_000)])
+async def test_a_body_of_too_many_values_is_refused(most: int, count: int) -> None:
+    settings = {"serve_a2a": True, "max_values": most}
     async with at_work(settings=settings) as browser:
-        answer = await call(url_of(browser), "SendMessage", {"message": HI, "x": [1] * 200})
+        params = {"message": HI, "x": [1] * count}
+        answer = await call(url_of(browser), "SendMessage", params)
     assert answer.status_code == 413
 
 

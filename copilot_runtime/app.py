@@ -40,6 +40,7 @@ from copilot_runtime.argument_checks import (
     check_store,
     describe,
 )
+from copilot_runtime.concurrency import contain
 from copilot_runtime.config.settings import Settings, load_settings
 from copilot_runtime.duck_typing import complete
 from copilot_runtime.errors import ConfigurationFailed
@@ -359,7 +360,9 @@ class CopilotRuntime:
             ),
             threads=ThreadPolicy(self.threads, self.settings.history),
             files=files,
-            middleware=build_middleware(self.generative_ui, self.settings.secret or ""),
+            middleware=build_middleware(
+                self.generative_ui, named, self._load_secret, self.telemetry
+            ),
             run_timeout=self.settings.run_timeout,
             max_runs=self.settings.max_concurrent_runs,
             grace=self.settings.stop_timeout,
@@ -553,6 +556,10 @@ class CopilotRuntime:
     def _list_agents(self) -> Sequence[Agent]:
         """Return the agents that are the same for every caller."""
         return [*self._registry.lasting.values()]
+
+    async def _load_secret(self) -> str:
+        """Return the secret of all servers of this runtime: the setting, or else the store's."""
+        return self.settings.secret or await contain(self.threads.secret())
 
     async def aclose(self) -> None:
         """Stop all runs, then close whatever has an `aclose`. One that fails is only logged."""

@@ -147,6 +147,8 @@ class Action:
     """Whether a call that was interrupted may be made again: two have the effect of one."""
     is_drawing: bool = False
     """Whether its arguments are drawn on the page, so that it belongs to the page's own."""
+    mcp_server: str = ""
+    """The address of the MCP server that it is a tool of; empty for any other action."""
     agent: "SupportsRun | None" = None
 
     @property

@@ -128,7 +128,10 @@ class RunPreparer:
         """
         request = await self._call_before_request(self.pages.apply(request))
         agents = await self._find_agents(request)
+        request = self._choose_only_agent(request, agents)
         answering = self._select_agent(request, agents, None)
+        if answering is self.chat and not self.handoff.model:
+            raise _no_model(agents)
         for part in (*self.stages, answering):
             part.check(request)
         return request

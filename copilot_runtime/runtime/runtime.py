@@ -258,7 +258,9 @@ class Runtime:
 
         Raises what keeps a run from starting.
         """
-        return await self._preparer.authorize_run(request)
+        self._check_open()
+        async with asyncio.timeout(self.run_timeout):
+            return await contain(self._preparer.authorize_run(request))
 
     def stop(self, log_id: str) -> bool:
         """End a run, and delete the log of an attached one. Never waits.
@@ -305,8 +307,7 @@ class Runtime:
 
     def _admit(self, run: Run) -> None:
         """Raise when there is no place for a run, or it has one."""
-        if self.is_closing:
-            raise Interrupted("The server stopped before it could answer.")
+        self._check_open()
         if (other := self._runs.get(run.log_id)) is not None and other.is_active:
             raise Misuse(
                 f"The run {run.log_id!r} is already under way.",
@@ -318,6 +319,10 @@ class Runtime:
                 hint="Raise max_concurrent_runs in the settings, or add a machine.",
                 status_code=429,
             )
+
+    def _check_open(self) -> None:
+        if self.is_closing:
+            raise Interrupted("The server stopped before it could answer.")
 
     async def _prepare(self, run: Run, agent: SupportsRun | None) -> PendingRun:
         """Prepare a run, which may take forever: nobody has to wait for it."""

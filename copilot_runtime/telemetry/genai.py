@@ -438,6 +438,24 @@ def start_mcp_client_span(parent: Span, server: str, url: str, method: str) -> S
     return parent.start_child(method, kind="client", attributes=attributes)
 
 
+def start_mcp_request_span(
+    telemetry: Telemetry, server: str, url: str, method: str, parent: SpanContext | None = None
+) -> Span:
+    """Begin the span of a request to an MCP server that belongs to no run of an agent."""
+    if not telemetry.is_recording:
+        return NO_SPAN
+    attributes = _describe_mcp_request(server, url, method)
+    return telemetry.start_span(method, kind="client", parent=parent, attributes=attributes)
+
+
+def name_tool(span: Span, tool: str) -> None:
+    """Say on the span of a request which tool it calls, which is one that there is."""
+    if span.is_recording:
+        tool = tool[:MAX_NAME]
+        span.name = f"{span.name} {tool}"
+        span.set_attributes({semconv.OPERATION_NAME: semconv.EXECUTE_TOOL, semconv.TOOL_NAME: tool})
+
+
 def _describe_mcp_request(server: str, url: str, method: str) -> dict[str, Any]:
     return {
         semconv.MCP_METHOD_NAME: method,

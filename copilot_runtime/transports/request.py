@@ -2,6 +2,7 @@
 
 from collections.abc import AsyncGenerator, Iterable, Mapping
 from contextlib import asynccontextmanager
+from ipaddress import IPv6Address, IPv6Network, ip_address
 from typing import Any
 
 from starlette.types import Receive, Scope, Send
@@ -61,6 +62,21 @@ class Request:
     @property
     def is_websocket(self) -> bool:
         return self.scope["type"] == "websocket"
+
+    @property
+    def client_host(self) -> str:
+        """The address that the request came from, as the server has it; empty if it has none.
+
+        Of IPv6 it is the network, of which one client has any number of addresses.
+        """
+        host: str = (self.scope.get("client") or ("",))[0] or ""
+        try:
+            address = ip_address(host)
+        except ValueError:
+            return host
+        if not isinstance(address, IPv6Address) or address.ipv4_mapped is not None:
+            return host
+        return str(IPv6Network((address.packed, 64), strict=False))
 
     @property
     def query_string(self) -> str:

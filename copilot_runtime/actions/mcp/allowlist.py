@@ -62,15 +62,24 @@ class McpAllowlist(Stage):
 
     def resolve(self, run: RunInput) -> Sequence[McpServer]:
         """Return the operator's servers, and those that the request names, with its keys."""
-        requested = next((it for name in _PROPERTIES if (it := run.properties.get(name))), ())
+        requested = _parse_requested(run)
         if not requested:
             return self.servers
         servers = {server.url or str(number): server for number, server in enumerate(self.servers)}
-        for endpoint, key in _parse_entries(requested):
-            servers[endpoint] = self._server(endpoint, key)
+        for endpoint, key in requested:
+            servers[endpoint] = self.find_server(endpoint, key)
         return [*servers.values()]
 
-    def _server(self, endpoint: str, key: str) -> McpServer:
+    def list_named(self, run: RunInput) -> Sequence[tuple[McpServer, str]]:
+        """Return the servers that a request names, each with the key that it has for it.
+
+        Raises for one that is not allowed.
+        """
+        named = dict(_parse_requested(run))
+        return [(self.find_server(endpoint, key), key) for endpoint, key in named.items()]
+
+    def find_server(self, endpoint: str, key: str = "") -> McpServer:
+        """Return the server that a page names by its address. Raises if that is not allowed."""
         server = self._configured.get(endpoint)
         if server is None:
             if not _ADDRESS.fullmatch(endpoint) or not self._is_allowed(endpoint):
@@ -88,7 +97,9 @@ def _build_predicate(entries: Sequence[str]) -> Callable[[str], bool]:
     return lambda url: any(_matches_entry(entry, url) for entry in entries)
 
 
-def _parse_entries(requested: Any) -> Sequence[tuple[str, str]]:
+def _parse_requested(run: RunInput) -> Sequence[tuple[str, str]]:
+    """Return the addresses that a request names, each with its key. Raises what is wrong."""
+    requested: Any = next((it for name in _PROPERTIES if (it := run.properties.get(name))), ())
     if not isinstance(requested, Sequence) or isinstance(requested, str):
         raise Misuse(f"mcpServers is a list, not a {type(requested).__name__}.")
     if len(requested) > MAX_SERVERS:

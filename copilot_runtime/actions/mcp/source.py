@@ -2,18 +2,18 @@
 
 import asyncio
 import logging
-from collections.abc import Hashable, Mapping, Sequence
-from contextvars import Context
-from time import monotonic
-from typing import TYPE_CHECKING
+from collections.abc import Coroutine, Mapping, Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Any
 
 from copilot_runtime.actions.mcp.allowlist import AllowRule as AllowRule
 from copilot_runtime.actions.mcp.allowlist import McpAllowlist as McpAllowlist
 from copilot_runtime.actions.mcp.server import McpServer as McpServer
-from copilot_runtime.concurrency import call, capture, retrieve_exception
+from copilot_runtime.actions.mcp.slow_servers import SlowServers
+from copilot_runtime.concurrency import call, capture
 from copilot_runtime.errors import MissingPackage
 from copilot_runtime.interfaces import Action, ActionSource, RunInput
-from copilot_runtime.telemetry import NO_SPAN, Span
+from copilot_runtime.telemetry import Span
 from copilot_runtime.telemetry.propagation import build_environment
 
 if TYPE_CHECKING:
@@ -21,12 +21,6 @@ if TYPE_CHECKING:
 
 SERVER_TIMEOUT = 25.0
 """Seconds that a run waits for a server; connecting goes on, and serves the next one."""
-
-_QUICK = 1.0
-"""Seconds in which a server may fail and be waited for again by the next run."""
-
-_MOST_SLOW = 1000
-"""Servers, with the headers of a caller, that are known to be slow."""
 
 logger = logging.getLogger(__name__)
 
@@ -51,8 +45,7 @@ class McpActions(ActionSource):
             raise MissingPackage("An MCP server", "mcp", "mcp") from error
         self._servers = servers
         self._pool = SessionPool()
-        self._slow: dict[Hashable, asyncio.Task[Sequence[Action]]] = {}
-        """The last question to each server that was slow."""
+        self._slow: SlowServers[Sequence[Action]] = SlowServers()
 
     async def actions(self, run: RunInput) -> Sequence[Action]:
         """Return what models may call. Raises for a server that is not allowed."""
@@ -73,9 +66,7 @@ class McpActions(ActionSource):
 
     async def aclose(self) -> None:
         """Close all connections and end all processes."""
-        for task in self._slow.values():
-            task.cancel()
-        self._slow.clear()
+        self._slow.close()
         await self._pool.aclose()
 
     async def _load(self, server: McpServer, run: RunInput) -> Sequence[Action]:
@@ -90,44 +81,18 @@ class McpActions(ActionSource):
         if run.span.telemetry is not None:
             self._pool.telemetry = run.span.telemetry
         connection = self._pool.connect(server, headers.value, environment)
-        last = self._slow.pop(connection.key, None)
-        if last is not None and not _has_answered(last):
-            self._ask_on(connection, last)
-            return _leave_out(server, "It was slow, and is asked in the background.")
-        began = monotonic()
-        task = _ask(connection, run.span)
-        try:
-            await asyncio.wait((task,), timeout=SERVER_TIMEOUT)
-        except asyncio.CancelledError:
-            task.cancel()
-            raise
-        if _has_answered(task):
-            return task.result()
-        if not task.done() or monotonic() - began > _QUICK:
-            self._ask_on(connection, task)
-        if not task.done():
-            return _leave_out(server, f"It did not answer within {SERVER_TIMEOUT:g} s.")
-        return _leave_out(server, "It was cancelled." if task.cancelled() else task.exception())
-
-    def _ask_on(self, connection: "Connection", last: "asyncio.Task[Sequence[Action]]") -> None:
-        """Remember that a server is slow; ask it again if it has failed meanwhile."""
-        if len(self._slow) >= _MOST_SLOW:
-            self._slow.pop(next(iter(self._slow))).cancel()
-        self._slow[connection.key] = _ask(connection) if last.done() else last
+        answer = await capture(
+            self._slow.ask(
+                connection.key, partial(_ask, connection), run.span, timeout=SERVER_TIMEOUT
+            )
+        )
+        return answer.value if answer.error is None else _leave_out(server, answer.error)
 
 
-def _ask(connection: "Connection", parent: Span = NO_SPAN) -> "asyncio.Task[Sequence[Action]]":
+def _ask(connection: "Connection", parent: Span) -> Coroutine[Any, Any, Sequence[Action]]:
     from copilot_runtime.actions.mcp.tools import build_actions  # as above
 
-    # it may outlive the run, so it gets no context of one
-    work = build_actions(connection, parent)
-    task = asyncio.get_running_loop().create_task(work, name="mcp", context=Context())
-    task.add_done_callback(retrieve_exception)
-    return task
-
-
-def _has_answered(task: "asyncio.Task[Sequence[Action]]") -> bool:
-    return task.done() and not task.cancelled() and task.exception() is None
+    return build_actions(connection, parent)
 
 
 def _leave_out(server: McpServer, reason: BaseException | str | None) -> Sequence[Action]:

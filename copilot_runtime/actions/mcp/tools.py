@@ -81,7 +81,7 @@ async def build_actions(connection: Connection, parent: Span = NO_SPAN) -> Seque
 
 def _build_tools(connection: Connection, tools: Sequence[Tool]) -> Sequence[Action]:
     server = connection.server
-    selected = [tool for tool in tools if _is_selected(server, tool)]
+    selected = [tool for tool in tools if is_selected(server, tool)]
     actions = [
         action for tool in selected if (action := _build_action(connection, tool)) is not None
     ]
@@ -93,13 +93,14 @@ def _build_tools(connection: Connection, tools: Sequence[Tool]) -> Sequence[Acti
     return actions[:MAX_ACTIONS]
 
 
-def _is_selected(server: McpServer, tool: Tool) -> bool:
+def is_selected(server: McpServer, tool: Tool) -> bool:
+    """Return whether the operator lets models use a tool."""
     return server.tools(tool) if callable(server.tools) else _matches(tool.name, server.tools)
 
 
 def _build_action(connection: Connection, tool: Tool) -> Action | None:
     server = connection.server
-    if not _is_sendable(tool.input_schema):
+    if not is_sendable(tool.input_schema):
         logger.warning("The schema of %r of %r is too large to be sent.", tool.name, server.label)
         return None
     hints = tool.annotations
@@ -108,23 +109,25 @@ def _build_action(connection: Connection, tool: Tool) -> Action | None:
     async def run(values: Mapping[str, Any], context: ActionContext) -> Any:
         # whatever the server gets of the caller is in the headers
         call = partial(Session.call, tool=tool.name, values=values, is_idempotent=is_idempotent)
-        with _describe_request(context.span, server, "tools/call"):
+        with describe_request(context.span, server, "tools/call"):
             result = await connection.ask(call)
         if result.is_error:
             context.span.fail(_TOOL_ERROR)
         return parse_tool_result(result)
 
     return Action(
-        name=_sanitize_name(server.prefix + tool.name),
+        name=sanitize_name(server.prefix + tool.name),
         description=(tool.description or tool.title or "")[:MAX_DESCRIPTION],
         parameters={"type": "object", "properties": {}, **tool.input_schema},
         run=run,
         timeout=server.max_time,
         is_idempotent=is_idempotent,
+        mcp_server=server.url,
     )
 
 
-def _is_sendable(schema: Mapping[str, Any]) -> bool:
+def is_sendable(schema: Mapping[str, Any]) -> bool:
+    """Return whether a schema can be sent to a model: it is JSON, and not too long."""
     try:
         return len(orjson.dumps(schema)) <= MAX_SCHEMA
     except TypeError:  # a number that has more than 64 bits, or nesting without end
@@ -147,7 +150,7 @@ def _build_resource_actions(connection: Connection) -> Sequence[Action]:
 
     async def list_items(values: Mapping[str, Any], context: ActionContext) -> Any:
         del values
-        with _describe_request(context.span, server, "resources/list"):
+        with describe_request(context.span, server, "resources/list"):
             items = [_describe(one) for one in await connection.request(list_all)]
         return [
             one for one in items if "uriTemplate" in one or _matches(one["uri"], server.resources)
@@ -157,7 +160,7 @@ def _build_resource_actions(connection: Connection) -> Sequence[Action]:
         uri = str(values.get("uri"))
         if not _matches(uri, server.resources):
             raise CopilotError(f"The resource {uri!r} may not be read.")
-        with _describe_request(context.span, server, "resources/read"):
+        with describe_request(context.span, server, "resources/read"):
             context.span.set_content({semconv.MCP_RESOURCE_URI: uri})
             found = await connection.request(lambda client: client.read_resource(uri))
         return parse_resource(found)
@@ -186,7 +189,7 @@ def _build_prompt_actions(connection: Connection) -> Sequence[Action]:
 
     async def list_items(values: Mapping[str, Any], context: ActionContext) -> Any:
         del values
-        with _describe_request(context.span, server, "prompts/list"):
+        with describe_request(context.span, server, "prompts/list"):
             found = await connection.request(lambda client: client.list_prompts())
         selected = [one for one in found.prompts if _matches(one.name, server.prompts)]
         return [_describe(one) for one in selected[:MAX_LISTED]]
@@ -196,7 +199,7 @@ def _build_prompt_actions(connection: Connection) -> Sequence[Action]:
         if not _matches(name, server.prompts):
             raise CopilotError(f"The prompt {name!r} may not be used.")
         texts = {key: str(value) for key, value in get_object(values, "arguments").items()}
-        with _describe_request(context.span, server, "prompts/get"):
+        with describe_request(context.span, server, "prompts/get"):
             found = await connection.request(lambda client: client.get_prompt(name, texts))
         context.span.set_attributes({semconv.PROMPT_NAME: name})  # which the server has
         return parse_prompt(found)
@@ -221,7 +224,7 @@ def _build_prompt_actions(connection: Connection) -> Sequence[Action]:
 
 
 @contextmanager
-def _describe_request(span: Span, server: McpServer, method: str) -> Generator[None]:
+def describe_request(span: Span, server: McpServer, method: str) -> Generator[None]:
     """Say on the span of a call what is asked of which server, and the code of its refusal."""
     span.set_attributes(describe_mcp_call(server.label, server.url, method))
     try:
@@ -244,7 +247,7 @@ def _matches(name: str, patterns: Sequence[str]) -> bool:
     return any(fnmatchcase(name, pattern) for pattern in patterns)
 
 
-def _sanitize_name(name: str) -> str:
+def sanitize_name(name: str) -> str:
     """Return a name that providers take: letters, digits, _ and -, at most 64 of them."""
     plain = _NOT_IN_NAMES.sub("_", name)
     if len(plain) <= _MAX_NAME:

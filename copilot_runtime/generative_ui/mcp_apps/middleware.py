@@ -5,8 +5,9 @@ import logging
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import replace
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
+from copilot_runtime.actions.mcp.allowlist import McpAllowlist
 from copilot_runtime.errors import CopilotError
 from copilot_runtime.events import (
     ActionExecutionArgs,
@@ -18,16 +19,23 @@ from copilot_runtime.events import (
     RunFinished,
 )
 from copilot_runtime.generative_ui.mcp_apps.proxy import AppProxy
-from copilot_runtime.generative_ui.mcp_apps.servers import AppServers, UiTool
+from copilot_runtime.generative_ui.mcp_apps.servers import AppServers
+from copilot_runtime.generative_ui.mcp_apps.tokens import LoadSecret
 from copilot_runtime.generative_ui.options import McpApps
 from copilot_runtime.interfaces import Action, ActionContext, Agent, Events, Middleware, RunInput
 from copilot_runtime.jsontext import dumps
 from copilot_runtime.jsonvalue import JsonObject, as_list, as_objects, as_text
 from copilot_runtime.messages import new_id
+from copilot_runtime.telemetry import NO_TELEMETRY, Span, Telemetry, trace_block
+from copilot_runtime.telemetry.genai import describe_mcp_call, start_tool_span
+
+if TYPE_CHECKING:
+    from copilot_runtime.generative_ui.mcp_apps.tools import UiTool
 
 ACTIVITY = "mcp-apps"
 
 _FAILED = "The tool could not be called."
+_TOOL_ERROR = "tool_error"
 
 logger = logging.getLogger(__name__)
 
@@ -38,14 +46,20 @@ class McpAppsMiddleware(Middleware):
     `proxy` answers what the frames ask of their servers by way of the page.
     """
 
-    def __init__(self, options: McpApps, secret: bytes = b"") -> None:
+    def __init__(
+        self,
+        options: McpApps,
+        allowed: McpAllowlist | None = None,
+        load_secret: LoadSecret | None = None,
+        telemetry: Telemetry = NO_TELEMETRY,
+    ) -> None:
         self.options = options
-        self.servers = AppServers(options, secret)
+        self.servers = AppServers(options, allowed, load_secret, telemetry)
         self.proxy = AppProxy(self.servers)
 
     def wrap(self, agent: Agent, run: RunInput) -> Agent:
         """Return an agent with the tools of its servers, or the one given if it has none."""
-        if not self.servers.list_servers(run.agent_name):
+        if not self.servers.list_servers(run):
             return agent
         return McpAppsAgent(agent, self.servers)
 
@@ -72,15 +86,12 @@ class McpAppsAgent(Agent):
 
     async def run(self, run: RunInput) -> Events:
         """Yield the events of the agent, the results of its calls, and their apps."""
-        names = {action.name for action in run.actions}
-        found = await self._servers.load_tools(run)
-        tools = {
-            name: tool for name, tool in found.items() if tool.is_for_models and name not in names
-        }
+        tools = _choose_tools(await self._servers.load_tools(run), run.actions)
         calls = _AppCalls(self._servers, run, tools)
         actions = [calls.build_action(tool, self.executes_actions) for tool in tools.values()]
+        others = [action for action in run.actions if action.name not in tools]
         last: RunFinished | None = None
-        sub_run = replace(run, actions=[*run.actions, *actions])
+        sub_run = replace(run, actions=[*others, *actions])
         async with aclosing(self.agent.run(sub_run)) as events:
             async for event in events:
                 match event:
@@ -113,10 +124,25 @@ class McpAppsAgent(Agent):
             yield last
 
 
+def _choose_tools(
+    tools: "Mapping[str, UiTool]", actions: Sequence[Action]
+) -> "Mapping[str, UiTool]":
+    """Return the tools to offer: an action of the same name counts more.
+
+    Unless it is the same tool, of a server whose tools are actions as well.
+    """
+    servers = {action.name: action.mcp_server or None for action in actions}
+    return {
+        name: tool
+        for name, tool in tools.items()
+        if name not in servers or servers[name] == tool.server.server.url
+    }
+
+
 class _AppCalls:
     """The calls of one run to tools with user interfaces."""
 
-    def __init__(self, servers: AppServers, run: RunInput, tools: Mapping[str, UiTool]) -> None:
+    def __init__(self, servers: AppServers, run: RunInput, tools: "Mapping[str, UiTool]") -> None:
         self._servers = servers
         self._run = run
         self._tools = tools
@@ -124,17 +150,18 @@ class _AppCalls:
         self._complete: set[str] = set()
         self._apps: dict[str, Activity] = {}
 
-    def build_action(self, tool: UiTool, executes_actions: bool) -> Action:
+    def build_action(self, tool: "UiTool", executes_actions: bool) -> Action:
         """Return a tool as the agent gets it."""
 
         async def run(values: Mapping[str, Any], context: ActionContext) -> Any:
-            return await self._call(tool, context.call_id, values)
+            return await self._call(tool, context.call_id, values, context.span)
 
         return Action(
             name=tool.name,
             description=f"{tool.description}\n[UI Resource: {tool.uri}]",
             parameters=tool.parameters,
             run=run if executes_actions else None,
+            mcp_server=tool.server.server.url,
         )
 
     def open(self, call_id: str, name: str) -> None:
@@ -160,14 +187,8 @@ class _AppCalls:
         for call_id, (tool, pieces) in self._pending.items():
             if call_id not in self._complete:
                 continue
-            try:
-                values: Any = json.loads("".join(pieces) or "{}")
-            except (ValueError, RecursionError):
-                values = None
-            if isinstance(values, dict):
-                result = await self._call(tool, call_id, cast(JsonObject, values))
-            else:
-                result = {"error": "The arguments of the call are no JSON object."}
+            with trace_block(_start_span(self._run.span, tool, call_id)) as span:
+                result = await self._answer(tool, call_id, "".join(pieces), span)
             text = result if isinstance(result, str) else dumps(result).decode()
             yield ActionExecutionResult(
                 call_id=call_id, name=tool.name, result=text, message_id=new_id()
@@ -175,18 +196,36 @@ class _AppCalls:
             if (app := self.take_app(call_id)) is not None:
                 yield app
 
-    async def _call(self, tool: UiTool, call_id: str, values: Mapping[str, Any]) -> Any:
-        """Call a tool, and return what a model reads of its result; what the page gets is kept."""
+    async def _answer(self, tool: "UiTool", call_id: str, arguments: str, span: Span) -> Any:
+        """Return what a model reads of a call that it has made with these arguments."""
         try:
-            result = await self._servers.call_tool(tool.server, tool.name, values, self._run)
+            values: Any = json.loads(arguments or "{}")
+        except (ValueError, RecursionError):
+            values = None
+        if not isinstance(values, dict):
+            return {"error": "The arguments of the call are no JSON object."}
+        return await self._call(tool, call_id, cast(JsonObject, values), span)
+
+    async def _call(
+        self, tool: "UiTool", call_id: str, values: Mapping[str, Any], span: Span
+    ) -> Any:
+        """Call a tool, and return what a model reads of its result; what the page gets is kept."""
+        server = tool.server.server
+        span.set_attributes(describe_mcp_call(server.label, server.url))
+        try:
+            token = await self._servers.build_token(tool.server, self._run)
+            result = await self._servers.call_tool(tool.server, tool.tool, values, self._run)
         except (CopilotError, TimeoutError, OSError) as error:
             # what a server says of itself is neither for models nor for pages
-            logger.warning("The MCP app %r failed: %s", tool.name, error)
+            logger.warning("The MCP app %r failed: %s", tool.name, error or "It took too long.")
+            span.fail(error)
             return {"error": _FAILED}
+        if result.get("isError") is True:
+            span.fail(_TOOL_ERROR)
         content: JsonObject = {
             "result": result,
             "resourceUri": tool.uri,
-            "serverHash": self._servers.build_token(tool.server),
+            "serverHash": token,
             "toolInput": {**values},
         }
         if tool.server.id:
@@ -195,3 +234,9 @@ class _AppCalls:
         parts: Sequence[JsonObject] = as_objects(result.get("content"))
         texts = [as_text(part.get("text")) for part in parts if part.get("type") == "text"]
         return "\n".join(texts) if texts else as_list(result.get("content"))
+
+
+def _start_span(parent: Span, tool: "UiTool", call_id: str) -> Span:
+    return start_tool_span(
+        parent, tool.name, call_id=call_id, description=tool.description, location="mcp"
+    )

@@ -2,25 +2,25 @@
 
 import asyncio
 import logging
-from collections import OrderedDict
 from collections.abc import Mapping
-from time import monotonic
 from typing import Any
 
 from copilot_runtime.errors import CopilotError, LimitExceeded
+from copilot_runtime.generative_ui.mcp_apps.quota import RequestQuota
 from copilot_runtime.generative_ui.mcp_apps.servers import AppServers
+from copilot_runtime.generative_ui.mcp_apps.uris import is_allowed
 from copilot_runtime.generative_ui.options import McpAppServer
 from copilot_runtime.interfaces import RunInput
 from copilot_runtime.jsontext import dumps
 from copilot_runtime.jsonvalue import JsonObject, as_object, as_text
+from copilot_runtime.telemetry import Span, semconv, trace_block
+from copilot_runtime.telemetry.genai import name_tool, start_mcp_request_span
 
 PROPERTY = "__proxiedMCPRequest"
 """The property of a run that is no run, but a request of an app."""
 
-_AT_ONCE = 8
-"""Requests of one user that servers work on at the same time."""
-
-_MOST_USERS = 10_000
+_REFUSED = "refused"
+_TOOL_ERROR = "tool_error"
 
 logger = logging.getLogger(__name__)
 
@@ -33,94 +33,92 @@ class AppProxy:
 
     def __init__(self, servers: AppServers) -> None:
         self._servers = servers
-        self._quota = _Quota(servers.options.max_requests)
+        self._quota = RequestQuota(servers.options.max_requests)
 
-    async def answer(self, run: RunInput) -> JsonObject:
-        """Return the result of a request; one that is refused or fails has an `error`."""
+    async def answer(self, run: RunInput, client: str = "") -> JsonObject:
+        """Return the result of a request; one that is refused or fails has an `error`.
+
+        Whoever has not signed in shares the quota of `client`, the address that the request came
+        from.
+        """
         request = run.properties.get(PROPERTY)
-        if len(dumps(request)) > self._servers.options.max_request_bytes:
+        if _is_too_large(request, self._servers.options.max_request_bytes):
             return _refuse("The request of the app is too large.")
         fields: Mapping[str, Any] = as_object(request)
         id, token = as_text(fields.get("serverId")), as_text(fields.get("serverHash"))
-        server = self._servers.find_server(run.agent_name, id, token)
-        if server is None:
-            return _refuse(f"Unknown server: {(id or token or 'undefined')[:100]}")
         method = fields.get("method")
-        match method:
-            case "ping":
-                return {}
-            case "notifications/message":
-                return {"success": True}
-            case "resources/read" | "tools/call":
-                pass
-            case _:
-                name = method[:100] if isinstance(method, str) else "undefined"
-                return _refuse(f"Error: MCP method not allowed for UI proxy: {name}")
         try:
-            async with self._quota.enter(run.user or ""):
-                return await self._pass_on(server, method, as_object(fields.get("params")), run)
+            server = await self._servers.find_server(run, id, token)
+            if server is None:
+                return _refuse(f"Unknown server: {(id or token or 'undefined')[:100]}")
+            match method:
+                case "ping":
+                    return {}
+                case "notifications/message":
+                    return {"success": True}
+                case "resources/read" | "tools/call":
+                    pass
+                case _:
+                    name = method[:100] if isinstance(method, str) else "undefined"
+                    return _refuse(f"Error: MCP method not allowed for UI proxy: {name}")
+            user = f"client\0{client}" if run.user is None else f"user\0{run.user}"
+            async with self._quota.enter(user):
+                return await self._trace(server, method, as_object(fields.get("params")), run)
         except LimitExceeded as error:
             return _refuse(error.message)
         except (CopilotError, TimeoutError, OSError) as error:
-            logger.warning("A request of an MCP app failed: %s", error)
+            # what a server says of itself is not for pages
+            logger.warning("A request of an MCP app failed: %s", error or "It took too long.")
             return _refuse("Error: MCP request failed")
 
-    async def _pass_on(
+    async def _trace(
         self, server: McpAppServer, method: str, params: JsonObject, run: RunInput
+    ) -> JsonObject:
+        """Return the answer to a request under a span, which has no run above it."""
+        label, url = server.server.label, server.server.url
+        telemetry = self._servers.telemetry
+        with trace_block(
+            start_mcp_request_span(telemetry, label, url, method, parent=run.parent)
+        ) as span:
+            async with asyncio.timeout(self._servers.options.timeout):
+                answer = await self._pass_on(server, method, params, run, span)
+            if "error" in answer and "content" not in answer:
+                span.fail(_REFUSED)
+            elif answer.get("isError") is True:
+                span.fail(_TOOL_ERROR)
+            return answer
+
+    async def _pass_on(
+        self, server: McpAppServer, method: str, params: JsonObject, run: RunInput, span: Span
     ) -> JsonObject:
         options = self._servers.options
         if method == "resources/read":
             uri = as_text(params.get("uri"))
-            if not uri.startswith(tuple(options.uris)):
+            if not is_allowed(uri, options.uris):
                 return _refuse("Error: this resource is not for apps.")
+            span.set_content({semconv.MCP_RESOURCE_URI: uri})
             return await self._servers.read_resource(server, uri, run)
-        name = as_text(params.get("name"))
-        if options.tools != "all":
-            tools = await self._servers.list_tools(server, run)
-            if not any(tool.name == name and tool.is_for_apps for tool in tools):
-                return _refuse("Error: this tool is not for apps.")
-        return await self._servers.call_tool(server, name, as_object(params.get("arguments")), run)
+        name, values = as_text(params.get("name")), params.get("arguments")
+        if not isinstance(values, dict | None):
+            return _refuse("Error: the arguments of a tool are an object.")
+        if not name or not await self._may_call(server, name, run):
+            return _refuse("Error: this tool is not for apps.")
+        name_tool(span, name)
+        return await self._servers.call_tool(server, name, as_object(values), run)
+
+    async def _may_call(self, server: McpAppServer, name: str, run: RunInput) -> bool:
+        """Return whether frames may call a tool, as the server and the operator have it."""
+        if self._servers.options.tools == "all":
+            return name in await self._servers.list_names(server, run)
+        tools = await self._servers.list_tools(server, run)
+        return any(tool.tool == name and tool.is_for_apps for tool in tools)
 
 
-class _Quota:
-    """So many requests a second, and so many at once, for each user: a bucket of tokens."""
-
-    def __init__(self, per_second: float) -> None:
-        self._per_second = per_second
-        self._most = max(1.0, 2 * per_second)
-        self._users: OrderedDict[str, _Bucket] = OrderedDict()
-
-    def enter(self, user: str) -> "_Bucket":
-        """Count a request. Raises `LimitExceeded`."""
-        bucket = self._users.get(user)
-        if bucket is None:
-            bucket = self._users[user] = _Bucket(self._most)
-            if len(self._users) > _MOST_USERS:
-                self._users.popitem(last=False)
-        self._users.move_to_end(user)
-        bucket.take(self._per_second, self._most)
-        return bucket
-
-
-class _Bucket:
-    def __init__(self, tokens: float) -> None:
-        self._tokens = tokens
-        self._last = monotonic()
-        self._places = asyncio.Semaphore(_AT_ONCE)
-
-    def take(self, per_second: float, most: float) -> None:
-        now = monotonic()
-        self._tokens = min(most, self._tokens + (now - self._last) * per_second)
-        self._last = now
-        if self._tokens < 1:
-            raise LimitExceeded("Too many requests of MCP apps. Try again in a second.")
-        self._tokens -= 1
-
-    async def __aenter__(self) -> None:
-        await self._places.acquire()
-
-    async def __aexit__(self, *_: object) -> None:
-        self._places.release()
+def _is_too_large(request: Any, most: int) -> bool:
+    try:
+        return len(dumps(request)) > most
+    except (ValueError, RecursionError):
+        return True
 
 
 def _refuse(message: str) -> JsonObject:

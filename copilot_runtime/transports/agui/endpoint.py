@@ -16,7 +16,7 @@ from starlette.types import ASGIApp
 
 from copilot_runtime.agui.version import is_legacy
 from copilot_runtime.concurrency import retrieve_exception
-from copilot_runtime.errors import AgentNotFound, AuthenticationFailed, CopilotError, report_of
+from copilot_runtime.errors import AgentNotFound, AuthenticationFailed, report_of
 from copilot_runtime.events import Event, RunFailed, RunFinished, RunStarted
 from copilot_runtime.generative_ui.mcp_apps.proxy import PROPERTY
 from copilot_runtime.interfaces import DEFAULT_AGENT, Caller, RunInput
@@ -156,22 +156,22 @@ class AguiEndpoint(Transport):
         last: RunFinished | RunFailed
         try:
             run = await self._conversations.authorize(run)
-            last = RunFinished(result=await self._ask_app_server(run))
+            last = RunFinished(result=await self._ask_app_server(run, request))
         except AgentNotFound as error:
             raise no_agent(run.agent_name, error.agents) from None
-        except CopilotError as error:
-            if isinstance(error, AuthenticationFailed):
-                raise
-            last = RunFailed(error=error.report())
+        except AuthenticationFailed:
+            raise
+        except Exception as error:  # also of hooks: the client gets it without details
+            last = RunFailed(error=report_of(error))
         events = (RunStarted(run_id=run.run_id, thread_id=run.thread_id), last)
         encoder = Encoder(run.thread_id, run.run_id, agent=run.agent_name, dialect=dialect)
         async with self._stream(request) as stream:
             await stream.write(b"".join(encoder.feed(events)), last=True)
 
-    async def _ask_app_server(self, run: RunInput) -> JsonObject:
+    async def _ask_app_server(self, run: RunInput, request: Request) -> JsonObject:
         if self._app_proxy is None:
             return {"error": "This agent has no MCP servers with apps."}
-        return await self._app_proxy.answer(run)
+        return await self._app_proxy.answer(run, request.client_host)
 
     async def _write(
         self, run: RunInput, beginning: "asyncio.Task[_Start]", stream: Stream, dialect: Dialect

@@ -7,7 +7,7 @@ from pathlib import Path
 import httpx2
 import pytest
 
-from copilot_runtime.actions.mcp import McpServer, source
+from copilot_runtime.actions.mcp import McpServer, slow_servers, source
 from copilot_runtime.actions.mcp.pool import SessionPool
 from copilot_runtime.actions.mcp.results import parse_tool_result
 from copilot_runtime.actions.mcp.session import Session
@@ -183,7 +183,7 @@ async def test_a_program_that_is_not_there_is_left_out(
 async def test_a_dead_server_is_left_out_and_asked_again(
     served: Served, ask: Ask, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(source, "_QUICK", 600.0)  # on a machine that is busy nothing is
+    monkeypatch.setattr(slow_servers, "QUICK", 600.0)  # on a machine that is busy nothing is
     asked = ask(McpServer(served.url))
 
     served.refuse = 503
@@ -369,7 +369,7 @@ async def test_a_server_that_hangs_delays_one_run_and_is_asked_in_the_background
 async def test_a_server_that_fails_after_a_while_delays_one_run(
     served: Served, ask: Ask, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(source, "_QUICK", 0.0)
+    monkeypatch.setattr(slow_servers, "QUICK", 0.0)
     asked = ask(McpServer(served.url))
     served.refuse = 503
     assert await asked.actions() == {}

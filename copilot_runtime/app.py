@@ -228,7 +228,8 @@ class CopilotRuntime:
           runtime takes, or True. Default: the settings `a2ui`; where nothing is set, A2UI is there
           for pages that say that they have a catalog.
         * **mcp_apps** - MCP servers whose tools have user interfaces: `McpServer` values, `McpApps`
-          options, or the mapping that the Node runtime takes. Default: none.
+          options, or the mapping that the Node runtime takes. Where it is set, MCP servers that a
+          page names may have interfaces, too. Default: the settings `mcp_apps`.
         * **open_generative_ui** - Pages that models write, in a sandbox: True, `OpenGenerativeUi`
           options, or the mapping that the Node runtime takes. Default: the settings
           `open_generative_ui`.
@@ -289,7 +290,9 @@ class CopilotRuntime:
             self.knowledge.threads, self.knowledge.telemetry = self.threads, self.telemetry
             self.knowledge.summarize = self.knowledge.summarize or partial(summarize, self.adapter)
         named = build_allowlist(mcp_servers, mcp_allowed, self.settings, http_client)
-        self.generative_ui = build_generative_ui(self.settings, a2ui, mcp_apps, open_generative_ui)
+        self.generative_ui = build_generative_ui(
+            self.settings, a2ui, mcp_apps, open_generative_ui, http_client
+        )
         endpoints = build_endpoints(remote_endpoints, http_client)
         sources = [
             *as_sources(actions),

@@ -34,7 +34,11 @@ from copilot_runtime.generative_ui.parse import (
     parse_mcp_apps,
     parse_open_generative_ui,
 )
-from copilot_runtime.generative_ui.settings import build_a2ui, build_open_generative_ui
+from copilot_runtime.generative_ui.settings import (
+    build_a2ui,
+    build_mcp_apps,
+    build_open_generative_ui,
+)
 from copilot_runtime.interfaces import (
     DEFAULT_AGENT,
     ActionSource,
@@ -91,6 +95,7 @@ def build_generative_ui(
     a2ui: "A2ui | Mapping[str, Any] | bool | None",
     mcp_apps: "McpApps | Sequence[McpServer] | Mapping[str, Any] | None",
     open_generative_ui: "OpenGenerativeUi | Mapping[str, Any] | bool | None",
+    http_client: "httpx.AsyncClient | None",
 ) -> GenerativeUi:
     """Return what was given, and for the rest what the settings say.
 
@@ -98,7 +103,9 @@ def build_generative_ui(
     """
     return GenerativeUi(
         a2ui=build_a2ui(settings.a2ui) if a2ui is None else parse_a2ui(a2ui),
-        mcp_apps=parse_mcp_apps(mcp_apps),
+        mcp_apps=build_mcp_apps(settings.mcp_apps, http_client)
+        if mcp_apps is None
+        else parse_mcp_apps(mcp_apps),
         open_generative_ui=build_open_generative_ui(settings.open_generative_ui)
         if open_generative_ui is None
         else parse_open_generative_ui(open_generative_ui),

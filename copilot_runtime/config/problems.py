@@ -12,7 +12,7 @@ from pydantic import ValidationError
 from copilot_runtime.errors import ConfigurationFailed
 
 REDACTED_NAMES = (
-    *("adapter.options", "knowledge.embedder_options", "secret"),
+    *("adapter.options", "knowledge.embedder_options", "secret", "mcp_apps.servers"),
     *("telemetry.headers", "telemetry.metrics_token", "telemetry.receive_token"),
 )
 """The settings whose values no message may repeat: they may hold a key."""

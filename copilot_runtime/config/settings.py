@@ -22,7 +22,12 @@ from pydantic import (
 
 from copilot_runtime.config.analyst_variables import ANALYST_VARIABLES, read_analyst_variables
 from copilot_runtime.config.file import Document, read_document
-from copilot_runtime.config.generative_ui import A2uiSettings, OpenGenerativeUiSettings
+from copilot_runtime.config.generative_ui import (
+    A2uiSettings,
+    McpAppServerSettings,
+    McpAppsSettings,
+    OpenGenerativeUiSettings,
+)
 from copilot_runtime.config.problems import SettingOrigins, explain, reject_misspelt_variable
 from copilot_runtime.config.sections import (
     AdapterSettings,
@@ -289,6 +294,7 @@ class Settings(Section):
     guardrails: GuardrailSettings = GuardrailSettings()
     mcp: McpSettings = McpSettings()
     a2ui: A2uiSettings = A2uiSettings()
+    mcp_apps: McpAppsSettings = McpAppsSettings()
     open_generative_ui: OpenGenerativeUiSettings = OpenGenerativeUiSettings()
     knowledge: KnowledgeSettings = KnowledgeSettings()
     events: EventSettings = EventSettings()
@@ -556,5 +562,7 @@ def _type_name(annotation: Any, description: str) -> str:
         tuple[str, ...]: "list",
         Mapping[str, Any]: "mapping",
         Mapping[str, str]: "mapping",
+        str | Mapping[str, Any]: "text | mapping",
+        tuple[McpAppServerSettings, ...]: "list",
     }
     return names[annotation]

@@ -4,9 +4,25 @@ from collections.abc import Sequence
 from itertools import combinations
 from urllib.parse import urlsplit
 
-from copilot_runtime.argument_checks import check_items, check_list
+from copilot_runtime.argument_checks import check_items, check_list, describe
 from copilot_runtime.errors import ConfigurationFailed
-from copilot_runtime.generative_ui.options import McpAppServer
+from copilot_runtime.generative_ui.options import McpApps, McpAppServer
+
+
+def check_apps(options: McpApps) -> None:
+    """Raise `ConfigurationFailed` for options of MCP Apps that would allow what is not meant."""
+    check_servers(options.servers)
+    check_list("uris", options.uris, "'ui://'", Sequence)
+    check_items("uris", options.uris, str, "")
+    if options.tools not in ("app", "all"):
+        raise ConfigurationFailed(f"tools is {options.tools!r}.", hint="It is 'app' or 'all'.")
+    for name in ("timeout", "max_request_bytes", "max_result_bytes", "max_requests"):
+        value = getattr(options, name)
+        if not isinstance(value, int | float) or isinstance(value, bool) or not value > 0:
+            shown = value if isinstance(value, int | float) else describe(value)
+            raise ConfigurationFailed(
+                f"{name} is {shown}, and not a number above 0.", hint=f"Write McpApps({name}=...)."
+            )
 
 
 def check_servers(servers: Sequence[McpAppServer]) -> None:

@@ -7,7 +7,7 @@ from typing import Any, TypeVar, get_args
 from copilot_runtime.actions.mcp.server import McpServer
 from copilot_runtime.argument_checks import check_items, check_list, describe
 from copilot_runtime.errors import ConfigurationFailed, UnknownName
-from copilot_runtime.generative_ui.check import check_servers
+from copilot_runtime.generative_ui.check import check_apps
 from copilot_runtime.generative_ui.options import (
     A2ui,
     A2uiRecovery,
@@ -99,7 +99,7 @@ def parse_mcp_apps(
         check_items("mcp_apps", value, McpServer, "McpServer")
         options = McpApps(servers=[McpAppServer(server=one) for one in value])
     if options is not None:
-        check_servers(options.servers)
+        check_apps(options)
     return options
 
 

@@ -31,6 +31,9 @@ from copilot_runtime.telemetry.propagation import inject_context
 MAX_TOOLS = 500
 """Tools that are read of one server."""
 
+MAX_PAGES = 100
+"""Pages of tools that are read of one server."""
+
 TOOLS_TTL = 60.0
 """Seconds after which tools are listed again even without a notification of a change."""
 
@@ -259,7 +262,7 @@ class Session:
     async def _list_tools(self, client: ClientSession) -> Sequence[Tool]:
         tools: list[Tool] = []
         cursor: str | None = None
-        for _ in range(MAX_TOOLS):
+        for _ in range(MAX_PAGES):
             page = await client.list_tools(params=PaginatedRequestParams(cursor=cursor))
             tools += page.tools
             cursor = page.next_cursor

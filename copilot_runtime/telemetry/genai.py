@@ -452,7 +452,7 @@ def name_tool(span: Span, tool: str) -> None:
     """Say on the span of a request which tool it calls, which is one that there is."""
     if span.is_recording:
         tool = tool[:MAX_NAME]
-        span.name = f"{span.name} {tool}"
+        span.name = f"{semconv.EXECUTE_TOOL} {tool}"
         span.set_attributes({semconv.OPERATION_NAME: semconv.EXECUTE_TOOL, semconv.TOOL_NAME: tool})
 
 

@@ -27,7 +27,7 @@ from copilot_runtime.jsontext import dumps
 from copilot_runtime.jsonvalue import JsonObject, as_list, as_objects, as_text
 from copilot_runtime.messages import new_id
 from copilot_runtime.telemetry import NO_TELEMETRY, Span, Telemetry, trace_block
-from copilot_runtime.telemetry.genai import describe_mcp_call, start_tool_span
+from copilot_runtime.telemetry.genai import describe_mcp_call, start_mcp_client_span
 
 if TYPE_CHECKING:
     from copilot_runtime.generative_ui.mcp_apps.tools import UiTool
@@ -154,6 +154,8 @@ class _AppCalls:
         """Return a tool as the agent gets it."""
 
         async def run(values: Mapping[str, Any], context: ActionContext) -> Any:
+            server = tool.server.server
+            context.span.set_attributes(describe_mcp_call(server.label, server.url))
             return await self._call(tool, context.call_id, values, context.span)
 
         return Action(
@@ -187,7 +189,10 @@ class _AppCalls:
         for call_id, (tool, pieces) in self._pending.items():
             if call_id not in self._complete:
                 continue
-            with trace_block(_start_span(self._run.span, tool, call_id)) as span:
+            server = tool.server.server
+            with trace_block(
+                start_mcp_client_span(self._run.span, server.label, server.url, "tools/call")
+            ) as span:
                 result = await self._answer(tool, call_id, "".join(pieces), span)
             text = result if isinstance(result, str) else dumps(result).decode()
             yield ActionExecutionResult(
@@ -210,8 +215,6 @@ class _AppCalls:
         self, tool: "UiTool", call_id: str, values: Mapping[str, Any], span: Span
     ) -> Any:
         """Call a tool, and return what a model reads of its result; what the page gets is kept."""
-        server = tool.server.server
-        span.set_attributes(describe_mcp_call(server.label, server.url))
         try:
             token = await self._servers.build_token(tool.server, self._run)
             result = await self._servers.call_tool(tool.server, tool.tool, values, self._run)
@@ -234,9 +237,3 @@ class _AppCalls:
         parts: Sequence[JsonObject] = as_objects(result.get("content"))
         texts = [as_text(part.get("text")) for part in parts if part.get("type") == "text"]
         return "\n".join(texts) if texts else as_list(result.get("content"))
-
-
-def _start_span(parent: Span, tool: "UiTool", call_id: str) -> Span:
-    return start_tool_span(
-        parent, tool.name, call_id=call_id, description=tool.description, location="mcp"
-    )

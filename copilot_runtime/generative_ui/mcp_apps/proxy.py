@@ -13,7 +13,7 @@ from copilot_runtime.generative_ui.options import McpAppServer
 from copilot_runtime.interfaces import RunInput
 from copilot_runtime.jsontext import dumps
 from copilot_runtime.jsonvalue import JsonObject, as_object, as_text
-from copilot_runtime.telemetry import Span, semconv, trace_block
+from copilot_runtime.telemetry import Span, trace_block
 from copilot_runtime.telemetry.genai import name_tool, start_mcp_request_span
 
 PROPERTY = "__proxiedMCPRequest"
@@ -96,7 +96,6 @@ class AppProxy:
             uri = as_text(params.get("uri"))
             if not is_allowed(uri, options.uris):
                 return _refuse("Error: this resource is not for apps.")
-            span.set_content({semconv.MCP_RESOURCE_URI: uri})
             return await self._servers.read_resource(server, uri, run)
         name, values = as_text(params.get("name")), params.get("arguments")
         if not isinstance(values, dict | None):

@@ -3,6 +3,8 @@
 import json
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Collection, Sequence
 from contextlib import asynccontextmanager
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 from agents import Agent as SdkAgent
@@ -17,7 +19,11 @@ from starlette.routing import Route
 from copilot_runtime import ChatRequest, RunInput
 from copilot_runtime.adapters.scripted import call, say
 from copilot_runtime.agents.agui import AguiAgent
+from copilot_runtime.agents.assistant.agent import AssistantAgent
+from copilot_runtime.agents.assistant.folder import AssistantFolder
 from copilot_runtime.agents.direct import DirectAgent
+from copilot_runtime.duck_typing import complete
+from copilot_runtime.interfaces import Adapter
 from copilot_runtime.messages import Message, ResultMessage, TextMessage
 from tests.agents.remote import frame, text
 from tests.agents.sdk_model import PlayingModel
@@ -138,8 +144,18 @@ def _make_pydantic() -> Any:
     return PydanticAgent(FunctionModel(stream_function=_play_pydantic))
 
 
+@asynccontextmanager
+async def _assistant(tools: str = "show_*") -> AsyncGenerator[Any]:
+    with TemporaryDirectory() as folder:
+        (Path(folder) / "it.agent.md").write_text(f"---\ntools: [{tools}]\n---\nObey.\n")
+        assistants = AssistantFolder(folder)
+        assistants.load()
+        yield AssistantAgent("it", assistants, complete(Adapter, ObedientAdapter()))
+
+
 KINDS: dict[str, Callable[[], Any]] = {
-    "a model": lambda: _local(DirectAgent(ObedientAdapter())),
+    "a model": lambda: _local(DirectAgent(complete(Adapter, ObedientAdapter()))),
+    "an assistant": _assistant,
     "a function": lambda: _local(obedient_function),
     "AG-UI": _remote,
     "pydantic-ai": lambda: _local(_make_pydantic()),

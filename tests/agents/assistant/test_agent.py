@@ -118,6 +118,24 @@ async def test_a_sub_agent_answers_a_prompt_and_sees_nothing_else(tmp_path: Path
     ]
 
 
+async def test_what_draws_on_the_page_is_for_the_one_that_answers_whatever_its_file_says(
+    tmp_path: Path,
+) -> None:
+    async def run(values: Mapping[str, Any], context: ActionContext) -> str:
+        raise AssertionError((values, context))
+
+    folder = write_files(tmp_path, boss="---\ntools: run_sub_agent\n---\nYou lead.", any="You do.")
+    adapter = ScriptedAdapter(
+        call("run_sub_agent", {"agent": "any", "prompt": "Count."}), say("42."), say("It is 42.")
+    )
+    draw = Action(name="render_a2ui", run=run, is_drawing=True)
+    await ask(AssistantAgent("boss", folder, adapter), actions=[draw, Action(name="send", run=run)])
+    offered = [[action.name for action in request.actions] for request in adapter.requests]
+    assert offered[0] == ["render_a2ui", "run_sub_agent"]
+    assert "send" in offered[1]
+    assert "render_a2ui" not in offered[1]
+
+
 async def test_who_may_not_be_called_is_no_sub_agent(tmp_path: Path) -> None:
     folder = write_files(
         tmp_path,

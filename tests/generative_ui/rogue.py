@@ -25,6 +25,7 @@ class Rogue:
     """The server, and what it was asked; `answers` are results, or whole responses, by method."""
 
     port: int = 0
+    visits: int = 0
     last_id: int = 0
     asked: list[str] = field(default_factory=list[str])
     headers: list[str] = field(default_factory=list[str])
@@ -43,6 +44,9 @@ class Rogue:
         return McpAppServer(server=McpServer(self.url, **options), id="rogue")
 
     async def reply(self, request: Request) -> Response:
+        self.visits += 1
+        if (url := request.query_params.get("to")) is not None:
+            return RedirectResponse(url, status_code=int(request.query_params["status"]))
         if request.method != "POST":
             return Response(status_code=405)
         message = await request.json()

@@ -16,6 +16,7 @@ from copilot_runtime.generative_ui.mcp_apps import quota, servers
 from copilot_runtime.generative_ui.mcp_apps.uris import is_allowed
 from copilot_runtime.generative_ui.options import McpApps, McpAppServer
 from copilot_runtime.interfaces import RunInput
+from tests.agents.pages import page_v1, texts_v1
 from tests.generative_ui.apps import CARD, Weather, ask_server, call_tool, read_resource
 from tests.generative_ui.apps import serve_weather as serve
 from tests.generative_ui.rogue import (
@@ -27,6 +28,9 @@ from tests.generative_ui.rogue import (
     serve_rogue,
     stream_for_ever,
 )
+from tests.wire.documents import chat
+from tests.wire.documents import user as user_v1
+from tests.wire.merge import merge
 from tests.wire_agui.http import Browser, run_input
 from tests.wire_agui.server import PATH, Parrot, browsing, serving
 
@@ -147,7 +151,7 @@ async def test_tools_that_the_operator_left_out_are_not_called(tools: Any, rogue
 
 
 ODD: list[tuple[Any, str]] = [
-    (None, "Unknown server: undefined"),
+    (0, "Unknown server: undefined"),
     ([1], "Unknown server: undefined"),
     ({"serverHash": "\u00e9\U0001f600"}, "Unknown server: \u00e9\U0001f600"),
     ({"serverHash": "x." + "A" * 5_000}, "Unknown server: x." + "A" * 98),
@@ -388,6 +392,54 @@ async def test_nothing_is_asked_of_servers_while_the_runtime_stops(weather: Weat
 
     assert [event["type"] for event in events] == ["RUN_STARTED", "RUN_ERROR"]
     assert weather.calls == []
+
+
+async def test_the_single_endpoint_and_suggestions_are_no_way_around(weather: Weather) -> None:
+    async with browsing(agents={"it": silent}, mcp_apps=weather.apps()) as browser:
+        properties = {"__proxiedMCPRequest": call_tool("delete_everything")}
+        body = run_input(forwardedProps=properties)
+        envelope = await browser.envelope("agent/run", body, agentId="it")
+        suggestion = await browser.ask("POST", "/agent/it/suggest", body)
+
+    for answer in (envelope, suggestion):
+        assert answer.events()[-1]["result"] == NOT_FOR_APPS
+    assert weather.calls == []
+
+
+async def test_a_v1_client_asks_no_server(weather: Weather) -> None:
+    async with page_v1(silent, mcp_apps=weather.apps()) as client:
+        body = chat(user_v1("Hi"), agentSession={"agentName": "it"})
+        body["variables"]["properties"] = {"__proxiedMCPRequest": call_tool("refresh")}
+        answer = merge((await client.ask(body)).payloads())["generateCopilotResponse"]
+
+    assert texts_v1(answer) == ["Hello."]
+    assert weather.calls == []
+
+
+async def test_a_thread_of_somebody_else_is_neither_read_nor_changed(weather: Weather) -> None:
+    async with browsing(
+        agents={"it": silent}, mcp_apps=weather.apps(), authenticate=sign_in
+    ) as browser:
+        ann, eve = (replace(browser, headers={"x-user": user}) for user in ("ann", "eve"))
+        await ann.run(agent="it", thread="of-ann")
+        before = (await ann.connect(thread="of-ann", agent="it")).body
+        assert "content" in await ask_server(eve, call_tool("refresh"), thread="of-ann")
+        after = (await ann.connect(thread="of-ann", agent="it")).body
+        threads = (await eve.ask("GET", "/threads?agentId=it")).json()
+
+    assert after == before
+    assert threads["threads"] == []
+
+
+@pytest.mark.parametrize("status", [301, 307])
+async def test_a_server_over_sse_does_not_send_us_elsewhere(status: int, rogue: Rogue) -> None:
+    async with serve_rogue() as other:
+        sse = McpServer(f"{rogue.url}?to={other.url}&status={status}", transport="sse")
+        apps = McpApps(servers=[McpAppServer(server=sse, id="rogue")], timeout=5)
+        async with browsing(agents={"it": silent}, mcp_apps=apps) as browser:
+            assert await ask_server(browser, WORK) == FAILED
+
+    assert other.visits == 0
 
 
 async def test_a_hook_that_fails_is_no_leak(weather: Weather) -> None:

@@ -741,6 +741,7 @@ LOGGED_EVENTS = frozenset(
 """The events that are records of the log, where there is a log; others belong to their spans."""
 EVENT_RETRY = "copilot.retry"
 EVENT_INTERRUPT = "copilot.interrupt"
+EVENT_SURFACE_FAILED = "copilot.surface_failed"
 EVENT_QUESTION = "copilot.question"
 EVENT_ANSWER = "copilot.answer"
 EVENT_CORRECTION = "copilot.correction"

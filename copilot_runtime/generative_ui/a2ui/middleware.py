@@ -1,12 +1,15 @@
 """Draws the surfaces that an agent writes: as arguments of a tool, and in results of any."""
 
 from asyncio import CancelledError
+from collections.abc import Iterable, Iterator
 from contextlib import aclosing
+from typing import TypeVar
 
 from copilot_runtime.events import (
     ActionExecutionArgs,
     ActionExecutionResult,
     ActionExecutionStart,
+    Activity,
     RunFinished,
 )
 from copilot_runtime.generative_ui.a2ui.clicks import ClickLog, read_click
@@ -15,6 +18,9 @@ from copilot_runtime.generative_ui.a2ui.scope import draws_surfaces
 from copilot_runtime.generative_ui.a2ui.tracker import SurfaceTracker
 from copilot_runtime.generative_ui.options import A2ui
 from copilot_runtime.interfaces import CURRENT_RUN, Agent, Events, Middleware, RunInput
+from copilot_runtime.telemetry import Span, semconv
+
+T = TypeVar("T")
 
 
 class A2uiMiddleware(Middleware):
@@ -82,22 +88,30 @@ class A2uiAgent(Agent):
                             yield event
                         case ActionExecutionResult():
                             yield event
-                            for surface in tracker.answer(event):
+                            for surface in _trace_failures(run.span, tracker.answer(event)):
                                 yield surface
                         case RunFinished():
                             last = event
                             break
                         case _:
                             yield event
-            for answer in tracker.finish():
+            for answer in _trace_failures(run.span, tracker.finish()):
                 yield answer
         except (CancelledError, GeneratorExit):
             if (slot := CURRENT_RUN.get(None)) is not None:
                 slot.closing_events = [*slot.closing_events, *tracker.cut()]
             raise
         except Exception:
-            for surface in tracker.cut():
+            for surface in _trace_failures(run.span, tracker.cut()):
                 yield surface
             raise
         if last is not None:
             yield last
+
+
+def _trace_failures(span: Span, events: Iterable[T]) -> Iterator[T]:
+    """Yield events, and say on the span of a run which surfaces among them have failed."""
+    for event in events:
+        if isinstance(event, Activity) and event.content.get("status") == "failed":
+            span.add_event(semconv.EVENT_SURFACE_FAILED)
+        yield event

@@ -1,4 +1,4 @@
-"""Spans of what frames of MCP apps ask, and of calls that are answered behind an agent."""
+"""Spans of what frames of MCP apps ask, of calls answered behind an agent, and of surfaces."""
 
 from collections.abc import AsyncGenerator
 from typing import Any
@@ -85,3 +85,19 @@ async def test_a_call_that_is_answered_behind_an_agent_has_a_span(weather: Weath
     assert tool.attributes[semconv.TOOL_CALL_ID] == "c"
     assert request.context.trace_id == tool.context.trace_id
     assert request.attributes[semconv.MCP_SESSION_ID]
+
+
+async def test_a_surface_that_cannot_be_drawn_is_an_event_of_the_run() -> None:
+    spans = Spans()
+
+    async def agent(run: RunInput) -> AsyncGenerator[Any, None]:
+        del run
+        for event in (*call("render_a2ui", {"surfaceId": "s"}, id="c"), *say("Look.", id="m")):
+            yield event
+
+    telemetry = LocalTelemetry(spans)
+    async with browsing(agents={"it": agent}, a2ui=True, telemetry=telemetry) as browser:
+        await browser.run(agent="it")
+
+    events = [event.name for span in spans.spans for event in span.events]
+    assert events == [semconv.EVENT_SURFACE_FAILED]

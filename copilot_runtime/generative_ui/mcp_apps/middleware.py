@@ -25,7 +25,7 @@ from copilot_runtime.generative_ui.options import McpApps
 from copilot_runtime.interfaces import Action, ActionContext, Agent, Events, Middleware, RunInput
 from copilot_runtime.jsontext import dumps
 from copilot_runtime.jsonvalue import JsonObject, as_list, as_objects, as_text
-from copilot_runtime.messages import new_id
+from copilot_runtime.messages import new_uuid
 from copilot_runtime.telemetry import NO_TELEMETRY, Span, Telemetry, trace_block
 from copilot_runtime.telemetry.genai import describe_mcp_call, start_mcp_client_span
 
@@ -196,7 +196,7 @@ class _AppCalls:
                 result = await self._answer(tool, call_id, "".join(pieces), span)
             text = result if isinstance(result, str) else dumps(result).decode()
             yield ActionExecutionResult(
-                call_id=call_id, name=tool.name, result=text, message_id=new_id()
+                call_id=call_id, name=tool.name, result=text, message_id=new_uuid()
             )
             if (app := self.take_app(call_id)) is not None:
                 yield app
@@ -204,7 +204,8 @@ class _AppCalls:
     async def _answer(self, tool: "UiTool", call_id: str, arguments: str, span: Span) -> Any:
         """Return what a model reads of a call that it has made with these arguments."""
         try:
-            values: Any = json.loads(arguments or "{}")
+            # some models write null, or nothing, for no arguments
+            values: Any = json.loads(arguments or "{}") or {}
         except (ValueError, RecursionError):
             values = None
         if not isinstance(values, dict):
@@ -233,7 +234,9 @@ class _AppCalls:
         }
         if tool.server.id:
             content["serverId"] = tool.server.id
-        self._apps[call_id] = Activity(message_id=new_id(), activity_type=ACTIVITY, content=content)
+        self._apps[call_id] = Activity(
+            message_id=new_uuid(), activity_type=ACTIVITY, content=content
+        )
         parts: Sequence[JsonObject] = as_objects(result.get("content"))
         texts = [as_text(part.get("text")) for part in parts if part.get("type") == "text"]
-        return "\n".join(texts) if texts else as_list(result.get("content"))
+        return "\n".join(texts) or as_list(result.get("content"))

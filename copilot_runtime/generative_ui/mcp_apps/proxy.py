@@ -3,7 +3,7 @@
 import asyncio
 import logging
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, cast
 
 from copilot_runtime.errors import CopilotError, LimitExceeded
 from copilot_runtime.generative_ui.mcp_apps.quota import RequestQuota
@@ -19,6 +19,7 @@ from copilot_runtime.telemetry.genai import name_tool, start_mcp_request_span
 PROPERTY = "__proxiedMCPRequest"
 """The property of a run that is no run, but a request of an app."""
 
+_FAILED = "Error: MCP request failed"
 _REFUSED = "refused"
 _TOOL_ERROR = "tool_error"
 
@@ -45,21 +46,19 @@ class AppProxy:
         if _is_too_large(request, self._servers.options.max_request_bytes):
             return _refuse("The request of the app is too large.")
         fields: Mapping[str, Any] = as_object(request)
-        id, token = as_text(fields.get("serverId")), as_text(fields.get("serverHash"))
+        id, token = fields.get("serverId"), fields.get("serverHash")
         method = fields.get("method")
         try:
-            server = await self._servers.find_server(run, id, token)
+            server = await self._servers.find_server(run, as_text(id), as_text(token))
             if server is None:
-                return _refuse(f"Unknown server: {(id or token or 'undefined')[:100]}")
+                return _refuse(f"Unknown server: {_describe(id or token)}")
             match method:
-                case "ping":
-                    return {}
                 case "notifications/message":
                     return {"success": True}
-                case "resources/read" | "tools/call":
+                case "ping" | "resources/read" | "tools/call":
                     pass
                 case _:
-                    name = method[:100] if isinstance(method, str) else "undefined"
+                    name = _describe(method)
                     return _refuse(f"Error: MCP method not allowed for UI proxy: {name}")
             user = f"client\0{client}" if run.user is None else f"user\0{run.user}"
             async with self._quota.enter(user):
@@ -69,7 +68,7 @@ class AppProxy:
         except (CopilotError, TimeoutError, OSError) as error:
             # what a server says of itself is not for pages
             logger.warning("A request of an MCP app failed: %s", error or "It took too long.")
-            return _refuse("Error: MCP request failed")
+            return _refuse(_FAILED)
 
     async def _trace(
         self, server: McpAppServer, method: str, params: JsonObject, run: RunInput
@@ -92,18 +91,21 @@ class AppProxy:
         self, server: McpAppServer, method: str, params: JsonObject, run: RunInput, span: Span
     ) -> JsonObject:
         options = self._servers.options
+        if method == "ping":
+            await self._servers.ping(server, run)
+            return {}
         if method == "resources/read":
             uri = as_text(params.get("uri"))
             if not is_allowed(uri, options.uris):
                 return _refuse("Error: this resource is not for apps.")
             return await self._servers.read_resource(server, uri, run)
-        name, values = as_text(params.get("name")), params.get("arguments")
-        if not isinstance(values, dict | None):
-            return _refuse("Error: the arguments of a tool are an object.")
+        name, values = as_text(params.get("name")), params.get("arguments", {})
         if not name or not await self._may_call(server, name, run):
             return _refuse("Error: this tool is not for apps.")
         name_tool(span, name)
-        return await self._servers.call_tool(server, name, as_object(values), run)
+        if not isinstance(values, dict):
+            return _refuse(_FAILED)
+        return await self._servers.call_tool(server, name, cast(JsonObject, values), run)
 
     async def _may_call(self, server: McpAppServer, name: str, run: RunInput) -> bool:
         """Return whether frames may call a tool, as the server and the operator have it."""
@@ -118,6 +120,13 @@ def _is_too_large(request: Any, most: int) -> bool:
         return len(dumps(request)) > most
     except (ValueError, RecursionError):
         return True
+
+
+def _describe(value: Any) -> str:
+    """Return a value of a request as a message has it."""
+    if value is None:
+        return "undefined"
+    return (value if isinstance(value, str) else dumps(value).decode())[:100]
 
 
 def _refuse(message: str) -> JsonObject:

@@ -126,14 +126,15 @@ class AppServers:
     async def load_tools(self, run: RunInput) -> "Mapping[str, UiTool]":
         """Return the tools with a page that models may call, by their names.
 
-        A server that does not answer is left out; that is one line in the log until it does.
+        Of several with one name it is that of the last server, as with Node. A server that does
+        not answer is left out; that is one line in the log until it does.
         """
         servers = self.list_servers(run)
         found = await asyncio.gather(*(self._try_to_list(server, run) for server in servers))
         tools: dict[str, UiTool] = {}
         for tool in (tool for some in found for tool in some if tool.is_for_models):
-            if len(tools) < MAX_TOOLS:
-                tools.setdefault(tool.name, tool)
+            if len(tools) < MAX_TOOLS or tool.name in tools:
+                tools[tool.name] = tool
         return tools
 
     async def list_tools(self, server: McpAppServer, run: RunInput) -> "Sequence[UiTool]":
@@ -174,6 +175,12 @@ class AppServers:
         async with asyncio.timeout(self.options.timeout):
             result = await connection.request(lambda client: client.read_resource(uri))
         return self._limit(result)
+
+    async def ping(self, server: McpAppServer, run: RunInput) -> None:
+        """Ask a server whether it is there. Raises as `call_tool` does."""
+        connection = await self._connect(server, run)
+        async with asyncio.timeout(self.options.timeout):
+            await connection.request(lambda client: client.send_ping())
 
     async def aclose(self) -> None:
         """End all sessions."""

@@ -12,7 +12,7 @@ from copilot_runtime.actions.mcp.tools import (
     sanitize_name,
 )
 from copilot_runtime.generative_ui.options import McpAppServer
-from copilot_runtime.jsonvalue import JsonObject, as_object, as_text
+from copilot_runtime.jsonvalue import JsonObject, as_list, as_object, as_text
 
 
 class UiTool(NamedTuple):
@@ -69,7 +69,6 @@ def _read_tool(server: McpAppServer, tool: Tool) -> UiTool | None:
 
 def _read_visibility(ui: JsonObject) -> frozenset[str]:
     """Return who may call a tool: both if that is not said, and nobody whom it does not name."""
-    found = ui.get("visibility")
-    if found is None:
+    if "visibility" not in ui:
         return frozenset({"model", "app"})
-    return frozenset(as_text(one) for one in (found if isinstance(found, list) else [found]))
+    return frozenset(map(as_text, as_list(ui["visibility"])))

@@ -207,7 +207,7 @@ async def test_requests_that_wait_for_a_server_that_hangs_are_bounded(
     rogue: Rogue, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(quota, "_AT_ONCE", 2)
-    monkeypatch.setattr(quota, "_WAITING", 3)
+    monkeypatch.setattr(quota, "_MOST_PENDING", 3)
     rogue.hanging.add("tools/list")
     apps = rogue.apps(timeout=0.5, max_requests=1000)
     async with browsing(agents={"it": silent}, mcp_apps=apps) as browser:

@@ -62,7 +62,7 @@ class McpAllowlist(Stage):
 
     def resolve(self, run: RunInput) -> Sequence[McpServer]:
         """Return the operator's servers, and those that the request names, with its keys."""
-        requested = _parse_requested(run)
+        requested = _parse_page_servers(run)
         if not requested:
             return self.servers
         servers = {server.url or str(number): server for number, server in enumerate(self.servers)}
@@ -70,13 +70,13 @@ class McpAllowlist(Stage):
             servers[endpoint] = self.find_server(endpoint, key)
         return [*servers.values()]
 
-    def list_named(self, run: RunInput) -> Sequence[tuple[McpServer, str]]:
+    def list_page_servers(self, run: RunInput) -> Sequence[tuple[McpServer, str]]:
         """Return the servers that a request names, each with the key that it has for it.
 
         Raises for one that is not allowed.
         """
-        named = dict(_parse_requested(run))
-        return [(self.find_server(endpoint, key), key) for endpoint, key in named.items()]
+        keys = dict(_parse_page_servers(run))
+        return [(self.find_server(endpoint, key), key) for endpoint, key in keys.items()]
 
     def find_server(self, endpoint: str, key: str = "") -> McpServer:
         """Return the server that a page names by its address. Raises if that is not allowed."""
@@ -97,7 +97,7 @@ def _build_predicate(entries: Sequence[str]) -> Callable[[str], bool]:
     return lambda url: any(_matches_entry(entry, url) for entry in entries)
 
 
-def _parse_requested(run: RunInput) -> Sequence[tuple[str, str]]:
+def _parse_page_servers(run: RunInput) -> Sequence[tuple[str, str]]:
     """Return the addresses that a request names, each with its key. Raises what is wrong."""
     requested: Any = next((it for name in _PROPERTIES if (it := run.properties.get(name))), ())
     if not isinstance(requested, Sequence) or isinstance(requested, str):

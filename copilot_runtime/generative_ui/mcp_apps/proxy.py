@@ -19,8 +19,8 @@ from copilot_runtime.telemetry.genai import name_tool, start_mcp_request_span
 PROPERTY = "__proxiedMCPRequest"
 """The property of a run that is no run, but a request of an app."""
 
-_FAILED = "Error: MCP request failed"
-_REFUSED = "refused"
+_FAILURE = "Error: MCP request failed"
+_REFUSAL = "refused"
 _TOOL_ERROR = "tool_error"
 
 logger = logging.getLogger(__name__)
@@ -68,7 +68,7 @@ class AppProxy:
         except (CopilotError, TimeoutError, OSError) as error:
             # what a server says of itself is not for pages
             logger.warning("A request of an MCP app failed: %s", error or "It took too long.")
-            return _refuse(_FAILED)
+            return _refuse(_FAILURE)
 
     async def _trace(
         self, server: McpAppServer, method: str, params: JsonObject, run: RunInput
@@ -82,7 +82,7 @@ class AppProxy:
             async with asyncio.timeout(self._servers.options.timeout):
                 answer = await self._pass_on(server, method, params, run, span)
             if "error" in answer and "content" not in answer:
-                span.fail(_REFUSED)
+                span.fail(_REFUSAL)
             elif answer.get("isError") is True:
                 span.fail(_TOOL_ERROR)
             return answer
@@ -104,7 +104,7 @@ class AppProxy:
             return _refuse("Error: this tool is not for apps.")
         name_tool(span, name)
         if not isinstance(values, dict):
-            return _refuse(_FAILED)
+            return _refuse(_FAILURE)
         return await self._servers.call_tool(server, name, cast(JsonObject, values), run)
 
     async def _may_call(self, server: McpAppServer, name: str, run: RunInput) -> bool:

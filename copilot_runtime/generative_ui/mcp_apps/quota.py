@@ -9,7 +9,7 @@ from copilot_runtime.errors import LimitExceeded
 _AT_ONCE = 8
 """Requests of one user that servers work on at the same time."""
 
-_WAITING = 24
+_MOST_PENDING = 24
 """Requests of one user that wait for that."""
 
 _MOST_USERS = 10_000
@@ -64,7 +64,7 @@ class UserQuota:
         """Take a token. Raises `LimitExceeded` if there is none, or too many requests wait."""
         self._tokens = self._refill()
         self._last = monotonic()
-        if self._tokens < 1 or self._pending >= _AT_ONCE + _WAITING:
+        if self._tokens < 1 or self._pending >= _AT_ONCE + _MOST_PENDING:
             raise LimitExceeded("Too many requests of MCP apps. Try again in a second.")
         self._tokens -= 1
 

@@ -89,11 +89,11 @@ class AppServers:
         key for it: two keys are never sent together. Raises for one that it may not name.
         """
         own = self._list_own(run)
-        named = self._list_named(run)
-        keyed = {one.server.url for one in named if one.key}
-        own = [one for one in own if one.server.url not in keyed]
+        page_servers = self._list_page_servers(run)
+        urls_with_key = {one.server.url for one in page_servers if one.key}
+        own = [one for one in own if one.server.url not in urls_with_key]
         urls = {one.server.url for one in own}
-        return [*own, *(one for one in named if one.server.url not in urls)]
+        return [*own, *(one for one in page_servers if one.server.url not in urls)]
 
     async def build_token(self, server: McpAppServer, run: RunInput) -> str:
         """Return what the page of a run calls a server. Raises `StoreFailed`."""
@@ -121,7 +121,7 @@ class AppServers:
         for server in own:
             if hmac.compare_digest(await self.build_token(server, run), token):
                 return server
-        return await self._find_named(run, token)
+        return await self._find_page_server(run, token)
 
     async def load_tools(self, run: RunInput) -> "Mapping[str, UiTool]":
         """Return the tools with a page that models may call, by their names.
@@ -191,13 +191,13 @@ class AppServers:
     def _list_own(self, run: RunInput) -> Sequence[McpAppServer]:
         return [one for one in self.options.servers if one.agent in (None, run.agent_name)]
 
-    def _list_named(self, run: RunInput) -> Sequence[NamedAppServer]:
+    def _list_page_servers(self, run: RunInput) -> Sequence[NamedAppServer]:
         if self._allowed is None:
             return ()
-        named = self._allowed.list_named(run)
-        return [NamedAppServer(server=server, key=key) for server, key in named if server.url]
+        found = self._allowed.list_page_servers(run)
+        return [NamedAppServer(server=server, key=key) for server, key in found if server.url]
 
-    async def _find_named(self, run: RunInput, token: str) -> McpAppServer | None:
+    async def _find_page_server(self, run: RunInput, token: str) -> McpAppServer | None:
         url = read_address(token)
         if not url or self._allowed is None:
             return None
@@ -206,8 +206,8 @@ class AppServers:
             server = NamedAppServer(server=self._allowed.find_server(url, key), key=key)
         except ConfigurationFailed:
             return None
-        known = await self.build_token(server, run)
-        return server if hmac.compare_digest(known, token) else None
+        own_token = await self.build_token(server, run)
+        return server if hmac.compare_digest(own_token, token) else None
 
     async def _try_to_list(self, server: McpAppServer, run: RunInput) -> "Sequence[UiTool]":
         label = server.id or server.server.label

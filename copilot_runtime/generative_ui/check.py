@@ -19,9 +19,9 @@ def check_apps(options: McpApps) -> None:
     for name in ("timeout", "max_request_bytes", "max_result_bytes", "max_requests"):
         value = getattr(options, name)
         if not isinstance(value, int | float) or isinstance(value, bool) or not value > 0:
-            shown = value if isinstance(value, int | float) else describe(value)
+            text = value if isinstance(value, int | float) else describe(value)
             raise ConfigurationFailed(
-                f"{name} is {shown}, and not a number above 0.", hint=f"Write McpApps({name}=...)."
+                f"{name} is {text}, and not a number above 0.", hint=f"Write McpApps({name}=...)."
             )
 
 

@@ -21,15 +21,20 @@ EXHAUSTED = "a2ui_recovery_exhausted"
 
 
 def draw_result(
-    result: ActionExecutionResult, options: A2ui, streamed_ids: Collection[str] = ()
+    result: ActionExecutionResult,
+    options: A2ui,
+    place: str = "",
+    streamed_ids: Collection[str] = (),
 ) -> Iterator[Activity]:
     """Yield the surfaces of one result: an object with operations, also as JSON in a text of JSON.
 
-    Surfaces whose ids are among `streamed_ids` are there already. Operations that cannot be drawn
-    are one surface that says so, and a warning in the log.
+    They are drawn in the message of the call `place`, or of the call itself. Those whose ids are
+    among `streamed_ids` are there already. Operations that cannot be drawn are one surface that
+    says so, and a warning in the log.
     """
     text = result.result
-    key = f"{SURFACE}-{result.call_id}"
+    place = place or result.call_id
+    key = f"{SURFACE}-{place}"
     if len(text.encode("utf-8", "surrogatepass")) > options.max_bytes:
         error = f"The result is longer than {options.max_bytes} bytes."
         yield _fail(key, {"error": error}, result, options)
@@ -44,7 +49,7 @@ def draw_result(
     found = group_by_surface(value[OPERATIONS])
     surfaces = {id: items for id, items in found.items() if id not in streamed_ids}
     for surface, items in surfaces.items():
-        identity = key if len(surfaces) == 1 else f"{SURFACE}-{surface}-{result.call_id}"
+        identity = key if len(surfaces) == 1 else f"{SURFACE}-{surface}-{place}"
         yield Activity(message_id=identity, activity_type=SURFACE, content={OPERATIONS: items})
 
 

@@ -23,7 +23,7 @@ from copilot_runtime.generative_ui.options import McpApps
 from copilot_runtime.interfaces import Action, ActionContext, Agent, Events, Middleware, RunInput
 from copilot_runtime.jsontext import dumps
 from copilot_runtime.jsonvalue import JsonObject, as_list, as_objects, as_text
-from copilot_runtime.messages import new_id
+from copilot_runtime.messages import new_uuid
 
 ACTIVITY = "mcp-apps"
 
@@ -170,7 +170,7 @@ class _AppCalls:
                 result = {"error": "The arguments of the call are no JSON object."}
             text = result if isinstance(result, str) else dumps(result).decode()
             yield ActionExecutionResult(
-                call_id=call_id, name=tool.name, result=text, message_id=new_id()
+                call_id=call_id, name=tool.name, result=text, message_id=new_uuid()
             )
             if (app := self.take_app(call_id)) is not None:
                 yield app
@@ -191,7 +191,7 @@ class _AppCalls:
         }
         if tool.server.id:
             content["serverId"] = tool.server.id
-        self._apps[call_id] = Activity(message_id=new_id(), activity_type=ACTIVITY, content=content)
+        self._apps[call_id] = Activity(message_id=new_uuid(), activity_type=ACTIVITY, content=content)
         parts: Sequence[JsonObject] = as_objects(result.get("content"))
         texts = [as_text(part.get("text")) for part in parts if part.get("type") == "text"]
-        return "\n".join(texts) if texts else as_list(result.get("content"))
+        return "\n".join(texts) or as_list(result.get("content"))

@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 EXTENSION = "io.modelcontextprotocol/ui"
 """Specification: https://github.com/modelcontextprotocol/ext-apps (SEP-1865)."""
 
+_ANYBODY = ("model", "app")
+
 _EXTENSIONS = {EXTENSION: {"mimeTypes": ["text/html;profile=mcp-app"]}}
 
 logger = logging.getLogger(__name__)
@@ -34,15 +36,15 @@ class UiTool(NamedTuple):
     parameters: Mapping[str, Any]
     uri: str
     visibility: Sequence[str]
-    """Who may call it, `model` and `app`; empty: both."""
+    """Who may call it."""
 
     @property
     def is_for_models(self) -> bool:
-        return not self.visibility or "model" in self.visibility
+        return "model" in self.visibility
 
     @property
     def is_for_apps(self) -> bool:
-        return not self.visibility or "app" in self.visibility
+        return "app" in self.visibility
 
 
 class AppServers:
@@ -173,5 +175,5 @@ def _read_tool(server: McpAppServer, tool: JsonObject) -> UiTool | None:
         description=as_text(tool.get("description")),
         parameters=as_object(tool.get("inputSchema")) or {"type": "object", "properties": {}},
         uri=uri,
-        visibility=[as_text(one) for one in as_list(ui.get("visibility"))],
+        visibility=[*map(as_text, as_list(ui["visibility"]))] if "visibility" in ui else _ANYBODY,
     )

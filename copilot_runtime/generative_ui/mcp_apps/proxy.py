@@ -47,11 +47,9 @@ class AppProxy:
             return _refuse(f"Unknown server: {(id or token or 'undefined')[:100]}")
         method = fields.get("method")
         match method:
-            case "ping":
-                return {}
             case "notifications/message":
                 return {"success": True}
-            case "resources/read" | "tools/call":
+            case "ping" | "resources/read" | "tools/call":
                 pass
             case _:
                 name = method[:100] if isinstance(method, str) else "undefined"
@@ -69,6 +67,9 @@ class AppProxy:
         self, server: McpAppServer, method: str, params: JsonObject, run: RunInput
     ) -> JsonObject:
         options = self._servers.options
+        if method == "ping":
+            await self._servers.ping(server, run)
+            return {}
         if method == "resources/read":
             uri = as_text(params.get("uri"))
             if not uri.startswith(tuple(options.uris)):

@@ -121,6 +121,12 @@ class AppServers:
             result = await connection.request(lambda client: client.read_resource(uri))
         return self._limit(_dump(result))
 
+    async def ping(self, server: McpAppServer, run: RunInput) -> None:
+        """Ask a server whether it is there. Raises `CopilotError` if it is not."""
+        connection = await self._connect(server, run)
+        async with asyncio.timeout(self.options.timeout):
+            await connection.request(lambda client: client.send_ping())
+
     async def aclose(self) -> None:
         """End all sessions."""
         if self._pool is not None:

@@ -134,6 +134,8 @@ class Render:
         """The arguments that are complete."""
         self._items: dict[str, list[Any]] = {}
         """The complete items of the lists of the data."""
+        self._counts: dict[str, int] = {}
+        """How many of them are drawn: as on Node up to the last object."""
         self._shown_items = 0
         self._has_data = False
         """Whether the page has all of the data."""
@@ -181,7 +183,10 @@ class Render:
             case (str(name),):
                 self._fields.setdefault(name, part.value)
             case ("data", str(name), int()):
-                self._items.setdefault(name, []).append(part.value)
+                items = self._items.setdefault(name, [])
+                items.append(part.value)
+                if isinstance(part.value, dict | bool | None):
+                    self._counts[name] = len(items)
             case _:
                 pass
 
@@ -215,14 +220,16 @@ class Render:
 
     def _find_items(self) -> JsonObject | None:
         """Return the items of the list that components repeat, if there are more to show."""
+        names = [*self._fields]
+        if self._has_data or "data" in names[: names.index("components")]:
+            return None
         name = self._repeated_key()
-        items = self._items.get(name, ())
-        count = len(items)
+        count = self._counts.get(name, 0)
         # each page gets the whole list again: not for every item of a long one
-        if self._has_data or count - self._shown_items < max(1, count // _ITEMS):
+        if count - self._shown_items < max(1, count // _ITEMS):
             return None
         self._shown_items = count
-        return {name: [*items]}
+        return {name: self._items[name][:count]}
 
     def _repeated_key(self) -> str:
         """Return the key of the list whose items the first template is repeated for."""

@@ -100,7 +100,7 @@ class SurfaceTracker:
                 self._rejected_key = ""
                 if not surface.is_painted:
                     error = as_text(value.get("error")) or "The surface could not be made."
-                    yield surface.fail(error, value.get("attempts"))
+                    yield surface.fail(error, value.get("attempts", []))
                 return
         if OPERATIONS in event.result and key not in self._drawn_calls:
             place = surface.key if surface is not None else key

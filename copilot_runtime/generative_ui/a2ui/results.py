@@ -2,17 +2,18 @@
 
 import logging
 from collections.abc import Collection, Iterator, Mapping
-from typing import Any
+from typing import Any, cast
 
 from copilot_runtime.a2ui.operations import (
     OPERATIONS,
     SURFACE,
+    Operation,
     check_operations,
     group_by_surface,
 )
 from copilot_runtime.events import ActionExecutionResult, Activity
 from copilot_runtime.generative_ui.options import A2ui
-from copilot_runtime.jsonvalue import as_object, parse_text
+from copilot_runtime.jsonvalue import as_list, as_object, parse_text
 
 logger = logging.getLogger(__name__)
 
@@ -40,13 +41,13 @@ def draw_result(
         yield _fail(key, {"error": error}, result, options)
         return
     value = as_object(parse_text(parse_text(text)))
-    operations = value.get(OPERATIONS)
-    if OPERATIONS not in value or operations == []:
+    operations = [one for one in as_list(value.get(OPERATIONS)) if isinstance(one, dict)]
+    if not operations:
         return
     if (problem := check_operations(operations, options.max_operations)) is not None:
         yield _fail(key, {"error": problem}, result, options)
         return
-    found = group_by_surface(value[OPERATIONS])
+    found = group_by_surface(cast("list[Operation]", operations))
     surfaces = {id: items for id, items in found.items() if id not in streamed_ids}
     for surface, items in surfaces.items():
         identity = key if len(surfaces) == 1 else f"{SURFACE}-{surface}-{place}"

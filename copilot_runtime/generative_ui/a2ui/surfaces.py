@@ -128,7 +128,7 @@ class Render:
         self._options = options
         self._catalog_id = catalog_id
         self._catalog = catalog
-        self._reader = JsonReader(_PATHS)
+        self._reader = JsonReader(_PATHS, lags=True)
         self._size = 0
         self._fields: dict[str, Any] = {}
         """The arguments that are complete."""

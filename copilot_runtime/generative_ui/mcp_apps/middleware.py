@@ -161,7 +161,8 @@ class _AppCalls:
             if call_id not in self._complete:
                 continue
             try:
-                values: Any = json.loads("".join(pieces) or "{}")
+                # some models write null, or nothing, for no arguments
+                values: Any = json.loads("".join(pieces) or "{}") or {}
             except (ValueError, RecursionError):
                 values = None
             if isinstance(values, dict):

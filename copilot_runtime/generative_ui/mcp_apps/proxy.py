@@ -41,10 +41,10 @@ class AppProxy:
         if len(dumps(request)) > self._servers.options.max_request_bytes:
             return _refuse("The request of the app is too large.")
         fields: Mapping[str, Any] = as_object(request)
-        id, token = as_text(fields.get("serverId")), as_text(fields.get("serverHash"))
-        server = self._servers.find_server(run.agent_name, id, token)
+        id, token = fields.get("serverId"), fields.get("serverHash")
+        server = self._servers.find_server(run.agent_name, as_text(id), as_text(token))
         if server is None:
-            return _refuse(f"Unknown server: {(id or token or 'undefined')[:100]}")
+            return _refuse(f"Unknown server: {_describe(id or token)}")
         method = fields.get("method")
         match method:
             case "notifications/message":
@@ -52,8 +52,7 @@ class AppProxy:
             case "ping" | "resources/read" | "tools/call":
                 pass
             case _:
-                name = method[:100] if isinstance(method, str) else "undefined"
-                return _refuse(f"Error: MCP method not allowed for UI proxy: {name}")
+                return _refuse(f"Error: MCP method not allowed for UI proxy: {_describe(method)}")
         try:
             async with self._quota.enter(run.user or ""):
                 return await self._pass_on(server, method, as_object(fields.get("params")), run)
@@ -80,7 +79,10 @@ class AppProxy:
             tools = await self._servers.list_tools(server, run)
             if not any(tool.name == name and tool.is_for_apps for tool in tools):
                 return _refuse("Error: this tool is not for apps.")
-        return await self._servers.call_tool(server, name, as_object(params.get("arguments")), run)
+        values = params.get("arguments", {})
+        if not isinstance(values, dict):
+            return _refuse("Error: the arguments are no object.")
+        return await self._servers.call_tool(server, name, values, run)
 
 
 class _Quota:
@@ -122,6 +124,13 @@ class _Bucket:
 
     async def __aexit__(self, *_: object) -> None:
         self._places.release()
+
+
+def _describe(value: Any) -> str:
+    """Return a value of a request as a message has it."""
+    if value is None:
+        return "undefined"
+    return (value if isinstance(value, str) else dumps(value).decode())[:100]
 
 
 def _refuse(message: str) -> JsonObject:

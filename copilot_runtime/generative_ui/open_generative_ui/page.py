@@ -39,7 +39,7 @@ class SandboxedPage:
     def __init__(self, start: ActionExecutionStart) -> None:
         self.call_id = start.call_id
         self._held_back: list[Event] = [start]
-        self._reader = JsonReader(_PATHS)
+        self._reader = JsonReader(_PATHS, lags=True)
         self._size = 0
         self._content: JsonObject = {}
         self._new_html: list[str] = []

@@ -103,7 +103,7 @@ class AguiEndpoint(Transport):
         match operation.name:
             case "run" | "ask" | "suggest":
                 run = await self._run_input(operation, request.caller)
-                if PROPERTY in run.properties:
+                if run.properties.get(PROPERTY) is not None:
                     answer = self._answer_app(run, request, self._negotiate(operation))
                     await run_until_disconnect(answer, request.receive, None)
                     return

@@ -22,6 +22,8 @@ _AT_ONCE = 8
 
 _MOST_USERS = 10_000
 
+_FAILED = "Error: MCP request failed"
+
 logger = logging.getLogger(__name__)
 
 
@@ -60,7 +62,7 @@ class AppProxy:
             return _refuse(error.message)
         except (CopilotError, TimeoutError, OSError) as error:
             logger.warning("A request of an MCP app failed: %s", error)
-            return _refuse("Error: MCP request failed")
+            return _refuse(_FAILED)
 
     async def _pass_on(
         self, server: McpAppServer, method: str, params: JsonObject, run: RunInput
@@ -81,7 +83,7 @@ class AppProxy:
                 return _refuse("Error: this tool is not for apps.")
         values = params.get("arguments", {})
         if not isinstance(values, dict):
-            return _refuse("Error: the arguments are no object.")
+            return _refuse(_FAILED)
         return await self._servers.call_tool(server, name, values, run)
 
 

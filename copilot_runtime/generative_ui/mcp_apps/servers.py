@@ -84,13 +84,14 @@ class AppServers:
     async def load_tools(self, run: RunInput) -> Mapping[str, UiTool]:
         """Return the tools with user interfaces that the agent of a run has, by their names.
 
+        Of several with one name it is that of the last server, as with Node.
         A server that does not answer is left out; that is one line in the log until it does.
         """
         servers = self.list_servers(run.agent_name)
         found = await asyncio.gather(*(self._try_to_list(server, run) for server in servers))
         tools: dict[str, UiTool] = {}
         for tool in (tool for some in found for tool in some):
-            tools.setdefault(tool.name, tool)
+            tools[tool.name] = tool
         return tools
 
     async def list_tools(self, server: McpAppServer, run: RunInput) -> Sequence[UiTool]:

@@ -73,7 +73,8 @@ async function readLog(url) {
 }
 
 /** Do one thing that a person or an app does; return the result if it is an app. */
-async function step(core, agent, { question, props, proxy }, number) {
+async function step(core, agent, { question, props, properties, proxy }, number) {
+  if (properties) core.setProperties(properties);
   if (question) agent.addMessage({ id: `u-${number + 1}`, role: "user", content: `scenario:${question}` });
   if (proxy === undefined) {
     await core.runAgent({ agent, forwardedProps: props });

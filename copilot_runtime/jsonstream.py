@@ -34,9 +34,7 @@ class JsonReader:
     reported with what follows, as the reader of the Node runtime does.
     """
 
-    def __init__(
-        self, paths: Sequence[tuple[str, ...]] = (("*",),), *, lags: bool = False
-    ) -> None:
+    def __init__(self, paths: Sequence[tuple[str, ...]] = (("*",),), *, lags: bool = False) -> None:
         self._paths = paths
         self._most_keys = max(map(len, paths), default=0)
         self.error: str | None = None

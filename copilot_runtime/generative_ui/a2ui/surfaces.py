@@ -60,7 +60,7 @@ class Surface:
         return self._build({"status": "building"})
 
     def show_progress(self, tokens: int) -> Activity | None:
-        """Return the state with the tokens so far, if there are so many more that it is worth it."""
+        """Return the state with the tokens so far, if there are enough more of them."""
         if not self._options.recovery.show_progress_tokens or self.is_retrying:
             return None
         if tokens - self._reported_tokens < _TOKENS:

@@ -192,7 +192,9 @@ class _AppCalls:
         }
         if tool.server.id:
             content["serverId"] = tool.server.id
-        self._apps[call_id] = Activity(message_id=new_uuid(), activity_type=ACTIVITY, content=content)
+        self._apps[call_id] = Activity(
+            message_id=new_uuid(), activity_type=ACTIVITY, content=content
+        )
         parts: Sequence[JsonObject] = as_objects(result.get("content"))
         texts = [as_text(part.get("text")) for part in parts if part.get("type") == "text"]
         return "\n".join(texts) or as_list(result.get("content"))

@@ -137,7 +137,7 @@ class SandboxedPage:
     def _add_items(
         self, name: str, items: list[str], *, is_complete: bool = False
     ) -> Iterator[JsonObject]:
-        """Yield the contents with items of a list: one by one, or of a long list several at once."""
+        """Yield the contents with more items of a list, of a long one several at once."""
         new, shown = self._new_items, _as_list(self._content.get(name))
         new += items
         if new and (is_complete or len(new) >= len(shown) // _PIECES):

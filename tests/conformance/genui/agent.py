@@ -15,7 +15,8 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, StreamingResponse
 from starlette.routing import Route
 
-from tests.conformance.genui.scripts import MORE, call
+from tests.conformance.genui.scripts import MORE
+from tests.conformance.genui.scripts.events import call
 
 Event = dict[str, Any]
 Script = Callable[[int], Iterator[Event]]

@@ -15,7 +15,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
-from tests.conformance.genui.scripts import make, ops
+from tests.conformance.genui.scripts.events import make, ops
 
 Tool = dict[str, Any]
 
@@ -62,7 +62,10 @@ WEATHER = [
 HELLO = {"type": "text", "text": "hello"}
 IMAGE = {"type": "image", "data": "aGk=", "mimeType": "image/png"}
 LINK = {"type": "resource_link", "uri": "file:///a.txt", "name": "a", "description": "A"}
-INSIDE = {"type": "resource", "resource": {"uri": "file:///a.txt", "text": "a", "mimeType": "text/plain"}}  # fmt: skip
+INSIDE = {
+    "type": "resource",
+    "resource": {"uri": "file:///a.txt", "text": "a", "mimeType": "text/plain"},
+}
 RESULTS: Mapping[str, dict[str, Any]] = {
     "image": {"content": [IMAGE]},
     "image_and_text": {"content": [HELLO, IMAGE, {**HELLO, "text": "bye"}]},
@@ -109,7 +112,11 @@ def call_tool(path: str, params: Mapping[str, Any]) -> Any:
     match name:
         case "show_weather" if path == "/mcp":
             text = {"type": "text", "text": f"Weather in {city}: 21"}
-            return {"content": [text], "structuredContent": {"city": city, "t": 21}, "_meta": {"x": 1}}  # fmt: skip
+            return {
+                "content": [text],
+                "structuredContent": {"city": city, "t": 21},
+                "_meta": {"x": 1},
+            }
         case "show_weather":
             return {"content": [{"type": "text", "text": f"Second weather in {city}"}]}
         case "soft_error":

@@ -18,9 +18,7 @@ HERE = Path(__file__).parent
 
 def find_differences(ours: Mapping[str, Any], theirs: Mapping[str, Any]) -> dict[str, Any]:
     """Return our sections that are others than theirs; null for one that we have not."""
-    return {
-        name: ours.get(name) for name in SECTIONS if ours.get(name) != theirs.get(name)
-    }
+    return {name: ours.get(name) for name in SECTIONS if ours.get(name) != theirs.get(name)}
 
 
 def save(name: str, pages: Mapping[str, Any]) -> None:

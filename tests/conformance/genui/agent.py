@@ -297,11 +297,18 @@ SCRIPTS: Mapping[str, Script] = {
 }
 
 
+def find_answers(messages: Sequence[Event]) -> Sequence[Event]:
+    """Return the results of tools since the last question."""
+    roles = [message["role"] for message in messages]
+    start = len(roles) - roles[::-1].index("user") if "user" in roles else 0
+    return [message for message in messages[start:] if message["role"] == "tool"]
+
+
 def play(run: Mapping[str, Any]) -> Iterator[Event]:
     """Yield the events of a run."""
     place = {"threadId": run["threadId"], "runId": run["runId"]}
     messages = run["messages"]
-    last = messages[-1]["role"] if messages else ""
+    answers = find_answers(messages)
     questions = [one["content"] for one in messages if one["role"] == "user"]
     found = re.search(r"scenario:([\w-]+)", questions[-1]) if questions else None
     name = found[1] if found else "text"
@@ -314,8 +321,8 @@ def play(run: Mapping[str, Any]) -> Iterator[Event]:
             yield from call("w1", "getWeather", {"city": "Oslo"})
         else:
             yield from _say("got action", f"m-{count}")
-    elif last == "tool":
-        yield from _say(f"Tool returned: {messages[-1]['content']}", f"m-{count}")
+    elif answers:
+        yield from _say(f"Tool returned: {answers[-1]['content']}", f"m-{count}")
     else:
         for event in MORE[name] if name in MORE else SCRIPTS[name](count):
             yield {**event, **place} if event["type"] == "RUN_FINISHED" else event

@@ -81,6 +81,18 @@ PAGES: Mapping[str, list[Event]] = {
     "page-unknown-keys": page(
         {"title": "t", "html": "x", "meta": {"css": "no", "html": ["no"]}, "list": [1, [2]]}, 6
     ),
+    "page-empty": [*page("{}"), *say("nothing", "m-n")],
+    "page-no-arguments": [*page(""), *say("nothing", "m-n")],
+    "page-types": page(
+        {
+            "initialHeight": "tall",
+            "css": None,
+            "html": 5,
+            "jsFunctions": ["a"],
+            "jsExpressions": "f()",
+            "other": {"html": "no"},
+        }
+    ),
     "page-unknown-only": page({"title": "t"}),
     "page-nested-first": page(
         {"meta": {"html": "no", "a": [{"css": "no"}]}, "css": "p{}", "html": "<p>"}, 6

@@ -39,6 +39,11 @@ from tests.conformance.genui.scripts.events import (
     write,
 )
 
+ZEBRA = [
+    {"id": "root", "component": "Column", "children": ["z"]},
+    {"id": "z", "component": "Zebra"},
+]
+
 
 def order(*keys: str) -> dict[str, Any]:
     values = {**surface("s1", CARDS), "data": {"rows": ROWS}, "catalogId": "https://m.example/c"}
@@ -141,6 +146,20 @@ SURFACES: Mapping[str, list[Event]] = {
         result("o1", {"code": "a2ui_recovery_exhausted", "error": "gave up", "attempts": [{}, {}]}),
         *draw("r2", surface("s2")),
     ],
+    "outer-exhausted": [
+        OUTER,
+        *args("o1", "{}"),
+        *draw("i1", surface("s1", GONE)),
+        *draw("i2", surface("s1", [{**TEXT, "id": "a"}])),
+        *draw("i3", surface("s1", ZEBRA)),
+        end("o1"),
+        result(
+            "o1",
+            {"code": "a2ui_recovery_exhausted", "error": "gave up", "attempts": [{}, {}, {}]},
+        ),
+        *say("could not draw", "m-n"),
+    ],
+    "unknown-component": draw("r1", surface("s1", ZEBRA)),
     "exhausted-alone": reply(
         "t1", {"code": "a2ui_recovery_exhausted", "error": "gave up", "attempts": [{"n": 1}]}
     ),

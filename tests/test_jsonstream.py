@@ -96,3 +96,17 @@ def test_half_a_pair_of_escapes_is_a_replacement_character() -> None:
     _, parts = read('{"a": "\\ud83dx\\ude00\\ud83d\\ude00"}', 1)
 
     assert parts[-1] == (("a",), "end", "\ufffdx\ufffd😀")
+
+
+def test_a_reader_that_lags_reports_texts_and_arrays_with_what_follows() -> None:
+    reader = JsonReader((("*",), ("list", "*")), lags=True)
+    pieces = ['{"a":"x"', " ", ',"list":[', '"y"', "]}"]
+    found = [[(part.kind, part.value) for part in reader.feed(piece)] for piece in pieces]
+
+    assert found == [
+        [("begin", "string"), ("text", "x")],
+        [],
+        [("end", "x")],
+        [("begin", "array"), ("begin", "string"), ("text", "y")],
+        [("end", "y"), ("end", ["y"])],
+    ]

@@ -83,8 +83,10 @@ def _check_one(operation: Any) -> str | None:
     if not isinstance(operation, dict):
         return "is no object."
     fields = cast(dict[str, Any], operation)
-    if fields.get("version") != VERSION:
-        return f"is not of version {VERSION!r}."
+    version = fields.get("version")
+    # pages do not look at it, and some agents leave it out
+    if version is not None and not str(version).startswith(VERSION):
+        return f"is of version {version!r}, and pages draw {VERSION!r}."
     kinds = _KINDS & fields.keys()
     if len(kinds) != 1:
         return f"needs exactly one of {', '.join(sorted(_KINDS))}."
@@ -99,7 +101,7 @@ def _check_one(operation: Any) -> str | None:
     if kind == "updateDataModel" and not isinstance(body.get("path", "/"), str):
         return "has an updateDataModel whose path is no text."
     if kind == "updateComponents" and not _are_components(body.get("components")):
-        return "has an updateComponents whose components are no array of objects with id and type."
+        return "has an updateComponents whose components are no array of objects with an id."
     return None
 
 
@@ -111,4 +113,5 @@ def _is_component(value: Any) -> bool:
     if not isinstance(value, dict):
         return False
     fields = cast(dict[str, Any], value)
-    return isinstance(fields.get("id"), str) and isinstance(fields.get("component"), str)
+    # one that is there already may be changed without its type
+    return isinstance(fields.get("id"), str) and isinstance(fields.get("component", ""), str)

@@ -24,6 +24,11 @@ def test_operations_that_this_runtime_writes_have_no_problem() -> None:
     assert check_operations(operations) is None
 
 
+def test_a_component_may_change_without_its_type_and_the_version_may_be_left_out() -> None:
+    change = {"surfaceId": "a", "components": [{"id": "root", "text": "Bye"}]}
+    assert check_operations([{"updateComponents": change}]) is None
+
+
 def test_operations_are_grouped_by_surface_in_their_order() -> None:
     first, second, third = create_surface("a"), create_surface("b"), delete_surface("a")
     assert group_by_surface([first, second, third]) == {"a": [first, third], "b": [second]}
@@ -36,7 +41,7 @@ def test_operations_are_grouped_by_surface_in_their_order() -> None:
         ([1], "a2ui_operations[0] is no object."),
         (
             [create_surface("a"), {"version": "v0.8", "createSurface": {"surfaceId": "a"}}],
-            "a2ui_operations[1] is not of version 'v0.9'.",
+            "a2ui_operations[1] is of version 'v0.8', and pages draw 'v0.9'.",
         ),
         (
             [{"version": "v0.9", "foo": {}}],
@@ -52,9 +57,9 @@ def test_operations_are_grouped_by_surface_in_their_order() -> None:
             "a2ui_operations[0] has a deleteSurface without surfaceId.",
         ),
         (
-            [update_components("a", [{"id": "root"}])],
+            [update_components("a", [{"component": "Text"}])],
             "a2ui_operations[0] has an updateComponents whose components are no array of "
-            "objects with id and type.",
+            "objects with an id.",
         ),
     ],
 )

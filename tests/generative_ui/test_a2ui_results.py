@@ -75,9 +75,17 @@ async def test_each_surface_of_a_result_is_a_message() -> None:
 
 
 async def test_operations_that_cannot_be_drawn_are_a_failed_surface() -> None:
-    error = "a2ui_operations[0] is no object."
+    error = "a2ui_operations[1] has a deleteSurface without surfaceId."
     content = {"status": "failed", "error": error, "maxAttempts": 3}
-    assert await draw({"a2ui_operations": [1]}, A2ui()) == surrounded(("a2ui-surface-c", content))
+    assert await draw({"a2ui_operations": [A, delete_surface("")]}, A2ui()) == surrounded(
+        ("a2ui-surface-c", content)
+    )
+
+
+async def test_what_is_no_operation_at_all_is_left_out() -> None:
+    surface = ("a2ui-surface-c", {"a2ui_operations": [A]})
+    assert await draw({"a2ui_operations": [1, A, None]}, A2ui()) == surrounded(surface)
+    assert await draw({"a2ui_operations": None}, A2ui()) == surrounded()
 
 
 async def test_a_result_beyond_the_bound_is_a_failed_surface() -> None:

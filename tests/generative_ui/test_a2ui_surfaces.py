@@ -123,7 +123,7 @@ async def test_a_long_list_is_not_sent_again_for_each_item() -> None:
     surfaces, _, _ = await draw(*render("r1", {**LIST, "data": {"flights": rows}}, 7))
 
     contents = surfaces["a2ui-surface-r1"]
-    assert len(contents) < 250
+    assert len(contents) < 350
     assert contents[-1]["a2ui_operations"][2] == update_data_model("s1", {"flights": rows})
 
 
@@ -166,24 +166,52 @@ async def test_attempts_inside_another_call_are_one_surface() -> None:
     )
 
     assert surfaces == {"a2ui-surface-o1": [building(), building(22), retrying(2), operations()]}
-    assert results["i1"] == {
-        "status": "failed",
-        "error": GONE,
-        "errors": retrying(2)["errors"],
-    }
-    assert results["i2"] == {"status": "rendered"}
+    assert results["i1"] == results["i2"] == {"status": "rendered"}
 
 
 async def test_an_agent_that_gives_up_has_a_failed_surface() -> None:
-    surfaces, _, _ = await draw(
+    surfaces, results, _ = await draw(
         ActionExecutionStart(call_id="o1", name="generate_a2ui"),
         *render("i1", DANGLING),
         ActionExecutionEnd(call_id="o1"),
         result("o1", {"code": "a2ui_recovery_exhausted", "error": "gave up", "attempts": [{}]}),
     )
 
-    failed = {"status": "failed", "error": "gave up", "maxAttempts": 3, "attempts": [{}]}
+    failed = {"status": "failed", "error": "gave up", "maxAttempts": 1, "attempts": [{}]}
     assert surfaces["a2ui-surface-o1"][-1] == failed
+    assert (results["i1"]["status"], results["i1"]["error"]) == ("failed", GONE)
+
+
+async def test_an_attempt_after_a_surface_is_written_in_its_place() -> None:
+    surfaces, _, _ = await draw(
+        ActionExecutionStart(call_id="o1", name="generate_a2ui"),
+        *render("i1", STATIC),
+        *render("i2", DANGLING),
+        *render("i3", STATIC),
+        ActionExecutionEnd(call_id="o1"),
+        result("o1", {"a2ui_operations": [create_surface("s1")]}),
+    )
+
+    drawn = [building(), building(33), operations()]
+    assert surfaces["a2ui-surface-o1"] == [
+        *drawn,
+        building(),
+        building(22),
+        retrying(3),
+        operations(),
+    ]
+
+
+async def test_one_piece_of_arguments_shows_items_and_then_all_data() -> None:
+    surfaces, _, _ = await draw(*render("r1", {**LIST, "data": {"flights": FLIGHTS, "more": 1}}))
+
+    drawn = [create_surface("s1"), update_components("s1", REPEATED)]
+    whole = {"flights": FLIGHTS, "more": 1}
+    contents = [one for one in surfaces["a2ui-surface-r1"] if "status" not in one]
+    assert contents == [
+        operations(update_data_model("s1", data), drawn=drawn)
+        for data in ({"flights": FLIGHTS}, whole)
+    ]
 
 
 async def test_a_surface_that_a_failure_cuts_fails() -> None:

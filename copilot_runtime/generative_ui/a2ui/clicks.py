@@ -19,7 +19,6 @@ from copilot_runtime.jsonvalue import (
     JsonObject,
     as_object,
     as_optional_text,
-    optional_text,
     require_object,
 )
 from copilot_runtime.messages import (
@@ -58,7 +57,7 @@ class Click:
     def describe(self) -> str:
         """Return the sentence for the agent."""
         where = f" (component: {self.component_id})" if self.component_id else ""
-        context = dumps(as_object(self.fields.get("context"))).decode()
+        context = dumps(self.fields.get("context") or {}).decode()
         return (
             f'User performed action "{self.name}" on surface "{self.surface_id}"{where}. '
             f"Context: {context}"
@@ -68,23 +67,19 @@ class Click:
 def read_click(run: RunInput) -> Click | None:
     """Return the click of a request, or None if there is none.
 
-    Raises `Misuse` for one that cannot be read, `LimitExceeded` for one that is too large.
+    What it says comes from what a model wrote: names and contexts may be anything. Raises `Misuse`
+    for one that is no object, `LimitExceeded` for one that is too large.
     """
-    if run.properties.get(CLICK) is None:
-        return None
-    where = f"forwardedProps.{CLICK}"
-    value = require_object(run.properties[CLICK], where).get("userAction")
+    value = as_object(run.properties.get(CLICK)).get("userAction")
     if value is None:
         return None
-    where = f"{where}.userAction"
+    where = f"forwardedProps.{CLICK}.userAction"
     fields = require_object(value, where)
     _check_size(fields, where)
-    if fields.get("context") is not None:
-        require_object(fields["context"], f"{where}.context")
     return Click(
-        name=_read_name(fields, "name", where) or "unknown_action",
-        surface_id=_read_name(fields, "surfaceId", where) or "unknown_surface",
-        component_id=_read_name(fields, "sourceComponentId", where),
+        name=_read_name(fields, "name", where, "unknown_action"),
+        surface_id=_read_name(fields, "surfaceId", where, "unknown_surface"),
+        component_id=_read_name(fields, "sourceComponentId", where, ""),
         timestamp=_read_timestamp(fields.get("timestamp")),
         fields=fields,
     )
@@ -107,8 +102,12 @@ def _check_size(fields: JsonObject, where: str) -> None:
         raise LimitExceeded(f"{where} has more than {MAX_CLICK_BYTES} bytes.")
 
 
-def _read_name(fields: JsonObject, key: str, where: str) -> str:
-    name = optional_text(fields, key, where) or ""
+def _read_name(fields: JsonObject, key: str, where: str, default: str) -> str:
+    """Return a name, as JSON if it is no text; `default` if there is none."""
+    value = fields.get(key)
+    if value is None:
+        return default
+    name = value if isinstance(value, str) else dumps(value).decode()
     if len(name) > _LONGEST_NAME:
         raise LimitExceeded(f"{where}.{key} has more than {_LONGEST_NAME} characters.")
     return name

@@ -2,17 +2,18 @@
 
 import logging
 from collections.abc import Collection, Iterator, Mapping
-from typing import Any
+from typing import Any, cast
 
 from copilot_runtime.a2ui.operations import (
     OPERATIONS,
     SURFACE,
+    Operation,
     check_operations,
     group_by_surface,
 )
 from copilot_runtime.events import ActionExecutionResult, Activity
 from copilot_runtime.generative_ui.options import A2ui
-from copilot_runtime.jsonvalue import as_object, parse_text
+from copilot_runtime.jsonvalue import as_list, as_object, parse_text
 
 logger = logging.getLogger(__name__)
 
@@ -21,30 +22,35 @@ EXHAUSTED = "a2ui_recovery_exhausted"
 
 
 def draw_result(
-    result: ActionExecutionResult, options: A2ui, streamed_ids: Collection[str] = ()
+    result: ActionExecutionResult,
+    options: A2ui,
+    place: str = "",
+    streamed_ids: Collection[str] = (),
 ) -> Iterator[Activity]:
     """Yield the surfaces of one result: an object with operations, also as JSON in a text of JSON.
 
-    Surfaces whose ids are among `streamed_ids` are there already. Operations that cannot be drawn
-    are one surface that says so, and a warning in the log.
+    They are drawn in the message of the call `place`, or of the call itself. Those whose ids are
+    among `streamed_ids` are there already. Operations that cannot be drawn are one surface that
+    says so, and a warning in the log.
     """
     text = result.result
-    key = f"{SURFACE}-{result.call_id}"
+    place = place or result.call_id
+    key = f"{SURFACE}-{place}"
     if len(text.encode("utf-8", "surrogatepass")) > options.max_bytes:
         error = f"The result is longer than {options.max_bytes} bytes."
         yield _fail(key, {"error": error}, result, options)
         return
     value = as_object(parse_text(parse_text(text)))
-    operations = value.get(OPERATIONS)
-    if OPERATIONS not in value or operations == []:
+    operations = [one for one in as_list(value.get(OPERATIONS)) if isinstance(one, dict)]
+    if not operations:
         return
     if (problem := check_operations(operations, options.max_operations)) is not None:
         yield _fail(key, {"error": problem}, result, options)
         return
-    found = group_by_surface(value[OPERATIONS])
+    found = group_by_surface(cast("list[Operation]", operations))
     surfaces = {id: items for id, items in found.items() if id not in streamed_ids}
     for surface, items in surfaces.items():
-        identity = key if len(surfaces) == 1 else f"{SURFACE}-{surface}-{result.call_id}"
+        identity = key if len(surfaces) == 1 else f"{SURFACE}-{surface}-{place}"
         yield Activity(message_id=identity, activity_type=SURFACE, content={OPERATIONS: items})
 
 

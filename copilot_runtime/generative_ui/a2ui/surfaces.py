@@ -17,15 +17,21 @@ from copilot_runtime.a2ui.validation import Problem, validate_components
 from copilot_runtime.events import Activity
 from copilot_runtime.generative_ui.options import A2ui
 from copilot_runtime.jsonstream import JsonPart, JsonReader
-from copilot_runtime.jsonvalue import JsonObject
+from copilot_runtime.jsonvalue import JsonObject, as_list, as_text
 
 _TOKENS = 20
 """Tokens after which a page is told again how far a surface is."""
+
+_ITEMS = 64
+"""A list with more items is shown again when it has grown by one in so many."""
 
 _PATHS = (("*",), ("data", "*", "*"))
 """What is looked at of the arguments: all keys, and the items of each list of the data."""
 
 _ASTRAL = re.compile("[\U00010000-\U0010ffff]")
+
+_END_OF_VALUE = re.compile(r'["}\]]')
+_END_OF_OBJECT = re.compile(r"[}\]]")
 
 
 class Surface:
@@ -33,55 +39,65 @@ class Surface:
 
     def __init__(self, key: str, options: A2ui) -> None:
         self.id = f"{SURFACE}-{key}"
+        self.key = key
         self._options = options
-        self.rejections = 0
-        """Attempts whose components cannot be drawn."""
+        self._attempts = 0
+        self._reported_tokens = 0
+        self.is_retrying = False
+        """Whether the page waits for another attempt."""
         self.is_painted = False
+        """Whether the page shows a surface."""
         self.is_failed = False
 
-    @property
-    def is_retrying(self) -> bool:
-        """Whether the page waits for another attempt."""
-        return self.rejections > 0 and not self.is_painted
+    def begin_attempt(self) -> Activity | None:
+        """Return the state in which a surface is written; None if the page waits for it already."""
+        self._attempts += 1
+        self._reported_tokens = 0
+        self.is_failed = False
+        if self.is_retrying:
+            return None
+        self.is_painted = False
+        return self._build({"status": "building"})
 
-    def show_progress(self, tokens: int | None = None) -> Activity:
-        """Return the state in which a surface is written, with the tokens so far."""
-        content: JsonObject = {"status": "building"}
-        if tokens is not None:
-            content["progressTokens"] = tokens
-        return self._build(content)
+    def show_progress(self, tokens: int) -> Activity | None:
+        """Return the state with the tokens so far, if there are enough more of them."""
+        if not self._options.recovery.show_progress_tokens or self.is_retrying:
+            return None
+        if tokens - self._reported_tokens < _TOKENS:
+            return None
+        self._reported_tokens = tokens
+        return self._build({"status": "building", "progressTokens": tokens})
 
     def show_operations(self, operations: Sequence[Operation]) -> Activity:
         """Return the surface."""
-        self.is_painted = True
+        self.is_painted, self.is_retrying = True, False
         return Activity(
             message_id=self.id, activity_type=SURFACE, content={OPERATIONS: [*operations]}
         )
 
     def reject(self, problems: Sequence[Problem]) -> Activity:
         """Return the state in which the page waits for another attempt."""
-        self.rejections += 1
+        self.is_painted, self.is_retrying = False, True
+        self._reported_tokens = 0
         most = self._options.recovery.max_attempts
         return self._build(
             {
                 "status": "retrying",
-                "attempt": min(self.rejections + 1, most),
+                "attempt": min(self._attempts + 1, most),
                 "maxAttempts": most,
                 "errors": [dict(one._asdict()) for one in problems],
             }
         )
 
     def fail(self, error: str, attempts: Any = None) -> Activity:
-        """Return the state of a surface that comes to nothing."""
-        self.is_failed = True
-        content: JsonObject = {
-            "status": "failed",
-            "error": error,
-            "maxAttempts": self._options.recovery.max_attempts,
-        }
+        """Return the state of a surface that comes to nothing, after the `attempts` of an agent."""
+        self.is_failed, self.is_retrying = True, False
+        content: JsonObject = {"status": "failed", "error": error}
+        most = self._options.recovery.max_attempts
         if attempts is not None:
             content["attempts"] = attempts
-        return self._build(content)
+            most = len(as_list(attempts)) or most
+        return self._build({**content, "maxAttempts": most})
 
     def _build(self, content: JsonObject) -> Activity:
         exposure = self._options.recovery.debug_exposure
@@ -112,14 +128,17 @@ class Render:
         self._options = options
         self._catalog_id = catalog_id
         self._catalog = catalog
-        self._reader = JsonReader(_PATHS)
+        self._reader = JsonReader(_PATHS, lags=True)
         self._size = 0
-        self._reported_tokens = 0
         self._fields: dict[str, Any] = {}
         """The arguments that are complete."""
         self._items: dict[str, list[Any]] = {}
         """The complete items of the lists of the data."""
+        self._counts: dict[str, int] = {}
+        """How many of them are drawn: as on Node up to the last object."""
         self._shown_items = 0
+        self._has_data = False
+        """Whether the page has all of the data."""
 
     @property
     def surface_id(self) -> str:
@@ -142,72 +161,75 @@ class Render:
         return f"The arguments have no {' and no '.join(missing)}." if missing else ""
 
     def feed(self, delta: str) -> Iterator[Activity]:
-        """Yield what further arguments change of the surface."""
+        """Yield what further arguments change of the surface, once for all that is in them."""
         self._size += len(delta) + len(_ASTRAL.findall(delta))
         if self.problems or self._size > self._options.max_bytes:
             return
-        if (tokens := self._count_tokens()) is not None:
-            yield self.surface.show_progress(tokens)
+        if not self.is_painted:
+            # as JavaScript rounds
+            progress = self.surface.show_progress((self._size + 2) // 4)
+            if progress is not None:
+                yield progress
         for part in self._reader.feed(delta):
             if part.kind == "end":
-                yield from self._take(part)
+                self._take(part)
+        if self.surface_id and _END_OF_VALUE.search(delta):
+            yield from self._draw(has_end=_END_OF_OBJECT.search(delta) is not None)
 
-    def _count_tokens(self) -> int | None:
-        """Return the tokens so far if the page should be told, as JavaScript rounds them."""
-        if self.is_painted or self.surface.is_retrying:
-            return None
-        tokens = (self._size + 2) // 4
-        if tokens - self._reported_tokens < _TOKENS:
-            return None
-        self._reported_tokens = tokens
-        return tokens if self._options.recovery.show_progress_tokens else None
-
-    def _take(self, part: JsonPart) -> Iterator[Activity]:
+    def _take(self, part: JsonPart) -> None:
         match part.path:
+            case ("surfaceId" | "catalogId",) if not isinstance(part.value, str):
+                pass
             case (str(name),):
-                self._fields[name] = part.value
-                if name == "components":
-                    self.problems = validate_components(part.value, self._catalog)
-                    if self.problems:
-                        yield self.surface.reject(self.problems)
-                        return
-                if name in ("surfaceId", "components", "data"):
-                    yield from self._paint()
+                self._fields.setdefault(name, part.value)
             case ("data", str(name), int()):
                 items = self._items.setdefault(name, [])
                 items.append(part.value)
-                if name == self._repeated_key():
-                    count = len(items)
-                    # each page gets the whole list again: not for every item of a long one
-                    if count - self._shown_items >= max(1, count // 32):
-                        yield from self._paint()
+                if isinstance(part.value, dict | bool | None):
+                    self._counts[name] = len(items)
             case _:
                 pass
 
-    def _paint(self) -> Iterator[Activity]:
-        components = self._fields.get("components")
-        if not self.surface_id or components is None or self.problems:
-            return
+    def _draw(self, *, has_end: bool) -> Iterator[Activity]:
+        """Yield the surface as far as it goes, and then with all of its data."""
+        is_first = not self.is_painted
+        if is_first:
+            if "components" not in self._fields:
+                return
+            self.problems = validate_components(self._fields["components"], self._catalog)
+            if self.problems:
+                yield self.surface.reject(self.problems)
+                return
+            self.is_painted = True
+        items = self._find_items()
+        if is_first or items is not None:
+            yield self._paint(items)
+        data = self._fields.get("data")
+        if has_end and not self._has_data and isinstance(data, dict):
+            self._has_data = True
+            yield self._paint(cast(JsonObject, data))
+
+    def _paint(self, data: JsonObject | None) -> Activity:
         operations = [
             create_surface(self.surface_id, self._choose_catalog()),
-            update_components(self.surface_id, components),
+            update_components(self.surface_id, self._fields["components"]),
         ]
-        if (data := self._find_data()) is not None:
+        if data is not None:
             operations.append(update_data_model(self.surface_id, data))
-        self.is_painted = True
-        yield self.surface.show_operations(operations)
+        return self.surface.show_operations(operations)
 
-    def _find_data(self) -> JsonObject | None:
-        """Return the data, or the items so far of the list that components repeat."""
-        if "data" in self._fields:
-            data = self._fields["data"]
-            return cast(JsonObject, data) if isinstance(data, dict) else None
-        name = self._repeated_key()
-        items = self._items.get(name)
-        if not items:
+    def _find_items(self) -> JsonObject | None:
+        """Return the items of the list that components repeat, if there are more to show."""
+        names = [*self._fields]
+        if self._has_data or "data" in names[: names.index("components")]:
             return None
-        self._shown_items = len(items)
-        return {name: [*items]}
+        name = self._repeated_key()
+        count = self._counts.get(name, 0)
+        # each page gets the whole list again: not for every item of a long one
+        if count - self._shown_items < max(1, count // _ITEMS):
+            return None
+        self._shown_items = count
+        return {name: self._items[name][:count]}
 
     def _repeated_key(self) -> str:
         """Return the key of the list whose items the first template is repeated for."""
@@ -216,8 +238,8 @@ class Render:
             if not isinstance(component, dict):
                 continue
             children = cast(JsonObject, component).get("children")
-            if isinstance(children, dict) and isinstance(path := children.get("path"), str):
-                return path.lstrip("/")
+            if isinstance(children, dict) and (path := as_text(children.get("path"))):
+                return path.removeprefix("/")
         return "items"
 
     def _choose_catalog(self) -> str:

@@ -4,13 +4,13 @@ import json
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from copilot_runtime.a2ui.operations import OPERATIONS, SURFACE
+from copilot_runtime.a2ui.operations import OPERATIONS
 from copilot_runtime.events import ActionExecutionResult, ActionExecutionStart, Activity
 from copilot_runtime.generative_ui.a2ui.results import EXHAUSTED, draw_result
 from copilot_runtime.generative_ui.a2ui.surfaces import Render, Surface
 from copilot_runtime.generative_ui.options import A2ui
 from copilot_runtime.jsonvalue import as_object, as_text, parse_text
-from copilot_runtime.messages import new_id
+from copilot_runtime.messages import new_uuid
 
 CLICK = "log_a2ui_event"
 """The call by which an agent gets to know of a click."""
@@ -51,6 +51,8 @@ class SurfaceTracker:
         self._rejected_key = ""
         self._streamed_ids: set[str] = set()
         """The ids of the surfaces that calls have drawn."""
+        self._drawn_calls: set[str] = set()
+        """The ids of these calls, and of those around them."""
 
     def start(self, event: ActionExecutionStart) -> Iterator[Activity]:
         """Yield what comes before the beginning of a call."""
@@ -62,8 +64,8 @@ class SurfaceTracker:
         surface = self._surfaces.get(key)
         if surface is None:
             surface = self._surfaces[key] = Surface(key, self._options)
-        if not surface.is_retrying:
-            yield surface.show_progress()
+        if (state := surface.begin_attempt()) is not None:
+            yield state
         self._names[event.call_id] = event.name
         self._renders[event.call_id] = Render(
             surface, self._options, catalog_id=self._catalog_id, catalog=self._catalog
@@ -77,9 +79,10 @@ class SurfaceTracker:
         yield from render.feed(delta)
         if render.is_painted:
             self._streamed_ids.add(render.surface_id)
+            self._drawn_calls |= {call_id, render.surface.key}
             self._rejected_key = ""
         elif render.problems and self._shares_message and not self._outer:
-            self._rejected_key = render.surface.id.removeprefix(f"{SURFACE}-")
+            self._rejected_key = render.surface.key
 
     def answer(self, event: ActionExecutionResult) -> Iterator[Activity]:
         """Yield what comes after the result of a call."""
@@ -89,7 +92,7 @@ class SurfaceTracker:
             self._outer = ""
         surface = render.surface if render is not None else self._surfaces.get(key)
         if render is not None and render.error and self._shares_message and not self._outer:
-            self._rejected_key = render.surface.id.removeprefix(f"{SURFACE}-")
+            self._rejected_key = render.surface.key
         if EXHAUSTED in event.result:
             value = as_object(parse_text(parse_text(event.result)))
             if value.get("code") == EXHAUSTED:
@@ -97,10 +100,11 @@ class SurfaceTracker:
                 self._rejected_key = ""
                 if not surface.is_painted:
                     error = as_text(value.get("error")) or "The surface could not be made."
-                    yield surface.fail(error, value.get("attempts"))
+                    yield surface.fail(error, value.get("attempts", []))
                 return
-        if OPERATIONS in event.result:
-            for activity in draw_result(event, self._options, self._streamed_ids):
+        if OPERATIONS in event.result and key not in self._drawn_calls:
+            place = surface.key if surface is not None else key
+            for activity in draw_result(event, self._options, place, self._streamed_ids):
                 if surface is not None:
                     surface.is_painted = True
                 yield activity
@@ -118,7 +122,7 @@ class SurfaceTracker:
                 call_id=call_id,
                 name=self._names[call_id],
                 result=_write_outcome(render),
-                message_id=new_id(),
+                message_id=new_uuid(),
             )
         self._renders.clear()
         yield from self._fail_rest(_NO_RETRY)
@@ -138,7 +142,9 @@ class SurfaceTracker:
 
 
 def _write_outcome(render: Render) -> str:
-    if not render.error:
+    """Return what the model is told of a call."""
+    # a call of several attempts at one surface has done its part once the surface is there
+    if not render.error or render.surface.is_painted:
         return _RENDERED
     errors = [dict(one._asdict()) for one in render.problems]
     outcome = {"status": "failed", "error": render.error, **({"errors": errors} if errors else {})}

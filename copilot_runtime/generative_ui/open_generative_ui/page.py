@@ -19,8 +19,8 @@ _TEXTS = ("css", "jsFunctions")
 
 _LISTS = ("placeholderMessages", "jsExpressions")
 
-_LEAST = 16
-"""Characters of HTML that are worth an event."""
+_PIECES = 64
+"""HTML comes in pieces of at least one in so many of all that was before."""
 
 MAX_SIZE = 2_000_000
 """Characters of the arguments of one page; what follows is not drawn."""
@@ -39,95 +39,110 @@ class SandboxedPage:
     def __init__(self, start: ActionExecutionStart) -> None:
         self.call_id = start.call_id
         self._held_back: list[Event] = [start]
-        self._reader = JsonReader(_PATHS)
+        self._reader = JsonReader(_PATHS, lags=True)
         self._size = 0
         self._content: JsonObject = {}
-        self._html: list[str] = []
-        """The pieces that the browser has."""
         self._new_html: list[str] = []
+        """What the browser does not have yet."""
         self._new_size = 0
         self._html_size = 0
+        self._new_items: list[str] = []
+        """Those of the list that is read."""
         self._is_drawn = False
 
     def feed(self, event: ActionExecutionArgs) -> Iterator[Event]:
-        """Yield a piece of the arguments, and what it changes of the page."""
-        has_changed = self._read(event.delta)
-        if not self._is_drawn and not has_changed:
+        """Yield a piece of the arguments, and what it changes of the page, one thing at a time."""
+        changes = self._read(event.delta)
+        if self._is_drawn:
+            yield event
+        else:
             self._held_back.append(event)
-            return
-        if not self._is_drawn:
-            yield self._draw_beginning()
-        yield from self._release()
-        yield event
-        if has_changed and self._content.keys() - {"initialHeight"}:
-            yield self._draw()
+        for content in changes:
+            if not self._is_drawn:
+                self._is_drawn = True
+                height = content.get("initialHeight")
+                yield self._build({} if height is None else {"initialHeight": height})
+                yield from self._release()
+            if content.keys() - {"initialHeight"}:
+                yield self._build(content)
 
     def finish(self) -> Iterator[Event]:
         """Yield what comes before the end of the call: the rest of the page, if there is one."""
         if not self._is_drawn:
             yield from self._release()
             return
-        self._add_html()
-        yield self._draw(is_generating=False)
+        for _ in self._add_html():
+            pass
+        yield self._build(self._content, is_generating=False)
 
     def _release(self) -> Iterator[Event]:
         yield from self._held_back
         self._held_back.clear()
 
-    def _read(self, delta: str) -> bool:
-        """Read a piece of the arguments, and return whether there is more to draw."""
+    def _read(self, delta: str) -> Iterator[JsonObject]:
+        """Read a piece of the arguments, and yield the contents of the page that it leads to."""
         self._size += len(delta)
-        if self._size > MAX_SIZE:
-            return False
-        changes = [self._take(part) for part in self._reader.feed(delta)]
-        return any(changes)
+        if self._size <= MAX_SIZE:
+            for part in self._reader.feed(delta):
+                yield from self._take(part)
 
-    def _take(self, part: JsonPart) -> bool:
-        content, value = self._content, part.value
+    def _take(self, part: JsonPart) -> Iterator[JsonObject]:
+        value = part.value
         match part.path, part.kind:
             case ("initialHeight",), "end" if _is_number(value):
-                content["initialHeight"] = value
+                yield self._set("initialHeight", value)
             case ("html",), "text":
                 self._new_html.append(value)
                 self._new_size += len(value)
                 # a long page comes in fewer pieces: each event has the list of all of them
-                if self._new_size < max(_LEAST, self._html_size // 32):
-                    return False
-                self._add_html()
+                if self._new_size >= self._html_size // _PIECES:
+                    yield from self._add_html()
             case ("html",), "end" if isinstance(value, str):
-                self._add_html()
-                content["htmlComplete"] = True
+                yield from self._add_html()
+                yield self._set("htmlComplete", True)
             case (str(name),), "end" if name in _TEXTS and isinstance(value, str):
-                content[name], content[f"{name}Complete"] = value, True
+                if name in self._content:
+                    return
+                yield self._set(name, value)
+                yield self._set(f"{name}Complete", True)
             case (str(name),), "begin" if name in _LISTS and value == "array":
-                content[name] = []
-            case (str(name), int()), "end" if name in _LISTS and isinstance(value, str):
-                items = _as_list(content.get(name))
-                if len(items) == MAX_ITEMS:
-                    return False
-                content[name] = [*items, value]
-            case ("jsExpressions",), "end" if isinstance(value, list):
-                content["jsExpressionsComplete"] = True
+                yield self._set(name, [])
+            case (str(name), int(at)), "end" if name in _LISTS and isinstance(value, str):
+                if at < MAX_ITEMS:
+                    yield from self._add_items(name, [value])
+            case (str(name),), "end" if name in _LISTS and isinstance(value, list):
+                yield from self._add_items(name, [], is_complete=True)
+                if name == "jsExpressions":
+                    yield self._set("jsExpressionsComplete", True)
             case _:
-                return False
-        return True
+                pass
 
-    def _add_html(self) -> None:
-        if self._new_html:
-            self._html = [*self._html, "".join(self._new_html)]
-            self._html_size += self._new_size
-            self._new_html, self._new_size = [], 0
-        if self._html:
-            self._content["html"] = list[Any](self._html)
+    def _set(self, key: str, value: Any) -> JsonObject:
+        """Return a new content, with one more value."""
+        self._content = {**self._content, key: value}
+        return self._content
 
-    def _draw_beginning(self) -> Activity:
-        """Return the page before anything is on it."""
-        self._is_drawn = True
-        height = self._content.get("initialHeight")
-        return self._build({} if height is None else {"initialHeight": height})
+    def _add_html(self) -> Iterator[JsonObject]:
+        """Yield the contents with the HTML that is new."""
+        if not self._new_html:
+            return
+        html = _as_list(self._content.get("html"))
+        if not html:
+            yield self._set("html", [])
+        self._html_size += self._new_size
+        piece = "".join(self._new_html)
+        self._new_html, self._new_size = [], 0
+        yield self._set("html", [*html, piece])
 
-    def _draw(self, *, is_generating: bool = True) -> Activity:
-        return self._build(self._content, is_generating=is_generating)
+    def _add_items(
+        self, name: str, items: list[str], *, is_complete: bool = False
+    ) -> Iterator[JsonObject]:
+        """Yield the contents with more items of a list, of a long one several at once."""
+        new, shown = self._new_items, _as_list(self._content.get(name))
+        new += items
+        if new and (is_complete or len(new) >= len(shown) // _PIECES):
+            self._new_items = []
+            yield self._set(name, [*shown, *new])
 
     def _build(self, content: JsonObject, *, is_generating: bool = True) -> Activity:
         return Activity(

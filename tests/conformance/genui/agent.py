@@ -3,6 +3,7 @@
 `python -m tests.conformance.genui.agent` serves it on a free port and prints the address.
 """
 
+import argparse
 import json
 import re
 from collections.abc import AsyncGenerator, Callable, Iterator, Mapping, Sequence
@@ -11,8 +12,11 @@ from typing import Any
 import uvicorn
 from starlette.applications import Starlette
 from starlette.requests import Request
-from starlette.responses import StreamingResponse
+from starlette.responses import JSONResponse, StreamingResponse
 from starlette.routing import Route
+
+from tests.conformance.genui.scripts import MORE
+from tests.conformance.genui.scripts.events import call
 
 Event = dict[str, Any]
 Script = Callable[[int], Iterator[Event]]
@@ -215,6 +219,34 @@ def _play_own_activity(count: int) -> Iterator[Event]:
     yield from _say("own", f"m-{count}")
 
 
+def _call(*calls: tuple[str, Any], text: str = "") -> Script:
+    """Return a script that calls tools, none of which the agent runs itself."""
+
+    def play(count: int) -> Iterator[Event]:
+        for number, (tool, arguments) in enumerate(calls, 1):
+            yield from call(f"c{number}", tool, arguments, 48)
+        if text:
+            yield from _say(text, f"m-{count}")
+
+    return play
+
+
+def _play_call(count: int) -> Iterator[Event]:
+    yield from _say("Let me look", "m-p")
+    yield from _begin("c1", "show_weather", {"city": "Oslo"}, 9, "m-p")
+    yield _end("c1")
+
+
+def _play_own_app(count: int) -> Iterator[Event]:
+    yield from call("c1", "show_weather", {"city": "Rome"})
+    yield _answer("c1", "agent did it")
+
+
+def _play_app_error(count: int) -> Iterator[Event]:
+    yield from call("c1", "show_weather", {"city": "Oslo"})
+    yield {"type": "RUN_ERROR", "message": "model died"}
+
+
 _COUNT = {"updateDataModel": {"surfaceId": "flights", "path": "/", "value": {"n": 1}}}
 _FLIGHTS = {"a2ui_operations": [*_draw("flights"), {"version": "v0.9", **_COUNT}]}
 
@@ -250,29 +282,61 @@ SCRIPTS: Mapping[str, Script] = {
     "ui-parent": _play_page_of_message,
     "ui-error": _play_page_error,
     "result-empty": _return({"a2ui_operations": []}),
+    "act-tool": lambda count: _say("Hello", f"m-{count}"),
+    "mcp-call": _play_call,
+    "mcp-two": _call(("show_weather", {"city": "Oslo"}), ("show_legacy", {})),
+    "mcp-soft": _call(("soft_error", {})),
+    "mcp-hard": _call(("hard_error", {})),
+    "mcp-notext": _call(("no_text", {})),
+    "mcp-badjson": _call(("show_weather", "{not json")),
+    "mcp-nonui": _call(("delete_everything", {})),
+    "mcp-apponly": _call(("app_only", {})),
+    "mcp-text-after": _call(("show_weather", {"city": "Oslo"}), text="text after the call"),
+    "mcp-own-result": _play_own_app,
+    "mcp-error": _play_app_error,
 }
+
+
+def find_answers(messages: Sequence[Event]) -> Sequence[Event]:
+    """Return the results of tools since the last question."""
+    roles = [message["role"] for message in messages]
+    start = len(roles) - roles[::-1].index("user") if "user" in roles else 0
+    return [message for message in messages[start:] if message["role"] == "tool"]
 
 
 def play(run: Mapping[str, Any]) -> Iterator[Event]:
     """Yield the events of a run."""
     place = {"threadId": run["threadId"], "runId": run["runId"]}
-    yield {"type": "RUN_STARTED", **place}
     messages = run["messages"]
-    if messages[-1]["role"] == "tool":
-        yield from _say(f"Tool returned: {messages[-1]['content']}", f"m-{len(messages)}")
-        yield {"type": "RUN_FINISHED", **place}
-        return
-    question = [message["content"] for message in messages if message["role"] == "user"][-1]
-    found = re.search(r"scenario:([\w-]+)", question)
+    answers = find_answers(messages)
+    questions = [one["content"] for one in messages if one["role"] == "user"]
+    found = re.search(r"scenario:([\w-]+)", questions[-1]) if questions else None
+    name = found[1] if found else "text"
+    count = len(messages)
+    yield {"type": "RUN_STARTED", **place}
     event: Event = {}
-    for event in SCRIPTS[found[1] if found else "text"](len(messages)):
-        yield event
-    if event["type"] != "RUN_ERROR":
+    if (run.get("forwardedProps") or {}).get("a2uiAction"):
+        is_answered = any(one.get("toolCallId") == "w1" for one in messages)
+        if name == "act-tool" and not is_answered:
+            yield from call("w1", "getWeather", {"city": "Oslo"})
+        else:
+            yield from _say("got action", f"m-{count}")
+    elif answers:
+        yield from _say(f"Tool returned: {answers[-1]['content']}", f"m-{count}")
+    else:
+        for event in MORE[name] if name in MORE else SCRIPTS[name](count):
+            yield {**event, **place} if event["type"] == "RUN_FINISHED" else event
+    if event.get("type") not in ("RUN_ERROR", "RUN_FINISHED"):
         yield {"type": "RUN_FINISHED", **place}
+
+
+LOG: list[Mapping[str, Any]] = []
+"""The runs that were asked for."""
 
 
 async def serve_run(request: Request) -> StreamingResponse:
     run = await request.json()
+    LOG.append(run)
 
     async def stream() -> AsyncGenerator[str, None]:
         for event in play(run):
@@ -281,10 +345,22 @@ async def serve_run(request: Request) -> StreamingResponse:
     return StreamingResponse(stream(), media_type="text/event-stream")
 
 
+async def serve_log(request: Request) -> JSONResponse:
+    """Return the runs since the last time that this was asked for with DELETE."""
+    runs = [*LOG]
+    if request.method == "DELETE":
+        LOG.clear()
+    return JSONResponse(runs)
+
+
 def main() -> None:
     """Serve until interrupted."""
-    app = Starlette(routes=[Route("/", serve_run, methods=["POST"])])
-    config = uvicorn.Config(app, host="127.0.0.1", port=0, log_level="warning")
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--port", type=int, default=0)
+    port = parser.parse_args().port
+    log = Route("/__log", serve_log, methods=["GET", "DELETE"])
+    app = Starlette(routes=[Route("/", serve_run, methods=["POST"]), log])
+    config = uvicorn.Config(app, host="127.0.0.1", port=port, log_level="warning")
     with config.bind_socket() as sock:
         sock.listen()
         print(f"agent on http://localhost:{sock.getsockname()[1]}", flush=True)  # noqa: T201

@@ -41,6 +41,7 @@ def list_mounts(mcp: str) -> Mapping[str, Mapping[str, Any]]:
     plain = {"type": "http", "url": mcp}
     weather = {**plain, "serverId": "weather"}
     secret = {"authorization": "Bearer server-secret"}
+    more = {**plain, "url": mcp.replace("/mcp", "/more"), "serverId": "more"}
     verbose = {"debugExposure": "verbose", "maxAttempts": 2}
     inject = {"injectA2UITool": True}
 
@@ -70,6 +71,16 @@ def list_mounts(mcp: str) -> Mapping[str, Mapping[str, Any]]:
         "ogui": {"open_generative_ui": True},
         "ogui-agents": {"open_generative_ui": {"agents": ["other"]}},
         "all": {"a2ui": inject, "open_generative_ui": True, **servers(weather)},
+        # those below are not among the recordings
+        "a2ui-uninjected": {"a2ui": {"injectA2UITool": False}},
+        "a2ui-legacy": {"a2ui": {**inject, "schema": [{"name": "Text", "props": {}}]}},
+        "a2ui-empty": {"a2ui": {"schema": {"catalogId": "empty", "components": {}}}},
+        "a2ui-tools": {"a2ui": {"a2uiToolNames": ["paint"], "injectA2UITool": "draw_ui"}},
+        "a2ui-once": {"a2ui": {"recovery": {"debugExposure": "collapsed", "maxAttempts": 1}}},
+        "mcp-more": servers(more),
+        "mcp-paged": servers({**more, "url": mcp.replace("/mcp", "/paged")}),
+        "mcp-second": servers(weather, {**more, "url": mcp.replace("/mcp", "/second")}),
+        "mcp-all": {"a2ui": {}, "open_generative_ui": True, **servers(more)},
     }
 
 

@@ -72,6 +72,7 @@ from copilot_runtime.parts import (
     build_analyst_access,
     build_analyst_tools,
     build_bus,
+    build_carrier,
     build_empty_adapter,
     build_endpoints,
     build_event_access,
@@ -96,6 +97,7 @@ from copilot_runtime.parts import (
 from copilot_runtime.runtime import Runtime
 from copilot_runtime.runtime.conversations import Conversations
 from copilot_runtime.runtime.page_policy import PagePolicy
+from copilot_runtime.runtime.peers import Peers
 from copilot_runtime.runtime.prepare import HandoffPolicy
 from copilot_runtime.runtime.thread_policy import ThreadPolicy
 from copilot_runtime.security.cors import Cors
@@ -381,6 +383,17 @@ class CopilotRuntime:
             secret=self.settings.secret,
             forget=self._forget,
         )
+        carrier = build_carrier(self.settings, self.threads)
+        if carrier is not None:
+            self.conversations.peers = Peers(
+                carrier,
+                self.threads,
+                self.runtime.open_log,
+                {
+                    "stop": self.conversations.answer_stop,
+                    "end": self.conversations.answer_end,
+                },
+            )
         self.program_runs = ProgramRuns(
             conversations=self.conversations,
             action_timeout=self.settings.action_timeout,
@@ -665,6 +678,8 @@ class CopilotRuntime:
                 self.telemetry.child_environment = build_exporter_environment(listener, token)
         self.conversations.open()
         await self.threads.open()
+        if self.conversations.peers is not None:
+            await self.conversations.peers.open()
         await self.telemetry.open()
         count_from_zero(self.telemetry, [DEFAULT_AGENT, *self._registry.lasting])
         if self.knowledge is not None:

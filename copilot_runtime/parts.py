@@ -1,6 +1,7 @@
 """Builds the parts of a runtime: what a program gave, or else what its settings say."""
 
 import logging
+import socket
 from collections.abc import Mapping, Sequence
 from dataclasses import fields
 from functools import partial
@@ -19,6 +20,8 @@ from copilot_runtime.agents.direct import DirectAgent
 from copilot_runtime.agents.instructions import Instructions
 from copilot_runtime.agents.registry import AgentRegistry, build_duplicate_error
 from copilot_runtime.bus import BUSES
+from copilot_runtime.bus.carrier import Carrier
+from copilot_runtime.bus.carriers.unix import UnixCarrier
 from copilot_runtime.config.settings import Settings, has_transcription
 from copilot_runtime.duck_typing import complete
 from copilot_runtime.errors import ConfigurationFailed
@@ -500,6 +503,15 @@ def build_bus(settings: Settings) -> Bus:
         max_bytes=settings.max_bytes_per_run,
         ttl=settings.log_ttl,
     )
+
+
+def build_carrier(settings: Settings, threads: ThreadStore) -> Carrier | None:
+    """Return the way to the other processes that share a store; None if nobody can share it."""
+    if settings.carrier == "none":
+        return None
+    if threads.shared_file is not None and hasattr(socket, "AF_UNIX"):
+        return UnixCarrier(threads.shared_file)
+    return None
 
 
 def build_transcriber(

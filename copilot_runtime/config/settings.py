@@ -139,7 +139,12 @@ class Settings(Section):
         default="text", description="How a line of the log is written; json for programs."
     )
     workers: Count = Field(
-        default=1, description="Server processes. The bus in memory allows only one."
+        default=1, description="Server processes on this machine, which share a store of threads."
+    )
+    carrier: Literal["auto", "none"] = Field(
+        default="auto",
+        description="How server processes that share a store of threads reach each other: auto, "
+        "or none for one that has the store for itself.",
     )
 
     allowed_hosts: Hosts = Field(

@@ -3,12 +3,13 @@
 import asyncio
 import logging
 from collections.abc import AsyncGenerator, Awaitable, Callable, Generator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import aclosing, contextmanager
 from contextvars import ContextVar
 from dataclasses import replace
 from itertools import takewhile
 from typing import Any, Literal
 
+from copilot_runtime.bus.carrier import PeerLost
 from copilot_runtime.concurrency import contain
 from copilot_runtime.errors import (
     Cancelled,
@@ -29,6 +30,7 @@ from copilot_runtime.interfaces import (
     ThreadIds,
 )
 from copilot_runtime.runtime.interrupts import answers_same
+from copilot_runtime.runtime.peers import Peers
 from copilot_runtime.runtime.reader import ThreadReader
 from copilot_runtime.runtime.report import report_error
 from copilot_runtime.runtime.run import Run
@@ -95,6 +97,8 @@ class Conversations:
         self.when_busy = when_busy
         self.namer = namer
         self.patience = patience
+        self.peers: Peers | None = None
+        """The other processes that share the store, if they can be reached."""
         self._forget = forget
         self._thread_ids = ThreadIds(has_users, secret.encode())
         self._needs_secret = has_users and not secret
@@ -178,11 +182,18 @@ class Conversations:
         """Read a log from a cursor on, for a client that comes back, until its last event."""
         return self.runtime.follow(log_id, after)
 
-    def stop_thread(self, thread: ThreadKey, run_id: str | None = None) -> bool:
-        """End the run that a thread is answered with; those that wait for their turn go on.
+    async def stop_thread(self, thread: ThreadKey, run_id: str | None = None) -> bool:
+        """End the run that a thread is answered with, in whatever process it is.
 
-        With a `run_id`, end only that run, also while it waits. Returns whether there was one.
+        Those that wait for their turn go on. With a `run_id`, end only that run, also while it
+        waits here. Returns whether there was one.
         """
+        went_on = self._stop_here(thread, run_id)
+        if went_on or self.peers is None or thread in self._current:
+            return went_on
+        return bool(await self._ask_owner(thread, "stop", run_id=run_id))
+
+    def _stop_here(self, thread: ThreadKey, run_id: str | None = None) -> bool:
         went_on = False
         for run in self._queued(thread):
             if run_id == run.request.run_id:
@@ -201,15 +212,29 @@ class Conversations:
         elsewhere = None
         while True:
             current = self._current.get(thread)
-            log = None if current is None else await _follow(current)
+            if current is not None:
+                log_id, log = current.log_id, await _follow(current)
+            else:
+                log_id, log = await self._follow_elsewhere(thread, elsewhere)
             runs = await self.runs(thread)
-            if current is not None and log is not None:
-                return _runs_before(current.log_id, runs), log
+            if log is not None:
+                return _runs_before(log_id, runs), log
             # one that began, or even ended, while the store was read
             unfinished = next((run.log_id for run in runs if not run.ended), None)
             if unfinished in (None, elsewhere):
                 return runs, None
             elsewhere = unfinished
+
+    async def _follow_elsewhere(
+        self, thread: ThreadKey, unfinished: str | None
+    ) -> tuple[str, Log | None]:
+        """Return the log of the run that another process has in a thread with an unfinished run."""
+        if self.peers is None or unfinished is None:
+            return "", None
+        run = await self.peers.find_run(thread)
+        if run is None:
+            return "", None
+        return run.log_id, await self.peers.follow(thread, run)
 
     async def runs(self, thread: ThreadKey) -> Sequence[StoredRun]:
         """Return what is stored of a thread, the oldest run first; it is shared by its readers."""
@@ -236,21 +261,59 @@ class Conversations:
         try:
             for run in self._queued(thread):
                 run.stop()
-            self.stop_thread(thread)
-            if (current := self._current.get(thread)) is not None:
-                await asyncio.wait((current.ended,), timeout=self.patience)
-                if not current.ended.done():
-                    raise ThreadBusy(
-                        "This conversation is still being answered, and the answer does not end. "
-                        "Please try again in a moment.",
-                        hint="An agent has to let asyncio.CancelledError pass.",
-                    )
+            has_ended = await self._end_here(thread)
+            if has_ended and thread not in self._current and self.peers is not None:
+                timeout = self.patience + 1
+                has_ended = await self._ask_owner(thread, "end", timeout=timeout) is not False
+            if not has_ended:
+                raise ThreadBusy(
+                    "This conversation is still being answered, and the answer does not end. "
+                    "Please try again in a moment.",
+                    hint="An agent has to let asyncio.CancelledError pass.",
+                )
             if self._forget is not None:  # first: what fails here can be tried again
                 await contain(self._forget(thread))
             if not await contain(self.store.delete(thread)):
                 raise NotFound("There is no such thread.")
         finally:
             self._deleting.discard(thread)
+
+    async def _end_here(self, thread: ThreadKey) -> bool:
+        """End the run of a thread, and return whether it has ended after a while."""
+        self._stop_here(thread)
+        if (current := self._current.get(thread)) is None:
+            return True
+        await asyncio.wait((current.ended,), timeout=self.patience)
+        return current.ended.done()
+
+    async def _ask_owner(
+        self, thread: ThreadKey, question: str, *, timeout: float = 5.0, **values: Any
+    ) -> Any:
+        """Ask the process that answers in a thread. Returns None if there is none, or none lives.
+
+        Raises `PeerLost` if it lives and does not answer.
+        """
+        assert self.peers is not None
+        run = await self.peers.find_run(thread)
+        if run is None:
+            return None
+        try:
+            return await self.peers.ask(
+                run.server, question, timeout=timeout, thread=[*thread], **values
+            )
+        except PeerLost:
+            if await contain(self.store.is_alive(run.server)):
+                raise
+            await contain(self.store.end_dead_run(thread, run.log_id))
+            return None
+
+    async def answer_stop(self, values: Mapping[str, Any]) -> bool:
+        """Stop a run of this process, for another one that was asked to."""
+        return self._stop_here(ThreadKey(*values["thread"]), values.get("run_id"))
+
+    async def answer_end(self, values: Mapping[str, Any]) -> bool:
+        """End the run of a thread in this process. Returns whether it has ended."""
+        return await self._end_here(ThreadKey(*values["thread"]))
 
     async def drain(self) -> None:
         """Refuse all further runs, and wait until those under way have ended."""
@@ -265,6 +328,8 @@ class Conversations:
             for run in queue.values():
                 run.stop()
         await self.runtime.aclose()
+        if self.peers is not None:
+            await self.peers.aclose()
         for task in [*self._naming]:
             task.cancel()
         if self._naming:
@@ -288,6 +353,29 @@ class Conversations:
         if thread in self._deleting:
             raise ThreadBusy("This conversation is being deleted.")
         self._current[thread] = run
+        if self.peers is not None and await self.peers.has_others():
+            try:
+                await self._wait_for_others(self.peers, thread, run)
+            except BaseException:
+                del self._current[thread]
+                run.finish("refused")  # others wait for it
+                raise
+
+    async def _wait_for_others(self, peers: Peers, thread: ThreadKey, run: Run) -> None:
+        """Wait for the run that another process has in a thread, if this one may."""
+        while (before := await peers.find_run(thread)) is not None:
+            when_busy = "queue" if run.request.is_v1 else self.when_busy
+            if when_busy == "refuse" or before.run_id == run.request.run_id:
+                return  # the store knows best whether it goes on, and refuses this one
+            if when_busy == "supersede":
+                await self._ask_owner(thread, "stop", run_id=before.run_id)
+            if (log := await peers.follow(thread, before)) is None:
+                return
+            end = asyncio.ensure_future(_read_to_end(log))
+            await asyncio.wait((end, run.stop_requested), return_when=asyncio.FIRST_COMPLETED)
+            end.cancel()
+            if run.stop_requested.done():
+                raise Cancelled("The run was stopped before it began.")
 
     async def _wait_for_turn(self, before: Run, run: Run) -> None:
         """Wait for the end of a run, if this one may. Raises `Cancelled` or `ThreadBusy`."""
@@ -363,6 +451,12 @@ def _stop_queued(run: Run) -> bool:
     was_stopped = run.stop_requested.done()
     run.stop()
     return not was_stopped
+
+
+async def _read_to_end(log: Log) -> None:
+    async with aclosing(log) as batches:
+        async for _ in batches:
+            pass
 
 
 async def _follow(run: Run) -> Log | None:

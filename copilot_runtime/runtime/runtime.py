@@ -274,6 +274,12 @@ class Runtime:
         """Read a run's log from a cursor on, until its last event."""
         return self.bus.read(log_id, after)
 
+    async def open_log(self, log_id: str) -> AsyncGenerator[Batch, None]:
+        """Return the log of a run from its beginning, once there is one. Raises `NotFound`."""
+        if (run := self._runs.get(log_id)) is not None:
+            await run.started
+        return self.bus.read(log_id)
+
     async def aclose(self) -> None:
         """Stop all runs; wait until each has written its last event and called the hooks.
 

@@ -13,6 +13,7 @@ from copilot_runtime.messages import Message
 from copilot_runtime.threads import transactions
 from copilot_runtime.threads.rows import COLUMNS, Clock, build_page, from_datetime
 from copilot_runtime.threads.store import (
+    RunningRun,
     Segment,
     StoredRun,
     Thread,
@@ -85,6 +86,37 @@ class DatabaseThreads(ThreadStore, Generic[Database]):
         """Return the secret of the database: empty in one that had threads before it had one."""
         rows = await self._fetch("SELECT value FROM copilot_secret")
         return rows[0][0] if rows else ""
+
+    async def server(self) -> str:
+        """Return the address of this process."""
+
+        async def read(db: Transaction) -> str:
+            return str(db.server)
+
+        return await self._do(read, reading=True)
+
+    async def count_other_servers(self) -> int:
+        """Return how many other processes use the database, or did until a moment ago."""
+        return await self._do(lambda db: db.count_other_servers(), reading=True)
+
+    async def find_running(self, key: ThreadKey) -> RunningRun | None:
+        """Return the run of a thread that has not ended, in whatever process, or None."""
+        if not is_valid_key(key):
+            return None
+        return await self._do(partial(transactions.find_running, key=key), reading=True)
+
+    async def is_alive(self, server: str) -> bool:
+        """Return whether a process with such an address runs."""
+        try:
+            return await self._do(lambda db: db.is_alive(db.parse_server(server)))
+        except ValueError:
+            return False
+
+    async def end_dead_run(self, key: ThreadKey, log_id: str) -> bool:
+        """End a run whose process died. Returns whether there was such a run."""
+        now = self._clock.now()
+        end = partial(transactions.end_dead_run, key=key, log_id=log_id, now=now)
+        return await self._do(end)
 
     async def begin(self, run: RunInput) -> Sequence[Message]:
         """Begin the log of a run. Raises `ThreadBusy`, or `Misuse` for ids too long to keep."""

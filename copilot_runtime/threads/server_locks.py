@@ -53,6 +53,13 @@ def is_alive(database: Path, server: str) -> bool:
     return False
 
 
+def count_other_locks(database: Path, server: str) -> int:
+    """Return how many files other servers have; one that died a moment ago may still have one."""
+    own = _lock_path(database, server)
+    paths = database.parent.glob(f"{glob.escape(database.name)}-server-*")
+    return sum(path != own for path in paths)
+
+
 def remove_stale_locks(database: Path) -> None:
     """Delete the files of all servers that died."""
     for path in database.parent.glob(f"{glob.escape(database.name)}-server-*"):

@@ -7,6 +7,7 @@ the same id means another thread for somebody else, so nobody can find out whose
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from pathlib import Path
 from typing import NamedTuple
 
 from copilot_runtime.events import Event
@@ -77,6 +78,14 @@ class Segment(NamedTuple):
     whole: Sequence[Event] | None = None
 
 
+class RunningRun(NamedTuple):
+    """A run that has not ended, and the address of the server process that has it."""
+
+    log_id: str
+    run_id: str
+    server: str
+
+
 class ThreadStore:
     """Stores threads, their runs and the events of these.
 
@@ -85,6 +94,9 @@ class ThreadStore:
     same time for different threads, and one at a time for each run; a call that is cancelled has
     done all of its work or nothing.
     """
+
+    shared_file: Path | None = None
+    """The file that processes of one machine may share."""
 
     async def open(self) -> None:
         """Make ready, and end the runs of servers that died. May be called twice."""
@@ -95,6 +107,29 @@ class ThreadStore:
         Empty if there is none: other programs then know threads by ids that can be computed.
         """
         return ""
+
+    async def server(self) -> str:
+        """Return the address of this process, which others that share the storage find here.
+
+        Empty if none can share it.
+        """
+        return ""
+
+    async def count_other_servers(self) -> int:
+        """Return how many other processes use the storage, as far as that is known at once."""
+        return 0
+
+    async def find_running(self, key: ThreadKey) -> RunningRun | None:  # noqa: ARG002
+        """Return the run of a thread that has not ended, in whatever process, or None."""
+        return None
+
+    async def is_alive(self, server: str) -> bool:  # noqa: ARG002
+        """Return whether a process with such an address runs."""
+        return False
+
+    async def end_dead_run(self, key: ThreadKey, log_id: str) -> bool:  # noqa: ARG002
+        """End a run whose process died. Returns whether there was such a run."""
+        return False
 
     async def begin(self, run: RunInput) -> Sequence[Message]:
         """Begin the log of a run, `run.log_id`, and its thread if it is new.

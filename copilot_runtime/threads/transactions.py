@@ -21,7 +21,7 @@ from copilot_runtime.threads.rows import (
     build_thread,
     from_datetime,
 )
-from copilot_runtime.threads.store import Segment, StoredRun, Thread, ThreadKey
+from copilot_runtime.threads.store import RunningRun, Segment, StoredRun, Thread, ThreadKey
 from copilot_runtime.threads.validation import busy
 
 Place = tuple[int, int]
@@ -95,6 +95,14 @@ class Transaction(ABC):
     @abstractmethod
     async def is_alive(self, server: Any) -> bool:
         """Return whether a server runs. The runs of one that does not can be ended here."""
+
+    @abstractmethod
+    def parse_server(self, address: str) -> Any:
+        """Return the server of an address. Raises `ValueError`."""
+
+    @abstractmethod
+    async def count_other_servers(self) -> int:
+        """Return how many other servers run, or seem to."""
 
     async def list_servers(self) -> set[Any]:
         """Return the servers that have left something behind, or still run."""
@@ -196,6 +204,32 @@ async def end_dead_runs(db: Transaction, *, now: int) -> int:
         await db.delete_server(server)
         count += len(rows)
     return count
+
+
+async def end_dead_run(db: Transaction, *, key: ThreadKey, log_id: str, now: int) -> bool:
+    """End one run of a server that died. Returns whether there was one."""
+    rows = await db.fetch(
+        "SELECT copilot_threads.id, running, server FROM copilot_threads JOIN copilot_runs"  # noqa: S608  # ours
+        " ON copilot_runs.thread = copilot_threads.id AND copilot_runs.id = running"
+        f" WHERE {db.by_key} AND copilot_runs.key = ? FOR UPDATE",
+        *(*db.key_values(key), log_id),
+    )
+    for thread, run, server in rows:
+        if server != db.server and not await db.is_alive(server):
+            await _end_dead_runs(db, server, [(thread, run)], now=now)
+            return True
+    return False
+
+
+async def find_running(db: Transaction, *, key: ThreadKey) -> RunningRun | None:
+    """Return the run of a thread that has not ended."""
+    rows = await db.fetch(
+        "SELECT key, run_id, server FROM copilot_threads JOIN copilot_runs"  # noqa: S608  # ours
+        " ON copilot_runs.thread = copilot_threads.id AND copilot_runs.id = running"
+        f" WHERE {db.by_key}",
+        *db.key_values(key),
+    )
+    return next((RunningRun(log_id, run_id, str(server)) for log_id, run_id, server in rows), None)
 
 
 async def read_runs(db: Transaction, *, key: ThreadKey) -> Sequence[StoredRun]:

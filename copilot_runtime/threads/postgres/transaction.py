@@ -96,6 +96,18 @@ class PostgresTransaction(Transaction):
         statement = "SELECT pg_try_advisory_xact_lock($1, $2)"
         return not await self._connection.fetchval(statement, LOCKS, server)
 
+    def parse_server(self, address: str) -> int:
+        return int(address)
+
+    async def count_other_servers(self) -> int:
+        count: int = await self._connection.fetchval(
+            "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND granted"
+            " AND database = (SELECT oid FROM pg_database WHERE datname = current_database())"
+            " AND classid = $1 AND objid <> 0 AND objid <> $2",
+            *(LOCKS, self.server),
+        )
+        return count
+
     async def delete_server(self, server: int) -> None:
         """Do nothing: all events are with their runs."""
 

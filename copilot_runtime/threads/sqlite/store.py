@@ -38,6 +38,7 @@ class SqliteThreads(DatabaseThreads["_File"]):
     def __init__(self, path: Path | str, *, durability: Durability = "NORMAL") -> None:
         super().__init__()
         self.path = Path(path)
+        self.shared_file = self.path
         self.durability: Durability = durability
         self._writes = 0
         self._trimmed_before = 0

@@ -91,7 +91,7 @@ class Answers:
                 return 200, build_info(agents, self._generative_ui, transcription=transcribes)
             case "stop":
                 await self._names.resolve(operation.agent, caller)
-                return 200, self._stop(operation, caller)
+                return 200, await self._stop(operation, caller)
             case "list threads":
                 query = threads.thread_query(caller, operation.query)
                 return 200, threads.page(await self._conversations.list(query))
@@ -143,7 +143,7 @@ class Answers:
                 await asyncio.sleep(0)
         return orjson.Fragment(b"[%b]" % b",".join(pieces))
 
-    def _stop(self, operation: Operation, caller: Caller) -> dict[str, Any]:
+    async def _stop(self, operation: Operation, caller: Caller) -> dict[str, Any]:
         body = {} if operation.body is None else operation.body
         if not isinstance(body, dict) or body.keys() - {"runId"}:
             raise Misuse("The body of stop is empty, or {runId}.")
@@ -151,7 +151,7 @@ class Answers:
         if run_id is not None and not isinstance(run_id, str):
             raise Misuse("runId must be a string.")
         key = threads.thread_key(caller, operation.thread)
-        if not self._conversations.stop_thread(key, run_id):
+        if not await self._conversations.stop_thread(key, run_id):
             message = f"No active run for thread '{operation.thread}'."
             return {"stopped": False, "message": message}
         interrupt = {"type": "RUN_ERROR", "message": "Run stopped by user", "code": "STOPPED"}

@@ -1,0 +1,43 @@
+"""What one server process says to another: a head as a JSON list, a line break, and bytes.
+
+| head | means | bytes |
+|---|---|---|
+| `["ask", number, question, values]` | a question | |
+| `["answer", number, value]` | its answer | |
+| `["follow", log, position]` | send the events of a log from a position on | |
+| `["check", log, position]` | how far a log is here: what was lost on its way is sent again | |
+| `["leave", log]` | send no more of it | |
+| `["events", log, position, next]` | events from a position to the next one | the events |
+| `["end", log, position]` | the log has ended there | |
+| `["missing", log]` | there is no such log | |
+
+Positions count events from the beginning of a log.
+"""
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import orjson
+
+
+class PeerMessage(NamedTuple):
+    """A message: its kind, what belongs to it, and bytes."""
+
+    kind: str
+    fields: Sequence[Any]
+    payload: bytes = b""
+
+
+def encode_message(kind: str, *fields: Any, payload: bytes = b"") -> bytes:
+    """Write a message."""
+    return b"%b\n%b" % (orjson.dumps([kind, *fields]), payload)
+
+
+def decode_message(data: bytes) -> PeerMessage:
+    """Read a message. Raises `ValueError` for what is none."""
+    head, _, payload = data.partition(b"\n")
+    match orjson.loads(head):
+        case [str(kind), *fields]:
+            return PeerMessage(kind, fields, payload)
+        case _:
+            raise ValueError("a message begins with its kind")

@@ -1,0 +1,289 @@
+"""This server process among those that share its store of threads."""
+
+import asyncio
+import logging
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
+from contextlib import suppress
+from itertools import count
+from time import monotonic
+from typing import Any
+
+from copilot_runtime.bus.carrier import Carrier, PeerLost
+from copilot_runtime.bus.memory import MemoryBus
+from copilot_runtime.concurrency import capture
+from copilot_runtime.errors import ConfigurationFailed, CopilotError, NotFound
+from copilot_runtime.events import Event
+from copilot_runtime.interfaces import Batch
+from copilot_runtime.runtime.peers.message import PeerMessage, decode_message, encode_message
+from copilot_runtime.runtime.peers.mirror import Mirror
+from copilot_runtime.runtime.peers.sender import LogSender, OpenLog
+from copilot_runtime.threads.codec import decode
+from copilot_runtime.threads.store import RunningRun, ThreadKey, ThreadStore
+
+Answer = Callable[[Mapping[str, Any]], Awaitable[Any]]
+"""Answers a question of another process, with a value that JSON has."""
+
+_PATIENCE = 5.0
+"""Seconds to wait for an answer, and for the beginning of a log."""
+
+_LOOK = 1.0
+"""Seconds between two looks at the processes whose runs are followed here."""
+
+_LINGER = 10.0
+"""Seconds for which a log is followed that nobody reads here."""
+
+_STALE = 1.0
+"""Seconds for which the number of other processes is taken for known."""
+
+logger = logging.getLogger(__name__)
+
+
+class Peers:
+    """Asks other processes for what only they know: their runs, as long as these go on.
+
+    `open_log` returns the logs of this process. What others ask of it is answered by `answers`,
+    by name.
+    """
+
+    def __init__(
+        self,
+        carrier: Carrier,
+        store: ThreadStore,
+        open_log: OpenLog,
+        answers: Mapping[str, Answer],
+    ) -> None:
+        self._carrier = carrier
+        self._store = store
+        self._answers = answers
+        self._copies = MemoryBus(max_events=2**31, max_bytes=256 * 1024 * 1024, ttl=_LINGER)
+        self._mirrors: dict[tuple[str, str], Mirror] = {}
+        """Logs of other processes, by their address and the id of the log."""
+        self._sender = LogSender(open_log, self._send)
+        self._questions: dict[int, asyncio.Future[Any]] = {}
+        self._numbers = count(1)
+        self._tasks: set[asyncio.Task[Any]] = set()
+        self._watching: asyncio.Task[None] | None = None
+        self._others = 0
+        self._counted_at = -_STALE
+        self._address = ""
+
+    async def open(self) -> None:
+        """Take messages; where that cannot be, others cannot follow what this process does.
+
+        Raises `StoreFailed`.
+        """
+        address = await self._store.server()
+        if not address:
+            return
+        try:
+            await self._carrier.open(address, self._receive, self._lose)
+        except ConfigurationFailed as error:
+            logger.warning("Other server processes cannot be reached: %s", error.message)
+            return
+        self._address = address
+
+    async def aclose(self) -> None:
+        """Let the others read the ends of the runs of this process, and leave."""
+        if not self._address:
+            return
+        await self._sender.aclose()
+        if self._watching is not None:
+            self._watching.cancel()
+        for task in [*self._tasks]:
+            task.cancel()
+        await self._carrier.aclose()
+        self._address = ""
+
+    async def has_others(self) -> bool:
+        """Return whether other processes use the store, as it was a second ago at most."""
+        if not self._address:
+            return False
+        if monotonic() - self._counted_at > _STALE:
+            self._others = await self._store.count_other_servers()
+            self._counted_at = monotonic()
+        return self._others > 0
+
+    async def find_run(self, thread: ThreadKey) -> RunningRun | None:
+        """Return the run with which another process answers in a thread, or None."""
+        if not self._address:
+            return None
+        found = await self._store.find_running(thread)
+        return None if found is None or found.server == self._address else found
+
+    async def ask(
+        self, server: str, question: str, *, timeout: float = _PATIENCE, **values: Any
+    ) -> Any:
+        """Ask another process. Raises `PeerLost` if it does not answer in time."""
+        number = next(self._numbers)
+        answer: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+        self._questions[number] = answer
+        try:
+            async with asyncio.timeout(timeout):
+                await self._send(server, encode_message("ask", number, question, values))
+                return await answer
+        except TimeoutError:
+            raise PeerLost(f"The server process {server} does not answer.") from None
+        finally:
+            del self._questions[number]
+
+    async def follow(
+        self, thread: ThreadKey, run: RunningRun
+    ) -> AsyncGenerator[Batch, None] | None:
+        """Return the log of a run of another process, from its beginning.
+
+        None if that process has no such log, or cannot be reached. If it dies, the log ends as the
+        store has it.
+        """
+        key = (run.server, run.log_id)
+        mirror = self._mirrors.get(key)
+        if mirror is None or mirror.is_missing:
+            mirror = Mirror(self._copies, thread, *key)
+            self._mirrors[key] = mirror
+            self._watch()
+            await self._follow(mirror)
+        try:
+            async with asyncio.timeout(_PATIENCE):
+                is_found = await asyncio.shield(mirror.found)
+        except TimeoutError:
+            is_found = False
+        if is_found:
+            with suppress(NotFound):  # it has ended, and the store has it
+                return mirror.read()
+        if self._mirrors.get(key) is mirror:
+            del self._mirrors[key]
+        return None
+
+    async def _follow(self, mirror: Mirror) -> None:
+        """Ask for a log from where it ends here; a process that died is noticed."""
+        await self._say("follow", mirror)
+
+    async def _say(self, kind: str, mirror: Mirror) -> None:
+        """Say to the process of a log how far it is here."""
+        try:
+            await self._send(mirror.server, encode_message(kind, mirror.log_id, mirror.position))
+        except PeerLost:
+            await self._recover(mirror)
+
+    async def _send(self, to: str, message: bytes) -> None:
+        await self._carrier.send(to, message)
+
+    def _receive(self, sender: str, data: bytes) -> None:
+        try:
+            self._take(sender, decode_message(data))
+        except Exception:  # of a process of another version, perhaps: this one goes on
+            logger.exception("A message of the server process %s cannot be read", sender)
+
+    def _take(self, sender: str, message: PeerMessage) -> None:
+        match message.kind, message.fields:
+            case "events", [str(log_id), int(position), int(after)]:
+                if (mirror := self._mirrors.get((sender, log_id))) is not None:
+                    events = decode(message.payload, f"the log {log_id} of {sender}")
+                    if not mirror.add(position, after, events):
+                        self._start(self._follow(mirror))
+            case "end", [str(log_id), int(position)]:
+                mirror = self._mirrors.get((sender, log_id))
+                if mirror is not None and position > mirror.position:
+                    self._start(self._follow(mirror))
+            case "missing", [str(log_id)]:
+                if (mirror := self._mirrors.get((sender, log_id))) is not None:
+                    mirror.refuse()
+                    self._start(self._recover(mirror))
+            case "follow", [str(log_id), int(position)]:
+                self._sender.start(sender, log_id, position)
+            case "check", [str(log_id), int(position)]:
+                self._sender.check(sender, log_id, position)
+            case "leave", [str(log_id)]:
+                self._sender.stop(sender, log_id)
+            case "ask", [int(number), str(question), dict(values)]:
+                self._start(self._answer(sender, number, question, values))
+            case "answer", [int(number), value]:
+                waiting = self._questions.get(number)
+                if waiting is not None and not waiting.done():
+                    waiting.set_result(value)
+            case _:
+                logger.warning("The server process %s says what is not known here", sender)
+
+    async def _answer(
+        self, sender: str, number: int, question: str, values: Mapping[str, Any]
+    ) -> None:
+        answer = self._answers.get(question)
+        result = None if answer is None else await capture(_call(answer, values))
+        if result is not None and result.error is not None:
+            logger.error("%r of %s has no answer", question, sender, exc_info=result.error)
+        value = None if result is None else result.value
+        try:
+            await self._send(sender, encode_message("answer", number, value))
+        except PeerLost:
+            logger.info("The server process %s does not wait for its answer", sender)
+
+    def _lose(self, server: str) -> None:
+        """Find out what became of a process to which the connection broke."""
+        self._counted_at = -_STALE
+        self._sender.leave(server)
+        for mirror in [*self._mirrors.values()]:
+            if mirror.server == server and not mirror.is_complete:
+                self._start(self._recover(mirror))
+
+    async def _recover(self, mirror: Mirror) -> None:
+        """Go on with a log if its process lives, else end it with what is stored."""
+        if mirror.is_complete:
+            return
+        try:
+            is_alive = await self._store.is_alive(mirror.server)
+            if not is_alive:
+                await self._store.end_dead_run(mirror.thread, mirror.log_id)
+            if not is_alive or (mirror.is_missing and mirror.position):
+                mirror.end(await self._load_log(mirror))
+        except CopilotError as error:
+            logger.warning("The run %s cannot be looked up: %s", mirror.log_id, error.message)
+
+    async def _load_log(self, mirror: Mirror) -> Sequence[Event]:
+        """Return the log of a run as it is stored; nothing if its thread was deleted."""
+        runs = await self._store.runs(mirror.thread)
+        return next((run.events for run in runs if run.log_id == mirror.log_id), ())
+
+    def _watch(self) -> None:
+        """Look at the followed logs from time to time, as long as there are any."""
+        if self._watching is None or self._watching.done():
+            self._watching = asyncio.create_task(self._look_at_mirrors(), name="watch peers")
+
+    async def _look_at_mirrors(self) -> None:
+        unread: dict[tuple[str, str], float] = {}
+        while self._mirrors:
+            await asyncio.sleep(_LOOK)
+            now = monotonic()
+            for key, mirror in [*self._mirrors.items()]:
+                if mirror.readers:
+                    unread.pop(key, None)
+                elif now - unread.setdefault(key, now) > _LINGER:
+                    del unread[key]
+                    await self._drop(key, mirror)
+                    continue
+                if not mirror.is_complete:
+                    await self._check(mirror)
+
+    async def _check(self, mirror: Mirror) -> None:
+        """Ask for what was lost on its way, if the process lives, and else end the log."""
+        await self._recover(mirror)
+        if not mirror.is_complete and not mirror.is_missing:
+            await self._say("check", mirror)
+
+    async def _drop(self, key: tuple[str, str], mirror: Mirror) -> None:
+        """Follow a log no more."""
+        del self._mirrors[key]
+        await mirror.drop()
+        if not mirror.is_complete:
+            result = await capture(
+                self._carrier.send(mirror.server, encode_message("leave", mirror.log_id))
+            )
+            if result.error is not None:
+                logger.debug("%s need not know that nobody reads there", mirror.server)
+
+    def _start(self, work: Any) -> None:
+        task = asyncio.create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+
+async def _call(answer: Answer, values: Mapping[str, Any]) -> Any:
+    return await answer(values)

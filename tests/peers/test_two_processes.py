@@ -1,0 +1,174 @@
+"""Servers that share a store of threads: any of them may follow, stop and delete any run."""
+
+from collections.abc import AsyncGenerator
+from contextlib import AsyncExitStack, asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from copilot_runtime import Settings
+from copilot_runtime.adapters.scripted import Gate
+from tests.wire_agui.http import Browser, text_of, user
+from tests.wire_agui.server import Parrot, browsing
+
+pytestmark = pytest.mark.anyio
+
+
+@asynccontextmanager
+async def sharing(path: Path, *models: Any, **settings: Any) -> AsyncGenerator[list[Browser], None]:
+    """Serve one file of threads by several servers, and yield a browser at each."""
+    async with AsyncExitStack() as stack:
+        chosen = Settings(threads=f"sqlite:{path / 'threads.db'}", **settings)
+        yield [
+            await stack.enter_async_context(browsing(model, settings=chosen)) for model in models
+        ]
+
+
+async def test_a_run_is_followed_at_another_server_while_it_goes_on(tmp_path: Path) -> None:
+    gate = Gate()
+    async with (
+        sharing(tmp_path, Parrot("one two", gate=gate), Parrot()) as (first, second),
+        first.running() as asked,
+    ):
+        gate.release(2)
+        await asked.until("TEXT_MESSAGE_CONTENT")
+        async with second.connecting() as reader:
+            await reader.until("TEXT_MESSAGE_CONTENT")
+            gate.release(9)
+            followed = await reader.rest()
+        own = await asked.rest()
+
+    assert text_of(followed) == text_of(own) == "one two"
+    assert followed[-1]["type"] == "RUN_FINISHED"
+
+
+async def test_a_run_is_stopped_at_another_server(tmp_path: Path) -> None:
+    gate = Gate()
+    async with (
+        sharing(tmp_path, Parrot("one", gate=gate), Parrot()) as (first, second),
+        first.running(thread="t") as asked,
+    ):
+        gate.release(2)
+        await asked.until("TEXT_MESSAGE_CONTENT")
+        answer = await second.ask("POST", "/agent/default/stop/t")
+        events = await asked.rest()
+
+    assert answer.json()["stopped"] is True
+    assert events[-1]["type"] == "RUN_ERROR"
+
+
+async def test_a_reader_elsewhere_gets_every_event_that_the_owner_shows(tmp_path: Path) -> None:
+    words = [f"w{number} " for number in range(300)]
+    async with (
+        sharing(tmp_path, Parrot(*words), Parrot()) as (first, second),
+        first.running() as asked,
+    ):
+        await asked.next()
+        followed = (await second.connect()).events()
+        own = await asked.rest()
+
+    assert text_of(followed) == text_of(own) == "".join(words)
+
+
+async def test_many_readers_elsewhere_share_one_copy_of_the_log(tmp_path: Path) -> None:
+    gate = Gate()
+    async with (
+        sharing(tmp_path, Parrot("one", gate=gate), Parrot()) as (first, second),
+        first.running() as asked,
+        AsyncExitStack() as stack,
+    ):
+        await asked.next()
+        readers = [await stack.enter_async_context(second.connecting()) for _ in range(5)]
+        for reader in readers:
+            await reader.next()
+        gate.release(9)
+        texts = [text_of(await reader.rest()) for reader in readers]
+
+    assert texts == ["one"] * 5
+
+
+async def test_a_thread_is_deleted_at_another_server_after_its_run_was_ended(
+    tmp_path: Path,
+) -> None:
+    gate = Gate()
+    async with (
+        sharing(tmp_path, Parrot("one", gate=gate), Parrot()) as (first, second),
+        first.running() as asked,
+    ):
+        gate.release(2)
+        await asked.until("TEXT_MESSAGE_CONTENT")
+        deleted = await second.ask("DELETE", "/threads/t", {"agentId": "default"})
+        events = await asked.rest()
+        left = (await first.connect()).events()
+
+    assert deleted.status == 200
+    assert events[-1]["type"] == "RUN_ERROR"
+    assert text_of(left) == ""
+
+
+async def test_a_question_is_refused_while_another_server_answers(tmp_path: Path) -> None:
+    gate = Gate()
+    async with (
+        sharing(tmp_path, Parrot("one", gate=gate), Parrot()) as (first, second),
+        first.running(run="r1") as asked,
+    ):
+        await asked.next()
+        refused = (await second.run(run="r2")).events()
+        gate.release(9)
+        await asked.rest()
+
+    assert [event.get("code") for event in refused] == ["THREAD_BUSY"]
+
+
+async def test_a_question_waits_for_the_answer_of_another_server(tmp_path: Path) -> None:
+    gate = Gate()
+    models = (Parrot("one", gate=gate), Parrot("two"))
+    async with sharing(tmp_path, *models, when_busy="queue") as (first, second):
+        async with (
+            first.running(run="r1") as asked,
+            second.running(run="r2", messages=[user("Next", "user-2")]) as waiting,
+        ):
+            await asked.next()
+            gate.release(9)
+            answered = await waiting.rest()
+            await asked.rest()
+        stored = (await second.connect()).events()
+
+    runs = [event["runId"] for event in stored if event["type"] == "RUN_STARTED"]
+    assert (text_of(answered), runs) == ("two", ["r1", "r2"])
+
+
+async def test_a_question_ends_the_answer_of_another_server(tmp_path: Path) -> None:
+    gate = Gate()
+    models = (Parrot("one", gate=gate), Parrot("two"))
+    async with (
+        sharing(tmp_path, *models, when_busy="supersede") as (first, second),
+        first.running(run="r1") as asked,
+    ):
+        gate.release(2)
+        await asked.until("TEXT_MESSAGE_CONTENT")
+        answered = (await second.run(run="r2", messages=[user("Next", "user-2")])).events()
+        ended = await asked.rest()
+
+    assert (text_of(answered), ended[-1]["type"]) == ("two", "RUN_ERROR")
+
+
+async def test_a_server_that_ends_lets_readers_elsewhere_see_how_its_run_ended(
+    tmp_path: Path,
+) -> None:
+    gate = Gate()
+    async with AsyncExitStack() as stack:
+        settings = Settings(threads=f"sqlite:{tmp_path / 'threads.db'}", stop_timeout=1)
+        second = await stack.enter_async_context(browsing(Parrot(), settings=settings))
+        async with (
+            browsing(Parrot("one", gate=gate), settings=settings) as first,
+            first.running() as asked,
+        ):
+            gate.release(2)
+            await asked.until("TEXT_MESSAGE_CONTENT")
+            reader = await stack.enter_async_context(second.connecting())
+            await reader.until("TEXT_MESSAGE_CONTENT")
+        followed = await reader.rest()
+
+    assert (followed[-1]["type"], followed[-1]["code"]) == ("RUN_ERROR", "RUN_INTERRUPTED")

@@ -509,8 +509,16 @@ def build_carrier(settings: Settings, threads: ThreadStore) -> Carrier | None:
     """Return the way to the other processes that share a store; None if nobody can share it."""
     if settings.carrier == "none":
         return None
+    if settings.carrier != "auto":
+        from copilot_runtime.bus.carriers.redis import RedisCarrier
+
+        return RedisCarrier(settings.carrier)
     if threads.shared_file is not None and hasattr(socket, "AF_UNIX"):
         return UnixCarrier(threads.shared_file)
+    if threads.shared_url:
+        from copilot_runtime.bus.carriers.postgres import PostgresCarrier
+
+        return PostgresCarrier(threads.shared_url)
     return None
 
 

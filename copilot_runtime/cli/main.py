@@ -95,7 +95,7 @@ def serve(
         str | None, typer.Option(help="Path of the URL that clients connect to, such as /graphql.")
     ] = None,
     workers: Annotated[
-        int | None, typer.Option(min=1, help="Server processes. The bus in memory allows only one.")
+        int | None, typer.Option(min=1, help="Server processes, which share a store of threads.")
     ] = None,
     reload: Annotated[
         bool, typer.Option("--reload", help="Start again when a file of the program changes.")

@@ -5,6 +5,7 @@ import errno
 import inspect
 import logging
 import socket
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from math import ceil
@@ -19,6 +20,7 @@ from copilot_runtime.adapters import ADAPTERS
 from copilot_runtime.app import STATE, CopilotRuntime
 from copilot_runtime.cli.http_protocol import limit_reading, limit_silence
 from copilot_runtime.cli.target import find_target
+from copilot_runtime.cli.workers import WorkerPipe, Workers, check_workers, reserve_port
 from copilot_runtime.concurrency import is_being_cancelled
 from copilot_runtime.config.settings import Settings, adapter_name
 from copilot_runtime.errors import ConfigurationFailed, CopilotError
@@ -50,6 +52,10 @@ def serve(
     and `options` of the command more than both.
     """
     _check_workers(settings)
+    worker = WorkerPipe.find()
+    if worker is None and settings.workers > 1:
+        _serve_by_workers(target or adapter_name(settings), settings, path)
+        return
     _configure_logs(settings)
     name = target or adapter_name(settings)
     found = find_target(target) if target else build_runtime(name, settings)
@@ -59,7 +65,7 @@ def serve(
         if _list_log_settings(settings) != _list_log_settings(before):
             _configure_logs(settings)
     app = found.lazy_app(path) if isinstance(found, CopilotRuntime) else found
-    listener = _listen(settings.host, settings.port)
+    listener = _listen(settings.host, settings.port, is_shared=worker is not None)
     limit_silence(listener, 2 * settings.write_timeout)  # what is slow has its own limit before
     address, port, *_ = listener.getsockname()
     place = Listener(address, settings.host, port)
@@ -77,7 +83,7 @@ def serve(
     with listener:
         origin = _origin(settings.host, listener.getsockname()[1])
         banner = _banner(name, _addresses(found, origin, path))
-        server = _Server(config, banner, life)
+        server = _Server(config, banner, life, worker)
         try:
             server.run(sockets=[listener, *(listener.dup() for _ in range(_LISTENERS - 1))])
         except KeyboardInterrupt:
@@ -100,12 +106,27 @@ def _list_log_settings(settings: Settings) -> tuple[str, str, Sequence[str]]:
 
 
 def _check_workers(settings: Settings) -> None:
-    if settings.workers > 1:
-        raise ConfigurationFailed(
-            f"{settings.workers} workers cannot share runs: the bus in memory belongs to one "
-            "process, and a client that reconnects could reach another.",
-            hint="Use one worker; it serves thousands of streams.",
+    check_workers(settings.workers, settings.threads, serves_mcp=settings.serve_mcp)
+
+
+def _serve_by_workers(name: str, settings: Settings, path: str | None) -> None:
+    """Start workers that do what this command says, and wait for them."""
+    _configure_logs(settings)
+    try:
+        reserved = reserve_port(settings.host, settings.port)
+    except OSError as error:
+        raise _explain_listen_error(error, settings.host, settings.port) from error
+    with reserved:
+        port = reserved.getsockname()[1]
+        origin = _origin(settings.host, port)
+        addresses = _list_addresses(settings, origin, path)
+        banner = _banner(f"{name} by {settings.workers} workers", addresses)
+        words = [sys.executable, "-m", "copilot_runtime", *sys.argv[1:], "--port", str(port)]
+        workers = Workers(
+            words, settings.workers, grace=2 * settings.stop_timeout + 5, banner=banner
         )
+        if code := asyncio.run(workers.run()):
+            raise typer.Exit(code)
 
 
 def find_runtime(found: CopilotRuntime | ASGIApp) -> CopilotRuntime | None:
@@ -184,9 +205,12 @@ class _LifespanApp:
 class _Server(uvicorn.Server):
     """A server that prints its addresses once it listens, and stops all runs when it stops."""
 
-    def __init__(self, config: uvicorn.Config, banner: str, life: _LifespanApp) -> None:
+    def __init__(
+        self, config: uvicorn.Config, banner: str, life: _LifespanApp, worker: WorkerPipe | None
+    ) -> None:
         super().__init__(config)
         self._banner = banner
+        self._worker = worker
         self._life = life
 
     def run(self, sockets: list[socket.socket] | None = None) -> None:
@@ -209,8 +233,10 @@ class _Server(uvicorn.Server):
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         await super().startup(sockets)
-        if self.started:
+        if self.started and self._worker is None:
             typer.echo(self._banner)
+        elif self.started and self._worker is not None:
+            self._worker.report_ready()
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         stopping = asyncio.create_task(self._life.stop_runs())
@@ -258,8 +284,12 @@ def _origin(host: str, port: int) -> str:
 def _addresses(found: CopilotRuntime | ASGIApp, origin: str, path: str | None) -> Sequence[str]:
     if not isinstance(found, CopilotRuntime):
         return [origin]
-    endpoint = f"runtimeUrl  {origin}{path or found.settings.path}"
-    return [f"try it      {origin}/", endpoint] if found.settings.console else [endpoint]
+    return _list_addresses(found.settings, origin, path)
+
+
+def _list_addresses(settings: Settings, origin: str, path: str | None) -> Sequence[str]:
+    endpoint = f"runtimeUrl  {origin}{path or settings.path}"
+    return [f"try it      {origin}/", endpoint] if settings.console else [endpoint]
 
 
 def _banner(name: str, addresses: Sequence[str]) -> str:
@@ -272,10 +302,10 @@ def _banner(name: str, addresses: Sequence[str]) -> str:
     return "\n".join([*lines, "", "Ctrl-C stops it."])
 
 
-def _listen(host: str, port: int) -> socket.socket:
+def _listen(host: str, port: int, *, is_shared: bool = False) -> socket.socket:
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     try:
-        return socket.create_server((host, port), family=family, backlog=2048)
+        return socket.create_server((host, port), family=family, backlog=2048, reuse_port=is_shared)
     except OSError as error:
         raise _explain_listen_error(error, host, port) from error
 

@@ -125,6 +125,9 @@ Hosts = Annotated[Words, AfterValidator(_normalize_hosts)]
 Seconds = Annotated[float, Field(gt=0, allow_inf_nan=False), BeforeValidator(_check_seconds)]
 SecondsOrNone = Annotated[float, Field(ge=0, allow_inf_nan=False), BeforeValidator(_check_seconds)]
 Count = Annotated[int, Field(gt=0)]
+CarrierAddress = Annotated[
+    str, _check_match(r"^(auto|none|(rediss?|unix)://.+)$", "auto, none, or redis://HOST:PORT")
+]
 
 
 class Section(BaseModel):

@@ -33,6 +33,7 @@ from copilot_runtime.config.sections import (
     AdapterSettings,
     AnalystSettings,
     AssistantSettings,
+    CarrierAddress,
     Count,
     EventSettings,
     GuardrailSettings,
@@ -141,10 +142,12 @@ class Settings(Section):
     workers: Count = Field(
         default=1, description="Server processes on this machine, which share a store of threads."
     )
-    carrier: Literal["auto", "none"] = Field(
+    carrier: CarrierAddress = Field(
         default="auto",
         description="How server processes that share a store of threads reach each other: auto, "
-        "or none for one that has the store for itself.",
+        "which is by sockets beside a file and by the database of PostgreSQL; redis://...; or "
+        "none, for one that has the store for itself.",
+        repr=False,  # it may hold a password
     )
 
     allowed_hosts: Hosts = Field(

@@ -97,6 +97,8 @@ class ThreadStore:
 
     shared_file: Path | None = None
     """The file that processes of one machine may share."""
+    shared_url: str = ""
+    """The database that processes of any machines may share."""
 
     async def open(self) -> None:
         """Make ready, and end the runs of servers that died. May be called twice."""

@@ -1,8 +1,7 @@
 """Servers that share a store of threads: any of them may follow, stop and delete any run."""
 
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -16,19 +15,23 @@ pytestmark = pytest.mark.anyio
 
 
 @asynccontextmanager
-async def sharing(path: Path, *models: Any, **settings: Any) -> AsyncGenerator[list[Browser], None]:
-    """Serve one file of threads by several servers, and yield a browser at each."""
+async def sharing(
+    shared: Mapping[str, Any], *models: Any, **settings: Any
+) -> AsyncGenerator[list[Browser], None]:
+    """Serve the same threads by several servers, and yield a browser at each."""
     async with AsyncExitStack() as stack:
-        chosen = Settings(threads=f"sqlite:{path / 'threads.db'}", **settings)
+        chosen = Settings(**shared, **settings)
         yield [
             await stack.enter_async_context(browsing(model, settings=chosen)) for model in models
         ]
 
 
-async def test_a_run_is_followed_at_another_server_while_it_goes_on(tmp_path: Path) -> None:
+async def test_a_run_is_followed_at_another_server_while_it_goes_on(
+    shared: Mapping[str, Any],
+) -> None:
     gate = Gate()
     async with (
-        sharing(tmp_path, Parrot("one two", gate=gate), Parrot()) as (first, second),
+        sharing(shared, Parrot("one two", gate=gate), Parrot()) as (first, second),
         first.running() as asked,
     ):
         gate.release(2)
@@ -43,10 +46,10 @@ async def test_a_run_is_followed_at_another_server_while_it_goes_on(tmp_path: Pa
     assert followed[-1]["type"] == "RUN_FINISHED"
 
 
-async def test_a_run_is_stopped_at_another_server(tmp_path: Path) -> None:
+async def test_a_run_is_stopped_at_another_server(shared: Mapping[str, Any]) -> None:
     gate = Gate()
     async with (
-        sharing(tmp_path, Parrot("one", gate=gate), Parrot()) as (first, second),
+        sharing(shared, Parrot("one", gate=gate), Parrot()) as (first, second),
         first.running(thread="t") as asked,
     ):
         gate.release(2)
@@ -58,10 +61,12 @@ async def test_a_run_is_stopped_at_another_server(tmp_path: Path) -> None:
     assert events[-1]["type"] == "RUN_ERROR"
 
 
-async def test_a_reader_elsewhere_gets_every_event_that_the_owner_shows(tmp_path: Path) -> None:
+async def test_a_reader_elsewhere_gets_every_event_that_the_owner_shows(
+    shared: Mapping[str, Any],
+) -> None:
     words = [f"w{number} " for number in range(300)]
     async with (
-        sharing(tmp_path, Parrot(*words), Parrot()) as (first, second),
+        sharing(shared, Parrot(*words), Parrot()) as (first, second),
         first.running() as asked,
     ):
         await asked.next()
@@ -71,10 +76,10 @@ async def test_a_reader_elsewhere_gets_every_event_that_the_owner_shows(tmp_path
     assert text_of(followed) == text_of(own) == "".join(words)
 
 
-async def test_many_readers_elsewhere_share_one_copy_of_the_log(tmp_path: Path) -> None:
+async def test_many_readers_elsewhere_share_one_copy_of_the_log(shared: Mapping[str, Any]) -> None:
     gate = Gate()
     async with (
-        sharing(tmp_path, Parrot("one", gate=gate), Parrot()) as (first, second),
+        sharing(shared, Parrot("one", gate=gate), Parrot()) as (first, second),
         first.running() as asked,
         AsyncExitStack() as stack,
     ):
@@ -89,11 +94,11 @@ async def test_many_readers_elsewhere_share_one_copy_of_the_log(tmp_path: Path) 
 
 
 async def test_a_thread_is_deleted_at_another_server_after_its_run_was_ended(
-    tmp_path: Path,
+    shared: Mapping[str, Any],
 ) -> None:
     gate = Gate()
     async with (
-        sharing(tmp_path, Parrot("one", gate=gate), Parrot()) as (first, second),
+        sharing(shared, Parrot("one", gate=gate), Parrot()) as (first, second),
         first.running() as asked,
     ):
         gate.release(2)
@@ -107,10 +112,12 @@ async def test_a_thread_is_deleted_at_another_server_after_its_run_was_ended(
     assert text_of(left) == ""
 
 
-async def test_a_question_is_refused_while_another_server_answers(tmp_path: Path) -> None:
+async def test_a_question_is_refused_while_another_server_answers(
+    shared: Mapping[str, Any],
+) -> None:
     gate = Gate()
     async with (
-        sharing(tmp_path, Parrot("one", gate=gate), Parrot()) as (first, second),
+        sharing(shared, Parrot("one", gate=gate), Parrot()) as (first, second),
         first.running(run="r1") as asked,
     ):
         await asked.next()
@@ -121,10 +128,10 @@ async def test_a_question_is_refused_while_another_server_answers(tmp_path: Path
     assert [event.get("code") for event in refused] == ["THREAD_BUSY"]
 
 
-async def test_a_question_waits_for_the_answer_of_another_server(tmp_path: Path) -> None:
+async def test_a_question_waits_for_the_answer_of_another_server(shared: Mapping[str, Any]) -> None:
     gate = Gate()
     models = (Parrot("one", gate=gate), Parrot("two"))
-    async with sharing(tmp_path, *models, when_busy="queue") as (first, second):
+    async with sharing(shared, *models, when_busy="queue") as (first, second):
         async with (
             first.running(run="r1") as asked,
             second.running(run="r2", messages=[user("Next", "user-2")]) as waiting,
@@ -139,11 +146,11 @@ async def test_a_question_waits_for_the_answer_of_another_server(tmp_path: Path)
     assert (text_of(answered), runs) == ("two", ["r1", "r2"])
 
 
-async def test_a_question_ends_the_answer_of_another_server(tmp_path: Path) -> None:
+async def test_a_question_ends_the_answer_of_another_server(shared: Mapping[str, Any]) -> None:
     gate = Gate()
     models = (Parrot("one", gate=gate), Parrot("two"))
     async with (
-        sharing(tmp_path, *models, when_busy="supersede") as (first, second),
+        sharing(shared, *models, when_busy="supersede") as (first, second),
         first.running(run="r1") as asked,
     ):
         gate.release(2)
@@ -155,11 +162,11 @@ async def test_a_question_ends_the_answer_of_another_server(tmp_path: Path) -> N
 
 
 async def test_a_server_that_ends_lets_readers_elsewhere_see_how_its_run_ended(
-    tmp_path: Path,
+    shared: Mapping[str, Any],
 ) -> None:
     gate = Gate()
     async with AsyncExitStack() as stack:
-        settings = Settings(threads=f"sqlite:{tmp_path / 'threads.db'}", stop_timeout=1)
+        settings = Settings(**shared, stop_timeout=1)
         second = await stack.enter_async_context(browsing(Parrot(), settings=settings))
         async with (
             browsing(Parrot("one", gate=gate), settings=settings) as first,

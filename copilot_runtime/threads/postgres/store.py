@@ -16,6 +16,7 @@ class PostgresThreads(DatabaseThreads[Link]):
 
     def __init__(self, url: str, *, max_connections: int = 10) -> None:
         super().__init__()
+        self.shared_url = url
         self._make = partial(Link, url, max_connections)
 
     async def _open_now(self) -> Link:

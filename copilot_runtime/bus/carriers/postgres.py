@@ -1,0 +1,168 @@
+"""Messages between processes that share a database of PostgreSQL, by LISTEN and NOTIFY.
+
+Each process listens on the channel `copilot_<address>`. A notification is a text of less than
+8,000 bytes: `<sender> <message> <part> <parts> <base64>`. NOTIFY holds a lock of the database while
+it commits, so this is for a few processes; more of them have a carrier of Redis.
+"""
+
+import asyncio
+import base64
+import importlib
+import logging
+import random
+from collections import defaultdict
+from collections.abc import Sequence
+from contextlib import suppress
+from itertools import count
+from typing import Any
+
+from copilot_runtime.bus.carrier import Carrier, Lose, PeerLost, Receive
+from copilot_runtime.errors import MissingPackage
+
+_PIECE = 5_700
+"""Bytes of a message in one notification: base64 makes 7,600 of them."""
+
+_INTERVAL = 0.005
+"""Seconds for which messages wait for others, to be sent in one statement."""
+
+_MAX_QUEUED = 4 * 1024 * 1024
+"""Bytes that wait to be sent before `send` waits."""
+
+_PAUSE = (0.1, 0.5)
+"""Seconds between two attempts to connect again, at random in this range."""
+
+logger = logging.getLogger(__name__)
+
+
+class PostgresCarrier(Carrier):
+    """Carries messages over one connection to a database.
+
+    Messages are lost while the connection is: whoever needs them asks again.
+    """
+
+    def __init__(self, url: str) -> None:
+        self._url = url
+        self._address = ""
+        self._receive: Receive | None = None
+        self._connection: Any = None
+        self._connecting: asyncio.Task[None] | None = None
+        self._queue: list[tuple[str, str]] = []
+        self._queued = 0
+        self._numbers = count(1)
+        self._flushing: asyncio.Task[None] | None = None
+        self._room = asyncio.Event()
+        self._parts: defaultdict[tuple[str, str], dict[int, bytes]] = defaultdict(dict)
+        """What has come of messages in several parts, by their sender and number."""
+
+    async def open(self, address: str, receive: Receive, lose: Lose) -> None:
+        """Connect and listen. Raises what the database raises."""
+        del lose  # the end of another process is not noticed here
+        self._address, self._receive = address, receive
+        await self._connect()
+
+    async def send(self, to: str, message: bytes) -> None:
+        """Queue a message; nobody learns here whether it arrives. Raises `PeerLost`."""
+        if self._connection is None:
+            raise PeerLost("The database that carries messages cannot be reached.")
+        number, pieces = next(self._numbers), _cut(message)
+        for part, piece in enumerate(pieces):
+            text = f"{self._address} {number} {part} {len(pieces)} {piece}"
+            self._queue.append((_name_channel(to), text))
+            self._queued += len(text)
+        if self._flushing is None:
+            self._flushing = asyncio.create_task(self._flush(), name="notify peers")
+        while self._queued > _MAX_QUEUED and self._connection is not None:
+            self._room.clear()
+            await self._room.wait()
+
+    async def aclose(self) -> None:
+        """Send what is queued, and disconnect."""
+        if self._flushing is not None:
+            await asyncio.wait([self._flushing], timeout=1)
+        self._receive = None
+        if self._connecting is not None:
+            self._connecting.cancel()
+        connection, self._connection = self._connection, None
+        if connection is not None:
+            with suppress(Exception):
+                await connection.close(timeout=2)
+
+    async def _connect(self) -> None:
+        asyncpg = _import_asyncpg()
+        connection = await asyncpg.connect(self._url)
+        await connection.add_listener(_name_channel(self._address), self._take)
+        connection.add_termination_listener(self._on_termination)
+        self._connection = connection
+
+    def _on_termination(self, connection: Any) -> None:
+        if connection is self._connection:
+            self._connection = None
+            self._queue.clear()
+            self._queued = 0
+            self._room.set()
+            self._parts.clear()
+            self._connecting = asyncio.get_running_loop().create_task(self._connect_again())
+
+    async def _connect_again(self) -> None:
+        while self._receive is not None:
+            try:
+                await self._connect()
+                break
+            except Exception as error:  # of the database, the network or the driver
+                logger.warning("Messages of other processes do not come: %s", error)
+                await asyncio.sleep(random.uniform(*_PAUSE))  # noqa: S311  # no secret
+
+    async def _flush(self) -> None:
+        """Send what is queued, and what comes meanwhile."""
+        try:
+            await asyncio.sleep(_INTERVAL)
+            while self._queue and self._connection is not None:
+                queue, self._queue, self._queued = self._queue, [], 0
+                self._room.set()
+                channels, texts = [list(column) for column in zip(*queue, strict=True)]
+                await self._connection.execute(
+                    "SELECT pg_notify(channel, text)"
+                    " FROM unnest($1::text[], $2::text[]) AS new (channel, text)",
+                    *(channels, texts),
+                )
+        except Exception as error:  # the connection broke: whoever needs an answer asks again
+            logger.warning("Messages to other processes are lost: %s", error)
+        finally:
+            self._flushing = None
+            self._room.set()
+
+    def _take(self, connection: Any, process: int, channel: str, text: str) -> None:
+        """Take a notification, and pass a message on once all of its parts are here."""
+        del connection, process, channel
+        try:
+            sender, number, part, parts, piece = text.split(" ", 4)
+            data, total = base64.b64decode(piece), int(parts)
+            if total > 1:
+                pieces = self._parts[sender, number]
+                pieces[int(part)] = data
+                if len(pieces) < total:
+                    return
+                del self._parts[sender, number]
+                data = b"".join(pieces[at] for at in range(total))
+        except (ValueError, KeyError):
+            logger.warning("What came on the channel of this process is no message")
+            return
+        if self._receive is not None:
+            self._receive(sender, data)
+
+
+def _name_channel(address: str) -> str:
+    return f"copilot_{address}"
+
+
+def _cut(message: bytes) -> Sequence[str]:
+    """Return a message in pieces that fit a notification."""
+    starts = range(0, max(1, len(message)), _PIECE)
+    return [base64.b64encode(message[at : at + _PIECE]).decode() for at in starts]
+
+
+def _import_asyncpg() -> Any:
+    try:
+        return importlib.import_module("asyncpg")
+    except ModuleNotFoundError as error:
+        raise MissingPackage("Messages by PostgreSQL", "asyncpg", "postgres") from error

@@ -8,6 +8,7 @@ from datetime import datetime
 from functools import partial
 from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 
+from copilot_runtime.errors import Interrupted
 from copilot_runtime.interfaces import RunInput
 from copilot_runtime.messages import Message
 from copilot_runtime.threads import transactions
@@ -22,7 +23,7 @@ from copilot_runtime.threads.store import (
     ThreadQuery,
     ThreadStore,
 )
-from copilot_runtime.threads.transactions import Place, Transaction
+from copilot_runtime.threads.transactions import Place, ServerLost, Transaction
 from copilot_runtime.threads.validation import (
     MOST_PER_PAGE,
     check_text,
@@ -41,6 +42,11 @@ Work = Callable[[Transaction], Coroutine[Any, Any, T]]
 
 class OpenDatabase(Protocol):
     """A database that is open."""
+
+    @property
+    def server(self) -> Any:
+        """The id of this server."""
+        ...
 
     async def do(self, work: Work[T], *, reading: bool = False) -> T:
         """Do all of some work in one transaction, or nothing; when `reading`, at one moment."""
@@ -61,6 +67,8 @@ class OpenRun(NamedTuple):
 
     key: ThreadKey
     place: Place
+    server: Any
+    """What this server was when the run began."""
 
 
 class DatabaseThreads(ThreadStore, Generic[Database]):
@@ -89,11 +97,7 @@ class DatabaseThreads(ThreadStore, Generic[Database]):
 
     async def server(self) -> str:
         """Return the address of this process."""
-
-        async def read(db: Transaction) -> str:
-            return str(db.server)
-
-        return await self._do(read, reading=True)
+        return str((await self._connect()).server)
 
     async def count_other_servers(self) -> int:
         """Return how many other processes use the database, or did until a moment ago."""
@@ -125,7 +129,7 @@ class DatabaseThreads(ThreadStore, Generic[Database]):
         now = self._clock.now()
         undo = partial(transactions.undo_begin, key=key, run=now)
         try:
-            thread, new = await self._do(partial(transactions.begin_run, key=key, run=run, now=now))
+            open_run, new = await self._begin(key, run, now)
         except asyncio.CancelledError:  # it may have been begun all the same
             task = asyncio.create_task(self._do(undo), name=f"undo:{run.log_id}")
             self._undoing.add(task)
@@ -134,23 +138,55 @@ class DatabaseThreads(ThreadStore, Generic[Database]):
         if run.log_id in self._running:
             await self._do(undo)
             raise log_id_in_use(run.log_id)
-        self._running[run.log_id] = OpenRun(key, (thread, now))
+        self._running[run.log_id] = open_run
         return new
 
+    async def _begin(
+        self, key: ThreadKey, run: RunInput, now: int
+    ) -> tuple[OpenRun, Sequence[Message]]:
+        async def begin(db: Transaction) -> tuple[OpenRun, Sequence[Message]]:
+            thread, new = await transactions.begin_run(db, key=key, run=run, now=now)
+            return OpenRun(key, (thread, now), db.server), new
+
+        try:
+            return await self._do(begin)
+        except ServerLost:  # which it had no run to learn from
+            return await self._do(begin)
+
     async def write(self, segments: Sequence[Segment]) -> None:
-        """Add to logs. What belongs to a thread that was deleted goes nowhere."""
-        if self._database is None:
-            await self._connect()
+        """Add to logs. What belongs to a thread that was deleted goes nowhere.
+
+        Raises `Interrupted` for runs that others have ended, because they took this server for
+        dead; then nothing is written.
+        """
+        database = self._database or await self._connect()
+        self._check_runs(segments, database.server)
         parts = [
             (open_run.place, segment)
             for segment in segments
             if (open_run := self._running.get(segment.log_id)) is not None
         ]
-        if parts:
-            await self._write(parts)
+        try:
+            if parts:
+                await self._write(parts)
+        except ServerLost:
+            self._check_runs(segments, None)
         for segment in segments:
             if segment.whole is not None:
                 self._running.pop(segment.log_id, None)
+
+    def _check_runs(self, segments: Sequence[Segment], server: Any) -> None:
+        """Raise `Interrupted` if some of these runs are not of this server any more."""
+        runs = [(segment, self._running.get(segment.log_id)) for segment in segments]
+        lost = [segment for segment, run in runs if run is not None and run.server != server]
+        for segment in lost:
+            if segment.whole is not None:
+                del self._running[segment.log_id]
+        if lost:
+            raise Interrupted(
+                "Another server has ended this answer, because this one was silent for too long.",
+                hint="It was taken for dead: it hung, or its connection to the database ended.",
+            )
 
     async def list(self, query: ThreadQuery) -> ThreadPage:
         """Return a page of threads. Raises `Misuse` for a cursor that is none."""

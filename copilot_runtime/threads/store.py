@@ -4,7 +4,7 @@ A thread is one conversation: a sequence of runs, each a log of events. It belon
 the same id means another thread for somebody else, so nobody can find out whose ids are taken.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
@@ -99,6 +99,8 @@ class ThreadStore:
     """The file that processes of one machine may share."""
     shared_url: str = ""
     """The database that processes of any machines may share."""
+    on_renewal: Callable[[], None] | None = None
+    """Called when this process has another address, because the others took it for dead."""
 
     async def open(self) -> None:
         """Make ready, and end the runs of servers that died. May be called twice."""

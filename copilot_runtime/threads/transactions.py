@@ -92,6 +92,12 @@ class Transaction(ABC):
     async def delete_events(self, place: Place) -> None:
         """Delete what was appended to the log of a run, if it takes no long search."""
 
+    async def check_server(self) -> None:  # noqa: B027
+        """Raise `ServerLost` if others take this server for dead; they do not while it lasts."""
+
+    async def bury_server(self, server: Any) -> None:  # noqa: B027
+        """Make sure that a server that seems dead writes nothing more, should it come back."""
+
     @abstractmethod
     async def is_alive(self, server: Any) -> bool:
         """Return whether a server runs. The runs of one that does not can be ended here."""
@@ -116,6 +122,10 @@ class Transaction(ABC):
         """Delete what a dead server left beside its runs."""
 
 
+class ServerLost(Exception):
+    """Other servers have taken this one for dead, and ended its runs."""
+
+
 async def begin_run(
     db: Transaction, *, key: ThreadKey, run: RunInput, now: int
 ) -> tuple[int, Sequence[Message]]:
@@ -123,6 +133,7 @@ async def begin_run(
 
     Returns the number of the thread, and the messages that are new in it.
     """
+    await db.check_server()
     agent = run.agent_name
     thread, running, server, is_new = await db.lock_thread(key, agent, now, run=now)
     place = (thread, now)
@@ -168,7 +179,7 @@ async def undo_begin(db: Transaction, *, key: ThreadKey, run: int) -> None:
             "DELETE FROM copilot_known WHERE thread = ? AND name = ?",
             [(thread, name) for name in names],
         )
-        await _free_thread(db, place)
+        await _free_thread(db, place, db.server)
         await db.execute(
             "DELETE FROM copilot_threads WHERE id = ? AND name IS NULL"
             " AND NOT EXISTS (SELECT 1 FROM copilot_runs WHERE thread = ?)",
@@ -184,9 +195,11 @@ async def write_segments(
     if parts:
         await db.append_events(now, parts)
     ended = {place: segment.whole for place, segment in segments if segment.whole is not None}
+    if ended:
+        await db.check_server()
     # in one order everywhere, so that no two servers wait for each other
     for place, whole in sorted(ended.items()):
-        await _end_run(db, place, whole, compact(whole), now=now)
+        await _end_run(db, db.server, place, whole, compact(whole), now=now)
 
 
 async def end_dead_runs(db: Transaction, *, now: int) -> int:
@@ -339,12 +352,21 @@ async def move_events(db: Transaction, place: Place, events: Sequence[Event]) ->
 
 
 async def _end_run(
-    db: Transaction, place: Place, whole: Sequence[Event], short: Sequence[Event], *, now: int
+    db: Transaction,
+    server: Any,
+    place: Place,
+    whole: Sequence[Event],
+    short: Sequence[Event],
+    *,
+    now: int,
 ) -> None:
-    """Store the shortened log of a run that has ended, and the names of what it made."""
-    await _free_thread(
-        db, place
-    )  # first, as everywhere, so that no two servers wait for each other
+    """Store the shortened log of a run of a server that has ended, and the names of what it made.
+
+    Nothing happens if the run was ended before, or its thread deleted.
+    """
+    # first, as everywhere, so that no two servers wait for each other
+    if not await _free_thread(db, place, server):
+        return
     ended = await db.execute(
         "UPDATE copilot_runs SET ended = ?, log = ? WHERE thread = ? AND id = ?",
         *(now, encode(short), *place),
@@ -358,17 +380,21 @@ async def _end_dead_runs(
     db: Transaction, server: Any, places: Sequence[Place], *, now: int
 ) -> None:
     """End runs of a server that died."""
+    await db.bury_server(server)
     events = await db.read_events(server, places)
     for place in places:
         log = complete_log(await _read_head(db, place), events[place])
-        await _end_run(db, place, log, log, now=now)
+        await _end_run(db, server, place, log, log, now=now)
 
 
-async def _free_thread(db: Transaction, place: Place) -> None:
-    await db.execute(
-        "UPDATE copilot_threads SET running = NULL, server = NULL WHERE id = ? AND running = ?",
-        *place,
+async def _free_thread(db: Transaction, place: Place, server: Any) -> bool:
+    """Let the next run into a thread. Returns whether it had this run, of this server."""
+    changed = await db.execute(
+        "UPDATE copilot_threads SET running = NULL, server = NULL"
+        " WHERE id = ? AND running = ? AND server = ?",
+        *(*place, server),
     )
+    return changed > 0
 
 
 async def _read_head(db: Transaction, place: Place) -> Sequence[Event]:

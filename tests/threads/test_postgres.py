@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from copilot_runtime.errors import MissingPackage, StoreFailed, ThreadBusy
+from copilot_runtime.errors import Interrupted, MissingPackage, StoreFailed, ThreadBusy
 from copilot_runtime.threads.compact import compact
-from copilot_runtime.threads.postgres import PostgresThreads, pool
+from copilot_runtime.threads.postgres import PostgresThreads, connection, pool
 from copilot_runtime.threads.recovery import INTERRUPTED
 from copilot_runtime.threads.store import Segment
 from tests.threads.cluster import Cluster
@@ -26,9 +26,9 @@ async def store(anyio_backend: str, database: str) -> AsyncGenerator[PostgresThr
 
 
 async def change(database: str, statement: str) -> None:
-    connection: Any = await import_module("asyncpg").connect(database)
-    await connection.execute(statement)
-    await connection.close()
+    opened: Any = await import_module("asyncpg").connect(database)
+    await opened.execute(statement)
+    await opened.close()
 
 
 async def test_the_runs_of_a_server_that_died_are_ended(database: str) -> None:
@@ -65,6 +65,36 @@ async def begun(store: PostgresThreads) -> object:
         return await store.begin(run_of(run_id="r2", messages=[user(), user("u2")]))
     except ThreadBusy:
         return await begun(store)
+
+
+async def test_a_server_that_was_silent_for_too_long_writes_nothing_more(
+    store: PostgresThreads, database: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(connection, "_BEAT", 1_000_000)  # as if it hung
+    log = log_of(run_of(), new=await store.begin(run_of()))
+    await store.write([Segment(log_id="r", events=log[:3])])
+    await change(database, "UPDATE copilot_servers SET until = 0")
+    async with closing(PostgresThreads(database)) as other:
+        await other.begin(run_of(run_id="r2", messages=[user(), user("u2")]))
+        for late in (log[3:4], log):
+            whole = log if late is log else None
+            with pytest.raises(Interrupted, match="Another server has ended this answer"):
+                await store.write([Segment(log_id="r", events=late, whole=whole)])
+        first, second = await store.runs(KEY)
+
+    assert first.events == compact(log[:3], ending=INTERRUPTED)
+    assert not second.ended
+
+
+async def test_a_server_that_was_taken_for_dead_goes_on_as_another_one(
+    store: PostgresThreads, database: str
+) -> None:
+    await store.begin(run_of())
+    before = await store.server()
+    await change(database, "DELETE FROM copilot_servers")
+    await store.begin(run_of(KEY._replace(id="t2"), run_id="r2"))
+
+    assert await store.server() != before
 
 
 async def test_servers_that_begin_at_once_share_a_new_database(database: str) -> None:

@@ -81,6 +81,16 @@ class Peers:
             logger.warning("Other server processes cannot be reached: %s", error.message)
             return
         self._address = address
+        self._store.on_renewal = self._renew
+
+    def _renew(self) -> None:
+        """Listen at the new address of this process; nobody asks at the old one."""
+        self._start(self._open_again())
+
+    async def _open_again(self) -> None:
+        await self._carrier.aclose()
+        self._address = ""
+        await self.open()
 
     async def aclose(self) -> None:
         """Let the others read the ends of the runs of this process, and leave."""

@@ -8,21 +8,34 @@ from collections.abc import Awaitable, Callable
 from typing import Any, TypeVar
 
 from copilot_runtime.threads.postgres.pool import Pool
-from copilot_runtime.threads.postgres.schema import LOCKS, prepare
+from copilot_runtime.threads.postgres.schema import LEASE, LOCKS, prepare
 from copilot_runtime.threads.postgres.transaction import PostgresTransaction
+from copilot_runtime.threads.transactions import ServerLost
 
 T = TypeVar("T")
+
+_BEAT = 1.0
+"""Seconds between two signs of life."""
 
 logger = logging.getLogger("copilot_runtime.threads")
 
 
 class Link:
-    """A pool, and one connection whose lock shows the other servers that this one is alive."""
+    """A pool, and one connection whose lock shows the other servers that this one is alive.
 
-    def __init__(self, url: str, connections: int) -> None:
+    It also writes a sign of life into the database every second. A server that is silent for
+    longer than its lease, or loses its lock, is taken for dead by the others: they end its runs,
+    and it goes on as another server.
+    """
+
+    def __init__(
+        self, url: str, connections: int, *, on_renewal: Callable[[], None] = lambda: None
+    ) -> None:
         self._pool = Pool(url, connections)
+        self._on_renewal = on_renewal
         self._lock_holder: Any = None
         self._restoring: asyncio.Task[None] | None = None
+        self._beating: asyncio.Task[None] | None = None
         self.server = 0
 
     async def open(self) -> None:
@@ -30,25 +43,36 @@ class Link:
 
         async def connect() -> None:
             await self._pool.open(prepare)
-            # at random, because the locks of all programs in a database are in one space
-            self.server = random.randint(1, 2**31 - 1)  # noqa: S311  # no secret
-            await self._hold_lock()
+            await self._become_server()
 
         try:
             await self._pool.retry(connect)
         except BaseException:
             await self.close()
             raise
+        self._beating = asyncio.create_task(self._beat(), name="show life")
 
     async def do(
         self, work: Callable[[PostgresTransaction], Awaitable[T]], *, reading: bool = False
     ) -> T:
-        """Do work in a transaction, as a pool does."""
-        return await self._pool.do(
-            lambda connection: work(PostgresTransaction(connection, self.server)), reading=reading
-        )
+        """Do work in a transaction, as a pool does.
+
+        Raises `ServerLost` if others have taken this server for dead; it goes on as another one.
+        """
+        server = self.server
+        try:
+            return await self._pool.do(
+                lambda connection: work(PostgresTransaction(connection, server)), reading=reading
+            )
+        except ServerLost:
+            if server == self.server:
+                await self._renew()
+            raise
 
     async def close(self) -> None:
+        if self._beating is not None:
+            self._beating.cancel()
+            await asyncio.wait([self._beating])
         if self._restoring:
             self._restoring.cancel()
             await asyncio.wait([self._restoring])
@@ -56,9 +80,46 @@ class Link:
         if holder is not None and not holder.is_closed():
             with contextlib.suppress(*self._pool.errors):
                 # the database takes a moment to notice the end of a connection
+                await holder.execute(
+                    "DELETE FROM copilot_servers WHERE id = $1", self.server, timeout=5
+                )
                 await holder.execute("SELECT pg_advisory_unlock_all()", timeout=5)
                 await holder.close(timeout=5)
         self._pool.close()
+
+    async def _renew(self) -> None:
+        """Go on as another server."""
+        holder = self._lock_holder
+        await self._pool.retry(self._become_server)
+        logger.warning("The other servers took this one for dead. It goes on as another one.")
+        if holder is not None and not holder.is_closed():
+            with contextlib.suppress(*self._pool.errors):
+                await holder.close(timeout=5)
+        self._on_renewal()
+
+    async def _become_server(self) -> None:
+        """Take a number that no other server has, and its lock."""
+        # at random, because the locks of all programs in a database are in one space
+        self.server = random.randint(1, 2**31 - 1)  # noqa: S311  # no secret
+        await self._hold_lock()
+        await self._show_life(self.server)
+
+    async def _beat(self) -> None:
+        """Show the other servers that this one is alive, until it ends."""
+        while True:
+            await asyncio.sleep(_BEAT)
+            try:
+                await self._show_life(self.server, is_new=False)
+            except self._pool.errors as error:
+                logger.warning("%s cannot be reached: %s", self._pool.address, error)
+
+    async def _show_life(self, server: int, *, is_new: bool = True) -> None:
+        """Write that a server is alive; unless it is new, only if nobody takes it for dead."""
+        until = "(extract(epoch FROM clock_timestamp()) + $2) * 1000000"
+        statement = f"UPDATE copilot_servers SET until = {until} WHERE id = $1"  # noqa: S608  # ours
+        if is_new:
+            statement = f"INSERT INTO copilot_servers (id, until) VALUES ($1, {until})"  # noqa: S608  # ours
+        await self._pool.execute(lambda connection: connection.execute(statement, server, LEASE))
 
     async def _hold_lock(self) -> None:
         holder = await self._pool.connect()

@@ -10,6 +10,9 @@ from copilot_runtime.threads.store import ThreadKey
 LOCKS = 0x436F7054
 """First key of all our advisory locks; the second is 0 for the schema, else a server's number."""
 
+LEASE = 15
+"""Seconds after its last sign of life for which a server may be silent."""
+
 _MIGRATIONS = (
     """
     CREATE TABLE copilot_threads (
@@ -53,6 +56,7 @@ _MIGRATIONS = (
     );
     """,
     "CREATE TABLE copilot_secret (value text NOT NULL)",
+    "CREATE TABLE copilot_servers (id integer PRIMARY KEY, until bigint NOT NULL)",
 )
 """Each brings the tables from one version to the next. They are used as those of SQLite are."""
 

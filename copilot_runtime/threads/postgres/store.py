@@ -20,7 +20,7 @@ class PostgresThreads(DatabaseThreads[Link]):
         self._make = partial(Link, url, max_connections)
 
     async def _open_now(self) -> Link:
-        link = self._make()
+        link = self._make(on_renewal=self._report_renewal)
         await link.open()
         try:
             await self._end_dead_runs(link)
@@ -28,3 +28,7 @@ class PostgresThreads(DatabaseThreads[Link]):
             await link.close()
             raise
         return link
+
+    def _report_renewal(self) -> None:
+        if self.on_renewal is not None:
+            self.on_renewal()

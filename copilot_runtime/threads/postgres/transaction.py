@@ -7,9 +7,9 @@ from typing import Any
 
 from copilot_runtime.events import Event
 from copilot_runtime.threads.codec import decode, encode
-from copilot_runtime.threads.postgres.schema import LOCKS, hash_key
+from copilot_runtime.threads.postgres.schema import LEASE, LOCKS, hash_key
 from copilot_runtime.threads.store import ThreadKey
-from copilot_runtime.threads.transactions import Place, Transaction
+from copilot_runtime.threads.transactions import Place, ServerLost, Transaction
 
 
 class PostgresTransaction(Transaction):
@@ -63,13 +63,19 @@ class PostgresTransaction(Transaction):
         rows = [
             (*place, number, encode(events)) for number, (place, events) in enumerate(parts, now)
         ]
-        await self._connection.execute(
+        is_known = await self._connection.fetchval(
+            "WITH me AS (SELECT id FROM copilot_servers WHERE id = $5 FOR SHARE), added AS ("
             "INSERT INTO copilot_events (thread, run, number, data)"
-            " SELECT new.* FROM unnest($1::bigint[], $2::bigint[], $3::bigint[], $4::bytea[])"
-            " AS new (thread, run, number, data) JOIN copilot_threads ON id = new.thread"
-            " ON CONFLICT DO NOTHING",
-            *map(list, zip(*rows, strict=True)),
+            " SELECT new.* FROM me,"
+            " unnest($1::bigint[], $2::bigint[], $3::bigint[], $4::bytea[])"
+            " AS new (thread, run, number, data)"
+            " JOIN copilot_threads ON copilot_threads.id = new.thread"
+            " ON CONFLICT DO NOTHING)"
+            " SELECT count(*) FROM me",
+            *(*map(list, zip(*rows, strict=True)), self.server),
         )
+        if not is_known:
+            raise ServerLost
 
     async def read_events(
         self, server: int, places: Sequence[Place]
@@ -91,10 +97,31 @@ class PostgresTransaction(Transaction):
             "DELETE FROM copilot_events WHERE thread = $1 AND run = $2", *place
         )
 
+    async def check_server(self) -> None:
+        statement = "SELECT id FROM copilot_servers WHERE id = $1 FOR SHARE"
+        if await self._connection.fetchval(statement, self.server) is None:
+            raise ServerLost
+
+    async def bury_server(self, server: int) -> None:
+        await self._connection.execute("DELETE FROM copilot_servers WHERE id = $1", server)
+
     async def is_alive(self, server: int) -> bool:
-        """Return whether a server holds its lock; else nobody gets it until we are done."""
-        statement = "SELECT pg_try_advisory_xact_lock($1, $2)"
-        return not await self._connection.fetchval(statement, LOCKS, server)
+        """Return whether a server holds its lock and has not been silent for too long.
+
+        A lock that is free means that its server has died, unless the database itself has just
+        started: then the servers have the rest of their time to come back. A server that seems
+        dead does not get its lock until we are done.
+        """
+        is_free, until, just_started = await self._connection.fetchrow(
+            "SELECT pg_try_advisory_xact_lock($1, $2),"
+            " (SELECT until > extract(epoch FROM clock_timestamp()) * 1000000"
+            " FROM copilot_servers WHERE id = $2),"
+            " pg_postmaster_start_time() > clock_timestamp() - $3 * interval '1 second'",
+            *(LOCKS, server, LEASE),
+        )
+        if is_free:
+            return bool(until and just_started)
+        return until is None or until  # one of an earlier version has no row
 
     def parse_server(self, address: str) -> int:
         return int(address)

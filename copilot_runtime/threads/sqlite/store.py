@@ -105,6 +105,11 @@ class _File(NamedTuple):
     readers: Readers
     lock: Server
 
+    @property
+    def server(self) -> str:
+        """The id of this server."""
+        return self.lock.id
+
     async def do(
         self, work: Work[T], *, reading: bool = False, is_one_statement: bool = False
     ) -> T:

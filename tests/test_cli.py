@@ -493,8 +493,17 @@ def test_an_address_of_another_machine_is_refused() -> None:
     assert "is not an address of this machine" in complaint("serve", "--host", "192.0.2.1")
 
 
-def test_several_workers_are_refused_with_the_reason() -> None:
-    assert "the bus in memory belongs to one process" in complaint("serve", "--workers", "2")
+@pytest.mark.parametrize(
+    ("environ", "sentence"),
+    [
+        ({"COPILOT_THREADS": "memory"}, "cannot share threads that are in the memory"),
+        ({"COPILOT_SERVE_MCP": "true"}, "cannot share the sessions of MCP clients"),
+    ],
+)
+def test_workers_that_could_not_share_what_they_have_are_refused(
+    environ: dict[str, str], sentence: str
+) -> None:
+    assert sentence in complaint("serve", "--workers", "2", environ=environ)
 
 
 @pytest.mark.parametrize(
@@ -538,7 +547,8 @@ def test_threads_that_cannot_be_kept_stop_the_server_with_a_sentence(
 
 
 def test_debug_shows_the_traceback() -> None:
-    assert "Traceback" in run("serve", "--workers", "2", "--debug").stderr
+    environ = {"COPILOT_THREADS": "memory"}
+    assert "Traceback" in run("serve", "--workers", "2", "--debug", **environ).stderr
 
 
 def test_one_message_shows_text_actions_and_their_results(start: Start) -> None:

@@ -123,10 +123,25 @@ def _serve_by_workers(name: str, settings: Settings, path: str | None) -> None:
         banner = _banner(f"{name} by {settings.workers} workers", addresses)
         words = [sys.executable, "-m", "copilot_runtime", *sys.argv[1:], "--port", str(port)]
         workers = Workers(
-            words, settings.workers, grace=2 * settings.stop_timeout + 5, banner=banner
+            words,
+            settings.workers,
+            environ=_list_shared_stores(settings),
+            grace=2 * settings.stop_timeout + 5,
+            banner=banner,
         )
         if code := asyncio.run(workers.run()):
             raise typer.Exit(code)
+
+
+def _list_shared_stores(settings: Settings) -> Mapping[str, str]:
+    """Return variables that put into files what would be in the memory of each worker."""
+    stores: dict[str, str] = {}
+    if settings.telemetry.store == "memory":
+        stores["COPILOT_TELEMETRY_STORE"] = "sqlite:.copilot/traces.db"
+    has_events = settings.knowledge.address or settings.planner.name
+    if settings.events.store == "memory" or (has_events and not settings.events.store):
+        stores["COPILOT_EVENTS_STORE"] = "sqlite:.copilot/events.db"
+    return stores
 
 
 def find_runtime(found: CopilotRuntime | ASGIApp) -> CopilotRuntime | None:

@@ -11,7 +11,7 @@ import os
 import signal
 import socket
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from time import monotonic
@@ -84,6 +84,9 @@ class _Worker:
     """Done when it listens, or has ended before."""
     started_at: float
 
+    def report(self) -> None:
+        logger.info("Worker %d is process %d now", self.number, self.process.pid)
+
     def signal(self, number: int) -> None:
         with suppress(ProcessLookupError):
             self.process.send_signal(number)
@@ -93,12 +96,22 @@ class Workers:
     """Starts workers, and keeps as many of them running as there are to be.
 
     SIGTERM and SIGINT end them all, and SIGHUP replaces one after the other: each new one listens
-    before the old one ends. `grace` is how many seconds one that ends has for its open answers.
+    before the old one ends. `environ` is added to their environment. `grace` is how many seconds
+    one that ends has for its open answers.
     """
 
-    def __init__(self, command: Sequence[str], count: int, *, grace: float, banner: str) -> None:
+    def __init__(
+        self,
+        command: Sequence[str],
+        count: int,
+        *,
+        environ: Mapping[str, str],
+        grace: float,
+        banner: str,
+    ) -> None:
         self._command = command
         self._count = count
+        self._environ = environ
         self._grace = grace
         self._banner = banner
         self._workers: dict[int, _Worker] = {}
@@ -140,7 +153,7 @@ class Workers:
         try:
             process = await asyncio.create_subprocess_exec(
                 *self._command,
-                env={**os.environ, WORKER: f"{number}:{write}"},
+                env={**os.environ, **self._environ, WORKER: f"{number}:{write}"},
                 stdin=asyncio.subprocess.PIPE,
                 pass_fds=(write,),
                 start_new_session=True,  # Ctrl-C is for the parent
@@ -168,6 +181,8 @@ class Workers:
             )
             await asyncio.sleep(pause)
             worker = await self._start(worker.number)
+            if await worker.ready:
+                worker.report()
 
     async def _reload_on_signal(self) -> None:
         while True:
@@ -185,7 +200,7 @@ class Workers:
             return
         self._workers.pop(worker.process.pid, None)
         worker.signal(signal.SIGTERM)
-        logger.info("Worker %d is process %d now", worker.number, new.process.pid)
+        new.report()
         self._keepers.add(asyncio.create_task(self._keep(new)))
 
     async def _end_all(self) -> None:

@@ -13,6 +13,7 @@ from contextlib import suppress
 from hashlib import blake2b
 from pathlib import Path
 from tempfile import gettempdir
+from typing import cast
 
 from copilot_runtime.bus.carrier import Carrier, Lose, PeerLost, Receive
 from copilot_runtime.errors import ConfigurationFailed
@@ -156,9 +157,8 @@ class _Connection(asyncio.Protocol):
         self._room: asyncio.Future[None] | None = None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        assert isinstance(transport, asyncio.Transport)
-        self._transport = transport
-        transport.set_write_buffer_limits(high=_MAX_QUEUED)
+        self._transport = cast("asyncio.Transport", transport)  # uvloop has classes of its own
+        self._transport.set_write_buffer_limits(high=_MAX_QUEUED)
 
     def connection_lost(self, exc: Exception | None) -> None:
         del exc

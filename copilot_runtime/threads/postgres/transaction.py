@@ -63,7 +63,7 @@ class PostgresTransaction(Transaction):
         rows = [
             (*place, number, encode(events)) for number, (place, events) in enumerate(parts, now)
         ]
-        is_known = await self._connection.fetchval(
+        count = await self._connection.fetchval(
             "WITH me AS (SELECT id FROM copilot_servers WHERE id = $5 FOR SHARE), added AS ("
             "INSERT INTO copilot_events (thread, run, number, data)"
             " SELECT new.* FROM me,"
@@ -74,7 +74,7 @@ class PostgresTransaction(Transaction):
             " SELECT count(*) FROM me",
             *(*map(list, zip(*rows, strict=True)), self.server),
         )
-        if not is_known:
+        if not count:
             raise ServerLost
 
     async def read_events(

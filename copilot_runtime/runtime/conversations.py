@@ -195,9 +195,9 @@ class Conversations:
 
     def _stop_here(self, thread: ThreadKey, run_id: str | None = None) -> bool:
         went_on = False
-        for run in self._queued(thread):
+        for run in self._list_queue(thread):
             if run_id == run.request.run_id:
-                went_on = _stop_queued(run) or went_on
+                went_on = _stop_list_queue(run) or went_on
         current = self._current.get(thread)
         if current is not None and run_id in (None, current.request.run_id):
             went_on = current.stop() or went_on
@@ -259,7 +259,7 @@ class Conversations:
             raise NotFound("There is no such thread.")
         self._deleting.add(thread)
         try:
-            for run in self._queued(thread):
+            for run in self._list_queue(thread):
                 run.stop()
             has_ended = await self._end_here(thread)
             if has_ended and thread not in self._current and self.peers is not None:
@@ -397,7 +397,7 @@ class Conversations:
         if self.runtime.is_closing:
             raise Interrupted("The server stopped before it could answer.")
 
-    def _queued(self, thread: ThreadKey) -> Sequence[Run]:
+    def _list_queue(self, thread: ThreadKey) -> Sequence[Run]:
         """Return the runs that wait for their turn in a thread."""
         return [*self._queues.get(thread, {}).values()]
 
@@ -446,7 +446,7 @@ class Conversations:
             await self.store.update(thread, name=name)
 
 
-def _stop_queued(run: Run) -> bool:
+def _stop_list_queue(run: Run) -> bool:
     """Take a run out of its queue. Returns whether it was not stopped before."""
     was_stopped = run.stop_requested.done()
     run.stop()

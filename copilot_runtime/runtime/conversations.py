@@ -182,6 +182,22 @@ class Conversations:
         """Read a log from a cursor on, for a client that comes back, until its last event."""
         return self.runtime.follow(log_id, after)
 
+    async def follow_run(self, thread: ThreadKey, log_id: str) -> Log:
+        """Return the log of a run of a thread from its beginning, in whatever process it is.
+
+        Raises `NotFound` for a run whose log is nowhere any more.
+        """
+        try:
+            return self.runtime.follow(log_id)
+        except NotFound:
+            if self.peers is not None:
+                run = await self.peers.find_run(thread)
+                if run is not None and run.log_id == log_id:
+                    log = await self.peers.follow(thread, run)
+                    if log is not None:
+                        return log
+            raise
+
     async def stop_thread(self, thread: ThreadKey, run_id: str | None = None) -> bool:
         """End the run that a thread is answered with, in whatever process it is.
 

@@ -149,11 +149,13 @@ class RunHandler(RequestHandler):
     ) -> AsyncGenerator[A2aEvent]:
         """Yield a task that goes on as it is, then its changes."""
         with _protocol_errors():
-            key, runs = await self._find_task(_get_call(context), params.id)
+            call = _get_call(context)
+            key, runs = await self._find_task(call, params.id)
             log = _fold(key, [run for run in runs if run.ended])
             if runs[-1].ended:
                 raise UnsupportedOperationError(message="The task does not go on of itself.")
-            events = self._conversations.follow(runs[-1].log_id)
+            thread = _thread(call, key.thread_id)
+            events = await self._conversations.follow_run(thread, runs[-1].log_id)
             async with aclosing(_follow(log, events)) as updates:
                 async for update in updates:
                     yield update
@@ -195,13 +197,14 @@ class RunHandler(RequestHandler):
             call = _get_call(context)
             key, runs = await self._find_task(call, params.id)
             thread = _thread(call, key.thread_id)
-            if not self._conversations.stop_thread(thread, key.run_id):
+            if not await self._conversations.stop_thread(thread, key.run_id):
                 raise TaskNotCancelableError(
                     message="The task does not go on: it has ended, or waits for an answer."
                 )
             log = _fold(key, [run for run in runs if run.ended])
             async with asyncio.timeout(_STOP_TIMEOUT):
-                async with aclosing(self._conversations.follow(runs[-1].log_id)) as events:
+                events = await self._conversations.follow_run(thread, runs[-1].log_id)
+                async with aclosing(events):
                     async for batch in events:
                         _feed(log, batch)
             return log.build_task()

@@ -73,8 +73,8 @@ async def test_the_same_id_of_two_owners_is_two_threads() -> None:
     await found.start(kept("r1"))
     await found.start(kept("r2", user="eve"))
 
-    assert not found.stop_thread(ThreadKey("bob", "t"))
-    assert found.stop_thread(MINE)
+    assert not await found.stop_thread(ThreadKey("bob", "t"))
+    assert await found.stop_thread(MINE)
     assert isinstance(await last_of(found, "log-r1"), RunFailed)
     gate.release(3)
     assert isinstance(await last_of(found, "log-r2"), RunFinished)
@@ -84,7 +84,7 @@ async def test_a_run_that_was_stopped_does_not_keep_the_next_one_out() -> None:
     gate = Gate()
     found = conversations(say("one"), say("two"), gate=gate)
     await found.start(kept("r1"))
-    assert found.stop_thread(MINE)
+    assert await found.stop_thread(MINE)
     gate.release(3)
     await found.start(kept("r2"))
 
@@ -112,7 +112,7 @@ async def test_what_waits_for_its_turn_can_be_taken_away(how: str) -> None:
         case "run":
             assert run.stop()
         case "id":
-            assert found.stop_thread(MINE, "r2")
+            assert await found.stop_thread(MINE, "r2")
         case _:
             await found.delete(MINE)
     with pytest.raises(Cancelled):

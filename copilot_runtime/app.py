@@ -100,6 +100,7 @@ from copilot_runtime.runtime.page_policy import PagePolicy
 from copilot_runtime.runtime.peers import Peers
 from copilot_runtime.runtime.prepare import HandoffPolicy
 from copilot_runtime.runtime.thread_policy import ThreadPolicy
+from copilot_runtime.security.authentication.chain import build_chain
 from copilot_runtime.security.cors import Cors
 from copilot_runtime.security.guardrails import from_settings
 from copilot_runtime.security.loopback import LISTENER, LoopbackGuard
@@ -284,6 +285,8 @@ class CopilotRuntime:
         self.adapter = build_empty_adapter() if adapter is None else complete(Adapter, adapter)
         self.properties = properties or {}
         self.authenticate = authenticate
+        self.schemes = build_chain(self.settings)
+        has_users = authenticate is not None or self.schemes is not None
         self.transcriber = transcriber or build_transcriber(self.settings, http_client)
         self.threads = build_thread_store(threads, self.settings)
         self.knowledge = knowledge or build_knowledge(self.settings)
@@ -379,7 +382,7 @@ class CopilotRuntime:
             self.threads,
             when_busy=self.settings.when_busy,
             namer=self._name if self.settings.thread_names else None,
-            has_users=authenticate is not None,
+            has_users=has_users,
             secret=self.settings.secret,
             forget=self._forget,
         )
@@ -401,12 +404,13 @@ class CopilotRuntime:
         self.telemetry.observe(semconv.RUNS_OPEN, lambda: len(self.runtime.active_runs()))
         self.telemetry.observe(semconv.READERS_OPEN, self.runtime.bus.count_readers)
         self._guard = LoopbackGuard(self.settings.allowed_hosts, self.settings.named_origins)
-        self._guard.has_login = authenticate is not None
+        self._guard.has_login = has_users and not self.settings.access.anonymous
         self._has_warned = False
         traces = TraceAccess(
             self.telemetry,
             operators=self.settings.telemetry.operators,
-            has_users=authenticate is not None,
+            has_users=has_users,
+            has_roles=self.schemes is not None,
             has_console=self.settings.console,
             guard=self._guard,
         )
@@ -594,12 +598,15 @@ class CopilotRuntime:
             await call_quietly(self.knowledge.aclose)
         if self.events is not None:
             await call_quietly(self.events.aclose)
+        if self.schemes is not None:
+            await call_quietly(self.schemes.aclose)
         await call_quietly(self.telemetry.aclose)
 
     def _note_dependencies(self, are_there: bool) -> None:
         """Warn of dependencies that may know people, where the threads know none."""
         self._guard.has_login |= are_there
-        if are_there and self.authenticate is None and not self._has_warned:
+        signs_in = self.authenticate is not None or self.schemes is not None
+        if are_there and not signs_in and not self._has_warned:
             self._has_warned = True
             logger.warning(
                 "The runtime is mounted with dependencies and without authenticate: everybody whom "
@@ -655,7 +662,15 @@ class CopilotRuntime:
             cors=Cors(origins, credentials=credentials, is_silent=is_silent),
             pages=Cors([origin for origin in named if origin != "*"]),
             guard=self._guard,
-            authenticator=Authenticator(self.authenticate, settings.forwards, self.properties),
+            authenticator=Authenticator(
+                self.authenticate,
+                settings.forwards,
+                self.properties,
+                schemes=self.schemes,
+                access=settings.access,
+                operators=settings.telemetry.operators,
+                proxies=settings.proxy.addresses,
+            ),
             max_body_bytes=settings.max_body_bytes,
             max_values=settings.max_values,
             read_timeout=settings.read_timeout,
@@ -680,6 +695,8 @@ class CopilotRuntime:
         await self.threads.open()
         if self.conversations.peers is not None:
             await self.conversations.peers.open()
+        if self.schemes is not None:
+            await self.schemes.open()
         await self.telemetry.open()
         count_from_zero(self.telemetry, [DEFAULT_AGENT, *self._registry.lasting])
         if self.knowledge is not None:

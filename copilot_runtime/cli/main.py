@@ -12,6 +12,7 @@ from copilot_runtime.cli import knowledge
 from copilot_runtime.cli.analyst.commands import analyst
 from copilot_runtime.cli.events import events
 from copilot_runtime.cli.ingest import ingest
+from copilot_runtime.cli.keys import keys
 from copilot_runtime.cli.plan.commands import plans
 from copilot_runtime.cli.policy import policy
 from copilot_runtime.cli.scenarios import test
@@ -31,6 +32,7 @@ cli = typer.Typer(
 )
 
 cli.add_typer(threads, name="threads")
+cli.add_typer(keys, name="keys")
 cli.add_typer(policy, name="policy")
 cli.add_typer(traces, name="traces")
 cli.add_typer(tools, name="tools")

@@ -20,6 +20,13 @@ from pydantic import (
     model_validator,
 )
 
+from copilot_runtime.config.access import (
+    AccessSettings,
+    ApiKeySettings,
+    JwtSettings,
+    ProxySettings,
+    ServiceTokenSettings,
+)
 from copilot_runtime.config.analyst_variables import ANALYST_VARIABLES, read_analyst_variables
 from copilot_runtime.config.file import Document, read_document
 from copilot_runtime.config.generative_ui import (
@@ -298,6 +305,11 @@ class Settings(Section):
     )
     adapter: AdapterSettings = AdapterSettings()
     parameters: ParameterSettings = ParameterSettings()
+    access: AccessSettings = AccessSettings()
+    api_keys: ApiKeySettings = ApiKeySettings()
+    jwt: JwtSettings = JwtSettings()
+    proxy: ProxySettings = ProxySettings()
+    service_tokens: ServiceTokenSettings = ServiceTokenSettings()
     transcription: TranscriptionSettings = TranscriptionSettings()
     guardrails: GuardrailSettings = GuardrailSettings()
     mcp: McpSettings = McpSettings()

@@ -258,6 +258,7 @@ class Runtime:
 
         Raises what keeps a run from starting.
         """
+        request.identity.require("runs:start")
         self._check_open()
         async with asyncio.timeout(self.run_timeout):
             return await contain(self._preparer.authorize_run(request))
@@ -312,7 +313,8 @@ class Runtime:
         return [run for run in self._runs.values() if run.is_active]
 
     def _admit(self, run: Run) -> None:
-        """Raise when there is no place for a run, or it has one."""
+        """Raise when there is no place for a run, or it has one, or its caller may start none."""
+        run.request.identity.require("runs:start")
         self._check_open()
         if (other := self._runs.get(run.log_id)) is not None and other.is_active:
             raise Misuse(

@@ -1,6 +1,6 @@
 """One request, as the router gives it to a transport, and the ways to answer it."""
 
-from collections.abc import AsyncGenerator, Iterable, Mapping
+from collections.abc import AsyncGenerator, Collection, Iterable, Mapping
 from contextlib import asynccontextmanager
 from ipaddress import IPv6Address, IPv6Network, ip_address
 from typing import Any
@@ -87,6 +87,15 @@ class Request:
     def content_type(self) -> str:
         """The type of the body in lower case, without parameters; empty if there is none."""
         return self.headers.get("content-type", "").partition(";")[0].strip().lower()
+
+    def remove_headers(self, names: Collection[str]) -> None:
+        """Take headers away, also for what reads the scope of ASGI."""
+        if not any(name in self.headers for name in names):
+            return
+        self.headers = {name: value for name, value in self.headers.items() if name not in names}
+        raw = frozenset(name.encode("latin-1") for name in names)
+        every: Iterable[tuple[bytes, bytes]] = self.scope["headers"]
+        self.scope["headers"] = [item for item in every if item[0].lower() not in raw]
 
     async def body(self) -> bytes:
         """Return the body, which is read from the client only once.

@@ -91,8 +91,10 @@ class Router:
         transport: Transport | None = None
         try:
             if request.path not in self._own_auth:
-                request.caller = await self._authenticator.authenticate(scope, headers)
+                request.caller = await self._authenticator.authenticate(request)
             transport = await self._find(request)
+            if scope_name := transport.find_scope(request):
+                request.caller.identity.require(scope_name)
             await transport(request)
         except (ClientGone, WriteTimeout):
             pass  # nobody is left who could read an answer

@@ -103,6 +103,14 @@ class Transport:
     """Whether it decides itself who may ask, at paths without parameters that are only its own:
     `authenticate` is not called then, and the caller is nobody."""
 
+    def find_scope(self, request: Request) -> str:  # noqa: ARG002  # may be overridden
+        """Return the scope that somebody needs for a request; an empty one is for everybody.
+
+        A transport that learns from the body what is asked for checks that itself, by
+        `request.caller.identity`. To start a run is checked where runs start.
+        """
+        return ""
+
     async def accepts(self, request: Request) -> bool:
         """Return whether this request, to one of the paths, is for this transport."""
         return not request.is_websocket
@@ -138,6 +146,11 @@ class Transport:
 
     async def aclose(self) -> None:
         """End what `open` began, when the application stops."""
+
+
+def find_data_scope(request: Request) -> str:
+    """Return the scope for what only has data: to read it, or to change it."""
+    return "data:read" if request.method in ("GET", "HEAD") else "data:write"
 
 
 def error_body(kind: str, message: str, code: str) -> Mapping[str, Any]:

@@ -34,7 +34,13 @@ from copilot_runtime.transports.agui.errors import (
     refusal_of,
 )
 from copilot_runtime.transports.agui.handlers import AgentNames, Answers
-from copilot_runtime.transports.agui.routes import OPERATION, Operation, from_envelope, from_path
+from copilot_runtime.transports.agui.routes import (
+    OPERATION,
+    SCOPES,
+    Operation,
+    from_envelope,
+    from_path,
+)
 from copilot_runtime.transports.request import Request
 from copilot_runtime.transports.streaming import Stream, run_until_disconnect
 from copilot_runtime.transports.transport import Services, Transport
@@ -100,6 +106,8 @@ class AguiEndpoint(Transport):
 
     async def __call__(self, request: Request) -> None:
         operation = await _read_operation(request)
+        if scope := SCOPES.get(operation.name):
+            request.caller.identity.require(scope)
         match operation.name:
             case "run" | "ask" | "suggest":
                 run = await self._run_input(operation, request.caller)

@@ -22,6 +22,7 @@ from graphql.execution import experimental_execute_incrementally
 from starlette.types import Scope
 
 from copilot_runtime.errors import LimitExceeded
+from copilot_runtime.identity import Forbidden
 from copilot_runtime.jsontext import dumps
 from copilot_runtime.transports.body import BadRequest
 from copilot_runtime.transports.graphql.context import CONTEXT, Context
@@ -39,6 +40,7 @@ from copilot_runtime.transports.graphql.schema import (
     core_schema,
     start_run,
 )
+from copilot_runtime.transports.graphql.scopes import require_scopes
 from copilot_runtime.transports.request import Request
 from copilot_runtime.transports.streaming import run_until_disconnect
 from copilot_runtime.transports.transport import Services
@@ -116,6 +118,12 @@ class GraphQLServer:
         response: GraphQLResponse,
     ) -> None:
         plan = self._documents.plan(document, request.operation_name)
+        if document.node is not None:
+            try:
+                require_scopes(document.node, request.operation_name, context.caller.identity)
+            except Forbidden as error:
+                await response.json(build_root_error(error, plan.key if plan else None))
+                return
         if request.size > _LARGE and document.node is not None:
             try:
                 context.check_size(document.node, request.operation_name, request.variables)

@@ -28,11 +28,13 @@ from strawberry.subscriptions import GRAPHQL_TRANSPORT_WS_PROTOCOL
 from strawberry.types.execution import ExecutionResult, StreamExecutionResult
 
 from copilot_runtime.errors import LimitExceeded
+from copilot_runtime.identity import Forbidden
 from copilot_runtime.jsontext import loads
 from copilot_runtime.transports.body import has_more_values
 from copilot_runtime.transports.graphql.context import CONTEXT, Context
 from copilot_runtime.transports.graphql.errors import format_error, hide_details
 from copilot_runtime.transports.graphql.schema import SchemaParts, make_schema
+from copilot_runtime.transports.graphql.scopes import require_scopes
 
 _INIT_TIMEOUT = timedelta(seconds=10)
 _SUBSCRIPTIONS_PER_CONNECTION = 20
@@ -156,7 +158,9 @@ class KnownDocuments(SchemaExtension):
             variables = execution.variables or {}
             try:
                 context.check_size(document.node, execution.operation_name, variables)
-            except LimitExceeded as error:
+                identity = context.caller.identity
+                require_scopes(document.node, execution.operation_name, identity)
+            except (Forbidden, LimitExceeded) as error:
                 execution.pre_execution_errors = [hide_details(error)]
         connection.operations += 1
         try:

@@ -36,5 +36,6 @@ HANDLERS = {
     "agent-config": f"{PACKAGE}.assistants:answer_config",
     "agent-service": f"{PACKAGE}.delegation:answer",
     "llm": f"{PACKAGE}.models:answer",
+    "auth": f"{PACKAGE}.tokens:answer",
     "retry": f"{PACKAGE}.models:answer_retry",
 }

@@ -1,0 +1,59 @@
+"""Which scopes an operation of GraphQL needs, by the fields at its root."""
+
+from collections.abc import Iterator, Mapping
+
+from graphql import (
+    DocumentNode,
+    FieldNode,
+    FragmentDefinitionNode,
+    FragmentSpreadNode,
+    InlineFragmentNode,
+    OperationType,
+    SelectionSetNode,
+    get_operation_ast,
+)
+
+from copilot_runtime.identity import USER_SCOPES, Identity
+
+_SCOPES: Mapping[str, str] = {
+    "hello": "",
+    "availableAgents": "",
+    "generateCopilotResponse": "runs:start",
+    "stopCopilotResponse": "runs:start",
+    "loadAgentState": "threads:read",
+}
+"""Field at the root → its scope; an empty one is for everybody."""
+
+
+def require_scopes(document: DocumentNode, operation_name: str | None, identity: Identity) -> None:
+    """Raise `Forbidden` for an operation of which a field needs more than somebody may do."""
+    if identity.permissions >= USER_SCOPES:
+        return  # nearly everybody: what is for operators alone is decided where it is read
+    operation = get_operation_ast(document, operation_name)
+    if operation is None:
+        return
+    fragments = {
+        item.name.value: item.selection_set
+        for item in document.definitions
+        if isinstance(item, FragmentDefinitionNode)
+    }
+    other = "data:write" if operation.operation is OperationType.MUTATION else "data:read"
+    for name in _list_fields(operation.selection_set, fragments):
+        scope = _SCOPES.get(name, "" if name.startswith("__") else other)
+        if scope:
+            identity.require(scope)
+
+
+def _list_fields(
+    selection_set: SelectionSetNode, fragments: Mapping[str, SelectionSetNode]
+) -> Iterator[str]:
+    for node in selection_set.selections:
+        match node:
+            case FieldNode():
+                yield node.name.value
+            case InlineFragmentNode():
+                yield from _list_fields(node.selection_set, fragments)
+            case FragmentSpreadNode():  # the document is valid: none contains itself
+                yield from _list_fields(fragments[node.name.value], fragments)
+            case _:
+                raise AssertionError("a selection has fields and fragments")

@@ -73,16 +73,19 @@ from copilot_runtime.parts import (
     build_analyst_tools,
     build_bus,
     build_carrier,
+    build_counters,
     build_empty_adapter,
     build_endpoints,
     build_event_access,
     build_events,
     build_generative_ui,
     build_knowledge,
+    build_limiter,
     build_plan_access,
     build_publisher,
     build_run_listener,
     build_runtime_telemetry,
+    build_schemes,
     build_thread_store,
     build_tools,
     build_transcriber,
@@ -90,6 +93,7 @@ from copilot_runtime.parts import (
     check_no_model,
     find_catalogs,
     join_endpoints,
+    limit_plans,
     list_side_endpoints,
     list_transports,
     merge_default_parameters,
@@ -100,7 +104,6 @@ from copilot_runtime.runtime.page_policy import PagePolicy
 from copilot_runtime.runtime.peers import Peers
 from copilot_runtime.runtime.prepare import HandoffPolicy
 from copilot_runtime.runtime.thread_policy import ThreadPolicy
-from copilot_runtime.security.authentication.chain import build_chain
 from copilot_runtime.security.cors import Cors
 from copilot_runtime.security.guardrails import from_settings
 from copilot_runtime.security.loopback import LISTENER, LoopbackGuard
@@ -285,7 +288,9 @@ class CopilotRuntime:
         self.adapter = build_empty_adapter() if adapter is None else complete(Adapter, adapter)
         self.properties = properties or {}
         self.authenticate = authenticate
-        self.schemes = build_chain(self.settings)
+        self._counters = build_counters(self.settings)
+        self.limiter = build_limiter(self.settings, self._counters)
+        self.schemes = build_schemes(self.settings, self._counters)
         has_users = authenticate is not None or self.schemes is not None
         self.transcriber = transcriber or build_transcriber(self.settings, http_client)
         self.threads = build_thread_store(threads, self.settings)
@@ -317,6 +322,7 @@ class CopilotRuntime:
             telemetry=self.telemetry,
             publisher=self._publisher,
         )
+        limit_plans(self._registry, self.limiter)
         sources += build_analyst_tools(self._registry, self.settings)
         self.agents = self._registry.current
         check_agent_names(self.generative_ui, self.agents, endpoints)
@@ -376,6 +382,7 @@ class CopilotRuntime:
             grace=self.settings.stop_timeout,
             telemetry=self.telemetry,
             listener=build_run_listener(self._publisher),
+            limiter=self.limiter,
         )
         self.conversations = Conversations(
             self.runtime,
@@ -600,6 +607,10 @@ class CopilotRuntime:
             await call_quietly(self.events.aclose)
         if self.schemes is not None:
             await call_quietly(self.schemes.aclose)
+        if self.limiter is not None:
+            await call_quietly(self.limiter.aclose)
+        if self._counters is not None:
+            await call_quietly(self._counters.aclose)
         await call_quietly(self.telemetry.aclose)
 
     def _note_dependencies(self, are_there: bool) -> None:
@@ -675,6 +686,7 @@ class CopilotRuntime:
             max_values=settings.max_values,
             read_timeout=settings.read_timeout,
             write_timeout=settings.write_timeout,
+            limiter=self.limiter,
         )
 
     @asynccontextmanager

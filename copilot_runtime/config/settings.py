@@ -35,6 +35,7 @@ from copilot_runtime.config.generative_ui import (
     McpAppsSettings,
     OpenGenerativeUiSettings,
 )
+from copilot_runtime.config.limits import LimitSettings
 from copilot_runtime.config.problems import SettingOrigins, explain, reject_misspelt_variable
 from copilot_runtime.config.sections import (
     AdapterSettings,
@@ -310,6 +311,7 @@ class Settings(Section):
     jwt: JwtSettings = JwtSettings()
     proxy: ProxySettings = ProxySettings()
     service_tokens: ServiceTokenSettings = ServiceTokenSettings()
+    limits: LimitSettings = LimitSettings()
     transcription: TranscriptionSettings = TranscriptionSettings()
     guardrails: GuardrailSettings = GuardrailSettings()
     mcp: McpSettings = McpSettings()

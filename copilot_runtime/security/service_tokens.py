@@ -136,7 +136,7 @@ class ServiceTokenVerifier:
         self._secrets = _check_secrets(secrets)
         self._form = form
         self._lifetime = round(lifetime * 1000)
-        self._replays = replays or MemoryReplays()
+        self.replays: ReplayStore = replays or MemoryReplays()
         self._clock = clock
 
     async def verify(self, token: str, method: str = "", body: bytes = b"") -> str:
@@ -170,7 +170,7 @@ class ServiceTokenVerifier:
 
     async def use(self, claims: ServiceClaims) -> None:
         """Note that a token was used. Raises `ServiceTokenInvalid` if it was used before."""
-        if claims.is_bound and not await self._replays.add(
+        if claims.is_bound and not await self.replays.add(
             f"{claims.service}:{claims.nonce}", self._lifetime / 1000 + _AHEAD
         ):
             raise ServiceTokenInvalid("Token was used before")

@@ -7,6 +7,7 @@ from typing import Any
 
 from starlette.types import Receive, Scope, Send
 
+from copilot_runtime.errors import LimitExceeded
 from copilot_runtime.interfaces import Caller
 from copilot_runtime.jsontext import dumps, loads
 from copilot_runtime.security.cors import RawHeaders
@@ -96,6 +97,18 @@ class Request:
         raw = frozenset(name.encode("latin-1") for name in names)
         every: Iterable[tuple[bytes, bytes]] = self.scope["headers"]
         self.scope["headers"] = [item for item in every if item[0].lower() not in raw]
+
+    def set_retry_after(self, error: BaseException | None) -> None:
+        """Say when to try again, if an error knows it: also to pages of other origins."""
+        seconds = getattr(error, "retry_after", None)
+        if not isinstance(error, LimitExceeded) or seconds is None:
+            return
+        names = {name for name, _ in self.response_headers}
+        if b"retry-after" in names:
+            return
+        self.response_headers = [*self.response_headers, (b"retry-after", b"%d" % seconds)]
+        if b"access-control-allow-origin" in names:
+            self.response_headers.append((b"access-control-expose-headers", b"Retry-After"))
 
     async def body(self) -> bytes:
         """Return the body, which is read from the client only once.

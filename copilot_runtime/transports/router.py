@@ -13,8 +13,9 @@ from starlette.responses import Response
 from starlette.routing import compile_path
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from copilot_runtime.errors import CopilotError
+from copilot_runtime.errors import CopilotError, LimitExceeded
 from copilot_runtime.security.cors import Cors
+from copilot_runtime.security.limits.limiter import Limiter
 from copilot_runtime.security.loopback import LoopbackGuard
 from copilot_runtime.transports.auth import Authenticator
 from copilot_runtime.transports.body import BadRequest, ClientGone
@@ -49,6 +50,7 @@ class Router:
         max_values: int,
         read_timeout: float,
         write_timeout: float,
+        limiter: Limiter | None = None,
     ) -> None:
         self._base = base
         self._cors = cors
@@ -59,6 +61,7 @@ class Router:
         self._max_values = max_values
         self._read_timeout = read_timeout
         self._write_timeout = write_timeout
+        self._limiter = limiter if limiter is not None and limiter.limits_requests else None
         paths = [(path, transport) for transport in transports for path in transport.paths]
         self._patterns = _group_patterns(paths)
         """Those that a path may match, by its first part; an empty one for all other paths."""
@@ -95,6 +98,9 @@ class Router:
             transport = await self._find(request)
             if scope_name := transport.find_scope(request):
                 request.caller.identity.require(scope_name)
+            if (error := await self._count(request)) is not None:
+                await transport.limit(request, error)
+                return
             await transport(request)
         except (ClientGone, WriteTimeout):
             pass  # nobody is left who could read an answer
@@ -107,7 +113,20 @@ class Router:
                 logger.exception("A request failed")
             elif isinstance(error, CopilotError) and error.message not in error.public:
                 logger.error("A request failed: %s %s", error.message, error.hint or "")
+            request.set_retry_after(error)
             await _refuse(request, transport.refuse(error))
+
+    async def _count(self, request: Request) -> LimitExceeded | None:
+        """Count a request, and return why it is one too many."""
+        if self._limiter is None:
+            return None
+        try:
+            await self._limiter.check_request(request.caller.identity)
+        except LimitExceeded as error:
+            logger.info("A request was one too many: %s %s", error.message, error.hint or "")
+            request.set_retry_after(error)
+            return error
+        return None
 
     async def turn_away(self, scope: Scope, receive: Receive, send: Send) -> bool:
         """Answer a request from outside where only this machine is meant; return whether it was.

@@ -8,7 +8,7 @@ from starlette.routing import BaseRoute
 from starlette.types import ASGIApp
 
 from copilot_runtime.config.settings import Settings
-from copilot_runtime.errors import RUN_FAILED, ConfigurationFailed, CopilotError
+from copilot_runtime.errors import RUN_FAILED, ConfigurationFailed, CopilotError, LimitExceeded
 from copilot_runtime.generative_ui.options import GenerativeUi
 from copilot_runtime.registry import Registry
 from copilot_runtime.runtime.conversations import Conversations
@@ -118,6 +118,10 @@ class Transport:
     async def __call__(self, request: Request) -> None:
         """Answer one request."""
         raise NotImplementedError
+
+    async def limit(self, request: Request, error: LimitExceeded) -> None:  # noqa: ARG002
+        """Answer a request that is one too many, by the words of `error`: a 429 by default."""
+        raise error
 
     def routes(self, path: str, router: ASGIApp) -> Sequence[BaseRoute]:  # noqa: ARG002  # may be overridden
         """Return typed routes for some of `paths`, which `/docs` then describes; none by default.

@@ -16,7 +16,12 @@ from starlette.types import ASGIApp
 
 from copilot_runtime.agui.version import is_legacy
 from copilot_runtime.concurrency import retrieve_exception
-from copilot_runtime.errors import AgentNotFound, AuthenticationFailed, report_of
+from copilot_runtime.errors import (
+    AgentNotFound,
+    AuthenticationFailed,
+    LimitExceeded,
+    report_of,
+)
 from copilot_runtime.events import Event, RunFailed, RunFinished, RunStarted
 from copilot_runtime.generative_ui.mcp_apps.proxy import PROPERTY
 from copilot_runtime.interfaces import DEFAULT_AGENT, Caller, RunInput
@@ -104,6 +109,25 @@ class AguiEndpoint(Transport):
         """Return the answer to an error in the words of CopilotKit's own server."""
         return refusal_of(error)
 
+    async def limit(self, request: Request, error: LimitExceeded) -> None:
+        """Answer a run by an event, as what else forbids it to start; the body is not read."""
+        envelope = None if request.path else await request.json()
+        name = "run" if envelope is not None and "method" not in envelope else ""
+        name = (
+            name
+            or (
+                from_envelope(envelope)
+                if envelope is not None
+                else from_path(request.method, request.path, request.query_string)
+            ).name
+        )
+        if name not in ("run", "ask", "suggest"):
+            raise error
+        encoder = Encoder("", "", agent="", dialect=self._dialect)
+        async with self._stream(request) as stream:
+            frames = encoder.feed([RunFailed(error=error.report())])
+            await stream.write(b"".join(frames), last=True)
+
     async def __call__(self, request: Request) -> None:
         operation = await _read_operation(request)
         if scope := SCOPES.get(operation.name):
@@ -153,6 +177,8 @@ class AguiEndpoint(Transport):
                     raise error
                 case _:
                     pass
+        if beginning.done() and not beginning.cancelled():
+            request.set_retry_after(beginning.exception())
         headers = trace_ids.build_headers(_read_trace_id(beginning), request)
         async with self._stream(request, headers) as stream:
             if not beginning.done():

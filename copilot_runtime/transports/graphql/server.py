@@ -152,6 +152,7 @@ class GraphQLServer:
             run = await start_run(context, data, properties)
             log = run.follow()
         except Exception as error:  # also of hooks and agents: the client gets it without details
+            context.request.set_retry_after(error)
             await response.json(build_root_error(error, plan.key))
             return
         encoder = Encoder(plan, build_response(run))

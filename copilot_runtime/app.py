@@ -71,6 +71,7 @@ from copilot_runtime.parts import (
     build_allowlist,
     build_analyst_access,
     build_analyst_tools,
+    build_audit_log,
     build_bus,
     build_carrier,
     build_counters,
@@ -83,6 +84,8 @@ from copilot_runtime.parts import (
     build_limiter,
     build_plan_access,
     build_publisher,
+    build_request_audit,
+    build_run_audit,
     build_run_listener,
     build_runtime_telemetry,
     build_schemes,
@@ -288,6 +291,7 @@ class CopilotRuntime:
         self.adapter = build_empty_adapter() if adapter is None else complete(Adapter, adapter)
         self.properties = properties or {}
         self.authenticate = authenticate
+        self.audit = build_audit_log(self.settings)
         self._counters = build_counters(self.settings)
         self.limiter = build_limiter(self.settings, self._counters)
         self.schemes = build_schemes(self.settings, self._counters)
@@ -383,6 +387,7 @@ class CopilotRuntime:
             telemetry=self.telemetry,
             listener=build_run_listener(self._publisher),
             limiter=self.limiter,
+            audit=build_run_audit(self.settings, self.audit),
         )
         self.conversations = Conversations(
             self.runtime,
@@ -611,6 +616,8 @@ class CopilotRuntime:
             await call_quietly(self.limiter.aclose)
         if self._counters is not None:
             await call_quietly(self._counters.aclose)
+        if self.audit is not None:
+            await call_quietly(self.audit.aclose)
         await call_quietly(self.telemetry.aclose)
 
     def _note_dependencies(self, are_there: bool) -> None:
@@ -687,6 +694,7 @@ class CopilotRuntime:
             read_timeout=settings.read_timeout,
             write_timeout=settings.write_timeout,
             limiter=self.limiter,
+            audit=build_request_audit(settings, self.audit),
         )
 
     @asynccontextmanager
@@ -703,6 +711,8 @@ class CopilotRuntime:
             if self.settings.telemetry.receives:
                 token = self.settings.telemetry.receive_token
                 self.telemetry.child_environment = build_exporter_environment(listener, token)
+        if self.audit is not None:
+            await asyncio.to_thread(self.audit.check)
         self.conversations.open()
         await self.threads.open()
         if self.conversations.peers is not None:

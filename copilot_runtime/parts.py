@@ -57,11 +57,13 @@ from copilot_runtime.interfaces import (
 )
 from copilot_runtime.jsonvalue import JsonObject
 from copilot_runtime.registry import Registry
+from copilot_runtime.runtime.audit import RunAudit
 from copilot_runtime.runtime.run import RunListener
 from copilot_runtime.telemetry.build import TelemetryOptions, build_telemetry
 from copilot_runtime.telemetry.telemetry import Telemetry
 from copilot_runtime.threads.store import ThreadStore
 from copilot_runtime.threads.url import build_store
+from copilot_runtime.transports.request_audit import RequestAudit
 from copilot_runtime.transports.transport import Services, TransportLike
 
 if TYPE_CHECKING:
@@ -75,6 +77,7 @@ if TYPE_CHECKING:
     from copilot_runtime.knowledge import Knowledge
     from copilot_runtime.knowledge.events import ResourceEvents
     from copilot_runtime.knowledge.events.publisher import EventPublisher
+    from copilot_runtime.security.audit.log import AuditLog
     from copilot_runtime.security.authentication.chain import SchemeChain
     from copilot_runtime.security.limits.counters import Counters
     from copilot_runtime.security.limits.limiter import Limiter
@@ -357,6 +360,31 @@ def build_analyst_access(agents: AgentRegistry) -> "AnalystAccess | None":
     from copilot_runtime.transports.analyst.access import AnalystAccess
 
     return AnalystAccess(agents.current)
+
+
+def build_audit_log(settings: Settings) -> "AuditLog | None":
+    """Return the audit log of the settings, if they name a file; it is not opened yet."""
+    section = settings.audit
+    if not section.file:
+        return None
+    from copilot_runtime.security.audit.log import AuditLog
+
+    return AuditLog(
+        section.file,
+        key=section.key,
+        max_bytes=section.max_bytes,
+        max_files=section.max_files,
+    )
+
+
+def build_run_audit(settings: Settings, log: "AuditLog | None") -> RunAudit | None:
+    """Return what writes down runs, if there is an audit log."""
+    return None if log is None else RunAudit(log, content=settings.audit.content)
+
+
+def build_request_audit(settings: Settings, log: "AuditLog | None") -> RequestAudit | None:
+    """Return what writes down requests, if there is an audit log."""
+    return None if log is None else RequestAudit(log, reads=settings.audit.reads)
 
 
 def build_counters(settings: Settings) -> "Counters | None":

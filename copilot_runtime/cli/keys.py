@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import typer
 
+from copilot_runtime.cli.audit import record_command
 from copilot_runtime.cli.knowledge import JsonOption, show_json, show_table
 from copilot_runtime.cli.threads import ConfigOption
 from copilot_runtime.errors import ConfigurationFailed, NotFound
@@ -99,6 +100,7 @@ def create(
         hash=secret.hash,
     )
     _run(settings, store, lambda keys: keys.add(key))
+    record_command(settings, "keys.create", f"{key.prefix} ({name}) of {key.user}")
     if as_json:
         show_json({"key": secret.text, **_encode(key, now)})
         return
@@ -169,7 +171,9 @@ def revoke(
         await keys.revoke(found.id, time.time())
         return found
 
-    found = _run(load_settings(config), store, work)
+    settings = load_settings(config)
+    found = _run(settings, store, work)
+    record_command(settings, "keys.revoke", f"{found.prefix} ({found.name}) of {found.user}")
     was = "was revoked before" if found.revoked_at is not None else "is revoked"
     typer.echo(f"{found.prefix} ({found.name}) {was}.")
 

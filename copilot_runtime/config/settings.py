@@ -28,6 +28,7 @@ from copilot_runtime.config.access import (
     ServiceTokenSettings,
 )
 from copilot_runtime.config.analyst_variables import ANALYST_VARIABLES, read_analyst_variables
+from copilot_runtime.config.audit import AuditSettings
 from copilot_runtime.config.file import Document, read_document
 from copilot_runtime.config.generative_ui import (
     A2uiSettings,
@@ -312,6 +313,7 @@ class Settings(Section):
     proxy: ProxySettings = ProxySettings()
     service_tokens: ServiceTokenSettings = ServiceTokenSettings()
     limits: LimitSettings = LimitSettings()
+    audit: AuditSettings = AuditSettings()
     transcription: TranscriptionSettings = TranscriptionSettings()
     guardrails: GuardrailSettings = GuardrailSettings()
     mcp: McpSettings = McpSettings()

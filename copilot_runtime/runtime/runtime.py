@@ -56,6 +56,7 @@ from copilot_runtime.interfaces import (
     copy_with_span,
 )
 from copilot_runtime.logs import reset_log_fields, set_log_fields, swap_log_fields
+from copilot_runtime.runtime.audit import RunAudit
 from copilot_runtime.runtime.page_policy import PagePolicy
 from copilot_runtime.runtime.prepare import HandoffPolicy, PendingRun, RunPreparer, get_agent
 from copilot_runtime.runtime.report import report_error
@@ -83,7 +84,7 @@ class Runtime:
     `chat` answers requests that name no agent. Times are in seconds; `max_runs` of zero means any
     number at once. `grace` is how long `aclose` waits for what does not end. The `listener` is
     told of the beginning and the end of each run. The `limiter` says whether somebody may have one
-    more, and counts what it has used.
+    more, and counts what it has used; the `audit` writes down who began what.
     """
 
     def __init__(
@@ -106,9 +107,11 @@ class Runtime:
         telemetry: Telemetry = NO_TELEMETRY,
         listener: RunListener | None = None,
         limiter: Limiter | None = None,
+        audit: RunAudit | None = None,
     ) -> None:
         self.telemetry = telemetry
         self._limiter = limiter
+        self._audit = audit
         self._listener = listener
         self.chat = complete(Agent, chat)
         self.agents = agents if callable(agents) else _complete_agents(agents)
@@ -199,6 +202,8 @@ class Runtime:
             await self._launch(run, agent)
         except BaseException as error:
             end_run_span(run.span, "refused", error)
+            if self._audit is not None:
+                self._audit.refuse(run.request, error)
             raise
         finally:
             reset_log_fields(token)
@@ -411,9 +416,15 @@ class Runtime:
             if isinstance(error, Exception):
                 await report_error(self.hooks, error, run)
             raise
-        if self._listener is not None:
-            self._listener(request, started)
+        self._notify(request, started)
         return writer
+
+    def _notify(self, request: RunInput, event: RunStarted | RunFinished | RunFailed) -> None:
+        """Tell the listener and the audit log of the beginning or the end of a run."""
+        if self._listener is not None:
+            self._listener(request, event)
+        if self._audit is not None:
+            self._audit.feed(request, event)
 
     async def _drive(self, run: Run, agent: Agent, writer: LogWriter) -> None:
         last: RunFinished | RunFailed | None = None
@@ -455,8 +466,7 @@ class Runtime:
                     await self._end(run, writer, last, error)
             finally:
                 run.slot.run = None
-                if self._listener is not None:
-                    self._listener(run.request, last)
+                self._notify(run.request, last)
                 if run.span.is_recording:
                     end_run_span(run.span, _name_outcome(last), error)
                 if run.is_attached:  # and stays in memory until its reader has left

@@ -49,6 +49,7 @@ class Unauthorized(Refusal):
         *,
         code: str = "AUTHENTICATION_ERROR",
         headers: Mapping[str, str] | None = None,
+        reason: str = "",
     ) -> None:
         kind = {401: "unauthorized", 403: "forbidden"}.get(status, "refused")
         if status >= 500:  # a client is not refused because the server failed
@@ -56,6 +57,8 @@ class Unauthorized(Refusal):
         body = error_body(kind, message, code)
         super().__init__(status, body, headers, close=(4401, "Unauthorized"))
         self.message = message
+        self.reason = reason or message
+        """Why, for the operator alone."""
 
 
 class Authenticator:
@@ -117,7 +120,7 @@ class Authenticator:
         """Return whose credential a request has, if any scheme knows it."""
         credentials = Credentials(
             headers=request.headers,
-            peer=_read_peer(request),
+            peer=read_peer(request),
             method=_name_operation(request),
             read_body=request.body,
         )
@@ -131,7 +134,7 @@ class Authenticator:
         except CopilotError as error:
             reason = getattr(error, "reason", error.message)
             logger.info("A credential from %s was refused: %s", credentials.peer, reason)
-            raise _refuse(error) from error
+            raise _refuse(error, reason) from error
         request.remove_headers(recognition.removed)
         return recognition.identity
 
@@ -164,7 +167,7 @@ class Authenticator:
         if identity.scopes is not None and "*" not in identity.scopes:
             permissions &= frozenset(identity.scopes)
         address = self._proxies.find_client(
-            _read_peer(request), request.headers.get("x-forwarded-for", "")
+            read_peer(request), request.headers.get("x-forwarded-for", "")
         )
         return replace(identity, roles=roles, permissions=permissions, address=address)
 
@@ -194,14 +197,16 @@ def _check_owner(identity: Identity) -> None:
         raise CredentialInvalid("The user of this credential has no usable id.") from error
 
 
-def _refuse(error: CopilotError) -> Unauthorized:
+def _refuse(error: CopilotError, reason: str) -> Unauthorized:
     """Return the answer to a credential that was refused."""
     challenge = {"www-authenticate": 'Bearer error="invalid_token"'}
     headers = challenge if error.status_code == 401 else None
-    return Unauthorized(error.status_code, error.public, code=error.code, headers=headers)
+    return Unauthorized(
+        error.status_code, error.public, code=error.code, headers=headers, reason=reason
+    )
 
 
-def _read_peer(request: Request) -> str:
+def read_peer(request: Request) -> str:
     """Return the address that a connection comes from; a socket of this machine has none."""
     client = request.scope.get("client")
     return client[0] if client and client[0] else _UNIX

@@ -1,6 +1,6 @@
 """One request, as the router gives it to a transport, and the ways to answer it."""
 
-from collections.abc import AsyncGenerator, Collection, Iterable, Mapping
+from collections.abc import AsyncGenerator, Callable, Collection, Iterable, Mapping
 from contextlib import asynccontextmanager
 from ipaddress import IPv6Address, IPv6Network, ip_address
 from typing import Any
@@ -50,6 +50,20 @@ class Request:
         self.headers = decode_headers(scope) if headers is None else headers
         self.caller = caller or _NOBODY
         self.response_headers = response_headers or []
+        self.action = ""
+        """What is asked for, in words for the audit log; a transport that knows it says so."""
+        self.thread = ""
+        """The thread that it is asked of."""
+        self.is_read: bool | None = None
+        """Whether it only reads; None is by its method."""
+        self.starts_run = False
+        """Whether it is about a run, which is written down itself."""
+        self.refusal: BaseException | None = None
+        """Why it is refused, where the status of the answer does not say so."""
+        self.record: Callable[[Request, BaseException | None], None] | None = None
+        """Writes an operation into the audit log, if there is one: for what has several."""
+        self.status = 0
+        """The status of the answer."""
         self.is_answered = False
         """Whether the head of the answer has been written."""
         self._max_body_bytes = max_body_bytes
@@ -190,7 +204,7 @@ class Request:
             every.append((b"content-length", str(len(body)).encode()))
         every += encode_headers(headers)
         every += self.response_headers
-        self.is_answered = True
+        self.is_answered, self.status = True, status
         await self.send({"type": "http.response.start", "status": status, "headers": every})
         if len(body) <= PIECE:
             await self.send({"type": "http.response.body", "body": body})
@@ -225,7 +239,7 @@ class Request:
         """
         every = [(b"content-type", content_type.encode()), *UNBUFFERED, *encode_headers(headers)]
         every += self.response_headers
-        self.is_answered = True
+        self.is_answered, self.status = True, 200
         await self.send({"type": "http.response.start", "status": 200, "headers": every})
         timeout = self._write_timeout if write_timeout is None else write_timeout
         stream = Stream(self.receive, self.send, timeout, keep_alive=keep_alive, comment=comment)

@@ -41,6 +41,7 @@ from copilot_runtime.transports.agui.errors import (
 from copilot_runtime.transports.agui.handlers import AgentNames, Answers
 from copilot_runtime.transports.agui.routes import (
     OPERATION,
+    READS,
     SCOPES,
     Operation,
     from_envelope,
@@ -130,11 +131,14 @@ class AguiEndpoint(Transport):
 
     async def __call__(self, request: Request) -> None:
         operation = await _read_operation(request)
+        request.action, request.thread = operation.name, operation.thread
+        request.is_read = operation.name in READS
         if scope := SCOPES.get(operation.name):
             request.caller.identity.require(scope)
         match operation.name:
             case "run" | "ask" | "suggest":
                 run = await self._run_input(operation, request.caller)
+                request.starts_run, request.thread = True, run.thread_id
                 if run.properties.get(PROPERTY) is not None:
                     answer = self._answer_app(run, request, self._negotiate(operation))
                     await run_until_disconnect(answer, request.receive, None)
@@ -144,6 +148,7 @@ class AguiEndpoint(Transport):
                 await run_until_disconnect(work, request.receive, gone)
             case "connect":
                 run = await self._run_input(operation, request.caller)  # to refuse what is wrong
+                request.thread = run.thread_id
                 key = threads.thread_key(request.caller, run.thread_id)
                 dialect = self._negotiate(operation)
                 work = self._connect(key, operation.agent, request, dialect)

@@ -64,6 +64,11 @@ SCOPES: Mapping[Name, str] = {
 }
 """What operations need. Runs are not among them: what forbids one is an event of its stream."""
 
+READS: frozenset[Name] = frozenset(
+    {"info", "inspect", "connect", "list threads", "read messages", "read events", "read state"}
+)
+"""Operations that change nothing."""
+
 OPERATION = "copilot_runtime.operation"
 """The key in the ASGI scope of an operation that a route of FastAPI has read from the path."""
 

@@ -14,6 +14,7 @@ from graphql import (
 )
 
 from copilot_runtime.identity import USER_SCOPES, Identity
+from copilot_runtime.transports.request import Request
 
 _SCOPES: Mapping[str, str] = {
     "hello": "",
@@ -32,16 +33,32 @@ def require_scopes(document: DocumentNode, operation_name: str | None, identity:
     operation = get_operation_ast(document, operation_name)
     if operation is None:
         return
-    fragments = {
-        item.name.value: item.selection_set
-        for item in document.definitions
-        if isinstance(item, FragmentDefinitionNode)
-    }
+    fragments = _find_fragments(document)
     other = "data:write" if operation.operation is OperationType.MUTATION else "data:read"
     for name in _list_fields(operation.selection_set, fragments):
         scope = _SCOPES.get(name, "" if name.startswith("__") else other)
         if scope:
             identity.require(scope)
+
+
+def name_operation(document: DocumentNode, operation_name: str | None, request: Request) -> None:
+    """Say in a request what an operation asks for: for the audit log."""
+    operation = get_operation_ast(document, operation_name)
+    if operation is None:
+        return
+    fragments = _find_fragments(document)
+    names = [*dict.fromkeys(_list_fields(operation.selection_set, fragments))]
+    request.action = f"{operation.operation.value} {', '.join(names[:5])}"
+    request.is_read = operation.operation is OperationType.QUERY
+    request.starts_run = names == ["generateCopilotResponse"]
+
+
+def _find_fragments(document: DocumentNode) -> Mapping[str, SelectionSetNode]:
+    return {
+        item.name.value: item.selection_set
+        for item in document.definitions
+        if isinstance(item, FragmentDefinitionNode)
+    }
 
 
 def _list_fields(

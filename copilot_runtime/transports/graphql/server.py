@@ -40,7 +40,7 @@ from copilot_runtime.transports.graphql.schema import (
     core_schema,
     start_run,
 )
-from copilot_runtime.transports.graphql.scopes import require_scopes
+from copilot_runtime.transports.graphql.scopes import name_operation, require_scopes
 from copilot_runtime.transports.request import Request
 from copilot_runtime.transports.streaming import run_until_disconnect
 from copilot_runtime.transports.transport import Services
@@ -99,6 +99,7 @@ class GraphQLServer:
             operation = await read_request(request)
             document = await self._documents.get(operation.query)
             if document.node is not None:
+                name_operation(document.node, operation.operation_name, request)
                 reads_only = request.method == "GET"
                 _check_operation(document.node, operation.operation_name, reads_only=reads_only)
             if document.errors:
@@ -122,6 +123,7 @@ class GraphQLServer:
             try:
                 require_scopes(document.node, request.operation_name, context.caller.identity)
             except Forbidden as error:
+                context.request.refusal = error
                 await response.json(build_root_error(error, plan.key if plan else None))
                 return
         if request.size > _LARGE and document.node is not None:

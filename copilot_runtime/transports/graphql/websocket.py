@@ -5,6 +5,7 @@ Strawberry implements the protocol; here are our context, limits and errors.
 
 import asyncio
 from collections.abc import AsyncIterator, Iterator, Mapping
+from copy import copy
 from dataclasses import replace
 from datetime import timedelta
 from json import JSONDecodeError
@@ -34,7 +35,7 @@ from copilot_runtime.transports.body import has_more_values
 from copilot_runtime.transports.graphql.context import CONTEXT, Context
 from copilot_runtime.transports.graphql.errors import format_error, hide_details
 from copilot_runtime.transports.graphql.schema import SchemaParts, make_schema
-from copilot_runtime.transports.graphql.scopes import require_scopes
+from copilot_runtime.transports.graphql.scopes import name_operation, require_scopes
 
 _INIT_TIMEOUT = timedelta(seconds=10)
 _SUBSCRIPTIONS_PER_CONNECTION = 20
@@ -154,6 +155,7 @@ class KnownDocuments(SchemaExtension):
         # list of errors says that this has been done
         execution.graphql_document = document.node or _build_stand_in(execution.operation_name)
         execution.pre_execution_errors = [*document.errors]
+        refusal: Forbidden | None = None
         if document.node is not None and not document.errors:
             variables = execution.variables or {}
             try:
@@ -161,6 +163,7 @@ class KnownDocuments(SchemaExtension):
                 identity = context.caller.identity
                 require_scopes(document.node, execution.operation_name, identity)
             except (Forbidden, LimitExceeded) as error:
+                refusal = error if isinstance(error, Forbidden) else None
                 execution.pre_execution_errors = [hide_details(error)]
         connection.operations += 1
         try:
@@ -168,6 +171,10 @@ class KnownDocuments(SchemaExtension):
         finally:
             connection.operations -= 1
             context.stop_runs()
+            if document.node is not None and (record := connection.request.record) is not None:
+                request = copy(connection.request)
+                name_operation(document.node, execution.operation_name, request)
+                record(request, refusal)
 
 
 def _build_stand_in(operation_name: str | None) -> DocumentNode:

@@ -116,6 +116,7 @@ from copilot_runtime.telemetry.telemetry import Telemetry
 from copilot_runtime.threads.recorder import Recorder
 from copilot_runtime.threads.store import StoredRun, ThreadKey, ThreadStore
 from copilot_runtime.transcript import fold_conversation
+from copilot_runtime.transports.access.report import AccessReport
 from copilot_runtime.transports.auth import Authenticate, Authenticator
 from copilot_runtime.transports.metrics import MetricsEndpoint
 from copilot_runtime.transports.otlp.environment import build_exporter_environment
@@ -444,6 +445,12 @@ class CopilotRuntime:
             app_proxy=find_app_proxy(self.runtime.middleware),
             serves_chat=adapter is not None or not (agents or endpoints),
             telemetry=self.telemetry,
+            access=AccessReport(
+                self.settings,
+                schemes=self.schemes,
+                limiter=self.limiter,
+                has_hook=authenticate is not None,
+            ),
         )
         chats = build_transports(list_transports(transports, self.settings), services)
         others = build_side_endpoints(list_side_endpoints(services), services)
@@ -471,6 +478,7 @@ class CopilotRuntime:
         setattr(app.state, STATE, self)
         if console if console is not None else self.settings.console:
             from copilot_runtime.transports.console import (
+                access_route,
                 analyst_route,
                 console_route,
                 knowledge_route,
@@ -482,6 +490,7 @@ class CopilotRuntime:
             page = "" if self.knowledge is None else "/knowledge"
             plans = "" if self.plans is None else "/plans"
             data = "" if self.analyst is None else "/data"
+            access = "/access" if self._signs_in else ""
             traces = "/traces" if self.telemetry.is_recording else ""
             keeps_traces = getattr(self.telemetry, "store", None) is not None
             # first: where clients are at `/` as well, it takes only what a browser opens
@@ -493,6 +502,7 @@ class CopilotRuntime:
                 plans_path=plans,
                 traces_path=traces,
                 analyst_path=data,
+                access_path=access,
                 keeps_traces=keeps_traces,
                 sandbox_path="/sandbox",
                 draws_surfaces=self.generative_ui.a2ui is None or self.generative_ui.a2ui.enabled,
@@ -504,6 +514,8 @@ class CopilotRuntime:
                 app.router.routes.insert(0, plans_route(path, plans, traces_path=trace_page))
             if traces:
                 app.router.routes.insert(0, traces_route(path, traces))
+            if access:
+                app.router.routes.insert(0, access_route(path, access))
             if page:
                 app.router.routes.insert(0, knowledge_route(path, page))
             if data:
@@ -623,14 +635,18 @@ class CopilotRuntime:
     def _note_dependencies(self, are_there: bool) -> None:
         """Warn of dependencies that may know people, where the threads know none."""
         self._guard.has_login |= are_there
-        signs_in = self.authenticate is not None or self.schemes is not None
-        if are_there and not signs_in and not self._has_warned:
+        if are_there and not self._signs_in and not self._has_warned:
             self._has_warned = True
             logger.warning(
                 "The runtime is mounted with dependencies and without authenticate: everybody whom "
                 "they let in shares all threads. Give CopilotRuntime an authenticate function that "
                 "returns the user whom a dependency left in request.state."
             )
+
+    @property
+    def _signs_in(self) -> bool:
+        """Whether it is found out who asks."""
+        return self.authenticate is not None or self.schemes is not None
 
     def _health(self) -> "asgi.Health":
         from copilot_runtime import asgi

@@ -576,6 +576,7 @@ def _has_data(agent: object) -> bool:
 def list_side_endpoints(services: Services) -> Sequence[str]:
     """Return the names of what is answered beside the transports."""
     parts = {
+        "access": services.access is not None,
         "analyst": services.analyst is not None,
         "events": services.events is not None,
         "knowledge": services.knowledge is not None,

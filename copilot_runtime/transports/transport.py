@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from copilot_runtime.adapters.transcription import Transcriber
     from copilot_runtime.generative_ui.mcp_apps.proxy import AppProxy
     from copilot_runtime.knowledge import Knowledge
+    from copilot_runtime.transports.access.report import AccessReport
     from copilot_runtime.transports.analyst.access import AnalystAccess
     from copilot_runtime.transports.events.access import EventAccess
     from copilot_runtime.transports.plans.access import PlanAccess
@@ -40,6 +41,7 @@ class Services:
     is an agent that plans, `analyst` for data, if an agent answers from some, and `events` for
     events, if they are kept. `tools` are those that an operator wrote, and `generative_ui` what is
     set for interfaces that models make; `app_proxy` answers MCP apps in frames, if there are any.
+    `access` describes who may do what.
     """
 
     runs: Conversations
@@ -56,6 +58,7 @@ class Services:
     app_proxy: "AppProxy | None" = None
     serves_chat: bool = True
     telemetry: Telemetry = NO_TELEMETRY
+    access: "AccessReport | None" = None
 
 
 class Refusal(Exception):

@@ -42,7 +42,7 @@ class RequestAudit:
             skipped = self._count_refusal(address)
             if skipped < 0:
                 return
-            who = describe_identity(NOBODY, None) | {"address": address}
+            who = {**describe_identity(NOBODY, None), "address": address}
             reason += f" ({skipped} more before)" if skipped else ""
         self._log.record(
             AuditRecord(

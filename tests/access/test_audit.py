@@ -30,7 +30,8 @@ pytestmark = pytest.mark.anyio
 
 
 def record_of(number: int = 0, **fields: Any) -> AuditRecord:
-    return AuditRecord(**{"action": f"act.{number}", "outcome": "allowed", **fields})
+    given: dict[str, Any] = {"action": f"act.{number}", "outcome": "allowed", **fields}
+    return AuditRecord(**given)
 
 
 def read(path: Path) -> list[dict[str, Any]]:

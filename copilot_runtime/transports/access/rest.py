@@ -69,12 +69,12 @@ def _make_routes(path: str) -> Sequence[RestRoute]:
     )
 
     @routes.get("", response_model=AccessModel)
-    async def access() -> Response:  # pyright: ignore[reportUnusedFunction]
+    async def access() -> Response:
         """Answer operators with ways to sign in, roles, keys and limits."""
         return answer_by_app()
 
     @routes.get("/whoami", response_model=WhoamiModel)
-    async def whoami() -> Response:  # pyright: ignore[reportUnusedFunction]
+    async def whoami() -> Response:
         """Answer with who asks, what they may do, and how much of their limits is used."""
         return answer_by_app()
 

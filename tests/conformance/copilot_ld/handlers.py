@@ -37,5 +37,6 @@ HANDLERS = {
     "agent-service": f"{PACKAGE}.delegation:answer",
     "llm": f"{PACKAGE}.models:answer",
     "auth": f"{PACKAGE}.tokens:answer",
+    "web-auth": f"{PACKAGE}.tokens:answer_web",
     "retry": f"{PACKAGE}.models:answer_retry",
 }

@@ -1,9 +1,15 @@
-"""Tokens of services, in the form of Copilot-LD."""
+"""Tokens of services in the form of Copilot-LD, and those of its pages."""
 
 import re
+import warnings
 from base64 import b64decode, b64encode
 from typing import Any
 
+import jwt
+
+from copilot_runtime.config.access import JwtSettings
+from copilot_runtime.security.authentication.jwt import JwtScheme
+from copilot_runtime.security.authentication.scheme import CredentialInvalid
 from copilot_runtime.security.service_tokens import (
     ServiceTokenInvalid,
     ServiceTokenSigner,
@@ -53,3 +59,37 @@ def verify(token: str, moment: float) -> dict[str, Any]:
     except ServiceTokenInvalid as error:
         return {"isValid": False, "serviceId": None, "error": error.message}
     return {"isValid": True, "serviceId": service, "error": None}
+
+
+async def answer_web(case: Case) -> Any:
+    """A token of a page becomes its user, or why it is refused."""
+    claims = {name: read_time(value) for name, value in find_payload(case.input).items()}
+    settings = JwtSettings.model_construct(
+        secret=case.input["server_secret"],
+        algorithms=("HS256",),
+        audience=("authenticated",),
+        leeway=0.0,
+    )
+    with warnings.catch_warnings():  # the secrets of the cases are short
+        warnings.simplefilter("ignore", jwt.InsecureKeyLengthWarning)
+        token = jwt.encode(claims, case.input["secret"], "HS256")
+        if algorithm := case.input.get("alg"):
+            header = b64encode(f'{{"alg":"{algorithm}"}}'.encode()).decode().rstrip("=")
+            token = f"{header}.{token.partition('.')[2]}"
+        scheme = JwtScheme(settings, clock=lambda: NOW)
+        try:
+            identity = scheme.identify(await scheme.verify(token))
+        except CredentialInvalid as error:
+            return [401, {"error": error.message}]
+    user = {"id": identity.user, "email": claims.get("email"), "role": claims.get("role")}
+    return ["user", {name: value for name, value in user.items() if value is not None}]
+
+
+def find_payload(given: dict[str, Any]) -> dict[str, Any]:
+    return given.get("payload_relative_to_now") or given.get("payload") or {}
+
+
+def read_time(value: Any) -> Any:
+    """Return a moment that a case names by its distance from now, as in `now+60`."""
+    found = re.fullmatch(r"now([+-]\d+)", value) if isinstance(value, str) else None
+    return NOW + int(found[1]) if found else value

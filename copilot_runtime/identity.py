@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Collection, Sequence
+from contextvars import ContextVar
 from dataclasses import dataclass
 
 from copilot_runtime.errors import CopilotError
@@ -82,6 +83,19 @@ class Identity:
 
 NOBODY = Identity()
 """Whoever has not signed in."""
+
+
+_CURRENT: ContextVar[Identity] = ContextVar("CURRENT_IDENTITY", default=NOBODY)
+
+
+def set_current_identity(identity: Identity) -> None:
+    """Say who sends the request that is answered in this task, and in those that it begins."""
+    _CURRENT.set(identity)
+
+
+def get_current_identity() -> Identity:
+    """Return who sends the request: a transport that forgets to say it changes nothing."""
+    return _CURRENT.get()
 
 
 def is_tenant(name: str) -> bool:

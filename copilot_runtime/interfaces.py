@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol, TypeVar, c
 from uuid import UUID, uuid5
 
 from copilot_runtime.events import Activity, Event
-from copilot_runtime.identity import NOBODY, Identity
+from copilot_runtime.identity import NOBODY, Identity, get_current_identity
 from copilot_runtime.messages import Message
 from copilot_runtime.telemetry.context import SpanContext
 from copilot_runtime.telemetry.span import NO_SPAN, Span
@@ -266,7 +266,7 @@ class RunInput:
     """Whether the run goes on when its reader leaves."""
     user: str | None = None
     """The owner of the thread: what the `authenticate` hook returned, with the tenant if any."""
-    identity: Identity = field(default=NOBODY, compare=False)
+    identity: Identity = field(default_factory=get_current_identity, compare=False)
     """Who asks, by which credential, and what they may do."""
     persist: bool = False
     """Whether the run becomes a part of its thread in the store."""

@@ -14,6 +14,7 @@ from starlette.routing import compile_path
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from copilot_runtime.errors import CopilotError, LimitExceeded
+from copilot_runtime.identity import set_current_identity
 from copilot_runtime.security.cors import Cors
 from copilot_runtime.security.limits.limiter import Limiter
 from copilot_runtime.security.loopback import LoopbackGuard
@@ -111,6 +112,7 @@ class Router:
         try:
             if request.path not in self._own_auth:
                 request.caller = await self._authenticator.authenticate(request)
+                set_current_identity(request.caller.identity)
             transport = await self._find(request)
             if scope_name := transport.find_scope(request):
                 request.caller.identity.require(scope_name)

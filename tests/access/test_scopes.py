@@ -9,9 +9,11 @@ import pytest
 from websockets.asyncio.client import connect
 from websockets.typing import Subprotocol
 
-from copilot_runtime import CopilotRuntime
+from copilot_runtime import CopilotRuntime, RunInput
 from copilot_runtime.config.access import AccessSettings
 from copilot_runtime.identity import SCOPES
+from copilot_runtime.transports.request import Request
+from copilot_runtime.transports.transport import Services, Transport
 from tests.access.credentials import issue_key
 from tests.access.server import Entrance, entering, settings_of
 from tests.wire.documents import STATE, chat
@@ -107,6 +109,32 @@ async def test_whoever_only_reads_changes_nothing(tmp_path: Path) -> None:
     assert refused <= {"POST", "PATCH", "DELETE"}
     assert all(status == 403 for (method, _), status in found.items() if method != "GET")
     assert run.events()[-1]["code"] == "FORBIDDEN"
+
+
+async def test_a_transport_that_says_nothing_of_who_asks_opens_no_way_around(
+    tmp_path: Path,
+) -> None:
+    class Forgetful(Transport):
+        paths = ("forgetful",)
+
+        async def __call__(self, request: Request) -> None:
+            run = RunInput(thread_id="t", run_id="r", messages=())
+            found = await services[0].runs.start(run)
+            found.stop()
+            await request.respond(204)
+
+    services: list[Services] = []
+
+    def make(given: Services) -> Transport:
+        services.append(given)
+        return Forgetful()
+
+    async with entering(tmp_path, transports=["agui", make]) as server:
+        reader = await server.sign_in("api_keys", "ada", roles=["reader"])
+        user = await server.sign_in("api_keys", "eve")
+        asked = [await one.ask("POST", "/forgetful") for one in (reader, user)]
+
+    assert [answer.status for answer in asked] == [403, 204]
 
 
 async def test_traces_and_plans_of_all_are_for_operators(tmp_path: Path) -> None:

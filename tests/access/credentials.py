@@ -19,6 +19,8 @@ from copilot_runtime.security.api_keys.store import KeyStore
 
 ISSUER = "https://login.example.com/"
 AUDIENCE = "copilot"
+FAR = 4_102_444_800
+"""The year 2100: what is made once may be used much later, on a machine that is busy."""
 SECRET = "a secret of thirty-two characters"
 
 
@@ -38,8 +40,8 @@ class SigningKey:
         return {**key, "kid": self.kid, "use": "sig", "alg": self.algorithm}
 
     def sign(self, _headers: dict[str, Any] | None = None, **claims: Any) -> str:
-        """Return a token that is good for a minute, but for what is given; None leaves one out."""
-        every = {"sub": "ada", "iss": ISSUER, "aud": AUDIENCE, "exp": time.time() + 60, **claims}
+        """Return a token that is good for long, but for what is given; None leaves one out."""
+        every = {"sub": "ada", "iss": ISSUER, "aud": AUDIENCE, "exp": FAR, **claims}
         every = {name: value for name, value in every.items() if value is not None}
         headers = {"kid": self.kid, **(_headers or {})}
         return jwt.encode(every, self.private, self.algorithm, headers=headers)

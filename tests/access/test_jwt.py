@@ -17,6 +17,7 @@ from copilot_runtime.security.authentication.scheme import CredentialInvalid
 from copilot_runtime.security.jwks import FileKeys, KeySet, KeysUnavailable, UrlKeys, parse_keys
 from tests.access.credentials import (
     AUDIENCE,
+    FAR,
     ISSUER,
     SECRET,
     SigningKey,
@@ -52,8 +53,8 @@ async def test_a_token_of_the_issuer_is_good(tmp_path: Path, algorithm: str) -> 
         ({"exp": True}, "Invalid exp"),
         ({"exp": -1}, "Invalid exp"),
         ({"exp": 10**300}, "Invalid exp"),
-        ({"nbf": time.time() + 60}, "not valid yet"),
-        ({"iat": time.time() + 400}, "Token issued in the future"),
+        ({"nbf": FAR - 1}, "not valid yet"),
+        ({"iat": FAR - 1}, "Token issued in the future"),
         ({"aud": "another"}, "Invalid audience"),
         ({"aud": None}, "Invalid audience"),
         ({"aud": ["another", 5]}, "Invalid audience"),
@@ -133,7 +134,7 @@ async def test_what_the_issuer_has_not_signed_is_refused(tmp_path: Path, token: 
 
 async def test_a_secret_is_for_hs256_alone_and_public_keys_for_the_others(tmp_path: Path) -> None:
     both = scheme_of(tmp_path, secret=SECRET, algorithms=("RS256", "HS256"))
-    claims = {"sub": "ada", "iss": ISSUER, "aud": AUDIENCE, "exp": time.time() + 60}
+    claims = {"sub": "ada", "iss": ISSUER, "aud": AUDIENCE, "exp": FAR}
 
     assert await both.verify(jwt.encode(claims, SECRET, "HS256"))
     assert await both.verify(KEY.sign())
@@ -264,7 +265,7 @@ async def test_a_key_that_is_too_short_verifies_nothing(
 async def test_a_token_without_the_name_of_its_key_is_good_if_there_is_one_key(
     tmp_path: Path,
 ) -> None:
-    claims = {"sub": "ada", "iss": ISSUER, "aud": AUDIENCE, "exp": time.time() + 60}
+    claims = {"sub": "ada", "iss": ISSUER, "aud": AUDIENCE, "exp": FAR}
     token = jwt.encode(claims, KEY.private, "RS256")
 
     assert await scheme_of(tmp_path).verify(token)

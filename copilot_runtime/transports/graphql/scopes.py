@@ -53,7 +53,7 @@ def name_operation(document: DocumentNode, operation_name: str | None, request: 
     request.starts_run = names == ["generateCopilotResponse"]
 
 
-def _find_fragments(document: DocumentNode) -> Mapping[str, SelectionSetNode]:
+def _find_fragments(document: DocumentNode) -> dict[str, SelectionSetNode]:
     return {
         item.name.value: item.selection_set
         for item in document.definitions
@@ -62,15 +62,17 @@ def _find_fragments(document: DocumentNode) -> Mapping[str, SelectionSetNode]:
 
 
 def _list_fields(
-    selection_set: SelectionSetNode, fragments: Mapping[str, SelectionSetNode]
+    selection_set: SelectionSetNode, fragments: dict[str, SelectionSetNode]
 ) -> Iterator[str]:
+    """Yield the names of fields, each fragment only once: it is taken out of `fragments`."""
     for node in selection_set.selections:
         match node:
             case FieldNode():
                 yield node.name.value
             case InlineFragmentNode():
                 yield from _list_fields(node.selection_set, fragments)
-            case FragmentSpreadNode():  # the document is valid: none contains itself
-                yield from _list_fields(fragments[node.name.value], fragments)
+            case FragmentSpreadNode():
+                if (spread := fragments.pop(node.name.value, None)) is not None:
+                    yield from _list_fields(spread, fragments)
             case _:
                 raise AssertionError("a selection has fields and fragments")
